@@ -1,0 +1,108 @@
+r"""Weighted Lorentzian centroid of N points: :math:`S / (\sqrt\kappa |S|)`, :math:`S = \sum_i w_i x_i`.
+
+Two passes, O(N n), no cancellation. With :math:`u = s/|s|` the direction of the space part of the sum,
+:math:`p_i = x_i \cdot u` and :math:`q_i = |x_i - p_i u|^2`,
+
+.. math:: n^2 = \kappa |\langle S, S\rangle| = \kappa \Big(\sum_i w_i (t_i - p_i)\Big)\Big(\sum_i w_i (t_i + p_i)\Big),
+   \qquad t_i - p_i = \frac{q_i + 1/\kappa}{t_i + p_i} \text{ for } p_i > 0 .
+
+The gradient is the closed form in differences to the centroid c itself (``_gradients``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry.curvature import Curvature
+from lresnet.geometry.pair import dot, time_of, unit
+from lresnet.geometry.smooth import with_derivatives_of
+
+__all__ = ["centroid"]
+
+
+def centroid(x: Tensor, weight: Tensor, kappa: Curvature) -> Tensor:
+    """Centroid over axis -2.
+
+    Args:
+        x: points, [..., N, n], float32 or float64.
+        weight: [..., N, 1], not negative. Where all N weights are 0 the result is the origin.
+        kappa: a float or a tensor that broadcasts to [..., 1, 1].
+    """
+    result: Tensor = _Centroid.apply(x, weight, kappa)[0]  # type: ignore[no-untyped-call]
+    return result.squeeze(-2)
+
+
+class _Centroid(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
+        s = (weight * x).sum(-2, keepdim=True)
+        n = _normaliser(x, weight, kappa, s)
+        # Of points that coincide (or a single one of positive weight) the centroid is that point, to the last digit.
+        heaviest = x.gather(-2, weight.argmax(-2, keepdim=True).expand_as(s))
+        single = ((x == heaviest) | (weight == 0)).all(-1, keepdim=True).all(-2, keepdim=True) & (n > 0)
+        return torch.where(single, heaviest, s / torch.where(n > 0, n, 1.0)), n
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        x, weight, kappa = inputs
+        c, n = output
+        ctx.mark_non_differentiable(n)
+        ctx.set_materialize_grads(False)
+        ctx.kappa = None if isinstance(kappa, Tensor) else kappa
+        ctx.save_for_backward(x, weight, c, n, *([kappa] if ctx.kappa is None else []))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+        if g is None:
+            return None, None, None
+        x, weight, c, n, *rest = ctx.saved_tensors
+        kappa = rest[0] if ctx.kappa is None else ctx.kappa
+        if torch.is_grad_enabled():  # a second derivative is wanted: n and c must depend on the inputs
+            c, n = _differentiable(x, weight, kappa, n)
+        gx, gw, gk = _gradients(g, x, weight, kappa, c, n)
+        return gx, gw.sum_to_size(weight.shape), gk.sum_to_size(kappa.shape) if isinstance(kappa, Tensor) else None
+
+
+def _normaliser(x: Tensor, weight: Tensor, kappa: Curvature, s: Tensor) -> Tensor:
+    """``sqrt(kappa) |S|`` as the root of a product of two sums of non-negative terms."""
+    u, _ = unit(s, -1)
+    p = dot(x, u, -1)
+    t = time_of(x, kappa, -1)
+    far = t + p.abs()
+    near = ((x - p * u).square().sum(-1, keepdim=True) + 1 / kappa) / far
+    minus = (weight * torch.where(p > 0, near, far)).sum(-2, keepdim=True)
+    plus = (weight * torch.where(p > 0, far, near)).sum(-2, keepdim=True)
+    return (kappa * minus * plus).sqrt()
+
+
+def _differentiable(x: Tensor, weight: Tensor, kappa: Curvature, n: Tensor) -> tuple[Tensor, Tensor]:
+    s = (weight * x).sum(-2, keepdim=True)
+    s_t = (weight * time_of(x, kappa, -1)).sum(-2, keepdim=True)
+    n = with_derivatives_of(n, (kappa * (s_t.square() - dot(s, s, -1))).sqrt())
+    return s / torch.where(n > 0, n, 1.0), n
+
+
+def _gradients(
+    g: Tensor, x: Tensor, weight: Tensor, kappa: Curvature, c: Tensor, n: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""With :math:`d_i = x_i - c`, :math:`\tau_i = t_i - c_t`, :math:`D_i = \cosh d(x_i, c) - 1`:
+
+    .. math:: \partial x_i &= \tfrac{w_i}{n} [g - \kappa (g \cdot c) (d_i - \tfrac{\tau_i}{t_i} x_i)] \\
+        \partial w_i &= \tfrac1n [g \cdot d_i - (g \cdot c) D_i] \\
+        \partial \kappa &= -\tfrac{g \cdot c}{2 \kappa n} \sum_i w_i (D_i + \tau_i / t_i)
+    """
+    inverse = torch.where(n > 0, 1.0, 0.0) / torch.where(n > 0, n, 1.0)
+    t, c_t = time_of(x, kappa, -1), time_of(c, kappa, -1)
+    d = x - c
+    tau = dot(d, x + c, -1) / (t + c_t)
+    D = 0.5 * kappa * (dot(d, d, -1) - tau.square()).clamp(min=0.0)
+    along = dot(g, c, -1)
+    gx = weight * inverse * (g - kappa * along * (d - tau / t * x))
+    gw = inverse * (dot(g, d, -1) - along * D)
+    gk = -0.5 * along * inverse / kappa * (weight * (D + tau / t)).sum(-2, keepdim=True)
+    return gx, gw, gk

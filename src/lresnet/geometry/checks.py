@@ -1,0 +1,95 @@
+"""What is checked of the tensors a caller passes in.
+
+Shapes and dtypes are checked always: they are known without looking at the data. *Values* (a negative weight, a
+point off the hyperboloid) are looked at only for eager CPU tensors; under compile, export, vmap and on CUDA reading
+a value would break the graph or stall the device. :func:`check_everywhere` lifts the CUDA exception for debugging.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from contextvars import ContextVar
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+__all__ = ["check_everywhere", "checks_values", "prepare", "require_points"]
+
+_everywhere: ContextVar[bool] = ContextVar("lresnet_check_everywhere", default=False)
+
+# Below float32 the squares of the coordinates lose the hyperboloid: geometry is computed in float32 or wider.
+_WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
+
+
+@contextlib.contextmanager
+def check_everywhere() -> Iterator[None]:
+    """Check values on every device while the context is open (synchronises CUDA: for debugging).
+
+    Example:
+        >>> with check_everywhere():
+        ...     pass
+    """
+    token = _everywhere.set(True)
+    try:
+        yield
+    finally:
+        _everywhere.reset(token)
+
+
+def checks_values(x: Tensor) -> bool:
+    """Whether the values of ``x`` may be read here and now."""
+    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        return False
+    if isinstance(x, FakeTensor):
+        return False
+    return x.device.type == "cpu" or (x.device.type == "cuda" and _everywhere.get())
+
+
+def require_points(x: object, dim: int = -1, name: str = "x") -> Tensor:
+    """Refuse what cannot be points: not a tensor, not floating point, or without coordinates along ``dim``."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}; wrap it in torch.as_tensor(...)")
+    if not x.is_floating_point():
+        raise TypeError(f"{name} must be a floating point tensor, got {x.dtype}; convert it, e.g. {name}.float()")
+    if x.dim() == 0:
+        raise ValueError(f"{name} is a 0-dimensional tensor; a point needs a coordinate axis, e.g. shape [n]")
+    if not -x.dim() <= dim < x.dim():
+        raise ValueError(f"dim={dim} is not an axis of {name}, which has shape {tuple(x.shape)}")
+    if x.shape[dim] == 0:
+        raise ValueError(
+            f"{name} has shape {tuple(x.shape)}: axis {dim} holds the coordinates and is empty. "
+            "A space of dimension 0 has one point only; use at least one coordinate"
+        )
+    return x
+
+
+def prepare(
+    *tensors: Tensor, dim: int = -1, names: Sequence[str] = ("x", "y", "u")
+) -> tuple[list[Tensor], torch.dtype]:
+    """Check points (or tangent vectors), broadcast them together and widen them to float32 at least.
+
+    Returns:
+        The tensors ready for the formulas, and the dtype in which the result is to be given back.
+    """
+    for tensor, name in zip(tensors, names, strict=False):
+        require_points(tensor, dim, name)
+    if len({tensor.shape[dim] for tensor in tensors}) > 1:
+        raise ValueError(
+            f"{_shapes(tensors, names)}: the coordinate axis ({dim}) must have the same size in all of them. "
+            "Tensors here carry the n space coordinates only; drop() removes the time coordinate of [..., n+1] points"
+        )
+    try:
+        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
+    except RuntimeError as error:
+        raise ValueError(f"{_shapes(tensors, names)} do not broadcast against each other") from error
+    dtype = tensors[0].dtype
+    for tensor in tensors[1:]:
+        dtype = torch.promote_types(dtype, tensor.dtype)
+    wide = _WIDER.get(dtype, dtype)
+    return [tensor.to(wide).expand(shape) for tensor in tensors], dtype
+
+
+def _shapes(tensors: Sequence[Tensor], names: Sequence[str]) -> str:
+    return " and ".join(f"{name} {tuple(t.shape)}" for t, name in zip(tensors, names, strict=False))

@@ -1,0 +1,74 @@
+"""The one meaning of curvature in this library, and the errors that explain it.
+
+``K < 0`` is the sectional curvature, as in the paper: points satisfy ``<x, x> = 1/K``.
+Inside formulas ``kappa = -K > 0`` is handier; :func:`kappa_of` is the only place that turns one into the other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry.checks import checks_values
+
+__all__ = ["Curvature", "constant", "kappa_of", "parse_curvature", "root"]
+
+Curvature: TypeAlias = float | Tensor
+
+_CONVENTIONS = (
+    "Here curvature is signed, K < 0, and points satisfy <x, x> = 1/K. Coming from elsewhere: "
+    "geoopt.Lorentz(k), HyperbolicCV, HyperCore: curvature = -1/k (Lorentz.from_geoopt(k) does it); "
+    "geoopt.PoincareBall(c), HGCN, MERU, hyperbolix: curvature = -c."
+)
+
+
+def parse_curvature(value: object) -> float:
+    """Return ``value`` as a Python float, or raise an error that shows the conversion.
+
+    Example:
+        >>> parse_curvature(-0.5)
+        -0.5
+    """
+    if isinstance(value, (bool, str, bytes)) or value is None:
+        raise TypeError(f"curvature must be a negative number, got {value!r}. {_CONVENTIONS}")
+    try:
+        K = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"curvature must be one negative number, got {type(value).__name__}. {_CONVENTIONS}") from error
+    _refuse_nonnegative(K)
+    return K
+
+
+def kappa_of(K: Curvature, dtype: torch.dtype) -> Curvature:
+    """``kappa = -K``: a float for a float, a tensor of ``dtype`` (gradients flow) for a tensor.
+
+    A tensor may hold one curvature, or several that broadcast against the points with their coordinate
+    axis kept at size 1.
+    """
+    if not isinstance(K, Tensor):
+        return -parse_curvature(K)
+    if not K.is_floating_point():
+        raise TypeError(f"curvature must be a floating point number, got a tensor of {K.dtype}. {_CONVENTIONS}")
+    if checks_values(K) and not bool(((K < 0) & torch.isfinite(K)).all()):
+        worst = K.detach().flatten()
+        _refuse_nonnegative(float(worst[~((worst < 0) & torch.isfinite(worst))][0]))
+    return -K.to(dtype)
+
+
+def root(kappa: Curvature) -> Curvature:
+    """``sqrt(kappa)`` of a float or a tensor."""
+    return kappa.sqrt() if isinstance(kappa, Tensor) else math.sqrt(kappa)
+
+
+def constant(kappa: Curvature) -> Curvature:
+    """``kappa`` without its gradient."""
+    return kappa.detach() if isinstance(kappa, Tensor) else kappa
+
+
+def _refuse_nonnegative(K: float) -> None:
+    if math.isnan(K) or math.isinf(K) or K >= 0:
+        hint = f" If {K:g} is geoopt's k, you want {-1 / K:g}; if it is c, you want {-K:g}." if 0 < K < math.inf else ""
+        raise ValueError(f"curvature must be negative and finite, got {K}.{hint} {_CONVENTIONS}")

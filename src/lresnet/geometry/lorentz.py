@@ -1,0 +1,270 @@
+"""The Lorentz manifold over space coordinates, as a geoopt manifold."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, Self
+
+import geoopt
+import torch
+from torch import Tensor
+
+from lresnet.geometry import maps, models
+from lresnet.geometry.centroid import centroid
+from lresnet.geometry.checks import checks_values, prepare, require_points
+from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
+from lresnet.geometry.pair import time_of
+from lresnet.geometry.weights import refuse_negative, weight_rows
+
+__all__ = ["Lorentz"]
+
+
+class Lorentz(geoopt.manifolds.Manifold):
+    r"""Hyperbolic space of curvature K < 0: the hyperboloid :math:`\{\langle x, x\rangle = 1/K, x_t > 0\}`.
+
+    A point is stored as its space part: **every tensor of shape [..., n] is a point**, its time is
+    :math:`x_t = \sqrt{|x|^2 - 1/K}`. Nothing can leave the manifold, so ``projx`` and ``proju`` are identities.
+    Tangent vectors are space parts as well. :meth:`lift` and :meth:`drop` convert to and from time-first vectors.
+
+    The manifold owns its curvature. Layers refer to it and never copy it; a model registers it once
+    (``self.manifold = manifold``), and with ``learnable=True`` that is what trains it: :math:`\log\kappa` is the
+    parameter, so the curvature stays negative whatever the optimiser does.
+
+    Args:
+        curvature: signed sectional curvature K < 0, as in the paper.
+        learnable: train the curvature.
+
+    Example:
+        >>> M = Lorentz(curvature=-1.0)
+        >>> x, y = torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0])
+        >>> M.time(x), M.centroid(torch.stack([x, y]))
+        (tensor(3.), tensor([0.8944, 0.0000]))
+    """
+
+    name = "Lorentz"
+    ndim = 1
+    reversible = False
+
+    def __init__(self, curvature: float = -1.0, learnable: bool = False) -> None:
+        super().__init__()
+        K = parse_curvature(curvature)
+        self._fixed: float | None = None if learnable else K
+        if learnable:
+            self.log_kappa = torch.nn.Parameter(torch.tensor(math.log(-K)))
+
+    @classmethod
+    def from_geoopt(cls, k: float | Tensor | geoopt.Lorentz) -> Self:
+        """The same space as ``geoopt.Lorentz(k)``, where ``<x, x> = -k``: curvature ``-1/k``."""
+        value = k.k if isinstance(k, geoopt.Lorentz) else k
+        try:
+            number = float(value)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"k must be one positive number or a geoopt.Lorentz, got {type(k).__name__}") from error
+        if isinstance(k, (str, bool)) or not 0 < number < math.inf:
+            raise ValueError(f"geoopt's k is positive and finite (points satisfy <x, x> = -k), got {k!r}")
+        return cls(-1 / number)
+
+    def to_geoopt(self) -> geoopt.Lorentz:
+        """The same space in geoopt's convention, ``k = -1/K``, for points :meth:`lift`-ed to [..., n+1]."""
+        return geoopt.Lorentz(k=1 / self.kappa.detach().double())
+
+    # --- curvature ---------------------------------------------------------------------------------------------
+
+    @property
+    def curvature(self) -> Curvature:
+        """K for the functional interface: a float if it is fixed, a differentiable tensor if it is learnable."""
+        return -self.log_kappa.exp() if self._fixed is None else self._fixed
+
+    @property
+    def learnable(self) -> bool:
+        """Whether the curvature is a parameter."""
+        return self._fixed is None
+
+    @property
+    def K(self) -> Tensor:
+        """Signed curvature, a 0-dimensional tensor."""
+        K = self.curvature
+        return K if isinstance(K, Tensor) else torch.tensor(K, dtype=torch.float64)
+
+    @property
+    def kappa(self) -> Tensor:
+        """``-K > 0``, a 0-dimensional tensor."""
+        return -self.K
+
+    def extra_repr(self) -> str:
+        return f"curvature={float(self.K):g}" + (", learnable" if self.learnable else "")
+
+    # --- the ambient vectors of other libraries ---------------------------------------------------------------
+
+    def time(self, x: Tensor) -> Tensor:
+        r"""Time coordinate :math:`\sqrt{|x|^2 - 1/K}`: [..., n] -> [...]."""
+        (x,), dtype = prepare(x)
+        return time_of(x, kappa_of(self.curvature, x.dtype), -1).squeeze(-1).to(dtype)
+
+    def lift(self, x: Tensor) -> Tensor:
+        """Space coordinates to time-first vectors: [..., n] -> [..., n+1]."""
+        return torch.cat([self.time(x).unsqueeze(-1), x], dim=-1)
+
+    def drop(self, p: Tensor, check: bool = True) -> Tensor:
+        """Time-first vectors to space coordinates: [..., n+1] -> [..., n].
+
+        With ``check``, a time that differs from the one its space part demands by more than half the digits of the
+        dtype (less is drift, more is a mistake) is an error.
+        """
+        require_points(p, name="p")
+        if p.shape[-1] < 2:
+            raise ValueError(
+                f"p has shape {tuple(p.shape)}: expected [..., n+1], the time first, then n >= 1 coordinates"
+            )
+        space = p[..., 1:]
+        if check and checks_values(p):
+            self._refuse_off_hyperboloid(p[..., 0], self.time(space))
+        return space
+
+    def _refuse_off_hyperboloid(self, given: Tensor, expected: Tensor) -> None:
+        tolerance = torch.finfo(given.dtype).eps ** 0.5
+        off = ~((given - expected).abs() <= tolerance * expected)  # negated so that NaN is caught
+        if bool(off.any()):
+            index = tuple(off.nonzero()[0].tolist())
+            raise ValueError(
+                f"{int(off.sum())} of {off.numel()} points are off the hyperboloid <p, p> = 1/K = {1 / float(self.K):g}: "
+                f"point {index} has time {float(given[index]):.6g}, its space part needs {float(expected[index]):.6g}. "
+                "drop() expects [..., n+1] with time first and this manifold's curvature; "
+                "drop(p, check=False) ignores the time"
+            )
+
+    # --- metric geometry ---------------------------------------------------------------------------------------
+
+    def dist(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
+        """Geodesic distance, [..., n] and [..., n] -> [...]; exactly 0 for equal points."""
+        return self._scalar(maps.dist, (x, y), keepdim)
+
+    def dist2(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
+        """Squared geodesic distance; smooth, also at x = y."""
+        return self._scalar(maps.dist2, (x, y), keepdim)
+
+    def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
+        """Geodesic distance to the origin."""
+        return self.dist(torch.zeros_like(x), x, keepdim=keepdim)
+
+    def inner(self, x: Tensor, u: Tensor, v: Tensor | None = None, *, keepdim: bool = False) -> Tensor:
+        r"""Riemannian inner product at x: :math:`u \cdot v - (x \cdot u)(x \cdot v)/x_t^2`."""
+        return self._scalar(maps.inner, (x, u, u if v is None else v), keepdim, ("x", "u", "v"))
+
+    def expmap(self, x: Tensor, u: Tensor) -> Tensor:
+        """The point reached from x along the geodesic with velocity u after unit time."""
+        return self._vector(maps.expmap, (x, u), ("x", "u"))
+
+    def logmap(self, x: Tensor, y: Tensor) -> Tensor:
+        """The velocity at x of the geodesic that reaches y after unit time; exactly 0 for equal points."""
+        return self._vector(maps.logmap, (x, y), ("x", "y"))
+
+    def expmap0(self, u: Tensor) -> Tensor:
+        """:meth:`expmap` at the origin."""
+        return self._vector(maps.expmap0, (u,), ("u",))
+
+    def logmap0(self, x: Tensor) -> Tensor:
+        """:meth:`logmap` at the origin."""
+        return self._vector(maps.logmap0, (x,), ("x",))
+
+    def transp(self, x: Tensor, y: Tensor, u: Tensor) -> Tensor:
+        """Parallel transport of the tangent vector u from x to y along the geodesic."""
+        return self._vector(maps.transp, (x, y, u), ("x", "y", "u"))
+
+    def boost(self, x: Tensor, y: Tensor) -> Tensor:
+        """Translate y by the isometry (Lorentz boost) that takes the origin to x. ``boost(-x, .)`` undoes it."""
+        return self._vector(maps.boost, (x, y), ("x", "y"))
+
+    def centroid(self, x: Tensor, weight: Tensor | None = None, dim: int = -2) -> Tensor:
+        r"""Weighted Lorentzian centroid :math:`\sum_i w_i x_i / (\sqrt{-K} |\sum_i w_i x_i|)` of N points.
+
+        Args:
+            x: points; the last axis holds the coordinates, axis ``dim`` the N points.
+            weight: not negative; x's shape without the last axis, or what broadcasts to it. Default: all equal.
+            dim: the axis of the points; it disappears.
+
+        Example:
+            >>> M = Lorentz()
+            >>> M.centroid(torch.randn(8, 5, 3), torch.rand(8, 5)).shape
+            torch.Size([8, 3])
+        """
+        (points,), dtype = prepare(x)
+        if points.dim() < 2 or not -points.dim() <= dim < points.dim() or dim % points.dim() == points.dim() - 1:
+            raise ValueError(
+                f"dim={dim} must be an axis of points, not of coordinates, of x with shape {tuple(x.shape)}"
+            )
+        rows = weight_rows(1.0 if weight is None else weight, points, -1)
+        refuse_negative(rows, "centroid weights")
+        rows = rows.expand(*points.shape[:-1], 1).movedim(dim, -2)
+        return centroid(points.movedim(dim, -2), rows, kappa_of(self.curvature, points.dtype)).to(dtype)
+
+    # --- other models ------------------------------------------------------------------------------------------
+
+    def to_poincare(self, x: Tensor) -> Tensor:
+        r"""Poincare ball of radius :math:`1/\sqrt{-K}`: :math:`x / (1 + \sqrt{-K} x_t)`."""
+        return self._vector(models.to_poincare, (x,), ("x",))
+
+    def from_poincare(self, p: Tensor) -> Tensor:
+        """Back from the Poincare ball."""
+        models.refuse_outside(p, kappa_of(self.curvature, p.dtype), -1, "Poincare ball")
+        return self._vector(models.from_poincare, (p,), ("p",))
+
+    def to_klein(self, x: Tensor) -> Tensor:
+        """Klein model, the unit ball for every curvature: ``x / x_t``. Its geodesics are straight lines."""
+        return self._vector(models.to_klein, (x,), ("x",))
+
+    def from_klein(self, p: Tensor) -> Tensor:
+        """Back from the Klein model."""
+        models.refuse_outside(p, 1.0, -1, "Klein model")
+        return self._vector(models.from_klein, (p,), ("p",))
+
+    # --- geoopt's protocol -------------------------------------------------------------------------------------
+
+    def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
+        r"""Riemannian gradient of a Euclidean one: :math:`(I - K x x^T) u`."""
+        return self._vector(maps.egrad2rgrad, (x, u), ("x", "u"))
+
+    def retr(self, x: Tensor, u: Tensor) -> Tensor:
+        """Retraction: the exponential map itself, which costs little more here and keeps large steps right."""
+        return self.expmap(x, u)
+
+    def projx(self, x: Tensor) -> Tensor:
+        return x
+
+    def proju(self, x: Tensor, u: Tensor) -> Tensor:
+        return u
+
+    def random(self, *size: int, std: float = 1.0, **factory: Any) -> Tensor:
+        """Points whose logarithm at the origin is normal with deviation ``std``; ``factory``: dtype, device, generator.
+
+        Example:
+            >>> Lorentz().random(10, 3).shape
+            torch.Size([10, 3])
+        """
+        return self.expmap0(std * torch.randn(*size, **factory))
+
+    def origin(
+        self, *size: int, dtype: torch.dtype | None = None, device: Any = None, seed: int | None = None
+    ) -> Tensor:
+        """The origin, space coordinates 0: ``origin(n)`` or ``origin(..., n)``. ``seed`` is geoopt's, unused."""
+        return torch.zeros(*size, dtype=dtype, device=device)
+
+    def _check_point_on_manifold(self, x: Tensor, **_: Any) -> tuple[bool, str | None]:
+        ok = bool(torch.isfinite(x).all())
+        return ok, None if ok else "space coordinates must be finite"
+
+    def _check_vector_on_tangent(self, x: Tensor, u: Tensor, **_: Any) -> tuple[bool, str | None]:
+        return self._check_point_on_manifold(u)
+
+    # --- how every method above runs: widened to float32 at least, given back in the dtype it came in ---------------
+
+    def _vector(self, f: Callable[..., Tensor], tensors: tuple[Tensor, ...], names: tuple[str, ...]) -> Tensor:
+        points, dtype = prepare(*tensors, names=names)
+        return f(*points, kappa_of(self.curvature, points[0].dtype), -1).to(dtype)
+
+    def _scalar(
+        self, f: Callable[..., Tensor], tensors: tuple[Tensor, ...], keepdim: bool, names: tuple[str, ...] = ("x", "y")
+    ) -> Tensor:
+        result = self._vector(f, tensors, names)
+        return result if keepdim else result.squeeze(-1)

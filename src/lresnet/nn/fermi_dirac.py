@@ -1,0 +1,46 @@
+"""Fermi-Dirac decoder: the probability of an edge from the distance of its ends."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from lresnet.geometry import Lorentz, ManifoldModule
+
+__all__ = ["FermiDirac"]
+
+
+class FermiDirac(ManifoldModule):
+    r"""Edge probability :math:`1 / (\exp((d(x, y)^2 - r)/t) + 1)` (Krioukov et al. 2010; HGCN's decoder).
+
+    Args:
+        manifold: whose geodesic distance is taken; referred to, not registered.
+        radius: r, the squared distance at which the probability is one half.
+        temperature: t > 0, how sharply it falls.
+
+    Shapes:
+        x, y: [..., n] -> [...]
+
+    Example:
+        >>> import torch
+        >>> decoder = FermiDirac(Lorentz(-1.0))
+        >>> decoder(torch.zeros(3), torch.zeros(3))
+        tensor(0.8808)
+    """
+
+    def __init__(self, manifold: Lorentz, radius: float = 2.0, temperature: float = 1.0) -> None:
+        super().__init__(manifold)
+        if not 0 < temperature < math.inf:
+            raise ValueError(f"temperature must be positive and finite, got {temperature}")
+        self.radius, self.temperature = float(radius), float(temperature)
+
+    def logits(self, x: Tensor, y: Tensor) -> Tensor:
+        """:math:`(r - d^2)/t`, for losses that take logits (no overflow for distant points)."""
+        return (self.radius - self.manifold.dist2(x, y)) / self.temperature
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.logits(x, y).sigmoid()
+
+    def extra_repr(self) -> str:
+        return f"radius={self.radius:g}, temperature={self.temperature:g}, {super().extra_repr()}"

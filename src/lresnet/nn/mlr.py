@@ -1,0 +1,85 @@
+"""Multinomial logistic regression on the hyperboloid: HNN++'s head in Lorentz coordinates."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry.checks import prepare
+from lresnet.geometry.curvature import Curvature, kappa_of, root
+from lresnet.geometry.pair import unit, unitless_time
+
+__all__ = ["LorentzMLR", "lorentz_mlr"]
+
+
+def lorentz_mlr(x: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0) -> Tensor:
+    r"""Signed, scaled distances of x to one hyperplane per class (HNN++, Shimizu et al., ICLR 2021).
+
+    .. math:: v_k = \frac{2 |z_k|}{\sqrt\kappa} \operatorname{asinh}\Big(\sqrt\kappa \frac{x \cdot z_k}{|z_k|}
+        \cosh(2 \sqrt\kappa r_k) - \sqrt\kappa x_t \sinh(2 \sqrt\kappa r_k)\Big)
+
+    In the Poincare ball this divides by :math:`1 - \kappa |p|^2`, which vanishes at the boundary; here it is an asinh
+    of a matrix product.
+
+    Args:
+        x: points, [..., n].
+        weight: z, one direction per class, [C, n].
+        bias: r, one offset per class, [C].
+
+    Returns:
+        Logits, [..., C].
+    """
+    (points,), dtype = prepare(x)
+    with torch.autocast(points.device.type, enabled=False):  # a bf16 product would lose the geometry
+        z, r = weight.to(points.dtype), bias.to(points.dtype)
+        kappa = kappa_of(K, points.dtype)
+        k = root(kappa)
+        direction, norm = unit(z, -1)
+        angle = 2 * k * r
+        argument = k * (points @ direction.mT) * angle.cosh() - unitless_time(points, kappa, -1) * angle.sinh()
+        return (2 / k * norm.squeeze(-1) * argument.asinh()).to(dtype)
+
+
+class LorentzMLR(ManifoldModule):
+    r"""Classification head: :func:`lorentz_mlr` with trained hyperplanes.
+
+    Args:
+        in_features: n, the dimension of the space.
+        num_classes: C.
+        manifold: owner of the curvature; referred to, not registered.
+
+    Shapes:
+        [..., n] -> [..., C]
+
+    Example:
+        >>> head = LorentzMLR(16, 10, manifold=Lorentz(-1.0))
+        >>> head(torch.randn(4, 16)).shape
+        torch.Size([4, 10])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        num_classes: int,
+        *,
+        manifold: Lorentz,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(manifold)
+        self.in_features, self.num_classes = in_features, num_classes
+        self.weight = torch.nn.Parameter(torch.empty(num_classes, in_features, device=device, dtype=dtype))
+        self.bias = torch.nn.Parameter(torch.empty(num_classes, device=device, dtype=dtype))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Near the origin the logits are 2 x.z: half the deviation of a linear layer gives the same logits."""
+        torch.nn.init.normal_(self.weight, std=0.5 * self.in_features**-0.5)
+        torch.nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return lorentz_mlr(x, self.weight, self.bias, K=self.manifold.curvature)
+
+    def extra_repr(self) -> str:
+        return f"{self.in_features}, {self.num_classes}, {super().extra_repr()}"

@@ -1,0 +1,198 @@
+r"""The Lorentzian residual connection (He, Yang, Ying: KDD 2025), right to the last digit.
+
+.. math:: x \oplus y = \gamma \frac{x + w y}{n}, \qquad
+   n^2 = \kappa |\langle x + w y, x + w y \rangle| = (1 + w)^2 + 2 w (\cosh d(x, y) - 1)
+
+on space coordinates, with the w_x = 1 of the paper and w = |w_y|. All summands of n^2 are non-negative, so
+:math:`n \ge 1 + w` holds in floating point as it does on paper, with equality for x = y: no clamp, no eps.
+The backward pass is the closed form in difference vectors (``_gradients``), not autograd through norms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry.centroid import centroid
+from lresnet.geometry.checks import prepare
+from lresnet.geometry.curvature import Curvature, kappa_of, root
+from lresnet.geometry.pair import Pair, dot, measure, separation, unitless_time
+from lresnet.geometry.weights import refuse_negative, weight_rows
+
+__all__ = ["lorentz_residual", "lorentz_residual_many", "normaliser"]
+
+Weight = float | Tensor
+
+
+def lorentz_residual(
+    x: Tensor,
+    y: Tensor,
+    weight: Weight = 1.0,
+    scale: Weight | None = None,
+    *,
+    K: Curvature = -1.0,
+    dim: int = -1,
+) -> Tensor:
+    r"""Lorentzian residual of the skip branch x and the layer output y, in space coordinates.
+
+    Args:
+        x, y: points; axis ``dim`` holds the n space coordinates. They broadcast against each other.
+        weight: w_y; its absolute value is taken, as in the paper. One number, or one weight per point (the shape of
+            the points without ``dim``). A weight per coordinate is refused: the result would be no centroid.
+        scale: gamma > 0, slides the result along the geodesic through the origin; one number or one per point.
+        K: curvature, a negative float or tensor (gradients flow into a tensor).
+        dim: the coordinate axis; 1 for images [B, C, H, W].
+
+    Returns:
+        The residual, in the dtype of the inputs; half precision is computed in float32.
+
+    Example:
+        >>> lorentz_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
+        tensor([0.8944, 0.0000])
+    """
+    (x, y), dtype = prepare(x, y, dim=dim)
+    w = weight_rows(weight, x, dim).abs()
+    gamma = None if scale is None else _scale_rows(scale, x, dim)
+    z: Tensor = _LorentzResidual.apply(x, y, w, gamma, kappa_of(K, x.dtype), dim)[0]  # type: ignore[no-untyped-call]
+    return z.to(dtype)
+
+
+def lorentz_residual_many(
+    xs: Sequence[Tensor],
+    weights: Sequence[Weight],
+    scale: Weight | None = None,
+    *,
+    K: Curvature = -1.0,
+    dim: int = -1,
+) -> Tensor:
+    r"""Lorentzian residual of several branches with one normalisation: :math:`\gamma \sum_i w_i x_i / n`.
+
+    Args:
+        xs: the branches, each as ``x`` of :func:`lorentz_residual`.
+        weights: one weight (a number or one per point) for each branch; absolute values are taken.
+
+    Example:
+        >>> x = torch.tensor([2.0, -2.0])
+        >>> lorentz_residual_many([x, x, x], [1.0, 0.5, 0.25])
+        tensor([ 2., -2.])
+    """
+    if not xs or len(xs) != len(weights):
+        raise ValueError(f"need one weight for each branch and at least one branch, got {len(xs)} and {len(weights)}")
+    points, dtype = prepare(*xs, dim=dim, names=[f"xs[{i}]" for i in range(len(xs))])
+    rows = [weight_rows(w, points[0], dim, f"weights[{i}]").abs() for i, w in enumerate(weights)]
+    last = [point.movedim(dim, -1) for point in points]
+    weight = torch.stack([_last(row, dim).expand(*last[0].shape[:-1], 1) for row in rows], dim=-2)
+    z = centroid(torch.stack(last, dim=-2), weight, kappa_of(K, points[0].dtype)).movedim(-1, dim)
+    return (z if scale is None else z * _scale_rows(scale, z, dim)).to(dtype)
+
+
+def normaliser(w_x: Weight, w_y: Weight, D: Tensor) -> Tensor:
+    """``n = sqrt((w_x + w_y)^2 + 2 w_x w_y (cosh d - 1))``, never below ``w_x + w_y``, also as floating point numbers.
+
+    The square of a float, rounded, has that float as its rounded root; adding a non-negative number cannot lower it.
+    """
+    total = w_x + w_y
+    return (total * total + 2 * w_x * w_y * D).sqrt()
+
+
+class _LorentzResidual(torch.autograd.Function):
+    """(x, y, w, gamma, kappa, dim) -> (z, and the per-pair scalars its backward needs)."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curvature, dim: int
+    ) -> tuple[Tensor, ...]:
+        pair = measure(x, y, kappa, dim)
+        n = normaliser(1.0, w, pair.separation)
+        # For equal points the result is x, a float; (x + w x)/(1 + w) would round it. At w = 1 it does not.
+        # (So near the origin that T rounds to 1, a separation of 0 may be an underflow and says nothing.)
+        equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1)
+        s, n = torch.addcmul(x, y, torch.where(equal, 0.0, w)), torch.where(equal, 1.0, n)
+        return s / n if gamma is None else s * (gamma / n), *pair
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        x, y, w, gamma, kappa, ctx.dim = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.kappa = None if isinstance(kappa, Tensor) else kappa
+        ctx.has_scale = gamma is not None
+        optional = ([gamma] if ctx.has_scale else []) + ([kappa] if ctx.kappa is None else [])
+        ctx.save_for_backward(x, y, w, *output[1:], *optional)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
+        if g is None:
+            return (None,) * 6
+        x, y, w, *rest = ctx.saved_tensors
+        pair, optional = Pair(*rest[:4]), list(rest[4:])
+        gamma = optional.pop(0) if ctx.has_scale else None
+        kappa = optional.pop(0) if ctx.kappa is None else ctx.kappa
+        if torch.is_grad_enabled():  # a second derivative is wanted: the scalars must depend on the inputs
+            pair = _differentiable(x, y, kappa, ctx.dim)
+        return *_gradients(g, x, y, w, gamma, kappa, pair, ctx.dim, ctx.needs_input_grad), None
+
+
+def _gradients(
+    g: Tensor,
+    x: Tensor,
+    y: Tensor,
+    w: Tensor,
+    gamma: Tensor | None,
+    kappa: Curvature,
+    pair: Pair,
+    dim: int,
+    needed: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    r"""With :math:`D = \cosh d - 1`, :math:`a = g \cdot (x + w y)/n^2`, :math:`p = w \kappa a`, :math:`c = \gamma/n`,
+    :math:`e = x - y` and :math:`\tau = x_t - y_t = e \cdot (x + y)/(x_t + y_t)`:
+
+    .. math:: \partial x &= c\, [g - p (e - \tfrac{\tau}{x_t} x)] \\
+        \partial y &= c\, [w g + p (e - \tfrac{\tau}{y_t} y)] \\
+        \partial w &= c\, [-(g \cdot e)(1 + w + w D) - (1 - w) D (g \cdot x)] / n^2 \\
+        \partial \gamma &= a n, \qquad \partial \kappa = -c\, a\, w\, \partial_\kappa D
+    """
+    D = pair.separation
+    n = normaliser(1.0, w, D)
+    c = 1 / n if gamma is None else gamma / n
+    gdx, gdy = dot(g, x, dim), dot(g, y, dim)
+    # Divided by n twice: n^2 may leave the range of float32 where its factors do not.
+    a = (gdx + w * gdy) / n / n
+    e = x - y
+    cp = c * (w * kappa * a)
+    tau = root(kappa) * dot(e, x + y, dim) / (pair.T_x + pair.T_y)  # (x_t - y_t), time = T / sqrt(kappa)
+    slope = cp * root(kappa) * tau
+    gx = torch.addcmul(torch.addcmul(c * g, e, -cp), x, slope / pair.T_x) if needed[0] else None
+    gy = torch.addcmul(torch.addcmul(c * w * g, e, cp), y, -slope / pair.T_y) if needed[1] else None
+    gw = ggamma = gk = None
+    if needed[2]:
+        ratio = D / n / n
+        gw = c * (-dot(g, e, dim) * ((1 + w) / n / n + w * ratio) - (1 - w) * ratio * gdx)
+        gw = gw.sum_to_size(w.shape)
+    if needed[3] and gamma is not None:
+        ggamma = (a * n).sum_to_size(gamma.shape)
+    if needed[4] and isinstance(kappa, Tensor):
+        gk = (-c * a * w * (pair.growth / kappa)).sum_to_size(kappa.shape)
+    return gx, gy, gw, ggamma, gk
+
+
+def _differentiable(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
+    """The scalars of the pair as functions that autograd can differentiate again."""
+    D = separation(x, y, kappa, dim)
+    T_x, T_y = unitless_time(x, kappa, dim), unitless_time(y, kappa, dim)
+    return Pair(D, D - (T_x - T_y).square() / (2 * T_x * T_y), T_x, T_y)
+
+
+def _scale_rows(scale: Weight, points: Tensor, dim: int) -> Tensor:
+    rows = weight_rows(scale, points, dim, "scale")
+    refuse_negative(rows, "scale")
+    return rows
+
+
+def _last(row: Tensor, dim: int) -> Tensor:
+    return row if row.dim() == 0 else row.movedim(dim, -1)

@@ -1,0 +1,53 @@
+"""The Lorentz residual for points given in the Poincare ball or in the Klein model."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lresnet.geometry import models
+from lresnet.geometry.checks import prepare
+from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.geometry.pair import dot
+from lresnet.geometry.weights import weight_rows
+from lresnet.residual.lorentz import lorentz_residual
+
+__all__ = ["klein_residual", "poincare_residual"]
+
+
+def poincare_residual(
+    p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1
+) -> Tensor:
+    r"""The Lorentz residual between points of the Poincare ball of radius :math:`1/\sqrt{-K}`.
+
+    Example:
+        >>> import torch
+        >>> poincare_residual(torch.tensor([0.5, 0.0]), torch.tensor([-0.5, 0.0]))
+        tensor([0., 0.])
+    """
+    (p, q), dtype = prepare(p, q, dim=dim, names=("p", "q"))
+    kappa = kappa_of(K, p.dtype)
+    for point in (p, q):
+        models.refuse_outside(point, kappa, dim, "Poincare ball")
+    x, y = models.from_poincare(p, kappa, dim), models.from_poincare(q, kappa, dim)
+    return models.to_poincare(lorentz_residual(x, y, weight, K=K, dim=dim), kappa, dim).to(dtype)
+
+
+def klein_residual(p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
+    r"""The Lorentz residual between points of the Klein model: Einstein's midpoint.
+
+    .. math:: \frac{g_p p + w g_q q}{g_p + w g_q}, \qquad g_p = 1/\sqrt{1 - |p|^2}
+
+    A convex combination: the normalisation of the hyperboloid drops out, and so does K, as the model is the unit ball.
+
+    Example:
+        >>> import torch
+        >>> klein_residual(torch.tensor([0.5, 0.5]), torch.tensor([0.5, -0.5]))
+        tensor([0.5000, 0.0000])
+    """
+    (p, q), dtype = prepare(p, q, dim=dim, names=("p", "q"))
+    kappa_of(K, p.dtype)  # refuses a curvature that is none
+    for point in (p, q):
+        models.refuse_outside(point, 1.0, dim, "Klein model")
+    w_p = (1 - dot(p, p, dim)).rsqrt()
+    w_q = weight_rows(weight, p, dim).abs() * (1 - dot(q, q, dim)).rsqrt()
+    return ((w_p * p + w_q * q) / (w_p + w_q)).to(dtype)

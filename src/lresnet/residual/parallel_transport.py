@@ -1,0 +1,25 @@
+"""The parallel-transport residual, which is exactly a Lorentz boost."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lresnet.geometry import maps
+from lresnet.geometry.checks import prepare
+from lresnet.geometry.curvature import Curvature, kappa_of
+
+__all__ = ["parallel_transport_residual"]
+
+
+def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
+    r""":math:`x \oplus_P y = \exp_x P_{o \to x} \log_o y` in closed form (:func:`lresnet.geometry.maps.boost`).
+
+    Not commutative: ``parallel_transport_residual(y, x)`` is the other direction.
+
+    Example:
+        >>> import torch
+        >>> parallel_transport_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
+        tensor([ 8., -4.])
+    """
+    (x, y), dtype = prepare(x, y, dim=dim)
+    return maps.boost(x, y, kappa_of(K, x.dtype), dim).to(dtype)

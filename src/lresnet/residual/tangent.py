@@ -1,0 +1,30 @@
+"""The tangent-space residual: add logarithms at the origin."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from lresnet.geometry import maps
+from lresnet.geometry.checks import prepare
+from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.geometry.weights import weight_rows
+
+__all__ = ["tangent_residual"]
+
+
+def tangent_residual(
+    x: Tensor, y: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1
+) -> Tensor:
+    r""":math:`\exp_o(\log_o x + |w| \log_o y)`; finite at the origin, where the textbook form is 0/0.
+
+    Commutative at weight 1 (the paper lists it as non-commutative; it is a sum).
+
+    Example:
+        >>> import torch
+        >>> tangent_residual(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0]))
+        tensor([1.0000, 0.0000])
+    """
+    (x, y), dtype = prepare(x, y, dim=dim)
+    kappa = kappa_of(K, x.dtype)
+    total = maps.logmap0(x, kappa, dim) + weight_rows(weight, x, dim).abs() * maps.logmap0(y, kappa, dim)
+    return maps.expmap0(total, kappa, dim).to(dtype)

@@ -1,0 +1,73 @@
+"""The published exp/log forms on time-first vectors: for comparison only, never used by the models.
+
+They are written as the papers print them (with the slips of the formulas corrected: see docs/fidelity.md), without
+guards, and show what those forms cost in digits, NaNs and time. Points go in and come out as space coordinates.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry.checks import prepare
+from lresnet.geometry.curvature import Curvature, kappa_of, root
+from lresnet.geometry.weights import weight_rows
+
+__all__ = ["lorentz_textbook", "parallel_transport_textbook", "tangent_textbook"]
+
+
+def lorentz_textbook(x: Tensor, y: Tensor, weight: float = 1.0, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
+    """Lorentz residual with the norm of the sum found by subtraction, floored at 1e-8 as released code does."""
+    (p, q), kappa, dtype = _lifted(x, y, K, dim)
+    s = p + weight * q
+    n = (kappa * _product(s, s).abs().clamp(min=1e-8)).sqrt()
+    return _dropped(s / n, dim, dtype)
+
+
+def parallel_transport_textbook(x: Tensor, y: Tensor, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
+    r""":math:`\exp_x P_{o \to x} \log_o y`, step by step. NaN at y = 0."""
+    (p, q), kappa, dtype = _lifted(x, y, K, dim)
+    o = _origin(p, kappa)
+    v = _log0(q, kappa)
+    v = v + _product(p, v) / (1 / kappa - _product(o, p)) * (o + p)
+    alpha = (kappa * _product(v, v)).sqrt()
+    return _dropped(torch.cosh(alpha) * p + torch.sinh(alpha) / alpha * v, dim, dtype)
+
+
+def tangent_textbook(
+    x: Tensor, y: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1
+) -> Tensor:
+    r""":math:`\exp_o(\log_o x + w \log_o y)` with acosh. NaN where x = 0 or y = 0."""
+    (p, q), kappa, dtype = _lifted(x, y, K, dim)
+    w = weight_rows(weight, p, -1).abs()
+    v = _log0(p, kappa) + w * _log0(q, kappa)
+    alpha = (kappa * _product(v, v)).sqrt()
+    return _dropped(torch.cosh(alpha) * _origin(p, kappa) + torch.sinh(alpha) / alpha * v, dim, dtype)
+
+
+def _lifted(x: Tensor, y: Tensor, K: Curvature, dim: int) -> tuple[list[Tensor], Curvature, torch.dtype]:
+    points, dtype = prepare(x, y, dim=dim)
+    kappa = kappa_of(K, points[0].dtype)
+    lifted = []
+    for point in points:
+        space = point.movedim(dim, -1)
+        lifted.append(torch.cat([(space.square().sum(-1, keepdim=True) + 1 / kappa).sqrt(), space], dim=-1))
+    return lifted, kappa, dtype
+
+
+def _dropped(p: Tensor, dim: int, dtype: torch.dtype) -> Tensor:
+    return p[..., 1:].movedim(-1, dim).to(dtype)
+
+
+def _product(p: Tensor, q: Tensor) -> Tensor:
+    return (p * q).sum(-1, keepdim=True) - 2 * p[..., :1] * q[..., :1]
+
+
+def _origin(p: Tensor, kappa: Curvature) -> Tensor:
+    first = (torch.arange(p.shape[-1], device=p.device) == 0).to(p.dtype)
+    return (first / root(kappa)).expand_as(p)
+
+
+def _log0(p: Tensor, kappa: Curvature) -> Tensor:
+    beta = root(kappa) * p[..., :1]
+    return torch.acosh(beta) / (beta.square() - 1).sqrt() * (p - beta * _origin(p, kappa))
