@@ -87,7 +87,7 @@ def _expmap_value(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
     slack = sinhc(alpha2) * (pi2 / torch.where(alpha > 0, alpha + beta.abs(), 1.0)) * T
     radial = torch.sinh(torch.asinh(k * r) + outwards * alpha) - outwards * slack
     value = (radial / k) * e + sinhc(alpha2) * across
-    return torch.where(alpha > 0, value, x)
+    return torch.where(alpha == 0, x, value)
 
 
 def logmap(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:

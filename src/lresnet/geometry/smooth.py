@@ -41,8 +41,8 @@ def cosh_minus_one(q: Tensor) -> Tensor:
 
 def safe_sqrt(q: Tensor) -> Tensor:
     """``sqrt(q)`` whose gradient at ``q = 0`` is 0, the least-norm subgradient, instead of infinite."""
-    positive = q > 0
-    return torch.where(positive, torch.where(positive, q, 1.0).sqrt(), 0.0)
+    zero = q == 0  # and not "q > 0": a NaN must stay one
+    return torch.where(zero, 0.0, torch.where(zero, 1.0, q).sqrt())
 
 
 def with_derivatives_of(value: Tensor, smooth: Tensor) -> Tensor:
