@@ -36,6 +36,12 @@ METHODS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     "parallel_transport": (parallel_transport_residual, parallel_transport_textbook),
     "tangent": (tangent_residual, tangent_textbook),
 }
+NARROW = [
+    ("float32", "lorentz"),
+    ("bfloat16", "lorentz"),
+    ("float32", "parallel_transport"),
+    ("float32", "tangent"),
+]
 
 INTRODUCTION = """\
 # Numerics: what float32 costs, measured
@@ -43,9 +49,10 @@ INTRODUCTION = """\
 Rendered from `results/numerics.jsonl` by `make docs` (`{command}`; torch {torch}, {hardware}, {date}).
 
 An error is the largest geodesic distance, in radii of curvature, to the exact result on the same rounded inputs (256
-pairs in 16 dimensions for float32 against float64; 8 pairs for float64 against 50 digits). *floor* is the error of the
-exact result rounded to the dtype: no implementation can promise less. *textbook* is the published form: the norm of the
-sum by subtraction for the Lorentz residual, exp and log with acosh for the others; nan where it gives NaN or infinity.
+pairs in 16 dimensions for float32 and bfloat16 against float64; 8 pairs for float64 against 50 digits). *floor* is the
+error of the exact result rounded to the dtype: no implementation can promise less. *textbook* is the published form:
+the norm of the sum by subtraction for the Lorentz residual, exp and log with acosh for the others; nan where it gives
+NaN or infinity. Bfloat16 is stored so and computed in float32, in both forms.
 
 Pairs: *random* directions; *near*, y = x + 1e-3 |x| v; *equal*, y = x; *radial*, y = 1.5 x; *zero*, y = 0. Columns: the
 norm of the space part.
@@ -79,11 +86,11 @@ How: a point is its space part; norms of sums are sums of non-negative terms (`l
 `centroid.py`), maps work in the radial frame (`maps.py`), backward passes are closed forms in difference vectors."""
 
 
-def measure_float32(method: str, family: str, norm: float, K: float) -> dict[str, float]:
-    """Errors in float32 against float64 on 256 pairs in 16 dimensions."""
+def measure_against_float64(method: str, family: str, norm: float, K: float, dtype: torch.dtype) -> dict[str, float]:
+    """Errors in a narrower dtype against float64 on 256 pairs in 16 dimensions."""
     ours, textbook = METHODS[method]
     M = lresnet.Lorentz(K)
-    x, y = (p.float() for p in pairs(family, norm))
+    x, y = (p.to(dtype) for p in pairs(family, norm))
     exact = ours(x.double(), y.double(), K=K)
 
     def error(z: Tensor) -> float:
@@ -92,7 +99,7 @@ def measure_float32(method: str, family: str, norm: float, K: float) -> dict[str
 
     return {
         "ours": error(ours(x, y, K=K)),
-        "floor": error(exact.float()),
+        "floor": error(exact.to(dtype)),
         "textbook": error(textbook(x, y, K=K)),
     }
 
@@ -144,13 +151,12 @@ def measure() -> None:
     for K in CURVATURES:
         for norm in NORMS:
             for family in FAMILIES:
-                for method in METHODS:
-                    errors = measure_float32(method, family, norm, K)
-                    rows.append(
-                        {"dtype": "float32", "method": method, "family": family, "norm": norm, "K": K, **errors}
-                    )
+                where = {"family": family, "norm": norm, "K": K}
+                for dtype, method in NARROW:
+                    errors = measure_against_float64(method, family, norm, K, getattr(torch, dtype))
+                    rows.append({"dtype": dtype, "method": method, **where, **errors})
                 errors = measure_float64(family, norm, K)
-                rows.append({"dtype": "float64", "method": "lorentz", "family": family, "norm": norm, "K": K, **errors})
+                rows.append({"dtype": "float64", "method": "lorentz", **where, **errors})
             rows.append({"dtype": "float32", "method": "exp(log)", "norm": norm, "K": K, **measure_mapping(norm, K)})
     RESULTS.parent.mkdir(exist_ok=True)
     RESULTS.write_text("".join(json.dumps({**stamp, **row}) + "\n" for row in rows))
@@ -160,15 +166,9 @@ def render() -> None:
     """docs/numerics.md from results/numerics.jsonl."""
     rows = [json.loads(line) for line in RESULTS.read_text().splitlines()]
     parts = [_introduction(rows)]
-    for dtype, method in (
-        ("float32", "lorentz"),
-        ("float64", "lorentz"),
-        ("float32", "parallel_transport"),
-        ("float32", "tangent"),
-    ):
-        parts.append(
-            f"## {method.replace('_', ' ').capitalize()} residual, {dtype}, K = -1\n\n" + _errors(rows, dtype, method)
-        )
+    for dtype, method in [*NARROW, ("float64", "lorentz")]:
+        title = f"## {method.replace('_', ' ').capitalize()} residual, {dtype}, K = -1"
+        parts.append(f"{title}\n\n{_errors(rows, dtype, method)}")
     parts.append(_mapping(rows))
     parts.append(PROMISES)
     PAGE.parent.mkdir(exist_ok=True)
