@@ -1,0 +1,60 @@
+# Every target builds .venv from requirements.lock when it is missing or stale.
+# Needs Python 3.11 or newer, make and a package index. Another interpreter: make PYTHON=python3.12 test
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.complete
+TORCH  := 2.13.0
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check test-all bench docs lock clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+
+demo: $(STAMP) ## print and draw where each residual connection puts two points
+	@$(BIN)/lresnet demo
+
+test: $(STAMP) ## the tests that run before every change (two processes, a few minutes)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"
+
+test-all: $(STAMP) ## every test, the slow ones too
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+
+check: $(STAMP) ## lint, format, types, and the import rule between rooms
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/mypy --strict src
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lint-imports
+
+bench: $(STAMP) ## time the residuals against what you would use instead
+	@$(BIN)/python benchmarks/residual.py
+
+docs: $(STAMP) ## render the measured pages and the README's picture
+	@$(BIN)/python benchmarks/numerics.py
+	@$(BIN)/lresnet demo --out docs/residuals.png
+
+lock: ## resolve the newest versions afresh and write requirements.lock
+	@$(PYTHON) -m venv --clear .venv-lock
+	@.venv-lock/bin/pip install -qq "torch==$(TORCH)" -e ".[dev]"
+	@{ echo "# The exact versions we develop and test with. Written by: make lock"; \
+	   .venv-lock/bin/pip freeze --exclude-editable | sed -E '/^torch==/s/\+.*//'; } > requirements.lock
+	@rm -rf .venv-lock
+
+clean: ## remove .venv, caches and build output
+	@rm -rf $(VENV) .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis lresnet-demo.png
+	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+# The stamp is written last: a venv whose installation broke off has none, and is built again from nothing.
+$(STAMP): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "error: lresnet needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "building $(VENV) from requirements.lock (a few minutes the first time)"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq -r requirements.lock
+	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
+	@touch $(STAMP)
