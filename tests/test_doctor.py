@@ -1,0 +1,126 @@
+"""The doctor: what it reports, and that it notices what is wrong."""
+
+import importlib.util
+import json
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+import lresnet
+from lresnet import cli, doctor, functional, selfcheck
+
+
+def test_a_sound_machine_passes_within_five_seconds() -> None:
+    findings = doctor.examine()
+    assert findings.problems == []
+    assert findings.ok
+    assert findings.seconds < 5
+    assert {check.device for check in findings.checks} >= {"cpu"}
+    environment = findings.environment
+    assert environment["lresnet"] == lresnet.__version__
+    assert environment["torch"].startswith(torch.__version__.split("+")[0])
+    assert environment["CUDA"].startswith("no: ") == (not torch.cuda.is_available())
+
+
+def test_tables_and_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert all(word in out for word in ("torch", "geoopt", "CUDA", "fused kernels", "data root", "Self-check"))
+    assert "Everything is in order." in out
+
+
+def test_json_is_one_object_with_everything(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is True
+    assert report["problems"] == []
+    assert report["environment"]["lresnet"] == lresnet.__version__
+    assert {"name", "device", "ok", "detail"} == set(report["checks"][0])
+
+
+def test_a_missing_package_is_named_and_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "geoopt" else found(name))
+    assert cli.main(["doctor"]) == 1
+    assert "geoopt is missing: pip install geoopt" in capsys.readouterr().out
+
+
+def test_a_wrong_formula_is_noticed_and_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def released(x: torch.Tensor, y: torch.Tensor, *, K: float = -1.0) -> torch.Tensor:
+        """The textbook way: the norm of the sum, by subtraction."""
+        time = sum((v.square().sum(-1, keepdim=True) - 1 / K).sqrt() for v in (x, y))
+        total = x + y
+        return total / (-K * (time.square() - total.square().sum(-1, keepdim=True)).abs()).sqrt()
+
+    monkeypatch.setattr(functional, "lorentz_residual", released)
+    assert cli.main(["doctor"]) == 1
+    out = " ".join(capsys.readouterr().out.split())
+    assert "problem: Lorentz residual, float32 on cpu" in out
+    assert "in order" not in out
+
+
+@pytest.mark.parametrize(
+    ("name", "broken", "failed"),
+    [
+        ("parallel_transport_residual", lambda x, y, K: x + y, "the paper's example"),
+        ("lorentz_residual", lambda x, y, K=-1.0: x / 0 * 0, "Lorentz residual, float32"),
+        ("lorentz_residual", lambda x, y, K=-1.0: (x + y) / 2 * (1 + 1e-7), "equal points"),
+        ("lorentz_residual", lambda x, y, K=-1.0: x, "commutative"),
+    ],
+)
+def test_each_check_of_a_function_can_fail(
+    name: str, broken: object, failed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(functional, name, broken)
+    assert failed in {check.name for check in selfcheck.run_checks("cpu") if not check.ok}
+
+
+def test_the_check_of_gradients_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
+    textbook = lresnet.make_residual("tangent_textbook", lresnet.Lorentz(-1.0))
+    monkeypatch.setattr(selfcheck, "make_residual", lambda kind, M: textbook)
+    failed = {check.name: check.detail for check in selfcheck.run_checks("cpu") if not check.ok}
+    assert list(failed) == ["finite gradients"]
+    assert "[0, 0, 0, 0]" in failed["finite gradients"]
+
+
+def test_a_check_that_raises_is_a_failed_check(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("no kernel image")
+
+    monkeypatch.setattr(functional, "parallel_transport_residual", broken)
+    check = selfcheck.run_checks("cpu")[0]
+    assert not check.ok
+    assert check.detail == "RuntimeError: no kernel image"
+
+
+def test_kernels_say_why_they_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    absent = importlib.util.find_spec("lresnet.residual.kernels") is None
+    monkeypatch.delenv("LRESNET_KERNELS", raising=False)
+    assert ("has no fused kernels" in doctor._kernels(True)) == absent
+    monkeypatch.setenv("LRESNET_KERNELS", "off")
+    assert doctor._kernels(True) == "off: LRESNET_KERNELS=off is set; the reference formulas run"
+
+
+def test_data_roots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LRESNET_DATA", os.pathsep.join([str(tmp_path), "", "~/there"]))
+    assert doctor.data_roots() == [tmp_path, Path.home() / "there"]
+    monkeypatch.delenv("LRESNET_DATA")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert doctor.data_roots() == [tmp_path / "cache" / "lresnet"]
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    assert doctor.data_roots() == [Path.home() / ".cache" / "lresnet"]
+
+
+def test_write_access_is_tried_out(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert doctor._access(tmp_path) == "writable"
+    assert doctor._access(tmp_path / "a" / "b") == "does not exist yet, can be created"
+    assert doctor._access(tmp_path / "file") == "not writable: Not a directory"
+    assert doctor._access(tmp_path / "file" / "b").startswith("not writable")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file"]
