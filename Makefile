@@ -4,6 +4,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+LOCKED := $(VENV)/.locked
 STAMP  := $(VENV)/.complete
 TORCH  := 2.13.0
 
@@ -28,7 +29,7 @@ check: $(STAMP) ## lint, format, types, and the import rule between rooms
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --strict src
-	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/lint-imports
+	@$(BIN)/lint-imports --no-logo
 
 bench: $(STAMP) ## time the residuals against what you would use instead
 	@$(BIN)/python benchmarks/residual.py
@@ -48,13 +49,16 @@ clean: ## remove .venv, caches and build output
 	@rm -rf $(VENV) .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis lresnet-demo.png
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# The stamp is written last: a venv whose installation broke off has none, and is built again from nothing.
-$(STAMP): requirements.lock pyproject.toml
+# A stamp is written last: a venv whose installation broke off has none, and is built again from nothing.
+$(LOCKED): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: lresnet needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
-	@echo "building $(VENV) from requirements.lock (a few minutes the first time)"
+	@echo "building $(VENV) from requirements.lock (a minute or more)"
 	@rm -rf $(VENV)
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq -r requirements.lock
+	@touch $(LOCKED)
+
+$(STAMP): $(LOCKED) pyproject.toml
 	@$(BIN)/python -m pip install -qq --no-deps --no-build-isolation -e .
 	@touch $(STAMP)
