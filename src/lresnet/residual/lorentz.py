@@ -85,17 +85,22 @@ def lorentz_residual_many(
     rows = [weight_rows(w, points[0], dim, f"weights[{i}]").abs() for i, w in enumerate(weights)]
     last = [point.movedim(dim, -1) for point in points]
     weight = torch.stack([_last(row, dim).expand(*last[0].shape[:-1], 1) for row in rows], dim=-2)
-    z = centroid(torch.stack(last, dim=-2), weight, kappa_of(K, points[0].dtype)).movedim(-1, dim)
+    kappa = kappa_of(K, points[0].dtype)
+    if isinstance(kappa, Tensor) and kappa.dim() > 0:  # several curvatures: as many axes as the stacked branches
+        kappa = _last(kappa[(None,) * (points[0].dim() - kappa.dim())], dim).unsqueeze(-2)
+    z = centroid(torch.stack(last, dim=-2), weight, kappa).movedim(-1, dim)
     return (z if scale is None else z * _scale_rows(scale, z, dim)).to(dtype)
 
 
 def normaliser(w_x: Weight, w_y: Weight, D: Tensor) -> Tensor:
     """``n = sqrt((w_x + w_y)^2 + 2 w_x w_y (cosh d - 1))``, never below ``w_x + w_y``, also as floating point numbers.
 
-    The square of a float, rounded, has that float as its rounded root; adding a non-negative number cannot lower it.
+    Written as ``w_x + w_y`` plus a quotient of non-negative numbers: vectorised square roots are not rounded
+    correctly everywhere, and the root of the square of a float then comes out one unit too small.
     """
     total = w_x + w_y
-    return (total * total + 2 * w_x * w_y * D).sqrt()
+    excess = 2 * w_x * w_y * D
+    return total + excess / (total + (total * total + excess).sqrt())
 
 
 class _LorentzResidual(torch.autograd.Function):
