@@ -1,7 +1,20 @@
 """Layers, one concept a file."""
 
+from lresnet.nn.euclidean import EuclideanGraphConv
 from lresnet.nn.fermi_dirac import FermiDirac
+from lresnet.nn.graph_conv import LorentzGraphConv
+from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
+from lresnet.nn.sparse import SparseMatrix, adjacency
 
-__all__ = ["FermiDirac", "LorentzMLR", "Prototypes"]
+__all__ = [
+    "EuclideanGraphConv",
+    "FermiDirac",
+    "LorentzGraphConv",
+    "LorentzLinear",
+    "LorentzMLR",
+    "Prototypes",
+    "SparseMatrix",
+    "adjacency",
+]

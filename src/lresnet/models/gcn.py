@@ -1,0 +1,155 @@
+"""lorentz_gcn: HyboNet's graph convolutions with a residual connection on every layer but the first.
+
+After He, Yang, Ying (KDD 2025), section 5.1. Where this differs from the released code (docs/fidelity.md): one
+hyperboloid throughout, at any curvature; one owner of a learned curvature; as many classes as there are labels;
+dropout of space coordinates gives points again; residual weights stay positive.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry import Lorentz
+from lresnet.geometry.curvature import kappa_of
+from lresnet.geometry.pair import time_of
+from lresnet.models.pretrained import Pretrained
+from lresnet.nn.euclidean import EuclideanGraphConv, symmetric_normalisation
+from lresnet.nn.graph_conv import LorentzGraphConv
+from lresnet.nn.input_map import Points, dropout_points, features_to_points
+from lresnet.nn.prototypes import Prototypes
+from lresnet.nn.sparse import SparseMatrix, adjacency
+from lresnet.residual import make_residual
+
+__all__ = ["LorentzGCN"]
+
+_ACTIVATIONS = {"none": None, "relu": torch.relu}
+
+
+class LorentzGCN(Pretrained):
+    r"""Graph network on the hyperboloid; with ``residual="euclidean"`` its Euclidean twin, same code and budget.
+
+    .. math:: x^{(1)} = G_1(\exp_o f), \qquad x^{(l)} = x^{(l-1)} \oplus G_l(x^{(l-1)})
+
+    Args:
+        in_features: number of node features.
+        hidden: dimension n of the space, for all layers.
+        num_layers: number of graph convolutions.
+        num_classes: classes of a prototype decoder (linear for the twin); None: the embeddings are the output.
+        residual: a name of :data:`lresnet.residual.RESIDUALS`.
+        residual_options: its options, e.g. ``{"weight": "learned"}``. Default for Lorentz: weight 1, as in the paper.
+        curvature: K < 0. learn_curvature: train it.
+        dropout: rate on the space coordinates that enter a layer.
+        activation: "none" or "relu", on what enters every layer but the first.
+        self_loops: every node is its own neighbour.
+        max_radius: radius, in radii of curvature, to which input rows are shortened.
+
+    Shapes:
+        x [N, in], edge_index [2, E], edge_weight [E] -> embeddings [N, hidden] or logits [N, num_classes]
+
+    Example:
+        >>> model = LorentzGCN(in_features=8, num_classes=3)
+        >>> model(torch.randn(5, 8), torch.tensor([[0, 1], [1, 2]])).shape
+        torch.Size([5, 3])
+    """
+
+    model_name = "lorentz_gcn"
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int = 16,
+        num_layers: int = 3,
+        num_classes: int | None = None,
+        residual: str = "lorentz",
+        residual_options: dict[str, Any] | None = None,
+        curvature: float = -1.0,
+        learn_curvature: bool = False,
+        dropout: float = 0.0,
+        activation: str = "none",
+        self_loops: bool = True,
+        max_radius: float = 10.0,
+    ) -> None:
+        super().__init__()
+        if activation not in _ACTIVATIONS:
+            raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
+        if num_layers < 1 or not 0 <= dropout < 1:
+            raise ValueError(f"need num_layers >= 1 and 0 <= dropout < 1, got {num_layers} and {dropout}")
+        self.euclidean = residual == "euclidean"
+        self.dropout, self.self_loops, self.max_radius = dropout, self_loops, max_radius
+        self.activation = _ACTIVATIONS[activation]
+        self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
+        widths = [in_features] + [hidden] * num_layers
+        options = {"weight": 1.0} if residual == "lorentz" and residual_options is None else residual_options or {}
+        self.layers = torch.nn.ModuleList(self._conv(i, o) for i, o in itertools.pairwise(widths))
+        self.residuals = torch.nn.ModuleList(
+            make_residual(residual, self.manifold, **options) for _ in range(num_layers - 1)
+        )
+        self.head: torch.nn.Module | None = None if num_classes is None else self._head(hidden, num_classes)
+
+    def _conv(self, in_features: int, out_features: int) -> torch.nn.Module:
+        if self.euclidean:
+            return EuclideanGraphConv(in_features, out_features)
+        return LorentzGraphConv(in_features, out_features, manifold=self.manifold)
+
+    def _head(self, hidden: int, num_classes: int) -> torch.nn.Module:
+        if self.euclidean:
+            return torch.nn.Linear(hidden, num_classes)
+        return Prototypes(hidden, num_classes, manifold=self.manifold)
+
+    def forward(
+        self,
+        x: Tensor | SparseMatrix | Points,
+        edge_index: Tensor | SparseMatrix,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """``x`` may be :meth:`input_points`' result and ``edge_index`` :meth:`graph`'s, both made once."""
+        embedding = self.embed(x, edge_index, edge_weight)
+        return embedding if self.head is None else self.head(embedding)
+
+    def embed(
+        self,
+        x: Tensor | SparseMatrix | Points,
+        edge_index: Tensor | SparseMatrix,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Node embeddings, [N, hidden], in space coordinates."""
+        points = x if isinstance(x, Points) else self.input_points(x)
+        A = (
+            edge_index
+            if isinstance(edge_index, SparseMatrix)
+            else self.graph(edge_index, points.x.shape[0], edge_weight)
+        )
+        z = self._apply_layer(self.layers[0], points, A)
+        for layer, residual in zip(self.layers[1:], self.residuals, strict=True):
+            z = residual(
+                z, self._apply_layer(layer, Points(z if self.activation is None else self.activation(z), z), A)
+            )
+        return z
+
+    def _apply_layer(self, layer: torch.nn.Module, points: Points, A: SparseMatrix) -> Tensor:
+        if self.euclidean:
+            return layer(dropout_points(points, self.dropout, 1.0, training=self.training).x, A)  # type: ignore[no-any-return]
+        kappa = kappa_of(self.manifold.curvature, A.values.dtype)
+        if isinstance(points.x, Tensor):  # between layers only the space part is known
+            x = torch.nn.functional.dropout(points.x, self.dropout, self.training)
+            return layer(x, A, time=time_of(x, kappa, -1))  # type: ignore[no-any-return]
+        points = dropout_points(points, self.dropout, kappa, training=self.training)
+        return layer(points.x, A, time=points.time)  # type: ignore[no-any-return]
+
+    def input_points(self, features: Tensor | SparseMatrix) -> Points:
+        """The features as points. Constant unless the curvature is learned: make them once and pass them in."""
+        if isinstance(features, Tensor) and not features.is_floating_point():
+            raise TypeError(f"features must be floating point, got {features.dtype}; convert them, e.g. x.float()")
+        if self.euclidean:
+            return Points(features, torch.empty(0))
+        dtype = features.dtype if isinstance(features, Tensor) else features.values.dtype
+        return features_to_points(features, kappa_of(self.manifold.curvature, dtype), self.max_radius)
+
+    def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
+        """The adjacency that the layers aggregate with, made once for many calls."""
+        A = adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops)
+        return symmetric_normalisation(A) if self.euclidean else A

@@ -1,0 +1,91 @@
+"""lorentz_mlp: the paper's Algorithm 1 on plain vectors, the blocks of lorentz_gcn without a graph."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry import Lorentz
+from lresnet.geometry.curvature import kappa_of
+from lresnet.models.pretrained import Pretrained
+from lresnet.nn.input_map import features_to_points
+from lresnet.nn.linear import LorentzLinear
+from lresnet.nn.prototypes import Prototypes
+from lresnet.residual import make_residual
+
+__all__ = ["LorentzMLP"]
+
+
+class LorentzMLP(Pretrained):
+    r"""Residual network of Lorentz linear layers: :math:`x^{(l)} = x^{(l-1)} \oplus f_l(x^{(l-1)})`.
+
+    With ``residual="euclidean"`` the Euclidean twin: linear layers with ReLU and a linear head.
+
+    Args:
+        in_features, hidden, num_layers, num_classes, residual, residual_options, curvature, learn_curvature, dropout:
+            as in :class:`~lresnet.models.gcn.LorentzGCN`.
+
+    Shapes:
+        [B, in] -> [B, num_classes], or embeddings [B, hidden] if num_classes is None.
+
+    Example:
+        >>> LorentzMLP(in_features=4, num_classes=3)(torch.randn(10, 4)).shape
+        torch.Size([10, 3])
+    """
+
+    model_name = "lorentz_mlp"
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int = 16,
+        num_layers: int = 3,
+        num_classes: int | None = None,
+        residual: str = "lorentz",
+        residual_options: dict[str, Any] | None = None,
+        curvature: float = -1.0,
+        learn_curvature: bool = False,
+        dropout: float = 0.0,
+        max_radius: float = 10.0,
+    ) -> None:
+        super().__init__()
+        if num_layers < 1 or not 0 <= dropout < 1:
+            raise ValueError(f"need num_layers >= 1 and 0 <= dropout < 1, got {num_layers} and {dropout}")
+        self.euclidean = residual == "euclidean"
+        self.dropout, self.max_radius = dropout, max_radius
+        self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
+        widths = [in_features] + [hidden] * num_layers
+        self.layers = torch.nn.ModuleList(self._layer(i, o) for i, o in itertools.pairwise(widths))
+        self.residuals = torch.nn.ModuleList(
+            make_residual(residual, self.manifold, **residual_options or {}) for _ in range(num_layers - 1)
+        )
+        self.head: torch.nn.Module | None = None
+        if num_classes is not None and self.euclidean:
+            self.head = torch.nn.Linear(hidden, num_classes)
+        elif num_classes is not None:
+            self.head = Prototypes(hidden, num_classes, manifold=self.manifold)
+
+    def _layer(self, in_features: int, out_features: int) -> torch.nn.Module:
+        if self.euclidean:
+            return torch.nn.Sequential(torch.nn.Linear(in_features, out_features), torch.nn.ReLU())
+        return LorentzLinear(in_features, out_features, manifold=self.manifold)
+
+    def embed(self, x: Tensor) -> Tensor:
+        """Embeddings, [B, hidden], in space coordinates."""
+        if not self.euclidean:
+            points = features_to_points(x, kappa_of(self.manifold.curvature, x.dtype), self.max_radius)
+            x = points.x  # type: ignore[assignment]
+        z = self._drop(self.layers[0], x)
+        for layer, residual in zip(self.layers[1:], self.residuals, strict=True):
+            z = residual(z, self._drop(layer, z))
+        return z
+
+    def _drop(self, layer: torch.nn.Module, x: Tensor) -> Tensor:
+        return layer(torch.nn.functional.dropout(x, self.dropout, self.training))  # type: ignore[no-any-return]
+
+    def forward(self, x: Tensor) -> Tensor:
+        embedding = self.embed(x)
+        return embedding if self.head is None else self.head(embedding)

@@ -1,0 +1,72 @@
+"""Models by name, and models in folders: ``config.json`` + ``model.safetensors``, never a pickle."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from safetensors.torch import load_file, save_file
+
+__all__ = ["Pretrained", "build", "from_pretrained"]
+
+
+class Pretrained(torch.nn.Module):
+    """A model that remembers the arguments it was built with and can be written to a folder.
+
+    A subclass states ``model_name`` and lets its constructor take JSON values only.
+    """
+
+    model_name: ClassVar[str]
+    config: dict[str, Any]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Pretrained:
+        self = super().__new__(cls)
+        bound = inspect.signature(cls.__init__).bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        given = {k: v for k, v in bound.arguments.items() if k != "self"}
+        self.__dict__["config"] = {"model": cls.model_name, **given}
+        return self
+
+    def save_pretrained(self, folder: str | Path) -> Path:
+        """Write ``config.json`` and ``model.safetensors`` into ``folder``, which is made if missing."""
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        state = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
+        save_file(state, folder / "model.safetensors")
+        (folder / "config.json").write_text(json.dumps(self.config, indent=2) + "\n")
+        return folder
+
+
+def build(registry: dict[str, Callable[..., Pretrained]], name: str, **config: Any) -> Pretrained:
+    """``registry[name](**config)`` with errors that name the nearest model and the accepted arguments."""
+    if name not in registry:
+        near = difflib.get_close_matches(str(name), registry, n=1, cutoff=0.0)
+        raise ValueError(f"unknown model {name!r}; did you mean {near[0]!r}? Known: {', '.join(registry)}")
+    accepted = [p for p in inspect.signature(registry[name]).parameters if p != "self"]
+    unknown = sorted(set(config) - set(accepted))
+    if unknown:
+        raise TypeError(
+            f"model {name!r} has no argument {', '.join(map(repr, unknown))}; it takes {', '.join(accepted)}"
+        )
+    return registry[name](**config)
+
+
+def from_pretrained(
+    registry: dict[str, Callable[..., Pretrained]], folder: str | Path, device: torch.device | str = "cpu"
+) -> Pretrained:
+    """Read back what :meth:`Pretrained.save_pretrained` wrote."""
+    folder = Path(folder)
+    for name in ("config.json", "model.safetensors"):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(
+                f"{folder} holds no saved model: {name} is missing (expected what save_pretrained wrote)"
+            )
+    config = json.loads((folder / "config.json").read_text())
+    model = build(registry, config.pop("model"), **config)
+    model.load_state_dict(load_file(folder / "model.safetensors", device=str(device)))
+    return model.to(device)

@@ -1,0 +1,46 @@
+"""The Euclidean twin of the graph convolution: the same graph, the same widths, no curvature."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lresnet.nn.sparse import SparseMatrix, adjacency
+
+__all__ = ["EuclideanGraphConv", "symmetric_normalisation"]
+
+
+def symmetric_normalisation(A: SparseMatrix) -> SparseMatrix:
+    r""":math:`D^{-1/2} A D^{-1/2}` of Kipf and Welling; rows without entries stay 0."""
+    degree = A.row_sums().squeeze(-1)
+    scale = torch.where(degree > 0, degree, 1.0).rsqrt()
+    return A.with_values(A.values * scale[A.row] * scale[A.col])
+
+
+class EuclideanGraphConv(torch.nn.Module):
+    """Graph convolution ``A_sym (x W + b)`` (Kipf and Welling 2017).
+
+    Shapes:
+        x [N, in] dense or sparse, edge_index [2, E] -> [N, out]; an adjacency that is passed in is taken as it is.
+
+    Example:
+        >>> conv = EuclideanGraphConv(8, 4)
+        >>> conv(torch.randn(3, 8), torch.tensor([[0, 1], [1, 2]])).shape
+        torch.Size([3, 4])
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, *, self_loops: bool = True) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(in_channels, out_channels)
+        self.self_loops = self_loops
+        torch.nn.init.xavier_uniform_(self.linear.weight)
+        torch.nn.init.zeros_(self.linear.bias)
+
+    def forward(
+        self, x: Tensor | SparseMatrix, edge_index: Tensor | SparseMatrix, edge_weight: Tensor | None = None
+    ) -> Tensor:
+        if not isinstance(edge_index, SparseMatrix):
+            A = adjacency(edge_index, x.shape[0], edge_weight, self_loops=self.self_loops)
+            edge_index = symmetric_normalisation(A)
+        h = x @ self.linear.weight.mT + self.linear.bias if isinstance(x, SparseMatrix) else self.linear(x)
+        return edge_index @ h

@@ -1,0 +1,59 @@
+"""Features to points: the exponential map at the origin, for dense and for sparse features."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry.curvature import Curvature
+from lresnet.geometry.pair import time_of
+from lresnet.geometry.smooth import sinhc
+from lresnet.nn.sparse import SparseMatrix
+
+__all__ = ["Points", "dropout_points", "features_to_points"]
+
+
+class Points(NamedTuple):
+    """Points [N, n], dense or sparse, and their time [N, 1]."""
+
+    x: Tensor | SparseMatrix
+    time: Tensor
+
+
+def features_to_points(features: Tensor | SparseMatrix, kappa: Curvature, max_radius: float = 10.0) -> Points:
+    r"""exp at the origin of each row: :math:`x = \sinh(\sqrt\kappa |f|) f / (\sqrt\kappa |f|)`.
+
+    Rows longer than ``max_radius`` radii of curvature are shortened to it, as in HyboNet: sinh of 89 already leaves
+    float32, and raw features (airport's, divided by row sums near 0) reach several hundred.
+    """
+    if isinstance(features, SparseMatrix):
+        length2 = kappa * _row_squares(features, features.values)
+        factor = _factor(length2, max_radius)
+        values = features.values * factor.squeeze(-1)[features.row]
+        return Points(features.with_values(values), (length2 / kappa * factor.square() + 1 / kappa).sqrt())
+    x = features * _factor(kappa * features.square().sum(-1, keepdim=True), max_radius)
+    return Points(x, time_of(x, kappa, -1))
+
+
+def dropout_points(points: Points, rate: float, kappa: Curvature, *, training: bool) -> Points:
+    """Drop space coordinates (and scale the others by 1/(1 - rate)); the time follows, so they stay points."""
+    if rate == 0.0 or not training:
+        return points
+    if isinstance(points.x, SparseMatrix):
+        values = torch.nn.functional.dropout(points.x.values, rate)
+        time = (_row_squares(points.x, values) + 1 / kappa).sqrt()
+        return Points(points.x.with_values(values), time)
+    x = torch.nn.functional.dropout(points.x, rate)
+    return Points(x, time_of(x, kappa, -1))
+
+
+def _factor(length2: Tensor, max_radius: float) -> Tensor:
+    shorten = (max_radius / length2.clamp(min=max_radius**2).sqrt()).clamp(max=1.0)
+    return sinhc(length2 * shorten.square()) * shorten
+
+
+def _row_squares(matrix: SparseMatrix, values: Tensor) -> Tensor:
+    ones = torch.ones(matrix.shape[1], 1, dtype=values.dtype, device=values.device)
+    return matrix.matmul(ones, values.square())

@@ -1,0 +1,198 @@
+"""A sparse matrix kept in CSR both ways, so that its product and the gradient of its product are both fast."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry.weights import refuse_negative
+
+__all__ = ["SparseMatrix", "adjacency"]
+
+
+class SparseMatrix:
+    """A constant sparse matrix [rows, columns] with products ``A @ x`` that are differentiable in x and the values.
+
+    The order of the entries is that of CSR. ``permutation`` lists them in the order of the transpose, so that new
+    values (dropout of features, edge weights) serve both directions without sorting again.
+
+    Example:
+        >>> A = SparseMatrix.from_coo(torch.tensor([[0, 1], [1, 0]]), torch.tensor([2.0, 3.0]), (2, 2))
+        >>> A @ torch.tensor([[1.0], [10.0]])
+        tensor([[20.],
+                [ 3.]])
+    """
+
+    def __init__(self, row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
+        """``row``, ``col``: sorted by row, then column; use :meth:`from_coo` for entries in any order."""
+        self.row, self.col, self.values, self.shape = row, col, values, shape
+        self.crow = _pointers(row, shape[0])
+        self.permutation = torch.argsort(col, stable=True)
+        self.col_t = row[self.permutation]
+        self.crow_t = _pointers(col[self.permutation], shape[1])
+        # Two forms that do not change while the values do not: made on first use, not with every product.
+        self._forward: Tensor | None = None
+        self._backward: Tensor | None = None
+        self._row_sums: Tensor | None = None
+
+    @classmethod
+    def from_coo(cls, index: Tensor, values: Tensor, shape: tuple[int, int]) -> Self:
+        """From entries (row, column) = ``index`` [2, E] in any order; values at the same place are added."""
+        order = torch.argsort(index[0] * shape[1] + index[1], stable=True)
+        row, col, values = index[0][order], index[1][order], values[order]
+        code = row * shape[1] + col
+        unique, inverse = torch.unique_consecutive(code, return_inverse=True)
+        if unique.numel() != code.numel():
+            values = values.new_zeros(unique.numel()).index_add(0, inverse, values)
+            row, col = unique // shape[1], unique % shape[1]
+        return cls(row, col, values, shape)
+
+    @classmethod
+    def from_dense(cls, x: Tensor) -> Self:
+        """The non-zero entries of a dense matrix."""
+        index = x.nonzero().T
+        return cls(index[0], index[1], x[index[0], index[1]], (x.shape[0], x.shape[1]))
+
+    @property
+    def device(self) -> torch.device:
+        return self.values.device
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseMatrix:
+        """The same matrix elsewhere, or in another dtype."""
+        return type(self)(self.row.to(device), self.col.to(device), self.values.to(device, dtype), self.shape)
+
+    def with_values(self, values: Tensor) -> SparseMatrix:
+        """The same places with other values; shares all index tensors."""
+        other = copy.copy(self)
+        other.values, other._forward, other._backward, other._row_sums = values, None, None, None
+        return other
+
+    def row_sums(self) -> Tensor:
+        """[rows, 1], without a gradient."""
+        if self._row_sums is None:
+            zeros = self.values.new_zeros(self.shape[0])
+            self._row_sums = zeros.index_add(0, self.row, self.values.detach()).unsqueeze(-1)
+        return self._row_sums
+
+    def __matmul__(self, x: Tensor) -> Tensor:
+        """[columns, d] -> [rows, d]."""
+        return self.matmul(x, self.values)
+
+    def matmul(self, x: Tensor, values: Tensor) -> Tensor:
+        """The product with other ``values`` at the same places."""
+        result: Tensor = _Product.apply(x, values, self)  # type: ignore[no-untyped-call]
+        return result
+
+    def times(self, x: Tensor, values: Tensor) -> Tensor:
+        """Plain product, no gradient."""
+        if values is not self.values:
+            return _csr(self.crow, self.col, values, self.shape) @ x
+        if self._forward is None or self._forward.dtype != x.dtype:
+            self._forward = _csr(self.crow, self.col, values.detach().to(x.dtype), self.shape)
+        return self._forward @ x
+
+    def transposed_times(self, x: Tensor, values: Tensor) -> Tensor:
+        """Plain product of the transpose, no gradient."""
+        shape = (self.shape[1], self.shape[0])
+        if values is not self.values:
+            return _csr(self.crow_t, self.col_t, values[self.permutation], shape) @ x
+        if self._backward is None or self._backward.dtype != x.dtype:
+            self._backward = _csr(self.crow_t, self.col_t, values.detach()[self.permutation].to(x.dtype), shape)
+        return self._backward @ x
+
+    def __repr__(self) -> str:
+        return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {self.values.numel()} entries, {self.device})"
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, values: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix = matrix
+        ctx.same = values is matrix.values
+        ctx.save_for_backward(x if ctx.needs_input_grad[1] else None, values)
+        return matrix.times(x, values)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        x, values = ctx.saved_tensors
+        matrix: SparseMatrix = ctx.matrix
+        values = matrix.values if ctx.same else values
+        gx = _TransposedProduct.apply(g, values, matrix) if ctx.needs_input_grad[0] else None  # type: ignore[no-untyped-call]
+        gv = (g[matrix.row] * x[matrix.col]).sum(-1) if ctx.needs_input_grad[1] else None
+        return gx, gv, None
+
+
+class _TransposedProduct(torch.autograd.Function):
+    """Backward of the product, itself differentiable so that second derivatives exist."""
+
+    @staticmethod
+    def forward(ctx: Any, g: Tensor, values: Tensor, matrix: SparseMatrix) -> Tensor:
+        ctx.matrix = matrix
+        ctx.same = values is matrix.values
+        ctx.save_for_backward(g if ctx.needs_input_grad[1] else None, values)
+        return matrix.transposed_times(g, values)
+
+    @staticmethod
+    def backward(ctx: Any, h: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
+        g, values = ctx.saved_tensors
+        matrix: SparseMatrix = ctx.matrix
+        values = matrix.values if ctx.same else values
+        gg = _Product.apply(h, values, matrix) if ctx.needs_input_grad[0] else None  # type: ignore[no-untyped-call]
+        gv = (g[matrix.row] * h[matrix.col]).sum(-1) if ctx.needs_input_grad[1] else None
+        return gg, gv, None
+
+
+def adjacency(
+    edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None, *, self_loops: bool = True
+) -> SparseMatrix:
+    """Adjacency for aggregation, row = target, column = source, with PyG's ``edge_index`` [2, E] of (source, target).
+
+    Self loops of weight 1 are added to nodes that have none if ``self_loops``.
+
+    Example:
+        >>> adjacency(torch.tensor([[0, 1], [1, 0]]), 3)
+        SparseMatrix(3 x 3, 5 entries, cpu)
+    """
+    _check_edges(edge_index, num_nodes, edge_weight)
+    source, target = edge_index
+    if edge_weight is None:
+        edge_weight = torch.ones(source.numel(), device=source.device)
+    refuse_negative(edge_weight, "edge weights")
+    if self_loops:
+        has_loop = torch.zeros(num_nodes, dtype=torch.bool, device=source.device)
+        has_loop[source[source == target]] = True
+        loops = (~has_loop).nonzero().squeeze(-1)
+        source, target = torch.cat([source, loops]), torch.cat([target, loops])
+        edge_weight = torch.cat([edge_weight, edge_weight.new_ones(loops.numel())])
+    return SparseMatrix.from_coo(torch.stack([target, source]), edge_weight, (num_nodes, num_nodes))
+
+
+def _check_edges(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None) -> None:
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+        raise ValueError(
+            "edge_index must be an integer tensor of shape [2, E] as in PyG, "
+            f"got {edge_index.dtype} of shape {tuple(edge_index.shape)}"
+        )
+    if edge_weight is not None and edge_weight.shape != edge_index.shape[1:]:
+        raise ValueError(
+            f"edge_weight has shape {tuple(edge_weight.shape)}, expected one per edge ({edge_index.shape[1]},)"
+        )
+    if edge_index.device.type == "cpu" and edge_index.numel():
+        low, high = int(edge_index.min()), int(edge_index.max())
+        if low < 0 or high >= num_nodes:
+            raise ValueError(f"edge_index has node {low if low < 0 else high}, but nodes are 0 to {num_nodes - 1}")
+
+
+def _pointers(sorted_index: Tensor, size: int) -> Tensor:
+    counts = torch.bincount(sorted_index, minlength=size)
+    return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+
+
+def _csr(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)

@@ -1,0 +1,1 @@
+"""Recipes: what each published number needs, as TOML."""

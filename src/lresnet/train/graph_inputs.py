@@ -1,0 +1,42 @@
+"""The constant part of a graph model's input, made once: sparse features, their points, the adjacency."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lresnet.models import LorentzGCN
+from lresnet.nn.input_map import Points
+from lresnet.nn.sparse import SparseMatrix
+
+__all__ = ["GraphInputs"]
+
+# Below this share of non-zeros a sparse first layer is faster and smaller (bags of words have 1 %; measured break-even
+# on one CPU thread is near 10 %).
+_SPARSE_BELOW = 0.1
+
+
+class GraphInputs:
+    """Features and edges of one graph; :meth:`apply` runs a model on them with everything constant cached."""
+
+    def __init__(self, x: Tensor, edge_index: Tensor, num_nodes: int) -> None:
+        density = float((x != 0).float().mean()) if x.numel() else 1.0
+        self.features: Tensor | SparseMatrix = SparseMatrix.from_dense(x) if density < _SPARSE_BELOW else x
+        self.edge_index, self.num_nodes = edge_index, num_nodes
+        self._model: int | None = None
+        self._points: Points | None = None
+        self._graph: SparseMatrix | None = None
+
+    def apply(self, model: LorentzGCN) -> Tensor:
+        """The model's output. The input map is repeated only where the curvature is learned."""
+        if self._model != id(model):
+            self._model = id(model)
+            self._graph = model.graph(self.edge_index, self.num_nodes)
+            self._points = None if model.manifold.learnable else self._frozen_points(model)
+        assert self._graph is not None
+        points = model.input_points(self.features) if self._points is None else self._points
+        return model(points, self._graph)  # type: ignore[no-any-return]
+
+    def _frozen_points(self, model: LorentzGCN) -> Points:
+        with torch.no_grad():
+            return model.input_points(self.features)

@@ -1,0 +1,91 @@
+"""Link prediction: tell the edges held out from pairs that are none, by distance."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from lresnet.data import LinkTask, NegativeSampler
+from lresnet.geometry.curvature import Curvature
+from lresnet.metrics import average_precision, roc_auc
+from lresnet.models import LorentzGCN
+from lresnet.nn.fermi_dirac import FermiDirac
+from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
+from lresnet.train.graph_inputs import GraphInputs
+
+__all__ = ["LinkPrediction"]
+
+
+class LinkPrediction:
+    r"""Objective of link prediction for a model whose output is the node embedding.
+
+    Args:
+        task: the split graph.
+        margin: in units of 1/kappa, the only length squared a hyperbolic space has (1 for the Euclidean twin).
+        loss: ``"margin"``, hinge on squared Lorentzian distances; ``"cross_entropy"``, of Fermi-Dirac probabilities.
+        seed: of the training negatives, drawn afresh every step.
+    """
+
+    def __init__(
+        self,
+        task: LinkTask,
+        *,
+        margin: float = 2.0,
+        loss: Literal["margin", "cross_entropy"] = "margin",
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.task, self.margin, self.kind = task.to(device), margin, loss
+        self.inputs = GraphInputs(self.task.x, self.task.edge_index, self.task.num_nodes)
+        self.sampler = NegativeSampler(self.task, seed=seed)
+
+    def loss(self, model: LorentzGCN) -> Tensor:
+        positive = self.task.train_edges
+        negative = self.sampler.sample(positive.shape[1])
+        z = self.inputs.apply(model)
+        if self.kind == "cross_entropy":
+            return self._cross_entropy(model, z, positive, negative)
+        kappa = _kappa(model, z)
+        d2 = lorentz_distance2(z, torch.cat([positive, negative], dim=1), kappa)
+        margin = self.margin if kappa is None else self.margin / kappa
+        return margin_loss(d2[: positive.shape[1]], d2[positive.shape[1] :], margin)
+
+    def validation(self, model: LorentzGCN) -> Tensor:
+        auc, ap = self._figures(model, self.task.val_edges, self.task.val_negatives)
+        return (auc + ap) / 2
+
+    @torch.no_grad()
+    def test(self, model: LorentzGCN) -> dict[str, float]:
+        auc, ap = self._figures(model, self.task.test_edges, self.task.test_negatives)
+        return {"roc_auc": 100 * float(auc), "average_precision": 100 * float(ap)}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sampler": self.sampler.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.sampler.load_state_dict(state["sampler"])
+
+    def _figures(self, model: LorentzGCN, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+        z = self.inputs.apply(model)
+        scores = -lorentz_distance2(z, torch.cat([positive, negative], dim=1), _kappa(model, z))
+        labels = torch.arange(scores.numel(), device=scores.device) < positive.shape[1]
+        return roc_auc(scores, labels), average_precision(scores, labels)
+
+    def _cross_entropy(self, model: LorentzGCN, z: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        decoder = FermiDirac(model.manifold)
+        pairs = torch.cat([positive, negative], dim=1)
+        if model.euclidean:
+            logits = (decoder.radius - lorentz_distance2(z, pairs, None)) / decoder.temperature
+        else:
+            logits = decoder.logits(z[pairs[0]], z[pairs[1]])
+        labels = (torch.arange(logits.numel(), device=logits.device) < positive.shape[1]).to(logits.dtype)
+        return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
+
+
+def _kappa(model: LorentzGCN, z: Tensor) -> Curvature | None:
+    if model.euclidean:
+        return None
+    K = model.manifold.curvature
+    return -K.to(z.dtype) if isinstance(K, Tensor) else -K

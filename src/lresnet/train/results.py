@@ -1,0 +1,50 @@
+"""Results as JSON lines: one line is one finished run, with everything needed to run it again."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import platform
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import lresnet
+
+__all__ = ["append_result", "environment", "read_results"]
+
+
+@functools.cache
+def environment() -> dict[str, Any]:
+    """Versions and hardware, as every line of results carries them."""
+    hardware = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {platform.machine()}"
+    versions = {"lresnet": lresnet.__version__, "torch": torch.__version__, "python": platform.python_version()}
+    return {"versions": versions, "hardware": hardware}
+
+
+def append_result(path: Path, record: dict[str, Any]) -> None:
+    """Add one line, complete or not at all: written with a single call, then flushed to the disk."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    line = json.dumps(record, allow_nan=False) + "\n"
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(handle, line.encode())
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def read_results(path: Path) -> Iterator[dict[str, Any]]:
+    """Every line of ``path``; nothing if there is no such file. A torn last line is reported and passed over."""
+    if not path.is_file():
+        return
+    with path.open() as file:
+        for number, line in enumerate(file, 1):
+            try:
+                yield json.loads(line)
+            except json.JSONDecodeError:
+                warnings.warn(f"{path}:{number} is not a JSON line and is passed over", stacklevel=2)

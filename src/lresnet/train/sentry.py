@@ -1,0 +1,60 @@
+"""The NaN sentry: says at which step and in which module a number stopped being finite."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["NonFiniteError", "Sentry", "blame"]
+
+
+class NonFiniteError(RuntimeError):
+    """A loss, activation or parameter is NaN or infinite."""
+
+
+class Sentry:
+    """Watches losses without reading them: the first bad step is kept on the device until :meth:`check`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._first = torch.full((), -1, dtype=torch.int64, device=device)
+
+    def watch(self, loss: Tensor, step: int) -> None:
+        """Remember ``step`` if ``loss`` is the first that is not finite. Does not synchronise."""
+        bad = ~torch.isfinite(loss.detach()) & (self._first < 0)
+        self._first = torch.where(bad, step, self._first)
+
+    def check(self, model: torch.nn.Module, forward: Callable[[], Any]) -> None:
+        """Raise if a watched loss was not finite, naming the module. Synchronises."""
+        step = int(self._first)
+        if step >= 0:
+            raise NonFiniteError(
+                f"the loss stopped being finite at step {step}: {blame(model, forward)}. "
+                "Lower the learning rate, clip gradients, or check the features"
+            )
+
+
+def blame(model: torch.nn.Module, forward: Callable[[], Any]) -> str:
+    """The first parameter or module output that is not finite, in words; ``forward`` runs the model once."""
+    for name, parameter in model.named_parameters():
+        if not bool(torch.isfinite(parameter).all()):
+            return f"parameter {name!r} is not finite"
+    found: list[str] = []
+
+    def hook(name: str) -> Callable[..., None]:
+        def look(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+            if not found and isinstance(output, Tensor) and not bool(torch.isfinite(output).all()):
+                found.append(f"the output of module {name!r} ({type(module).__name__}) is not finite")
+
+        return look
+
+    handles = [module.register_forward_hook(hook(name)) for name, module in model.named_modules() if name]
+    try:
+        with torch.no_grad():
+            forward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else "all parameters and module outputs are finite, so it is the loss function itself"
