@@ -12,11 +12,11 @@ import lresnet
 from lresnet import cli, doctor, functional, selfcheck
 
 
-def test_a_sound_machine_passes_within_five_seconds() -> None:
+def test_a_sound_machine_passes_within_five_seconds_a_device() -> None:
     findings = doctor.examine()
     assert findings.problems == []
     assert findings.ok
-    assert findings.seconds < 5
+    assert findings.seconds < 5 * (1 + torch.cuda.is_available())
     assert {check.device for check in findings.checks} >= {"cpu"}
     environment = findings.environment
     assert environment["lresnet"] == lresnet.__version__
