@@ -3,6 +3,7 @@
 from lresnet.data.cells import CELLS, load_task
 from lresnet.data.graph import Graph
 from lresnet.data.load import load_graph, read_graph
+from lresnet.data.negatives import NegativeSampler
 from lresnet.data.space_file import read_space
 from lresnet.data.synthetic import disease_tree
 from lresnet.data.tasks import LinkTask, NodeTask, Task
@@ -11,6 +12,7 @@ __all__ = [
     "CELLS",
     "Graph",
     "LinkTask",
+    "NegativeSampler",
     "NodeTask",
     "Task",
     "disease_tree",

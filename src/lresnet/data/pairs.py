@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["PairNumbering", "both_directions", "kth_free", "undirected"]
+__all__ = ["PairNumbering", "both_directions", "free_below", "kth_free", "undirected"]
 
 
 @dataclass(frozen=True)
@@ -45,20 +45,24 @@ class PairNumbering:
     def encode(self, pairs: Tensor) -> Tensor:
         """The numbers ``[m]`` of ``pairs`` ``[2, m]``, in either order; (i, i) is only allowed with ``diagonal``."""
         low, high = torch.minimum(pairs[0], pairs[1]), torch.maximum(pairs[0], pairs[1])
-        shift = 0 if self.diagonal else 1
-        return self._start(low) + high - low - shift
+        return self._start(low) + high - low - (0 if self.diagonal else 1)
 
-    def decode(self, numbers: Tensor) -> Tensor:
-        """The pairs ``[2, m]``, lower node first, with these ``numbers`` ``[m]``."""
-        starts = self._start(torch.arange(self.nodes, device=numbers.device))
+    def decode(self, numbers: Tensor, starts: Tensor | None = None) -> Tensor:
+        """The pairs ``[2, m]``, lower node first, with these ``numbers`` ``[m]``.
+
+        Args:
+            numbers: below :attr:`total`.
+            starts: :meth:`row_starts`, for callers who decode often.
+        """
+        starts = self.row_starts(numbers.device) if starts is None else starts
         low = torch.searchsorted(starts, numbers, right=True) - 1
-        if not self.diagonal:
-            # The last row is empty: its start is `total`, which no number reaches, so `low` is a row with pairs in it.
-            return torch.stack([low, numbers - starts[low] + low + 1])
-        return torch.stack([low, numbers - starts[low] + low])
+        return torch.stack([low, numbers - starts[low] + low + (0 if self.diagonal else 1)])
+
+    def row_starts(self, device: torch.device) -> Tensor:
+        """The number of the first pair of each row, ``[n]``; that of an empty last row is :attr:`total`."""
+        return self._start(torch.arange(self.nodes, device=device))
 
     def _start(self, row: Tensor) -> Tensor:
-        """The number of the first pair of each row."""
         length = 2 * self.nodes + 1 if self.diagonal else 2 * self.nodes - 1
         return row * (length - row) // 2
 
@@ -77,9 +81,15 @@ def kth_free(taken: Tensor, k: Tensor) -> Tensor:
         >>> kth_free(torch.tensor([0, 1, 4]), torch.arange(4))
         tensor([2, 3, 5, 6])
     """
-    # taken[m] - m free numbers lie below taken[m]; as many taken ones precede the k-th free as have at most k below.
-    below = taken - torch.arange(taken.numel(), device=taken.device)
-    return k + torch.searchsorted(below, k, right=True)
+    return k + torch.searchsorted(free_below(taken), k, right=True)
+
+
+def free_below(taken: Tensor) -> Tensor:
+    """How many free numbers lie below each of ``taken``, ``[m]``: sorted, so that it can be searched.
+
+    As many taken numbers precede the k-th free one as have at most k free ones below them.
+    """
+    return taken - torch.arange(taken.numel(), device=taken.device)
 
 
 def undirected(edges: Tensor, nodes: int) -> Tensor:

@@ -1,0 +1,74 @@
+"""Training negatives: fresh pairs without an edge, every epoch, on the device."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lresnet.data.pairs import PairNumbering, free_below
+from lresnet.data.tasks import LinkTask
+
+__all__ = ["NegativeSampler"]
+
+
+class NegativeSampler:
+    """Draws pairs that may serve as training negatives of ``task``, uniformly and with replacement.
+
+    A pair is drawn among all i < j that are neither a training edge nor an evaluation pair: validation and test edges
+    and the negatives that these are judged against. The literature trains on the latter; that teaches the test.
+
+    The allowed pairs are never listed. They are numbered: a uniform number is drawn and one binary search among the
+    forbidden pairs turns it into the pair of that number (:func:`lresnet.data.pairs.kth_free`). So there is nothing to
+    reject and draw again: the result has the size asked for, is right on any graph, however dense, and nothing waits
+    for the device.
+
+    Args:
+        task: the link prediction task.
+        seed: the stream of pairs follows it, and nothing else does.
+        device: where pairs are drawn; None: where the task's edges are.
+
+    Raises:
+        ValueError: every pair of nodes is an edge or an evaluation pair.
+
+    Example:
+        >>> from lresnet.data import load_task
+        >>> task = load_task("disease_tree/lp")
+        >>> sampler = NegativeSampler(task, seed=1)
+        >>> sampler().shape, sampler(5).shape
+        (torch.Size([2, 851]), torch.Size([2, 5]))
+    """
+
+    def __init__(self, task: LinkTask, seed: int = 0, device: torch.device | str | None = None) -> None:
+        self._device = torch.device(device) if device is not None else task.train_edges.device
+        self._generator = torch.Generator(self._device).manual_seed(seed)
+        self._count = task.train_edges.shape[1]
+        self._numbering = PairNumbering(task.num_nodes)
+        used = [task.train_edges, task.val_edges, task.test_edges, task.val_negatives, task.test_negatives]
+        pairs = torch.cat([part.to(self._device) for part in used], dim=1)
+        forbidden = self._numbering.encode(pairs[:, pairs[0] != pairs[1]]).unique()
+        self._allowed = self._numbering.total - forbidden.numel()
+        if self._allowed == 0:
+            raise ValueError(
+                f"{task.name}: every pair of nodes is an edge or held out; there are no training negatives"
+            )
+        self._free_below = free_below(forbidden)
+        self._row_starts = self._numbering.row_starts(self._device)
+
+    @property
+    def allowed(self) -> int:
+        """How many pairs there are to draw from."""
+        return self._allowed
+
+    def __call__(self, count: int | None = None) -> Tensor:
+        """``[2, count]`` pairs i < j, int64; None: as many as there are training edges."""
+        size = (self._count if count is None else count,)
+        k = torch.randint(self._allowed, size, generator=self._generator, device=self._device)
+        return self._numbering.decode(k + torch.searchsorted(self._free_below, k, right=True), self._row_starts)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Where the stream stands, to be saved with a checkpoint."""
+        return {"generator": self._generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Go on where :meth:`state_dict` was taken; the same kind of device is needed."""
+        self._generator.set_state(state["generator"])
