@@ -11,7 +11,7 @@ TORCH  := 2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check test-all bench docs lock clean
+.PHONY: help demo test test-all check format bench docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,10 @@ check: $(STAMP) ## lint, format, types, and the import rule between rooms
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --strict src
 	@$(BIN)/lint-imports --no-logo
+
+format: $(STAMP) ## sort imports and format the code
+	@$(BIN)/ruff check --quiet --fix --exit-zero .
+	@$(BIN)/ruff format --quiet .
 
 bench: $(STAMP) ## time the residuals against what you would use instead
 	@$(BIN)/python benchmarks/residual.py
