@@ -60,12 +60,8 @@ CONFIGURATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
         for weight in ("learned", 0.5, "per point")
         for scale in (None, 2.0, "learned")
     ),
-    *(
-        (kind, {"weight": weight})
-        for kind in ("tangent", "tangent_textbook")
-        for weight in ("learned", 0.5, "per point")
-    ),
-    *((kind, {}) for kind in RESIDUALS),
+    *(("tangent", {"weight": weight}) for weight in ("learned", 0.5, "per point")),
+    *((kind, {}) for kind in RESIDUALS if kind not in ("lorentz", "tangent")),
 )
 
 

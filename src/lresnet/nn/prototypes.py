@@ -53,7 +53,7 @@ class Prototypes(ManifoldModule):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Random directions at a distance of about one radius of curvature from the origin."""
-        torch.nn.init.normal_(self.points, std=(self.in_features * float(self.manifold.kappa)) ** -0.5)
+        torch.nn.init.normal_(self.points, std=(self.in_features * float(self.manifold.kappa.detach())) ** -0.5)
         self.points.copy_(self.manifold.expmap0(self.points))
         torch.nn.init.zeros_(self.bias)
 

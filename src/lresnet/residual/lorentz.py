@@ -79,7 +79,7 @@ def lorentz_residual_many(
         >>> lorentz_residual_many([x, x, x], [1.0, 0.5, 0.25])
         tensor([ 2., -2.])
     """
-    if not xs or len(xs) != len(weights):
+    if len(xs) == 0 or len(xs) != len(weights):
         raise ValueError(f"need one weight for each branch and at least one branch, got {len(xs)} and {len(weights)}")
     points, dtype = prepare(*xs, dim=dim, names=[f"xs[{i}]" for i in range(len(xs))])
     rows = [weight_rows(w, points[0], dim, f"weights[{i}]").abs() for i, w in enumerate(weights)]

@@ -176,7 +176,7 @@ class SpaceResidual(Residual):
     """Space addition, x + y in space coordinates (:func:`lresnet.functional.space_residual`)."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return space_residual(x, y)
+        return space_residual(x, y, dim=self.dim)
 
 
 class EuclideanResidual(SpaceResidual):
