@@ -56,7 +56,7 @@ def pyg(task: LinkTask | NodeTask, dropout: float) -> Callable[[], None]:
         z = model(task.x, task.edge_index)
         if isinstance(task, LinkTask) and sampler is not None:
             positive = task.train_edges
-            pairs = torch.cat([positive, sampler.sample(positive.shape[1])], dim=1)
+            pairs = torch.cat([positive, sampler()], dim=1)
             d2 = lorentz_distance2(z, pairs, None)
             loss = margin_loss(d2[: positive.shape[1]], d2[positive.shape[1] :], 2.0)
         else:

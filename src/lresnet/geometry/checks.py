@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-__all__ = ["check_everywhere", "checks_values", "prepare", "require_points"]
+__all__ = ["check_everywhere", "checks_values", "prepare", "require_points", "traced"]
 
 _everywhere: ContextVar[bool] = ContextVar("lresnet_check_everywhere", default=False)
 
@@ -38,9 +38,14 @@ def check_everywhere() -> Iterator[None]:
         _everywhere.reset(token)
 
 
+def traced() -> bool:
+    """Whether the code runs under torch.compile, torch.export or a torch.func transform."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
 def checks_values(x: Tensor) -> bool:
     """Whether the values of ``x`` may be read here and now."""
-    if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+    if traced():
         return False
     if isinstance(x, FakeTensor):
         return False
@@ -75,6 +80,9 @@ def prepare(
     """
     for tensor, name in zip(tensors, names, strict=False):
         require_points(tensor, dim, name)
+    first = tensors[0]
+    if first.dtype not in _WIDER and all(t.shape == first.shape and t.dtype == first.dtype for t in tensors[1:]):
+        return list(tensors), first.dtype  # the usual case, and worth it: the checks below cost as much as a kernel
     if len({tensor.shape[dim] for tensor in tensors}) > 1:
         raise ValueError(
             f"{_shapes(tensors, names)}: the coordinate axis ({dim}) must have the same size in all of them. "

@@ -20,7 +20,7 @@ from torch import Tensor
 from lresnet.geometry.curvature import Curvature, constant, root
 from lresnet.geometry.smooth import with_derivatives_of
 
-__all__ = ["Pair", "dot", "measure", "separation", "time_of", "unit", "unitless_time"]
+__all__ = ["Pair", "chord2", "dot", "measure", "separation", "time_of", "unit", "unitless_time"]
 
 
 class Pair(NamedTuple):
@@ -53,11 +53,11 @@ def unitless_time(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
 def unit(x: Tensor, dim: int) -> tuple[Tensor, Tensor]:
     """Direction and norm of ``x``; the direction of 0 is 0.
 
-    A norm whose square underflows counts as 0. That is exact enough: the direction of such a point enters every
-    formula multiplied by its norm, next to a term that is at least 1.
+    Where the square of a norm has lost its digits (below 1e-19 in float32) the direction is shorter than 1. That is
+    exact enough: it enters every formula multiplied by the norm, next to a term that is at least 1.
     """
     r = torch.linalg.vector_norm(x, dim=dim, keepdim=True)
-    return x / torch.where(r > 0, r, 1.0), r
+    return x / r.clamp(min=torch.finfo(r.dtype).tiny ** 0.5), r
 
 
 def measure(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
@@ -66,9 +66,9 @@ def measure(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
     v, r_y = unit(y, dim)
     R_x, R_y = root(kappa) * r_x, root(kappa) * r_y
     T_x, T_y = (1 + R_x.square()).sqrt(), (1 + R_y.square()).sqrt()
-    # sinh(a - b) = R_x T_y - T_x R_y, rationalised; both points at the origin give 0 / 1.
-    mixed = R_x * T_y + T_x * R_y
-    sinh = (R_x - R_y) * ((R_x + R_y) / torch.where(mixed > 0, mixed, 1.0))
+    # sinh(a - b) = R_x T_y - T_x R_y, rationalised; both points at the origin give 0 over the smallest number.
+    mixed = torch.addcmul(R_x * T_y, T_x, R_y).clamp(min=torch.finfo(x.dtype).tiny)
+    sinh = (R_x - R_y) * ((R_x + R_y) / mixed)
     radial = sinh * (sinh / (1 + (1 + sinh.square()).sqrt()))
     angular = R_x * R_y * (0.5 * (u - v).square().sum(dim, keepdim=True))
     return Pair(radial + angular, angular + 0.5 * (sinh / T_x) * (sinh / T_y), T_x, T_y)
@@ -82,6 +82,20 @@ def separation(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
     which has no norm of a vector in it that could vanish.
     """
     value = measure(x.detach(), y.detach(), constant(kappa), dim).separation
+    return with_derivatives_of(value, 0.5 * kappa * _smooth_chord2(x, y, kappa, dim))
+
+
+def chord2(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
+    r""":math:`\langle x - y, x - y\rangle = \tfrac2\kappa (\cosh d - 1)`, differentiable like :func:`separation`.
+
+    For points nearer than the radius of curvature it hardly depends on kappa, and its derivative shows that; taken
+    through ``separation / kappa`` it would be a difference of two equal numbers.
+    """
+    value = 2 / constant(kappa) * measure(x.detach(), y.detach(), constant(kappa), dim).separation
+    return with_derivatives_of(value, _smooth_chord2(x, y, kappa, dim))
+
+
+def _smooth_chord2(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
     d = x - y
     dt = dot(d, x + y, dim) / (time_of(x, kappa, dim) + time_of(y, kappa, dim))
-    return with_derivatives_of(value, 0.5 * kappa * (dot(d, d, dim) - dt.square()))
+    return dot(d, d, dim) - dt.square()

@@ -136,7 +136,7 @@ class LorentzGCN(Pretrained):
         kappa = kappa_of(self.manifold.curvature, A.values.dtype)
         if isinstance(points.x, Tensor):  # between layers only the space part is known
             x = torch.nn.functional.dropout(points.x, self.dropout, self.training)
-            return layer(x, A, time=time_of(x, kappa, -1))  # type: ignore[no-any-return]
+            return layer(x, A)  # type: ignore[no-any-return]
         points = dropout_points(points, self.dropout, kappa, training=self.training)
         return layer(points.x, A, time=points.time)  # type: ignore[no-any-return]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,14 +11,20 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import dot, unitless_time
+from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.sparse import SparseMatrix, adjacency
 
-__all__ = ["LorentzGraphConv", "aggregate"]
+__all__ = ["LorentzGraphConv", "aggregate", "aggregate_with_time"]
 
 
 def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
-    r"""Weighted Lorentzian centroid of each row's neighbours: :math:`y_i = s_i / n_i`, [N, n] -> [N, n].
+    """Weighted Lorentzian centroid of each row's neighbours, [N, n] -> [N, n]: see :func:`aggregate_with_time`."""
+    return aggregate_with_time(torch.cat([x, unitless_time(x, kappa, -1)], dim=-1), A, kappa)
+
+
+def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
+    r"""Weighted Lorentzian centroid of each row's neighbours: :math:`y_i = s_i / n_i`, [N, n+1] -> [N, n].
 
     .. math:: s_i = \sum_j A_{ij} x_j, \qquad
         n_i^2 = \Big(\sum_j A_{ij} T_j\Big)^2 - \kappa |s_i|^2 \ge \Big(\sum_j A_{ij}\Big)^2
@@ -25,6 +32,9 @@ def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
     One sparse product over n+1 columns. The difference loses about T^2 rounding units (layers bound T to about
     ten; :meth:`lresnet.Lorentz.centroid` loses none), and its lower bound holds by construction, so it cannot vanish.
     Rows without neighbours give the origin; scaling a row of A changes nothing.
+
+    Args:
+        x: the points, and last :math:`T = \sqrt\kappa` times their time.
     """
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _Aggregate.apply(x, A.values, kappa_tensor, kappa, A)  # type: ignore[no-untyped-call]
@@ -32,63 +42,57 @@ def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
 
 
 def _aggregate(x: Tensor, values: Tensor, kappa: Curvature, A: SparseMatrix) -> tuple[Tensor, Tensor, Tensor]:
-    """(y, 1/n, T of x); plain torch, differentiable."""
-    T = unitless_time(x, kappa, -1)
-    product = A.matmul(torch.cat([x, T], dim=-1), values)
+    """(y, 1/n, T of y); plain torch, differentiable."""
+    product = A.matmul(x, values)
     s, S_T = product[..., :-1], product[..., -1:]
-    n = torch.maximum(S_T.square() - kappa * dot(s, s, -1), A.row_sums().to(x.dtype).square()).sqrt()
-    inverse = torch.where(n > 0, 1.0, 0.0) / torch.where(n > 0, n, 1.0)
-    return s * inverse, inverse, T
+    least = A.row_sums().to(x.dtype)
+    n2 = S_T.square() - kappa * dot(s, s, -1)
+    bounded = torch.maximum(n2.detach(), least.square())
+    # A single neighbour attains the bound, where the derivative of a maximum is not that of n2.
+    inverse = (with_derivatives_of(bounded, n2) if n2.requires_grad else bounded).rsqrt()
+    if A.has_empty_rows():
+        inverse = torch.where(least > 0, inverse, 0.0)
+    return s * inverse, inverse, S_T * inverse
 
 
 class _Aggregate(torch.autograd.Function):
     r"""Backward with :math:`a = g \cdot y`: :math:`\partial s = (g + \kappa a y)/n`, :math:`\partial S_T = -a T_y/n`, then
-    one product with the transpose and the chain through :math:`T_x`."""
+    one product with the transpose."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, values: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, A: SparseMatrix
     ) -> Tensor:
-        y, inverse, T = _aggregate(x, values, kappa, A)
+        y, inverse, T_y = _aggregate(x, values, kappa, A)
         ctx.kappa, ctx.A = None if kappa_tensor is not None else kappa, A
-        ctx.save_for_backward(x, y, inverse, T, values, kappa_tensor)
+        ctx.save_for_backward(x, y, inverse, T_y, values, kappa_tensor)
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, inverse, T, values, kappa_tensor = ctx.saved_tensors
+        x, y, inverse, T_y, values, kappa_tensor = ctx.saved_tensors
         kappa, A = kappa_tensor if kappa_tensor is not None else ctx.kappa, ctx.A
         if torch.is_grad_enabled() or ctx.needs_input_grad[1]:  # second derivatives, or learned edge weights
-            return _by_autograd(
-                g, x, A.values if values is None else values, kappa_tensor, kappa, A, ctx.needs_input_grad
-            )
+            return _by_autograd(g, (x, values, kappa_tensor), kappa, A, ctx.needs_input_grad)
         a = dot(g, y, -1)
-        T_y = unitless_time(y, kappa, -1)
-        ambient = torch.cat([torch.addcmul(g, kappa * a, y) * inverse, -a * T_y * inverse], dim=-1)
-        back = A.transposed_times(ambient, A.values)
-        gs, gT = back[..., :-1], back[..., -1:]
-        gx = torch.addcmul(gs, x, kappa * gT / T)
-        gk = None
-        if kappa_tensor is not None:
-            # kappa enters through -kappa |s|^2 = -(kappa |y|^2) n^2 and through T of every neighbour.
-            direct = 0.5 * (a * dot(y, y, -1)).sum()
-            gk = (direct + (0.5 * gT * dot(x, x, -1) / T).sum()).reshape(kappa_tensor.shape)
-        return gx, None, gk, None, None
+        back = torch.cat([torch.addcmul(g, kappa * a, y), -a * T_y], dim=-1) * inverse
+        gk = None if kappa_tensor is None else 0.5 * (a * dot(y, y, -1)).sum().reshape(kappa_tensor.shape)
+        return A.transposed_times(back, A.values), None, gk, None, None
 
 
 def _by_autograd(
-    g: Tensor, x: Tensor, values: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, A: SparseMatrix, needed: Any
+    g: Tensor, inputs: tuple[Tensor, Tensor, Tensor | None], kappa: Curvature, A: SparseMatrix, needed: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
+    again = torch.is_grad_enabled()
     with torch.enable_grad():
-        candidates = (x, values, kappa_tensor)
-        inputs = [t for t, need in zip(candidates, needed, strict=False) if need and t is not None]
-        y = _aggregate(x, values, kappa, A)[0]
-        grads = iter(torch.autograd.grad(y, inputs, g, create_graph=torch.is_grad_enabled()))
-    return (
-        *(next(grads) if need and t is not None else None for t, need in zip(candidates, needed, strict=False)),
-        None,
-        None,
-    )
+        # Aliases, so that derivatives stop here: x itself may depend on kappa.
+        x, values, alias = (None if t is None else t.view_as(t) for t in inputs)
+        assert x is not None
+        assert values is not None
+        y = _aggregate(x, values, kappa if alias is None else alias, A)[0]
+        wanted = [t if need else None for t, need in zip((x, values, alias), needed, strict=False)]
+        grads = iter(torch.autograd.grad(y, [t for t in wanted if t is not None], g, create_graph=again))
+    return (*(None if t is None else next(grads) for t in wanted), None, None)
 
 
 class LorentzGraphConv(ManifoldModule):
@@ -125,5 +129,5 @@ class LorentzGraphConv(ManifoldModule):
         """``edge_index`` may be the :class:`SparseMatrix` of :func:`~lresnet.nn.sparse.adjacency`, made once."""
         if not isinstance(edge_index, SparseMatrix):
             edge_index = adjacency(edge_index, x.shape[0], edge_weight, self_loops=self.self_loops)
-        h = self.linear(x, time)
-        return aggregate(h, edge_index, kappa_of(self.manifold.curvature, h.dtype))
+        h = self.linear.with_time(x, time)
+        return aggregate_with_time(h, edge_index, kappa_of(self.manifold.curvature, h.dtype))

@@ -11,10 +11,12 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_of, root
-from lresnet.geometry.pair import time_of, unit
+from lresnet.geometry.pair import dot, time_of, unit
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["LorentzLinear", "on_sphere"]
+
+_TINY = torch.finfo(torch.float32).tiny
 
 
 def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> Tensor:
@@ -25,19 +27,22 @@ def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> T
     which has time :math:`1/\sqrt\kappa + \tau`. Where z_s = 0 there is no direction: the origin.
 
     Args:
-        z: [N, n+1]. log_scale: s. floor: f.
+        z: [..., n+1]. log_scale: s. floor: f.
+
+    Returns:
+        [..., n+1]: the n space coordinates, then :math:`\sqrt\kappa` times the time, which is known for free.
     """
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
-    result: Tensor = _OnSphere.apply(z, log_scale, kappa_tensor, kappa, floor)[0]  # type: ignore[no-untyped-call]
+    result: Tensor = _OnSphere.apply(z, log_scale, kappa_tensor, kappa, floor)  # type: ignore[no-untyped-call]
     return result
 
 
 def _on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> tuple[Tensor, ...]:
     direction, norm = unit(z[..., 1:], -1)
-    gate = z[..., :1].sigmoid()
-    tau = gate * log_scale.exp() + floor
+    gate = z[..., :1].sigmoid() * log_scale.exp()
+    tau = gate + floor
     radius = (tau * (tau + 2 / root(kappa))).sqrt()
-    return radius * direction, direction, norm, gate, tau, radius
+    return torch.cat([radius * direction, 1 + root(kappa) * tau], dim=-1), direction, norm, gate, tau, radius
 
 
 class _OnSphere(torch.autograd.Function):
@@ -46,34 +51,61 @@ class _OnSphere(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, z: Tensor, log_scale: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, floor: float
-    ) -> tuple[Tensor, ...]:
+    ) -> Tensor:
         y, *saved = _on_sphere(z, log_scale, kappa, floor)
         ctx.floor, ctx.kappa = floor, None if kappa_tensor is not None else kappa
         ctx.save_for_backward(z, log_scale, kappa_tensor, *saved)
-        return (y,)
+        return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         z, log_scale, kappa_tensor, direction, norm, gate, tau, radius = ctx.saved_tensors
         kappa = kappa_tensor if kappa_tensor is not None else ctx.kappa
         if torch.is_grad_enabled():  # a second derivative is wanted: let autograd do both
-            inputs = [t for t in (z, log_scale, kappa_tensor) if t is not None]
-            y = _on_sphere(z, log_scale, kappa, ctx.floor)[0]
-            grads = iter(torch.autograd.grad(y, inputs, g, create_graph=True))
-            return (*tuple(None if t is None else next(grads) for t in (z, log_scale, kappa_tensor)), None, None)
-        along = (g * direction).sum(-1, keepdim=True)
-        g_tau = along * (tau + 1 / root(kappa)) / radius
-        scaled_gate = gate * log_scale.exp()
-        gz = torch.empty_like(z)
-        torch.mul(g_tau, scaled_gate * (1 - gate), out=gz[..., :1])
-        torch.mul(
-            torch.addcmul(g, along, direction, value=-1), radius / torch.where(norm > 0, norm, 1.0), out=gz[..., 1:]
-        )
-        g_scale = (g_tau * scaled_gate).sum().reshape(log_scale.shape)
+            # Aliases, so that derivatives stop here: z itself may depend on kappa.
+            aliases = [None if t is None else t.view_as(t) for t in (z, log_scale, kappa_tensor)]
+            z, log_scale, alias = aliases
+            y = _on_sphere(z, log_scale, kappa if alias is None else alias, ctx.floor)[0]
+            grads = iter(torch.autograd.grad(y, [t for t in aliases if t is not None], g, create_graph=True))
+            return (*(None if t is None else next(grads) for t in aliases), None, None)
+        k = root(kappa)
+        g_space, g_time = g[..., :-1], g[..., -1:]
+        along = dot(g_space, direction, -1)
+        pull = along / radius
+        g_gate = (pull * (tau + 1 / k) + k * g_time) * gate
+        sigma = gate / log_scale.exp()
+        across = torch.addcmul(g_space, along, direction, value=-1) * (radius / norm.clamp(min=_TINY))
+        gz = torch.cat([g_gate * (1 - sigma), across], dim=-1)
         gk = None
         if kappa_tensor is not None:
-            gk = (along * tau / radius).sum().reshape(kappa_tensor.shape) * (-0.5 * kappa_tensor**-1.5)
-        return gz, g_scale, gk, None, None
+            gk = (0.5 * tau * (g_time / k - pull * kappa_tensor**-1.5)).sum().reshape(kappa_tensor.shape)
+        return gz, g_gate.sum().reshape(log_scale.shape), gk, None, None
+
+
+class _Ambient(torch.autograd.Function):
+    r"""``z = W x + v t + b`` with :math:`t = \sqrt{|x|^2 + 1/\kappa}`: a linear map of the ambient vector [t, x]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Tensor | None, fixed: Curvature
+    ) -> Tensor:
+        t = time_of(x, fixed, -1)
+        ctx.save_for_backward(x, weight, time_weight, bias, kappa, t)
+        ctx.fixed = fixed if kappa is None else None
+        return torch.addcmul(torch.nn.functional.linear(x, weight, bias), t, time_weight)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, time_weight, bias, kappa, t = ctx.saved_tensors
+        if torch.is_grad_enabled():
+            t = time_of(x, ctx.fixed if kappa is None else kappa, -1)
+        gt = (g @ time_weight).unsqueeze(-1) / t
+        gx = torch.addcmul(g @ weight, gt, x) if ctx.needs_input_grad[0] else None
+        rows = g.reshape(-1, g.shape[-1])
+        gw = rows.mT @ x.reshape(-1, x.shape[-1])
+        gv = (rows.mT @ t.reshape(-1, 1)).squeeze(-1)
+        gk = None if kappa is None else (-0.5 * gt.sum() / kappa.square()).reshape(kappa.shape)
+        return gx, gw, gv, rows.sum(0), gk, None
 
 
 class LorentzLinear(ManifoldModule):
@@ -136,21 +168,22 @@ class LorentzLinear(ManifoldModule):
         torch.nn.init.constant_(self.log_scale, math.log(self.initial_scale))
 
     def forward(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
-        """``time``: [..., 1], the time of x if it is known already; required with a sparse x."""
+        """``time``: [N, 1], of a sparse x."""
+        return self.with_time(x, time)[..., :-1]
+
+    def with_time(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
+        """[..., m+1]: the points and, last, sqrt(kappa) times their time."""
         if isinstance(x, SparseMatrix):
             if time is None:
-                raise ValueError(
-                    "a sparse x needs its time, [N, 1]: time_of a sparse matrix is sqrt(row sums of squares + 1/kappa)"
-                )
-            kappa = kappa_of(self.manifold.curvature, time.dtype)
+                raise ValueError("a sparse x needs its time, [N, 1] (lresnet.nn.input_map.features_to_points gives it)")
             z = torch.addcmul(x @ self.weight.mT + self.bias, time, self.time_weight)
-            return on_sphere(z, self.log_scale, kappa, self.floor)
+            return on_sphere(z, self.log_scale, kappa_of(self.manifold.curvature, z.dtype), self.floor)
         (x,), dtype = prepare(x)
         with torch.autocast(x.device.type, enabled=False):
             kappa = kappa_of(self.manifold.curvature, x.dtype)
-            t = time_of(x, kappa, -1) if time is None else time
-            z = torch.nn.functional.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
-            z = torch.addcmul(z, t, self.time_weight.to(x.dtype))
+            tensor = kappa if isinstance(kappa, Tensor) else None
+            weights = (w.to(x.dtype) for w in (self.weight, self.time_weight, self.bias))
+            z = _Ambient.apply(x, *weights, tensor, kappa)  # type: ignore[no-untyped-call]
             return on_sphere(z, self.log_scale.to(x.dtype), kappa, self.floor).to(dtype)
 
     def extra_repr(self) -> str:

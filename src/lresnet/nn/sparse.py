@@ -38,6 +38,7 @@ class SparseMatrix:
         self._forward: Tensor | None = None
         self._backward: Tensor | None = None
         self._row_sums: Tensor | None = None
+        self._has_empty_rows: bool | None = None
 
     @classmethod
     def from_coo(cls, index: Tensor, values: Tensor, shape: tuple[int, int]) -> Self:
@@ -68,7 +69,8 @@ class SparseMatrix:
     def with_values(self, values: Tensor) -> SparseMatrix:
         """The same places with other values; shares all index tensors."""
         other = copy.copy(self)
-        other.values, other._forward, other._backward, other._row_sums = values, None, None, None
+        other.values, other._forward, other._backward = values, None, None
+        other._row_sums, other._has_empty_rows = None, None
         return other
 
     def row_sums(self) -> Tensor:
@@ -77,6 +79,12 @@ class SparseMatrix:
             zeros = self.values.new_zeros(self.shape[0])
             self._row_sums = zeros.index_add(0, self.row, self.values.detach()).unsqueeze(-1)
         return self._row_sums
+
+    def has_empty_rows(self) -> bool:
+        """Whether a row has no entry, or only zeros. Looked up once (synchronises once on CUDA)."""
+        if self._has_empty_rows is None:
+            self._has_empty_rows = bool((self.row_sums() <= 0).any())
+        return self._has_empty_rows
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """[columns, d] -> [rows, d]."""

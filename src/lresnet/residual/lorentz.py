@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import Pair, dot, measure, separation, unitless_time
 from lresnet.geometry.weights import refuse_negative, weight_rows
@@ -56,7 +56,8 @@ def lorentz_residual(
     (x, y), dtype = prepare(x, y, dim=dim)
     w = weight_rows(weight, x, dim).abs()
     gamma = None if scale is None else _scale_rows(scale, x, dim)
-    z: Tensor = _LorentzResidual.apply(x, y, w, gamma, kappa_of(K, x.dtype), dim)[0]  # type: ignore[no-untyped-call]
+    function = _LorentzResidual if traced() else _EagerLorentzResidual
+    z: Tensor = function.apply(x, y, w, gamma, kappa_of(K, x.dtype), dim)[0]  # type: ignore[no-untyped-call]
     return z.to(dtype)
 
 
@@ -143,6 +144,18 @@ class _LorentzResidual(torch.autograd.Function):
         return *_gradients(g, x, y, w, gamma, kappa, pair, ctx.dim, ctx.needs_input_grad), None
 
 
+class _EagerLorentzResidual(torch.autograd.Function):
+    """The same for plain eager calls: functions that transforms can see through cost 80 microseconds more a call."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        output = _LorentzResidual.forward(*inputs)
+        _LorentzResidual.setup_context(ctx, inputs, output)
+        return output
+
+    backward = _LorentzResidual.backward
+
+
 def _gradients(
     g: Tensor,
     x: Tensor,
@@ -165,9 +178,8 @@ def _gradients(
     D = pair.separation
     n = normaliser(1.0, w, D)
     c = 1 / n if gamma is None else gamma / n
-    gdx, gdy = dot(g, x, dim), dot(g, y, dim)
     # Divided by n twice: n^2 may leave the range of float32 where its factors do not.
-    a = (gdx + w * gdy) / n / n
+    a = dot(g, torch.addcmul(x, y, w), dim) / n / n
     e = x - y
     cp = c * (w * kappa * a)
     tau = root(kappa) * dot(e, x + y, dim) / (pair.T_x + pair.T_y)  # (x_t - y_t), time = T / sqrt(kappa)
@@ -177,7 +189,7 @@ def _gradients(
     gw = ggamma = gk = None
     if needed[2]:
         ratio = D / n / n
-        gw = c * (-dot(g, e, dim) * ((1 + w) / n / n + w * ratio) - (1 - w) * ratio * gdx)
+        gw = c * (-dot(g, e, dim) * ((1 + w) / n / n + w * ratio) - (1 - w) * ratio * dot(g, x, dim))
         gw = gw.sum_to_size(w.shape)
     if needed[3] and gamma is not None:
         ggamma = (a * n).sum_to_size(gamma.shape)

@@ -43,7 +43,7 @@ class LinkPrediction:
 
     def loss(self, model: LorentzGCN) -> Tensor:
         positive = self.task.train_edges
-        negative = self.sampler.sample(positive.shape[1])
+        negative = self.sampler()
         z = self.inputs.apply(model)
         if self.kind == "cross_entropy":
             return self._cross_entropy(model, z, positive, negative)

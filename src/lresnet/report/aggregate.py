@@ -1,0 +1,89 @@
+"""Results to figures: mean and deviation over runs, beside the paper's."""
+
+from __future__ import annotations
+
+import statistics
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from importlib import resources
+from typing import Any
+
+__all__ = ["Figure", "aggregate", "paper_figure"]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One cell, method and protocol, over its final runs; percent."""
+
+    table: str
+    cell: str
+    method: str
+    protocol: str
+    mean: float
+    std: float
+    n: int
+    diverged: int
+    validation: float
+    paper_mean: float | None
+    paper_std: float | None
+
+    @property
+    def standard_error(self) -> float:
+        return self.std / self.n**0.5
+
+    @property
+    def verdict(self) -> str:
+        """Our mean against the paper's: more than one standard error above it, within, or below."""
+        if self.paper_mean is None:
+            return ""
+        gap = self.mean - self.paper_mean
+        return "within one s.e." if abs(gap) <= self.standard_error else ("better" if gap > 0 else "worse")
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"verdict": self.verdict}
+
+
+def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
+    """Group final runs by table, cell, method and protocol; in the order in which they first appear."""
+    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    for record in records:
+        if record.get("stage", "final") == "final":
+            groups[record["table"], record["cell"], record["method"], record["protocol"]].append(record)
+    return [_figure(*key, runs) for key, runs in groups.items() if any(run.get("value") is not None for run in runs)]
+
+
+def paper_figure(table: str, cell: str, method: str) -> tuple[float, float] | tuple[None, None]:
+    """Mean and deviation that the paper prints, or nothing.
+
+    Example:
+        >>> paper_figure("gnn", "disease/lp", "lorentz")
+        (97.3, 0.4)
+    """
+    columns = _paper().get(table, {})
+    if cell not in columns.get("columns", []) or method not in columns:
+        return None, None
+    mean, std = columns[method][columns["columns"].index(cell)]
+    return mean, std
+
+
+def _figure(table: str, cell: str, method: str, protocol: str, runs: list[dict[str, Any]]) -> Figure:
+    values = [run["value"] for run in runs if run.get("value") is not None]
+    validation = [run["validation"] for run in runs if run.get("validation") is not None]
+    return Figure(
+        table,
+        cell,
+        method,
+        protocol,
+        statistics.fmean(values),
+        statistics.stdev(values) if len(values) > 1 else 0.0,
+        len(values),
+        len(runs) - len(values),
+        statistics.fmean(validation) if validation else float("nan"),
+        *paper_figure(table, cell, method),
+    )
+
+
+def _paper() -> dict[str, Any]:
+    return tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())
