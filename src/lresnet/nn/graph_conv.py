@@ -56,8 +56,8 @@ def _aggregate(x: Tensor, values: Tensor, kappa: Curvature, A: SparseMatrix) -> 
 
 
 class _Aggregate(torch.autograd.Function):
-    r"""Backward with :math:`a = g \cdot y`: :math:`\partial s = (g + \kappa a y)/n`, :math:`\partial S_T = -a T_y/n`, then
-    one product with the transpose."""
+    r"""Backward with :math:`a = g \cdot y`: :math:`\partial s = (g + \kappa a y)/n`, :math:`\partial S_T = -a T_y/n`,
+    then one product with the transpose."""
 
     @staticmethod
     def forward(

@@ -16,8 +16,6 @@ from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["LorentzLinear", "on_sphere"]
 
-_TINY = torch.finfo(torch.float32).tiny
-
 
 def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> Tensor:
     r"""Turn ambient outputs z = [z_0, z_s] into points: z_0 says how far from the origin, z_s in which direction.
@@ -63,18 +61,21 @@ class _OnSphere(torch.autograd.Function):
         kappa = kappa_tensor if kappa_tensor is not None else ctx.kappa
         if torch.is_grad_enabled():  # a second derivative is wanted: let autograd do both
             # Aliases, so that derivatives stop here: z itself may depend on kappa.
-            aliases = [None if t is None else t.view_as(t) for t in (z, log_scale, kappa_tensor)]
-            z, log_scale, alias = aliases
+            z, log_scale = z.view_as(z), log_scale.view_as(log_scale)
+            alias = None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
             y = _on_sphere(z, log_scale, kappa if alias is None else alias, ctx.floor)[0]
-            grads = iter(torch.autograd.grad(y, [t for t in aliases if t is not None], g, create_graph=True))
-            return (*(None if t is None else next(grads) for t in aliases), None, None)
+            inputs = [z, log_scale] if alias is None else [z, log_scale, alias]
+            gz, g_scale, *rest = torch.autograd.grad(y, inputs, g, create_graph=True)
+            return gz, g_scale, rest[0] if rest else None, None, None
         k = root(kappa)
         g_space, g_time = g[..., :-1], g[..., -1:]
         along = dot(g_space, direction, -1)
         pull = along / radius
         g_gate = (pull * (tau + 1 / k) + k * g_time) * gate
         sigma = gate / log_scale.exp()
-        across = torch.addcmul(g_space, along, direction, value=-1) * (radius / norm.clamp(min=_TINY))
+        # z_s = 0 (all features dropped, bias still 0) has no direction that could be turned: its gradient is 0.
+        lever = torch.where(norm > 0, radius / norm, 0.0)
+        across = torch.addcmul(g_space, along, direction, value=-1) * lever
         gz = torch.cat([g_gate * (1 - sigma), across], dim=-1)
         gk = None
         if kappa_tensor is not None:
@@ -90,13 +91,13 @@ class _Ambient(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Tensor | None, fixed: Curvature
     ) -> Tensor:
         t = time_of(x, fixed, -1)
-        ctx.save_for_backward(x, weight, time_weight, bias, kappa, t)
+        ctx.save_for_backward(x, weight, time_weight, kappa, t)
         ctx.fixed = fixed if kappa is None else None
         return torch.addcmul(torch.nn.functional.linear(x, weight, bias), t, time_weight)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, time_weight, bias, kappa, t = ctx.saved_tensors
+        x, weight, time_weight, kappa, t = ctx.saved_tensors
         if torch.is_grad_enabled():
             t = time_of(x, ctx.fixed if kappa is None else kappa, -1)
         gt = (g @ time_weight).unsqueeze(-1) / t

@@ -120,10 +120,10 @@ class _Run(Generic[Trained]):
 
     def look(self) -> None:
         """Validate, and keep a copy of the parameters if they are the best so far."""
+        self.sentry.check(self.model, lambda: self.objective.loss(self.model))
         self.model.eval()
         with torch.no_grad():
             value = 100 * float(self.objective.validation(self.model))
-        self.sentry.check(self.model, lambda: self.objective.loss(self.model))
         if value > self.best:
             self.best, self.best_epoch = value, self.epoch
             self.best_state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
