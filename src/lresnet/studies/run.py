@@ -80,7 +80,7 @@ def execute(
         "epochs": outcome.epochs,
         "seconds": round(outcome.seconds, 2),
         "command": command,
-        **environment(),
+        **environment(str(device)),
     }
     return record, model
 

@@ -19,9 +19,9 @@ __all__ = ["append_result", "environment", "read_results"]
 
 
 @functools.cache
-def environment() -> dict[str, Any]:
-    """Versions and hardware, as every line of results carries them."""
-    hardware = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {platform.machine()}"
+def environment(device: str = "cpu") -> dict[str, Any]:
+    """Versions and the hardware of ``device``, as every line of results carries them."""
+    hardware = torch.cuda.get_device_name(device) if device.startswith("cuda") else f"CPU, {platform.machine()}"
     versions = {"lresnet": lresnet.__version__, "torch": torch.__version__, "python": platform.python_version()}
     return {"versions": versions, "hardware": hardware}
 
