@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -107,14 +108,19 @@ def test_kernels_say_why_they_are_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert doctor._kernels(True) == "off: LRESNET_KERNELS=off is set; the reference formulas run"
 
 
-def test_data_roots(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("LRESNET_DATA", os.pathsep.join([str(tmp_path), "", "~/there"]))
-    assert doctor.data_roots() == [tmp_path, Path.home() / "there"]
+def test_every_data_root_is_listed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("LRESNET_DATA", os.pathsep.join([str(tmp_path), str(tmp_path / "new")]))
+    assert doctor._data_roots() == {
+        "data root 1": f"{tmp_path} (writable)",
+        "data root 2": f"{tmp_path / 'new'} (does not exist yet, can be created)",
+    }
     monkeypatch.delenv("LRESNET_DATA")
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert doctor.data_roots() == [tmp_path / "cache" / "lresnet"]
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    assert doctor.data_roots() == [Path.home() / ".cache" / "lresnet"]
+    assert list(doctor._data_roots()) == ["data root"]
+
+
+def test_every_dependency_is_looked_for() -> None:
+    project = tomllib.loads((Path(__file__).parent.parent / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    assert [name.partition(">=")[0] for name in project["dependencies"]] == list(doctor._PACKAGES)
 
 
 def test_write_access_is_tried_out(tmp_path: Path) -> None:

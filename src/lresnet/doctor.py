@@ -20,9 +20,21 @@ from lresnet._version import __version__
 if TYPE_CHECKING:
     from lresnet.selfcheck import Check
 
-__all__ = ["Findings", "data_roots", "examine", "print_json", "print_tables"]
+__all__ = ["Findings", "examine", "print_json", "print_tables"]
 
-_PACKAGES = ("torch", "geoopt", "numpy", "scipy", "safetensors", "matplotlib")
+# What pyproject.toml asks for.
+_PACKAGES = (
+    "torch",
+    "torch_geometric",
+    "geoopt",
+    "numpy",
+    "scipy",
+    "safetensors",
+    "pooch",
+    "tyro",
+    "rich",
+    "matplotlib",
+)
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,7 @@ def examine() -> Findings:
     if not problems:
         devices = ["cpu", "cuda"] if _has_cuda() else ["cpu"]
         environment |= {"threads": _threads(), "CUDA": _cuda()}
-    environment["fused kernels"] = _kernels("cuda" in devices)
-    for position, root in enumerate(data_roots(), start=1):
-        environment["data root" if position == 1 else f"data root {position}"] = f"{root} ({_access(root)})"
+        environment |= {"fused kernels": _kernels("cuda" in devices), **_data_roots()}
     environment["current folder"] = f"{Path.cwd()} ({_access(Path.cwd())})"
 
     started = time.perf_counter()
@@ -99,12 +109,6 @@ def print_tables(findings: Findings) -> None:
         console.print(f"[bold red]problem:[/] {escape(problem)}", highlight=False)
     if findings.ok:
         console.print("Everything is in order.")
-
-
-def data_roots() -> list[Path]:
-    """The folders data is looked for in: ``LRESNET_DATA`` (several, as in ``PATH``), else the user's cache."""
-    named = [Path(part).expanduser() for part in os.environ.get("LRESNET_DATA", "").split(os.pathsep) if part]
-    return named or [Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "lresnet"]
 
 
 def _version(package: str) -> str | None:
@@ -168,6 +172,15 @@ def _kernels(has_cuda: bool) -> str:
     else:
         return "on"
     return f"off: {reason}; the reference formulas run"
+
+
+def _data_roots() -> dict[str, str]:
+    """The folders data is looked for in; the last one takes downloads."""
+    from lresnet.data.files import data_roots
+
+    roots = data_roots()
+    names = ["data root"] if len(roots) == 1 else [f"data root {number}" for number in range(1, len(roots) + 1)]
+    return {name: f"{root} ({_access(root)})" for name, root in zip(names, roots, strict=True)}
 
 
 def _access(folder: Path) -> str:
