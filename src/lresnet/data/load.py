@@ -64,6 +64,6 @@ def load_graph(name: str, root: Root = None) -> Data:
 
     Example:
         >>> load_graph("disease_tree")
-        Data(x=[1000, 10], edge_index=[2, 1998], num_nodes=1000, y=[1000])
+        Data(x=[1000, 6], edge_index=[2, 1998], num_nodes=1000, y=[1000])
     """
     return read_graph(name, root).to_data()

@@ -46,11 +46,9 @@ class NegativeSampler:
         used = [task.train_edges, task.val_edges, task.test_edges, task.val_negatives, task.test_negatives]
         pairs = torch.cat([part.to(self._device) for part in used], dim=1)
         forbidden = self._numbering.encode(pairs[:, pairs[0] != pairs[1]]).unique()
-        self._allowed = self._numbering.total - forbidden.numel()
+        self._allowed: int = self._numbering.total - forbidden.numel()
         if self._allowed == 0:
-            raise ValueError(
-                f"{task.name}: every pair of nodes is an edge or held out; there are no training negatives"
-            )
+            raise ValueError(f"{task.name}: every pair of nodes is an edge or held out; no training negatives are left")
         self._free_below = free_below(forbidden)
         self._row_starts = self._numbering.row_starts(self._device)
 
