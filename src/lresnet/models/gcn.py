@@ -15,7 +15,6 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import kappa_of
-from lresnet.geometry.pair import time_of
 from lresnet.models.pretrained import Pretrained
 from lresnet.nn.euclidean import EuclideanGraphConv, symmetric_normalisation
 from lresnet.nn.graph_conv import LorentzGraphConv
@@ -133,10 +132,10 @@ class LorentzGCN(Pretrained):
     def _apply_layer(self, layer: torch.nn.Module, points: Points, A: SparseMatrix) -> Tensor:
         if self.euclidean:
             return layer(dropout_points(points, self.dropout, 1.0, training=self.training).x, A)  # type: ignore[no-any-return]
-        kappa = kappa_of(self.manifold.curvature, A.values.dtype)
         if isinstance(points.x, Tensor):  # between layers only the space part is known
             x = torch.nn.functional.dropout(points.x, self.dropout, self.training)
             return layer(x, A)  # type: ignore[no-any-return]
+        kappa = kappa_of(self.manifold.curvature, points.time.dtype)
         points = dropout_points(points, self.dropout, kappa, training=self.training)
         return layer(points.x, A, time=points.time)  # type: ignore[no-any-return]
 
@@ -146,8 +145,9 @@ class LorentzGCN(Pretrained):
             raise TypeError(f"features must be floating point, got {features.dtype}; convert them, e.g. x.float()")
         if self.euclidean:
             return Points(features, torch.empty(0))
-        dtype = features.dtype if isinstance(features, Tensor) else features.values.dtype
-        return features_to_points(features, kappa_of(self.manifold.curvature, dtype), self.max_radius)
+        values = features if isinstance(features, Tensor) else features.values
+        kappa = kappa_of(self.manifold.curvature, torch.promote_types(values.dtype, torch.float32))
+        return features_to_points(features, kappa, self.max_radius)
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
         """The adjacency that the layers aggregate with, made once for many calls."""

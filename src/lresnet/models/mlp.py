@@ -76,8 +76,8 @@ class LorentzMLP(Pretrained):
     def embed(self, x: Tensor) -> Tensor:
         """Embeddings, [B, hidden], in space coordinates."""
         if not self.euclidean:
-            points = features_to_points(x, kappa_of(self.manifold.curvature, x.dtype), self.max_radius)
-            x = points.x  # type: ignore[assignment]
+            kappa = kappa_of(self.manifold.curvature, torch.promote_types(x.dtype, torch.float32))
+            x = features_to_points(x, kappa, self.max_radius).x  # type: ignore[assignment]
         z = self._drop(self.layers[0], x)
         for layer, residual in zip(self.layers[1:], self.residuals, strict=True):
             z = residual(z, self._drop(layer, z))

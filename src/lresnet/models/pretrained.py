@@ -26,7 +26,8 @@ class Pretrained(torch.nn.Module):
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Pretrained:
         self = super().__new__(cls)
-        bound = inspect.signature(cls.__init__).bind(self, *args, **kwargs)
+        # Partial, because copy and pickle call this without arguments and bring the config along.
+        bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         given = {k: v for k, v in bound.arguments.items() if k != "self"}
         self.__dict__["config"] = {"model": cls.model_name, **given}

@@ -49,9 +49,10 @@ def _aggregate(x: Tensor, values: Tensor, kappa: Curvature, A: SparseMatrix) -> 
     n2 = S_T.square() - kappa * dot(s, s, -1)
     bounded = torch.maximum(n2.detach(), least.square())
     # A single neighbour attains the bound, where the derivative of a maximum is not that of n2.
-    inverse = (with_derivatives_of(bounded, n2) if n2.requires_grad else bounded).rsqrt()
-    if A.has_empty_rows():
-        inverse = torch.where(least > 0, inverse, 0.0)
+    n2 = with_derivatives_of(bounded, n2) if n2.requires_grad else bounded
+    if A.has_empty_rows():  # 1 / infinity, so that neither the value nor a derivative is 0 / 0
+        n2 = n2.masked_fill(least <= 0, float("inf"))
+    inverse = n2.rsqrt()
     return s * inverse, inverse, S_T * inverse
 
 
@@ -130,4 +131,5 @@ class LorentzGraphConv(ManifoldModule):
         if not isinstance(edge_index, SparseMatrix):
             edge_index = adjacency(edge_index, x.shape[0], edge_weight, self_loops=self.self_loops)
         h = self.linear.with_time(x, time)
-        return aggregate_with_time(h, edge_index, kappa_of(self.manifold.curvature, h.dtype))
+        y = aggregate_with_time(h, edge_index, kappa_of(self.manifold.curvature, h.dtype))
+        return y.to(x.dtype) if isinstance(x, Tensor) else y

@@ -33,8 +33,9 @@ def features_to_points(features: Tensor | SparseMatrix, kappa: Curvature, max_ra
         factor = _factor(length2, max_radius)
         values = features.values * factor.squeeze(-1)[features.row]
         return Points(features.with_values(values), (length2 / kappa * factor.square() + 1 / kappa).sqrt())
-    x = features * _factor(kappa * features.square().sum(-1, keepdim=True), max_radius)
-    return Points(x, time_of(x, kappa, -1))
+    wide = features.to(torch.promote_types(features.dtype, torch.float32))
+    x = wide * _factor(kappa * wide.square().sum(-1, keepdim=True), max_radius)
+    return Points(x.to(features.dtype), time_of(x, kappa, -1))
 
 
 def dropout_points(points: Points, rate: float, kappa: Curvature, *, training: bool) -> Points:

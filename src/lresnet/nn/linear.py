@@ -22,7 +22,7 @@ def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> T
 
     .. math:: \tau = \sigma(z_0) e^s + f, \qquad y = \sqrt{\tau^2 + 2 \tau/\sqrt\kappa}\; z_s/|z_s|
 
-    which has time :math:`1/\sqrt\kappa + \tau`. Where z_s = 0 there is no direction: the origin.
+    which has time :math:`1/\sqrt\kappa + \tau`. Where z_s = 0 there is no direction: the origin, time and all.
 
     Args:
         z: [..., n+1]. log_scale: s. floor: f.
@@ -40,7 +40,8 @@ def _on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> 
     gate = z[..., :1].sigmoid() * log_scale.exp()
     tau = gate + floor
     radius = (tau * (tau + 2 / root(kappa))).sqrt()
-    return torch.cat([radius * direction, 1 + root(kappa) * tau], dim=-1), direction, norm, gate, tau, radius
+    T = torch.where(norm > 0, 1 + root(kappa) * tau, 1.0)
+    return torch.cat([radius * direction, T], dim=-1), direction, norm, gate, tau, radius
 
 
 class _OnSphere(torch.autograd.Function):
@@ -63,18 +64,20 @@ class _OnSphere(torch.autograd.Function):
             # Aliases, so that derivatives stop here: z itself may depend on kappa.
             z, log_scale = z.view_as(z), log_scale.view_as(log_scale)
             alias = None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
-            y = _on_sphere(z, log_scale, kappa if alias is None else alias, ctx.floor)[0]
+            turned = torch.where(norm > 0, z, z.detach())  # the same convention as below
+            y = _on_sphere(turned, log_scale, kappa if alias is None else alias, ctx.floor)[0]
             inputs = [z, log_scale] if alias is None else [z, log_scale, alias]
             gz, g_scale, *rest = torch.autograd.grad(y, inputs, g, create_graph=True)
             return gz, g_scale, rest[0] if rest else None, None, None
         k = root(kappa)
-        g_space, g_time = g[..., :-1], g[..., -1:]
+        # z_s = 0 (all features dropped, bias still 0) has no direction that could be turned: its gradient is 0.
+        turns = norm > 0
+        g_space, g_time = g[..., :-1], torch.where(turns, g[..., -1:], 0.0)
         along = dot(g_space, direction, -1)
         pull = along / radius
         g_gate = (pull * (tau + 1 / k) + k * g_time) * gate
         sigma = gate / log_scale.exp()
-        # z_s = 0 (all features dropped, bias still 0) has no direction that could be turned: its gradient is 0.
-        lever = torch.where(norm > 0, radius / norm, 0.0)
+        lever = torch.where(turns, radius / norm, 0.0)
         across = torch.addcmul(g_space, along, direction, value=-1) * lever
         gz = torch.cat([g_gate * (1 - sigma), across], dim=-1)
         gk = None
@@ -170,22 +173,23 @@ class LorentzLinear(ManifoldModule):
 
     def forward(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
         """``time``: [N, 1], of a sparse x."""
-        return self.with_time(x, time)[..., :-1]
+        y = self.with_time(x, time)[..., :-1]
+        return y.to(x.dtype) if isinstance(x, Tensor) else y
 
     def with_time(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
-        """[..., m+1]: the points and, last, sqrt(kappa) times their time."""
+        """[..., m+1], float32 or wider: the points and, last, sqrt(kappa) times their time."""
         if isinstance(x, SparseMatrix):
             if time is None:
                 raise ValueError("a sparse x needs its time, [N, 1] (lresnet.nn.input_map.features_to_points gives it)")
             z = torch.addcmul(x @ self.weight.mT + self.bias, time, self.time_weight)
             return on_sphere(z, self.log_scale, kappa_of(self.manifold.curvature, z.dtype), self.floor)
-        (x,), dtype = prepare(x)
+        (x,), _ = prepare(x)
         with torch.autocast(x.device.type, enabled=False):
             kappa = kappa_of(self.manifold.curvature, x.dtype)
             tensor = kappa if isinstance(kappa, Tensor) else None
             weights = (w.to(x.dtype) for w in (self.weight, self.time_weight, self.bias))
             z = _Ambient.apply(x, *weights, tensor, kappa)  # type: ignore[no-untyped-call]
-            return on_sphere(z, self.log_scale.to(x.dtype), kappa, self.floor).to(dtype)
+            return on_sphere(z, self.log_scale.to(x.dtype), kappa, self.floor)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {super().extra_repr()}"

@@ -43,6 +43,7 @@ class SparseMatrix:
     @classmethod
     def from_coo(cls, index: Tensor, values: Tensor, shape: tuple[int, int]) -> Self:
         """From entries (row, column) = ``index`` [2, E] in any order; values at the same place are added."""
+        index = index.long()  # places are numbered row by row, which leaves narrower integers
         order = torch.argsort(index[0] * shape[1] + index[1], stable=True)
         row, col, values = index[0][order], index[1][order], values[order]
         code = row * shape[1] + col
@@ -64,7 +65,10 @@ class SparseMatrix:
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseMatrix:
         """The same matrix elsewhere, or in another dtype."""
-        return type(self)(self.row.to(device), self.col.to(device), self.values.to(device, dtype), self.shape)
+        other = self.with_values(self.values.to(device, dtype))
+        for name in ("row", "col", "crow", "permutation", "col_t", "crow_t"):
+            setattr(other, name, getattr(self, name).to(device))
+        return other
 
     def with_values(self, values: Tensor) -> SparseMatrix:
         """The same places with other values; shares all index tensors."""
@@ -73,16 +77,21 @@ class SparseMatrix:
         other._row_sums, other._has_empty_rows = None, None
         return other
 
+    @property
+    def constant(self) -> bool:
+        """Whether what is derived from the values may be kept: an optimiser changes a parameter in place."""
+        return not (self.values.requires_grad and self.values.is_leaf)
+
     def row_sums(self) -> Tensor:
         """[rows, 1], without a gradient."""
-        if self._row_sums is None:
+        if self._row_sums is None or not self.constant:
             zeros = self.values.new_zeros(self.shape[0])
             self._row_sums = zeros.index_add(0, self.row, self.values.detach()).unsqueeze(-1)
         return self._row_sums
 
     def has_empty_rows(self) -> bool:
         """Whether a row has no entry, or only zeros. Looked up once (synchronises once on CUDA)."""
-        if self._has_empty_rows is None:
+        if self._has_empty_rows is None or not self.constant:
             self._has_empty_rows = bool((self.row_sums() <= 0).any())
         return self._has_empty_rows
 
@@ -92,25 +101,28 @@ class SparseMatrix:
 
     def matmul(self, x: Tensor, values: Tensor) -> Tensor:
         """The product with other ``values`` at the same places."""
+        if not x.is_floating_point():
+            raise TypeError(f"x must be a floating point tensor, got {x.dtype}; convert it, e.g. x.float()")
         result: Tensor = _Product.apply(x, values, self)  # type: ignore[no-untyped-call]
         return result
 
     def times(self, x: Tensor, values: Tensor) -> Tensor:
         """Plain product, no gradient."""
-        if values is not self.values:
-            return _csr(self.crow, self.col, values, self.shape) @ x
-        if self._forward is None or self._forward.dtype != x.dtype:
-            self._forward = _csr(self.crow, self.col, values.detach().to(x.dtype), self.shape)
-        return self._forward @ x
+        dtype = _wide(x.dtype)
+        if values is not self.values or not self.constant:
+            return _product(_csr(self.crow, self.col, values.to(dtype), self.shape), x)
+        if self._forward is None or self._forward.dtype != dtype:
+            self._forward = _csr(self.crow, self.col, values.detach().to(dtype), self.shape)
+        return _product(self._forward, x)
 
     def transposed_times(self, x: Tensor, values: Tensor) -> Tensor:
         """Plain product of the transpose, no gradient."""
-        shape = (self.shape[1], self.shape[0])
-        if values is not self.values:
-            return _csr(self.crow_t, self.col_t, values[self.permutation], shape) @ x
-        if self._backward is None or self._backward.dtype != x.dtype:
-            self._backward = _csr(self.crow_t, self.col_t, values.detach()[self.permutation].to(x.dtype), shape)
-        return self._backward @ x
+        dtype, shape = _wide(x.dtype), (self.shape[1], self.shape[0])
+        if values is not self.values or not self.constant:
+            return _product(_csr(self.crow_t, self.col_t, values[self.permutation].to(dtype), shape), x)
+        if self._backward is None or self._backward.dtype != dtype:
+            self._backward = _csr(self.crow_t, self.col_t, values.detach()[self.permutation].to(dtype), shape)
+        return _product(self._backward, x)
 
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {self.values.numel()} entries, {self.device})"
@@ -166,7 +178,7 @@ def adjacency(
         SparseMatrix(3 x 3, 5 entries, cpu)
     """
     _check_edges(edge_index, num_nodes, edge_weight)
-    source, target = edge_index
+    source, target = edge_index.long()
     if edge_weight is None:
         edge_weight = torch.ones(source.numel(), device=source.device)
     refuse_negative(edge_weight, "edge weights")
@@ -180,7 +192,8 @@ def adjacency(
 
 
 def _check_edges(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None) -> None:
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+    whole = not (edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool)
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or not whole:
         raise ValueError(
             "edge_index must be an integer tensor of shape [2, E] as in PyG, "
             f"got {edge_index.dtype} of shape {tuple(edge_index.shape)}"
@@ -204,3 +217,16 @@ def _csr(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> T
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
         return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """CPUs have no sparse product below float32, and a sum over many neighbours should not be taken there."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def _product(csr: Tensor, x: Tensor) -> Tensor:
+    """``csr @ x`` in csr's dtype, given back in x's; autocast, which would narrow csr, is kept out."""
+    if torch.is_autocast_enabled(x.device.type):
+        with torch.autocast(x.device.type, enabled=False):
+            return _product(csr, x)
+    return (csr @ x.to(csr.dtype)).to(x.dtype)

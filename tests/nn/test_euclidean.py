@@ -1,0 +1,86 @@
+"""The Euclidean twin is Kipf and Welling's convolution, as PyG computes it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+
+from lresnet.nn import EuclideanGraphConv, SparseMatrix, adjacency
+from lresnet.nn.euclidean import symmetric_normalisation
+
+NODES = 9
+
+
+def graph(weighted: bool) -> tuple[Tensor, Tensor | None]:
+    """Undirected, both directions listed; the last node is isolated."""
+    g = torch.Generator().manual_seed(0)
+    one_way = torch.combinations(torch.arange(NODES - 1))[torch.randperm(28, generator=g)[:12]].T
+    edge_index = torch.cat([one_way, one_way.flip(0)], dim=1)
+    weight = torch.rand(12, generator=g, dtype=torch.float64).repeat(2) + 0.1
+    return edge_index, weight if weighted else None
+
+
+def features() -> Tensor:
+    return torch.randn(NODES, 5, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("self_loops", [True, False])
+def test_is_pyg_s_gcnconv(weighted, self_loops):
+    torch.manual_seed(0)
+    conv = EuclideanGraphConv(5, 3, self_loops=self_loops).double()
+    theirs = GCNConv(5, 3, add_self_loops=self_loops, bias=False).double()
+    theirs.lin.weight = conv.linear.weight
+    edge_index, weight = graph(weighted)
+    y = conv(features(), edge_index, weight)
+    torch.testing.assert_close(y, theirs(features(), edge_index, weight))  # the bias is 0 at the start
+    assert bool(y[-1].any()) == self_loops
+
+
+def test_the_bias_is_added_before_the_propagation():
+    conv = EuclideanGraphConv(5, 3).double()
+    with torch.no_grad():
+        conv.linear.bias.normal_()
+    edge_index, _ = graph(False)
+    A = symmetric_normalisation(adjacency(edge_index, NODES))
+    torch.testing.assert_close(conv(features(), edge_index), A @ conv.linear(features()))
+    assert torch.equal(conv(features(), A), conv(features(), edge_index))
+
+
+def test_symmetric_normalisation_leaves_empty_rows_and_the_original_alone():
+    A = adjacency(torch.tensor([[0, 1], [1, 0]]), 3, torch.tensor([4.0, 4.0]), self_loops=False)
+    B = symmetric_normalisation(A)
+    assert B.values.tolist() == [1.0, 1.0]
+    assert A.values.tolist() == [4.0, 4.0]
+    assert (B @ torch.ones(3, 1)).flatten().tolist() == [1.0, 1.0, 0.0]
+
+
+def test_sparse_features_give_what_dense_ones_do():
+    conv = EuclideanGraphConv(5, 3).double()
+    edge_index, weight = graph(True)
+    x = features() * (features() > 0)
+    gradients = []
+    for kind in (x, SparseMatrix.from_dense(x)):
+        conv.zero_grad()
+        conv(kind, edge_index, weight).square().sum().backward()
+        gradients.append([p.grad.clone() for p in conv.parameters()])
+    for a, b in zip(*gradients, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_autocast_works_and_is_close():
+    conv = EuclideanGraphConv(5, 3)
+    edge_index, _ = graph(False)
+    x = features().float()
+    with torch.autocast("cpu", torch.bfloat16):
+        y = conv(x, edge_index)
+    y.float().sum().backward()
+    torch.testing.assert_close(y.float(), conv(x, edge_index), rtol=0.02, atol=0.02)
+
+
+def test_state():
+    conv = EuclideanGraphConv(5, 3)
+    assert list(conv.state_dict()) == ["linear.weight", "linear.bias"]
+    assert not conv.linear.bias.any()
