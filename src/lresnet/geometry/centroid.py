@@ -28,44 +28,68 @@ def centroid(x: Tensor, weight: Tensor, kappa: Curvature) -> Tensor:
 
     Args:
         x: points, [..., N, n], float32 or float64.
-        weight: [..., N, 1], not negative. Where all N weights are 0 the result is the origin.
+        weight: [..., N, 1], not negative. Where all N weights are 0, or N is 0, the result is the origin.
         kappa: a float or a tensor that broadcasts to [..., 1, 1].
     """
+    if x.shape[-2] == 0:
+        return x.sum(-2)
     result: Tensor = _Centroid.apply(x, weight, kappa)[0]  # type: ignore[no-untyped-call]
     return result.squeeze(-2)
 
 
 class _Centroid(torch.autograd.Function):
+    """(x, weight, kappa) -> (c, and what its backward needs: c before rounding and the norm n of the sum)."""
+
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x: Tensor, weight: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
-        s = (weight * x).sum(-2, keepdim=True)
-        n = _normaliser(x, weight, kappa, s)
+    def forward(x: Tensor, weight: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor, Tensor]:
+        dtype = x.dtype
+        x, weight, kappa = _wide(x, weight, kappa)
+        # Only the ratios of the weights matter: with the largest at 1 no square leaves the range of the dtype.
+        largest, index = weight.max(-2, keepdim=True)
+        share = weight / torch.where(largest > 0, largest, 1.0)
+        s = (share * x).sum(-2, keepdim=True)
+        n = _normaliser(x, share, kappa, s)
         # Of points that coincide (or a single one of positive weight) the centroid is that point, to the last digit.
-        heaviest = x.gather(-2, weight.argmax(-2, keepdim=True).expand_as(s))
+        heaviest = x.gather(-2, index.expand_as(s))
         single = ((x == heaviest) | (weight == 0)).all(-1, keepdim=True).all(-2, keepdim=True) & (n > 0)
-        return torch.where(single, heaviest, s / torch.where(n > 0, n, 1.0)), n
+        c = torch.where(single, heaviest, s / torch.where(n > 0, n, 1.0))
+        return c.to(dtype, copy=True), c, largest * n
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
         x, weight, kappa = inputs
-        c, n = output
-        ctx.mark_non_differentiable(n)
+        _, c, n = output
+        ctx.mark_non_differentiable(c, n)
         ctx.set_materialize_grads(False)
         ctx.kappa = None if isinstance(kappa, Tensor) else kappa
         ctx.save_for_backward(x, weight, c, n, *([kappa] if ctx.kappa is None else []))
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor | None, _: None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if g is None:
             return None, None, None
-        x, weight, c, n, *rest = ctx.saved_tensors
-        kappa = rest[0] if ctx.kappa is None else ctx.kappa
+        narrow_x, narrow_weight, c, n, *rest = ctx.saved_tensors
+        narrow_kappa = rest[0] if ctx.kappa is None else ctx.kappa
+        x, weight, kappa = _wide(narrow_x, narrow_weight, narrow_kappa)
         if torch.is_grad_enabled():  # a second derivative is wanted: n and c must depend on the inputs
             c, n = _differentiable(x, weight, kappa, n)
-        gx, gw, gk = _gradients(g, x, weight, kappa, c, n)
-        return gx, gw.sum_to_size(weight.shape), gk.sum_to_size(kappa.shape) if isinstance(kappa, Tensor) else None
+        gx, gw, gk = _gradients(g.double(), x, weight, kappa, c, n)
+        return (
+            gx.to(narrow_x.dtype),
+            gw.sum_to_size(weight.shape).to(narrow_weight.dtype),
+            gk.sum_to_size(kappa.shape).to(narrow_kappa.dtype) if isinstance(kappa, Tensor) else None,
+        )
+
+
+def _wide(x: Tensor, weight: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor, Curvature]:
+    """Sums over N points are taken in float64.
+
+    In float32 their roundings show in the centroid of points of mixed norms, and the gradients of the weights and of
+    the curvature, which are differences of nearly equal numbers for points that lie near each other, keep no digit.
+    """
+    return x.double(), weight.double(), kappa.double() if isinstance(kappa, Tensor) else kappa
 
 
 def _normaliser(x: Tensor, weight: Tensor, kappa: Curvature, s: Tensor) -> Tensor:
@@ -81,10 +105,12 @@ def _normaliser(x: Tensor, weight: Tensor, kappa: Curvature, s: Tensor) -> Tenso
 
 
 def _differentiable(x: Tensor, weight: Tensor, kappa: Curvature, n: Tensor) -> tuple[Tensor, Tensor]:
-    s = (weight * x).sum(-2, keepdim=True)
-    s_t = (weight * time_of(x, kappa, -1)).sum(-2, keepdim=True)
-    n = with_derivatives_of(n, (kappa * (s_t.square() - dot(s, s, -1))).sqrt())
-    return s / torch.where(n > 0, n, 1.0), n
+    """c and n as functions that autograd can differentiate again: ``n`` times the root of a ratio that is 1."""
+    share = weight / torch.where(n > 0, n, 1.0)
+    s = (share * x).sum(-2, keepdim=True)
+    s_t = (share * time_of(x, kappa, -1)).sum(-2, keepdim=True)
+    ratio = with_derivatives_of(torch.ones_like(n), kappa * (s_t.square() - dot(s, s, -1))).sqrt()
+    return s / ratio, n * ratio
 
 
 def _gradients(

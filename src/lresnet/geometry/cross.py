@@ -13,7 +13,7 @@ __all__ = ["cross_separation"]
 
 
 def cross_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
-    r"""[..., N, n] and [C, n] -> [..., N, C], without forming the N x C x n differences.
+    r"""[..., n] and [C, n] -> [..., C], without forming the [..., C, n] differences.
 
     The radial part is exact; the angular part :math:`R_x R_y (1 - \cos)` takes the cosine from a matrix product and
     so is exact up to one rounding of the cosine (6e-8 R_x R_y in float32). For the last digit of coincident points use
@@ -22,13 +22,13 @@ def cross_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
     with torch.autocast(x.device.type, enabled=False):  # a bf16 product would lose the geometry
         value = _value(x.detach(), y.detach(), constant(kappa))
         T_x, T_y = unitless_time(x, kappa, -1), unitless_time(y, kappa, -1)
-        smooth = T_x * T_y.mT - kappa * (x @ y.mT)
+        smooth = T_x * T_y.squeeze(-1) - kappa * (x @ y.mT)
         return with_derivatives_of(value, smooth)
 
 
 def _value(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
     (u, r_x), (v, r_y) = unit(x, -1), unit(y, -1)
-    R_x, R_y = root(kappa) * r_x, root(kappa) * r_y.mT
+    R_x, R_y = root(kappa) * r_x, root(kappa) * r_y.squeeze(-1)
     T_x, T_y = (1 + R_x.square()).sqrt(), (1 + R_y.square()).sqrt()
     mixed = R_x * T_y + T_x * R_y
     sinh = (R_x - R_y) * ((R_x + R_y) / torch.where(mixed > 0, mixed, 1.0))

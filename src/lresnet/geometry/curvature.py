@@ -35,7 +35,7 @@ def parse_curvature(value: object) -> float:
     if isinstance(value, (bool, str, bytes)) or value is None:
         raise TypeError(f"curvature must be a negative number, got {value!r}. {_CONVENTIONS}")
     try:
-        K = float(value)  # type: ignore[arg-type]
+        K = float(value.detach() if isinstance(value, Tensor) else value)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"curvature must be one negative number, got {type(value).__name__}. {_CONVENTIONS}") from error
     _refuse_nonnegative(K)

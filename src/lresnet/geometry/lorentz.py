@@ -58,7 +58,7 @@ class Lorentz(geoopt.manifolds.Manifold):
         """The same space as ``geoopt.Lorentz(k)``, where ``<x, x> = -k``: curvature ``-1/k``."""
         value = k.k if isinstance(k, geoopt.Lorentz) else k
         try:
-            number = float(value)
+            number = float(value.detach() if isinstance(value, Tensor) else value)
         except (TypeError, ValueError, RuntimeError) as error:
             raise TypeError(f"k must be one positive number or a geoopt.Lorentz, got {type(k).__name__}") from error
         if isinstance(k, (str, bool)) or not 0 < number < math.inf:
@@ -93,7 +93,7 @@ class Lorentz(geoopt.manifolds.Manifold):
         return -self.K
 
     def extra_repr(self) -> str:
-        return f"curvature={float(self.K):g}" + (", learnable" if self.learnable else "")
+        return f"curvature={float(self.K.detach()):g}" + (", learnable" if self.learnable else "")
 
     # --- the ambient vectors of other libraries ---------------------------------------------------------------
 
@@ -119,16 +119,16 @@ class Lorentz(geoopt.manifolds.Manifold):
             )
         space = p[..., 1:]
         if check and checks_values(p):
-            self._refuse_off_hyperboloid(p[..., 0], self.time(space))
+            self._refuse_off_hyperboloid(p[..., 0].detach(), self.time(space).detach())
         return space
 
     def _refuse_off_hyperboloid(self, given: Tensor, expected: Tensor) -> None:
         tolerance = torch.finfo(given.dtype).eps ** 0.5
         off = ~((given - expected).abs() <= tolerance * expected)  # negated so that NaN is caught
         if bool(off.any()):
-            index = tuple(off.nonzero()[0].tolist())
+            index, norm = tuple(off.nonzero()[0].tolist()), 1 / float(self.K.detach())
             raise ValueError(
-                f"{int(off.sum())} of {off.numel()} points are off the hyperboloid <p, p> = 1/K = {1 / float(self.K):g}: "
+                f"{int(off.sum())} of {off.numel()} points are off the hyperboloid <p, p> = 1/K = {norm:g}: "
                 f"point {index} has time {float(given[index]):.6g}, its space part needs {float(expected[index]):.6g}. "
                 "drop() expects [..., n+1] with time first and this manifold's curvature; "
                 "drop(p, check=False) ignores the time"
@@ -146,7 +146,7 @@ class Lorentz(geoopt.manifolds.Manifold):
 
     def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
         """Geodesic distance to the origin."""
-        return self.dist(torch.zeros_like(x), x, keepdim=keepdim)
+        return self.dist(torch.zeros_like(require_points(x)), x, keepdim=keepdim)
 
     def inner(self, x: Tensor, u: Tensor, v: Tensor | None = None, *, keepdim: bool = False) -> Tensor:
         r"""Riemannian inner product at x: :math:`u \cdot v - (x \cdot u)(x \cdot v)/x_t^2`."""
@@ -207,7 +207,7 @@ class Lorentz(geoopt.manifolds.Manifold):
 
     def from_poincare(self, p: Tensor) -> Tensor:
         """Back from the Poincare ball."""
-        models.refuse_outside(p, kappa_of(self.curvature, p.dtype), -1, "Poincare ball")
+        models.refuse_outside(p, kappa_of(self.curvature, torch.float64), -1, "Poincare ball")
         return self._vector(models.from_poincare, (p,), ("p",))
 
     def to_klein(self, x: Tensor) -> Tensor:

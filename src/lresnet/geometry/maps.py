@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.curvature import Curvature, constant, root
-from lresnet.geometry.pair import dot, measure, separation, time_of, unit, unitless_time
+from lresnet.geometry.pair import chord2, dot, measure, separation, time_of, unit, unitless_time
 from lresnet.geometry.smooth import asinhc, cosh_minus_one, safe_sqrt, sinhc, with_derivatives_of
 
 __all__ = ["boost", "dist", "dist2", "egrad2rgrad", "expmap", "expmap0", "inner", "logmap", "logmap0", "transp"]
@@ -25,10 +25,11 @@ __all__ = ["boost", "dist", "dist2", "egrad2rgrad", "expmap", "expmap0", "inner"
 def dist2(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
     r"""Squared geodesic distance; smooth at x = y.
 
-    :math:`d = \frac{2}{\sqrt\kappa} \operatorname{asinh}\sqrt{(\cosh d - 1)/2}`, so no acosh of a number near 1.
+    :math:`d = \frac{2}{\sqrt\kappa} \operatorname{asinh}(\sqrt{\kappa C}/2)` with the squared chord
+    :math:`C = \tfrac2\kappa (\cosh d - 1)`, so no acosh of a number near 1.
     """
-    half = separation(x, y, kappa, dim) / 2
-    return 4 / kappa * half * asinhc(half).square()
+    C = chord2(x, y, kappa, dim)
+    return C * asinhc(kappa * C / 4).square()
 
 
 def dist(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
@@ -39,11 +40,15 @@ def dist(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
 def inner(x: Tensor, u: Tensor, v: Tensor, kappa: Curvature, dim: int) -> Tensor:
     r"""Metric at x: :math:`u_\perp \cdot v_\perp + a b / T^2` with a, b the parts along x.
 
-    The two terms of the definition agree to :math:`1/T^2` for radial vectors; split so, nothing is subtracted.
+    The two terms of the definition agree to :math:`1/T^2` for radial vectors; split so, nothing is subtracted. Near
+    the origin (T^2 <= 2) they cannot cancel, and the definition is used: it is smooth where x has no direction.
     """
-    e, _ = unit(x, dim)
+    T2 = 1 + kappa * dot(x, x, dim)
+    far = T2 > 2
+    e, _ = unit(torch.where(far, x, 1.0), dim)
     a, b = dot(e, u, dim), dot(e, v, dim)
-    return dot(u - a * e, v - b * e, dim) + a * b / (1 + kappa * dot(x, x, dim))
+    split = dot(u - a * e, v - b * e, dim) + a * b / T2
+    return torch.where(far, split, dot(u, v, dim) - kappa * dot(x, u, dim) * dot(x, v, dim) / T2)
 
 
 def egrad2rgrad(x: Tensor, g: Tensor, kappa: Curvature, dim: int) -> Tensor:
@@ -68,7 +73,7 @@ def expmap(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
     the radius is :math:`\sinh(\rho \pm \alpha)` plus a correction of one sign, which does not.
     """
     value = _expmap_value(x.detach(), u.detach(), constant(kappa), dim)
-    speed2 = kappa * (dot(u, u, dim) - (dot(x, u, dim) / time_of(x, kappa, dim)).square())
+    speed2 = kappa * inner(x, u, u, kappa, dim)
     smooth = x + cosh_minus_one(speed2) * x + sinhc(speed2) * u
     return with_derivatives_of(value, smooth)
 
@@ -87,7 +92,7 @@ def _expmap_value(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
     slack = sinhc(alpha2) * (pi2 / torch.where(alpha > 0, alpha + beta.abs(), 1.0)) * T
     radial = torch.sinh(torch.asinh(k * r) + outwards * alpha) - outwards * slack
     value = (radial / k) * e + sinhc(alpha2) * across
-    return torch.where(alpha == 0, x, value)
+    return torch.where(alpha == 0, x + u, value)
 
 
 def logmap(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:

@@ -6,11 +6,10 @@ ball, :math:`x_s / x_t` as in the paper, for every curvature; its geodesics are 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from lresnet.geometry.checks import checks_values, require_points
-from lresnet.geometry.curvature import Curvature, root
+from lresnet.geometry.curvature import Curvature, constant, root
 from lresnet.geometry.pair import dot, time_of, unitless_time
 
 __all__ = ["from_klein", "from_poincare", "refuse_outside", "to_klein", "to_poincare"]
@@ -23,7 +22,7 @@ def to_poincare(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
 def from_poincare(p: Tensor, kappa: Curvature, dim: int) -> Tensor:
     r""":math:`x = 2 p / (1 - \kappa |p|^2)`, for :math:`\kappa |p|^2 < 1`."""
-    return 2 * p / _gap(root(kappa) * p, dim)
+    return (2 * p / _gap(p, kappa, dim)).to(p.dtype)
 
 
 def to_klein(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
@@ -33,20 +32,22 @@ def to_klein(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
 def from_klein(q: Tensor, kappa: Curvature, dim: int) -> Tensor:
     r""":math:`x = q / (\sqrt\kappa \sqrt{1 - |q|^2})`, for :math:`|q| < 1`."""
-    return q / (root(kappa) * _gap(q, dim).sqrt())
+    return (q / (root(kappa) * _gap(q, 1.0, dim).sqrt())).to(q.dtype)
 
 
-def _gap(q: Tensor, dim: int) -> Tensor:
-    return 1 - dot(q, q, dim)
+def _gap(p: Tensor, kappa: Curvature, dim: int) -> Tensor:
+    r""":math:`1 - \kappa |p|^2` in float64: near the boundary a float32 difference is nothing but rounding."""
+    wide = p.double()
+    return 1 - (kappa.double() if isinstance(kappa, Tensor) else kappa) * dot(wide, wide, dim)
 
 
 def refuse_outside(p: Tensor, kappa: Curvature, dim: int, model: str) -> None:
     """Raise if a point lies on or outside the ball of radius ``1/sqrt(kappa)``, where values may be read."""
     require_points(p, dim, "p")
     if checks_values(p):
-        norm = (root(kappa) * torch.linalg.vector_norm(p.detach(), dim=dim)).flatten()
-        if norm.numel() and not bool((norm < 1).all()):
+        gap = _gap(p.detach(), constant(kappa), dim).flatten()
+        if not bool((gap > 0).all()):
             raise ValueError(
-                f"p must lie inside the {model}: {int((~(norm < 1)).sum())} of {norm.numel()} points do not "
-                f"(largest norm is {float(norm.max()):.6g} times the radius of the ball)"
+                f"p must lie inside the {model}: {int((~(gap > 0)).sum())} of {gap.numel()} points do not "
+                f"(largest norm is {float((1 - gap).max().sqrt()):.6g} times the radius of the ball)"
             )

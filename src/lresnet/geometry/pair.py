@@ -67,7 +67,8 @@ def measure(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
     R_x, R_y = root(kappa) * r_x, root(kappa) * r_y
     T_x, T_y = (1 + R_x.square()).sqrt(), (1 + R_y.square()).sqrt()
     # sinh(a - b) = R_x T_y - T_x R_y, rationalised; both points at the origin give 0 over the smallest number.
-    mixed = torch.addcmul(R_x * T_y, T_x, R_y).clamp(min=torch.finfo(x.dtype).tiny)
+    # (Not addcmul: one product of the two would go unrounded, and d(x, y) would differ from d(y, x) in the last bit.)
+    mixed = (R_x * T_y + T_x * R_y).clamp(min=torch.finfo(x.dtype).tiny)
     sinh = (R_x - R_y) * ((R_x + R_y) / mixed)
     radial = sinh * (sinh / (1 + (1 + sinh.square()).sqrt()))
     angular = R_x * R_y * (0.5 * (u - v).square().sum(dim, keepdim=True))

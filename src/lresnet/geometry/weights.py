@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from numbers import Real
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,9 @@ def weight_rows(weight: float | Tensor, points: Tensor, dim: int, name: str = "w
     ``dim``, or one of as many axes as ``points`` whose axis ``dim`` has size 1.
     """
     if not isinstance(weight, Tensor):
+        if not isinstance(weight, Real):
+            kind = type(weight).__name__
+            raise TypeError(f"{name} must be a number or a torch.Tensor, got {kind}; wrap it in torch.as_tensor(...)")
         # torch.full and not new_tensor: on CUDA that is a kernel, not a copy from the host that would synchronise
         return torch.full((), float(weight), dtype=points.dtype, device=points.device)
     if not weight.is_floating_point():

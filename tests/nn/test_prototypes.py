@@ -1,0 +1,123 @@
+"""Class prototypes: points of the manifold, trained by Riemannian optimisers."""
+
+import copy
+
+import geoopt
+import pytest
+import torch
+from safetensors.torch import load, save
+
+from lresnet import Lorentz
+from lresnet.nn import Prototypes
+from lresnet.testing import assert_compiles, assert_finite_gradients
+
+
+def head(learnable: bool = False, K: float = -0.7, **options) -> Prototypes:
+    torch.manual_seed(0)
+    return Prototypes(4, 3, manifold=Lorentz(K, learnable=learnable), **options)
+
+
+@pytest.mark.parametrize("K", [-0.1, -1.0, -2.0, -10.0])
+def test_logits_are_squared_lorentzian_distances(K):
+    h = head(K=K, dtype=torch.float64)
+    torch.nn.init.normal_(h.bias)
+    x = 2 * torch.randn(16, 4, dtype=torch.float64)
+    d = h.manifold.dist(x.unsqueeze(1), h.points.detach())
+    expected = -2 / -K * ((-K) ** 0.5 * d).cosh().sub(1) + h.bias
+    torch.testing.assert_close(h(x), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_shapes_and_state():
+    h = head()
+    assert h(torch.randn(2, 5, 4)).shape == (2, 5, 3)
+    assert h(torch.randn(0, 4)).shape == (0, 3)
+    assert h(torch.randn(4)).shape == (3,)
+    assert list(h.state_dict()) == ["points", "bias"]
+    assert isinstance(h.points, geoopt.ManifoldParameter)
+    assert h.points.manifold is h.manifold
+    assert repr(h) == "Prototypes(4, 3, curvature=-0.7)"
+    assert head(device="meta").points.device.type == "meta"
+
+
+def test_it_starts_about_one_radius_from_the_origin():
+    torch.manual_seed(0)
+    for K in (-0.1, -10.0):
+        h = Prototypes(32, 100, manifold=Lorentz(K))
+        assert (h.manifold.dist0(h.points).mean() * (-K) ** 0.5).item() == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("optimiser", [geoopt.optim.RiemannianAdam, geoopt.optim.RiemannianSGD])
+def test_riemannian_training(optimiser):
+    torch.manual_seed(0)
+    M = Lorentz(-1.0)
+    label = torch.arange(3).repeat(50)
+    centres = 2 * torch.eye(3, 4)
+    x = M.boost(centres[label], M.random(150, 4, std=0.3))
+    h = Prototypes(4, 3, manifold=M)
+    step = optimiser(h.parameters(), lr=0.05)
+    losses = []
+    for _ in range(100):
+        step.zero_grad()
+        loss = torch.nn.functional.cross_entropy(h(x), label)
+        loss.backward()
+        step.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.2 * losses[0]
+    assert (h(x).argmax(-1) == label).float().mean() > 0.97
+    # The nearest prototype decides.
+    assert M.dist(centres.unsqueeze(1), h.points.detach()).argmin(-1).tolist() == [0, 1, 2]
+
+
+def test_learnable_curvature_gets_its_gradient():
+    h = head(learnable=True)
+    h(torch.randn(8, 4)).square().sum().backward()
+    assert h.manifold.log_kappa.grad.abs() > 0
+    assert h.points.grad.abs().sum() > 0
+    assert h.bias.grad.abs().sum() > 0
+
+
+def test_finite_at_zero_and_at_the_prototypes():
+    h = head()
+    special = torch.tensor([0.0, 1e-45, 1e-20, 1.0])
+    assert_finite_gradients(h, torch.cartesian_prod(special, special, special, special))
+    assert_finite_gradients(h, h.points.detach().clone().as_subclass(torch.Tensor))
+    logits = h(h.points.detach())
+    assert (logits.diagonal() > -1e-5).all()
+    assert (logits <= 0).all()
+
+
+def test_autocast_computes_in_float32():
+    h, x = head(), 3 * torch.randn(64, 4)
+    expected = h(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(h(x), expected)
+        half = h(x.bfloat16())
+    assert half.dtype == torch.bfloat16
+    assert torch.equal(half, h(x.bfloat16().float()).bfloat16())
+    assert h(x.double()).dtype == torch.float64
+
+
+def test_copy_save_and_load():
+    h = head(learnable=True)
+    twin = copy.deepcopy(h)
+    x = torch.randn(2, 4)
+    assert torch.equal(twin(x), h(x))
+    assert twin.manifold is not h.manifold
+    assert twin.points.manifold is twin.manifold
+    other = head()
+    other.reset_parameters()
+    other.load_state_dict(load(save(h.state_dict())))
+    assert torch.equal(other.points, h.points)
+    assert isinstance(other.points, geoopt.ManifoldParameter)
+
+
+@pytest.mark.parametrize("learnable", [False, True])
+def test_compiles(learnable):
+    assert_compiles(head(learnable), torch.randn(5, 4))
+
+
+def test_wrong_input():
+    with pytest.raises(TypeError, match="x must be a floating point tensor"):
+        head()(torch.ones(2, 4, dtype=torch.int64))
+    with pytest.raises(TypeError, match=r"manifold must be an lresnet.Lorentz"):
+        Prototypes(4, 3, manifold=geoopt.Lorentz())
