@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 __all__ = ["Pretrained", "build", "from_pretrained"]
@@ -35,11 +36,11 @@ class Pretrained(torch.nn.Module):
 
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write ``config.json`` and ``model.safetensors`` into ``folder``, which is made if missing."""
-        folder = Path(folder)
+        folder, config = Path(folder), json.dumps(self.config, indent=2)  # first what can fail, then the files
         folder.mkdir(parents=True, exist_ok=True)
         state = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
         save_file(state, folder / "model.safetensors")
-        (folder / "config.json").write_text(json.dumps(self.config, indent=2) + "\n")
+        (folder / "config.json").write_text(config + "\n")
         return folder
 
 
@@ -67,7 +68,13 @@ def from_pretrained(
             raise FileNotFoundError(
                 f"{folder} holds no saved model: {name} is missing (expected what save_pretrained wrote)"
             )
-    config = json.loads((folder / "config.json").read_text())
-    model = build(registry, config.pop("model"), **config)
-    model.load_state_dict(load_file(folder / "model.safetensors", device=str(device)))
-    return model.to(device)
+    try:
+        config = json.loads((folder / "config.json").read_text())
+        if not isinstance(config, dict) or "model" not in config:
+            raise ValueError("config.json names no model")
+        model = build(registry, config.pop("model"), **config)
+        state = load_file(folder / "model.safetensors", device=str(device))
+        model.to(device, next(iter(state.values())).dtype).load_state_dict(state)
+    except (RuntimeError, SafetensorError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder} does not hold what save_pretrained wrote: {error}") from error
+    return model

@@ -1,0 +1,25 @@
+"""What the model tests share: small graphs, and every residual connection that a model is built with."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+NODES, FEATURES, CLASSES = 14, 6, 3
+# The textbook forms are for comparison only: NaN at the origin.
+RESIDUALS = ("lorentz", "parallel_transport", "parallel_transport_reversed", "tangent", "space", "none", "euclidean")
+
+
+def features(dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
+    """Some zeros, and a row of nothing else."""
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(NODES, FEATURES, generator=g) * (torch.rand(NODES, FEATURES, generator=g) < 0.6)
+    x[5] = 0
+    return x.to(dtype)
+
+
+def graph(seed: int = 1) -> tuple[Tensor, Tensor]:
+    """Directed and weighted; node 13 is isolated."""
+    g = torch.Generator().manual_seed(seed)
+    edge_index = torch.randint(NODES - 1, (2, 40), generator=g)
+    return edge_index, 0.1 + torch.rand(40, generator=g)

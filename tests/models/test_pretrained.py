@@ -1,0 +1,182 @@
+"""Models by name and models in folders: what is written, what comes back, what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import safe_open
+
+from lresnet.models import MODELS, LorentzGCN, LorentzMLP, create_model, from_pretrained
+from tests.models.common import CLASSES, FEATURES, RESIDUALS, features, graph
+
+
+def trained(residual: str = "lorentz", **options: object) -> LorentzGCN:
+    """Parameters that no constructor would give."""
+    torch.manual_seed(0)
+    model = LorentzGCN(FEATURES, 5, num_classes=CLASSES, residual=residual, **options)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    return model.eval()
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+def test_round_trip_is_bit_equal(residual, learned, tmp_path):
+    model = trained(residual, learn_curvature=learned, curvature=-2.0)
+    assert model.save_pretrained(tmp_path / "a" / "b") == tmp_path / "a" / "b"
+    back = from_pretrained(tmp_path / "a" / "b").eval()
+    assert type(back) is LorentzGCN
+    assert back.config == model.config
+    assert list(back.state_dict()) == list(model.state_dict())
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(back.state_dict()[name], tensor), name
+    assert torch.equal(back(features(), *graph()), model(features(), *graph()))
+    if learned and residual != "euclidean":
+        assert float(back.manifold.K.detach()) == float(model.manifold.K.detach()) != -2.0
+
+
+def test_round_trip_of_the_mlp_and_of_float64(tmp_path):
+    torch.manual_seed(1)
+    model = LorentzMLP(FEATURES, num_classes=CLASSES, learn_curvature=True).double()
+    with torch.no_grad():
+        model.head.bias.fill_(1 / 3)
+    back = from_pretrained(model.save_pretrained(str(tmp_path)))
+    x = features(torch.float64)
+    assert back.head.bias.dtype == torch.float64
+    assert torch.equal(back(x), model(x))
+
+
+def test_a_loaded_model_trains_on_the_manifold(tmp_path):
+    import geoopt
+
+    back = from_pretrained(trained(learn_curvature=True).save_pretrained(tmp_path))
+    assert isinstance(back.head.points, geoopt.ManifoldParameter)
+    assert back.head.points.manifold is back.manifold
+    assert all(parameter.requires_grad for parameter in back.parameters())
+
+
+def test_what_is_written(tmp_path):
+    trained(learn_curvature=True, dropout=0.2, residual_options={"weight": "learned"}).save_pretrained(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
+    assert json.loads((tmp_path / "config.json").read_text()) == {
+        "model": "lorentz_gcn",
+        "in_features": FEATURES,
+        "hidden": 5,
+        "num_layers": 3,
+        "num_classes": CLASSES,
+        "residual": "lorentz",
+        "residual_options": {"weight": "learned"},
+        "curvature": -1.0,
+        "learn_curvature": True,
+        "dropout": 0.2,
+        "activation": "none",
+        "self_loops": True,
+        "max_radius": 10.0,
+    }
+    with safe_open(tmp_path / "model.safetensors", "pt") as file:
+        keys = list(file.keys())
+        assert sum("kappa" in key for key in keys) == 1
+        assert sum(file.get_tensor(key).numel() for key in keys) == sum(
+            tensor.numel() for tensor in trained(learn_curvature=True).state_dict().values()
+        )
+
+
+def test_saving_again_replaces(tmp_path):
+    trained().save_pretrained(tmp_path)
+    other = trained("space", curvature=-2.0)
+    other.save_pretrained(tmp_path)
+    assert torch.equal(from_pretrained(tmp_path).eval()(features(), *graph()), other(features(), *graph()))
+
+
+def test_arguments_that_are_no_json_leave_no_file(tmp_path):
+    model = trained(residual_options={"weight": torch.tensor(0.5)})
+    with pytest.raises(TypeError, match="not JSON serializable"):
+        model.save_pretrained(tmp_path / "model")
+    assert not (tmp_path / "model").exists()
+
+
+def test_a_model_survives_pickling():
+    """Not our format, but that of multiprocessing."""
+    model = trained(learn_curvature=True)
+    back = pickle.loads(pickle.dumps(model))
+    assert back.config == model.config
+    assert torch.equal(back(features(), *graph()), model(features(), *graph()))
+
+
+# --- bad folders ------------------------------------------------------------------------------------------------------
+
+
+def test_a_folder_without_a_model(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere holds no saved model: config\.json is missing"):
+        from_pretrained(tmp_path / "nowhere")
+    trained().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError, match=r"model\.safetensors is missing"):
+        from_pretrained(tmp_path)
+
+
+def _truncate(folder: Path) -> None:
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _other_weights(folder: Path) -> None:
+    LorentzGCN(FEATURES + 1).save_pretrained(folder / "other")
+    (folder / "model.safetensors").write_bytes((folder / "other" / "model.safetensors").read_bytes())
+
+
+def _config(folder: Path, **change: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda f: (f / "config.json").write_text("{"), "Expecting property name"),
+        (lambda f: (f / "config.json").write_text("[]"), "config.json names no model"),
+        (lambda f: (f / "config.json").write_text("{}"), "config.json names no model"),
+        (lambda f: _config(f, model="lorentz_gnc"), "unknown model 'lorentz_gnc'; did you mean 'lorentz_gcn'"),
+        (lambda f: _config(f, depth=3), "model 'lorentz_gcn' has no argument 'depth'"),
+        (lambda f: _config(f, curvature=1.0), "curvature must be negative"),
+        (_truncate, "deserializing"),
+        (_other_weights, "size mismatch"),
+    ],
+    ids=["torn json", "not a table", "no model", "unknown model", "unknown argument", "bad value", "torn", "other"],
+)
+def test_a_spoilt_folder_is_named_in_the_error(spoil, words, tmp_path):
+    trained().save_pretrained(tmp_path)
+    spoil(tmp_path)
+    with pytest.raises(ValueError) as error:
+        from_pretrained(tmp_path)
+    assert str(error.value).startswith(f"{tmp_path} does not hold what save_pretrained wrote: ")
+    assert words in str(error.value)
+
+
+# --- models by name ---------------------------------------------------------------------------------------------------
+
+
+def test_registry():
+    assert (MODELS["lorentz_gcn"], MODELS["lorentz_mlp"]) == (LorentzGCN, LorentzMLP)
+    model = create_model("lorentz_mlp", "space", -2.0, in_features=3, num_classes=2)
+    assert model.config["residual"] == "space"
+    assert model.config["curvature"] == -2.0
+    assert model(torch.zeros(4, 3)).shape == (4, 2)
+
+
+def test_messages_name_the_nearest_model_and_the_arguments():
+    with pytest.raises(ValueError, match=r"unknown model 'lorenz_gcn'; did you mean 'lorentz_gcn'.*lorentz_mlp"):
+        create_model("lorenz_gcn")
+    with pytest.raises(TypeError, match="model 'lorentz_mlp' has no argument 'depth', 'width'; it takes in_features, "):
+        create_model("lorentz_mlp", in_features=3, width=5, depth=2)
+    with pytest.raises(TypeError, match="in_features"):
+        create_model("lorentz_gcn")
+
+
+def test_positional_arguments_are_remembered_by_name():
+    assert LorentzGCN(7, 9, 2).config == LorentzGCN(in_features=7, hidden=9, num_layers=2).config
