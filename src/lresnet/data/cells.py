@@ -76,9 +76,9 @@ def load_task(
 
     Args:
         cell: a name of :data:`CELLS`; ``/lp`` is link prediction, ``/nc`` node classification.
-        split: ``"legacy"``: as published, bit for bit, the same for every seed. ``"disjoint"``: follows the seed, nothing overlaps.
-            ``"official"``: Planetoid's public split. ``"official_splits"``: the ten published ones, see ``index``; a
-            number means that one. None: the first the cell offers.
+        split: ``"legacy"``: as published, bit for bit, the same for every seed. ``"disjoint"``: follows the seed,
+            nothing overlaps. ``"official"``: Planetoid's public split. ``"official_splits"``: the ten published ones,
+            see ``index``; a number means that one. None: the first the cell offers.
         seed: for ``"disjoint"``; the others are fixed.
         root: the data roots, see :func:`lresnet.data.files.data_roots`.
         features: ``"published" | "standardised" | "raw"``, see :func:`lresnet.data.features.prepare_features`.

@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from lresnet.data.registry import Source, dataset
 
@@ -112,6 +113,7 @@ def download(source: Source, root: Root = None) -> Path:
         raise FileNotFoundError(f"no file {looked}, and nobody publishes it; {advice}")
     target = roots[-1] / source.path
     part = target.with_name(target.name + ".part")
+    new_folders = [folder for folder in target.parents if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         part.open("wb").close()
@@ -122,11 +124,15 @@ def download(source: Source, root: Root = None) -> Path:
         ) from error
     try:
         _stream(source.address, part)
-    except OSError as error:  # every error of the network, as requests and urllib raise them, is one
-        if part.stat().st_size == 0:
-            part.unlink()  # nothing came; a broken download stays, for whoever wants to know why
+    except OSError as error:  # those of the network, as requests raises them, are OSErrors without a number
+        if part.stat().st_size == 0:  # nothing came, so nothing stays; a broken download does
+            part.unlink()
+            for folder in new_folders:
+                folder.rmdir()
+        if error.errno is not None:
+            raise
         raise FileNotFoundError(
-            f"no file {looked}, and {source.address} could not be read ({type(error).__name__}); {advice}"
+            f"no file {looked}, and {source.address} could not be read ({_reason(error)}); {advice}"
         ) from error
     if problem := problem_with(part, source):
         raise ValueError(f"the download of {source.address} is not the official file: {problem}; it is left as {part}")
@@ -138,9 +144,20 @@ def _stream(address: str, target: Path) -> None:
     """Write what ``address`` answers to ``target``, to the disk itself."""
     import pooch
 
-    pooch.HTTPDownloader(progressbar=False, timeout=_TIMEOUT)(address, str(target), None)
+    responses: list[Any] = []  # pooch leaves the connection open when it breaks off
+    keep = {"response": lambda response, *_, **__: responses.append(response)}
+    try:
+        pooch.HTTPDownloader(chunk_size=2**14, timeout=_TIMEOUT, hooks=keep)(address, str(target), None)
+    finally:
+        for response in responses:
+            response.close()
     with target.open("rb+") as file:
         os.fsync(file.fileno())
+
+
+def _reason(error: OSError) -> str:
+    response = getattr(error, "response", None)
+    return type(error).__name__ if response is None else f"HTTP status {response.status_code}"
 
 
 def _sha256(path: Path) -> str:

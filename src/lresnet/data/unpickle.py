@@ -140,12 +140,17 @@ def _latin1(text: object, encoding: object) -> bytes:
     return text.encode("latin1")
 
 
+def _no_bytes() -> bytes:
+    return b""  # how protocol 2 writes the content of an empty array
+
+
 _STAND_INS: dict[str, Any] = {
     "builtins.list": list,
     "builtins.dict": dict,
     "builtins.bytearray": bytearray,
     "__builtin__.list": list,
     "__builtin__.dict": dict,
+    "__builtin__.bytes": _no_bytes,
     "collections.defaultdict": _Dict,
     "collections.OrderedDict": _Dict,
     "_codecs.encode": _latin1,

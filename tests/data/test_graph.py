@@ -1,0 +1,55 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from lresnet.data import Graph
+
+EDGES = np.array([[0, 1, 2, 2], [1, 0, 3, 2]])
+FEATURES = np.arange(8.0).reshape(4, 2)
+LABELS = np.array([0, 1, 1, 0])
+
+
+def test_edges_are_made_undirected_and_data_has_no_self_loops() -> None:
+    graph = Graph.checked("small", FEATURES, EDGES, LABELS, {"train": np.array([True, False, False, True])})
+    assert graph.edges.tolist() == [[0, 2, 2], [1, 2, 3]]
+    data = graph.to_data()
+    assert data.edge_index.tolist() == [[0, 1, 2, 3], [1, 0, 3, 2]]
+    assert data.x.dtype == torch.float32
+    assert data.y.tolist() == [0, 1, 1, 0]
+    assert data.train_mask.tolist() == [True, False, False, True]
+    assert data.num_nodes == 4
+    assert not data.has_self_loops()
+    assert data.is_undirected()
+
+
+def _with_nan(row: int) -> Any:
+    features = FEATURES.copy()
+    features[row, 1] = np.nan
+    return features
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"edges": np.array([[0, 1], [1, 4]])}, "edge 1 joins 1 and 4, but the nodes are 0 to 3"),
+        ({"edges": np.array([[0, -1], [1, 2]])}, "edge 1 joins -1 and 2"),
+        ({"edges": np.zeros((2, 0), dtype=np.int64)}, "no edges"),
+        ({"features": _with_nan(2)}, "features of node 2 .row 2. hold NaN"),
+        ({"features": sparse.csr_array(_with_nan(3))}, "features of node 3"),
+        ({"features": FEATURES[:0]}, "there must be nodes"),
+        ({"labels": np.array([0, 1, -1, 0])}, "node 2 has no label"),
+        ({"labels": np.array([0, np.nan, 1, 0])}, "node 1 has no label"),
+        ({"labels": np.array([0, 1])}, r"labels of shape \[2\] for 4 nodes"),
+        ({"labels": np.array([0.5, 1, 1, 1])}, "whole numbers"),
+        ({"labels": np.array([1, 1, 1, 1])}, "all labels are 1"),
+        ({"masks": {"val": np.array([True])}}, "the val mask has 1 entries for 4 nodes"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], words: str) -> None:
+    parts = {"features": FEATURES, "edges": EDGES, "labels": LABELS} | change
+    with pytest.raises(ValueError, match=f"^small: .*{words}") as caught:
+        Graph.checked("small", **parts)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,141 @@
+import pickle
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy import sparse
+
+from lresnet.data import load_graph, read_graph
+from tests.data import official
+
+
+def test_disease(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("disease_lp", "disease_nc"):
+        official.write_disease(tmp_path, name)
+        official.use(monkeypatch, tmp_path, name)
+        data = load_graph(name)
+        assert data.x.shape == (60, 4)
+        assert data.edge_index.shape == (2, 118)
+        assert data.y.dtype == torch.int64
+        assert data.y.sum() == 20
+    features = sparse.load_npz(tmp_path / "hgcn" / "disease_lp.feats.npz").toarray()
+    assert torch.equal(load_graph("disease_lp").x, torch.from_numpy(features).float())
+
+
+def test_airport_is_numbered_in_the_order_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = official.write_airport(tmp_path)
+    official.use(monkeypatch, tmp_path, "airport")
+    read = read_graph("airport")
+    names = list(graph)
+    assert {tuple(sorted((names[a], names[b]))) for a, b in read.edges.T.tolist()} == {
+        tuple(sorted(edge)) for edge in graph.edges
+    }
+    population = np.array([graph.nodes[name]["feat"][4] for name in names])
+    assert read.labels is not None
+    assert read.labels.tolist() == np.digitize(population, [1, 8 / 7, 9 / 7]).tolist()
+    assert (read.edges[0] == read.edges[1]).sum() == 1
+    assert not load_graph("airport").has_self_loops()
+
+
+def test_planetoid_puts_every_test_node_in_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written = official.write_planetoid(tmp_path, "cora")
+    official.use(monkeypatch, tmp_path, "cora")
+    data = load_graph("cora")
+    assert torch.equal(data.x, torch.from_numpy(written["features"]))
+    assert torch.equal(data.y, torch.arange(1400) % 3)
+    assert data.train_mask.nonzero().flatten().tolist() == list(range(20))
+    assert data.val_mask.nonzero().flatten().tolist() == list(range(20, 520))
+    assert data.test_mask.nonzero().flatten().tolist() == list(range(1300, 1400))
+    pairs = {(a, b) for a, others in written["neighbours"].items() for b in others if a != b}
+    assert set(map(tuple, data.edge_index.T.tolist())) == pairs
+
+
+def test_heterophilous_graphs_have_ten_splits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, file in (("chameleon", "chameleon_filtered"), ("squirrel", "squirrel_filtered"), ("actor", "actor")):
+        official.write_heterophilous(tmp_path, file)
+        official.use(monkeypatch, tmp_path, name)
+        data = load_graph(name)
+        assert data.train_mask.shape == (50, 10)
+        assert (data.train_mask.int() + data.val_mask.int() + data.test_mask.int() == 1).all()
+
+
+def test_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    official.write_wordnet(tmp_path)
+    official.use(monkeypatch, tmp_path, "wordnet")
+    assert load_graph("wordnet").x.shape == (40, 5)
+
+
+def test_the_tree_needs_no_file(tmp_path: Path) -> None:
+    assert load_graph("disease_tree", root=tmp_path).num_nodes == 1000
+
+
+def test_an_unknown_name_lists_the_known_ones() -> None:
+    with pytest.raises(ValueError, match=r"no data set 'corra'; choose one of .*cora"):
+        load_graph("corra")
+
+
+def _spoilt_labels(root: Path) -> None:
+    np.save(root / "hgcn" / "disease_lp.labels.npy", np.array([{}], dtype=object))
+
+
+def _spoilt_features(root: Path) -> None:
+    (root / "hgcn" / "disease_lp.feats.npz").write_bytes(b"no archive")
+
+
+def _spoilt_edges(root: Path) -> None:
+    (root / "hgcn" / "disease_lp.edges.csv").write_text("0,1\n1;2\n")
+
+
+def _edge_out_of_range(root: Path) -> None:
+    (root / "hgcn" / "disease_lp.edges.csv").write_text("0,1\n1,60\n")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (_spoilt_labels, "labels.npy cannot be read as an array"),
+        (_spoilt_features, "feats.npz cannot be read as a sparse matrix"),
+        (_spoilt_edges, "edges.csv, line 2: expected two node numbers, found '1;2'"),
+        (_edge_out_of_range, "edge 1 joins 1 and 60"),
+    ],
+)
+def test_a_damaged_disease_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: object, words: str) -> None:
+    official.write_disease(tmp_path, "disease_lp")
+    assert callable(spoil)
+    spoil(tmp_path)
+    official.use(monkeypatch, tmp_path, "disease_lp")
+    with pytest.raises(ValueError, match=words):
+        load_graph("disease_lp")
+
+
+@pytest.mark.parametrize(
+    ("part", "content", "words"),
+    [
+        ("allx", pickle.dumps([1, 2]), "allx holds no matrix"),
+        ("graph", pickle.dumps([1, 2]), "graph holds no lists of neighbours"),
+        ("test.index", b"1300\n1300\n", "must list the 100 test nodes 1300 to 1399, each once"),
+        ("test.index", b"first\n", "one node number a line"),
+    ],
+)
+def test_a_damaged_planetoid_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: str, content: bytes, words: str
+) -> None:
+    official.write_planetoid(tmp_path, "cora")
+    (tmp_path / "planetoid" / f"ind.cora.{part}").write_bytes(content)
+    official.use(monkeypatch, tmp_path, "cora")
+    with pytest.raises(ValueError, match=words):
+        load_graph("cora")
+
+
+def test_a_damaged_airport_and_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hgcn").mkdir()
+    (tmp_path / "hgcn" / "airport.p").write_bytes(pickle.dumps({}))
+    official.use(monkeypatch, tmp_path, "airport")
+    with pytest.raises(ValueError, match="holds no graph"):
+        load_graph("airport")
+    (tmp_path / "heterophilous").mkdir()
+    np.savez(tmp_path / "heterophilous" / "actor.npz", edges=np.zeros((3, 2)))
+    official.use(monkeypatch, tmp_path, "actor")
+    with pytest.raises(ValueError, match=r"actor\.npz cannot be read: it has no node_features"):
+        load_graph("actor")

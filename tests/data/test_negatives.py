@@ -1,0 +1,77 @@
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from lresnet.data import LinkTask, NegativeSampler, disease_tree, load_task
+
+DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+
+
+def _task(nodes: int = 40) -> LinkTask:
+    task = load_task("disease_tree/lp", graph=disease_tree(nodes=nodes), seed=1)
+    assert isinstance(task, LinkTask)
+    return task
+
+
+def _pairs(*edges: Tensor) -> set[tuple[int, int]]:
+    return {(min(a, b), max(a, b)) for part in edges for a, b in part.T.tolist()}
+
+
+def _used(task: LinkTask) -> set[tuple[int, int]]:
+    return _pairs(task.train_edges, task.val_edges, task.val_negatives, task.test_edges, task.test_negatives)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_every_allowed_pair_is_drawn_equally_often_and_no_other(device: str) -> None:
+    task = _task()
+    sampler = NegativeSampler(task, seed=2, device=device)
+    draws = 200 * sampler.allowed
+    pairs, counts = sampler(draws).cpu().unique(dim=1, return_counts=True)
+    assert sampler.allowed == 40 * 39 // 2 - len(_used(task)) == counts.numel()
+    assert not _pairs(pairs) & _used(task)
+    assert (pairs[0] < pairs[1]).all()
+    chi_squared = ((counts - 200) ** 2 / 200).sum() / (counts.numel() - 1)
+    assert 0.8 < chi_squared < 1.2  # four standard deviations of chi squared with 736 degrees of freedom
+
+
+def test_a_single_pair_left_is_found() -> None:
+    every = torch.combinations(torch.arange(12)).T
+    left = every[:, 17]
+    rest = torch.cat([every[:, :17], every[:, 18:]], dim=1)
+    task = replace(_task(), num_nodes=12, train_edges=rest.flip(0), val_edges=rest[:, :1], test_edges=rest[:, :0])
+    task = replace(task, val_negatives=torch.tensor([[3], [3]]), test_negatives=rest[:, :0])
+    assert torch.equal(NegativeSampler(task)(5), left[:, None].expand(2, 5))
+    with pytest.raises(ValueError, match="no training negatives are left"):
+        NegativeSampler(replace(task, test_negatives=left[:, None]))
+
+
+def test_the_stream_follows_the_seed_alone_and_goes_on_after_a_restart() -> None:
+    task = _task()
+    first, again, other = NegativeSampler(task, seed=1), NegativeSampler(task, seed=1), NegativeSampler(task, seed=2)
+    torch.manual_seed(0)
+    a = first()
+    torch.manual_seed(1)
+    assert torch.equal(a, again())
+    assert not torch.equal(a, other())
+    assert not torch.equal(a, first()), "every call draws afresh"
+    state = first.state_dict()
+    expected = [first(7), first()]
+    resumed = NegativeSampler(task, seed=99)
+    resumed.load_state_dict(state)
+    assert all(torch.equal(x, resumed(x.shape[1])) for x in expected)
+
+
+def test_drawing_never_waits_for_the_device() -> None:
+    # A fake tensor has no values: whatever would have to read one, as a host does that waits for a device, fails.
+    sampler = NegativeSampler(_task())
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert sampler(100).shape == (2, 100)
+
+
+def test_the_size_is_that_of_the_training_edges() -> None:
+    task = _task()
+    assert NegativeSampler(task)().shape == task.train_edges.shape
+    assert NegativeSampler(task)(3).dtype == torch.int64

@@ -1,0 +1,102 @@
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from lresnet.data import disease_tree
+from lresnet.data.pairs import undirected
+from lresnet.data.splits import disjoint_edges, disjoint_nodes, legacy_edges, legacy_nodes
+
+
+def _pairs(edges: Tensor) -> list[tuple[int, int]]:
+    return [(a, b) for a, b in edges.T.tolist()]
+
+
+def _random_graph(nodes: int, seed: int) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return undirected(torch.randint(nodes, (2, 3 * nodes), generator=generator), nodes)
+
+
+@pytest.mark.parametrize("nodes", [20, 83])
+def test_the_legacy_rule_is_the_one_that_lists_everything(nodes: int) -> None:
+    edges = _random_graph(nodes, seed=nodes)  # with self loops, as airport
+    known = set(_pairs(edges))
+    everything = combinations_with_replacement(range(nodes), 2)
+    rng = np.random.RandomState(1234)
+    positive = np.array(_pairs(edges))
+    rng.shuffle(positive)
+    negative = np.array([pair for pair in everything if pair not in known])
+    rng.shuffle(negative)
+    val, test = int(len(positive) * 0.05), int(len(positive) * 0.1)
+    split = legacy_edges(edges, nodes)
+    assert np.array_equal(split.val.T.numpy(), positive[:val])
+    assert np.array_equal(split.test.T.numpy(), positive[val : val + test])
+    assert np.array_equal(split.train.T.numpy(), positive[val + test :])
+    assert np.array_equal(split.val_negatives.T.numpy(), negative[:val])
+    assert np.array_equal(split.test_negatives.T.numpy(), negative[val : val + test])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(15, 60), st.integers(0, 2**31))
+def test_disjoint_edges_never_meet(nodes: int, seed: int) -> None:
+    edges = _random_graph(nodes, seed)
+    proper = {(a, b) for a, b in _pairs(edges) if a != b}
+    split = disjoint_edges(edges, nodes, seed)
+    parts = [_pairs(part) for part in split]
+    assert sorted(parts[0] + parts[1] + parts[2]) == sorted(proper)
+    negatives = parts[3] + parts[4]
+    assert len(set(negatives)) == len(negatives) == len(parts[1]) + len(parts[2])
+    assert not set(negatives) & proper
+    assert all(a < b for a, b in negatives)
+    assert len(parts[1]) == int(len(proper) * 0.05) == len(parts[3])
+
+
+def test_disjoint_edges_follow_the_seed() -> None:
+    edges = disease_tree().edges
+    first, again, other = (disjoint_edges(edges, 1000, seed) for seed in (1, 1, 2))
+    for a, b, c in zip(first, again, other, strict=True):
+        assert torch.equal(a, b)
+        assert not torch.equal(a, c)
+
+
+def test_negatives_are_found_on_a_graph_that_is_nearly_complete() -> None:
+    every = torch.combinations(torch.arange(30)).T
+    split = disjoint_edges(every[:, 70:], 30, seed=0)
+    held_out = set(_pairs(split.val_negatives)) | set(_pairs(split.test_negatives))
+    assert held_out <= set(_pairs(every[:, :70]))
+    with pytest.raises(ValueError, match="only 10 pairs without an edge"):
+        disjoint_edges(every[:, 10:], 30, seed=0)
+
+
+def test_a_graph_too_small_to_hold_out_anything() -> None:
+    with pytest.raises(ValueError, match="a graph of 5 edges leaves none for validation"):
+        disjoint_edges(torch.stack([torch.arange(5), torch.arange(1, 6)]), 6, seed=0)
+
+
+def test_legacy_nodes_of_two_classes_are_balanced_and_disjoint() -> None:
+    labels = (torch.arange(1044) < 211).long()
+    split = legacy_nodes(labels, 0.10, 0.60)
+    assert [part.numel() for part in split] == [748, 42, 254]
+    assert torch.cat(list(split)).unique().numel() == 1044
+    assert labels[split.val].sum() == 21
+    assert labels[split.test].sum() == 127
+
+
+def test_legacy_nodes_of_four_classes_overlap_as_published() -> None:
+    labels = torch.arange(400) % 4
+    split = legacy_nodes(labels, 0.15, 0.15)
+    train, test = set(split.train.tolist()), set(split.test.tolist())
+    assert train & test
+    assert all(labels[node] >= 2 for node in train & test)
+
+
+def test_disjoint_nodes_are_disjoint_and_follow_the_seed() -> None:
+    split = disjoint_nodes(101, seed=1)
+    assert [part.numel() for part in split] == [71, 15, 15]
+    assert torch.cat(list(split)).unique().numel() == 101
+    assert torch.equal(split.test, disjoint_nodes(101, seed=1).test)
+    assert not torch.equal(split.test, disjoint_nodes(101, seed=2).test)

@@ -1,0 +1,140 @@
+import builtins
+import os
+import pickle
+import subprocess
+from collections import OrderedDict, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import sparse
+
+from lresnet.data.unpickle import read_pickle
+from tests.data.official import old_names
+
+
+class _Calls:
+    """Pickles as a call of ``function`` with ``arguments``."""
+
+    def __init__(self, function: Any, *arguments: Any) -> None:
+        self.call = (function, arguments)
+
+    def __reduce__(self) -> Any:
+        return self.call
+
+
+def _written(folder: Path, content: bytes) -> Path:
+    path = folder / "graph.p"
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_arrays_and_matrices_come_back(tmp_path: Path, protocol: int) -> None:
+    for array in (
+        np.arange(6, dtype=np.int32).reshape(2, 3),
+        np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        np.array([1.5, 2.5], dtype=">f4"),
+        np.zeros((0, 3), dtype=np.float32),
+    ):
+        read = read_pickle(_written(tmp_path, pickle.dumps(array, protocol)))
+        assert np.array_equal(read, array)
+        assert read.dtype == array.dtype.newbyteorder("=")
+    matrix = sparse.csr_matrix(np.eye(3, dtype=np.float32)[[2, 0]])
+    read = read_pickle(_written(tmp_path, old_names(pickle.dumps(matrix, protocol=2))))
+    assert np.array_equal(read.toarray(), matrix.toarray())
+
+
+def test_dictionaries_of_lists_come_back(tmp_path: Path) -> None:
+    neighbours = defaultdict(list, {0: [1, 2], 1: [0]})
+    assert read_pickle(_written(tmp_path, pickle.dumps(neighbours, protocol=2))) == {0: [1, 2], 1: [0]}
+    ordered = OrderedDict([("b", 1), ("a", 2)])
+    assert list(read_pickle(_written(tmp_path, pickle.dumps(ordered))).items()) == [("b", 1), ("a", 2)]
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize(
+    ("function", "arguments"),
+    [
+        (os.system, ("touch harmed",)),
+        (eval, ("open('harmed', 'w')",)),
+        (exec, ("open('harmed', 'w')",)),
+        (builtins.getattr, ("text", "format")),
+        (builtins.__import__, ("antigravity",)),
+        (subprocess.call, (["touch", "harmed"],)),
+        (Path, ("harmed",)),
+        (np.fromfile, ("harmed",)),
+        (np.load, ("harmed",)),
+        (pickle.loads, (b"N.",)),
+    ],
+)
+def test_a_pickle_that_calls_anything_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int, function: Any, arguments: tuple[Any, ...]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = _written(tmp_path, pickle.dumps(_Calls(function, *arguments), protocol))
+    with pytest.raises(ValueError, match=r"graph\.p is refused: it asks for") as caught:
+        read_pickle(path)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "harmed").exists()
+
+
+def test_a_pickle_hidden_in_an_allowed_container_is_refused(tmp_path: Path) -> None:
+    hidden = {"graph": [np.arange(3), _Calls(os.system, "true")]}
+    with pytest.raises(ValueError, match=r"it asks for posix\.system"):
+        read_pickle(_written(tmp_path, pickle.dumps(hidden)))
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.array([{}, []], dtype=object),
+        np.array([(1, 2.0)], dtype=[("a", "i4"), ("b", "f8")]),
+        np.array(["text"]),
+        np.array([1 + 2j]),
+    ],
+)
+@pytest.mark.parametrize("protocol", [2, 5])
+def test_arrays_of_objects_and_records_are_refused(tmp_path: Path, array: Any, protocol: int) -> None:
+    with pytest.raises(ValueError, match="is refused: "):
+        read_pickle(_written(tmp_path, pickle.dumps(array, protocol)))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"cbuiltins\ndict\n(NS'get'\ncos\nsystem\ndtb.", "it asks for os.system"),
+        (b"cnumpy\nndarray\n}S'value'\ncposix\nsystem\nsb.", "it asks for posix.system"),
+        (b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.", "dtype 'O8'"),
+        (b"c_codecs\nencode\n(Vtext\nVrot13\ntR.", "other than latin1"),
+        (b"Pelsewhere\n.", "outside the file"),
+        (b"(Vos\nios\nsystem\n.", "it asks for os.system"),
+        (
+            b"\x80\x04\x8c\x0bcollections\x8c\x20defaultdict.__init__.__globals__\x93.",
+            "it asks for collections.defaultdict.",
+        ),
+    ],
+)
+def test_crafted_opcodes_are_refused(tmp_path: Path, content: bytes, words: str) -> None:
+    with pytest.raises(ValueError, match="is refused") as caught:
+        read_pickle(_written(tmp_path, content))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"not a pickle",
+        pickle.dumps(np.arange(1000))[:100],
+        b"cnumpy\nndarray\n(N}S'value'\nI1\nstb.",  # state set on the stand-in class itself
+        b"ccollections\ndefaultdict\n(N}S'fromkeys'\nI1\nstb.",
+        b"cbuiltins\ndict\n(N}S'get'\nI1\nstb.",
+    ],
+)
+def test_a_damaged_pickle_gives_one_line(tmp_path: Path, content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"graph\.p") as caught:
+        read_pickle(_written(tmp_path, content))
+    assert "\n" not in str(caught.value)
+    assert read_pickle(_written(tmp_path, pickle.dumps(np.arange(3)))).tolist() == [0, 1, 2]
