@@ -80,6 +80,10 @@ class Optimizers:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         for i, optimizer in enumerate(self.optimizers):
             optimizer.load_state_dict(state[str(i)])
+            if isinstance(optimizer, geoopt.optim.RiemannianAdam):
+                # geoopt counts steps in Python; torch's Adam loads them as float32, and the corrections would round.
+                for moments in optimizer.state.values():
+                    moments["step"] = int(moments["step"])
 
 
 def make_adam(

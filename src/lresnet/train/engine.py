@@ -32,7 +32,7 @@ class Schedule:
     clip: float | None = None
     """Largest global gradient norm."""
     patience: int | None = None
-    """Stop after this many epochs without a better validation figure."""
+    """Stop at the first look at the validation set that is this many epochs or more after the best one."""
     eval_every: int = 5
     """Epochs between two looks at the validation set."""
 
@@ -68,15 +68,18 @@ def fit(
     that is for the caller, once, with ``objective.test(model)``.
 
     Args:
-        checkpoint: file for the whole state of the run, written every ``checkpoint_every`` epochs; None: never.
+        checkpoint: file for the whole state of the run, written at the start (a folder that cannot be written to fails
+            there) and every ``checkpoint_every`` epochs; None: never.
         on_epoch: called as ``on_epoch(epoch, best validation so far)`` at every look at the validation set.
 
-    Nothing is read from the device between two looks at the validation set.
+    Nothing is read from a GPU between two looks at the validation set.
     """
     run = _Run(model, objective, schedule, make_adam(model, schedule.lr, schedule.weight_decay))
     state = load_checkpoint(checkpoint) if checkpoint else None
     if state is not None:
         run.load_state_dict(state)
+    elif checkpoint:
+        save_checkpoint(checkpoint, run.state_dict())
     started = time.perf_counter()
     while run.epoch < schedule.epochs and not run.out_of_patience():
         run.step()
@@ -106,21 +109,31 @@ class _Run(Generic[Trained]):
         self.best_state: dict[str, torch.Tensor] = {}
 
     def step(self) -> None:
+        try:
+            self._step()
+        except ValueError:  # a check of values, e.g. of the curvature, may meet a NaN before the sentry does
+            self.sentry.check_parameters(self.model, self.epoch)
+            raise
+        self.epoch += 1
+
+    def _step(self) -> None:
         if self.schedule.lr_schedule == "cosine":
             self.optimizers.scale_lr(0.5 * (1 + math.cos(math.pi * self.epoch / self.schedule.epochs)))
         self.model.train()
         self.optimizers.zero_grad()
         loss = self.objective.loss(self.model)
-        loss.backward()
         self.sentry.watch(loss, self.epoch)
+        if self.device.type == "cpu":  # nothing to wait for, and the parameters are still those of this step
+            self.sentry.check(self.model, lambda: self.objective.loss(self.model))
+        loss.backward()
         if self.schedule.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip, foreach=True)
         self.optimizers.step()
-        self.epoch += 1
 
     def look(self) -> None:
         """Validate, and keep a copy of the parameters if they are the best so far."""
         self.sentry.check(self.model, lambda: self.objective.loss(self.model))
+        self.sentry.check_parameters(self.model, self.epoch - 1)
         self.model.eval()
         with torch.no_grad():
             value = 100 * float(self.objective.validation(self.model))
@@ -129,8 +142,8 @@ class _Run(Generic[Trained]):
             self.best_state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     def out_of_patience(self) -> bool:
-        patience = self.schedule.patience
-        return patience is not None and self.epoch - self.best_epoch >= patience
+        patience, last_look = self.schedule.patience, self.epoch - self.epoch % self.schedule.eval_every
+        return patience is not None and last_look - self.best_epoch >= patience
 
     def outcome(self) -> Outcome:
         """Go back to the best parameters."""

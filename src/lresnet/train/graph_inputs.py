@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import torch
 from torch import Tensor
 
@@ -23,14 +25,14 @@ class GraphInputs:
         density = float((x != 0).float().mean()) if x.numel() else 1.0
         self.features: Tensor | SparseMatrix = SparseMatrix.from_dense(x) if density < _SPARSE_BELOW else x
         self.edge_index, self.num_nodes = edge_index, num_nodes
-        self._model: int | None = None
+        self._model: weakref.ref[LorentzGCN] | None = None
         self._points: Points | None = None
         self._graph: SparseMatrix | None = None
 
     def apply(self, model: LorentzGCN) -> Tensor:
         """The model's output. The input map is repeated only where the curvature is learned."""
-        if self._model != id(model):
-            self._model = id(model)
+        if self._model is None or self._model() is not model:
+            self._model = weakref.ref(model)
             self._graph = model.graph(self.edge_index, self.num_nodes)
             self._points = None if model.manifold.learnable else self._frozen_points(model)
         assert self._graph is not None

@@ -30,9 +30,11 @@ def append_result(path: Path, record: dict[str, Any]) -> None:
     """Add one line, complete or not at all: written with a single call, then flushed to the disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record, allow_nan=False) + "\n"
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(handle, line.encode())
+        end = os.lseek(handle, 0, os.SEEK_END)
+        torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # a line that broke off must not take this one along
+        os.write(handle, (b"\n" if torn else b"") + line.encode())
         os.fsync(handle)
     finally:
         os.close(handle)

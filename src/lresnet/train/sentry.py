@@ -10,6 +10,8 @@ from torch import Tensor
 
 __all__ = ["NonFiniteError", "Sentry", "blame"]
 
+_ADVICE = "Lower the learning rate, clip gradients, or check the features"
+
 
 class NonFiniteError(RuntimeError):
     """A loss, activation or parameter is NaN or infinite."""
@@ -30,10 +32,16 @@ class Sentry:
         """Raise if a watched loss was not finite, naming the module. Synchronises."""
         step = int(self._first)
         if step >= 0:
-            raise NonFiniteError(
-                f"the loss stopped being finite at step {step}: {blame(model, forward)}. "
-                "Lower the learning rate, clip gradients, or check the features"
-            )
+            raise NonFiniteError(f"the loss stopped being finite at step {step}: {blame(model, forward)}. {_ADVICE}")
+
+    @staticmethod
+    def check_parameters(model: torch.nn.Module, step: int) -> None:
+        """Raise if a parameter is not finite. Synchronises."""
+        names, parameters = zip(*model.named_parameters(), strict=True)
+        finite = torch.stack([parameter.detach().isfinite().all() for parameter in parameters])
+        if not bool(finite.all()):
+            name = names[int(finite.int().argmin())]
+            raise NonFiniteError(f"parameter {name!r} is not finite at step {step}. {_ADVICE}")
 
 
 def blame(model: torch.nn.Module, forward: Callable[[], Any]) -> str:

@@ -1,0 +1,192 @@
+"""Which parameter gets which update."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import geoopt
+import pytest
+import torch
+
+from lresnet import Lorentz, LorentzResidual
+from lresnet.models import LorentzGCN, LorentzMLP
+from lresnet.nn import LorentzMLR
+from lresnet.optim import make_adam, parameter_groups
+
+
+def model(**options: object) -> LorentzGCN:
+    torch.manual_seed(0)
+    full = {"learn_curvature": True, "residual_options": {"weight": "learned", "scale": "learned"}}
+    return LorentzGCN(**{"in_features": 4, "hidden": 3, "num_layers": 2, "num_classes": 2} | full | options)
+
+
+def step(network: torch.nn.Module, optimizers: object, seed: int) -> None:
+    """Any gradient will do."""
+    g = torch.Generator().manual_seed(seed)
+    optimizers.zero_grad()
+    for parameter in network.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=g)
+    optimizers.step()
+
+
+# --- groups -----------------------------------------------------------------------------------------------------------
+
+
+def test_every_parameter_of_a_lorentz_gcn_is_in_its_place():
+    groups = parameter_groups(model())
+    assert set(groups.decayed) == {"layers.0.linear.weight", "layers.1.linear.weight"}
+    assert set(groups.manifold) == {"head.points"}
+    assert set(groups.plain) == {
+        "manifold.log_kappa",
+        "residuals.0.raw_weight",
+        "residuals.0.log_scale",
+        "head.bias",
+        *(f"layers.{i}.linear.{name}" for i in range(2) for name in ("time_weight", "bias", "log_scale")),
+    }
+
+
+def test_a_weight_per_point_is_never_decayed_however_many_axes_it_has():
+    residual = LorentzResidual(Lorentz(), weight=torch.nn.Parameter(torch.ones(5, 1)))
+    assert set(parameter_groups(residual).plain) == {"raw_weight"}
+
+
+def test_a_head_s_scale_and_curvature_are_plain():
+    head = LorentzMLR(4, 3, manifold=Lorentz())
+    groups = parameter_groups(head)
+    assert not any("scale" in name for name in groups.decayed)
+    assert set(groups.decayed) | set(groups.plain) | set(groups.manifold) == {n for n, _ in head.named_parameters()}
+
+
+def test_frozen_parameters_are_left_out_and_shared_ones_counted_once():
+    network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
+    network[1].weight = network[0].weight
+    network[0].bias.requires_grad_(False)
+    groups = parameter_groups(network)
+    assert set(groups.decayed) == {"0.weight"}
+    assert set(groups.plain) == {"1.bias"}
+
+
+def test_summary_counts():
+    assert parameter_groups(model()).summary().splitlines() == [
+        "decayed          28 parameters in 2 tensors",
+        "plain            23 parameters in 10 tensors",
+        "manifold          6 parameters in 1 tensors",
+    ]
+
+
+# --- updates ----------------------------------------------------------------------------------------------------------
+
+
+def test_weight_decay_touches_matrices_only():
+    network = model()
+    before = {name: p.detach().clone() for name, p in network.named_parameters()}
+    optimizers = make_adam(network, lr=0.1, weight_decay=0.5)
+    optimizers.zero_grad()
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizers.step()
+    decayed = parameter_groups(network).decayed
+    for name, parameter in network.named_parameters():
+        expected = before[name] * (1 - 0.1 * 0.5) if name in decayed else before[name]
+        torch.testing.assert_close(parameter.detach(), expected, msg=name)
+
+
+def test_a_euclidean_model_gets_adamw_step_for_step():
+    ours = model(residual="euclidean", residual_options=None)
+    theirs = copy.deepcopy(ours)
+    matrices = [p for p in theirs.parameters() if p.dim() >= 2]
+    others = [p for p in theirs.parameters() if p.dim() < 2]
+    reference = torch.optim.AdamW(
+        [{"params": matrices, "weight_decay": 0.1}, {"params": others, "weight_decay": 0.0}], lr=0.03
+    )
+    optimizers = make_adam(ours, lr=0.03, weight_decay=0.1)
+    assert len(optimizers.optimizers) == 1
+    for seed in range(20):
+        step(ours, optimizers, seed)
+        step(theirs, reference, seed)
+        for (name, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7, msg=name)
+
+
+def test_prototypes_move_along_the_manifold():
+    """RiemannianAdam's first step is lr long in the metric at the point, whatever the gradient."""
+    network = model(curvature=-2.0, learn_curvature=False)
+    before = network.head.points.detach().clone()
+    optimizers = make_adam(network, lr=0.05)
+    assert [type(o) for o in optimizers.optimizers] == [torch.optim.AdamW, geoopt.optim.RiemannianAdam]
+    step(network, optimizers, 0)
+    moved = network.manifold.dist(before, network.head.points.detach())
+    torch.testing.assert_close(moved, torch.full_like(moved, 0.05), rtol=1e-4, atol=0.0)
+
+
+def test_only_manifold_parameters():
+    point = torch.nn.Module()
+    point.p = geoopt.ManifoldParameter(torch.ones(2, 3), manifold=Lorentz())
+    optimizers = make_adam(point, lr=0.1, expect_manifold=True)
+    assert [type(o) for o in optimizers.optimizers] == [geoopt.optim.RiemannianAdam]
+
+
+def test_a_riemannian_optimiser_for_nothing_is_reported():
+    with pytest.warns(UserWarning, match=r"no geoopt\.ManifoldParameter: all of its parameters get ordinary Adam"):
+        make_adam(model(num_classes=None), lr=0.1, expect_manifold=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_adam(model(num_classes=None), lr=0.1)
+        make_adam(model(), lr=0.1, expect_manifold=True)
+
+
+# --- several optimisers as one ----------------------------------------------------------------------------------------
+
+
+def test_zero_grad_reaches_every_parameter():
+    network = model()
+    optimizers = make_adam(network, lr=0.1)
+    step(network, optimizers, 0)
+    optimizers.zero_grad()
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_state_survives_a_file_without_pickled_objects(tmp_path):
+    """Ten steps in a row, and five steps, a file, five steps: the same to the bit."""
+    whole, first = model(), model()
+    one, two = make_adam(whole, lr=0.1, weight_decay=0.1), make_adam(first, lr=0.1, weight_decay=0.1)
+    for seed in range(10):
+        one.scale_lr(1 / (1 + seed))
+        step(whole, one, seed)
+    for seed in range(5):
+        two.scale_lr(1 / (1 + seed))
+        step(first, two, seed)
+    torch.save({"model": first.state_dict(), "optimizers": two.state_dict()}, tmp_path / "state.pt")
+    state = torch.load(tmp_path / "state.pt", weights_only=True)
+    second = model()
+    second.load_state_dict(state["model"])
+    three = make_adam(second, lr=0.1, weight_decay=0.1)
+    three.load_state_dict(state["optimizers"])
+    for seed in range(5, 10):
+        three.scale_lr(1 / (1 + seed))
+        step(second, three, seed)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(second.state_dict()[name], tensor), name
+
+
+def test_scale_lr_is_relative_to_the_start_for_every_group():
+    network = model()
+    optimizers = make_adam(network, lr=0.2)
+    rates = []
+    for factor in (0.5, 0.5, 1.0, 0.0):
+        optimizers.scale_lr(factor)
+        rates.append({group["lr"] for o in optimizers.optimizers for group in o.param_groups})
+    assert rates == [{0.1}, {0.1}, {0.2}, {0.0}]
+    before = {name: p.detach().clone() for name, p in network.named_parameters()}
+    step(network, optimizers, 0)
+    for name, parameter in network.named_parameters():
+        torch.testing.assert_close(parameter.detach(), before[name], msg=name)
+
+
+def test_every_model_learns_with_it():
+    twin = model(residual="euclidean", residual_options=None)
+    for network in (model(), LorentzMLP(4, 3, 2, 2, learn_curvature=True), twin):
+        before = {name: p.detach().clone() for name, p in network.named_parameters()}
+        step(network, make_adam(network, lr=0.1), 0)
+        assert all(not torch.equal(p, before[name]) for name, p in network.named_parameters())

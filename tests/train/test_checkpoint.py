@@ -1,0 +1,106 @@
+"""Files that are whole or not there."""
+
+from __future__ import annotations
+
+import os
+import pickle
+from pathlib import Path
+
+import pytest
+import torch
+
+from lresnet.train.checkpoint import load_checkpoint, save_checkpoint, write_atomically
+
+
+def test_round_trip(tmp_path):
+    state = {"x": torch.randn(3), "epoch": 3, "best": -float("inf"), "nested": {"list": [1, 2.5, "a", None]}}
+    path = tmp_path / "deep" / "run.ckpt"
+    save_checkpoint(path, state)
+    back = load_checkpoint(path)
+    assert torch.equal(back.pop("x"), state.pop("x"))
+    assert back == state
+    assert load_checkpoint(tmp_path / "nothing.ckpt") is None
+
+
+@pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt(), SystemExit(1)])
+def test_a_crash_between_writing_and_renaming_leaves_the_old_file(tmp_path, monkeypatch, error):
+    path = tmp_path / "run.ckpt"
+    write_atomically(path, b"old")
+
+    def crash(self: Path, target: Path) -> None:
+        raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", crash)
+        with pytest.raises(type(error)):
+            write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["run.ckpt"]
+    write_atomically(path, b"new")
+    assert path.read_bytes() == b"new"
+
+
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "run.ckpt"
+    write_atomically(path, b"old")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        write_atomically(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [p.name for p in tmp_path.iterdir()] == ["run.ckpt"]
+
+
+def test_a_torn_temporary_file_is_never_taken_for_the_checkpoint(tmp_path):
+    """What a kill in the middle of a write leaves behind."""
+    path = tmp_path / "run.ckpt"
+    (tmp_path / ".run.ckpt.a1b2c3").write_bytes(b"half of a checkp")
+    assert load_checkpoint(path) is None
+    save_checkpoint(path, {"epoch": 1})
+    (tmp_path / ".run.ckpt.d4e5f6").write_bytes(b"half of the ne")
+    assert load_checkpoint(path) == {"epoch": 1}
+
+
+def test_data_reach_the_disk_before_the_name_does(tmp_path, monkeypatch):
+    """Otherwise a power cut leaves a file of the right name and no content."""
+    events = []
+    fsync, replace = os.fsync, Path.replace
+    monkeypatch.setattr(os, "fsync", lambda handle: (events.append("fsync"), fsync(handle))[1])
+    monkeypatch.setattr(Path, "replace", lambda self, target: (events.append("rename"), replace(self, target))[1])
+    write_atomically(tmp_path / "run.ckpt", b"new")
+    assert events == ["fsync", "rename", "fsync"]  # the last one is the folder's
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match=str(tmp_path / "file")):
+        write_atomically(tmp_path / "file" / "run.ckpt", b"new")
+
+
+def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
+    """Root may write anywhere, so the refusal is the system's own, imitated."""
+
+    def refuse(path: str, *args: object) -> int:
+        raise PermissionError(13, "Permission denied", path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(PermissionError, match=rf"Permission denied: '{tmp_path}"):
+            write_atomically(tmp_path / "run.ckpt", b"new")
+    assert list(tmp_path.iterdir()) == []
+
+
+class Hostile:
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.mkdir, ("hacked",)
+
+
+def test_a_checkpoint_that_would_run_code_is_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    torch.save({"model": Hostile()}, "run.ckpt")
+    with pytest.raises(pickle.UnpicklingError):
+        load_checkpoint(Path("run.ckpt"))
+    assert not Path("hacked").exists()

@@ -1,0 +1,229 @@
+"""The training loop: schedule, clipping, early stopping, best parameters, checkpoints, resume."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from lresnet.optim import Optimizers, make_adam
+from lresnet.train import Schedule, engine, fit, seed_everything
+from lresnet.train.checkpoint import load_checkpoint
+from tests.train.toy import Line, network
+
+
+class Recorder(Optimizers):
+    """Notes the learning rate and the gradient norm of every step."""
+
+    def __init__(self, inner: Optimizers) -> None:
+        super().__init__(inner.optimizers)
+        self.rates: list[float] = []
+        self.norms: list[float] = []
+
+    def step(self) -> None:
+        group = self.optimizers[0].param_groups[0]
+        self.rates.append(group["lr"])
+        gradients = [p.grad for g in self.optimizers[0].param_groups for p in g["params"]]
+        self.norms.append(float(torch.stack([g.norm() for g in gradients]).norm()))
+        super().step()
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    made: list[Recorder] = []
+
+    def make(*args: object, **options: object) -> Recorder:
+        made.append(Recorder(make_adam(*args, **options)))
+        return made[-1]
+
+    monkeypatch.setattr(engine, "make_adam", make)
+    return made
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    return all(torch.equal(p, q) for p, q in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
+
+
+# --- what an epoch does -----------------------------------------------------------------------------------------------
+
+
+def test_is_the_loop_one_would_write():
+    model, twin, objective = network(), network(), Line()
+    outcome = fit(model, objective, Schedule(epochs=12, lr=0.05, weight_decay=0.01, clip=0.7, eval_every=4))
+    optimizers, line = make_adam(twin, 0.05, 0.01), Line()
+    for _ in range(12):
+        optimizers.zero_grad()
+        line.loss(twin).backward()
+        torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.7)
+        optimizers.step()
+    assert line.losses == objective.losses
+    assert (outcome.epochs, outcome.best_epoch) == (12, 12)
+    assert same(model, twin)
+    assert outcome.seconds > 0
+
+
+def test_learns():
+    model, objective = network(), Line()
+    outcome = fit(model, objective, Schedule(epochs=300, lr=0.03, eval_every=10))
+    assert outcome.validation > -50  # percent of a distance that starts above 200
+    assert sum(objective.losses[-10:]) < 0.1 * sum(objective.losses[:10])
+
+
+def test_constant_and_cosine_rates(recorder):
+    fit(network(), Line(), Schedule(epochs=10, lr=0.2, eval_every=5))
+    assert recorder[0].rates == [0.2] * 10
+    fit(network(), Line(), Schedule(epochs=10, lr=0.2, lr_schedule="cosine", eval_every=5))
+    expected = [0.2 * 0.5 * (1 + math.cos(math.pi * epoch / 10)) for epoch in range(10)]
+    assert recorder[1].rates == pytest.approx(expected)
+    assert recorder[1].rates[0] == 0.2
+    assert 0 < recorder[1].rates[-1] < 0.01
+
+
+def test_clipping(recorder):
+    fit(network(), Line(), Schedule(epochs=10, lr=0.01))
+    fit(network(), Line(), Schedule(epochs=10, lr=0.01, clip=0.3))
+    free, clipped = recorder[0].norms, recorder[1].norms
+    assert max(free) > 1
+    assert clipped[0] == pytest.approx(0.3, rel=1e-3)
+    assert max(clipped) <= 0.3001
+    fit(network(), Line(), Schedule(epochs=10, lr=0.01, clip=1e6))
+    assert recorder[2].norms == pytest.approx(free)
+
+
+# --- looks, patience, the best parameters -----------------------------------------------------------------------------
+
+
+def test_looks_every_so_often_and_at_the_end():
+    seen, objective = [], Line([0.1, 0.3, 0.2])
+    outcome = fit(network(), objective, Schedule(epochs=12, eval_every=5), on_epoch=lambda *a: seen.append(a))
+    assert seen == [(5, 10.0), (10, 30.0), (12, 30.0)]
+    assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (30.0, 10, 12)
+
+
+def test_the_best_parameters_are_put_back():
+    model, objective = network(), Line([0.1, 0.5, 0.5, 0.2])
+    fit(model, objective, Schedule(epochs=20, eval_every=5))
+    assert not model.training
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(tensor, objective.looks[1][name])  # of two equal looks the earlier
+        assert not torch.equal(tensor, objective.looks[3][name])
+
+
+@pytest.mark.parametrize(
+    ("eval_every", "patience", "figures", "epochs", "best"),
+    [
+        (1, 3, [0.1, 0.2, 0.1, 0.1, 0.1, 0.9], 5, 2),
+        (1, 3, [0.1, 0.2, 0.1, 0.1, 0.3, 0.1, 0.1, 0.1, 0.9], 8, 5),
+        (5, 10, [0.5, 0.4, 0.4, 0.9], 15, 5),
+        (5, 7, [0.5, 0.4, 0.4, 0.9], 15, 5),  # 10 is 5 after the best: not yet; 15 is
+        (5, 3, [0.5, 0.6, 0.4, 0.9], 15, 10),  # shorter than the pause between two looks: one more look decides
+        (5, 1, [0.5, 0.4, 0.9], 10, 5),
+        (4, None, [0.5] + [0.1] * 9, 40, 4),
+    ],
+)
+def test_early_stopping(eval_every, patience, figures, epochs, best):
+    objective = Line(figures)
+    outcome = fit(network(), objective, Schedule(epochs=40, eval_every=eval_every, patience=patience))
+    assert (outcome.epochs, outcome.best_epoch) == (epochs, best)
+    assert len(objective.losses) == epochs
+    for name, tensor in objective.looks[best // eval_every - 1].items():
+        assert tensor.isfinite().all(), name
+
+
+def test_no_better_figure_ever_still_gives_an_outcome():
+    outcome = fit(network(), Line([-1.0, -2.0]), Schedule(epochs=10))
+    assert (outcome.validation, outcome.best_epoch) == (-100.0, 5)
+
+
+def test_seed():
+    seed_everything(3)
+    a = torch.rand(2)
+    seed_everything(3)
+    assert torch.equal(a, torch.rand(2))
+
+
+# --- checkpoints ------------------------------------------------------------------------------------------------------
+
+
+class Interrupted(Exception):
+    pass
+
+
+class Breaks(Line):
+    """Breaks off in the middle of a step."""
+
+    def __init__(self, at: int, **options: object) -> None:
+        super().__init__(**options)
+        self.at = at
+
+    def loss(self, model: torch.nn.Module) -> torch.Tensor:
+        if len(self.losses) == self.at:
+            raise Interrupted
+        return super().loss(model)
+
+
+SCHEDULE = Schedule(epochs=30, lr=0.05, weight_decay=0.01, lr_schedule="cosine", clip=1.0, patience=25, eval_every=4)
+
+
+@pytest.mark.parametrize("at", [0, 1, 6, 7, 13, 29])
+def test_resumes_to_the_same_numbers(at, tmp_path):
+    """Dropout draws from torch's generator, the points from the objective's own; both must go on where they were."""
+    whole = network(dropout=0.3)
+    expected = fit(whole, Line(), SCHEDULE)
+    path = tmp_path / "run.ckpt"
+    with pytest.raises(Interrupted):
+        fit(network(dropout=0.3), Breaks(at), SCHEDULE, checkpoint=path, checkpoint_every=7)
+    assert load_checkpoint(path)["epoch"] == at // 7 * 7
+    model, objective = network(seed=99, dropout=0.3), Line(seed=99)
+    torch.manual_seed(99)
+    outcome = fit(model, objective, SCHEDULE, checkpoint=path, checkpoint_every=7)
+    assert len(objective.losses) == 30 - at // 7 * 7
+    assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (expected.validation, expected.best_epoch, 30)
+    assert same(model, whole)
+
+
+def test_writing_checkpoints_changes_nothing(tmp_path):
+    plain, saved = network(dropout=0.3), network(dropout=0.3)
+    torch.manual_seed(1)
+    fit(plain, Line(), SCHEDULE)
+    torch.manual_seed(1)
+    fit(saved, Line(), SCHEDULE, checkpoint=tmp_path / "a" / "run.ckpt", checkpoint_every=1)
+    assert same(plain, saved)
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["run.ckpt"]
+
+
+def test_a_finished_run_that_is_started_again_gives_its_outcome(tmp_path):
+    path = tmp_path / "run.ckpt"
+    first = fit(network(), Line(), SCHEDULE, checkpoint=path, checkpoint_every=30)
+    objective = Line()
+    again = fit(network(seed=4), objective, SCHEDULE, checkpoint=path)
+    assert objective.losses == []
+    assert (again.validation, again.best_epoch, again.epochs) == (first.validation, first.best_epoch, first.epochs)
+    assert 0 < again.seconds <= first.seconds
+
+
+def test_patience_survives_a_resume(tmp_path):
+    schedule = Schedule(epochs=40, eval_every=2, patience=6)
+    path = tmp_path / "run.ckpt"
+    with pytest.raises(Interrupted):
+        fit(network(), Breaks(9, figures=[0.5, 0.9, 0.1, 0.1]), schedule, checkpoint=path, checkpoint_every=1)
+    outcome = fit(network(), Line([0.1] * 20), schedule, checkpoint=path)
+    assert (outcome.epochs, outcome.best_epoch, outcome.validation) == (10, 4, 90.0)
+
+
+def test_the_checkpoint_of_another_schedule_is_refused(tmp_path):
+    path = tmp_path / "run.ckpt"
+    fit(network(), Line(), Schedule(epochs=5), checkpoint=path)
+    model, before = network(seed=2), network(seed=2)
+    with pytest.raises(ValueError, match="belongs to a run with another schedule; delete it or use another folder"):
+        fit(model, Line(), Schedule(epochs=6), checkpoint=path)
+    assert same(model, before)
+
+
+def test_a_folder_that_cannot_be_written_to_fails_before_the_first_step(tmp_path):
+    (tmp_path / "file").write_text("")
+    objective = Line()
+    with pytest.raises(OSError, match="file"):
+        fit(network(), objective, Schedule(epochs=5), checkpoint=tmp_path / "file" / "run.ckpt")
+    assert objective.losses == []

@@ -1,0 +1,133 @@
+"""A number that stops being finite: the step and the module are named, before anything else trips over it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from lresnet.data import disease_tree, load_task
+from lresnet.models import LorentzGCN
+from lresnet.train import LinkPrediction, NodeClassification, NonFiniteError, Schedule, fit
+from lresnet.train.sentry import Sentry, blame
+from tests.train.toy import Line, network
+
+
+class Faulty(torch.nn.Module):
+    """The identity, up to the training step at which it answers ``value``."""
+
+    def __init__(self, at: int, value: float = float("nan")) -> None:
+        super().__init__()
+        self.at, self.value, self.step = at, value, -1
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.step += self.training
+        return x * self.value if self.step >= self.at else x
+
+
+class BadGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x: Tensor) -> Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, g: Tensor) -> Tensor:
+        return g * float("nan")
+
+
+def test_a_loss_that_stays_finite_is_not_reported():
+    sentry = Sentry(torch.device("cpu"))
+    for step in range(3):
+        sentry.watch(torch.tensor(1e30), step)
+    sentry.check(network(), lambda: None)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
+def test_the_first_bad_step_is_kept(bad):
+    sentry = Sentry(torch.device("cpu"))
+    for step, loss in enumerate([1.0, bad, 2.0, bad]):
+        sentry.watch(torch.tensor(loss), step)
+    with pytest.raises(NonFiniteError, match="the loss stopped being finite at step 1: "):
+        sentry.check(network(), lambda: None)
+
+
+@pytest.mark.parametrize("at", [0, 7])
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_training_names_the_module_and_the_step(at, value):
+    """Also where the fault shows in training only, and long before the next look at the validation set."""
+    model = network()
+    model.insert(2, Faulty(at, value))
+    objective = Line()
+    with pytest.raises(NonFiniteError) as error:
+        fit(model, objective, Schedule(epochs=50, eval_every=20))
+    message = str(error.value)
+    assert f"the loss stopped being finite at step {at}: " in message
+    assert "the output of module '2' (Faulty) is not finite" in message
+    assert "Lower the learning rate" in message
+    assert all(parameter.isfinite().all() for parameter in model.parameters())  # the bad step was not taken
+
+
+def test_a_module_in_the_middle_of_a_graph_model_is_named():
+    task = load_task("disease_tree/nc", graph=disease_tree(nodes=60))
+    torch.manual_seed(0)
+    model = LorentzGCN(task.x.shape[1], 4, num_layers=3, num_classes=2)
+    layer = model.layers[1]
+    steps = iter(range(100))
+    layer.register_forward_hook(lambda module, args, output: output / 0.0 if next(steps) >= 3 else None)
+    with pytest.raises(NonFiniteError, match=r"step 3: the output of module 'layers\.1' \(LorentzGraphConv\)"):
+        fit(model, NodeClassification(task), Schedule(epochs=20, eval_every=20))
+
+
+def test_a_gradient_that_is_not_finite_names_the_parameter():
+    model = network()
+    model[3].register_forward_pre_hook(lambda module, args: (BadGradient.apply(args[0]),))
+    with pytest.raises(NonFiniteError, match="step 1: parameter '0.weight' is not finite"):
+        fit(model, Line(), Schedule(epochs=20, eval_every=5))
+
+
+def test_a_bad_update_just_before_a_look_is_found_before_the_metrics_complain():
+    model = network()
+    model[3].register_forward_pre_hook(lambda module, args: (BadGradient.apply(args[0]),))
+    objective = Line()
+    with pytest.raises(NonFiniteError, match="parameter '0.weight' is not finite at step 0"):
+        fit(model, objective, Schedule(epochs=20, eval_every=1))
+    assert objective.looks == []
+
+
+@pytest.mark.parametrize("kind", ["lp", "nc"])
+def test_real_tasks_that_diverge_say_so(kind):
+    task = load_task(f"disease_tree/{kind}", graph=disease_tree(nodes=60))
+    objective = LinkPrediction(task) if kind == "lp" else NodeClassification(task)
+    torch.manual_seed(0)
+    model = LorentzGCN(task.x.shape[1], 4, num_classes=None if kind == "lp" else 2)
+    with pytest.raises(NonFiniteError, match=r"finite at step \d"):
+        fit(model, objective, Schedule(epochs=30, lr=1e38, eval_every=5))
+
+
+def test_a_learned_curvature_that_turns_nan_is_named():
+    """The curvature's own check of values meets it first."""
+    task = load_task("disease_tree/nc", graph=disease_tree(nodes=60))
+    model = LorentzGCN(task.x.shape[1], 4, num_classes=2, learn_curvature=True)
+    model.manifold.log_kappa.register_hook(lambda g: g * float("nan"))
+    with pytest.raises(NonFiniteError, match=r"parameter 'manifold\.log_kappa' is not finite at step 0"):
+        fit(model, NodeClassification(task), Schedule(epochs=30, eval_every=10))
+
+
+def test_other_errors_of_the_objective_pass_through():
+    class Refuses(Line):
+        def loss(self, model: torch.nn.Module) -> Tensor:
+            raise ValueError("no such data")
+
+    with pytest.raises(ValueError, match="no such data"):
+        fit(network(), Refuses(), Schedule(epochs=3))
+
+
+def test_the_loss_function_itself():
+    message = blame(network(), lambda: None)
+    assert message == "all parameters and module outputs are finite, so it is the loss function itself"
+
+
+def test_blame_leaves_no_hooks():
+    model = network()
+    blame(model, lambda: model(torch.full((1, 2), float("nan"))))
+    assert not any(module._forward_hooks for module in model.modules())
