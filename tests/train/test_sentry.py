@@ -81,7 +81,7 @@ def test_a_module_in_the_middle_of_a_graph_model_is_named():
 def test_a_gradient_that_is_not_finite_names_the_parameter():
     model = network()
     model[3].register_forward_pre_hook(lambda module, args: (BadGradient.apply(args[0]),))
-    with pytest.raises(NonFiniteError, match="step 1: parameter '0.weight' is not finite"):
+    with pytest.raises(NonFiniteError, match=r"step 1: parameter '0\.weight' is not finite"):
         fit(model, Line(), Schedule(epochs=20, eval_every=5))
 
 
@@ -89,7 +89,7 @@ def test_a_bad_update_just_before_a_look_is_found_before_the_metrics_complain():
     model = network()
     model[3].register_forward_pre_hook(lambda module, args: (BadGradient.apply(args[0]),))
     objective = Line()
-    with pytest.raises(NonFiniteError, match="parameter '0.weight' is not finite at step 0"):
+    with pytest.raises(NonFiniteError, match=r"parameter '0\.weight' is not finite at step 0"):
         fit(model, objective, Schedule(epochs=20, eval_every=1))
     assert objective.looks == []
 

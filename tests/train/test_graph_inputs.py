@@ -1,0 +1,85 @@
+"""What is constant of a graph model's input is made once, and for the right model."""
+
+from __future__ import annotations
+
+import gc
+
+import pytest
+import torch
+
+from lresnet.models import LorentzGCN
+from lresnet.nn.sparse import SparseMatrix
+from lresnet.train.graph_inputs import GraphInputs
+
+EDGES = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
+
+
+def bag(columns: int = 40) -> torch.Tensor:
+    x = torch.zeros(5, columns)
+    x[torch.arange(5), torch.arange(5) * 3] = torch.linspace(0.5, 1.5, 5)
+    return x
+
+
+def make(residual: str = "lorentz", **options: object) -> LorentzGCN:
+    torch.manual_seed(0)
+    return LorentzGCN(40, 4, num_classes=2, residual=residual, **options)
+
+
+def test_few_non_zeros_make_sparse_features():
+    assert isinstance(GraphInputs(bag(), EDGES, 5).features, SparseMatrix)
+    assert isinstance(GraphInputs(torch.randn(5, 40), EDGES, 5).features, torch.Tensor)
+
+
+@pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("learned", [False, True])
+def test_gives_the_model_s_output(residual, sparse, learned):
+    x = bag() if sparse else torch.randn(5, 40, generator=torch.Generator().manual_seed(1))
+    model = make(residual, learn_curvature=learned)
+    inputs = GraphInputs(x, EDGES, 5)
+    for _ in range(2):
+        torch.testing.assert_close(inputs.apply(model), model(x, EDGES))
+
+
+def test_constant_parts_are_made_once_unless_the_curvature_is_learned(monkeypatch):
+    calls = []
+    original = LorentzGCN.input_points
+    monkeypatch.setattr(LorentzGCN, "input_points", lambda self, x: (calls.append(1), original(self, x))[1])
+    inputs, model = GraphInputs(bag(), EDGES, 5), make()
+    for _ in range(3):
+        inputs.apply(model)
+    assert len(calls) == 1
+    learned, inputs = make(learn_curvature=True), GraphInputs(bag(), EDGES, 5)
+    for _ in range(3):
+        inputs.apply(learned)
+    assert len(calls) == 4
+    inputs.apply(learned).sum().backward()
+    assert learned.manifold.log_kappa.grad.isfinite()
+
+
+def test_a_learned_curvature_that_moved_is_seen():
+    inputs, model = GraphInputs(bag(), EDGES, 5), make(learn_curvature=True)
+    inputs.apply(model)
+    with torch.no_grad():
+        model.manifold.log_kappa.add_(1.0)
+    torch.testing.assert_close(inputs.apply(model), model(bag(), EDGES))
+
+
+def test_every_model_gets_its_own_inputs_also_where_it_lies_at_an_old_one_s_address():
+    """One objective for many models: the address of a model that is gone is soon that of the next."""
+    inputs = GraphInputs(bag(), EDGES, 5)
+    for i in range(30):
+        model = make("euclidean" if i % 3 == 0 else "lorentz", curvature=-0.1 * (1 + i))
+        torch.testing.assert_close(inputs.apply(model), model(bag(), EDGES))
+        del model
+
+
+def test_does_not_keep_a_model_alive():
+    import weakref
+
+    inputs, model = GraphInputs(bag(), EDGES, 5), make()
+    inputs.apply(model)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None

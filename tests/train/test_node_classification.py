@@ -1,0 +1,102 @@
+"""The objective of node classification against formulas written out, and its figures against scikit-learn's."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch
+from sklearn.metrics import accuracy_score, f1_score
+
+from lresnet.models import LorentzGCN
+from lresnet.train import NodeClassification, Schedule, fit
+from lresnet.train.node_classification import class_margin_loss
+from tests.train.tree import node_task
+
+TASK = node_task()
+
+
+def make(residual: str = "lorentz", K: float = -1.0, classes: int = 2, **options: object) -> LorentzGCN:
+    torch.manual_seed(0)
+    return LorentzGCN(TASK.x.shape[1], 6, num_classes=classes, residual=residual, curvature=K, **options)
+
+
+@pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
+def test_cross_entropy_is_over_the_training_nodes_only(residual):
+    model = make(residual)
+    loss = NodeClassification(TASK).loss(model)
+    logits = model(TASK.x, TASK.edge_index)[TASK.train_index].double()
+    chosen = logits.gather(1, TASK.y[TASK.train_index].unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(loss.double(), (logits.logsumexp(1) - chosen).mean(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("K", [-0.5, -2.0])
+@pytest.mark.parametrize("learned", [False, True])
+def test_margin_loss_in_units_of_1_over_kappa(K, learned):
+    model = make(K=K, learn_curvature=learned)
+    loss = NodeClassification(TASK, loss="margin", margin=3.0).loss(model)
+    logits, y = model(TASK.x, TASK.edge_index)[TASK.train_index], TASK.y[TASK.train_index]
+    rows = [
+        [max(0.0, 3.0 / -K - float(row[label]) + float(value)) for value in row]
+        for row, label in zip(logits.detach(), y, strict=True)
+    ]
+    assert float(loss.detach()) == pytest.approx(float(torch.tensor(rows).mean()), rel=1e-5)
+    loss.backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters())
+
+
+def test_margin_of_the_twin_is_absolute():
+    model = make("euclidean", K=-2.0)
+    loss = NodeClassification(TASK, loss="margin", margin=3.0).loss(model)
+    logits, y = model(TASK.x, TASK.edge_index)[TASK.train_index], TASK.y[TASK.train_index]
+    torch.testing.assert_close(loss, class_margin_loss(logits, y, 3.0))
+
+
+def test_class_margin_loss_by_hand():
+    logits, y = torch.tensor([[1.0, 0.5, -3.0], [0.0, 2.0, 1.5]]), torch.tensor([0, 1])
+    # margin 1: rows 1, 0.5, 0 and 0, 1, 0.5; the true class counts the margin itself, as in HyboNet
+    assert class_margin_loss(logits, y, 1.0) == pytest.approx(3.0 / 6)
+
+
+@pytest.mark.parametrize("metric", ["f1_binary", "accuracy"])
+def test_figures_are_scikit_learn_s(metric):
+    task = NodeClassification(dataclasses.replace(TASK, metric=metric))
+    model = make().eval()
+    answers = model(TASK.x, TASK.edge_index).argmax(1)
+    judge = f1_score if metric == "f1_binary" else accuracy_score
+    val, test = TASK.val_index, TASK.test_index
+    assert float(task.validation(model)) == pytest.approx(judge(TASK.y[val], answers[val]))
+    figures = task.test(model)
+    assert next(iter(figures)) == metric
+    assert figures[metric] == pytest.approx(100 * judge(TASK.y[test], answers[test]))
+    assert figures["accuracy"] == pytest.approx(100 * accuracy_score(TASK.y[test], answers[test]))
+
+
+def test_labels_of_other_nodes_are_not_looked_at():
+    y = TASK.y.clone()
+    y[TASK.val_index], y[TASK.test_index] = 1 - y[TASK.val_index], 1 - y[TASK.test_index]
+    model = make()
+    a, b = NodeClassification(TASK).loss(model), NodeClassification(dataclasses.replace(TASK, y=y)).loss(model)
+    assert torch.equal(a, b)
+
+
+def test_the_test_set_is_read_only_when_asked():
+    task = NodeClassification(TASK)
+    task.task = dataclasses.replace(task.task, test_index=None)
+    model = make()
+    fit(model, task, Schedule(epochs=6, eval_every=2))
+    with pytest.raises(TypeError):
+        task.test(model)
+
+
+def test_nothing_is_drawn():
+    task = NodeClassification(TASK)
+    assert task.state_dict() == {}
+    task.load_state_dict({})
+
+
+def test_learns_the_training_nodes():
+    task, model = NodeClassification(TASK), make()
+    fit(model, task, Schedule(epochs=80, lr=0.03, eval_every=10))
+    answers = model(TASK.x, TASK.edge_index).argmax(1)
+    assert (answers == TASK.y)[TASK.train_index].double().mean() > 0.85

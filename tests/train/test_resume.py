@@ -1,0 +1,44 @@
+"""kill -9 at a random step, start again: the same parameters and the same figures as the undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from lresnet.train.checkpoint import load_checkpoint
+from tests.train import tree
+
+ROOT = Path(__file__).parents[2]
+
+
+def run_and_kill(kind: str, checkpoint: Path, step: int, delay: float) -> None:
+    arguments = (kind, checkpoint, torch.get_num_threads(), step, delay)
+    command = [sys.executable, "-m", "tests.train.tree", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])}
+    process = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == -signal.SIGKILL, process.stderr
+
+
+@pytest.mark.parametrize("kind", ["lp", "nc"])
+def test_killed_and_resumed_is_undisturbed(kind, tmp_path):
+    model, outcome, figures = tree.run(kind, None)
+    dice = random.SystemRandom()
+    step, delay = dice.randint(6, tree.EPOCHS - 2), dice.uniform(0.0, 0.02)
+    path = tmp_path / "run.ckpt"
+    run_and_kill(kind, path, step, delay)
+    reached = load_checkpoint(path)["epoch"]
+    assert 4 <= reached <= tree.EPOCHS, f"killed at step {step}"
+    torch.manual_seed(12345)  # whatever this process drew in the meantime
+    resumed, again, figures_again = tree.run(kind, path)
+    said = f"killed {delay:.4f} s after the start of step {step}, resumed from {reached}"
+    assert figures_again == figures, said
+    assert (again.validation, again.best_epoch, again.epochs) == (outcome.validation, outcome.best_epoch, 40), said
+    for name, tensor in model.state_dict().items():
+        assert torch.equal(resumed.state_dict()[name], tensor), f"{name}, {said}"

@@ -1,0 +1,69 @@
+"""Small link prediction and node classification runs on a synthetic tree, for the tests and for processes they kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from lresnet.data import LinkTask, NodeTask, disease_tree, load_task
+from lresnet.models import LorentzGCN
+from lresnet.train import LinkPrediction, NodeClassification, Outcome, Schedule, fit
+
+EPOCHS = 40
+SCHEDULE = Schedule(
+    epochs=EPOCHS, lr=0.02, weight_decay=0.01, lr_schedule="cosine", clip=0.5, patience=EPOCHS, eval_every=3
+)
+
+
+def link_task(nodes: int = 80, seed: int = 0) -> LinkTask:
+    task = load_task("disease_tree/lp", seed=seed, graph=disease_tree(nodes=nodes, seed=seed))
+    assert isinstance(task, LinkTask)
+    return task
+
+
+def node_task(nodes: int = 80, seed: int = 0) -> NodeTask:
+    task = load_task("disease_tree/nc", seed=seed, graph=disease_tree(nodes=nodes, seed=seed))
+    assert isinstance(task, NodeTask)
+    return task
+
+
+def run(
+    kind: str, checkpoint: Path | None, before_step: Callable[[int], None] | None = None
+) -> tuple[LorentzGCN, Outcome, dict[str, float]]:
+    """Training and test figures of one run; the same for every call, interrupted or not."""
+    torch.manual_seed(7)
+    objective: LinkPrediction | NodeClassification
+    if kind == "lp":
+        objective = LinkPrediction(link_task(), margin=5.0, seed=7)
+        model = LorentzGCN(objective.task.x.shape[1], 6, learn_curvature=True, residual_options={"weight": "learned"})
+    else:
+        objective = NodeClassification(node_task())
+        model = LorentzGCN(objective.task.x.shape[1], 6, num_classes=2, dropout=0.4)
+    if before_step is not None:
+        steps, loss = iter(range(EPOCHS)), objective.loss
+        objective.loss = lambda model: (before_step(next(steps)), loss(model))[1]
+    outcome = fit(model, objective, SCHEDULE, checkpoint=checkpoint, checkpoint_every=4)
+    return model, outcome, objective.test(model)
+
+
+def _run_and_be_killed(kind: str, checkpoint: str, threads: str, step: str, delay: str) -> None:
+    """Die of kill -9 ``delay`` seconds after the beginning of ``step``, whatever is being done at that moment."""
+    torch.set_num_threads(int(threads))
+
+    def before_step(number: int) -> None:
+        if number == int(step):
+            threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+    run(kind, Path(checkpoint), before_step)
+    time.sleep(60)  # done already: wait for the end
+
+
+if __name__ == "__main__":
+    _run_and_be_killed(*sys.argv[1:])
