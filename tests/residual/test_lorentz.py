@@ -107,6 +107,16 @@ def test_equal_points_near_the_origin():
         assert ((got - x).abs() <= 2.0**-22 * x.abs() + 2.0**-148).all()
 
 
+@pytest.mark.parametrize("norm", [1e-5, 1e-10, 1e-20, 1e-25, 1e-30, 1e-37])
+def test_near_the_origin_it_is_the_weighted_mean(norm):
+    # Down to where the squares of the coordinates, and with them the separation, underflow to 0.
+    x, y = norm * normals(64, 8), norm * normals(64, 8, seed=1)
+    for weight in (1.0, 0.37, 100.0):
+        mean = (x.double() + weight * y.double()) / (1 + weight)
+        got = lorentz_residual(x, y, weight)
+        assert ((got - mean).abs() <= 1e-6 * norm).all()
+
+
 def test_weight_zero_gives_the_skip_branch():
     x, y = normals(50, 8), normals(50, 8, seed=1)
     assert torch.equal(lorentz_residual(x, y, 0.0), x)

@@ -153,6 +153,18 @@ def test_gradcheck_in_every_argument(case):
     check(lambda x, y, w, s, K: lorentz_residual(x, y, w, s, K=K), x, y, leaf(0.7), leaf(1.3), leaf(-2.0))
 
 
+@pytest.mark.parametrize("case", ["random", "near", "equal", "radial", "zero", "both zero", "far"])
+def test_a_gradient_to_be_differentiated_again_is_the_same_gradient(case):
+    # gradcheck sees the one, gradgradcheck only differentiates the other.
+    leaves = *points(case), leaf([0.7, 2.0]), leaf([1.3, 0.4]), leaf([[-2.0], [-0.5]])
+    z = lorentz_residual(*leaves[:4], K=leaves[4])
+    g = normals(*z.shape, seed=5, dtype=torch.float64)
+    plain = torch.autograd.grad(z, leaves, g, retain_graph=True)
+    again = torch.autograd.grad(z, leaves, g, create_graph=True)
+    for a, b in zip(plain, again, strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-10, atol=1e-12)
+
+
 def test_gradcheck_per_point():
     x, y = points("random")
     weight, scale, K = leaf([0.7, 2.0]), leaf([1.3, 0.4]), leaf([[-2.0], [-0.5]])

@@ -147,6 +147,11 @@ def test_gradcheck_in_every_argument(case):
 
     assert gradcheck(f, leaves)
     assert gradgradcheck(f, leaves)
+    # gradgradcheck differentiates the gradient that is made to be differentiated; is it the same one?
+    z = f(*leaves)
+    plain = torch.autograd.grad(z.sum(), leaves, retain_graph=True)
+    again = torch.autograd.grad(z.sum(), leaves, create_graph=True)
+    torch.testing.assert_close(plain, again, rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("n", [1, 8])
