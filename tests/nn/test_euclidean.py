@@ -8,7 +8,7 @@ from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from lresnet.nn import EuclideanGraphConv, SparseMatrix, adjacency
-from lresnet.nn.euclidean import symmetric_normalisation
+from lresnet.nn.euclidean import mean_normalisation
 
 NODES = 9
 
@@ -44,14 +44,14 @@ def test_the_bias_is_added_before_the_propagation():
     with torch.no_grad():
         conv.linear.bias.normal_()
     edge_index, _ = graph(False)
-    A = symmetric_normalisation(adjacency(edge_index, NODES))
+    A = mean_normalisation(adjacency(edge_index, NODES))
     torch.testing.assert_close(conv(features(), edge_index), A @ conv.linear(features()))
     assert torch.equal(conv(features(), A), conv(features(), edge_index))
 
 
-def test_symmetric_normalisation_leaves_empty_rows_and_the_original_alone():
+def test_mean_normalisation_leaves_empty_rows_and_the_original_alone():
     A = adjacency(torch.tensor([[0, 1], [1, 0]]), 3, torch.tensor([4.0, 4.0]), self_loops=False)
-    B = symmetric_normalisation(A)
+    B = mean_normalisation(A)
     assert B.values.tolist() == [1.0, 1.0]
     assert A.values.tolist() == [4.0, 4.0]
     assert (B @ torch.ones(3, 1)).flatten().tolist() == [1.0, 1.0, 0.0]

@@ -16,7 +16,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import kappa_of
 from lresnet.models.pretrained import Pretrained
-from lresnet.nn.euclidean import EuclideanGraphConv, symmetric_normalisation
+from lresnet.nn.euclidean import EuclideanGraphConv, mean_normalisation
 from lresnet.nn.graph_conv import LorentzGraphConv
 from lresnet.nn.input_map import Points, dropout_points, features_to_points
 from lresnet.nn.prototypes import Prototypes
@@ -152,4 +152,4 @@ class LorentzGCN(Pretrained):
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
         """The adjacency that the layers aggregate with, made once for many calls."""
         A = adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops)
-        return symmetric_normalisation(A) if self.euclidean else A
+        return mean_normalisation(A) if self.euclidean else A

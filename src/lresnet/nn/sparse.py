@@ -216,6 +216,8 @@ def _pointers(sorted_index: Tensor, size: int) -> Tensor:
 def _csr(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
+        # torch 2.11 says this even where the check is switched off by name, as below.
+        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
         return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
 
 
