@@ -11,12 +11,12 @@ TORCH  := 2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench docs lock clean
+.PHONY: help demo test test-all check format bench bench-graphs docs lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## print and draw where each residual connection puts two points
+demo: $(STAMP) ## train every residual connection on a tree, print the figures, draw the embedding (under a minute)
 	@$(BIN)/lresnet demo
 
 test: $(STAMP) ## the tests that run before every change (two processes, a few minutes)
@@ -38,9 +38,13 @@ format: $(STAMP) ## sort imports and format the code
 bench: $(STAMP) ## time the residuals against what you would use instead
 	@$(BIN)/python benchmarks/residual.py
 
-docs: $(STAMP) ## render the measured pages and the README's picture
+bench-graphs: $(STAMP) ## time a training epoch against PyG's GCN, where the data sets are found (LRESNET_DATA)
+	@$(BIN)/python benchmarks/graphs.py
+
+docs: $(STAMP) ## render the measured pages and the README's pictures
 	@$(BIN)/python benchmarks/numerics.py
-	@$(BIN)/lresnet demo --out docs/residuals.png
+	@$(BIN)/lresnet plot residuals --out docs/residuals.png
+	@$(BIN)/lresnet demo --out docs/demo.png
 
 lock: ## resolve the newest versions afresh and write requirements.lock
 	@$(PYTHON) -m venv --clear .venv-lock
@@ -50,7 +54,7 @@ lock: ## resolve the newest versions afresh and write requirements.lock
 	@rm -rf .venv-lock
 
 clean: ## remove .venv, caches and build output
-	@rm -rf $(VENV) .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis lresnet-demo.png
+	@rm -rf $(VENV) .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis lresnet-demo.png lresnet-residuals.png
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
 # A stamp is written last: a venv whose installation broke off has none, and is built again from nothing.

@@ -10,6 +10,13 @@ import pytest
 
 from lresnet import __version__, cli
 
+VERBS = ("demo", "train", "evaluate", "reproduce", "report", "data", "delta", "plot", "doctor")
+CALLS = [
+    *([verb] for verb in VERBS if verb not in ("data", "plot")),
+    *(["data", verb] for verb in ("list", "fetch", "verify")),
+    ["plot", "residuals"],
+]
+
 
 def test_help_names_every_verb_and_is_quick() -> None:
     def seconds() -> float:
@@ -17,18 +24,18 @@ def test_help_names_every_verb_and_is_quick() -> None:
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         result = subprocess.run([sys.executable, "-m", "lresnet", "--help"], check=True, capture_output=True, text=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert all(verb in result.stdout for verb in ("demo", "delta", "doctor"))
+        assert all(f"• {verb} " in result.stdout for verb in VERBS)
         return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
     assert min(seconds() for _ in range(5)) < 0.5
 
 
-@pytest.mark.parametrize("args", [["demo", "--help"], ["delta", "--help"], ["doctor", "--help"]])
+@pytest.mark.parametrize("args", CALLS, ids=" ".join)
 def test_every_verb_explains_itself_with_an_example(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
-        cli.main(args)
+        cli.main([*args, "--help"])
     assert end.value.code == 0
-    assert f"Example: lresnet {args[0]}" in capsys.readouterr().out
+    assert f"Example: lresnet {' '.join(args)}" in capsys.readouterr().out
 
 
 def test_without_a_verb_it_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -43,7 +50,7 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"lresnet {__version__}\n"
 
 
-@pytest.mark.parametrize("args", [["dmo"], ["demo", "--x", "1"], ["demo", "--colour", "red"], ["delta"]])
+@pytest.mark.parametrize("args", [["dmo"], ["plot", "residuals", "--x", "1"], ["demo", "--colour", "red"], ["delta"]])
 def test_a_wrong_call_ends_with_code_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main(args)
@@ -51,9 +58,10 @@ def test_a_wrong_call_ends_with_code_2(args: list[str], capsys: pytest.CaptureFi
     assert "lresnet" in capsys.readouterr().err
 
 
-def test_demo_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_residuals_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     picture = tmp_path / "picture.png"
-    assert cli.main(["demo", "--x", "2", "-2", "--y", "2", "2", "--curvature", "-1", "--out", str(picture)]) == 0
+    options = ["--x", "2", "-2", "--y", "2", "2", "--curvature", "-1", "--out", str(picture)]
+    assert cli.main(["plot", "residuals", *options]) == 0
     out = capsys.readouterr().out
     assert "(8, -4)" in out
     assert "(0.8944, 0)" in out
@@ -61,20 +69,23 @@ def test_demo_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_demo_draws_into_the_current_folder_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plot_draws_into_the_current_folder_by_default(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert cli.main(["demo"]) == 0
-    assert [file.name for file in tmp_path.iterdir()] == ["lresnet-demo.png"]
+    assert cli.main(["plot", "residuals"]) == 0
+    assert [file.name for file in tmp_path.iterdir()] == ["lresnet-residuals.png"]
 
 
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["demo", "--curvature", "1"], "curvature must be negative"),
-        (["demo", "--x", "nan", "0"], "x must be two finite numbers"),
-        (["demo", "--out", "no-such-folder/picture.png"], "No such file or directory"),
-        (["demo", "--out", "picture.doc"], "doc"),
-        (["delta", "no-such-file"], "no-such-file: No such file or directory"),
+        (["plot", "residuals", "--curvature", "1"], "curvature must be negative"),
+        (["plot", "residuals", "--x", "nan", "0"], "x must be two finite numbers"),
+        (["plot", "residuals", "--out", "no-such-folder/picture.png"], "No such file or directory"),
+        (["plot", "residuals", "--out", "picture.doc"], "doc"),
+        (["demo", "--out", "no-such-folder/picture.png"], "no-such-folder/picture.png: No such file or directory"),
+        (["demo", "--out", "picture.doc"], "ends with one of .png, .svg, .pdf"),
+        (["demo", "--workers", "0"], "workers must be at least 1"),
+        (["delta", "no-such-file"], "no file 'no-such-file', and no data set of that name"),
         (["delta", "one.txt"], "one.txt, line 2: expected two node names, found 'lonely'"),
         (["delta", "edges.txt", "--samples", "0"], "samples must be at least 1"),
     ],
@@ -90,12 +101,13 @@ def test_user_errors_are_one_line_and_code_2(
     assert err.startswith("lresnet: error: ")
     assert words in err
     assert err.count("\n") == 1
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["edges.txt", "one.txt"]
 
 
 def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LRESNET_DEBUG", "1")
     with pytest.raises(FileNotFoundError):
-        cli.main(["delta", "no-such-file"])
+        cli.main(["evaluate", "no-such-folder"])
 
 
 def test_interruption_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,3 +138,20 @@ def test_delta_of_a_large_space_is_a_lower_bound_and_says_so(
     assert "(seen)" in out
     assert "at least" in out
     assert "500 drawn at random" in out
+
+
+def test_delta_of_a_data_set_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["delta", "disease_tree", "--samples", "2000"]) == 0
+    out = capsys.readouterr().out
+    assert "disease_tree" in out
+    assert "1,000" in out
+    assert "0, exact" in out  # a tree
+
+
+def test_a_file_goes_before_a_data_set_of_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("airport").write_text("".join(f"{i} {(i + 1) % 4}\n" for i in range(4)))
+    assert cli.main(["delta", "airport"]) == 0
+    assert "1, exact" in capsys.readouterr().out

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import tomllib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Figure", "aggregate", "paper_figure"]
+from lresnet.train.results import read_results
+
+__all__ = ["Figure", "aggregate", "paper_figure", "read_figures"]
+
+_RUN = {"table", "cell", "method", "protocol", "seed"}
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class Figure:
 
     @property
     def standard_error(self) -> float:
-        return self.std / self.n**0.5
+        return self.std / math.sqrt(self.n)
 
     @property
     def verdict(self) -> str:
@@ -42,7 +48,11 @@ class Figure:
         return "within one s.e." if abs(gap) <= self.standard_error else ("better" if gap > 0 else "worse")
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"verdict": self.verdict}
+        """For JSON: the paper's figures as a table of their own; what is not known is None."""
+        own = {name: value for name, value in asdict(self).items() if not name.startswith("paper_")}
+        validation = None if math.isnan(self.validation) else self.validation
+        paper = {"mean": self.paper_mean, "std": self.paper_std}
+        return own | {"validation": validation, "paper": paper, "verdict": self.verdict}
 
 
 def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
@@ -52,6 +62,18 @@ def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
         if record.get("stage", "final") == "final":
             groups[record["table"], record["cell"], record["method"], record["protocol"]].append(record)
     return [_figure(*key, runs) for key, runs in groups.items() if any(run.get("value") is not None for run in runs)]
+
+
+def read_figures(folder: Path) -> list[Figure]:
+    """The figures of every results file of ``folder``; lines that are no runs (a benchmark's) are passed over.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder} with results; `lresnet reproduce` writes them")
+    records = [record for file in sorted(folder.glob("*.jsonl")) for record in read_results(file)]
+    return aggregate(record for record in records if record.keys() >= _RUN)
 
 
 def paper_figure(table: str, cell: str, method: str) -> tuple[float, float] | tuple[None, None]:

@@ -1,8 +1,8 @@
 """What the paper's tables need on top: search, seeds, resumable sweeps."""
 
-from lresnet.studies.reproduce import FINAL_SEEDS, SEARCH_SEEDS, final_runs, run_all, search_runs
+from lresnet.studies.reproduce import FINAL_SEEDS, SEARCH_SEEDS, final_runs, reproduce_cell, run_all, search_runs
 from lresnet.studies.run import METHODS, Run, execute
-from lresnet.studies.search import best_configuration, draw, recipe
+from lresnet.studies.search import best_configuration, draw, recipe, recipe_cells
 
 __all__ = [
     "FINAL_SEEDS",
@@ -14,6 +14,8 @@ __all__ = [
     "execute",
     "final_runs",
     "recipe",
+    "recipe_cells",
+    "reproduce_cell",
     "run_all",
     "search_runs",
 ]

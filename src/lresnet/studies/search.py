@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-__all__ = ["best_configuration", "draw", "recipe"]
+__all__ = ["best_configuration", "draw", "recipe", "recipe_cells"]
 
 
 def recipe(table: str, cell: str) -> dict[str, Any]:
@@ -22,6 +22,19 @@ def recipe(table: str, cell: str) -> dict[str, Any]:
         known = sorted(p.name[:-5] for p in folder.iterdir()) if folder.is_dir() else []
         raise ValueError(f"no recipe for {table} {cell}; there are: {', '.join(known) or 'none'}")
     return tomllib.loads(path.read_text())
+
+
+def recipe_cells(table: str) -> list[str]:
+    """The cells of ``table`` that have a recipe.
+
+    Raises:
+        ValueError: no cell has.
+    """
+    folder = resources.files("lresnet.recipes").joinpath(table)
+    names = sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml")) if folder.is_dir() else []
+    if not names:
+        raise ValueError(f"no recipes for a table {table!r}; there are recipes for gnn and for demo")
+    return ["/".join(name.rsplit("_", 1)) for name in names]
 
 
 def draw(space: dict[str, list[Any]], count: int, seed: int) -> list[dict[str, Any]]:

@@ -1,0 +1,58 @@
+"""The command line: verbs only, one thin function each, grouped in small files.
+
+A verb imports its work when it is called, so that ``lresnet --help`` needs neither torch nor matplotlib.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+from tyro.extras import SubcommandApp
+
+from lresnet._version import __version__
+from lresnet.cli.datasets import data
+from lresnet.cli.measures import delta, doctor
+from lresnet.cli.pictures import demo, plot
+from lresnet.cli.single_run import evaluate, train
+from lresnet.cli.study import report, reproduce
+
+__all__ = ["main"]
+
+_ABOUT = f"""lresnet {__version__}: Lorentzian residual networks for PyTorch.
+
+Start with `lresnet demo`; `lresnet VERB --help` explains a verb."""
+
+_app = SubcommandApp()
+for _verb in (demo, train, evaluate, reproduce, report):
+    _app.command(_verb)
+_app.command(data, name="data", help="List, fetch and verify data sets.")
+_app.command(delta)
+_app.command(plot, name="plot", help="Draw pictures.")
+_app.command(doctor)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line.
+
+    Returns:
+        The exit code: 0 done, 1 a check failed or a training diverged, 2 a wrong call, 130 interrupted.
+    """
+    args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    if args == ["--version"]:
+        print(f"lresnet {__version__}")
+        return 0
+    try:
+        return int(_app.cli(prog="lresnet", description=_ABOUT, args=args) or 0)
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, OSError) as error:
+        if os.environ.get("LRESNET_DEBUG"):
+            raise
+        print(f"lresnet: error: {_in_one_line(error)}", file=sys.stderr)
+        return 2
+
+
+def _in_one_line(error: ValueError | OSError) -> str:
+    if isinstance(error, OSError) and error.strerror and error.filename is not None:
+        return f"{error.filename}: {error.strerror}"  # without the [Errno 13] that helps nobody
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,154 @@
+"""One run in a folder of its own: ``run.json``, ``checkpoint.pt``, ``model/``, and later ``evaluation.json``."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lresnet.models import LorentzGCN, from_pretrained
+from lresnet.studies.run import Run, build
+from lresnet.train import fit
+from lresnet.train.checkpoint import load_checkpoint, write_atomically
+from lresnet.train.results import environment
+
+__all__ = ["evaluate_folder", "train_in_folder"]
+
+Record = dict[str, Any]
+
+
+def train_in_folder(
+    run: Run,
+    folder: Path,
+    *,
+    command: str,
+    device: str = "cpu",
+    checkpoint_every: int = 200,
+    on_start: Callable[[LorentzGCN, int], None] | None = None,
+    on_epoch: Callable[[int, float | None], None] | None = None,
+) -> Record:
+    """Train and leave everything in ``folder``; goes on from its checkpoint if there is one, to the same numbers.
+
+    The test set is not read: that is :func:`evaluate_folder`'s. Nothing is written before the run is known to be
+    possible, and ``run.json`` has its validation figure only when all else is there.
+
+    Args:
+        on_start: called as ``on_start(model, epochs)`` before the first epoch.
+        on_epoch: see :func:`lresnet.train.fit`.
+
+    Returns:
+        What ``run.json`` holds.
+
+    Raises:
+        ValueError: the run is not possible, or the folder holds another one.
+        OSError: the folder cannot be written to, or data are missing.
+    """
+    if checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    model, objective, schedule = build(run, _device(device))
+    before = _read_run(folder)
+    if before is not None:
+        _require_same(run, before, folder)
+        if before["validation"] is not None:
+            return before
+    checkpoint = folder / "checkpoint.pt"
+    _require_readable(checkpoint)
+    record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
+    record |= environment(device)
+    _write(folder / "run.json", record)
+    if on_start is not None:
+        on_start(model, schedule.epochs)
+    outcome = fit(
+        model, objective, schedule, checkpoint=checkpoint, checkpoint_every=checkpoint_every, on_epoch=on_epoch
+    )
+    model.save_pretrained(folder / "model")
+    record |= {
+        "validation": round(outcome.validation, 4),
+        "best_epoch": outcome.best_epoch,
+        "epochs": outcome.epochs,
+        "seconds": round(outcome.seconds, 2),
+    }
+    _write(folder / "run.json", record)
+    return record
+
+
+def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
+    """The test figures of the model in ``folder``: read once, kept in ``evaluation.json``, and taken from there after.
+
+    Returns:
+        A line of results, as :mod:`lresnet.train.results` keeps them.
+
+    Raises:
+        FileNotFoundError: there is no run in the folder.
+        ValueError: the run has not finished.
+    """
+    record = _read_run(folder)
+    if record is None:
+        raise FileNotFoundError(f"{folder} holds no run: run.json is missing (`lresnet train` writes it)")
+    if record["validation"] is None:
+        raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options goes on with it")
+    target = folder / "evaluation.json"
+    if target.is_file():
+        return _read(target)
+    run = Run(**{field.name: record[field.name] for field in dataclasses.fields(Run)})
+    _, objective, _ = build(run, _device(device))
+    model = from_pretrained(folder / "model", device)
+    assert isinstance(model, LorentzGCN)
+    metrics = {name: round(value, 4) for name, value in objective.test(model.eval()).items()}
+    result = record | {"metrics": metrics, "value": next(iter(metrics.values())), "stage": "final"}
+    result |= {"command": f"{record['command']}; lresnet evaluate", **environment(device)}
+    _write(target, result)
+    return result
+
+
+def _read_run(folder: Path) -> Record | None:
+    path = folder / "run.json"
+    return _read(path) if path.is_file() else None
+
+
+def _read(path: Path) -> Record:
+    try:
+        record: Record = json.loads(path.read_text())
+    except ValueError as error:
+        raise ValueError(f"{path} is not what `lresnet train` writes: {error}") from error
+    return record
+
+
+def _write(path: Path, record: Record) -> None:
+    write_atomically(path, (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+
+
+def _require_same(run: Run, before: Record, folder: Path) -> None:
+    """A folder holds one run: say what is different about the other."""
+    asked, found = _facts(dataclasses.asdict(run)), _facts(before)
+    for name in dict.fromkeys([*asked, *found]):
+        here, there = asked.get(name), found.get(name)
+        if here != there:
+            raise ValueError(f"{folder} holds another run: {name} is {there} there, not {here}; use another folder")
+
+
+def _facts(record: Record) -> Record:
+    """What makes a run, and nothing of what came of it."""
+    return {name: record[name] for name in ("cell", "method", "protocol", "split", "seed")} | dict(record["config"])
+
+
+def _require_readable(checkpoint: Path) -> None:
+    try:
+        load_checkpoint(checkpoint)
+    except (RuntimeError, pickle.UnpicklingError, EOFError, KeyError) as error:
+        raise ValueError(f"{checkpoint} is damaged and cannot be gone on from; delete it to begin anew") from error
+
+
+def _device(name: str) -> torch.device:
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {name!r} cannot be used here: {reason}") from error
+    return device
