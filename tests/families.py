@@ -1,4 +1,4 @@
-"""The pairs of points that break formulas, and exact results for them: shared by the tests and benchmarks/numerics.py."""
+"""The pairs of points that break formulas, and exact results for them: shared by tests and benchmarks/numerics.py."""
 
 from __future__ import annotations
 

@@ -17,20 +17,29 @@ from typing import TYPE_CHECKING
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import functional, geometry, nn, residual, testing
+    from . import data, functional, geometry, metrics, models, nn, optim, residual, studies, testing, train
     from .geometry import Lorentz
+    from .models import create_model, from_pretrained
     from .residual import LorentzResidual, make_residual
 
 __all__ = [
     "Lorentz",
     "LorentzResidual",
     "__version__",
+    "create_model",
+    "data",
+    "from_pretrained",
     "functional",
     "geometry",
     "make_residual",
+    "metrics",
+    "models",
     "nn",
+    "optim",
     "residual",
+    "studies",
     "testing",
+    "train",
 ]
 
 # The room each name lives in; a room's own name stands for the room itself.
@@ -38,11 +47,19 @@ _ROOM_OF = {
     "Lorentz": "geometry",
     "LorentzResidual": "residual",
     "make_residual": "residual",
+    "create_model": "models",
+    "from_pretrained": "models",
+    "data": "data",
     "functional": "functional",
     "geometry": "geometry",
+    "metrics": "metrics",
+    "models": "models",
     "nn": "nn",
+    "optim": "optim",
     "residual": "residual",
+    "studies": "studies",
     "testing": "testing",
+    "train": "train",
 }
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name

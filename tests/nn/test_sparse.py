@@ -149,7 +149,7 @@ def test_with_values_shares_every_index_and_forgets_what_followed_from_the_value
     dense, A = sparse(5, 5)
     A.row_sums(), A.has_empty_rows(), A @ normals(5, 1), A.transposed_times(normals(5, 1), A.values)
     B = A.with_values(2 * A.values)
-    for name in ("row", "col", "crow", "permutation", "col_t", "crow_t"):
+    for name in ("row", "col", "permutation", "crow", "col_csr", "crow_t", "col_t"):
         assert getattr(A, name) is getattr(B, name)
     x = normals(5, 3)
     torch.testing.assert_close(B @ x, 2 * dense @ x)
@@ -180,7 +180,7 @@ def test_to_another_dtype_and_back():
 def test_to_another_device_moves_every_index():
     _, A = sparse(4, 3)
     B = A.to("meta")
-    names = ("row", "col", "values", "crow", "permutation", "crow_t", "col_t")
+    names = ("row", "col", "values", "permutation", "crow", "col_csr", "crow_t", "col_t")
     assert {getattr(B, name).device.type for name in names} == {B.device.type} == {"meta"}
     assert A.device.type == A.row.device.type == "cpu"
 

@@ -182,10 +182,10 @@ def test_weights_that_are_no_numbers(name):
 
 def test_scale_of_the_function():
     x, y = points(5, 4)
-    for scale in (-1.0, NAN, INF, torch.tensor([1.0, 1.0, -1.0, 1.0, 1.0])):
-        with pytest.raises(ValueError, match=r"scale must be finite and not negative"):
+    for scale in (0.0, -1.0, NAN, INF, torch.tensor([1.0, 1.0, -1.0, 1.0, 1.0])):
+        with pytest.raises(ValueError, match=r"scale must be positive and finite"):
             lorentz_residual(x, y, 1.0, scale)
-        with pytest.raises(ValueError, match=r"scale must be finite and not negative"):
+        with pytest.raises(ValueError, match=r"scale must be positive and finite"):
             lorentz_residual_many([x, y], [1.0, 1.0], scale)
     with pytest.raises(ValueError, match=r"scale has shape"):
         lorentz_residual(x, y, 1.0, torch.ones(5, 4))

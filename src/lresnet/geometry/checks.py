@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-__all__ = ["check_everywhere", "checks_values", "prepare", "require_points", "traced"]
+__all__ = ["check_everywhere", "checks_values", "prepare", "require_features", "require_points", "traced"]
 
 _everywhere: ContextVar[bool] = ContextVar("lresnet_check_everywhere", default=False)
 
@@ -68,6 +68,15 @@ def require_points(x: object, dim: int = -1, name: str = "x") -> Tensor:
             "A space of dimension 0 has one point only; use at least one coordinate"
         )
     return x
+
+
+def require_features(x: Tensor, n: int, layer: str) -> None:
+    """Refuse points of another dimension than the layer was built for."""
+    if x.shape[-1] != n:
+        raise ValueError(
+            f"{layer} was built for points of dimension {n}, got shape {tuple(x.shape)}; tensors here carry the n "
+            "space coordinates only (drop() removes the time coordinate)"
+        )
 
 
 def prepare(

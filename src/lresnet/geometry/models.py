@@ -12,7 +12,7 @@ from lresnet.geometry.checks import checks_values, require_points
 from lresnet.geometry.curvature import Curvature, constant, root
 from lresnet.geometry.pair import dot, time_of, unitless_time
 
-__all__ = ["from_klein", "from_poincare", "refuse_outside", "to_klein", "to_poincare"]
+__all__ = ["from_klein", "from_poincare", "gap", "refuse_outside", "to_klein", "to_poincare"]
 
 
 def to_poincare(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
@@ -22,7 +22,7 @@ def to_poincare(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
 def from_poincare(p: Tensor, kappa: Curvature, dim: int) -> Tensor:
     r""":math:`x = 2 p / (1 - \kappa |p|^2)`, for :math:`\kappa |p|^2 < 1`."""
-    return (2 * p / _gap(p, kappa, dim)).to(p.dtype)
+    return (2 * p / gap(p, kappa, dim)).to(p.dtype)
 
 
 def to_klein(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
@@ -32,10 +32,10 @@ def to_klein(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
 def from_klein(q: Tensor, kappa: Curvature, dim: int) -> Tensor:
     r""":math:`x = q / (\sqrt\kappa \sqrt{1 - |q|^2})`, for :math:`|q| < 1`."""
-    return (q / (root(kappa) * _gap(q, 1.0, dim).sqrt())).to(q.dtype)
+    return (q / (root(kappa) * gap(q, 1.0, dim).sqrt())).to(q.dtype)
 
 
-def _gap(p: Tensor, kappa: Curvature, dim: int) -> Tensor:
+def gap(p: Tensor, kappa: Curvature, dim: int) -> Tensor:
     r""":math:`1 - \kappa |p|^2` in float64: near the boundary a float32 difference is nothing but rounding."""
     wide = p.double()
     return 1 - (kappa.double() if isinstance(kappa, Tensor) else kappa) * dot(wide, wide, dim)
@@ -45,9 +45,9 @@ def refuse_outside(p: Tensor, kappa: Curvature, dim: int, model: str) -> None:
     """Raise if a point lies on or outside the ball of radius ``1/sqrt(kappa)``, where values may be read."""
     require_points(p, dim, "p")
     if checks_values(p):
-        gap = _gap(p.detach(), constant(kappa), dim).flatten()
-        if not bool((gap > 0).all()):
+        room = gap(p.detach(), constant(kappa), dim).flatten()
+        if not bool((room > 0).all()):
             raise ValueError(
-                f"p must lie inside the {model}: {int((~(gap > 0)).sum())} of {gap.numel()} points do not "
-                f"(largest norm is {float((1 - gap).max().sqrt()):.6g} times the radius of the ball)"
+                f"p must lie inside the {model}: {int((~(room > 0)).sum())} of {room.numel()} points do not "
+                f"(largest norm is {float((1 - room).max().sqrt()):.6g} times the radius of the ball)"
             )

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lresnet.geometry.checks import checks_values
 
-__all__ = ["refuse_negative", "weight_rows"]
+__all__ = ["refuse_negative", "require_positive", "weight_rows"]
 
 
 def weight_rows(weight: float | Tensor, points: Tensor, dim: int, name: str = "weight") -> Tensor:
@@ -57,3 +57,10 @@ def refuse_negative(weight: Tensor, what: str) -> None:
             f"{what} must be finite and not negative, got {float(bad):g}: a negative weight can leave the hyperboloid. "
             "Use weight.abs(), or softplus of a free parameter"
         )
+
+
+def require_positive(scale: Tensor, what: str) -> None:
+    """Raise if a scale is not a positive, finite number, where its values may be read."""
+    if checks_values(scale) and not bool(((scale > 0) & scale.isfinite()).all()):
+        bad = scale.detach()[~((scale > 0) & scale.isfinite())].flatten()[0]
+        raise ValueError(f"{what} must be positive and finite, got {float(bad):g}; exp of a free parameter always is")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import prepare, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import unit, unitless_time
 
@@ -79,6 +79,7 @@ class LorentzMLR(ManifoldModule):
         torch.nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        require_features(x, self.in_features, "LorentzMLR")
         return lorentz_mlr(x, self.weight, self.bias, K=self.manifold.curvature)
 
     def extra_repr(self) -> str:

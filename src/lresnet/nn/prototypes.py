@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import prepare, require_features
 from lresnet.geometry.cross import cross_separation
 from lresnet.geometry.curvature import kappa_of
 
@@ -59,6 +59,7 @@ class Prototypes(ManifoldModule):
 
     def forward(self, x: Tensor) -> Tensor:
         (points,), dtype = prepare(x)
+        require_features(points, self.in_features, "Prototypes")
         kappa = kappa_of(self.manifold.curvature, points.dtype)
         separation = cross_separation(points, self.points.to(points.dtype), kappa)
         return (self.bias.to(points.dtype) - 2 / kappa * separation).to(dtype)

@@ -30,10 +30,11 @@ class SparseMatrix:
     def __init__(self, row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
         """``row``, ``col``: sorted by row, then column; use :meth:`from_coo` for entries in any order."""
         self.row, self.col, self.values, self.shape = row, col, values, shape
-        self.crow = _pointers(row, shape[0])
         self.permutation = torch.argsort(col, stable=True)
-        self.col_t = row[self.permutation]
-        self.crow_t = _pointers(col[self.permutation], shape[1])
+        # Both ways in CSR. In 32 bits where they suffice: a product reads little else than indices.
+        narrow = torch.int32 if max(row.numel(), *shape) < 2**31 else torch.int64
+        self.crow, self.crow_t = _pointers(row, shape[0]).to(narrow), _pointers(col, shape[1]).to(narrow)
+        self.col_csr, self.col_t = col.to(narrow), row[self.permutation].to(narrow)
         # Two forms that do not change while the values do not: made on first use, not with every product.
         self._forward: Tensor | None = None
         self._backward: Tensor | None = None
@@ -66,7 +67,7 @@ class SparseMatrix:
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> SparseMatrix:
         """The same matrix elsewhere, or in another dtype."""
         other = self.with_values(self.values.to(device, dtype))
-        for name in ("row", "col", "crow", "permutation", "col_t", "crow_t"):
+        for name in ("row", "col", "permutation", "crow", "col_csr", "crow_t", "col_t"):
             setattr(other, name, getattr(self, name).to(device))
         return other
 
@@ -110,9 +111,9 @@ class SparseMatrix:
         """Plain product, no gradient."""
         dtype = _wide(x.dtype)
         if values is not self.values or not self.constant:
-            return _product(_csr(self.crow, self.col, values.to(dtype), self.shape), x)
+            return _product(_csr(self.crow, self.col_csr, values.to(dtype), self.shape), x)
         if self._forward is None or self._forward.dtype != dtype:
-            self._forward = _csr(self.crow, self.col, values.detach().to(dtype), self.shape)
+            self._forward = _csr(self.crow, self.col_csr, values.detach().to(dtype), self.shape)
         return _product(self._forward, x)
 
     def transposed_times(self, x: Tensor, values: Tensor) -> Tensor:
@@ -208,8 +209,9 @@ def _check_edges(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None)
             raise ValueError(f"edge_index has node {low if low < 0 else high}, but nodes are 0 to {num_nodes - 1}")
 
 
-def _pointers(sorted_index: Tensor, size: int) -> Tensor:
-    counts = torch.bincount(sorted_index, minlength=size)
+def _pointers(index: Tensor, size: int) -> Tensor:
+    """Where each row begins among entries sorted by row, from their rows in any order."""
+    counts = torch.bincount(index, minlength=size)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
@@ -231,4 +233,8 @@ def _product(csr: Tensor, x: Tensor) -> Tensor:
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             return _product(csr, x)
-    return (csr @ x.to(csr.dtype)).to(x.dtype)
+    if x.device.type != "cpu":
+        return (csr @ x.to(csr.dtype)).to(x.dtype)
+    # In place: "csr @ x" makes zeros, a result of the same size, and copies one to the other.
+    result = x.new_zeros(csr.shape[0], x.shape[1], dtype=csr.dtype)
+    return result.addmm_(csr, x.to(csr.dtype), beta=0).to(x.dtype)

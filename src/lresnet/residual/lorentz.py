@@ -20,7 +20,7 @@ from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import Pair, dot, measure, separation, unitless_time
-from lresnet.geometry.weights import refuse_negative, weight_rows
+from lresnet.geometry.weights import require_positive, weight_rows
 
 __all__ = ["lorentz_residual", "lorentz_residual_many", "normaliser"]
 
@@ -207,7 +207,7 @@ def _differentiable(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
 
 def _scale_rows(scale: Weight, points: Tensor, dim: int) -> Tensor:
     rows = weight_rows(scale, points, dim, "scale")
-    refuse_negative(rows, "scale")
+    require_positive(rows, "scale")
     return rows
 
 

@@ -7,7 +7,6 @@ from torch import Tensor
 from lresnet.geometry import models
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.geometry.pair import dot
 from lresnet.geometry.weights import weight_rows
 from lresnet.residual.lorentz import lorentz_residual
 
@@ -48,6 +47,6 @@ def klein_residual(p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Cur
     kappa_of(K, p.dtype)  # refuses a curvature that is none
     for point in (p, q):
         models.refuse_outside(point, 1.0, dim, "Klein model")
-    w_p = (1 - dot(p, p, dim)).rsqrt()
-    w_q = weight_rows(weight, p, dim).abs() * (1 - dot(q, q, dim)).rsqrt()
+    w_p = models.gap(p, 1.0, dim).rsqrt()
+    w_q = weight_rows(weight, p, dim).abs() * models.gap(q, 1.0, dim).rsqrt()
     return ((w_p * p + w_q * q) / (w_p + w_q)).to(dtype)
