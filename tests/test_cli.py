@@ -155,3 +155,25 @@ def test_a_file_goes_before_a_data_set_of_its_name(
     Path("airport").write_text("".join(f"{i} {(i + 1) % 4}\n" for i in range(4)))
     assert cli.main(["delta", "airport"]) == 0
     assert "1, exact" in capsys.readouterr().out
+
+
+def test_demo_prints_the_table_and_draws_the_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The verb alone; the trainings are tested in tests/studies/test_demo.py."""
+    from lresnet.studies import demo
+
+    def quick(runs: list[demo.Run], **options: object) -> tuple[list[dict[str, object]], demo.Embedding]:
+        records = [vars(run) | {"value": 50.0 + run.seed} for run in runs]
+        for record in records:
+            options["report"](record)
+        return records, demo.learn_embedding(epochs=1)
+
+    monkeypatch.setattr(demo, "run_demo", quick)
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["demo"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("30/30") == 2
+    assert out.count("52.0 ± 1.6") == 12
+    assert "60 trainings in" in out
+    assert [file.name for file in tmp_path.iterdir()] == ["lresnet-demo.png"]

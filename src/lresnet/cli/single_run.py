@@ -131,7 +131,8 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int) -> int:
         print(f"lresnet: error: {error}", file=sys.stderr)
         return 1
     finally:
-        progress.stop()
+        if progress.live.is_started:
+            progress.stop()
     print(f"validation {record['validation']:.2f}, epoch {record['best_epoch']}")
     print(f"The run is in {folder}; `lresnet evaluate {folder}` reads the test set")
     return 0

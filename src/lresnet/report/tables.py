@@ -70,7 +70,8 @@ def _grouped(figures: Sequence[Figure], name: Callable[[Figure], str]) -> dict[s
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:
-    runs = str(figure.n) + (f" (+{figure.diverged} diverged)" if figure.diverged else "")
+    # "9 of 10": the tenth run diverged and has no figure.
+    runs = f"{figure.n} of {figure.n + figure.diverged}" if figure.diverged else str(figure.n)
     paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f} ± {figure.paper_std:.1f}"
     return (
         figure.cell,

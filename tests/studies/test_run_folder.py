@@ -1,0 +1,140 @@
+"""One run in a folder: whole, resumed to the same numbers, evaluated once."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from lresnet.studies.run import Run, execute
+from lresnet.studies.run_folder import evaluate_folder, train_in_folder
+from lresnet.studies.single import command_of, single_run
+from lresnet.train import LinkPrediction, NodeClassification
+
+CONFIG = {"epochs": 12, "eval_every": 2, "hidden": 4, "dropout": 0.2}
+
+
+def run(cell: str = "disease_tree/nc", **config: object) -> Run:
+    return single_run(cell, config=CONFIG | config)
+
+
+def trained(folder: Path, run: Run, **options: object) -> dict[str, object]:
+    return train_in_folder(run, folder, command=command_of(run), **options)
+
+
+@pytest.mark.parametrize("cell", ["disease_tree/nc", "disease_tree/lp"])
+def test_training_leaves_run_checkpoint_and_model(tmp_path: Path, cell: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*args: object) -> None:
+        raise AssertionError("training must not read the test set")
+
+    with monkeypatch.context() as patch:
+        for objective in (LinkPrediction, NodeClassification):
+            patch.setattr(objective, "test", forbidden)
+        record = trained(tmp_path / "a", run(cell))
+    assert {p.name for p in (tmp_path / "a").iterdir()} == {"run.json", "checkpoint.pt", "model"}
+    assert json.loads((tmp_path / "a" / "run.json").read_text()) == record
+    assert {"config", "command", "versions", "hardware", "seconds", "best_epoch"} <= record.keys()
+    assert "value" not in record
+    # The figures are those of the same run without a folder, and the saved model is the trained one.
+    same, model = execute(dataclasses.replace(run(cell), stage="final"), command="")
+    assert record["validation"] == same["validation"]
+    saved = load_file(tmp_path / "a" / "model" / "model.safetensors")
+    assert all(torch.equal(saved[name], tensor) for name, tensor in model.state_dict().items())
+    assert evaluate_folder(tmp_path / "a")["metrics"] == same["metrics"]
+
+
+class Interruption(Exception):
+    pass
+
+
+@pytest.mark.parametrize("cell", ["disease_tree/nc", "disease_tree/lp"])
+def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, cell: str) -> None:
+    def stop(epoch: int, best: float | None) -> None:
+        if epoch >= 8:
+            raise Interruption
+
+    whole = trained(tmp_path / "whole", run(cell))
+    with pytest.raises(Interruption):
+        trained(tmp_path / "torn", run(cell), checkpoint_every=5, on_epoch=stop)
+    assert json.loads((tmp_path / "torn" / "run.json").read_text())["validation"] is None
+    with pytest.raises(ValueError, match="has not finished"):
+        evaluate_folder(tmp_path / "torn")
+    epochs: list[int] = []
+    torn = trained(tmp_path / "torn", run(cell), on_epoch=lambda epoch, best: epochs.append(epoch))
+    assert min(epochs) > 5  # it did not begin anew
+    assert (torn["validation"], torn["best_epoch"]) == (whole["validation"], whole["best_epoch"])
+    a, b = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "torn"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_finished_run_is_not_run_again(tmp_path: Path) -> None:
+    first = trained(tmp_path, run())
+    before = (tmp_path / "run.json").stat().st_mtime_ns
+    assert trained(tmp_path, run(), on_start=lambda *args: pytest.fail("it trains again")) == first
+    assert (tmp_path / "run.json").stat().st_mtime_ns == before
+
+
+def test_the_test_set_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trained(tmp_path, run())
+    first = evaluate_folder(tmp_path)
+    assert json.loads((tmp_path / "evaluation.json").read_text()) == first
+    assert first["value"] == first["metrics"]["f1_binary"]
+    assert first["stage"] == "final"
+    assert first["command"].endswith("; lresnet evaluate")
+    monkeypatch.setattr(NodeClassification, "test", lambda *args: pytest.fail("read again"))
+    assert evaluate_folder(tmp_path) == first
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (run(epochs=13), "epochs is 12 there, not 13"),
+        (run(margin=2.0), "margin is None there, not 2.0"),
+        (single_run("disease_tree/nc", "space", config=CONFIG), "method is lorentz there, not space"),
+        (single_run("disease_tree/nc", seed=1, config=CONFIG), "seed is 0 there, not 1"),
+    ],
+)
+def test_a_folder_holds_one_run(tmp_path: Path, other: Run, words: str) -> None:
+    trained(tmp_path, run())
+    with pytest.raises(ValueError, match=words):
+        trained(tmp_path, other)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "options", "words"),
+    [
+        (run(lr=-1.0), {}, "lr must be positive"),
+        (run(epochs=0), {}, "epochs must be at least 1"),
+        (run(), {"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
+        (run(), {"device": "no-such-device"}, "device 'no-such-device' cannot be used here"),
+        (dataclasses.replace(run(), protocol="legacy"), {}, "no split 'legacy'"),
+    ],
+)
+def test_what_cannot_be_run_leaves_nothing(tmp_path: Path, wrong: Run, options: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        trained(tmp_path / "a", wrong, **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match="file"):
+        trained(tmp_path / "file" / "run", run())
+    assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", b"\x80\x02junk"])
+def test_a_damaged_checkpoint_is_named(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "checkpoint.pt").write_bytes(content)
+    with pytest.raises(ValueError, match=r"checkpoint.pt is damaged .* delete it"):
+        trained(tmp_path, run())
+
+
+def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        evaluate_folder(tmp_path)
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(ValueError, match=r"run.json is not what `lresnet train` writes"):
+        evaluate_folder(tmp_path)

@@ -1,0 +1,154 @@
+"""`lresnet reproduce` and `lresnet report`, as typed; the workers are threads here, which is quick."""
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from lresnet import cli
+from lresnet.studies import FINAL_SEEDS, SEARCH_SEEDS, best_configuration, recipe
+from lresnet.train.results import read_results
+
+CALL = ["reproduce", "demo", "--cell", "disease_tree/nc", "--methods", "euclidean"]
+SEARCH = len(recipe("demo", "disease_tree/nc")["configurations"]) * len(SEARCH_SEEDS)
+
+
+@pytest.fixture(autouse=True)
+def threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def pool(workers: int) -> Iterator[ThreadPoolExecutor]:
+        with ThreadPoolExecutor(1) as executor:  # one: the seed is a state of the whole process
+            yield executor
+
+    monkeypatch.setattr("lresnet.studies.reproduce.worker_pool", pool)
+
+
+def lines(folder: Path) -> list[dict[str, object]]:
+    return list(read_results(folder / "demo.jsonl"))
+
+
+def test_search_then_final_resumed_and_in_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*CALL, "--stage", "final", "--results", str(tmp_path)]) == 0
+    assert lines(tmp_path) == []  # nothing to choose from yet
+
+    assert cli.main([*CALL, "--stage", "search", "--results", str(tmp_path)]) == 0
+    searched = lines(tmp_path)
+    assert len(searched) == SEARCH
+    assert {record["stage"] for record in searched} == {"search"}
+    assert not any("value" in record or "metrics" in record for record in searched)  # the test set was not read
+
+    # A run that was lost is run again, and nothing else.
+    kept = "".join(json.dumps(record) + "\n" for record in searched if record != searched[3])
+    (tmp_path / "demo.jsonl").write_text(kept)
+    capsys.readouterr()
+    assert cli.main([*CALL, "--results", str(tmp_path)]) == 0
+    records = lines(tmp_path)
+    assert len(records) == SEARCH + len(FINAL_SEEDS)
+    again = records[SEARCH - 1]
+    assert {**again, "seconds": 0} == {**searched[3], "seconds": 0}
+    final = records[SEARCH:]
+    assert sorted(record["seed"] for record in final) == list(FINAL_SEEDS)
+    assert all(record["config"] == best_configuration(searched) for record in final)
+    assert all(record["command"] == "lresnet reproduce demo --cell disease_tree/nc" for record in records)
+    out = capsys.readouterr().out
+    mean = sum(record["value"] for record in final) / len(final)
+    assert f"{mean:.2f} ±" in out
+    assert "1/1" in out
+    assert "10/10" in out
+
+    assert cli.main([*CALL, "--results", str(tmp_path)]) == 0
+    assert lines(tmp_path) == records
+
+
+def test_no_run_begins_after_the_time_is_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*CALL, "--minutes", "0", "--results", str(tmp_path)]) == 0
+    assert lines(tmp_path) == []
+    assert f"{SEARCH} runs are still to do" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["reproduce", "gn"], "no recipes for a table 'gn'"),
+        (["reproduce", "gnn", "--cell", "disease/l"], "did you mean 'disease/lp'"),
+        (["reproduce", "gnn", "--methods", "lorentz", "spase"], "did you mean 'space'"),
+        (["reproduce", "gnn", "--cell", "cora/nc", "--workers", "0"], "workers must be at least 1"),
+        (["reproduce", "demo", "--results", "file/results"], "Not a directory"),
+        (["report", "nowhere"], "no folder nowhere with results"),
+        (["report", "empty", "--markdown", "file/page.md"], "error: file: File exists"),
+    ],
+)
+def test_user_errors_are_one_line(
+    args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("file").touch()
+    Path("empty").mkdir()
+    assert cli.main(args) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
+
+
+def result(seed: int, value: float | None, **other: object) -> dict[str, object]:
+    run = {"table": "gnn", "cell": "disease/lp", "method": "lorentz", "protocol": "legacy", "seed": seed}
+    return run | {"split": None, "stage": "final", "config": {}, "value": value, "validation": value} | other
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    folder = tmp_path / "results"
+    folder.mkdir()
+    records = [
+        result(0, 98.0),
+        result(1, 97.0),
+        result(2, None),  # diverged
+        result(0, 50.0, stage="search"),
+        result(0, 91.0, method="euclidean", cell="disease/nc"),
+        result(0, 80.0, protocol="disjoint", validation=None),
+    ]
+    (folder / "gnn.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    (folder / "numerics.jsonl").write_text('{"dtype": "float32", "error": 1e-7}\n')
+    return folder
+
+
+def test_report_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(results), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert [(f["table"], f["cell"], f["method"], f["protocol"], f["n"]) for f in figures] == [
+        ("gnn", "disease/lp", "lorentz", "legacy", 2),
+        ("gnn", "disease/nc", "euclidean", "legacy", 1),
+        ("gnn", "disease/lp", "lorentz", "disjoint", 1),
+    ]
+    first = figures[0]
+    assert first["mean"] == 97.5
+    assert first["std"] == pytest.approx(0.5**0.5)
+    assert first["diverged"] == 1
+    assert first["paper"] == {"mean": 97.3, "std": 0.4}
+    assert figures[1]["paper"] == {"mean": None, "std": None}
+    assert figures[2]["validation"] is None
+
+
+def test_report_as_tables(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / "page.md"
+    assert cli.main(["report", str(results), "--markdown", str(page)]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    assert "disease/lp, legacy" in out
+    assert "97.50 ± 0.71" in out
+    assert "97.3 ± 0.4" in out
+    text = page.read_text()
+    assert text.startswith("## gnn\n\n| cell |")
+    assert "| disease/lp | lorentz | legacy | 97.50 ± 0.71 | 2 of 3 | 97.50 | 97.3 ± 0.4 |" in text
+
+
+def test_report_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert "no final runs yet" in capsys.readouterr().out
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []

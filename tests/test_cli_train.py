@@ -1,0 +1,101 @@
+"""`lresnet train` and `lresnet evaluate`, as typed."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lresnet import cli
+from lresnet.models import LorentzGCN, from_pretrained
+
+QUICK = ["--epochs", "6", "--hidden", "4", "--eval-every", "2"]
+
+
+def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    options = ["--method", "space", "--seed", "2", "--layers", "2", "--lr", "0.01", "--curvature", "-0.5"]
+    assert cli.main(["train", "disease_tree/nc", *options, *QUICK, "--out", str(folder)]) == 0
+    out = capsys.readouterr().out
+    assert "manifold          8 parameters in 1 tensors" in out  # two prototypes of four coordinates
+    assert "warning" not in out
+    record = json.loads((folder / "run.json").read_text())
+    assert f"validation {record['validation']:.2f}, epoch {record['best_epoch']}" in out
+    wanted = {"num_layers": 2, "lr": 0.01, "curvature": -0.5, "epochs": 6, "hidden": 4, "eval_every": 2}
+    assert wanted.items() <= record["config"].items()
+    model = from_pretrained(folder / "model")
+    assert isinstance(model, LorentzGCN)
+    assert len(model.layers) == 2
+    assert float(model.manifold.K) == -0.5
+
+    assert cli.main(["evaluate", str(folder)]) == 0
+    figures = json.loads((folder / "evaluation.json").read_text())["metrics"]
+    assert capsys.readouterr().out == (
+        f"disease_tree/nc, space, seed 2: f1_binary {figures['f1_binary']:.2f}  accuracy {figures['accuracy']:.2f}\n"
+    )
+
+
+def test_the_recorded_command_gives_the_same_run(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    assert cli.main(["train", "disease_tree/lp", *QUICK, "--learn-curvature", "--out", str(first)]) == 0
+    record = json.loads((first / "run.json").read_text())
+    assert cli.main([*record["command"].split()[1:], "--out", str(second)]) == 0
+    again = json.loads((second / "run.json").read_text())
+    for name in ("config", "validation", "best_epoch", "command"):
+        assert again[name] == record[name]
+
+
+def test_runs_are_kept_by_name_where_no_folder_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", "disease_tree/lp", "--method", "none", "--seed", "1", *QUICK]) == 0
+    assert (tmp_path / "runs" / "disease_tree_lp-none-1" / "model" / "model.safetensors").is_file()
+
+
+def test_a_head_without_points_is_warned_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A Riemannian optimiser without manifold parameters is an ordinary one: whoever expects more has to know."""
+    import torch
+
+    monkeypatch.setattr(LorentzGCN, "_head", lambda self, hidden, classes: torch.nn.Linear(hidden, classes))
+    assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(tmp_path)]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "warning: no parameter is a point of the manifold" in out
+
+
+def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "disease_tree/nc", "--lr", "1e30", *QUICK, "--out", str(tmp_path)]) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("lresnet: error: ")
+    assert "not finite" in err
+    assert err.count("\n") == 1
+    assert json.loads((tmp_path / "run.json").read_text())["validation"] is None
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["train", "desease/lp"], "did you mean 'disease/lp'"),
+        (["train", "disease_tree/nc", "--method", "lorenz"], "did you mean 'lorentz'"),
+        (["train", "disease_tree/nc", "--curvature", "1"], "curvature must be negative and finite, got 1.0"),
+        (["train", "disease_tree/nc", "--layers", "0"], "num_layers must be at least 1, got 0"),
+        (["train", "disease_tree/nc", "--dropout", "1"], "dropout must be at least 0 and below 1"),
+        (["train", "disease_tree/nc", "--lr", "nan"], "lr must be positive and finite"),
+        (["train", "disease_tree/nc", "--split", "official"], "has no split 'official'"),
+        (["train", "disease_tree/nc", "--device", "gpu"], "device 'gpu' cannot be used here"),
+        (["train", "disease_tree/nc", "--out", "file/run"], "Not a directory"),
+        (["train", "wordnet/nc"], "no file"),
+        (["evaluate", "nowhere"], "nowhere holds no run"),
+    ],
+)
+def test_user_errors_are_one_line_and_leave_nothing(
+    args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LRESNET_DATA", str(tmp_path))
+    Path("file").touch()
+    assert cli.main(args) == 2
+    captured = capsys.readouterr()
+    assert words in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
