@@ -103,12 +103,14 @@ def report(
         json: Print a list of objects instead of tables: one for each table, cell, method and protocol.
         markdown: Write the tables to this file too.
     """
-    from lresnet.report.aggregate import read_figures
+    from lresnet.report.aggregate import aggregate, read_runs
+    from lresnet.report.paired import paired_differences
     from lresnet.report.tables import markdown_page, print_figures, print_json
     from lresnet.train.checkpoint import write_atomically
 
-    figures = read_figures(results)
+    runs = read_runs(results)
+    figures = aggregate(runs)
     if markdown is not None:
-        write_atomically(markdown, markdown_page(figures).encode())
+        write_atomically(markdown, markdown_page(figures, paired_differences(runs)).encode())
     (print_json if json else print_figures)(figures)
     return 0

@@ -14,7 +14,7 @@ from typing import Any
 
 from lresnet.train.results import read_results
 
-__all__ = ["Figure", "aggregate", "paper_figure", "read_figures"]
+__all__ = ["Figure", "aggregate", "paper_figure", "read_figures", "read_runs"]
 
 _RUN = {"table", "cell", "method", "protocol", "seed"}
 
@@ -65,7 +65,12 @@ def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
 
 
 def read_figures(folder: Path) -> list[Figure]:
-    """The figures of every results file of ``folder``; lines that are no runs (a benchmark's) are passed over.
+    """The figures of every results file of ``folder``."""
+    return aggregate(read_runs(folder))
+
+
+def read_runs(folder: Path) -> list[dict[str, Any]]:
+    """The runs of every results file of ``folder``; lines that are no runs (a benchmark's) are passed over.
 
     Raises:
         FileNotFoundError: there is no such folder.
@@ -73,7 +78,7 @@ def read_figures(folder: Path) -> list[Figure]:
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder} with results; `lresnet reproduce` writes them")
     records = [record for file in sorted(folder.glob("*.jsonl")) for record in read_results(file)]
-    return aggregate(record for record in records if record.keys() >= _RUN)
+    return [record for record in records if record.keys() >= _RUN]
 
 
 def paper_figure(table: str, cell: str, method: str) -> tuple[float, float] | tuple[None, None]:

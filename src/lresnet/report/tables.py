@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from lresnet.report.aggregate import Figure
+from lresnet.report.paired import PairedDifference
 
 __all__ = ["markdown_page", "markdown_table", "print_figures", "print_json", "terminal_table"]
 
@@ -40,11 +41,40 @@ def markdown_table(figures: Sequence[Figure]) -> str:
     return "\n".join(lines)
 
 
-def markdown_page(figures: Sequence[Figure]) -> str:
-    """A heading and a Markdown table for each of the paper's tables."""
-    tables = _grouped(figures, lambda figure: figure.table)
-    parts = [f"## {name}\n\n{markdown_table(own)}\n" for name, own in tables.items()]
-    return "\n".join(parts)
+_PAGE = """\
+# Results
+
+Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one line there, with its command, seed,
+versions and hardware. Percent, mean and deviation over the runs. Hyperparameters: at most 24 configurations per method
+and cell, drawn from the space in `src/lresnet/recipes/` before a test figure was read, chosen by validation on seeds
+that are not reported. The test set is read once per run. *Against the paper* compares our mean with the printed one:
+within one of our standard errors, better, or worse. *euclidean* is the same network in flat space, same budget."""
+
+_PAIRED = """\
+### Is the Lorentz residual better than the others?
+
+Lorentz minus the other method, paired over seeds, with the 95 % interval of the mean.
+"""
+
+
+def markdown_page(figures: Sequence[Figure], differences: Sequence[PairedDifference] = ()) -> str:
+    """For each of the paper's tables the figures, cell by cell, and the paired differences."""
+    parts = [_PAGE]
+    for name, own in _grouped(figures, lambda figure: figure.table).items():
+        by_cell = [figure for cell in _grouped(own, lambda figure: figure.cell).values() for figure in cell]
+        parts.append(f"## {name}\n\n{markdown_table(by_cell)}")
+        paired = [d for d in differences if d.table == name]
+        if paired:
+            parts.append(f"{_PAIRED}\n{_paired_table(paired)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _paired_table(differences: Sequence[PairedDifference]) -> str:
+    lines = ["| cell | against | difference | interval | n | lorentz is |", "|---|---|---|---|---|---|"]
+    for d in sorted(differences, key=lambda d: d.cell):
+        interval = f"{d.interval[0]:+.2f} to {d.interval[1]:+.2f}"
+        lines.append(f"| {d.cell} | {d.method} | {d.mean:+.2f} | {interval} | {d.n} | {d.verdict} |")
+    return "\n".join(lines)
 
 
 def print_figures(figures: Sequence[Figure]) -> None:
