@@ -143,7 +143,8 @@ def test_report_as_tables(results: Path, tmp_path: Path, capsys: pytest.CaptureF
     assert "97.50 ± 0.71" in out
     assert "97.3 ± 0.4" in out
     text = page.read_text()
-    assert text.startswith("## gnn\n\n| cell |")
+    assert "\n## gnn\n\n| cell |" in text
+    assert "nan" not in text
     assert "| disease/lp | lorentz | legacy | 97.50 ± 0.71 | 2 of 3 | 97.50 | 97.3 ± 0.4 |" in text
 
 

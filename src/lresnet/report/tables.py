@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -109,7 +110,7 @@ def _cells(figure: Figure) -> tuple[str, ...]:
         figure.protocol,
         f"{figure.mean:.2f} ± {figure.std:.2f}",
         runs,
-        f"{figure.validation:.2f}",
+        "" if math.isnan(figure.validation) else f"{figure.validation:.2f}",
         paper,
         figure.verdict,
     )
