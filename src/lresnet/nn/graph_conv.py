@@ -15,7 +15,7 @@ from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.sparse import SparseMatrix, adjacency
 
-__all__ = ["LorentzGraphConv", "aggregate", "aggregate_with_time"]
+__all__ = ["LorentzGraphConv", "aggregate", "aggregate_with_time", "normalise"]
 
 
 def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
@@ -43,14 +43,17 @@ def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
 
 def _aggregate(x: Tensor, values: Tensor, kappa: Curvature, A: SparseMatrix) -> tuple[Tensor, Tensor, Tensor]:
     """(y, 1/n, T of y); plain torch, differentiable."""
-    product = A.matmul(x, values)
-    s, S_T = product[..., :-1], product[..., -1:]
-    least = A.row_sums().to(x.dtype)
+    return normalise(A.matmul(x, values), A.row_sums().to(x.dtype), kappa, A.has_empty_rows())
+
+
+def normalise(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """From the sums :math:`[s_i, S_T]` of rows of neighbours and the sums of their weights: (y, 1/n, T of y)."""
+    s, S_T = sums[..., :-1], sums[..., -1:]
     n2 = S_T.square() - kappa * dot(s, s, -1)
     bounded = torch.maximum(n2.detach(), least.square())
     # A single neighbour attains the bound, where the derivative of a maximum is not that of n2.
     n2 = with_derivatives_of(bounded, n2) if n2.requires_grad else bounded
-    if A.has_empty_rows():  # 1 / infinity, so that neither the value nor a derivative is 0 / 0
+    if some_empty:  # 1 / infinity, so that neither the value nor a derivative is 0 / 0
         n2 = n2.masked_fill(least <= 0, float("inf"))
     inverse = n2.rsqrt()
     return s * inverse, inverse, S_T * inverse

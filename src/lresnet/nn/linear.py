@@ -93,23 +93,27 @@ class _Ambient(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Tensor | None, fixed: Curvature
     ) -> Tensor:
-        t = time_of(x, fixed, -1)
-        ctx.save_for_backward(x, weight, time_weight, kappa, t)
+        ambient = torch.cat([x, time_of(x, fixed, -1)], dim=-1)
+        matrix = torch.cat([weight, time_weight.unsqueeze(-1)], dim=-1)
+        ctx.save_for_backward(ambient, matrix, x, weight, time_weight, kappa)
         ctx.fixed = fixed if kappa is None else None
-        return torch.addcmul(torch.nn.functional.linear(x, weight, bias), t, time_weight)
+        return torch.nn.functional.linear(ambient, matrix, bias)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, weight, time_weight, kappa, t = ctx.saved_tensors
-        if torch.is_grad_enabled():
-            t = time_of(x, ctx.fixed if kappa is None else kappa, -1)
-        gt = (g @ time_weight).unsqueeze(-1) / t
-        gx = torch.addcmul(g @ weight, gt, x) if ctx.needs_input_grad[0] else None
+        ambient, matrix, x, weight, time_weight, kappa = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted: both must depend on the inputs
+            ambient = torch.cat([x, time_of(x, ctx.fixed if kappa is None else kappa, -1)], dim=-1)
+            matrix = torch.cat([weight, time_weight.unsqueeze(-1)], dim=-1)
+        gx = gk = None
+        if ctx.needs_input_grad[0] or kappa is not None:
+            back = g @ matrix
+            gt = back[..., -1:] / ambient[..., -1:]
+            gx = torch.addcmul(back[..., :-1], gt, x)
+            gk = None if kappa is None else (-0.5 * gt.sum() / kappa.square()).reshape(kappa.shape)
         rows = g.reshape(-1, g.shape[-1])
-        gw = rows.mT @ x.reshape(-1, x.shape[-1])
-        gv = (rows.mT @ t.reshape(-1, 1)).squeeze(-1)
-        gk = None if kappa is None else (-0.5 * gt.sum() / kappa.square()).reshape(kappa.shape)
-        return gx, gw, gv, rows.sum(0), gk, None
+        g_matrix = rows.mT @ ambient.reshape(-1, ambient.shape[-1])
+        return gx, g_matrix[:, :-1], g_matrix[:, -1], rows.sum(0), gk, None
 
 
 class LorentzLinear(ManifoldModule):

@@ -45,14 +45,12 @@ class SparseMatrix:
     def from_coo(cls, index: Tensor, values: Tensor, shape: tuple[int, int]) -> Self:
         """From entries (row, column) = ``index`` [2, E] in any order; values at the same place are added."""
         index = index.long()  # places are numbered row by row, which leaves narrower integers
-        order = torch.argsort(index[0] * shape[1] + index[1], stable=True)
-        row, col, values = index[0][order], index[1][order], values[order]
-        code = row * shape[1] + col
-        unique, inverse = torch.unique_consecutive(code, return_inverse=True)
-        if unique.numel() != code.numel():
+        places, order = torch.sort(index[0] * shape[1] + index[1], stable=True)
+        values = values[order]
+        unique, inverse = torch.unique_consecutive(places, return_inverse=True)
+        if unique.numel() != places.numel():
             values = values.new_zeros(unique.numel()).index_add(0, inverse, values)
-            row, col = unique // shape[1], unique % shape[1]
-        return cls(row, col, values, shape)
+        return cls(unique // shape[1], unique % shape[1], values, shape)
 
     @classmethod
     def from_dense(cls, x: Tensor) -> Self:

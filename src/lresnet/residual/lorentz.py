@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import prepare, traced
+from lresnet.geometry.checks import checks_values, prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import Pair, dot, measure, separation, unitless_time
 from lresnet.geometry.weights import require_positive, weight_rows
@@ -115,10 +115,13 @@ class _LorentzResidual(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         pair = measure(x, y, kappa, dim)
         n = normaliser(1.0, w, pair.separation)
-        # For equal points the result is x, a float; (x + w x)/(1 + w) would round it. At w = 1 it does not.
-        # (So near the origin that T rounds to 1, a separation of 0 may be an underflow and says nothing.)
-        equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1)
-        s, n = torch.addcmul(x, y, torch.where(equal, 0.0, w)), torch.where(equal, 1.0, n)
+        weight = w
+        if not (w.dim() == 0 and checks_values(w) and float(w) == 1.0):
+            # For equal points the result is x, a float; (x + w x)/(1 + w) would round it. At w = 1 it does not.
+            # (So near the origin that T rounds to 1, a separation of 0 may be an underflow and says nothing.)
+            equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1)
+            weight, n = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
+        s = torch.addcmul(x, y, weight)
         return s / n if gamma is None else s * (gamma / n), *pair
 
     @staticmethod
