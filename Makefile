@@ -11,7 +11,7 @@ TORCH  := 2.13.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench bench-graphs docs lock clean
+.PHONY: help demo test test-all check format bench bench-graphs bench-scale docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -41,10 +41,14 @@ bench: $(STAMP) ## time the residuals against what you would use instead
 bench-graphs: $(STAMP) ## time a training epoch against PyG's GCN, where the data sets are found (LRESNET_DATA)
 	@$(BIN)/python benchmarks/graphs.py
 
+bench-scale: $(STAMP) ## memory and time on PubMed and on a graph of ten million edges
+	@$(BIN)/python benchmarks/scale.py
+
 docs: $(STAMP) ## render the measured pages and the README's pictures
 	@$(BIN)/python benchmarks/numerics.py
 	@$(BIN)/lresnet plot residuals --out docs/residuals.png
 	@$(BIN)/lresnet demo --out docs/demo.png
+	@$(BIN)/lresnet report --markdown docs/results.md
 
 lock: ## resolve the newest versions afresh and write requirements.lock
 	@$(PYTHON) -m venv --clear .venv-lock
