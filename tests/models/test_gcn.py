@@ -8,9 +8,9 @@ import itertools
 import pytest
 import torch
 from torch import Tensor
-from torch_geometric.nn import GCNConv
+from torch_geometric.nn import SimpleConv
 
-from lresnet.models import LorentzGCN, create_model
+from lresnet.models import LorentzGCN, create_model, gcn
 from lresnet.nn import EuclideanGraphConv, LorentzGraphConv, SparseMatrix, adjacency
 from lresnet.nn.input_map import features_to_points
 from lresnet.residual import make_residual
@@ -101,18 +101,15 @@ def test_the_twin_has_no_manifold_parameter():
     assert sum(isinstance(p, geoopt.ManifoldParameter) for p in make().parameters()) == 1
 
 
-def test_the_twin_is_a_residual_gcn_of_pyg_s_layers():
+def test_the_twin_is_a_residual_network_of_pyg_s_mean_aggregation():
     twin = make("euclidean", num_layers=3, activation="relu").double().eval()
     x, (edge_index, _) = features(torch.float64), graph()
-    edge_index = torch.cat([edge_index, edge_index.flip(0)], dim=1).unique(dim=1)
-    convs = []
-    for layer in twin.layers:
-        conv = GCNConv(layer.linear.in_features, 5).double()
-        conv.lin.weight = layer.linear.weight  # biases are 0 at the start
-        convs.append(conv)
-    z = convs[0](x, edge_index)
-    for conv in convs[1:]:
-        z = z + conv(torch.relu(z), edge_index)
+    edge_index = edge_index[:, edge_index[0] != edge_index[1]].unique(dim=1)  # PyG would add to a self loop
+    mean = SimpleConv(aggr="mean", combine_root="self_loop")
+    first, *others = [layer.linear for layer in twin.layers]
+    z = mean(first(x), edge_index)
+    for linear in others:
+        z = z + mean(linear(torch.relu(z)), edge_index)
     torch.testing.assert_close(twin.embed(x, edge_index), z)
 
 
@@ -233,6 +230,36 @@ def test_half_features_and_autocast(residual, dtype):
     torch.testing.assert_close(y.float(), expected, rtol=0.1, atol=0.1)
     if residual != "euclidean":
         assert torch.equal(y, expected)
+
+
+@every_residual
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("self_loops", [True, False])
+def test_a_large_graph_is_worked_on_in_blocks_of_rows_to_the_same_result(residual, sparse, self_loops, monkeypatch):
+    """Blocks of 4 of the 14 rows, values and gradients, the edge weights' included."""
+    results = []
+    for rows in (4, 1000):
+        monkeypatch.setattr(gcn, "_ROWS", rows)
+        options = {"learn_curvature": True, "activation": "relu", "self_loops": self_loops}
+        model = make(residual, curvature=-0.5, **options).double()
+        x = features(torch.float64).requires_grad_(not sparse)
+        edge_index, weight = graph()
+        weight = weight.double().requires_grad_()
+        y = model(SparseMatrix.from_dense(x) if sparse else x, edge_index, weight)
+        y.square().sum().backward()
+        wanted = [weight, *model.parameters()] if sparse else [x, weight, *model.parameters()]
+        results.append([y.detach(), *(tensor.grad for tensor in wanted)])
+    for a, b in zip(*results, strict=True):
+        torch.testing.assert_close(a, b)
+
+
+def test_blocks_of_rows_drop_coordinates_and_keep_half_precision(monkeypatch):
+    monkeypatch.setattr(gcn, "_ROWS", 4)
+    model, (edge_index, weight) = make(dropout=0.5, num_classes=None), graph()
+    assert not torch.equal(model(features(), edge_index, weight), model(features(), edge_index, weight))
+    model.eval()
+    assert torch.equal(model(features(), edge_index, weight), model(features(), edge_index, weight))
+    assert model(features(torch.bfloat16), edge_index, weight).dtype == torch.bfloat16
 
 
 # --- wrong input ------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import kappa_of
 from lresnet.models.pretrained import Pretrained
 from lresnet.nn.euclidean import EuclideanGraphConv, mean_normalisation
-from lresnet.nn.graph_conv import LorentzGraphConv
+from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums
 from lresnet.nn.input_map import Points, dropout_points, features_to_points
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
@@ -26,6 +26,10 @@ from lresnet.residual import make_residual
 __all__ = ["LorentzGCN"]
 
 _ACTIVATIONS = {"none": None, "relu": torch.relu}
+
+# Rows worked on at a time in a large graph on a CPU. An array above 32 MB is mapped, cleared page by page and unmapped
+# by the system each time it is made; with a million nodes and a hundred such arrays that was half of a training step.
+_ROWS = 2**15
 
 
 class LorentzGCN(Pretrained):
@@ -107,7 +111,11 @@ class LorentzGCN(Pretrained):
     ) -> Tensor:
         """``x`` may be :meth:`input_points`' result and ``edge_index`` :meth:`graph`'s, both made once."""
         embedding = self.embed(x, edge_index, edge_weight)
-        return embedding if self.head is None else self.head(embedding)
+        if self.head is None:
+            return embedding
+        if not _is_large(embedding):
+            return self.head(embedding)  # type: ignore[no-any-return]
+        return torch.cat([self.head(rows) for rows in embedding.split(_ROWS)])
 
     def embed(
         self,
@@ -122,22 +130,42 @@ class LorentzGCN(Pretrained):
             if isinstance(edge_index, SparseMatrix)
             else self.graph(edge_index, points.x.shape[0], edge_weight)
         )
+        if _is_large(A) and not self.euclidean:
+            return self._embed_by_rows(points, A)
         z = self._apply_layer(self.layers[0], points, A)
         for layer, residual in zip(self.layers[1:], self.residuals, strict=True):
-            z = residual(
-                z, self._apply_layer(layer, Points(z if self.activation is None else self.activation(z), z), A)
-            )
+            z = residual(z, self._apply_layer(layer, self._activated(z), A))
         return z
 
+    def _embed_by_rows(self, points: Points, A: SparseMatrix) -> Tensor:
+        """The same for a large graph: whole arrays for the sparse products only, some rows at a time between them."""
+        entering, z = _blocks(points), list[Tensor]()
+        for layer, residual in zip(self.layers, [None, *self.residuals], strict=True):
+            assert isinstance(layer, LorentzGraphConv)
+            h = torch.cat([layer.linear.with_time(*self._dropped(rows)) for rows in entering])
+            kappa = kappa_of(self.manifold.curvature, h.dtype)
+            dtype = points.x.dtype if isinstance(points.x, Tensor) else h.dtype
+            sums = zip((A @ h).split(_ROWS), A.row_sums().to(h.dtype).split(_ROWS), strict=True)
+            y = [centroid_of_sums(*rows, kappa, some_empty=A.has_empty_rows()).to(dtype) for rows in sums]
+            z = y if residual is None else [residual(*rows) for rows in zip(z, y, strict=True)]
+            entering = [self._activated(rows) for rows in z]
+        return torch.cat(z)
+
+    def _activated(self, z: Tensor) -> Points:
+        """What enters the next layer: between layers only the space part is known."""
+        return Points(z if self.activation is None else self.activation(z), z)
+
+    def _dropped(self, points: Points) -> tuple[Tensor | SparseMatrix, Tensor | None]:
+        """Points after dropout, and their time where a sparse x needs it."""
+        if isinstance(points.x, Tensor):
+            return torch.nn.functional.dropout(points.x, self.dropout, self.training), None
+        kappa = 1.0 if self.euclidean else kappa_of(self.manifold.curvature, points.time.dtype)
+        x, time = dropout_points(points, self.dropout, kappa, training=self.training)
+        return x, None if self.euclidean else time
+
     def _apply_layer(self, layer: torch.nn.Module, points: Points, A: SparseMatrix) -> Tensor:
-        if self.euclidean:
-            return layer(dropout_points(points, self.dropout, 1.0, training=self.training).x, A)  # type: ignore[no-any-return]
-        if isinstance(points.x, Tensor):  # between layers only the space part is known
-            x = torch.nn.functional.dropout(points.x, self.dropout, self.training)
-            return layer(x, A)  # type: ignore[no-any-return]
-        kappa = kappa_of(self.manifold.curvature, points.time.dtype)
-        points = dropout_points(points, self.dropout, kappa, training=self.training)
-        return layer(points.x, A, time=points.time)  # type: ignore[no-any-return]
+        x, time = self._dropped(points)
+        return layer(x, A) if time is None else layer(x, A, time=time)  # type: ignore[no-any-return]
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
         """The features as points. Constant unless the curvature is learned: make them once and pass them in."""
@@ -153,3 +181,14 @@ class LorentzGCN(Pretrained):
         """The adjacency that the layers aggregate with, made once for many calls."""
         A = adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops)
         return mean_normalisation(A) if self.euclidean else A
+
+
+def _is_large(x: Tensor | SparseMatrix) -> bool:
+    return x.shape[0] > _ROWS and x.device.type == "cpu"
+
+
+def _blocks(points: Points) -> list[Points]:
+    """Some rows each; sparse features stay in one piece."""
+    if not isinstance(points.x, Tensor):
+        return [points]
+    return [Points(*rows) for rows in zip(points.x.split(_ROWS), points.time.split(_ROWS), strict=True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.sparse import SparseMatrix, adjacency
 
-__all__ = ["LorentzGraphConv", "aggregate", "aggregate_with_time", "normalise"]
+__all__ = ["LorentzGraphConv", "aggregate", "aggregate_with_time", "centroid_of_sums"]
 
 
 def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
@@ -36,18 +35,24 @@ def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
     Args:
         x: the points, and last :math:`T = \sqrt\kappa` times their time.
     """
+    return centroid_of_sums(A @ x, A.row_sums().to(x.dtype), kappa, some_empty=A.has_empty_rows())
+
+
+def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empty: bool) -> Tensor:
+    """The second half of :func:`aggregate_with_time`, row by row.
+
+    Args:
+        sums: :math:`[s_i, \\sum_j A_{ij} T_j]`, [N, n+1].
+        least: :math:`\\sum_j A_{ij}`, [N, 1], a constant.
+        some_empty: whether one of them is 0.
+    """
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
-    result: Tensor = _Aggregate.apply(x, A.values, kappa_tensor, kappa, A)  # type: ignore[no-untyped-call]
+    result: Tensor = _Centroid.apply(sums, least, kappa_tensor, kappa, some_empty)  # type: ignore[no-untyped-call]
     return result
 
 
-def _aggregate(x: Tensor, values: Tensor, kappa: Curvature, A: SparseMatrix) -> tuple[Tensor, Tensor, Tensor]:
+def _centroid(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -> tuple[Tensor, Tensor, Tensor]:
     """(y, 1/n, T of y); plain torch, differentiable."""
-    return normalise(A.matmul(x, values), A.row_sums().to(x.dtype), kappa, A.has_empty_rows())
-
-
-def normalise(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """From the sums :math:`[s_i, S_T]` of rows of neighbours and the sums of their weights: (y, 1/n, T of y)."""
     s, S_T = sums[..., :-1], sums[..., -1:]
     n2 = S_T.square() - kappa * dot(s, s, -1)
     bounded = torch.maximum(n2.detach(), least.square())
@@ -59,44 +64,33 @@ def normalise(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -
     return s * inverse, inverse, S_T * inverse
 
 
-class _Aggregate(torch.autograd.Function):
-    r"""Backward with :math:`a = g \cdot y`: :math:`\partial s = (g + \kappa a y)/n`, :math:`\partial S_T = -a T_y/n`,
-    then one product with the transpose."""
+class _Centroid(torch.autograd.Function):
+    r"""With :math:`a = g \cdot y`: :math:`\partial s = (g + \kappa a y)/n`, :math:`\partial S_T = -a T_y/n`."""
 
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, values: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, A: SparseMatrix
+        ctx: Any, sums: Tensor, least: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, some_empty: bool
     ) -> Tensor:
-        y, inverse, T_y = _aggregate(x, values, kappa, A)
-        ctx.kappa, ctx.A = None if kappa_tensor is not None else kappa, A
-        ctx.save_for_backward(x, y, inverse, T_y, values, kappa_tensor)
+        y, inverse, T_y = _centroid(sums, least, kappa, some_empty)
+        ctx.kappa, ctx.some_empty = None if kappa_tensor is not None else kappa, some_empty
+        ctx.save_for_backward(sums, least, y, inverse, T_y, kappa_tensor)
         return y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, inverse, T_y, values, kappa_tensor = ctx.saved_tensors
-        kappa, A = kappa_tensor if kappa_tensor is not None else ctx.kappa, ctx.A
-        if torch.is_grad_enabled() or ctx.needs_input_grad[1]:  # second derivatives, or learned edge weights
-            return _by_autograd(g, (x, values, kappa_tensor), kappa, A, ctx.needs_input_grad)
+        sums, least, y, inverse, T_y, kappa_tensor = ctx.saved_tensors
+        kappa = kappa_tensor if kappa_tensor is not None else ctx.kappa
+        if torch.is_grad_enabled():  # a second derivative is wanted: let autograd do both
+            # Aliases, so that derivatives stop here: the sums themselves may depend on kappa.
+            sums, alias = sums.view_as(sums), None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
+            y = _centroid(sums, least, kappa if alias is None else alias, ctx.some_empty)[0]
+            inputs = [sums] if alias is None else [sums, alias]
+            g_sums, *rest = torch.autograd.grad(y, inputs, g, create_graph=True)
+            return g_sums, None, rest[0] if rest else None, None, None
         a = dot(g, y, -1)
         back = torch.cat([torch.addcmul(g, kappa * a, y), -a * T_y], dim=-1) * inverse
         gk = None if kappa_tensor is None else 0.5 * (a * dot(y, y, -1)).sum().reshape(kappa_tensor.shape)
-        return A.transposed_times(back, A.values), None, gk, None, None
-
-
-def _by_autograd(
-    g: Tensor, inputs: tuple[Tensor, Tensor, Tensor | None], kappa: Curvature, A: SparseMatrix, needed: Sequence[bool]
-) -> tuple[Tensor | None, ...]:
-    again = torch.is_grad_enabled()
-    with torch.enable_grad():
-        # Aliases, so that derivatives stop here: x itself may depend on kappa.
-        x, values, alias = (None if t is None else t.view_as(t) for t in inputs)
-        assert x is not None
-        assert values is not None
-        y = _aggregate(x, values, kappa if alias is None else alias, A)[0]
-        wanted = [t if need else None for t, need in zip((x, values, alias), needed, strict=False)]
-        grads = iter(torch.autograd.grad(y, [t for t in wanted if t is not None], g, create_graph=again))
-    return (*(None if t is None else next(grads) for t in wanted), None, None)
+        return back, None, gk, None, None
 
 
 class LorentzGraphConv(ManifoldModule):

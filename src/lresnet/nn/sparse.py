@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import warnings
+from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
@@ -30,11 +31,11 @@ class SparseMatrix:
     def __init__(self, row: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> None:
         """``row``, ``col``: sorted by row, then column; use :meth:`from_coo` for entries in any order."""
         self.row, self.col, self.values, self.shape = row, col, values, shape
-        self.permutation = torch.argsort(col, stable=True)
+        places_t, self.permutation = torch.sort(col * shape[0] + row)
         # Both ways in CSR. In 32 bits where they suffice: a product reads little else than indices.
         narrow = torch.int32 if max(row.numel(), *shape) < 2**31 else torch.int64
         self.crow, self.crow_t = _pointers(row, shape[0]).to(narrow), _pointers(col, shape[1]).to(narrow)
-        self.col_csr, self.col_t = col.to(narrow), row[self.permutation].to(narrow)
+        self.col_csr, self.col_t = col.to(narrow), (places_t % shape[0]).to(narrow)
         # Two forms that do not change while the values do not: made on first use, not with every product.
         self._forward: Tensor | None = None
         self._backward: Tensor | None = None
@@ -42,15 +43,15 @@ class SparseMatrix:
         self._has_empty_rows: bool | None = None
 
     @classmethod
-    def from_coo(cls, index: Tensor, values: Tensor, shape: tuple[int, int]) -> Self:
+    def from_coo(cls, index: Tensor | Sequence[Tensor], values: Tensor, shape: tuple[int, int]) -> Self:
         """From entries (row, column) = ``index`` [2, E] in any order; values at the same place are added."""
-        index = index.long()  # places are numbered row by row, which leaves narrower integers
-        places, order = torch.sort(index[0] * shape[1] + index[1], stable=True)
+        row, col = (part.long() for part in index)  # places are numbered row by row, which leaves narrower integers
+        places, order = torch.sort(row * shape[1] + col, stable=True)
         values = values[order]
-        unique, inverse = torch.unique_consecutive(places, return_inverse=True)
-        if unique.numel() != places.numel():
-            values = values.new_zeros(unique.numel()).index_add(0, inverse, values)
-        return cls(unique // shape[1], unique % shape[1], values, shape)
+        if bool((places[1:] == places[:-1]).any()):
+            places, inverse = torch.unique_consecutive(places, return_inverse=True)
+            values = values.new_zeros(places.numel()).index_add(0, inverse, values)
+        return cls(places // shape[1], places % shape[1], values, shape)
 
     @classmethod
     def from_dense(cls, x: Tensor) -> Self:
@@ -187,7 +188,7 @@ def adjacency(
         loops = (~has_loop).nonzero().squeeze(-1)
         source, target = torch.cat([source, loops]), torch.cat([target, loops])
         edge_weight = torch.cat([edge_weight, edge_weight.new_ones(loops.numel())])
-    return SparseMatrix.from_coo(torch.stack([target, source]), edge_weight, (num_nodes, num_nodes))
+    return SparseMatrix.from_coo((target, source), edge_weight, (num_nodes, num_nodes))
 
 
 def _check_edges(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None) -> None:
@@ -233,6 +234,6 @@ def _product(csr: Tensor, x: Tensor) -> Tensor:
             return _product(csr, x)
     if x.device.type != "cpu":
         return (csr @ x.to(csr.dtype)).to(x.dtype)
-    # In place: "csr @ x" makes zeros, a result of the same size, and copies one to the other.
-    result = x.new_zeros(csr.shape[0], x.shape[1], dtype=csr.dtype)
+    # In place: "csr @ x" makes zeros, a result of the same size, and copies one to the other. beta=0: not read before.
+    result = x.new_empty(csr.shape[0], x.shape[1], dtype=csr.dtype)
     return result.addmm_(csr, x.to(csr.dtype), beta=0).to(x.dtype)

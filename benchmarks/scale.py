@@ -1,0 +1,154 @@
+"""Memory and time of large graphs on a CPU: link prediction on PubMed, and a million nodes with ten million edges.
+
+    python benchmarks/scale.py             # LRESNET_DATA names the folder with PubMed; without: a graph of its size
+
+Every measurement is a process of its own, one thread, process time. Memory is its peak resident size minus the one
+after the imports. The large graph is random (the worst case for caches); an edge is one column of ``edge_index``, self
+loops are added. Timed: making the adjacency, then one step (forward, cross entropy, backward, optimiser); beside it the
+step when memory is warm. The graph of half the size, measured in turn with the full one, tells whether time grows with
+the graph and no faster: the median of the rounds' ratios. Exit status 1 if a bar is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from typing import Any
+
+# torch and the library are imported by the measuring processes only: a child inherits its parent's peak.
+NODES, EDGES, FEATURES, WIDTH, LAYERS = 1_000_000, 10_000_000, 16, 16, 3
+EPOCHS, ROUNDS = 20, 3
+BARS = {"pubmed": 2.0, "graph": 8.0, "doubling": 2.2}
+
+
+def peak() -> float:
+    """Largest resident size of this process so far, GB."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
+
+
+def pubmed() -> dict[str, Any]:
+    """Load, split, and train link prediction for a few epochs."""
+    from lresnet.data import load_task
+    from lresnet.models import LorentzGCN
+    from lresnet.train import LinkPrediction, Schedule, fit
+
+    before, started = peak(), time.process_time()
+    try:
+        task, data = load_task("pubmed/lp", split="legacy"), "PubMed"
+    except OSError:
+        task, data = load_task("pubmed/lp", graph=_of_pubmed_size()), "random graph of PubMed's size"
+    model = LorentzGCN(task.x.shape[1], WIDTH, LAYERS, dropout=0.5)
+    outcome = fit(model, LinkPrediction(task), Schedule(epochs=EPOCHS, lr=0.01, eval_every=5))
+    assert 0 <= outcome.validation <= 100
+    return {"data": data, "memory": peak() - before, "seconds": time.process_time() - started}
+
+
+def _of_pubmed_size() -> Any:
+    import numpy as np
+    import scipy.sparse
+
+    from lresnet.data import Graph
+
+    rng = np.random.Generator(np.random.PCG64(0))
+    n, edges, columns = 19_717, 44_324, 500
+    features = scipy.sparse.random_array((n, columns), density=0.1, format="csr", rng=rng)
+    return Graph.checked("random", features, rng.integers(n, size=(2, edges)), rng.integers(3, size=n))
+
+
+def graph(nodes: int, edges: int) -> dict[str, Any]:
+    """Seconds for the adjacency, the first step and the fastest of the next two, and the memory of all of it."""
+    import torch
+
+    from lresnet.models import LorentzGCN
+    from lresnet.optim import make_adam
+
+    before = peak()
+    torch.manual_seed(0)
+    edge_index, x, y = torch.randint(nodes, (2, edges)), torch.randn(nodes, FEATURES), torch.randint(2, (nodes,))
+    model = LorentzGCN(FEATURES, WIDTH, LAYERS, num_classes=2)
+    optimizers = make_adam(model, lr=0.01)
+    started = time.process_time()
+    A = model.graph(edge_index, nodes)
+    built, steps = time.process_time() - started, []
+    for _ in range(3):
+        started = time.process_time()
+        optimizers.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(x, A), y)
+        loss.backward()
+        optimizers.step()
+        steps.append(time.process_time() - started)
+        assert loss.isfinite()
+    return {"memory": peak() - before, "adjacency": built, "step": steps[0], "warm": min(steps[1:])}
+
+
+def measure(*arguments: object) -> dict[str, Any]:
+    """Run one measurement in a fresh process."""
+    command = [sys.executable, __file__, "--measure", *map(str, arguments)]
+    result: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
+    return result
+
+
+def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """The median time and the largest memory of several rounds."""
+    chosen = {"memory": max}
+    return {key: chosen.get(key, statistics.median)(figures[key] for figures in rounds) for key in rounds[0]}
+
+
+def ratio(halves: list[dict[str, Any]], fulls: list[dict[str, Any]], *keys: str) -> float:
+    """Time of the full graph over that of the half, the median over rounds."""
+    pairs = zip(halves, fulls, strict=True)
+    return statistics.median(sum(full[key] for key in keys) / sum(half[key] for key in keys) for half, full in pairs)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        import torch
+
+        torch.set_num_threads(1)
+        kind, *sizes = options.measure
+        print(json.dumps(pubmed() if kind == "pubmed" else graph(*map(int, sizes))))
+        return 0
+    from rich.console import Console
+    from rich.table import Table
+
+    small = measure("pubmed")
+    halves, fulls = [], []
+    for _ in range(ROUNDS):
+        halves.append(measure("graph", NODES // 2, EDGES // 2))
+        fulls.append(measure("graph", NODES, EDGES))
+    half, full = summary(halves), summary(fulls)
+    growth, warm = ratio(halves, fulls, "adjacency", "step"), ratio(halves, fulls, "warm")
+    table = Table(
+        title=f"lorentz_gcn, {LAYERS} layers, width {WIDTH}, one CPU thread: memory above imports, process time"
+    )
+    for column in ("graph", "memory, GB", "adjacency, s", "step, s", "warm, s", "bar", ""):
+        table.add_column(column, justify="left" if column == "graph" else "right")
+    met = []
+
+    def row(name: str, figures: dict[str, Any], bar: str, ok: bool) -> None:
+        met.append(ok)
+        cells = [f"{figures[key]:.2f}" if key in figures else "" for key in ("memory", "adjacency", "step", "warm")]
+        table.add_row(name, *cells, bar, "met" if ok else "MISSED")
+
+    title = f"{small['data']}, link prediction, load + split + {EPOCHS} epochs ({small['seconds']:.1f} s)"
+    row(title, small, f"< {BARS['pubmed']:g} GB", small["memory"] < BARS["pubmed"])
+    for figures, part in ((half, 2), (full, 1)):
+        name = f"{NODES // part:,} nodes, {EDGES // part:,} edges, {FEATURES} features"
+        row(name, figures, f"< {BARS['graph']:g} GB", figures["memory"] < BARS["graph"])
+    title = f"twice the graph: adjacency and step {growth:.2f} times (warm step {warm:.2f})"
+    row(title, {}, f"<= {BARS['doubling']:g}", growth <= BARS["doubling"])
+    Console(width=140).print(table)
+    return 0 if all(met) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
