@@ -94,10 +94,10 @@ def final_runs(
     """The configuration with the best mean validation figure of each method whose search is complete, on all seeds."""
     plan = recipe(table, cell)
     wanted = {run.key() for run in search_runs(table, cell, methods)}
-    done = [r for r in read_results(results) if r["stage"] == "search" and _run(r).key() in wanted]
+    done = {key: r for r in read_results(results) if (key := _run(r).key()) in wanted}  # a line twice counts once
     runs = []
     for method in methods:
-        records = [r for r in done if r["method"] == method]
+        records = [r for r in done.values() if r["method"] == method]
         if len(records) < len(plan["configurations"]) * len(SEARCH_SEEDS):
             continue
         config = best_configuration(records)

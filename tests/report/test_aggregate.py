@@ -1,0 +1,72 @@
+"""Results to figures beside the paper's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lresnet.report.aggregate import aggregate, paper_figure, read_figures
+from lresnet.train.results import append_result
+
+
+def record(value: float | None, **change: object) -> dict[str, object]:
+    base = {"table": "gnn", "cell": "disease/lp", "method": "lorentz", "protocol": "legacy", "seed": 0}
+    return base | {"stage": "final", "value": value, "validation": None if value is None else 90.0} | change
+
+
+def test_mean_deviation_and_the_paper():
+    (figure,) = aggregate([record(96.0), record(97.0, seed=1), record(98.0, seed=2, validation=93.0)])
+    assert (figure.mean, figure.std, figure.n, figure.diverged) == (97.0, 1.0, 3, 0)
+    assert figure.validation == pytest.approx(91.0)
+    assert (figure.paper_mean, figure.paper_std) == (97.3, 0.4)
+    assert figure.standard_error == pytest.approx(1 / 3**0.5)
+    assert figure.verdict == "within one s.e."
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(97.3, "within one s.e."), (97.31, "better"), (97.29, "worse")])
+def test_a_single_run_has_no_spread(value, verdict):
+    (figure,) = aggregate([record(value)])
+    assert figure.std == 0.0
+    assert figure.verdict == verdict
+
+
+def test_groups_by_table_cell_method_and_protocol_in_order_of_appearance():
+    figures = aggregate(
+        [
+            record(1.0, method="space"),
+            record(2.0),
+            record(3.0, protocol="disjoint"),
+            record(4.0, cell="cora/nc"),
+            record(5.0, table="curvature"),
+            record(6.0, method="space", seed=1),
+        ]
+    )
+    assert [figure.mean for figure in figures] == [3.5, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_search_runs_do_not_count_and_diverged_ones_are_counted():
+    figures = aggregate([record(99.0, stage="search"), record(90.0), record(None, seed=1), record(None, seed=2)])
+    assert [(figure.mean, figure.n, figure.diverged) for figure in figures] == [(90.0, 1, 2)]
+    assert aggregate([record(None)]) == []
+    assert aggregate([]) == []
+
+
+def test_what_the_paper_does_not_have():
+    assert paper_figure("gnn", "disease/lp", "lorentz") == (97.3, 0.4)
+    assert paper_figure("gnn", "cora/nc", "none") == (80.2, 1.3)
+    for missing in (("gnn", "mars/lp", "lorentz"), ("astrology", "disease/lp", "lorentz"), ("gnn", "cora/nc", "gat")):
+        assert paper_figure(*missing) == (None, None)
+    (figure,) = aggregate([record(90.0, method="gat")])
+    assert figure.verdict == ""
+    json.dumps(figure.as_dict(), allow_nan=False)
+
+
+def test_figures_of_a_folder(tmp_path):
+    append_result(tmp_path / "gnn.jsonl", record(90.0))
+    append_result(tmp_path / "more.jsonl", record(92.0, seed=1))
+    append_result(tmp_path / "bench.jsonl", {"milliseconds": 3.0})
+    (figure,) = read_figures(tmp_path)
+    assert (figure.mean, figure.n) == (91.0, 2)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        read_figures(tmp_path / "nowhere")

@@ -1,0 +1,115 @@
+"""Search: configurations drawn once from a stated space, written into the recipes, chosen on validation."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+from lresnet.models import LorentzGCN
+from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, best_configuration, draw, recipe, recipe_cells
+from lresnet.studies import run as run_module
+
+CELLS = recipe_cells("gnn")
+
+
+# --- the recipes ------------------------------------------------------------------------------------------------------
+
+
+def test_the_three_cells_have_a_recipe():
+    assert {"disease/lp", "airport/lp", "cora/nc"} <= set(CELLS)
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_configurations_are_what_the_stated_seed_draws(cell):
+    plan = recipe("gnn", cell)
+    assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
+    assert 1 <= len(plan["configurations"]) <= 24
+
+
+@pytest.mark.parametrize("cell", CELLS)
+def test_every_name_is_an_argument_of_something(cell):
+    plan = recipe("gnn", cell)
+    known = set(inspect.signature(LorentzGCN).parameters) | run_module._SCHEDULE | run_module._OBJECTIVE | {"features"}
+    used = set(plan["space"]) | set(plan["fixed"])
+    for options in plan.get("only", {}).values():
+        used |= set(options)
+    assert used <= known
+    assert not set(plan["space"]) & set(plan["fixed"])
+    assert set(plan.get("only", {})) <= set(METHODS)
+    assert plan["protocol"] in ("legacy", "disjoint", "official", "official_splits")
+
+
+def test_seeds_that_choose_do_not_report():
+    assert not set(SEARCH_SEEDS) & set(FINAL_SEEDS)
+    assert len(set(SEARCH_SEEDS)) == 2
+    assert len(set(FINAL_SEEDS)) == 10
+
+
+def test_an_unknown_recipe_names_those_there_are():
+    with pytest.raises(ValueError, match=r"no recipe for gnn mars/lp; there are: .*disease_lp"):
+        recipe("gnn", "mars/lp")
+    with pytest.raises(ValueError, match="there are: none"):
+        recipe("astrology", "mars/lp")
+
+
+# --- draw -------------------------------------------------------------------------------------------------------------
+
+
+def test_draws_differ_from_each_other_and_follow_the_seed():
+    space = {"a": [1, 2, 3], "b": ["x", "y"], "c": [0.1, 0.2]}
+    drawn = draw(space, 8, seed=1)
+    assert len(drawn) == 8
+    assert all(drawn.count(configuration) == 1 for configuration in drawn)
+    assert all(configuration[name] in space[name] for configuration in drawn for name in space)
+    assert drawn == draw(space, 8, seed=1)
+    assert drawn != draw(space, 8, seed=2)
+    assert drawn[:3] == draw(space, 3, seed=1)
+
+
+def test_a_small_space_is_drawn_whole():
+    space = {"a": [1, 2], "b": [3]}
+    drawn = draw(space, 24, seed=0)
+    assert sorted(configuration["a"] for configuration in drawn) == [1, 2]
+
+
+def test_every_value_is_drawn_about_as_often():
+    space = {"a": list(range(5)), "b": list(range(200))}
+    drawn = draw(space, 500, seed=3)
+    for value in range(5):
+        assert 60 <= sum(configuration["a"] == value for configuration in drawn) <= 140
+
+
+# --- the choice -------------------------------------------------------------------------------------------------------
+
+
+def record(lr: float, validation: float | None, **other: object) -> dict[str, object]:
+    return {"config": {"lr": lr, "hidden": 15}, "validation": validation, "value": 99.0, **other}
+
+
+def test_the_best_mean_validation_figure_wins_whatever_the_test_figure_is():
+    records = [record(0.1, 90.0), record(0.2, 80.0, value=100.0), record(0.1, 70.0), record(0.2, 81.0, value=100.0)]
+    assert best_configuration(records) == {"lr": 0.2, "hidden": 15}
+
+
+def test_of_two_equal_ones_the_earlier_wins():
+    assert best_configuration([record(0.3, 80.0), record(0.1, 80.0)])["lr"] == 0.3
+
+
+def test_the_order_of_names_does_not_split_a_configuration():
+    records = [
+        {"config": {"a": 1, "b": 2}, "validation": 90.0},
+        {"config": {"b": 2, "a": 1}, "validation": 50.0},
+        {"config": {"a": 1, "b": 3}, "validation": 80.0},
+    ]
+    assert best_configuration(records)["b"] == 3
+
+
+def test_a_configuration_that_diverged_once_is_never_chosen():
+    records = [record(0.1, 99.0), record(0.1, None), record(0.2, 50.0), record(0.2, 51.0)]
+    assert best_configuration(records)["lr"] == 0.2
+
+
+def test_nothing_to_choose_from():
+    with pytest.raises(ValueError, match="no search run to choose from"):
+        best_configuration([])
