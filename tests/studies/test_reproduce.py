@@ -81,10 +81,10 @@ def test_an_interrupted_file_is_continued(executed, tmp_path):
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:2]) + "\n" + lines[2][:30])
     executed.clear()
-    with pytest.warns(UserWarning, match="is not a JSON line"):
+    with pytest.warns(UserWarning, match="is no result"):
         assert run_all(runs(5), path, command="c") == 0
     assert [run.seed for run in executed] == [2, 3, 4]
-    with pytest.warns(UserWarning, match="is not a JSON line"):
+    with pytest.warns(UserWarning, match="is no result"):
         assert sorted(r["seed"] for r in read_results(path)) == [0, 1, 2, 3, 4]
 
 

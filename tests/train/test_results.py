@@ -23,7 +23,7 @@ def test_a_torn_last_line_is_reported_and_passed_over(tmp_path):
     append_result(path, {"seed": 0})
     with path.open("a") as file:
         file.write('{"seed": 1, "va')
-    with pytest.warns(UserWarning, match=r"gnn\.jsonl:2 is not a JSON line and is passed over"):
+    with pytest.warns(UserWarning, match=r"gnn\.jsonl:2 is no result and is passed over"):
         assert [r["seed"] for r in read_results(path)] == [0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -41,5 +42,5 @@ def _load(path: Path, *names: str) -> dict[str, NDArray[Any]]:
             if missing:
                 raise ValueError(f"it has no {', '.join(missing)}")
             return {name: archive[name] for name in names}
-    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error

@@ -116,7 +116,7 @@ def download(source: Source, root: Root = None) -> Path:
     new_folders = [folder for folder in target.parents if not folder.exists()]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        part.open("wb").close()
+        part.open("ab").close()  # may it be written? What an earlier try left stays until something comes
     except OSError as error:
         raise OSError(
             f"{source.path} is not under {', '.join(map(str, roots))}, and {target.parent} cannot take the download "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +24,7 @@ def read_disease(name: str, files: dict[str, Path]) -> Graph:
     features_file, labels_file = files[f"{name}.feats.npz"], files[f"{name}.labels.npy"]
     try:
         features = sparse.csr_array(sparse.load_npz(features_file)).astype(np.float64)
-    except (ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{features_file} cannot be read as a sparse matrix: {error}") from error
     try:
         labels = np.load(labels_file, allow_pickle=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,7 +50,7 @@ def _arrays(path: Path) -> NDArray[Any] | sparse.sparray | sparse.spmatrix:
                 return _distances(content[names[0]], path)
         if {"format", "shape", "data"} <= set(names):
             return sparse.load_npz(path)
-    except (EOFError, ValueError, zipfile.BadZipFile) as error:
+    except (EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as NumPy arrays: {error}") from error
     raise ValueError(f"{path} holds several arrays ({', '.join(names)}); save the matrix of distances alone")
 

@@ -15,7 +15,15 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-__all__ = ["check_everywhere", "checks_values", "prepare", "require_features", "require_points", "traced"]
+__all__ = [
+    "check_everywhere",
+    "checks_values",
+    "full_precision",
+    "prepare",
+    "require_features",
+    "require_points",
+    "traced",
+]
 
 _everywhere: ContextVar[bool] = ContextVar("lresnet_check_everywhere", default=False)
 
@@ -41,6 +49,11 @@ def check_everywhere() -> Iterator[None]:
 def traced() -> bool:
     """Whether the code runs under torch.compile, torch.export or a torch.func transform."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def full_precision(x: Tensor) -> contextlib.AbstractContextManager[object]:
+    """Keep autocast out: a matrix product in bfloat16 would lose the geometry. (The meta device knows no autocast.)"""
+    return contextlib.nullcontext() if x.device.type == "meta" else torch.autocast(x.device.type, enabled=False)
 
 
 def checks_values(x: Tensor) -> bool:

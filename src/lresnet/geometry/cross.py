@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lresnet.geometry.checks import full_precision
 from lresnet.geometry.curvature import Curvature, constant, root
 from lresnet.geometry.pair import unit, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
@@ -19,7 +20,7 @@ def cross_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
     so is exact up to one rounding of the cosine (6e-8 R_x R_y in float32). For the last digit of coincident points use
     :meth:`lresnet.Lorentz.dist`.
     """
-    with torch.autocast(x.device.type, enabled=False):  # a bf16 product would lose the geometry
+    with full_precision(x):
         value = _value(x.detach(), y.detach(), constant(kappa))
         T_x, T_y = unitless_time(x, kappa, -1), unitless_time(y, kappa, -1)
         smooth = T_x * T_y.squeeze(-1) - kappa * (x @ y.mT)

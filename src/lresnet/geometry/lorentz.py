@@ -85,7 +85,7 @@ class Lorentz(geoopt.manifolds.Manifold):
     def K(self) -> Tensor:
         """Signed curvature, a 0-dimensional tensor."""
         K = self.curvature
-        return K if isinstance(K, Tensor) else torch.tensor(K, dtype=torch.float64)
+        return K if isinstance(K, Tensor) else torch.tensor(K, dtype=torch.float64, device="cpu")
 
     @property
     def kappa(self) -> Tensor:
@@ -221,9 +221,9 @@ class Lorentz(geoopt.manifolds.Manifold):
 
     # --- geoopt's protocol -------------------------------------------------------------------------------------
 
-    def egrad2rgrad(self, x: Tensor, u: Tensor) -> Tensor:
-        r"""Riemannian gradient of a Euclidean one: :math:`(I - K x x^T) u`."""
-        return self._vector(maps.egrad2rgrad, (x, u), ("x", "u"))
+    def egrad2rgrad(self, x: Tensor, g: Tensor) -> Tensor:
+        r"""Riemannian gradient of a Euclidean one: :math:`(I - K x x^T) g`."""
+        return self._vector(maps.egrad2rgrad, (x, g), ("x", "g"))
 
     def retr(self, x: Tensor, u: Tensor) -> Tensor:
         """Retraction: the exponential map itself, which costs little more here and keeps large steps right."""

@@ -25,8 +25,9 @@ class LorentzMLP(Pretrained):
     With ``residual="euclidean"`` the Euclidean twin: linear layers with ReLU and a linear head.
 
     Args:
-        in_features, hidden, num_layers, num_classes, residual, residual_options, curvature, learn_curvature, dropout:
-            as in :class:`~lresnet.models.gcn.LorentzGCN`.
+        in_features, hidden, num_layers, num_classes, residual, residual_options, curvature, learn_curvature, dropout,
+            max_radius: as in :class:`~lresnet.models.gcn.LorentzGCN`, but that the Lorentz residual's weight is learned
+            unless ``residual_options`` says otherwise, as in the paper's Algorithm 1.
 
     Shapes:
         [B, in] -> [B, num_classes], or embeddings [B, hidden] if num_classes is None.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
@@ -46,6 +47,8 @@ def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empt
         least: :math:`\\sum_j A_{ij}`, [N, 1], a constant.
         some_empty: whether one of them is 0.
     """
+    if traced():
+        return _centroid(sums, least, kappa, some_empty)[0]
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _Centroid.apply(sums, least, kappa_tensor, kappa, some_empty)  # type: ignore[no-untyped-call]
     return result

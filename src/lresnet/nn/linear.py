@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import full_precision, prepare, require_features, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import dot, time_of, unit
 from lresnet.nn.sparse import SparseMatrix
@@ -30,6 +30,8 @@ def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> T
     Returns:
         [..., n+1]: the n space coordinates, then :math:`\sqrt\kappa` times the time, which is known for free.
     """
+    if traced():
+        return _on_sphere(z, log_scale, kappa, floor)[0]
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _OnSphere.apply(z, log_scale, kappa_tensor, kappa, floor)  # type: ignore[no-untyped-call]
     return result
@@ -84,6 +86,16 @@ class _OnSphere(torch.autograd.Function):
         if kappa_tensor is not None:
             gk = (0.5 * tau * (g_time / k - pull * kappa_tensor**-1.5)).sum().reshape(kappa_tensor.shape)
         return gz, g_gate.sum().reshape(log_scale.shape), gk, None, None
+
+
+def _ambient(x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Curvature) -> Tensor:
+    """``W x + v t + b``; under a transform by plain operations, which those see through."""
+    if traced():
+        ambient = torch.cat([x, time_of(x, kappa, -1)], dim=-1)
+        return torch.nn.functional.linear(ambient, torch.cat([weight, time_weight.unsqueeze(-1)], dim=-1), bias)
+    tensor = kappa if isinstance(kappa, Tensor) else None
+    z: Tensor = _Ambient.apply(x, weight, time_weight, bias, tensor, kappa)  # type: ignore[no-untyped-call]
+    return z
 
 
 class _Ambient(torch.autograd.Function):
@@ -188,11 +200,11 @@ class LorentzLinear(ManifoldModule):
             z = torch.addcmul(x @ self.weight.mT + self.bias, time, self.time_weight)
             return on_sphere(z, self.log_scale, kappa_of(self.manifold.curvature, z.dtype), self.floor)
         (x,), _ = prepare(x)
-        with torch.autocast(x.device.type, enabled=False):
+        require_features(x, self.in_features, "LorentzLinear")
+        with full_precision(x):
             kappa = kappa_of(self.manifold.curvature, x.dtype)
-            tensor = kappa if isinstance(kappa, Tensor) else None
-            weights = (w.to(x.dtype) for w in (self.weight, self.time_weight, self.bias))
-            z = _Ambient.apply(x, *weights, tensor, kappa)  # type: ignore[no-untyped-call]
+            weight, time_weight, bias = (w.to(x.dtype) for w in (self.weight, self.time_weight, self.bias))
+            z = _ambient(x, weight, time_weight, bias, kappa)
             return on_sphere(z, self.log_scale.to(x.dtype), kappa, self.floor)
 
     def extra_repr(self) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import time_of
 
@@ -21,6 +22,8 @@ def lorentz_distance2(z: Tensor, pairs: Tensor, kappa: Curvature | None) -> Tens
     if kappa is None:
         e = z.index_select(0, pairs[0]) - z.index_select(0, pairs[1])
         return e.square().sum(-1)
+    if traced():
+        return _distance2(z, pairs, kappa)[0]
     tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _Distance2.apply(z, pairs, tensor, kappa)  # type: ignore[no-untyped-call]
     return result

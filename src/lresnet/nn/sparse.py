@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from lresnet.geometry.checks import checks_values
 from lresnet.geometry.weights import refuse_negative
 
 __all__ = ["SparseMatrix", "adjacency"]
@@ -202,7 +203,7 @@ def _check_edges(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None)
         raise ValueError(
             f"edge_weight has shape {tuple(edge_weight.shape)}, expected one per edge ({edge_index.shape[1]},)"
         )
-    if edge_index.device.type == "cpu" and edge_index.numel():
+    if checks_values(edge_index) and edge_index.numel():
         low, high = int(edge_index.min()), int(edge_index.max())
         if low < 0 or high >= num_nodes:
             raise ValueError(f"edge_index has node {low if low < 0 else high}, but nodes are 0 to {num_nodes - 1}")

@@ -49,7 +49,8 @@ Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one
 versions and hardware. Percent, mean and deviation over the runs. Hyperparameters: at most 24 configurations per method
 and cell, drawn from the space in `src/lresnet/recipes/` before a test figure was read, chosen by validation on seeds
 that are not reported. The test set is read once per run. *Against the paper* compares our mean with the printed one:
-within one of our standard errors, better, or worse. *euclidean* is the same network in flat space, same budget."""
+within one of our standard errors, better, or worse. *euclidean* is the same network in flat space, same budget. All
+runs so far are float32 on CPUs; most with torch 2.11, some with 2.13, as their lines say."""
 
 _PAIRED = """\
 ### Is the Lorentz residual better than the others?

@@ -114,15 +114,15 @@ class _LorentzResidual(torch.autograd.Function):
         x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curvature, dim: int
     ) -> tuple[Tensor, ...]:
         pair = measure(x, y, kappa, dim)
-        n = normaliser(1.0, w, pair.separation)
+        n = length = normaliser(1.0, w, pair.separation)
         weight = w
         if not (w.dim() == 0 and checks_values(w) and float(w) == 1.0):
             # For equal points the result is x, a float; (x + w x)/(1 + w) would round it. At w = 1 it does not.
             # (So near the origin that T rounds to 1, a separation of 0 may be an underflow and says nothing.)
             equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1)
-            weight, n = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
+            weight, length = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
         s = torch.addcmul(x, y, weight)
-        return s / n if gamma is None else s * (gamma / n), *pair
+        return s / length if gamma is None else s * (gamma / length), n, *pair
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -138,13 +138,14 @@ class _LorentzResidual(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor | None, *_: None) -> tuple[Tensor | None, ...]:
         if g is None:
             return (None,) * 6
-        x, y, w, *rest = ctx.saved_tensors
+        x, y, w, n, *rest = ctx.saved_tensors
         pair, optional = Pair(*rest[:4]), list(rest[4:])
         gamma = optional.pop(0) if ctx.has_scale else None
         kappa = optional.pop(0) if ctx.kappa is None else ctx.kappa
         if torch.is_grad_enabled():  # a second derivative is wanted: the scalars must depend on the inputs
             pair = _differentiable(x, y, kappa, ctx.dim)
-        return *_gradients(g, x, y, w, gamma, kappa, pair, ctx.dim, ctx.needs_input_grad), None
+            n = normaliser(1.0, w, pair.separation)
+        return *_gradients(g, x, y, w, gamma, kappa, n, pair, ctx.dim, ctx.needs_input_grad), None
 
 
 class _EagerLorentzResidual(torch.autograd.Function):
@@ -166,6 +167,7 @@ def _gradients(
     w: Tensor,
     gamma: Tensor | None,
     kappa: Curvature,
+    n: Tensor,
     pair: Pair,
     dim: int,
     needed: Sequence[bool],
@@ -179,7 +181,6 @@ def _gradients(
         \partial \gamma &= a n, \qquad \partial \kappa = -c\, a\, w\, \partial_\kappa D
     """
     D = pair.separation
-    n = normaliser(1.0, w, D)
     c = 1 / n if gamma is None else gamma / n
     # Divided by n twice: n^2 may leave the range of float32 where its factors do not.
     a = dot(g, torch.addcmul(x, y, w), dim) / n / n

@@ -113,7 +113,10 @@ def _read_run(folder: Path) -> Record | None:
 def _read(path: Path) -> Record:
     try:
         record: Record = json.loads(path.read_text())
-    except ValueError as error:
+        missing = [name for name in ("cell", "method", "protocol", "split", "seed", "config") if name not in record]
+        if missing or not isinstance(record, dict):
+            raise ValueError(f"it names no {', '.join(missing)}")
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{path} is not what `lresnet train` writes: {error}") from error
     return record
 

@@ -47,6 +47,10 @@ def read_results(path: Path) -> Iterator[dict[str, Any]]:
     with path.open() as file:
         for number, line in enumerate(file, 1):
             try:
-                yield json.loads(line)
+                record = json.loads(line)
             except json.JSONDecodeError:
-                warnings.warn(f"{path}:{number} is not a JSON line and is passed over", stacklevel=2)
+                record = None
+            if isinstance(record, dict):
+                yield record
+            else:
+                warnings.warn(f"{path}:{number} is no result and is passed over", stacklevel=2)

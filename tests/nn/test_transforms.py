@@ -1,0 +1,70 @@
+"""Layers and heads under torch.compile, torch.func, deepcopy and on the meta device."""
+
+import copy
+
+import pytest
+import torch
+from torch.func import functional_call, grad, vmap
+
+import lresnet
+from lresnet.nn import LorentzLinear, LorentzMLR, Prototypes
+from lresnet.testing import assert_compiles
+
+LAYERS = {
+    "linear": lambda M: LorentzLinear(4, 3, manifold=M),
+    "mlr": lambda M: LorentzMLR(4, 3, manifold=M),
+    "prototypes": lambda M: Prototypes(4, 3, manifold=M),
+    "mlp": lambda M: lresnet.create_model(
+        "lorentz_mlp", in_features=4, num_classes=3, learn_curvature=M.learnable, curvature=-0.7
+    ),
+}
+
+
+@pytest.fixture(params=[False, True], ids=["fixed", "learned"])
+def manifold(request):
+    return lresnet.Lorentz(-0.7, learnable=request.param)
+
+
+@pytest.fixture(params=LAYERS)
+def layer(request, manifold):
+    torch.manual_seed(0)
+    return LAYERS[request.param](manifold)
+
+
+# torch itself makes an instance of every autograd.Function that it traces, and warns of that.
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")
+
+X = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
+
+
+def test_compiles_to_one_graph(layer):
+    assert_compiles(layer, X)
+
+
+def test_vmap_is_the_batch(layer):
+    torch.testing.assert_close(vmap(layer)(X), layer(X))
+
+
+def test_gradients_per_sample(layer):
+    layer.double()
+    parameters = {name: p.detach() for name, p in layer.named_parameters()}
+    x, direction = X.double(), torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
+
+    def loss(values, x):
+        return (functional_call(layer, values, (x,)) * direction).sum()
+
+    per_sample = vmap(grad(loss), in_dims=(None, 0))(parameters, x)
+    (layer(x) * direction).sum().backward()
+    for name, p in layer.named_parameters():
+        torch.testing.assert_close(per_sample[name].sum(0), p.grad)
+
+
+def test_shapes_are_known_without_data(layer):
+    there = copy.deepcopy(layer).to("meta")
+    assert there(X.to("meta")).shape == layer(X).shape
+
+
+def test_built_on_the_meta_device():
+    with torch.device("meta"):
+        head = Prototypes(4, 3, manifold=lresnet.Lorentz(-0.7))
+    assert head.points.is_meta

@@ -1,0 +1,36 @@
+"""Files that somebody or something has damaged: one line that names them, exit code 2, no traceback."""
+
+import numpy as np
+import pytest
+
+from lresnet.cli import main
+
+
+def complaint(capsys, *args):
+    assert main([str(a) for a in args]) == 2
+    out, err = capsys.readouterr()
+    assert len(err.splitlines()) == 1, err
+    return err
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", "null", "{", '{"cell": "disease/lp"}'])
+def test_a_run_json_that_is_no_run(tmp_path, capsys, content):
+    (tmp_path / "run.json").write_text(content)
+    assert "run.json is not what `lresnet train` writes" in complaint(capsys, "evaluate", tmp_path)
+
+
+def test_an_archive_with_a_wrong_bit(tmp_path, capsys):
+    path = tmp_path / "space.npz"
+    np.savez_compressed(path, np.abs(np.subtract.outer(np.arange(40.0), np.arange(40.0))))
+    data = bytearray(path.read_bytes())
+    for i in range(len(data) // 3, len(data) // 3 + 40):
+        data[i] ^= 0xFF
+    path.write_bytes(data)
+    assert "space.npz cannot be read" in complaint(capsys, "delta", path)
+
+
+def test_a_line_of_results_that_is_no_result(tmp_path, capsys):
+    (tmp_path / "gnn.jsonl").write_text("[1]\n")
+    with pytest.warns(UserWarning, match=r"gnn\.jsonl:1 is no result"):
+        assert main(["report", str(tmp_path)]) == 0
+    assert "no final runs yet" in capsys.readouterr().out
