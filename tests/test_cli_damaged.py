@@ -8,7 +8,7 @@ from lresnet.cli import main
 
 def complaint(capsys, *args):
     assert main([str(a) for a in args]) == 2
-    out, err = capsys.readouterr()
+    err = capsys.readouterr().err
     assert len(err.splitlines()) == 1, err
     return err
 

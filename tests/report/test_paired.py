@@ -40,3 +40,5 @@ def test_the_page_shows_it():
     figures = aggregate([line | {"validation": 90.0} for line in records(1.0)])
     assert "| disease/lp | none | +0.99 |" in markdown_page(figures, paired_differences(records(1.0)))
     assert "+0.99" not in markdown_page(figures)
+    assert "*disease/lp*: more" in markdown_page(figures, notes={"disease/lp": "more", "cora/nc": "less"})
+    assert "less" not in markdown_page(figures, notes={"disease/lp": "more", "cora/nc": "less"})

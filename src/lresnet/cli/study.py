@@ -106,11 +106,13 @@ def report(
     from lresnet.report.aggregate import aggregate, read_runs
     from lresnet.report.paired import paired_differences
     from lresnet.report.tables import markdown_page, print_figures, print_json
+    from lresnet.studies.search import recipe_notes
     from lresnet.train.checkpoint import write_atomically
 
     runs = read_runs(results)
     figures = aggregate(runs)
     if markdown is not None:
-        write_atomically(markdown, markdown_page(figures, paired_differences(runs)).encode())
+        page = markdown_page(figures, paired_differences(runs), recipe_notes({(f.table, f.cell) for f in figures}))
+        write_atomically(markdown, page.encode())
     (print_json if json else print_figures)(figures)
     return 0

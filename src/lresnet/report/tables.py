@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from rich import box
@@ -59,12 +59,17 @@ Lorentz minus the other method, paired over seeds, with the 95 % interval of the
 """
 
 
-def markdown_page(figures: Sequence[Figure], differences: Sequence[PairedDifference] = ()) -> str:
-    """For each of the paper's tables the figures, cell by cell, and the paired differences."""
+def markdown_page(
+    figures: Sequence[Figure],
+    differences: Sequence[PairedDifference] = (),
+    notes: Mapping[str, str] | None = None,
+) -> str:
+    """For each of the paper's tables the figures, cell by cell, what was tried, and the paired differences."""
     parts = [_PAGE]
     for name, own in _grouped(figures, lambda figure: figure.table).items():
         by_cell = [figure for cell in _grouped(own, lambda figure: figure.cell).values() for figure in cell]
         parts.append(f"## {name}\n\n{markdown_table(by_cell)}")
+        parts += [f"*{cell}*: {note}" for cell, note in (notes or {}).items() if cell in {f.cell for f in own}]
         paired = [d for d in differences if d.table == name]
         if paired:
             parts.append(f"{_PAIRED}\n{_paired_table(paired)}")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-__all__ = ["best_configuration", "draw", "recipe", "recipe_cells"]
+__all__ = ["best_configuration", "draw", "recipe", "recipe_cells", "recipe_notes"]
 
 
 def recipe(table: str, cell: str) -> dict[str, Any]:
@@ -35,6 +35,22 @@ def recipe_cells(table: str) -> list[str]:
     if not names:
         raise ValueError(f"no recipes for a table {table!r}; there are recipes for gnn and for demo")
     return ["/".join(name.rsplit("_", 1)) for name in names]
+
+
+def recipe_notes(cells: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """What was tried, by cell, where the recipe of one of ``cells`` = (table, cell) says so.
+
+    Example:
+        >>> list(recipe_notes([("gnn", "airport/lp"), ("gnn", "disease/lp")]))
+        ['airport/lp']
+    """
+    notes = {}
+    for table, cell in sorted(cells):
+        if resources.files("lresnet.recipes").joinpath(f"{table}/{cell.replace('/', '_')}.toml").is_file():
+            note = recipe(table, cell).get("note")
+            if note:
+                notes[cell] = note
+    return notes
 
 
 def draw(space: dict[str, list[Any]], count: int, seed: int) -> list[dict[str, Any]]:
