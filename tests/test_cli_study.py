@@ -134,7 +134,10 @@ def test_report_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert figures[2]["validation"] is None
 
 
-def test_report_as_tables(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_report_as_tables(
+    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     page = tmp_path / "page.md"
     assert cli.main(["report", str(results), "--markdown", str(page)]) == 0
     out = capsys.readouterr().out
