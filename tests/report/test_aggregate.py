@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lresnet.report.aggregate import aggregate, paper_figure, read_figures
+from lresnet.report.aggregate import aggregate, paper_figure, read_runs
 from lresnet.train.results import append_result
 
 
@@ -66,7 +66,7 @@ def test_figures_of_a_folder(tmp_path):
     append_result(tmp_path / "gnn.jsonl", record(90.0))
     append_result(tmp_path / "more.jsonl", record(92.0, seed=1))
     append_result(tmp_path / "bench.jsonl", {"milliseconds": 3.0})
-    (figure,) = read_figures(tmp_path)
+    (figure,) = aggregate(read_runs(tmp_path))
     assert (figure.mean, figure.n) == (91.0, 2)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
-        read_figures(tmp_path / "nowhere")
+        read_runs(tmp_path / "nowhere")

@@ -14,7 +14,7 @@ from typing import Any
 
 from lresnet.train.results import read_results
 
-__all__ = ["Figure", "aggregate", "paper_figure", "read_figures", "read_runs"]
+__all__ = ["Figure", "aggregate", "paper_figure", "read_runs"]
 
 _RUN = {"table", "cell", "method", "protocol", "seed"}
 
@@ -62,11 +62,6 @@ def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
         if record.get("stage", "final") == "final":
             groups[record["table"], record["cell"], record["method"], record["protocol"]].append(record)
     return [_figure(*key, runs) for key, runs in groups.items() if any(run.get("value") is not None for run in runs)]
-
-
-def read_figures(folder: Path) -> list[Figure]:
-    """The figures of every results file of ``folder``."""
-    return aggregate(read_runs(folder))
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:
