@@ -126,7 +126,6 @@ def main() -> int:
         halves.append(measure("graph", NODES // 2, EDGES // 2))
         fulls.append(measure("graph", NODES, EDGES))
     half, full = summary(halves), summary(fulls)
-    growth, warm = ratio(halves, fulls, "adjacency", "step"), ratio(halves, fulls, "warm")
     table = Table(
         title=f"lorentz_gcn, {LAYERS} layers, width {WIDTH}, one CPU thread: memory above imports, process time"
     )
@@ -144,8 +143,15 @@ def main() -> int:
     for figures, part in ((half, 2), (full, 1)):
         name = f"{NODES // part:,} nodes, {EDGES // part:,} edges, {FEATURES} features"
         row(name, figures, f"< {BARS['graph']:g} GB", figures["memory"] < BARS["graph"])
-    title = f"twice the graph: adjacency and step {growth:.2f} times (warm step {warm:.2f})"
-    row(title, {}, f"<= {BARS['doubling']:g}", growth <= BARS["doubling"])
+    # A user pays for the adjacency once and for warm steps ever after: the bar is held against each.
+    for what in (("adjacency", "step"), ("step",), ("warm",)):
+        growth = ratio(halves, fulls, *what)
+        row(
+            f"twice the graph: {' + '.join(what)} {growth:.2f} times",
+            {},
+            f"<= {BARS['doubling']:g}",
+            growth <= BARS["doubling"],
+        )
     Console(width=140).print(table)
     return 0 if all(met) else 1
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from lresnet.geometry.checks import full_precision
 from lresnet.geometry.curvature import Curvature, constant, root
-from lresnet.geometry.pair import unit, unitless_time
+from lresnet.geometry.pair import radial_part, unit, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 
 __all__ = ["cross_separation"]
@@ -31,6 +30,4 @@ def _value(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
     (u, r_x), (v, r_y) = unit(x, -1), unit(y, -1)
     R_x, R_y = root(kappa) * r_x, root(kappa) * r_y.squeeze(-1)
     T_x, T_y = (1 + R_x.square()).sqrt(), (1 + R_y.square()).sqrt()
-    mixed = R_x * T_y + T_x * R_y
-    sinh = (R_x - R_y) * ((R_x + R_y) / torch.where(mixed > 0, mixed, 1.0))
-    return sinh * (sinh / (1 + (1 + sinh.square()).sqrt())) + R_x * R_y * (1 - u @ v.mT).clamp(min=0.0)
+    return radial_part(R_x, T_x, R_y, T_y)[1] + R_x * R_y * (1 - u @ v.mT).clamp(min=0.0)

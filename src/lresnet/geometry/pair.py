@@ -20,7 +20,7 @@ from torch import Tensor
 from lresnet.geometry.curvature import Curvature, constant, root
 from lresnet.geometry.smooth import with_derivatives_of
 
-__all__ = ["Pair", "chord2", "dot", "measure", "separation", "time_of", "unit", "unitless_time"]
+__all__ = ["Pair", "chord2", "dot", "measure", "radial_part", "separation", "time_of", "unit", "unitless_time"]
 
 
 class Pair(NamedTuple):
@@ -66,13 +66,18 @@ def measure(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
     v, r_y = unit(y, dim)
     R_x, R_y = root(kappa) * r_x, root(kappa) * r_y
     T_x, T_y = (1 + R_x.square()).sqrt(), (1 + R_y.square()).sqrt()
-    # sinh(a - b) = R_x T_y - T_x R_y, rationalised; both points at the origin give 0 over the smallest number.
-    # (Not addcmul: one product of the two would go unrounded, and d(x, y) would differ from d(y, x) in the last bit.)
-    mixed = (R_x * T_y + T_x * R_y).clamp(min=torch.finfo(x.dtype).tiny)
-    sinh = (R_x - R_y) * ((R_x + R_y) / mixed)
-    radial = sinh * (sinh / (1 + (1 + sinh.square()).sqrt()))
+    sinh, radial = radial_part(R_x, T_x, R_y, T_y)
     angular = R_x * R_y * (0.5 * (u - v).square().sum(dim, keepdim=True))
     return Pair(radial + angular, angular + 0.5 * (sinh / T_x) * (sinh / T_y), T_x, T_y)
+
+
+def radial_part(R_x: Tensor, T_x: Tensor, R_y: Tensor, T_y: Tensor) -> tuple[Tensor, Tensor]:
+    """``sinh(a - b)`` and ``cosh(a - b) - 1`` of hyperbolic radii a, b, given sinh (R) and cosh (T) of each."""
+    # sinh(a - b) = R_x T_y - T_x R_y, rationalised; both points at the origin give 0 over the smallest number.
+    # (Not addcmul: one product of the two would go unrounded, and d(x, y) would differ from d(y, x) in the last bit.)
+    mixed = (R_x * T_y + T_x * R_y).clamp(min=torch.finfo(R_x.dtype).tiny)
+    sinh = (R_x - R_y) * ((R_x + R_y) / mixed)
+    return sinh, sinh * (sinh / (1 + (1 + sinh.square()).sqrt()))
 
 
 def separation(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
