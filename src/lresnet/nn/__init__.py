@@ -5,16 +5,20 @@ from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.graph_conv import LorentzGraphConv
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.mlr import LorentzMLR
+from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
 
 __all__ = [
+    "CentroidPool",
     "EuclideanGraphConv",
     "FermiDirac",
     "LorentzGraphConv",
     "LorentzLinear",
     "LorentzMLR",
+    "PoincareMean",
     "Prototypes",
+    "SpaceMean",
     "SparseMatrix",
     "adjacency",
 ]

@@ -1,0 +1,198 @@
+"""lorentz_resnet: ResNets of CIFAR shape on the hyperboloid, space coordinates only.
+
+After He, Yang, Ying (KDD 2025), section 5.3. A convolution, a batch norm or a ReLU of the space part *is* the paper's
+hyperbolic layer, so torch's own modules run untouched; the geometry is in the residual, the pooling and the head.
+Where this differs from the released code (docs/fidelity.md): skip and branch are aligned, the residual stays on the
+model's own hyperboloid, pixels are averaged in the Poincare ball, the head is HNN++'s regression.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry import Lorentz
+from lresnet.geometry.checks import full_precision
+from lresnet.models.pretrained import Pretrained
+from lresnet.nn.mlr import LorentzMLR
+from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
+from lresnet.nn.prototypes import Prototypes
+from lresnet.residual import make_residual
+from lresnet.residual.modules import NoResidual, Residual
+
+__all__ = ["LorentzResNet", "ResidualBlock"]
+
+_POOLINGS = {"poincare": PoincareMean, "centroid": CentroidPool, "mean": SpaceMean}
+_HEADS = ("mlr", "prototypes", "linear")
+_FLAT = ("euclidean", "space", "none")  # residuals that the curvature does not enter
+_LORENTZ_OPTIONS = {"weight": "learned", "scale": "learned", "initial_scale": 2.0}
+
+
+class LorentzResNet(Pretrained):
+    r"""ResNet-18 or ResNet-(6n+2) for small images; with ``residual="euclidean"`` its Euclidean twin, same code.
+
+    A stem (3x3 convolution, batch norm, ReLU) and stages of :class:`ResidualBlock`, each but the first at half the
+    resolution; then one point an image, then the head.
+
+    Args:
+        depth: 18 (four stages of two blocks, widths 64 to 512), or 6n + 2 (three stages of n blocks, widths 8 to 32).
+        num_classes: number of logits.
+        in_channels: of the images.
+        widths: channels of each stage, if not the above.
+        residual: a name of :data:`lresnet.residual.RESIDUALS`.
+        residual_options: its options. Default for Lorentz: learned weight (from 1) and learned scale (from 2).
+        curvature: K < 0. learn_curvature: train it.
+        pooling: "poincare", "centroid" or "mean"; None: "mean" for the twin, "poincare" for all others.
+        head: "mlr", "prototypes" or "linear"; None: "linear" for the twin, "mlr" for all others.
+
+    Shapes:
+        images [B, in_channels, H, W], any H and W, any memory format -> logits [B, num_classes], float32 at least.
+
+    Example:
+        >>> LorentzResNet(20, num_classes=10)(torch.randn(2, 3, 32, 32)).shape
+        torch.Size([2, 10])
+    """
+
+    model_name = "lorentz_resnet"
+
+    def __init__(
+        self,
+        depth: int = 20,
+        num_classes: int = 10,
+        in_channels: int = 3,
+        widths: Sequence[int] | None = None,
+        residual: str = "lorentz",
+        residual_options: dict[str, Any] | None = None,
+        curvature: float = -0.02,
+        learn_curvature: bool = False,
+        pooling: str | None = None,
+        head: str | None = None,
+    ) -> None:
+        super().__init__()
+        blocks, widths = _stages(depth, widths)
+        twin = residual == "euclidean"
+        pooling = pooling or ("mean" if twin else "poincare")
+        head = head or ("linear" if twin else "mlr")
+        _require_choice("pooling", pooling, _POOLINGS)
+        _require_choice("head", head, _HEADS)
+        flat = residual in _FLAT and pooling == "mean" and head == "linear"
+        options = _LORENTZ_OPTIONS if residual == "lorentz" and residual_options is None else residual_options or {}
+        self.in_channels = in_channels
+        self.manifold = Lorentz(curvature, learnable=learn_curvature and not flat)
+        self.stem = torch.nn.Sequential(
+            torch.nn.Conv2d(in_channels, widths[0], 3, padding=1, bias=False),
+            torch.nn.BatchNorm2d(widths[0]),
+            torch.nn.ReLU(),
+        )
+        self.blocks = torch.nn.Sequential(
+            *(
+                ResidualBlock(i, o, stride, make_residual(residual, self.manifold, dim=1, **options))
+                for i, o, stride in _block_shapes(blocks, widths)
+            )
+        )
+        self.pool = _POOLINGS[pooling](self.manifold)
+        self.head = self._head(head, widths[-1], num_classes)
+        # A pixel's channels lie side by side: convolutions like it, and the residual reads whole points.
+        self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+
+    def _head(self, kind: str, width: int, num_classes: int) -> torch.nn.Module:
+        if kind == "linear":
+            return _Linear(width, num_classes)
+        return (LorentzMLR if kind == "mlr" else Prototypes)(width, num_classes, manifold=self.manifold)
+
+    def forward(self, x: Tensor) -> Tensor:
+        points = self.embed(x)
+        with full_precision(points):
+            return self.head(points)  # type: ignore[no-any-return]
+
+    def embed(self, x: Tensor) -> Tensor:
+        """One point an image, [B, widths[-1]], in space coordinates; float32 at least."""
+        return self.pool(self.features(x))  # type: ignore[no-any-return]
+
+    def features(self, x: Tensor) -> Tensor:
+        """The points before pooling, [B, widths[-1], H', W']."""
+        _require_images(x, self.in_channels)
+        x = x.contiguous(memory_format=torch.channels_last)
+        return self.blocks(self.stem(x))  # type: ignore[no-any-return]
+
+
+class ResidualBlock(torch.nn.Module):
+    r"""The basic block of He et al. with the sum replaced: :math:`\mathrm{ReLU}(s(x) \oplus f(x))`.
+
+    The branch f is conv3x3 (stride) - BN - ReLU - conv3x3 - BN; the shortcut s is the identity, or conv1x1 (stride) -
+    BN where the shape changes. No convolution has a bias: a batch norm follows.
+
+    Shapes:
+        [B, in_channels, H, W] -> [B, out_channels, ceil(H / stride), ceil(W / stride)]
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, stride: int, residual: Residual) -> None:
+        super().__init__()
+        self.conv1 = torch.nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
+        self.bn1 = torch.nn.BatchNorm2d(out_channels)
+        self.conv2 = torch.nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
+        self.bn2 = torch.nn.BatchNorm2d(out_channels)
+        self.residual = residual
+        self.shortcut = torch.nn.Sequential()
+        if (stride != 1 or in_channels != out_channels) and not isinstance(residual, NoResidual):
+            self.shortcut.append(torch.nn.Conv2d(in_channels, out_channels, 1, stride, bias=False))
+            self.shortcut.append(torch.nn.BatchNorm2d(out_channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        branch = self.conv2(torch.relu(self.bn1(self.conv1(x))))
+        return self.join(self.shortcut[0](x) if len(self.shortcut) else x, branch)
+
+    def join(self, skip: Tensor, branch: Tensor) -> Tensor:
+        """All that comes after the block's convolutions: both batch norms, the residual with its scale, ReLU."""
+        if len(self.shortcut):
+            skip = self.shortcut[1](skip)
+        return torch.relu(self.residual(skip, self.bn2(branch)))
+
+
+class _Linear(torch.nn.Linear):
+    """A linear head that computes in the points' precision, also where its weights are half."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
+def _stages(depth: int, widths: Sequence[int] | None) -> tuple[int, list[int]]:
+    """Blocks of each stage and channels of each stage."""
+    if depth == 18:
+        blocks, usual = 2, [64, 128, 256, 512]
+    elif depth >= 8 and (depth - 2) % 6 == 0:
+        blocks, usual = (depth - 2) // 6, [8, 16, 32]
+    else:
+        raise ValueError(f"depth must be 18 or 6n + 2 (8, 14, 20, 26, 32, ...), got {depth}")
+    chosen = usual if widths is None else list(widths)
+    if len(chosen) != len(usual) or min(chosen) < 1:
+        raise ValueError(f"depth {depth} needs {len(usual)} widths, positive numbers, one a stage; got {widths}")
+    return blocks, chosen
+
+
+def _block_shapes(blocks: int, widths: list[int]) -> list[tuple[int, int, int]]:
+    """(in, out, stride) of every block: the first of each stage but the first halves the resolution."""
+    shapes = [(widths[0], widths[0], 1)] * blocks
+    for before, width in itertools.pairwise(widths):
+        shapes += [(before, width, 2)] + [(width, width, 1)] * (blocks - 1)
+    return shapes
+
+
+def _require_choice(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+
+
+def _require_images(x: object, channels: int) -> None:
+    if not isinstance(x, Tensor) or not x.is_floating_point():
+        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
+        raise TypeError(f"images must be a floating point tensor, got {kind}; convert them, e.g. x.float() / 255")
+    if x.dim() != 4 or x.shape[1] != channels or 0 in x.shape[2:]:
+        raise ValueError(
+            f"images must have shape [B, {channels}, H, W] with at least one pixel, got {tuple(x.shape)}; "
+            "a single image needs a batch axis, x.unsqueeze(0)"
+        )

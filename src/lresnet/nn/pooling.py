@@ -1,0 +1,106 @@
+"""Global pooling: images whose pixels are points, [B, C, H, W], to one point an image, [B, C]."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry.centroid import centroid
+from lresnet.geometry.checks import prepare
+from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.geometry.pair import unitless_time
+
+__all__ = ["CentroidPool", "PoincareMean", "SpaceMean", "centroid_pool", "poincare_mean", "space_mean"]
+
+
+def poincare_mean(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
+    r"""Euclidean mean of the pixels in the Poincare ball, taken back to the hyperboloid (the paper's pooling).
+
+    With :math:`T_i = \sqrt{1 + \kappa |x_i|^2}`, the pixels' points :math:`p_i = x_i/(1 + T_i)` of the ball and
+    their mean :math:`\bar p`,
+
+    .. math:: z = \frac{2 \bar p}{1 - \kappa |\bar p|^2}, \qquad
+        1 - \kappa |\bar p|^2 = \frac1N \sum_i \Big(\frac{2}{1 + T_i} + \kappa |p_i - \bar p|^2\Big).
+
+    The left side vanishes at the boundary of the ball and would be a difference of nearly equal numbers. The right
+    side, the mean of :math:`1 - \kappa |p_i|^2` plus :math:`\kappa` times the variance, has non-negative terms only.
+
+    Args:
+        x: points, [B, C, H, W]: axis 1 holds the C space coordinates of a pixel. One or more axes of pixels.
+        K: curvature, a negative float or a tensor of one (gradients flow into a tensor).
+
+    Returns:
+        [B, C], in float32 at least: heads compute in float32, and one point an image is small.
+
+    Example:
+        >>> poincare_mean(torch.tensor([2.0, -2.0]).reshape(1, 2, 1, 1))
+        tensor([[ 2., -2.]])
+    """
+    points = _pixels(x)
+    kappa = kappa_of(K, points.dtype)
+    width = 1 + unitless_time(points, kappa, -1)
+    p = points / width
+    mean = p.mean(-2, keepdim=True)
+    gap = (2 / width + kappa * (p - mean).square().sum(-1, keepdim=True)).mean(-2)
+    return 2 * mean.squeeze(-2) / gap
+
+
+def centroid_pool(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
+    r"""Lorentzian centroid of the pixels, :math:`\sum_i x_i / (\sqrt\kappa |\sum_i x_i|)`; arguments as above.
+
+    Example:
+        >>> centroid_pool(torch.tensor([[2.0, 2.0], [-2.0, 2.0]]).reshape(1, 2, 1, 2))
+        tensor([[0.8944, 0.0000]])
+    """
+    points = _pixels(x)
+    weight = torch.ones_like(points[..., :1])
+    return centroid(points, weight, kappa_of(K, points.dtype))
+
+
+def space_mean(x: Tensor) -> Tensor:
+    """Mean of the space parts, float32 at least: the Euclidean twin's pooling. It does not commute with isometries."""
+    return _pixels(x).mean(-2)
+
+
+class PoincareMean(ManifoldModule):
+    """Global :func:`poincare_mean`.
+
+    Args:
+        manifold: owner of the curvature; referred to, not registered.
+
+    Shapes:
+        [B, C, H, W] -> [B, C]
+
+    Example:
+        >>> PoincareMean(Lorentz(-1.0))(torch.randn(4, 16, 8, 8)).shape
+        torch.Size([4, 16])
+    """
+
+    def __init__(self, manifold: Lorentz) -> None:
+        super().__init__(manifold)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return poincare_mean(x, K=self.manifold.curvature)
+
+
+class CentroidPool(ManifoldModule):
+    """Global :func:`centroid_pool`: commutes with isometries. Arguments and shapes as in :class:`PoincareMean`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return centroid_pool(x, K=self.manifold.curvature)
+
+
+class SpaceMean(ManifoldModule):
+    """Global :func:`space_mean`, whatever the curvature. Arguments and shapes as in :class:`PoincareMean`."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return space_mean(x)
+
+
+def _pixels(x: Tensor) -> Tensor:
+    """[B, C, H, W] -> [B, H W, C], float32 at least; a view of an image in channels_last."""
+    (points,), _ = prepare(x, dim=1) if isinstance(x, Tensor) and x.dim() > 1 else prepare(x)
+    if points.dim() < 3 or points[0:1, 0:1].shape[2:].numel() == 0:
+        raise ValueError(f"pooling takes images [B, C, H, W] of at least one pixel, got shape {tuple(x.shape)}")
+    return points.flatten(2).mT
