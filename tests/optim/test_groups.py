@@ -12,7 +12,7 @@ import torch
 from lresnet import Lorentz, LorentzResidual
 from lresnet.models import LorentzGCN, LorentzMLP
 from lresnet.nn import LorentzMLR
-from lresnet.optim import make_adam, parameter_groups
+from lresnet.optim import make_adam, make_sgd, parameter_groups
 
 
 def model(**options: object) -> LorentzGCN:
@@ -37,25 +37,29 @@ def test_every_parameter_of_a_lorentz_gcn_is_in_its_place():
     groups = parameter_groups(model())
     assert set(groups.decayed) == {"layers.0.linear.weight", "layers.1.linear.weight"}
     assert set(groups.manifold) == {"head.points"}
-    assert set(groups.plain) == {
+    assert set(groups.geometric) == {
         "manifold.log_kappa",
         "residuals.0.raw_weight",
         "residuals.0.log_scale",
+        "layers.0.linear.log_scale",
+        "layers.1.linear.log_scale",
+    }
+    assert set(groups.plain) == {
         "head.bias",
-        *(f"layers.{i}.linear.{name}" for i in range(2) for name in ("time_weight", "bias", "log_scale")),
+        *(f"layers.{i}.linear.{name}" for i in range(2) for name in ("time_weight", "bias")),
     }
 
 
 def test_a_weight_per_point_is_never_decayed_however_many_axes_it_has():
     residual = LorentzResidual(Lorentz(), weight=torch.nn.Parameter(torch.ones(5, 1)))
-    assert set(parameter_groups(residual).plain) == {"raw_weight"}
+    assert set(parameter_groups(residual).geometric) == {"raw_weight"}
 
 
 def test_a_head_s_scale_and_curvature_are_plain():
     head = LorentzMLR(4, 3, manifold=Lorentz())
     groups = parameter_groups(head)
     assert not any("scale" in name for name in groups.decayed)
-    assert set(groups.decayed) | set(groups.plain) | set(groups.manifold) == {n for n, _ in head.named_parameters()}
+    assert {name for group in groups for name in group} == {n for n, _ in head.named_parameters()}
 
 
 def test_frozen_parameters_are_left_out_and_shared_ones_counted_once():
@@ -70,7 +74,8 @@ def test_frozen_parameters_are_left_out_and_shared_ones_counted_once():
 def test_summary_counts():
     assert parameter_groups(model()).summary().splitlines() == [
         "decayed          28 parameters in 2 tensors",
-        "plain            23 parameters in 10 tensors",
+        "plain            18 parameters in 5 tensors",
+        "geometric         5 parameters in 5 tensors",
         "manifold          6 parameters in 1 tensors",
     ]
 
@@ -90,6 +95,49 @@ def test_weight_decay_touches_matrices_only():
     for name, parameter in network.named_parameters():
         expected = before[name] * (1 - 0.1 * 0.5) if name in decayed else before[name]
         torch.testing.assert_close(parameter.detach(), expected, msg=name)
+
+
+@pytest.mark.parametrize("make", [make_adam, make_sgd])
+def test_decay_of_everything_spares_the_geometry(make):
+    network = model()
+    before = {name: p.detach().clone() for name, p in network.named_parameters()}
+    with torch.no_grad():
+        before["head.bias"] += 1
+        network.head.bias += 1
+    optimizers = make(network, lr=0.1, weight_decay=0.5, decay="all")
+    optimizers.zero_grad()
+    for parameter in network.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    optimizers.step()
+    groups = parameter_groups(network)
+    # Nesterov's first step with momentum 0.9 is (1 + 0.9) times the gradient.
+    shrink = 1 - 0.1 * 0.5 if make is make_adam else 1 - 0.1 * 0.5 * 1.9
+    for name, parameter in network.named_parameters():
+        expected = before[name] * shrink if name in groups.decayed | groups.plain else before[name]
+        torch.testing.assert_close(parameter.detach(), expected, msg=name)
+
+
+def test_sgd_is_torch_s_with_nesterov_momentum():
+    ours = model(residual="euclidean", residual_options=None)
+    theirs = copy.deepcopy(ours)
+    reference = torch.optim.SGD(theirs.parameters(), lr=0.03, momentum=0.9, nesterov=True)
+    optimizers = make_sgd(ours, lr=0.03)
+    assert optimizers.capturable
+    for seed in range(5):
+        step(ours, optimizers, seed)
+        step(theirs, reference, seed)
+        for (name, a), b in zip(ours.named_parameters(), theirs.parameters(), strict=True):
+            torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7, msg=name)
+
+
+def test_points_get_riemannian_sgd_which_cannot_be_recorded():
+    network = model(curvature=-2.0, learn_curvature=False)
+    before = network.head.points.detach().clone()
+    optimizers = make_sgd(network, lr=0.05)
+    assert [type(o) for o in optimizers.optimizers] == [torch.optim.SGD, geoopt.optim.RiemannianSGD]
+    assert not optimizers.capturable
+    step(network, optimizers, 0)
+    assert (network.manifold.dist(before, network.head.points.detach()) > 0).all()
 
 
 def test_a_euclidean_model_gets_adamw_step_for_step():

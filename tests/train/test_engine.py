@@ -80,6 +80,73 @@ def test_constant_and_cosine_rates(recorder):
     assert 0 < recorder[1].rates[-1] < 0.01
 
 
+def test_multistep_rates_and_warm_up(recorder):
+    fit(network(), Line(), Schedule(epochs=10, lr=1.0, lr_schedule="multistep", eval_every=5))
+    expected = [1.0] * 3 + [0.2] * 3 + [0.04] * 2 + [0.008] * 2
+    assert recorder[0].rates == pytest.approx(expected)
+    fit(network(), Line(), Schedule(epochs=10, lr=1.0, lr_schedule="cosine", warmup=4, eval_every=5))
+    after = [0.5 * (1 + math.cos(math.pi * epoch / 6)) for epoch in range(6)]
+    assert recorder[1].rates == pytest.approx([0.25, 0.5, 0.75, 1.0, *after])
+
+
+class Batches(Line):
+    """Three steps an epoch; notes what the engine asks for."""
+
+    steps_per_epoch = 3
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: list[object] = []
+
+    def start_epoch(self) -> None:
+        self.asked.append("epoch")
+
+    def advance(self, step: int) -> None:
+        self.asked.append(step)
+
+
+def test_an_epoch_may_have_several_steps(recorder):
+    objective = Batches()
+    fit(network(), objective, Schedule(epochs=2, lr=1.0, warmup=1, eval_every=1))
+    assert objective.asked == ["epoch", 0, 1, 2] * 2
+    assert recorder[0].rates == pytest.approx([1 / 3, 2 / 3, 1, 1, 1, 1])
+
+
+class Blind(Line):
+    """Nothing is held out."""
+
+    def validation(self, model: torch.nn.Module) -> None:
+        return None
+
+
+def test_without_validation_data_the_last_parameters_are_kept():
+    model, twin = network(), network()
+    outcome = fit(model, Blind(), Schedule(epochs=7, eval_every=3))
+    fit(twin, Line([0.1, 0.2, 0.3]), Schedule(epochs=7, eval_every=3))
+    assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (None, 7, 7)
+    assert same(model, twin)
+
+
+def test_keep_last():
+    model, objective = network(), Line([0.9, 0.5, 0.2])
+    outcome = fit(model, objective, Schedule(epochs=6, eval_every=2, keep="last"))
+    assert (outcome.validation, outcome.best_epoch) == (20.0, 6)
+    assert all(torch.equal(tensor, objective.looks[-1][name]) for name, tensor in model.state_dict().items())
+
+
+def test_the_average_of_the_parameters_is_what_is_validated_and_kept():
+    model, objective, plain = network(), Line([0.1, 0.2]), Line([0.1, 0.2, 0.3, 0.4])
+    start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    fit(model, objective, Schedule(epochs=4, lr=0.05, eval_every=2, average=0.75))
+    fit(network(), plain, Schedule(epochs=4, lr=0.05, eval_every=1))
+    for name, expected in start.items():
+        for i, now in enumerate(plain.looks):
+            expected = 0.75 * expected + 0.25 * now[name]
+            if i == 1:
+                torch.testing.assert_close(objective.looks[0][name], expected)
+        torch.testing.assert_close(model.state_dict()[name], expected)
+
+
 def test_clipping(recorder):
     fit(network(), Line(), Schedule(epochs=10, lr=0.01))
     fit(network(), Line(), Schedule(epochs=10, lr=0.01, clip=0.3))
@@ -164,20 +231,22 @@ class Breaks(Line):
 
 
 SCHEDULE = Schedule(epochs=30, lr=0.05, weight_decay=0.01, lr_schedule="cosine", clip=1.0, patience=25, eval_every=4)
+SGD = Schedule(epochs=30, lr=0.02, optimizer="sgd", warmup=2.0, average=0.9, keep="last", eval_every=4)
 
 
+@pytest.mark.parametrize("schedule", [SCHEDULE, SGD])
 @pytest.mark.parametrize("at", [0, 1, 6, 7, 13, 29])
-def test_resumes_to_the_same_numbers(at, tmp_path):
+def test_resumes_to_the_same_numbers(at, schedule, tmp_path):
     """Dropout draws from torch's generator, the points from the objective's own; both must go on where they were."""
     whole = network(dropout=0.3)
-    expected = fit(whole, Line(), SCHEDULE)
+    expected = fit(whole, Line(), schedule)
     path = tmp_path / "run.ckpt"
     with pytest.raises(Interrupted):
-        fit(network(dropout=0.3), Breaks(at), SCHEDULE, checkpoint=path, checkpoint_every=7)
+        fit(network(dropout=0.3), Breaks(at), schedule, checkpoint=path, checkpoint_every=7)
     assert load_checkpoint(path)["epoch"] == at // 7 * 7
     model, objective = network(seed=99, dropout=0.3), Line(seed=99)
     torch.manual_seed(99)
-    outcome = fit(model, objective, SCHEDULE, checkpoint=path, checkpoint_every=7)
+    outcome = fit(model, objective, schedule, checkpoint=path, checkpoint_every=7)
     assert len(objective.losses) == 30 - at // 7 * 7
     assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (expected.validation, expected.best_epoch, 30)
     assert same(model, whole)

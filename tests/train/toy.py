@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from lresnet.train import Objective
 
-class Line:
+
+class Line(Objective[torch.nn.Module]):
     """Fit y = x1 - 2 x2 from points drawn afresh every step.
 
     ``figures`` are what validation answers, look after look; without them it is minus the distance to the solution.
@@ -40,11 +41,9 @@ class Line:
     def test(self, model: torch.nn.Module) -> dict[str, float]:
         raise AssertionError("the engine must not read the test set")
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.generator.set_state(state["generator"])
+    @property
+    def generators(self) -> list[torch.Generator]:
+        return [self.generator]
 
 
 def network(seed: int = 0, dropout: float = 0.0) -> torch.nn.Sequential:

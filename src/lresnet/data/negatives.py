@@ -40,7 +40,7 @@ class NegativeSampler:
 
     def __init__(self, task: LinkTask, seed: int = 0, device: torch.device | str | None = None) -> None:
         self._device = torch.device(device) if device is not None else task.train_edges.device
-        self._generator = torch.Generator(self._device).manual_seed(seed)
+        self.generator = torch.Generator(self._device).manual_seed(seed)
         self._count = task.train_edges.shape[1]
         self._numbering = PairNumbering(task.num_nodes)
         used = [task.train_edges, task.val_edges, task.test_edges, task.val_negatives, task.test_negatives]
@@ -60,13 +60,5 @@ class NegativeSampler:
     def __call__(self, count: int | None = None) -> Tensor:
         """``[2, count]`` pairs i < j, int64; None: as many as there are training edges."""
         size = (self._count if count is None else count,)
-        k = torch.randint(self._allowed, size, generator=self._generator, device=self._device)
+        k = torch.randint(self._allowed, size, generator=self.generator, device=self._device)
         return self._numbering.decode(k + torch.searchsorted(self._free_below, k, right=True), self._row_starts)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Where the stream stands, to be saved with a checkpoint."""
-        return {"generator": self._generator.get_state()}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Go on where :meth:`state_dict` was taken; the same kind of device is needed."""
-        self._generator.set_state(state["generator"])

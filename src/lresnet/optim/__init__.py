@@ -1,5 +1,6 @@
-"""Parameter groups: which parameter gets which update."""
+"""Which parameter gets which update."""
 
-from lresnet.optim.groups import Optimizers, ParameterGroups, make_adam, parameter_groups
+from lresnet.optim.groups import ParameterGroups, parameter_groups
+from lresnet.optim.optimizers import Optimizers, make_adam, make_sgd
 
-__all__ = ["Optimizers", "ParameterGroups", "make_adam", "parameter_groups"]
+__all__ = ["Optimizers", "ParameterGroups", "make_adam", "make_sgd", "parameter_groups"]

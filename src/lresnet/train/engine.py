@@ -11,30 +11,19 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from lresnet.optim import Optimizers, make_adam
+from lresnet.optim import Optimizers, make_adam, make_sgd
+from lresnet.train.average import MovingAverage
+from lresnet.train.capture import CapturedStep
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.objective import Objective
+from lresnet.train.schedule import Schedule
 from lresnet.train.sentry import Sentry
 
-__all__ = ["Outcome", "Schedule", "fit", "seed_everything"]
+__all__ = ["Execution", "Outcome", "fit", "seed_everything"]
 
 Trained = TypeVar("Trained", bound=torch.nn.Module)
 
-
-@dataclasses.dataclass(frozen=True)
-class Schedule:
-    """How to train. Everything that decides a result besides model, objective and seed."""
-
-    epochs: int = 1000
-    lr: float = 0.01
-    weight_decay: float = 0.0
-    lr_schedule: Literal["constant", "cosine"] = "constant"
-    clip: float | None = None
-    """Largest global gradient norm."""
-    patience: int | None = None
-    """Stop at the first look at the validation set that is this many epochs or more after the best one."""
-    eval_every: int = 5
-    """Epochs between two looks at the validation set."""
+Execution = Literal["fast", "eager"]
 
 
 @dataclasses.dataclass
@@ -42,8 +31,9 @@ class Outcome:
     """What a run gave."""
 
     best_epoch: int
-    validation: float
-    """Best validation figure, percent."""
+    """The epoch whose parameters were kept."""
+    validation: float | None
+    """Validation figure of these parameters, percent; None where nothing was held out."""
     epochs: int
     seconds: float
 
@@ -60,101 +50,147 @@ def fit(
     *,
     checkpoint: Path | None = None,
     checkpoint_every: int = 200,
+    execution: Execution = "fast",
     on_epoch: Callable[[int, float | None], None] | None = None,
 ) -> Outcome:
     """Train ``model`` on ``objective``; resumes from ``checkpoint`` if that file is there, to the same numbers.
 
-    The model is left with the parameters of the best validation figure, in eval mode. The test set is not touched:
+    The model is left with the parameters that the schedule says to keep, in eval mode. The test set is not touched:
     that is for the caller, once, with ``objective.test(model)``.
 
     Args:
         checkpoint: file for the whole state of the run, written at the start (a folder that cannot be written to fails
             there) and every ``checkpoint_every`` epochs; None: never.
+        execution: ``"fast"``: on CUDA the model is compiled if the objective says that it pays, and the training step
+            is recorded once and replayed as a CUDA graph (not with points of a manifold, whose optimiser counts its
+            steps on the host). ``"eager"``: neither. On a CPU both are the same.
         on_epoch: called as ``on_epoch(epoch, best validation so far)`` at every look at the validation set.
 
     Nothing is read from a GPU between two looks at the validation set.
     """
-    run = _Run(model, objective, schedule, make_adam(model, schedule.lr, schedule.weight_decay))
+    run = _Run(model, objective, schedule, _optimizers(model, schedule), execution)
     state = load_checkpoint(checkpoint) if checkpoint else None
     if state is not None:
         run.load_state_dict(state)
     elif checkpoint:
         save_checkpoint(checkpoint, run.state_dict())
     started = time.perf_counter()
-    while run.epoch < schedule.epochs and not run.out_of_patience():
-        run.step()
-        if run.epoch % schedule.eval_every == 0 or run.epoch == schedule.epochs:
-            run.look()
-            if on_epoch is not None:
-                on_epoch(run.epoch, run.best)
-        if checkpoint and run.epoch % checkpoint_every == 0:
-            run.seconds += time.perf_counter() - started
-            started = time.perf_counter()
-            save_checkpoint(checkpoint, run.state_dict())
+    with torch.backends.cudnn.flags(benchmark=True):  # every batch has the same shape: let cuDNN try its algorithms
+        while run.epoch < schedule.epochs and not run.out_of_patience():
+            run.train_epoch()
+            if run.epoch % schedule.eval_every == 0 or run.epoch == schedule.epochs:
+                run.look()
+                if on_epoch is not None:
+                    on_epoch(run.epoch, run.best)
+            if checkpoint and run.epoch % checkpoint_every == 0:
+                run.seconds += time.perf_counter() - started
+                started = time.perf_counter()
+                save_checkpoint(checkpoint, run.state_dict())
     run.seconds += time.perf_counter() - started
     return run.outcome()
+
+
+def _optimizers(model: torch.nn.Module, schedule: Schedule) -> Optimizers:
+    if schedule.optimizer == "sgd":
+        return make_sgd(model, schedule.lr, schedule.weight_decay, decay=schedule.decay)
+    return make_adam(model, schedule.lr, schedule.weight_decay, decay=schedule.decay)
 
 
 class _Run(Generic[Trained]):
     """The state of a run between two epochs, and what one epoch does to it."""
 
     def __init__(
-        self, model: Trained, objective: Objective[Trained], schedule: Schedule, optimizers: Optimizers
+        self,
+        model: Trained,
+        objective: Objective[Trained],
+        schedule: Schedule,
+        optimizers: Optimizers,
+        execution: Execution,
     ) -> None:
         self.model, self.objective, self.schedule, self.optimizers = model, objective, schedule, optimizers
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.device = self.parameters[0].device
         self.sentry = Sentry(self.device)
-        self.epoch, self.best_epoch, self.best, self.seconds = 0, 0, -math.inf, 0.0
+        self.average = None if schedule.average is None else MovingAverage(model, schedule.average)
+        self.epoch, self.best_epoch, self.seconds = 0, 0, 0.0
+        self.best: float | None = None
         self.best_state: dict[str, torch.Tensor] = {}
+        fast = execution == "fast" and self.device.type == "cuda"
+        # A compiled model is called as the model is; torch's stubs do not know that it keeps its type.
+        self.network: Trained = torch.compile(model) if fast and objective.compiles else model  # type: ignore[assignment]
+        captured = fast and optimizers.capturable
+        self.step = CapturedStep(self._step, objective.generators) if captured else self._step
 
-    def step(self) -> None:
-        try:
-            self._step()
-        except ValueError:  # a check of values, e.g. of the curvature, may meet a NaN before the sentry does
-            self.sentry.check_parameters(self.model, self.epoch)
-            raise
+    def train_epoch(self) -> None:
+        """One pass over the data."""
+        steps = self.objective.steps_per_epoch
+        self.model.train()
+        self.objective.start_epoch()
+        for i in range(steps):
+            self.optimizers.scale_lr(self.schedule.factor(self.epoch + i / steps, steps))
+            self.objective.advance(i)
+            try:
+                self.step()
+            except ValueError:  # a check of values, e.g. of the curvature, may meet a NaN before the sentry does
+                self.sentry.check_parameters(self.model, self.epoch)
+                raise
         self.epoch += 1
 
     def _step(self) -> None:
-        if self.schedule.lr_schedule == "cosine":
-            self.optimizers.scale_lr(0.5 * (1 + math.cos(math.pi * self.epoch / self.schedule.epochs)))
-        self.model.train()
         self.optimizers.zero_grad()
-        loss = self.objective.loss(self.model)
-        self.sentry.watch(loss, self.epoch)
+        loss = self.objective.loss(self.network)
+        self.sentry.watch(loss)
         if self.device.type == "cpu":  # nothing to wait for, and the parameters are still those of this step
             self.sentry.check(self.model, lambda: self.objective.loss(self.model))
         loss.backward()
         if self.schedule.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip, foreach=True)
         self.optimizers.step()
+        if self.average is not None:
+            self.average.update()
 
     def look(self) -> None:
         """Validate, and keep a copy of the parameters if they are the best so far."""
         self.sentry.check(self.model, lambda: self.objective.loss(self.model))
         self.sentry.check_parameters(self.model, self.epoch - 1)
-        self.model.eval()
-        with torch.no_grad():
-            value = 100 * float(self.objective.validation(self.model))
-        if value > self.best:
+        value = self._validate()
+        if value is None or self.schedule.keep == "last":
             self.best, self.best_epoch = value, self.epoch
-            self.best_state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
+        elif value > (-math.inf if self.best is None else self.best):
+            self.best, self.best_epoch = value, self.epoch
+            self.best_state = {name: tensor.detach().clone() for name, tensor in self._kept().items()}
+
+    def _kept(self) -> dict[str, torch.Tensor]:
+        """What would be kept of this moment: the average of the parameters where there is one."""
+        return self.model.state_dict() if self.average is None else self.average.state
+
+    @torch.no_grad()
+    def _validate(self) -> float | None:
+        """The figure of what would be kept, in percent; the model goes on with the parameters it had."""
+        trained = None
+        if self.average is not None:
+            trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+            self.model.load_state_dict(self.average.state)
+        self.model.eval()
+        figure = self.objective.validation(self.model)
+        if trained is not None:
+            self.model.load_state_dict(trained)
+        return None if figure is None else 100 * float(figure)
 
     def out_of_patience(self) -> bool:
         patience, last_look = self.schedule.patience, self.epoch - self.epoch % self.schedule.eval_every
         return patience is not None and last_look - self.best_epoch >= patience
 
     def outcome(self) -> Outcome:
-        """Go back to the best parameters."""
-        if self.best_state:
-            self.model.load_state_dict(self.best_state)
+        """Go over to the parameters to keep."""
+        self.model.load_state_dict(self.best_state or self._kept())
         self.model.eval()
         return Outcome(self.best_epoch, self.best, self.epoch, self.seconds)
 
     def state_dict(self) -> dict[str, Any]:
         return {
             "model": self.model.state_dict(),
+            "average": None if self.average is None else self.average.state,
             "best_state": self.best_state,
             "optimizers": self.optimizers.state_dict(),
             "objective": self.objective.state_dict(),
@@ -173,9 +209,12 @@ class _Run(Generic[Trained]):
         self.model.load_state_dict(state["model"])
         self.optimizers.load_state_dict(state["optimizers"])
         self.objective.load_state_dict(state["objective"])
+        if self.average is not None:
+            self.average.load(state["average"])
         self.best_state = {name: tensor.to(self.device) for name, tensor in state["best_state"].items()}
         self.epoch, self.best_epoch = state["epoch"], state["best_epoch"]
         self.best, self.seconds = state["best"], state["seconds"]
+        self.sentry.start(self.epoch * self.objective.steps_per_epoch)
         torch.set_rng_state(state["random"])
         if state["random_cuda"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(state["random_cuda"])

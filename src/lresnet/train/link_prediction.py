@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,11 +14,12 @@ from lresnet.models import LorentzGCN
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
 from lresnet.train.graph_inputs import GraphInputs
+from lresnet.train.objective import Objective
 
 __all__ = ["LinkPrediction"]
 
 
-class LinkPrediction:
+class LinkPrediction(Objective[LorentzGCN]):
     r"""Objective of link prediction for a model whose output is the node embedding.
 
     Args:
@@ -61,11 +62,9 @@ class LinkPrediction:
         auc, ap = self._figures(model, self.task.test_edges, self.task.test_negatives)
         return {"roc_auc": 100 * float(auc), "average_precision": 100 * float(ap)}
 
-    def state_dict(self) -> dict[str, Any]:
-        return {"sampler": self.sampler.state_dict()}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.sampler.load_state_dict(state["sampler"])
+    @property
+    def generators(self) -> list[torch.Generator]:
+        return [self.sampler.generator]
 
     def _figures(self, model: LorentzGCN, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
         z = self.inputs.apply(model)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from lresnet.data import NodeTask
 from lresnet.metrics import accuracy, f1
 from lresnet.models import LorentzGCN
 from lresnet.train.graph_inputs import GraphInputs
+from lresnet.train.objective import Objective
 
 __all__ = ["NodeClassification", "class_margin_loss"]
 
@@ -21,7 +22,7 @@ def class_margin_loss(logits: Tensor, y: Tensor, margin: float | Tensor) -> Tens
     return torch.relu(margin - true + logits).mean()
 
 
-class NodeClassification:
+class NodeClassification(Objective[LorentzGCN]):
     """Objective of node classification for a model whose output are logits.
 
     Args:
@@ -55,12 +56,6 @@ class NodeClassification:
     def test(self, model: LorentzGCN) -> dict[str, float]:
         logits, y = self._select(model, self.task.test_index)
         return {self.task.metric: 100 * float(self._figure(logits, y)), "accuracy": 100 * float(accuracy(logits, y))}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing is drawn here."""
 
     def _select(self, model: LorentzGCN, index: Tensor) -> tuple[Tensor, Tensor]:
         return self.inputs.apply(model).index_select(0, index), self.task.y.index_select(0, index)

@@ -18,15 +18,24 @@ class NonFiniteError(RuntimeError):
 
 
 class Sentry:
-    """Watches losses without reading them: the first bad step is kept on the device until :meth:`check`."""
+    """Watches losses without reading them: the first bad step is kept on the device until :meth:`check`.
+
+    All of its state is on the device and changes in place, so that a recorded step can hold the watching too.
+    """
 
     def __init__(self, device: torch.device) -> None:
         self._first = torch.full((), -1, dtype=torch.int64, device=device)
+        self._step = torch.zeros((), dtype=torch.int64, device=device)
 
-    def watch(self, loss: Tensor, step: int) -> None:
-        """Remember ``step`` if ``loss`` is the first that is not finite. Does not synchronise."""
+    def start(self, step: int) -> None:
+        """The next loss is that of ``step``; without this, of step 0."""
+        self._step.fill_(step)
+
+    def watch(self, loss: Tensor) -> None:
+        """Remember the step if ``loss`` is the first that is not finite. Does not synchronise."""
         bad = ~torch.isfinite(loss.detach()) & (self._first < 0)
-        self._first = torch.where(bad, step, self._first)
+        self._first.copy_(torch.where(bad, self._step, self._first))
+        self._step.add_(1)
 
     def check(self, model: torch.nn.Module, forward: Callable[[], Any]) -> None:
         """Raise if a watched loss was not finite, naming the module. Synchronises."""

@@ -1,0 +1,132 @@
+"""Fused torch optimisers for Euclidean parameters, geoopt's for the manifold's, stepping as one."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import geoopt
+import torch
+
+from lresnet.optim.groups import ParameterGroups, parameter_groups
+
+__all__ = ["Decay", "Optimizers", "make_adam", "make_sgd"]
+
+Decay = Literal["matrices", "all"]
+
+_MOMENTUM = 0.9
+
+
+class Optimizers:
+    """Several optimisers that step as one and save their state as one.
+
+    On CUDA the learning rate of a torch optimiser is a tensor there, so that a recorded step sees it change.
+    """
+
+    def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        self.optimizers = list(optimizers)
+        for group in self._groups():
+            group.setdefault("initial_lr", float(group["lr"]))
+
+    @property
+    def capturable(self) -> bool:
+        """Whether a step can be recorded as a CUDA graph: geoopt's optimisers count their steps on the host."""
+        return not any(isinstance(optimizer, geoopt.optim.mixin.OptimMixin) for optimizer in self.optimizers)
+
+    def zero_grad(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    def step(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def scale_lr(self, factor: float) -> None:
+        """Set every learning rate to ``factor`` times its initial value; on CUDA without waiting for it."""
+        for group in self._groups():
+            rate = group["initial_lr"] * factor
+            if isinstance(group["lr"], torch.Tensor):
+                group["lr"].fill_(rate)
+            else:
+                group["lr"] = rate
+
+    def state_dict(self) -> dict[str, Any]:
+        return {str(i): optimizer.state_dict() for i, optimizer in enumerate(self.optimizers)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        rates = [group["lr"] for group in self._groups()]
+        for i, optimizer in enumerate(self.optimizers):
+            optimizer.load_state_dict(state[str(i)])
+            if isinstance(optimizer, geoopt.optim.RiemannianAdam):
+                # geoopt counts steps in Python; torch's Adam loads them as float32, and the corrections would round.
+                for moments in optimizer.state.values():
+                    moments["step"] = int(moments["step"])
+        for group, rate in zip(self._groups(), rates, strict=True):
+            group["lr"] = rate  # a tensor stays where it was; scale_lr sets its value before the next step
+
+    def _groups(self) -> list[dict[str, Any]]:
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
+
+
+def make_adam(
+    model: torch.nn.Module,
+    lr: float,
+    weight_decay: float = 0.0,
+    *,
+    decay: Decay = "matrices",
+    expect_manifold: bool = False,
+) -> Optimizers:
+    """AdamW (decoupled decay, fused) for Euclidean parameters, RiemannianAdam for points of a manifold.
+
+    Args:
+        decay: what weight decay touches besides matrices: nothing, or norms and biases too.
+        expect_manifold: warn if the model has no manifold parameter, i.e. if "Riemannian" would mean nothing.
+    """
+    groups = parameter_groups(model)
+    if expect_manifold and not groups.manifold:
+        warnings.warn(
+            "a Riemannian optimiser was asked for, but the model has no geoopt.ManifoldParameter: "
+            "all of its parameters get ordinary Adam updates",
+            stacklevel=2,
+        )
+    optimizers: list[torch.optim.Optimizer] = []
+    if euclidean := _euclidean(groups, weight_decay, decay):
+        # AdamW shrinks by lr * weight_decay, as the decoupled decay of the released code does.
+        options = _fused(euclidean, lr)
+        optimizers.append(torch.optim.AdamW(euclidean, **options, capturable=isinstance(options["lr"], torch.Tensor)))
+    if groups.manifold:
+        optimizers.append(geoopt.optim.RiemannianAdam(list(groups.manifold.values()), lr=lr, weight_decay=0.0))
+    return Optimizers(optimizers)
+
+
+def make_sgd(model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, decay: Decay = "matrices") -> Optimizers:
+    """SGD (Nesterov momentum 0.9, fused) for Euclidean parameters, RiemannianSGD for points of a manifold.
+
+    Args:
+        weight_decay: added to the gradient, as the paper's SGD has it.
+        decay: what weight decay touches besides matrices: nothing, or norms and biases too.
+    """
+    groups = parameter_groups(model)
+    optimizers: list[torch.optim.Optimizer] = []
+    if euclidean := _euclidean(groups, weight_decay, decay):
+        optimizers.append(torch.optim.SGD(euclidean, **_fused(euclidean, lr), momentum=_MOMENTUM, nesterov=True))
+    if groups.manifold:
+        points = list(groups.manifold.values())
+        optimizers.append(geoopt.optim.RiemannianSGD(points, lr=lr, momentum=_MOMENTUM, nesterov=True))
+    return Optimizers(optimizers)
+
+
+def _euclidean(groups: ParameterGroups, weight_decay: float, decay: Decay) -> list[dict[str, Any]]:
+    """Parameter groups of a torch optimiser, those without parameters left out."""
+    plain = weight_decay if decay == "all" else 0.0
+    rates = ((groups.decayed, weight_decay), (groups.plain, plain), (groups.geometric, 0.0))
+    return [{"params": list(group.values()), "weight_decay": rate} for group, rate in rates if group]
+
+
+def _fused(groups: list[dict[str, Any]], lr: float) -> dict[str, Any]:
+    """One kernel a step where there is one; on CUDA the rate lies there, ready for a recorded step."""
+    devices = {p.device for g in groups for p in g["params"]}
+    kinds = {device.type for device in devices}
+    rate = torch.tensor(lr, device=devices.pop()) if kinds == {"cuda"} and len(devices) == 1 else lr
+    return {"lr": rate, "fused": kinds <= {"cpu", "cuda"}}
