@@ -37,7 +37,7 @@ def executed(monkeypatch) -> list[Run]:
     """Replaces training by a figure that depends on the run; notes what was run."""
     runs: list[Run] = []
 
-    def execute(run: Run, *, command: str) -> tuple[dict[str, Any], None]:
+    def execute(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
         runs.append(run)
         record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
         figure = 50 + run.config.get("lr", 0.0) * 100 + run.config.get("num_layers", 0)
@@ -52,7 +52,7 @@ def executed(monkeypatch) -> list[Run]:
 
     monkeypatch.setattr(reproduce_module, "execute", execute)
     monkeypatch.setattr(reproduce_module, "worker_pool", worker_pool)
-    monkeypatch.setattr(reproduce_module, "task_of", lambda run: None)  # the data need not be there
+    monkeypatch.setattr(reproduce_module, "require_data", lambda run: None)  # the data need not be there
     return runs
 
 
@@ -101,7 +101,7 @@ def test_a_line_is_added_as_each_run_ends(executed, tmp_path):
 def test_an_error_keeps_what_was_done(executed, tmp_path, monkeypatch):
     path, original = tmp_path / "gnn.jsonl", reproduce_module.execute
 
-    def broken(run: Run, *, command: str) -> tuple[dict[str, Any], None]:
+    def broken(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
         if run.seed == 3:
             raise FileNotFoundError("disease_lp.edges.csv")
         return original(run, command=command)
@@ -124,7 +124,7 @@ def test_out_of_time_nothing_more_is_started_and_the_rest_is_counted(executed, t
 def test_a_run_that_diverges_is_kept_without_a_figure_and_not_run_again(executed, tmp_path, monkeypatch):
     path, calls = tmp_path / "gnn.jsonl", []
 
-    def diverge(run: Run, *, command: str) -> None:
+    def diverge(run: Run, *, command: str, **_: Any) -> None:
         calls.append(run)
         raise NonFiniteError("the loss stopped being finite at step 7")
 
@@ -226,7 +226,7 @@ def test_a_diverged_configuration_is_not_the_chosen_one(executed, tmp_path, monk
     path, original = tmp_path / "gnn.jsonl", reproduce_module.execute
     best = max(search_runs("gnn", CELL, ["lorentz"]), key=lambda run: run.config["lr"] * 100 + run.config["num_layers"])
 
-    def execute(run: Run, *, command: str) -> tuple[dict[str, Any], None]:
+    def execute(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
         if run.config == best.config and run.seed == SEARCH_SEEDS[1]:
             raise NonFiniteError("the loss stopped being finite at step 7")
         return original(run, command=command)

@@ -8,7 +8,7 @@ import pytest
 
 from lresnet.models import LorentzGCN
 from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, best_configuration, draw, recipe, recipe_cells
-from lresnet.studies import run as run_module
+from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE
 
 CELLS = recipe_cells("gnn")
 
@@ -30,7 +30,7 @@ def test_configurations_are_what_the_stated_seed_draws(cell):
 @pytest.mark.parametrize("cell", CELLS)
 def test_every_name_is_an_argument_of_something(cell):
     plan = recipe("gnn", cell)
-    known = set(inspect.signature(LorentzGCN).parameters) | run_module._SCHEDULE | run_module._OBJECTIVE | {"features"}
+    known = set(inspect.signature(LorentzGCN).parameters) | SCHEDULE | GRAPH_OBJECTIVE | GRAPH_TASK
     used = set(plan["space"]) | set(plan["fixed"])
     for options in plan.get("only", {}).values():
         used |= set(options)

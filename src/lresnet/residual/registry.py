@@ -11,7 +11,7 @@ from typing import Any
 from lresnet.geometry import Lorentz
 from lresnet.residual import modules
 
-__all__ = ["RESIDUALS", "make_residual"]
+__all__ = ["RESIDUALS", "make_residual", "residual_options"]
 
 RESIDUALS: Mapping[str, type[modules.Residual]] = MappingProxyType(
     {
@@ -39,7 +39,7 @@ def make_residual(kind: str, manifold: Lorentz, dim: int = -1, **options: Any) -
         near = difflib.get_close_matches(str(kind), RESIDUALS, n=1, cutoff=0.0)
         raise ValueError(f"unknown residual {kind!r}; did you mean {near[0]!r}? Known: {', '.join(RESIDUALS)}")
     cls = RESIDUALS[kind]
-    accepted = _options(cls)
+    accepted = residual_options(kind)
     unknown = sorted(set(options) - accepted)
     if unknown:
         names = ", ".join(sorted(accepted)) or "no options"
@@ -47,11 +47,16 @@ def make_residual(kind: str, manifold: Lorentz, dim: int = -1, **options: Any) -
     return cls(manifold, dim=dim, **options)
 
 
-def _options(cls: type[modules.Residual]) -> set[str]:
-    """Names that the constructors of ``cls`` and its bases take, but for the ones every residual has."""
+def residual_options(kind: str) -> set[str]:
+    """Names of the options that ``kind`` takes in :func:`make_residual`.
+
+    Example:
+        >>> sorted(residual_options("space"))
+        []
+    """
     constructors = [
         vars(base)["__init__"]
-        for base in cls.__mro__
+        for base in RESIDUALS[kind].__mro__
         if issubclass(base, modules.Residual) and "__init__" in vars(base)
     ]
     names = {name for constructor in constructors for name in inspect.signature(constructor).parameters}

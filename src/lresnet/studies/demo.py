@@ -12,7 +12,9 @@ import torch
 from numpy.typing import NDArray
 
 from lresnet.data import LinkTask, disease_tree
-from lresnet.studies.run import METHODS, Run, complete, execute, task_of
+from lresnet.models import LorentzGCN
+from lresnet.studies.graph_run import graph_task
+from lresnet.studies.run import METHODS, Run, complete, execute
 from lresnet.studies.search import recipe
 from lresnet.studies.workers import worker_pool
 
@@ -73,7 +75,8 @@ def learn_embedding(seed: int = 0, epochs: int | None = None) -> Embedding:
         config["epochs"] = epochs
     run = Run("demo", "disease_tree/lp", "lorentz", plan["protocol"], seed, config, stage="search")
     record, model = execute(run, command="lresnet demo")
-    task = task_of(run)
+    assert isinstance(model, LorentzGCN)
+    task = graph_task(run)
     assert isinstance(task, LinkTask)
     with torch.no_grad():
         z = model(task.x, task.edge_index).double()

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import functools
+import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from lresnet.studies.run import METHODS, Run, complete, execute, task_of
+from lresnet.studies.image_run import Networks
+from lresnet.studies.run import METHODS, Run, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
 from lresnet.studies.workers import worker_pool
 from lresnet.train.results import append_result, environment, read_results
 from lresnet.train.sentry import NonFiniteError
 
-__all__ = ["FINAL_SEEDS", "SEARCH_SEEDS", "final_runs", "missing_runs", "reproduce_cell", "run_all", "search_runs"]
+__all__ = [
+    "FINAL_SEEDS",
+    "SEARCH_SEEDS",
+    "final_runs",
+    "methods_of",
+    "missing_runs",
+    "reproduce_cell",
+    "run_all",
+    "search_runs",
+]
 
 # The seeds that choose a configuration are not those that report it.
 SEARCH_SEEDS = (1000, 1001)
@@ -36,17 +47,22 @@ def reproduce_cell(
     cell: str,
     results: Path,
     *,
-    methods: Sequence[str] = METHODS,
+    protocol: str | None = None,
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
     stage: Stage = "all",
     workers: int = 1,
+    device: str = "cpu",
     minutes: float | None = None,
     report: StageReport | None = None,
 ) -> int:
     """Search, then the final runs: whatever of it is not in ``results`` yet.
 
     Args:
+        protocol: which recipe of the cell; None: its first.
+        methods, seeds: some of the recipe's; none named: all.
         stage: ``"search"`` or ``"final"``: that alone; final runs are those of methods whose search is complete.
-        minutes: start no run after this long.
+        workers, device, minutes: as for :func:`run_all`.
 
     Returns:
         How many runs are still missing, among those that are known by now.
@@ -54,17 +70,19 @@ def reproduce_cell(
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     missing = 0
     for name in ("search", "final") if stage == "all" else (stage,):
-        runs = search_runs(table, cell, methods) if name == "search" else final_runs(table, cell, results, methods)
+        searched = search_runs(table, cell, methods, protocol)
+        runs = searched if name == "search" else final_runs(table, cell, results, methods, seeds, protocol)
         todo = missing_runs(runs, results)
         if todo:
-            task_of(todo[0])  # missing data: better said here, at once, than by every worker
+            require_data(todo[0])  # missing data: better said here, at once, than by every worker
         if report is not None:
             report(name, 0, len(todo), None)
         missing += run_all(
             todo,
             results,
-            command=f"lresnet reproduce {table} --cell {cell}",
+            command=f"lresnet reproduce {table} --cell {cell}" + (f" --protocol {protocol}" if protocol else ""),
             workers=workers,
+            device=device,
             minutes=None if deadline is None else (deadline - time.monotonic()) / 60,
             report=None if report is None else functools.partial(report, name),
         )
@@ -77,32 +95,47 @@ def missing_runs(runs: Iterable[Run], results: Path) -> list[Run]:
     return [run for run in runs if run.key() not in finished]
 
 
-def search_runs(table: str, cell: str, methods: Sequence[str] = METHODS) -> list[Run]:
+def search_runs(table: str, cell: str, methods: Sequence[str] = (), protocol: str | None = None) -> list[Run]:
     """Every configuration of the recipe, for every method, on the search seeds."""
-    plan = recipe(table, cell)
+    plan = recipe(table, cell, protocol)
     return [
-        Run(table, cell, method, plan["protocol"], seed, complete(plan, method, configuration), stage="search")
+        Run(table, cell, method, plan["protocol"], seed, config, stage="search")
         for configuration in plan["configurations"]
-        for method in methods
-        for seed in SEARCH_SEEDS
+        for method in methods or methods_of(plan)
+        for config in [complete(plan, method, configuration, "search")]
+        for seed in plan.get("search_seeds", SEARCH_SEEDS)
     ]
 
 
 def final_runs(
-    table: str, cell: str, results: Path, methods: Sequence[str] = METHODS, seeds: Sequence[int] = FINAL_SEEDS
+    table: str,
+    cell: str,
+    results: Path,
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    protocol: str | None = None,
 ) -> list[Run]:
     """The configuration with the best mean validation figure of each method whose search is complete, on all seeds."""
-    plan = recipe(table, cell)
-    wanted = {run.key() for run in search_runs(table, cell, methods)}
+    plan = recipe(table, cell, protocol)
+    wanted = {run.key() for run in search_runs(table, cell, methods, protocol)}
     done = {key: r for r in read_results(results) if (key := _run(r).key()) in wanted}  # a line twice counts once
+    count = len(plan["configurations"]) * len(plan.get("search_seeds", SEARCH_SEEDS))
     runs = []
-    for method in methods:
+    for method in methods or methods_of(plan):
         records = [r for r in done.values() if r["method"] == method]
-        if len(records) < len(plan["configurations"]) * len(SEARCH_SEEDS):
+        if len(records) < count:
             continue
-        config = best_configuration(records)
-        runs += [Run(table, cell, method, plan["protocol"], seed, config) for seed in seeds]
+        best = best_configuration(records)
+        chosen = next(c for c in plan["configurations"] if complete(plan, method, c, "search") == best)
+        config = complete(plan, method, chosen)
+        own = seeds or plan.get("seeds", {}).get(method, FINAL_SEEDS)
+        runs += [Run(table, cell, method, plan["protocol"], seed, config) for seed in own]
     return runs
+
+
+def methods_of(plan: dict[str, Any]) -> Sequence[str]:
+    """The methods that a recipe compares: all, if it does not say."""
+    return plan.get("methods", METHODS)  # type: ignore[no-any-return]
 
 
 def run_all(
@@ -111,12 +144,15 @@ def run_all(
     *,
     command: str,
     workers: int = 1,
+    device: str = "cpu",
     minutes: float | None = None,
     report: Report | None = None,
 ) -> int:
-    """Run what is not in ``results`` yet, on ``workers`` processes; one line is added as each run ends.
+    """Run what is not in ``results`` yet; one line is added as each run ends.
 
     Args:
+        workers: processes, on a CPU. A GPU takes one run after the other in this process, so that what was compiled
+            for one run serves the next.
         minutes: start no run after this long (those under way are finished).
         report: called as ``report(done, total, record)``.
 
@@ -127,32 +163,47 @@ def run_all(
     todo = missing_runs(runs, results)
     if not todo:
         return 0
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    queue, under_way, done = list(todo), set[Future[dict[str, Any]]](), 0
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    finished = _one_by_one(todo, command, device, deadline)
+    if device == "cpu":
+        finished = _in_workers(todo, command, workers, deadline)
+    done = 0
+    for done, record in enumerate(finished, 1):
+        append_result(results, record)
+        if report is not None:
+            report(done, len(todo), record)
+    return len(todo) - done
+
+
+def _one_by_one(runs: Sequence[Run], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
+    networks = Networks()
+    for run in runs:
+        if time.monotonic() > deadline:
+            return
+        yield _execute(run, command, device, networks)
+
+
+def _in_workers(runs: Sequence[Run], command: str, workers: int, deadline: float) -> Iterator[dict[str, Any]]:
+    queue, under_way = list(runs), set[Future[dict[str, Any]]]()
     with worker_pool(workers) as pool:
         while queue or under_way:
-            late = deadline is not None and time.monotonic() > deadline
-            while queue and not late and len(under_way) < 2 * workers:
+            while queue and time.monotonic() <= deadline and len(under_way) < 2 * workers:
                 under_way.add(pool.submit(_execute, queue.pop(0), command))
             if not under_way:
-                break
+                return
             ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
             for future in ready:
-                record = future.result()
-                append_result(results, record)
-                done += 1
-                if report is not None:
-                    report(done, len(todo), record)
-    return len(queue)
+                yield future.result()
 
 
-def _execute(run: Run, command: str) -> dict[str, Any]:
-    """In a worker. A run that diverges is a result too: it is kept, without a figure."""
+def _execute(run: Run, command: str, device: str = "cpu", networks: Networks | None = None) -> dict[str, Any]:
+    """A run that diverges is a result too: it is kept, without a figure."""
     try:
-        return execute(run, command=command)[0]
+        return execute(run, command=command, device=device, networks=networks)[0]
     except NonFiniteError as error:
         record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
-        return record | {"value": None, "validation": None, "error": str(error), "command": command, **environment()}
+        failure = {"value": None, "validation": None, "error": str(error), "command": command}
+        return record | failure | environment(device)
 
 
 def _run(record: dict[str, Any]) -> Run:

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from lresnet.models import LorentzGCN, from_pretrained
+from lresnet.models import from_pretrained
+from lresnet.models.pretrained import Pretrained
 from lresnet.studies.run import Run, build
 from lresnet.train import fit
 from lresnet.train.checkpoint import load_checkpoint, write_atomically
@@ -28,13 +29,13 @@ def train_in_folder(
     command: str,
     device: str = "cpu",
     checkpoint_every: int = 200,
-    on_start: Callable[[LorentzGCN, int], None] | None = None,
+    on_start: Callable[[Pretrained, int], None] | None = None,
     on_epoch: Callable[[int, float | None], None] | None = None,
 ) -> Record:
     """Train and leave everything in ``folder``; goes on from its checkpoint if there is one, to the same numbers.
 
     The test set is not read: that is :func:`evaluate_folder`'s. Nothing is written before the run is known to be
-    possible, and ``run.json`` has its validation figure only when all else is there.
+    possible, and ``run.json`` has its best epoch only when all else is there.
 
     Args:
         on_start: called as ``on_start(model, epochs)`` before the first epoch.
@@ -53,7 +54,7 @@ def train_in_folder(
     before = _read_run(folder)
     if before is not None:
         _require_same(run, before, folder)
-        if before["validation"] is not None:
+        if _finished(before):
             return before
     checkpoint = folder / "checkpoint.pt"
     _require_readable(checkpoint)
@@ -67,7 +68,7 @@ def train_in_folder(
     )
     model.save_pretrained(folder / "model")
     record |= {
-        "validation": round(outcome.validation, 4),
+        "validation": None if outcome.validation is None else round(outcome.validation, 4),
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
         "seconds": round(outcome.seconds, 2),
@@ -89,7 +90,7 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
     record = _read_run(folder)
     if record is None:
         raise FileNotFoundError(f"{folder} holds no run: run.json is missing (`lresnet train` writes it)")
-    if record["validation"] is None:
+    if not _finished(record):
         raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options goes on with it")
     target = folder / "evaluation.json"
     if target.is_file():
@@ -97,12 +98,15 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
     run = Run(**{field.name: record[field.name] for field in dataclasses.fields(Run)})
     _, objective, _ = build(run, _device(device))
     model = from_pretrained(folder / "model", device)
-    assert isinstance(model, LorentzGCN)
     metrics = {name: round(value, 4) for name, value in objective.test(model.eval()).items()}
     result = record | {"metrics": metrics, "value": next(iter(metrics.values())), "stage": "final"}
     result |= {"command": f"{record['command']}; lresnet evaluate", **environment(device)}
     _write(target, result)
     return result
+
+
+def _finished(record: Record) -> bool:
+    return record["best_epoch"] is not None
 
 
 def _read_run(folder: Path) -> Record | None:

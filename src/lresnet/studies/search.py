@@ -13,15 +13,21 @@ from typing import Any
 __all__ = ["best_configuration", "draw", "recipe", "recipe_cells", "recipe_notes"]
 
 
-def recipe(table: str, cell: str) -> dict[str, Any]:
-    """The recipe of a cell: ``protocol``, ``fixed`` values, the search ``space`` and the drawn ``configurations``."""
-    name = f"{table}/{cell.replace('/', '_')}.toml"
-    path = resources.files("lresnet.recipes").joinpath(name)
-    if not path.is_file():
-        folder = resources.files("lresnet.recipes").joinpath(table)
-        known = sorted(p.name[:-5] for p in folder.iterdir()) if folder.is_dir() else []
-        raise ValueError(f"no recipe for {table} {cell}; there are: {', '.join(known) or 'none'}")
-    return tomllib.loads(path.read_text())
+def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]:
+    """The recipe of a cell: ``protocol``, ``fixed`` values, the search ``space`` and the drawn ``configurations``.
+
+    A cell with several protocols has a file for each, ``CELL.PROTOCOL.toml``; None: the first in the alphabet.
+
+    Raises:
+        ValueError: there is none.
+    """
+    files = _files(table)
+    known = [name for name in files if name.partition(".")[0] == cell.replace("/", "_")]
+    chosen = [name for name in known if protocol is None or name.endswith(f".{protocol}")]
+    if not chosen:
+        wanted = f"{table} {cell}" + (f" with protocol {protocol}" if known else "")
+        raise ValueError(f"no recipe for {wanted}; there are: {', '.join(known or files) or 'none'}")
+    return tomllib.loads(files[chosen[0]])
 
 
 def recipe_cells(table: str) -> list[str]:
@@ -30,11 +36,18 @@ def recipe_cells(table: str) -> list[str]:
     Raises:
         ValueError: no cell has.
     """
-    folder = resources.files("lresnet.recipes").joinpath(table)
-    names = sorted(p.name[:-5] for p in folder.iterdir() if p.name.endswith(".toml")) if folder.is_dir() else []
+    names = dict.fromkeys(name.partition(".")[0] for name in _files(table))
     if not names:
-        raise ValueError(f"no recipes for a table {table!r}; there are recipes for gnn and for demo")
+        known = sorted(p.name for p in resources.files("lresnet.recipes").iterdir() if _files(p.name))
+        raise ValueError(f"no recipes for a table {table!r}; there are recipes for {', '.join(known)}")
     return ["/".join(name.rsplit("_", 1)) for name in names]
+
+
+def _files(table: str) -> dict[str, str]:
+    """File names without .toml, and what they hold, in alphabetical order."""
+    folder = resources.files("lresnet.recipes").joinpath(table)
+    files = sorted(folder.iterdir(), key=lambda p: p.name) if folder.is_dir() else []
+    return {file.name[:-5]: file.read_text() for file in files if file.name.endswith(".toml")}
 
 
 def recipe_notes(cells: Iterable[tuple[str, str]]) -> dict[str, str]:
@@ -46,8 +59,8 @@ def recipe_notes(cells: Iterable[tuple[str, str]]) -> dict[str, str]:
     """
     notes = {}
     for table, cell in sorted(cells):
-        if resources.files("lresnet.recipes").joinpath(f"{table}/{cell.replace('/', '_')}.toml").is_file():
-            note = recipe(table, cell).get("note")
+        for name, text in _files(table).items():
+            note = tomllib.loads(text).get("note") if name.partition(".")[0] == cell.replace("/", "_") else None
             if note:
                 notes[cell] = note
     return notes

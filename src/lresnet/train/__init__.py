@@ -1,6 +1,7 @@
 """One engine, one small objective per task."""
 
 from lresnet.train.engine import Execution, Outcome, fit, seed_everything
+from lresnet.train.image_classification import ImageClassification
 from lresnet.train.link_prediction import LinkPrediction
 from lresnet.train.node_classification import NodeClassification
 from lresnet.train.objective import Objective
@@ -9,6 +10,7 @@ from lresnet.train.sentry import NonFiniteError
 
 __all__ = [
     "Execution",
+    "ImageClassification",
     "LinkPrediction",
     "NodeClassification",
     "NonFiniteError",

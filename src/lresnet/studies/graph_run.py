@@ -1,0 +1,45 @@
+"""Runs on graphs: link prediction and node classification with ``lorentz_gcn``."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from lresnet.data import LinkTask, NodeTask, load_task
+from lresnet.models import LorentzGCN
+from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE, take
+from lresnet.train import LinkPrediction, NodeClassification, Schedule, seed_everything
+
+if TYPE_CHECKING:
+    from lresnet.studies.run import Run
+
+__all__ = ["build_graph_run", "graph_task"]
+
+
+def build_graph_run(
+    run: Run, device: torch.device | str
+) -> tuple[LorentzGCN, LinkPrediction | NodeClassification, Schedule]:
+    """The model, the objective and the schedule; the model's parameters follow the seed."""
+    task, config = graph_task(run), dict(run.config)
+    take(config, GRAPH_TASK)
+    schedule, options = Schedule(**take(config, SCHEDULE)), take(config, GRAPH_OBJECTIVE)
+    seed_everything(run.seed)
+    classes = task.num_classes if isinstance(task, NodeTask) else None
+    model = LorentzGCN(in_features=task.x.shape[1], num_classes=classes, residual=run.method, **config).to(device)
+    if isinstance(task, LinkTask):
+        return model, LinkPrediction(task, seed=run.seed, device=device, **options), schedule
+    return model, NodeClassification(task, device=device, **options), schedule
+
+
+def graph_task(run: Run) -> LinkTask | NodeTask:
+    """The task of a run, with its split; a run that comes next with the same one finds it in memory."""
+    options = {name: run.config[name] for name in GRAPH_TASK if name in run.config}
+    return _task(run.cell, run.protocol, run.split, run.seed, **options)
+
+
+@functools.lru_cache(maxsize=4)
+def _task(cell: str, protocol: str, split: int | None, seed: int, **options: Any) -> LinkTask | NodeTask:
+    """Published splits are one and the same for every seed; honest ones follow it."""
+    return load_task(cell, split=protocol if split is None else split, seed=seed, **options)

@@ -1,0 +1,66 @@
+"""A run's settings are one flat table: which of them belong to the schedule, the objective and the task, and what they
+may be. The rest are arguments of the model."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from lresnet.train import Schedule
+
+__all__ = ["GRAPH_OBJECTIVE", "GRAPH_TASK", "IMAGE_OBJECTIVE", "RESIDUAL", "SCHEDULE", "require_bounds", "take"]
+
+SCHEDULE = frozenset(field.name for field in dataclasses.fields(Schedule))
+GRAPH_OBJECTIVE = frozenset({"loss", "margin"})
+GRAPH_TASK = frozenset({"features"})
+IMAGE_OBJECTIVE = frozenset({"holdout", "batch_size", "pad", "flip", "cutout", "label_smoothing", "flip_test"})
+RESIDUAL = frozenset({"weight", "scale", "initial_scale"})
+
+_Bound = tuple[Callable[[Any], bool], str]
+_AT_LEAST_1: _Bound = (lambda value: value >= 1, "at least 1")
+_NOT_NEGATIVE: _Bound = (lambda value: 0 <= value < math.inf, "not negative, and finite")
+_POSITIVE: _Bound = (lambda value: 0 < value < math.inf, "positive and finite")
+_SHARE: _Bound = (lambda value: 0 <= value < 1, "at least 0 and below 1")
+# What a wrong value would otherwise show far from its cause, or never.
+_BOUNDS: dict[str, _Bound] = {
+    "epochs": _AT_LEAST_1,
+    "eval_every": _AT_LEAST_1,
+    "patience": _AT_LEAST_1,
+    "hidden": _AT_LEAST_1,
+    "num_layers": _AT_LEAST_1,
+    "batch_size": _AT_LEAST_1,
+    "lr": _POSITIVE,
+    "clip": _POSITIVE,
+    "margin": _POSITIVE,
+    "max_radius": _POSITIVE,
+    "weight_decay": _NOT_NEGATIVE,
+    "warmup": _NOT_NEGATIVE,
+    "pad": _NOT_NEGATIVE,
+    "cutout": _NOT_NEGATIVE,
+    "dropout": _SHARE,
+    "label_smoothing": _SHARE,
+    "holdout": _SHARE,
+    "average": (lambda value: 0 < value < 1, "above 0 and below 1"),
+    "curvature": (lambda value: -math.inf < value < 0, "negative and finite"),
+}
+
+
+def take(config: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """Move the settings called ``names`` out of ``config``."""
+    return {name: config.pop(name) for name in sorted(names) if name in config}
+
+
+def require_bounds(config: dict[str, Any]) -> None:
+    """Refuse values that cannot be.
+
+    Raises:
+        ValueError: with the name and what it should be.
+    """
+    for name, (holds, words) in _BOUNDS.items():
+        value = config.get(name)
+        if value is not None and not holds(value):
+            raise ValueError(f"{name} must be {words}, got {value}")
+    if config.get("warmup", 0) >= config.get("epochs", math.inf):
+        raise ValueError(f"warmup must be shorter than the {config['epochs']} epochs, got {config['warmup']}")

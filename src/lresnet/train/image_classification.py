@@ -1,0 +1,136 @@
+"""Image classification: the whole set on the device as bytes, each epoch's crops and flips made there at once."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from lresnet.data import ImageData, ImageSet
+from lresnet.data.augment import Augmentation, augment, normalise
+from lresnet.data.images import hold_out, mean_colour
+from lresnet.metrics import accuracy
+from lresnet.models import LorentzResNet
+from lresnet.train.objective import Objective
+
+__all__ = ["ImageClassification", "class_scores"]
+
+# The images held out are the same for every method and seed: what differs between two runs is the run.
+_HOLD_OUT_SEED = 0
+_EVALUATION_BATCH = 1000
+
+
+class ImageClassification(Objective[LorentzResNet]):
+    """Objective of image classification: cross entropy on augmented batches, accuracy on images as they are.
+
+    An epoch is ``len(train) // batch_size`` batches of one new shuffling; the few images left over sit it out. On CUDA
+    convolutions run in bfloat16 (autocast), elsewhere in float32; the geometry is float32 everywhere.
+
+    Args:
+        data: the images.
+        holdout: share of the training images that is kept apart for validation, e.g. 0.1; 0: train on all, and there is
+            no validation.
+        batch_size: images of a step; all of them if there are fewer.
+        pad, flip, cutout: see :class:`~lresnet.data.augment.Augmentation`.
+        label_smoothing: share of the target that is spread evenly over all classes.
+        flip_test: judge by the mean of the logits of an image and of its mirror image.
+        seed: of shuffling and augmentation.
+    """
+
+    compiles: ClassVar[bool] = True
+
+    def __init__(
+        self,
+        data: ImageData,
+        *,
+        holdout: float = 0.0,
+        batch_size: int = 128,
+        pad: int = 4,
+        flip: bool = True,
+        cutout: int = 0,
+        label_smoothing: float = 0.0,
+        flip_test: bool = False,
+        seed: int = 0,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        if not 0 <= holdout < 1:
+            raise ValueError(f"holdout must be a share, at least 0 and below 1, got {holdout}")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be at least 1, got {batch_size}")
+        train, held_out = data.train, None
+        if holdout:
+            train, held_out = hold_out(data.train, round(holdout * len(data.train)), _HOLD_OUT_SEED)
+        self.data, self.train = data, train.to(device)
+        self.held_out = None if held_out is None else held_out.to(device)
+        self.augmentation = Augmentation(pad=pad, flip=flip, cutout=cutout)
+        self.label_smoothing, self.flip_test = label_smoothing, flip_test
+        self.device = self.train.images.device
+        self.generator = torch.Generator(self.device).manual_seed(seed)
+        self.batch_size = min(batch_size, len(self.train))
+        # What a recorded step reads: advance() copies each batch to these places.
+        self._batch = torch.zeros_like(self.train.images[: self.batch_size])
+        self._labels = torch.zeros_like(self.train.labels[: self.batch_size])
+        self._fill = mean_colour(data.mean, self.device)
+        self._mean, self._std = (torch.tensor(values, device=self.device) for values in (data.mean, data.std))
+        self._epoch = ImageSet(self._batch, self._labels)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return len(self.train) // self.batch_size
+
+    def start_epoch(self) -> None:
+        order = torch.randperm(len(self.train), generator=self.generator, device=self.device)
+        images = augment(self.train.images, order, self.augmentation, self.generator, self._fill)
+        self._epoch = ImageSet(images, self.train.labels[order])
+
+    def advance(self, step: int) -> None:
+        rows = slice(step * self.batch_size, (step + 1) * self.batch_size)
+        self._batch.copy_(self._epoch.images[rows])
+        self._labels.copy_(self._epoch.labels[rows])
+
+    def loss(self, model: LorentzResNet) -> Tensor:
+        logits = self._logits(model, self._batch)
+        return torch.nn.functional.cross_entropy(logits, self._labels, label_smoothing=self.label_smoothing)
+
+    def validation(self, model: LorentzResNet) -> Tensor | None:
+        return None if self.held_out is None else self._accuracy(model, self.held_out)
+
+    @torch.no_grad()
+    def test(self, model: LorentzResNet) -> dict[str, float]:
+        return {"accuracy": 100 * float(self._accuracy(model, self.data.test.to(self.device)))}
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"generator": self.generator.get_state()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.generator.set_state(state["generator"])
+
+    def _accuracy(self, model: LorentzResNet, images: ImageSet) -> Tensor:
+        logits = [self._judge(model, part) for part in images.images.split(_EVALUATION_BATCH)]
+        return accuracy(torch.cat(logits), images.labels)
+
+    def _judge(self, model: LorentzResNet, images: Tensor) -> Tensor:
+        logits = self._logits(model, images)
+        return (logits + self._logits(model, images.flip(2))) / 2 if self.flip_test else logits
+
+    def _logits(self, model: LorentzResNet, images: Tensor) -> Tensor:
+        logits, classes = class_scores(model, images, self._mean, self._std), len(self.data.classes)
+        if logits.shape[-1] != classes:
+            raise ValueError(
+                f"the model tells {logits.shape[-1]} classes apart, but {self.data.name} has {classes}; "
+                f"build it with num_classes={classes}"
+            )
+        return logits
+
+
+def class_scores(
+    model: LorentzResNet, images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
+) -> Tensor:
+    """Logits, float32 ``[N, classes]``, of images as bytes, uint8 ``[N, H, W, C]``."""
+    on_gpu = images.device.type == "cuda"
+    dtype = torch.bfloat16 if on_gpu else torch.float32
+    with torch.autocast("cuda", dtype) if on_gpu else contextlib.nullcontext():
+        return model(normalise(images, mean, std, dtype))  # type: ignore[no-any-return]
