@@ -17,10 +17,22 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature, constant, root
 from lresnet.geometry.smooth import with_derivatives_of
 
-__all__ = ["Pair", "chord2", "dot", "measure", "radial_part", "separation", "time_of", "unit", "unitless_time"]
+__all__ = [
+    "Pair",
+    "chord2",
+    "dot",
+    "measure",
+    "radial_part",
+    "separation",
+    "spare",
+    "time_of",
+    "unit",
+    "unitless_time",
+]
 
 
 class Pair(NamedTuple):
@@ -35,9 +47,17 @@ class Pair(NamedTuple):
     T_y: Tensor
 
 
-def dot(x: Tensor, y: Tensor, dim: int) -> Tensor:
-    """Euclidean inner product along ``dim``, axis kept."""
-    return (x * y).sum(dim, keepdim=True)
+def dot(x: Tensor, y: Tensor, dim: int, out: Tensor | None = None) -> Tensor:
+    """Euclidean inner product along ``dim``, axis kept. ``out`` is memory of x's shape for the products."""
+    return torch.mul(x, y, out=out).sum(dim, keepdim=True)
+
+
+def spare(t: Tensor) -> Tensor | None:
+    """``t``, whose values are needed no more, as an ``out=`` argument; None where autograd or a transform looks on.
+
+    On a CPU fresh memory costs more than arithmetic: the system maps and clears every page of a large array.
+    """
+    return None if torch.is_grad_enabled() or traced() else t
 
 
 def time_of(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
@@ -67,7 +87,9 @@ def measure(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
     R_x, R_y = root(kappa) * r_x, root(kappa) * r_y
     T_x, T_y = (1 + R_x.square()).sqrt(), (1 + R_y.square()).sqrt()
     sinh, radial = radial_part(R_x, T_x, R_y, T_y)
-    angular = R_x * R_y * (0.5 * (u - v).square().sum(dim, keepdim=True))
+    work = spare(u) if u.shape == v.shape else None
+    apart = torch.sub(u, v, out=work)
+    angular = R_x * R_y * (0.5 * torch.square(apart, out=work).sum(dim, keepdim=True))
     return Pair(radial + angular, angular + 0.5 * (sinh / T_x) * (sinh / T_y), T_x, T_y)
 
 

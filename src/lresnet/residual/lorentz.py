@@ -19,7 +19,7 @@ from torch import Tensor
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checks_values, prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
-from lresnet.geometry.pair import Pair, dot, measure, separation, unitless_time
+from lresnet.geometry.pair import Pair, dot, measure, separation, spare, unitless_time
 from lresnet.geometry.weights import require_positive, weight_rows
 
 __all__ = ["lorentz_residual", "lorentz_residual_many", "normaliser"]
@@ -122,7 +122,8 @@ class _LorentzResidual(torch.autograd.Function):
             equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1)
             weight, length = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
         s = torch.addcmul(x, y, weight)
-        return s / length if gamma is None else s * (gamma / length), n, *pair
+        z = torch.mul(s, gamma / length, out=spare(s)) if gamma is not None else torch.div(s, length, out=spare(s))
+        return z, n, *pair
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -180,26 +181,36 @@ def _gradients(
         \partial w &= c\, [-(g \cdot e)(1 + w + w D) - (1 - w) D (g \cdot x)] / n^2 \\
         \partial \gamma &= a n, \qquad \partial \kappa = -c\, a\, w\, \partial_\kappa D
     """
-    D = pair.separation
+    D, e = pair.separation, x - y
+    work = None if spare(e) is None else torch.empty_like(e)
     c = 1 / n if gamma is None else gamma / n
     # Divided by n twice: n^2 may leave the range of float32 where its factors do not.
-    a = dot(g, torch.addcmul(x, y, w), dim) / n / n
-    e = x - y
+    a = dot(g, torch.addcmul(x, y, w, out=work), dim, work) / n / n
     cp = c * (w * kappa * a)
-    tau = root(kappa) * dot(e, x + y, dim) / (pair.T_x + pair.T_y)  # (x_t - y_t), time = T / sqrt(kappa)
+    # The times are T / sqrt(kappa).
+    tau = root(kappa) * dot(e, torch.add(x, y, out=work), dim, work) / (pair.T_x + pair.T_y)
     slope = cp * root(kappa) * tau
-    gx = torch.addcmul(torch.addcmul(c * g, e, -cp), x, slope / pair.T_x) if needed[0] else None
-    gy = torch.addcmul(torch.addcmul(c * w * g, e, cp), y, -slope / pair.T_y) if needed[1] else None
-    gw = ggamma = gk = None
+    gx = gy = gw = ggamma = gk = None
     if needed[2]:
         ratio = D / n / n
-        gw = c * (-dot(g, e, dim) * ((1 + w) / n / n + w * ratio) - (1 - w) * ratio * dot(g, x, dim))
+        gw = c * (-dot(g, e, dim, work) * ((1 + w) / n / n + w * ratio) - (1 - w) * ratio * dot(g, x, dim, work))
         gw = gw.sum_to_size(w.shape)
+    pull = torch.mul(e, cp, out=spare(e))
+    if needed[0]:
+        gx = _sum(c * g, -1.0, pull, slope / pair.T_x, x)
+    if needed[1]:
+        gy = _sum(torch.mul(g, c * w, out=work), 1.0, pull, -slope / pair.T_y, y)
     if needed[3] and gamma is not None:
         ggamma = (a * n).sum_to_size(gamma.shape)
     if needed[4] and isinstance(kappa, Tensor):
         gk = (-c * a * w * (pair.growth / kappa)).sum_to_size(kappa.shape)
     return gx, gy, gw, ggamma, gk
+
+
+def _sum(first: Tensor, sign: float, second: Tensor, factor: Tensor, third: Tensor) -> Tensor:
+    """``first + sign second + factor third``, in the memory of ``first`` where it is free."""
+    total = torch.add(first, second, alpha=sign, out=spare(first))
+    return torch.addcmul(total, third, factor, out=spare(total))
 
 
 def _differentiable(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
