@@ -100,7 +100,7 @@ class SpaceMean(ManifoldModule):
 
 def _pixels(x: Tensor) -> Tensor:
     """[B, C, H, W] -> [B, H W, C], float32 at least; a view of an image in channels_last."""
-    (points,), _ = prepare(x, dim=1) if isinstance(x, Tensor) and x.dim() > 1 else prepare(x)
-    if points.dim() < 3 or points[0:1, 0:1].shape[2:].numel() == 0:
+    (points,), _ = prepare(x, dim=1)
+    if points.dim() < 3 or 0 in points.shape[2:]:
         raise ValueError(f"pooling takes images [B, C, H, W] of at least one pixel, got shape {tuple(x.shape)}")
     return points.flatten(2).mT
