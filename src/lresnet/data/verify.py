@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from lresnet.data.files import Root, data_roots, download, problem_with
+from lresnet.data.records import complete_folder, problem_with_folder
 from lresnet.data.registry import DATASETS, Dataset, Source, dataset
 
 __all__ = ["DatasetRow", "FileRow", "FileState", "fetch", "list_datasets", "verify"]
@@ -20,9 +21,9 @@ class DatasetRow:
     """One data set: what it is and whether it is at hand.
 
     Args:
-        name: as :func:`lresnet.data.load_graph` takes it.
+        name: as :func:`lresnet.data.load_graph` or :func:`lresnet.data.load_images` takes it.
         summary: one line.
-        present: how many of its files lie under a data root (not checked).
+        present: how many of its files lie under a data root (not checked); an archive may be there as its folder.
         files: how many files it has; 0: it is generated.
         licence: of the data, as its publisher states it.
         citation: whom to credit.
@@ -40,7 +41,7 @@ class DatasetRow:
 
 @dataclass(frozen=True)
 class FileRow:
-    """One file of a data set.
+    """One file of a data set, or the folder that an archive was extracted to.
 
     Args:
         dataset: the data set.
@@ -63,7 +64,7 @@ def list_datasets(root: Root = None) -> list[DatasetRow]:
         DatasetRow(
             entry.name,
             entry.summary,
-            sum(_located(source, root) is not None for source in entry.files),
+            sum((_folder(source, root) or _located(source, root)) is not None for source in entry.files),
             len(entry.files),
             entry.licence,
             entry.citation,
@@ -99,7 +100,8 @@ def fetch(names: Sequence[str], root: Root = None) -> list[FileRow]:
             if row.state == "wrong":
                 raise ValueError(f"{row.where}/{row.path} is not the official file: {row.detail}; remove it first")
             if row.state == "missing" and (names or source.address):
-                row = FileRow(entry.name, source.path, "right", _root_of(download(source, root), source), "downloaded")
+                where = _root_of(download(source, root), source.path)
+                row = FileRow(entry.name, source.path, "right", where, "downloaded")
             rows.append(row)
     return rows
 
@@ -109,17 +111,25 @@ def _entries(names: Sequence[str]) -> list[Dataset]:
 
 
 def _checked(entry: Dataset, source: Source, root: Root) -> FileRow:
+    if source.records and (folder := _folder(source, root)):  # as in loading, the folder goes before the archive
+        return _row(entry, folder, source.records.folder, problem_with_folder(folder, source.records))
     path = _located(source, root)
     if path is None:
         return FileRow(entry.name, source.path, "missing", None, source.address or entry.note)
-    problem = problem_with(path, source)
-    state: FileState = "wrong" if problem else "right"
-    return FileRow(entry.name, source.path, state, _root_of(path, source), problem or "")
+    return _row(entry, path, source.path, problem_with(path, source))
+
+
+def _row(entry: Dataset, path: Path, relative: str, problem: str | None) -> FileRow:
+    return FileRow(entry.name, relative, "wrong" if problem else "right", _root_of(path, relative), problem or "")
+
+
+def _folder(source: Source, root: Root) -> Path | None:
+    return complete_folder(source.records, root) if source.records else None
 
 
 def _located(source: Source, root: Root) -> Path | None:
     return next((path for folder in data_roots(root) if (path := folder / source.path).is_file()), None)
 
 
-def _root_of(path: Path, source: Source) -> Path:
-    return path.parents[len(Path(source.path).parts) - 1]
+def _root_of(path: Path, relative: str) -> Path:
+    return path.parents[len(Path(relative).parts) - 1]

@@ -1,0 +1,142 @@
+"""A user's images from folders: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from lresnet.data.images import ImageData, ImageSet, channel_statistics
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["SUFFIXES", "centre_square", "read_image_folder"]
+
+SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
+
+
+class _Part(NamedTuple):
+    images: NDArray[np.uint8]  # [N, H, W, 3]
+    labels: list[int]
+    skipped: list[tuple[Path, str]]  # what could not be read, and why
+
+
+def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
+    """Read ``path/train/CLASS/*`` and ``path/test/CLASS/*``.
+
+    The folders under ``train`` are the classes, in alphabetical order. Files whose names do not end as images do (see
+    :data:`SUFFIXES`) and hidden ones are passed over. Images are turned upright as their EXIF data say and become RGB;
+    an alpha channel is dropped. Those that cannot be read, or have more than 8 bits a channel, are left out and listed
+    in ``skipped``.
+
+    Args:
+        path: the folder.
+        size: side of the squares that images become, see :func:`centre_square`. None: they stay as they are, and must
+            have one common size.
+
+    Returns:
+        Images ``[N, H, W, 3]`` by class and then by file name, with the mean and std of the training images.
+
+    Raises:
+        FileNotFoundError: there is no such folder, or it has no ``train`` or ``test``.
+        ValueError: images of two sizes, a class without training images, a class that only ``test`` has.
+    """
+    path = Path(path)
+    train_folder, test_folder = path / "train", path / "test"
+    if size is not None and size < 1:
+        raise ValueError(f"size is {size}; the side of an image is 1 pixel or more")
+    for folder in (train_folder, test_folder):
+        if not folder.is_dir():
+            raise FileNotFoundError(f"no folder {folder}; images are looked for in train/CLASS/ and test/CLASS/")
+    classes = _class_names(train_folder)
+    if unknown := sorted(set(_class_names(test_folder)) - set(classes)):
+        raise ValueError(f"{test_folder} has the class {unknown[0]!r}, but {train_folder} has not")
+    train, test = (_read_part(folder, classes, size) for folder in (train_folder, test_folder))
+    for label, name in enumerate(classes):
+        if label not in train.labels:
+            _refuse_empty(train_folder / name, train)
+    if not test.labels:
+        _refuse_empty(test_folder, test)
+    first, second = (ImageSet(torch.from_numpy(part.images), torch.tensor(part.labels)) for part in (train, test))
+    skipped = tuple(file for part in (train, test) for file, _ in part.skipped)
+    return ImageData(path.resolve().name, first, second, classes, *channel_statistics(first.images), skipped)
+
+
+def centre_square(image: Image, size: int) -> Image:
+    """Resize the short side to ``size`` pixels, then cut ``size`` x ``size`` out of the centre.
+
+    Example:
+        >>> from PIL import Image
+        >>> centre_square(Image.new("RGB", (90, 60)), 32).size
+        (32, 32)
+    """
+    from PIL.Image import Resampling
+
+    short = min(image.size)
+    width, height = (size * side // short for side in image.size)
+    left, top = (width - size) // 2, (height - size) // 2
+    return image.resize((width, height), Resampling.BILINEAR).crop((left, top, left + size, top + size))
+
+
+def _class_names(folder: Path) -> tuple[str, ...]:
+    return tuple(sorted(entry.name for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")))
+
+
+def _image_files(folder: Path) -> list[Path]:
+    if not folder.is_dir():  # a class need not have test images
+        return []
+    return sorted(
+        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
+    )
+
+
+def _read_part(folder: Path, classes: tuple[str, ...], size: int | None) -> _Part:
+    """All images of one part, written into one array as they are read."""
+    files = [(file, label) for label, name in enumerate(classes) for file in _image_files(folder / name)]
+    images: NDArray[np.uint8] = np.empty((0, 0, 0, 3), dtype=np.uint8)
+    first = folder
+    part = _Part(images, [], [])
+    for file, label in files:
+        try:
+            pixels = _read_pixels(file, size)
+        except Exception as error:  # decoders raise nearly anything at a damaged file
+            part.skipped.append((file, str(error)))
+            continue
+        if not part.labels:
+            first, images = file, np.empty((len(files), *pixels.shape), dtype=np.uint8)
+        if pixels.shape != images.shape[1:]:
+            raise ValueError(
+                f"{file} has {_size(pixels)} pixels and {first} {_size(images[0])}; give a size to make all images "
+                "squares of that side"
+            )
+        images[len(part.labels)] = pixels
+        part.labels.append(label)
+    return part._replace(images=images[: len(part.labels)])
+
+
+def _read_pixels(file: Path, size: int | None) -> NDArray[np.uint8]:
+    """``[H, W, 3]``."""
+    from PIL import Image, ImageOps
+
+    with Image.open(file) as opened:
+        if opened.mode.startswith(("I", "F")):  # Pillow would cut their values off at 255
+            raise ValueError(f"{file.name} has more than 8 bits a channel")
+        image = ImageOps.exif_transpose(opened)
+        if image.mode == "P":  # a palette may say which of its colours are transparent
+            image = image.convert("RGBA")
+        image = image.convert("RGB")
+    return np.asarray(image if size is None else centre_square(image, size))
+
+
+def _size(pixels: NDArray[np.uint8]) -> str:
+    return f"{pixels.shape[1]} x {pixels.shape[0]}"
+
+
+def _refuse_empty(folder: Path, part: _Part) -> NoReturn:
+    reasons = [reason for file, reason in part.skipped if folder in file.parents]
+    why = f" ({len(reasons)} could not be read, e.g. {reasons[0]})" if reasons else ""
+    raise ValueError(f"{folder} holds no readable image{why}; add some")

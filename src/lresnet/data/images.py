@@ -1,0 +1,178 @@
+"""Labelled images in memory, what a set of them consists of, and a part held out for validation."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+__all__ = ["ImageData", "ImageSet", "channel_statistics", "hold_out", "mean_colour"]
+
+# Pixels counted together: their copy stays in the cache.
+_CHUNK_PIXELS = 2**19
+
+
+@dataclass(frozen=True, eq=False)
+class ImageSet:
+    """Images and their classes, in order.
+
+    Args:
+        images: uint8 ``[N, H, W, C]``. The channels of a pixel lie side by side, so that a crop moves whole pixels and
+            ``images.permute(0, 3, 1, 2)`` is what torch calls channels_last, without a copy.
+        labels: int64 ``[N]``, classes 0, 1, ...
+
+    Raises:
+        ValueError: a dtype, shape or device that does not fit.
+
+    Example:
+        >>> part = ImageSet(torch.zeros(5, 32, 32, 3, dtype=torch.uint8), torch.tensor([0, 1, 1, 0, 2]))
+        >>> len(part)
+        5
+    """
+
+    images: Tensor
+    labels: Tensor
+
+    def __post_init__(self) -> None:
+        if self.images.dtype != torch.uint8 or self.images.ndim != 4:
+            raise ValueError(f"images are uint8 [N, H, W, C], not {_form(self.images)}")
+        if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
+            raise ValueError(f"labels are int64 [N], not {_form(self.labels)}")
+        if len(self.images) != len(self.labels):
+            raise ValueError(f"{len(self.images):,} images and {len(self.labels):,} labels; each image has one label")
+        if self.images.device != self.labels.device:
+            raise ValueError(f"images on {self.images.device}, labels on {self.labels.device}; use one device")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def to(self, device: torch.device | str) -> ImageSet:
+        """The same on ``device``; CIFAR's 50,000 images are 154 MB there."""
+        return ImageSet(self.images.to(device), self.labels.to(device))
+
+
+@dataclass(frozen=True, eq=False)
+class ImageData:
+    """A set of images for classification.
+
+    Args:
+        name: what to call it.
+        train: the training images; a validation part is taken from them by :func:`hold_out`.
+        test: the test images, of the same height, width and channels.
+        classes: names, by label.
+        mean: of each channel over the training images, with pixels in [0, 1].
+        std: likewise; see :func:`channel_statistics`.
+        skipped: files that could not be read as images.
+
+    Raises:
+        ValueError: a part without images, images of two shapes, fewer than two classes, a label without class, or as
+            many values of ``mean`` or ``std`` as there are no channels.
+    """
+
+    name: str
+    train: ImageSet
+    test: ImageSet
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    skipped: tuple[Path, ...] = ()
+
+    def __post_init__(self) -> None:
+        shapes = [tuple(part.images.shape[1:]) for part in (self.train, self.test)]
+        if shapes[0] != shapes[1]:
+            raise ValueError(f"{self.name}: training images are {list(shapes[0])}, test images {list(shapes[1])}")
+        if len(self.mean) != shapes[0][-1] or len(self.std) != shapes[0][-1]:
+            raise ValueError(
+                f"{self.name}: {len(self.mean)} means and {len(self.std)} stds for {shapes[0][-1]} channels"
+            )
+        if len(self.classes) < 2:
+            raise ValueError(f"{self.name}: {len(self.classes)} class; to tell apart, there must be two or more")
+        for part, images in (("training", self.train), ("test", self.test)):
+            if images.images.numel() == 0:
+                raise ValueError(f"{self.name}: no {part} images (shape {list(images.images.shape)})")
+            low, high = int(images.labels.min()), int(images.labels.max())
+            if low < 0 or high >= len(self.classes):
+                wrong = low if low < 0 else high
+                raise ValueError(
+                    f"{self.name}: a {part} label is {wrong}, but the classes are 0 to {len(self.classes) - 1}"
+                )
+
+
+def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel, with pixels in [0, 1].
+
+    The sums of pixels and of their squares are integers and exact, and so is n sum x^2 - (sum x)^2; only the result is
+    rounded. A channel of one value has no scale to divide by: its std is given as 1.
+
+    Args:
+        images: uint8 ``[N, H, W, C]``, not empty.
+
+    Returns:
+        Mean and std, C values each.
+
+    Example:
+        >>> channel_statistics(torch.tensor([0, 255], dtype=torch.uint8).reshape(2, 1, 1, 1))
+        ((0.5,), (0.5,))
+    """
+    mean, std = zip(*(_moments(images[..., channel]) for channel in range(images.shape[-1])), strict=True)
+    return mean, std
+
+
+def _moments(channel: Tensor) -> tuple[float, float]:
+    """Mean and std of ``[N, H, W]``, from how often each of the 256 values occurs."""
+    together = max(1, _CHUNK_PIXELS // channel[0].numel())
+    often = torch.zeros(256, dtype=torch.int64, device=channel.device)
+    for chunk in channel.split(together):
+        often += torch.bincount(chunk.flatten(), minlength=256)
+    count, total, squares = (
+        sum(times * value**power for value, times in enumerate(often.tolist())) for power in range(3)
+    )
+    spread = count * squares - total**2
+    return total / (255 * count), math.sqrt(spread) / (255 * count) if spread else 1.0
+
+
+def mean_colour(mean: tuple[float, ...], device: torch.device | str | None = None) -> Tensor:
+    """The pixel nearest to ``mean``, uint8 ``[C]``: what a cutout square is filled with.
+
+    Example:
+        >>> mean_colour((0.4914, 0.4822, 0.4465))
+        tensor([125, 123, 114], dtype=torch.uint8)
+    """
+    return torch.tensor([round(255 * value) for value in mean], dtype=torch.uint8, device=device)
+
+
+def hold_out(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
+    """Take ``count`` images at random out of ``images``, the same ones on every machine.
+
+    NumPy's old generator draws them: unlike the newer ones and torch's, its streams are frozen.
+
+    Args:
+        images: N images.
+        count: how many to take, 1 to N - 1.
+        seed: which ones.
+
+    Returns:
+        The others and those taken, both in their old order.
+
+    Example:
+        >>> part = ImageSet(torch.zeros(50, 8, 8, 1, dtype=torch.uint8), torch.zeros(50, dtype=torch.int64))
+        >>> [len(piece) for piece in hold_out(part, 5, seed=0)]
+        [45, 5]
+    """
+    if not 0 < count < len(images):
+        raise ValueError(f"cannot hold out {count:,} of {len(images):,} images; choose 1 to {len(images) - 1:,}")
+    order = torch.from_numpy(np.random.RandomState(seed).permutation(len(images)))
+    return _pick(images, order[count:]), _pick(images, order[:count])
+
+
+def _pick(images: ImageSet, index: Tensor) -> ImageSet:
+    index = index.sort().values.to(images.labels.device)
+    return ImageSet(images.images[index], images.labels[index])
+
+
+def _form(tensor: Tensor) -> str:
+    return f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"

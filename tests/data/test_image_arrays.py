@@ -1,0 +1,93 @@
+"""A user's images from one ``.npz``."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lresnet.data import load_images
+from lresnet.data.images import channel_statistics
+
+RNG = np.random.default_rng(0)
+GREY = RNG.integers(0, 256, (6, 5, 7), dtype=np.uint8)
+COLOUR = RNG.integers(0, 256, (6, 5, 7, 3), dtype=np.uint8)
+LABELS = np.array([0, 1, 2, 0, 1, 2])
+
+
+def save(folder: Path, **changes: Any) -> Path:
+    """Grey images with labels; None drops an array."""
+    arrays = {"train_images": GREY, "train_labels": LABELS, "test_images": GREY[:2], "test_labels": LABELS[:2]}
+    arrays = {name: array for name, array in (arrays | changes).items() if array is not None}
+    np.savez(folder / "mine.npz", **arrays)
+    return folder / "mine.npz"
+
+
+@pytest.mark.parametrize(
+    ("saved", "expected"),
+    [
+        (GREY, GREY[..., None]),
+        (GREY[..., None], GREY[..., None]),
+        (GREY[:, None], GREY[..., None]),
+        (COLOUR, COLOUR),
+        (COLOUR.transpose(0, 3, 1, 2), COLOUR),
+    ],
+    ids=["N H W", "N H W 1", "N 1 H W", "N H W 3", "N 3 H W"],
+)
+def test_every_form_of_images(tmp_path: Path, saved: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> None:
+    data = load_images(save(tmp_path, train_images=saved, test_images=saved[:2]))
+    assert np.array_equal(data.train.images.numpy(), expected)
+    assert np.array_equal(data.test.images.numpy(), expected[:2])
+    assert data.train.images.is_contiguous()
+    assert data.train.labels.tolist() == LABELS.tolist()
+    assert (data.mean, data.std) == channel_statistics(data.train.images)
+    assert (data.name, data.classes, data.skipped) == ("mine", ("0", "1", "2"), ())
+
+
+def test_labels_in_a_column_and_named_classes(tmp_path: Path) -> None:
+    column = LABELS[:, None].astype(np.uint8)
+    data = load_images(str(save(tmp_path, train_labels=column, classes=np.array(["cat", "dog", "owl", "yak"]))))
+    assert data.train.labels.tolist() == LABELS.tolist()
+    assert data.classes == ("cat", "dog", "owl", "yak")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"test_labels": None, "test_images": None}, "it has no test_images, test_labels"),
+        ({"train_images": GREY / 255}, "train_images is float64; save pixels 0 to 255 as uint8"),
+        ({"train_images": COLOUR[..., :2]}, r"train_images has shape \[6, 5, 7, 2\]"),
+        ({"train_images": COLOUR[:, :3]}, r"shape \[6, 3, 7, 3\], where 1 or 3 channels must be told"),
+        ({"test_images": GREY[0]}, r"test_images has shape \[5, 7\]"),
+        ({"test_labels": np.array([0.0, 1.0])}, r"test_labels is float64 \[2\]; labels are integers"),
+        ({"test_labels": np.eye(2, dtype=int)}, r"test_labels is int64 \[2, 2\]"),
+        ({"train_labels": LABELS[:3]}, "6 images and 3 labels"),
+        ({"test_labels": np.array([0, 7])}, "a test label is 7, but the classes are 0 to 2"),
+        ({"train_labels": np.zeros(6, dtype=int)}, "1 class"),
+        ({"train_images": GREY[:0], "train_labels": LABELS[:0]}, "train_images is empty"),
+        ({"classes": np.array(["cat", None])}, "cannot be read as images"),
+    ],
+)
+def test_what_is_wrong_is_named_in_one_line(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
+    path = save(tmp_path, **changes)
+    with pytest.raises(ValueError, match=words) as caught:
+        load_images(path)
+    assert "mine" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("damage", [lambda content: b"", lambda content: b"text", lambda content: content[:-40]])
+def test_a_damaged_file_is_one_line(tmp_path: Path, damage: Any) -> None:
+    path = save(tmp_path)
+    path.write_bytes(damage(path.read_bytes()))
+    with pytest.raises(ValueError, match=r"mine\.npz cannot be read as images: it is no \.npz archive"):
+        load_images(path)
+
+
+def test_a_damaged_array_is_one_line(tmp_path: Path) -> None:
+    path = save(tmp_path)
+    content = bytearray(path.read_bytes())
+    content[200:260] = bytes(60)
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"mine\.npz cannot be read as images: .*CRC"):
+        load_images(path)

@@ -1,0 +1,189 @@
+"""A user's images from folders."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lresnet.data import load_images
+from lresnet.data.image_folder import centre_square
+from lresnet.data.images import channel_statistics
+
+
+def pixels(seed: int, width: int = 6, height: int = 4) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
+    return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
+
+
+def put(path: Path, seed: int = 0, width: int = 6, height: int = 4) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels(seed, width, height)).save(path)
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Three images of cats and two of dogs to train on, one of a dog to test."""
+    root = tmp_path / "pets"
+    for number, name in enumerate(("cat/b.png", "cat/a.bmp", "cat/c.PNG", "dog/1.png", "dog/2.tif")):
+        put(root / "train" / name, number)
+    put(root / "test" / "dog" / "x.png", 9)
+    return root
+
+
+def test_images_come_by_class_and_file_name(folder: Path) -> None:
+    data = load_images(folder)
+    assert (data.name, data.classes, data.skipped) == ("pets", ("cat", "dog"), ())
+    assert np.array_equal(data.train.images.numpy(), np.stack([pixels(seed) for seed in (1, 0, 2, 3, 4)]))
+    assert data.train.labels.tolist() == [0, 0, 0, 1, 1]
+    assert np.array_equal(data.test.images.numpy(), pixels(9)[None])
+    assert data.test.labels.tolist() == [1]
+    assert (data.mean, data.std) == channel_statistics(data.train.images)
+
+
+def test_one_image_a_class_is_enough(tmp_path: Path) -> None:
+    for name in ("train/a/1.png", "train/b/1.png", "test/a/1.png"):
+        put(tmp_path / name, width=1, height=1)
+    data = load_images(tmp_path)
+    assert (len(data.train), len(data.test)) == (2, 1)
+    assert data.train.images.shape == (2, 1, 1, 3)
+
+
+def test_what_is_no_image_is_passed_over(folder: Path) -> None:
+    (folder / "train" / "cat" / "notes.txt").write_text("no image")
+    put(folder / "train" / "cat" / ".hidden.png")
+    put(folder / "train" / ".cache" / "x.png")
+    (folder / "train" / "stray.png").write_bytes(b"")
+    data = load_images(folder)
+    assert (len(data.train), data.classes, data.skipped) == (5, ("cat", "dog"), ())
+
+
+def test_other_modes_become_rgb(tmp_path: Path) -> None:
+    grey = np.arange(24, dtype=np.uint8).reshape(4, 6) * 10
+    images = {
+        "grey.png": Image.fromarray(grey),
+        "alpha.png": Image.fromarray(np.dstack([pixels(1), grey])),
+        "palette.png": Image.fromarray(grey).convert("P"),
+        "black_and_white.png": Image.fromarray(grey > 100),
+    }
+    images["palette.png"].info["transparency"] = bytes(range(256))
+    for name, image in images.items():
+        (tmp_path / "train" / name).mkdir(parents=True)
+        image.save(tmp_path / "train" / name / name)
+    put(tmp_path / "test" / "grey.png" / "x.png")
+    data = load_images(tmp_path)
+    read = dict(zip(data.classes, data.train.images.numpy(), strict=True))
+    assert data.skipped == ()
+    assert np.array_equal(read["grey.png"], np.dstack([grey] * 3))
+    assert np.array_equal(read["alpha.png"], pixels(1))
+    assert np.array_equal(read["palette.png"], np.dstack([grey] * 3))
+    assert np.array_equal(read["black_and_white.png"], np.dstack([np.where(grey > 100, 255, 0)] * 3))
+
+
+def test_photographs_are_turned_upright(folder: Path) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = 6  # lies on its left side
+    lying = np.ascontiguousarray(np.rot90(pixels(7)))
+    Image.fromarray(lying).save(folder / "train" / "cat" / "z.png", exif=exif)
+    data = load_images(folder)
+    assert np.array_equal(data.train.images[3].numpy(), pixels(7))
+
+
+def test_unreadable_images_are_left_out_and_listed(folder: Path) -> None:
+    cats = folder / "train" / "cat"
+    whole = put(cats / "d.png", width=60, height=40).read_bytes()
+    (cats / "d.png").write_bytes(whole[: len(whole) // 2])
+    (cats / "e.jpg").write_bytes(b"this is no photograph")
+    (cats / "f.png").write_bytes(b"")
+    Image.fromarray(np.full((4, 6), 40000, dtype=np.uint16)).save(cats / "g.png")
+    (cats / "h.png").mkdir()
+    data = load_images(folder)
+    assert [path.name for path in data.skipped] == ["d.png", "e.jpg", "f.png", "g.png", "h.png"]
+    assert data.train.labels.tolist() == [0, 0, 0, 1, 1]
+    assert np.array_equal(data.train.images[2].numpy(), pixels(2))
+
+
+def test_two_sizes_are_named_with_the_way_out(folder: Path) -> None:
+    put(folder / "train" / "dog" / "3.png", width=8, height=4)
+    with pytest.raises(ValueError, match=r"3\.png has 8 x 4 pixels and .*a\.bmp 6 x 4; give a size"):
+        load_images(folder)
+    data = load_images(folder, size=3)
+    assert data.train.images.shape == (6, 3, 3, 3)
+    assert data.test.images.shape == (1, 3, 3, 3)
+
+
+def test_test_images_of_another_size_are_refused(folder: Path) -> None:
+    put(folder / "test" / "dog" / "x.png", width=8, height=8)
+    with pytest.raises(ValueError, match=r"training images are \[4, 6, 3\], test images \[8, 8, 3\]"):
+        load_images(folder)
+
+
+@pytest.mark.parametrize(("width", "height"), [(8, 8), (12, 8), (8, 12), (13, 8), (8, 29)])
+def test_where_nothing_is_resized_the_centre_is_cut_out(width: int, height: int) -> None:
+    image = pixels(0, width, height)
+    top, left = (height - 8) // 2, (width - 8) // 2
+    assert np.array_equal(np.asarray(centre_square(Image.fromarray(image), 8)), image[top : top + 8, left : left + 8])
+
+
+@pytest.mark.parametrize(("width", "height"), [(3, 2), (2, 7), (1, 1), (500, 1)])
+def test_small_images_are_enlarged(width: int, height: int) -> None:
+    one_colour = Image.new("RGB", (width, height), (10, 20, 30))
+    assert np.array_equal(np.asarray(centre_square(one_colour, 16)), np.full((16, 16, 3), (10, 20, 30)))
+
+
+@pytest.mark.parametrize(("width", "height"), [(64, 64), (100, 64), (64, 201)])
+def test_the_short_side_is_resized(width: int, height: int) -> None:
+    """A picture whose colour says where a pixel was keeps its centre and its scale."""
+    down, right = np.mgrid[:height, :width]
+    image = np.dstack([right * 255 // width, down * 255 // height, np.zeros_like(right)]).astype(np.uint8)
+    small = np.asarray(centre_square(Image.fromarray(image), 16)).astype(float)
+    assert small.shape == (16, 16, 3)
+    for axis, side in enumerate((width, height)):
+        values = small[..., axis].mean(axis=axis) / 255
+        assert values.mean() == pytest.approx(0.5, abs=0.03)
+        assert values[-1] - values[0] == pytest.approx(min(width, height) / side * 15 / 16, abs=0.03)
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_part_that_is_missing(folder: Path, part: str) -> None:
+    (folder / part).rename(folder / "elsewhere")
+    with pytest.raises(FileNotFoundError, match=f"no folder .*{part}; images are looked for in train/CLASS/"):
+        load_images(folder)
+
+
+def test_an_empty_class(folder: Path) -> None:
+    (folder / "test" / "cat").mkdir()  # a class need not be tested
+    assert load_images(folder).classes == ("cat", "dog")
+    (folder / "train" / "emu").mkdir()
+    with pytest.raises(ValueError, match="train/emu holds no readable image; add some"):
+        load_images(folder)
+    for name in ("emu/x.png", "dog/x.png"):
+        (folder / "train" / name).write_bytes(b"")
+    with pytest.raises(ValueError, match=r"emu holds no readable image \(1 could not be read, e.g. cannot identify"):
+        load_images(folder)
+
+
+def test_no_test_image_is_left(folder: Path) -> None:
+    (folder / "test" / "dog" / "x.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"test holds no readable image \(1 could not be read"):
+        load_images(folder)
+
+
+def test_a_class_that_only_the_test_has(folder: Path) -> None:
+    put(folder / "test" / "emu" / "x.png")
+    with pytest.raises(ValueError, match=r"has the class 'emu', but .*train has not"):
+        load_images(folder)
+
+
+def test_one_class_alone(folder: Path) -> None:
+    for file in (folder / "train" / "cat").iterdir():
+        file.unlink()
+    (folder / "train" / "cat").rmdir()
+    with pytest.raises(ValueError, match="1 class"):
+        load_images(folder)
+
+
+@pytest.mark.parametrize("size", [0, -3])
+def test_a_size_of_no_pixels(folder: Path, size: int) -> None:
+    with pytest.raises(ValueError, match=f"size is {size}"):
+        load_images(folder, size=size)
