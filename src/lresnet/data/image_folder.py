@@ -56,9 +56,8 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
     if unknown := sorted(set(_class_names(test_folder)) - set(classes)):
         raise ValueError(f"{test_folder} has the class {unknown[0]!r}, but {train_folder} has not")
     train, test = (_read_part(folder, classes, size) for folder in (train_folder, test_folder))
-    for label, name in enumerate(classes):
-        if label not in train.labels:
-            _refuse_empty(train_folder / name, train)
+    for label in sorted(set(range(len(classes))) - set(train.labels)):
+        _refuse_empty(train_folder / classes[label], train)
     if not test.labels:
         _refuse_empty(test_folder, test)
     first, second = (ImageSet(torch.from_numpy(part.images), torch.tensor(part.labels)) for part in (train, test))

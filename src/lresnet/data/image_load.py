@@ -20,7 +20,7 @@ def load_images(name: str | Path, root: Root = None, size: int | None = None) ->
     """Training and test images, in memory.
 
     Args:
-        name: ``"cifar10"``, ``"cifar100"``, or a path: a folder with ``train/CLASS/`` and ``test/CLASS/`` (see
+        name: ``"cifar10"``, ``"cifar100"``, or else a path: a folder with ``train/CLASS/`` and ``test/CLASS/`` (see
             :func:`~lresnet.data.image_folder.read_image_folder`), or a ``.npz`` of arrays (see
             :func:`~lresnet.data.image_arrays.read_image_arrays`).
         root: where CIFAR lies or is downloaded to, see :func:`lresnet.data.files.data_roots`.
@@ -36,7 +36,7 @@ def load_images(name: str | Path, root: Root = None, size: int | None = None) ->
         (torch.Size([50000, 32, 32, 3]), ('airplane', 'automobile', 'bird'))
     """
     path = Path(name)
-    if size is not None and not path.is_dir():
+    if size is not None and (name in IMAGE_SETS or path.is_file()):
         raise ValueError(f"size={size} is for folders of image files; {name} has a size of its own")
     if name in IMAGE_SETS:
         return read_cifar(dataset(str(name)), root)
