@@ -139,3 +139,8 @@ def test_a_damaged_airport_and_archive(tmp_path: Path, monkeypatch: pytest.Monke
     official.use(monkeypatch, tmp_path, "actor")
     with pytest.raises(ValueError, match=r"actor\.npz cannot be read: it has no node_features"):
         load_graph("actor")
+
+
+def test_images_are_no_graph() -> None:
+    with pytest.raises(ValueError, match=r"cifar10 is a set of images, not a graph; lresnet\.data\.load_images reads"):
+        read_graph("cifar10")

@@ -46,6 +46,8 @@ def read_graph(name: str, root: Root = None) -> Graph:
     entry = dataset(name)
     if entry.name == "disease_tree":
         return disease_tree()
+    if name not in _READERS:
+        raise ValueError(f"{name} is a set of images, not a graph; lresnet.data.load_images reads it")
     return _READERS[name](name, dataset_files(name, root))
 
 
