@@ -11,6 +11,7 @@ from tyro.extras import SubcommandApp
 
 from lresnet._version import __version__
 from lresnet.cli.datasets import data
+from lresnet.cli.inference import predict
 from lresnet.cli.measures import delta, doctor
 from lresnet.cli.pictures import demo, plot
 from lresnet.cli.single_run import evaluate, train
@@ -23,7 +24,7 @@ _ABOUT = f"""lresnet {__version__}: Lorentzian residual networks for PyTorch.
 Start with `lresnet demo`; `lresnet VERB --help` explains a verb."""
 
 _app = SubcommandApp()
-for _verb in (demo, train, evaluate, reproduce, report):
+for _verb in (demo, train, evaluate, predict, reproduce, report):
     _app.command(_verb)
 _app.command(data, name="data", help="List, fetch and verify data sets.")
 _app.command(delta)

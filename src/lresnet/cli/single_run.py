@@ -1,60 +1,23 @@
 """The verbs ``train`` and ``evaluate``: one run in a folder of its own."""
 
+import re
 import sys
-from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from lresnet.cli.settings import GraphSettings, ImageSettings, Settings, said
 
 if TYPE_CHECKING:
-    from lresnet.models import LorentzGCN
+    from lresnet.models.pretrained import Pretrained
     from lresnet.studies import Run
+    from lresnet.train import Objective, Schedule
 
 __all__ = ["evaluate", "train"]
 
-
-@dataclass(frozen=True)
-class Settings:
-    """What decides a run. None: what the cell's recipe fixes, else the default of the library."""
-
-    curvature: Annotated[float | None, arg(metavar="K")] = None
-    """Curvature of the space, a negative number."""
-    learn_curvature: Annotated[bool, FlagCreatePairsOff] = False
-    """Train the curvature too."""
-    num_layers: Annotated[int | None, arg(name="layers", metavar="INT")] = None
-    """Graph convolutions."""
-    hidden: Annotated[int | None, arg(metavar="INT")] = None
-    """Dimension of the space."""
-    activation: Annotated[Literal["none", "relu"] | None, arg(metavar="none|relu")] = None
-    """On what enters every layer but the first."""
-    dropout: Annotated[float | None, arg(metavar="RATE")] = None
-    """Rate on the space coordinates that enter a layer."""
-    features: Annotated[
-        Literal["published", "standardised", "raw"] | None, arg(metavar="published|standardised|raw")
-    ] = None
-    """How the features are prepared."""
-    loss: Annotated[Literal["margin", "cross_entropy"] | None, arg(metavar="margin|cross_entropy")] = None
-    """Loss function."""
-    margin: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Of the margin loss, in units of -1/K."""
-    epochs: Annotated[int | None, arg(metavar="INT")] = None
-    """Epochs at most."""
-    lr: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Learning rate."""
-    lr_schedule: Annotated[Literal["constant", "cosine"] | None, arg(metavar="constant|cosine")] = None
-    """How the learning rate goes on."""
-    weight_decay: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Decoupled; never on curvature, residual weights, norms and biases."""
-    clip: Annotated[float | None, arg(metavar="FLOAT")] = None
-    """Largest norm of the gradient."""
-    patience: Annotated[int | None, arg(metavar="INT")] = None
-    """Stop after so many epochs without a better validation figure."""
-    eval_every: Annotated[int | None, arg(metavar="INT")] = None
-    """Epochs between two looks at the validation set."""
-
-
-_DEFAULTS = Settings()
+_SETTINGS, _GRAPHS, _IMAGES = Settings(), GraphSettings(), ImageSettings()
+_CHECKPOINT_EVERY = {"graphs": 200, "images": 10}  # an epoch of images takes as long as a hundred of a graph, or longer
 _NO_POINTS = (
     "warning: no parameter is a point of the manifold (geoopt.ManifoldParameter): "
     "Riemannian Adam has nothing to do, all updates are ordinary Adam's"
@@ -62,59 +25,89 @@ _NO_POINTS = (
 
 
 def train(
-    cell: Annotated[Positional[str], arg(metavar="CELL")],
+    data: Annotated[Positional[str | None], arg(metavar="[DATA]")] = None,
+    task: Literal["auto", "images", "graphs"] = "auto",
     method: str = "lorentz",
     seed: int = 0,
+    recipe: Annotated[str | None, arg(metavar="fast|paper")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
-    checkpoint_every: int = 200,
-    device: str = "cpu",
-    settings: OmitArgPrefixes[Settings] = _DEFAULTS,
+    checkpoint_every: Annotated[int | None, arg(metavar="EPOCHS")] = None,
+    device: str = "auto",
+    settings: OmitArgPrefixes[Settings] = _SETTINGS,
+    graphs: OmitArgPrefixes[GraphSettings] = _GRAPHS,
+    images: OmitArgPrefixes[ImageSettings] = _IMAGES,
 ) -> int:
     """Train one model on one task; the test set is left for `lresnet evaluate`.
 
-    The same command goes on from the checkpoint of a run that was interrupted, to the same numbers.
+    The same command goes on from the checkpoint of a run that was interrupted, on a CPU to the same numbers. Your own
+    images are a folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and
+    test_labels.
 
     Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
 
-    Args:
-        cell: The task, e.g. disease/lp: a data set, and lp for link prediction or nc for node classification.
-        method: The residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the twin.
-        seed: Of parameters, negatives and honest splits.
-        split: Of the data: legacy, disjoint, official, or the number of an official one. None: as the recipe says.
-        out: The folder of the run. None: runs/CELL-METHOD-SEED.
-        checkpoint_every: Epochs between two checkpoints.
-        device: cpu, cuda, cuda:1, ...
-        settings: What else decides the run.
-    """
-    from lresnet.studies.single import single_run
+    Example: lresnet train photos/ --model lorentz_resnet20 --epochs 30
 
-    given = {name: value for name, value in asdict(settings).items() if value != getattr(_DEFAULTS, name)}
-    run = single_run(cell, method, seed, split, given)
-    folder = out or Path("runs") / f"{cell.replace('/', '_')}-{method}-{seed}"
-    return _train(run, folder, device, checkpoint_every)
+    Args:
+        data: A graph's task (disease/lp, cora/nc, ...), cifar10, cifar100, or the path of your own images.
+        task: Of DATA, where its name says two things. Without DATA: graphs, disease_tree/lp; images, cifar10.
+        method: The residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the twin.
+        seed: Of parameters, negatives and honest splits; of shuffling and augmentation.
+        recipe: Of images: what supplies settings that are not given. None: fast. Your own images take CIFAR-10's.
+        split: Of a graph: legacy, disjoint, official, or the number of an official one. None: as the recipe says.
+        out: The folder of the run. None: runs/DATA-METHOD-SEED.
+        checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        settings: What else decides the run. None: as the recipe says, else the default of the library.
+        graphs: Of graphs alone.
+        images: Of images alone.
+    """
+    from lresnet.studies.single import find_data, single_image_run, single_run
+
+    kind, name = find_data(data, None if task == "auto" else task)
+    if kind == "images":
+        _refuse(said(graphs) | {"split": split}, "graphs", name, kind)
+        run = single_image_run(name, method, seed, recipe, said(settings) | said(images))
+    else:
+        _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
+        run = single_run(name, method, seed, split, said(settings) | said(graphs))
+    folder = out or Path("runs") / f"{_folder_name(run.cell)}-{method}-{seed}"
+    return _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every)
+
+
+def _refuse(options: dict[str, Any], owner: str, name: str, kind: str) -> None:
+    for option, value in options.items():
+        if value is not None:
+            typed = option.removeprefix("num_").replace("_", "-")
+            raise ValueError(f"--{typed} is for {owner}, but {name} is a task of {kind}; leave it out")
+
+
+def _folder_name(cell: str) -> str:
+    """A path goes by its last part, and nothing but letters, digits, dots and lines stays."""
+    name = Path(cell).name.removesuffix(".npz") if Path(cell).is_absolute() else cell
+    return re.sub(r"[^\w.-]+", "_", name)
 
 
 def _train(run: "Run", folder: Path, device: str, checkpoint_every: int) -> int:
     from lresnet.cli.console import progress_bars
-    from lresnet.optim import parameter_groups
     from lresnet.studies.run_folder import train_in_folder
     from lresnet.studies.single import command_of
     from lresnet.train import NonFiniteError
 
     progress = progress_bars()
     bar = progress.add_task("epochs", total=None, state="")
+    word = "best"
 
-    def start(model: "LorentzGCN", epochs: int) -> None:
-        groups = parameter_groups(model)
-        progress.console.print(groups.summary(), highlight=False)
-        if model.head is not None and not model.euclidean and not groups.manifold:
-            progress.console.print(_NO_POINTS)
-        progress.update(bar, total=epochs)
+    def start(model: "Pretrained", objective: "Objective[Any]", schedule: "Schedule") -> None:
+        nonlocal word
+        word = schedule.keep
+        for line in _facts(model, objective):
+            progress.console.print(line, highlight=False, markup=False)
+        progress.update(bar, total=schedule.epochs)
         progress.start()
 
-    def show(epoch: int, best: float | None) -> None:
-        progress.update(bar, completed=epoch, state=f"best validation {best:.2f}")
+    def show(epoch: int, figure: float | None) -> None:
+        progress.update(bar, completed=epoch, state="" if figure is None else f"{word} validation {figure:.2f}")
 
     try:
         record = train_in_folder(
@@ -133,12 +126,36 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int) -> int:
     finally:
         if progress.live.is_started:
             progress.stop()
-    print(f"validation {record['validation']:.2f}, epoch {record['best_epoch']}")
+    figure = "nothing held out" if record["validation"] is None else f"validation {record['validation']:.2f}"
+    print(f"{figure}, epoch {record['best_epoch']}")
     print(f"The run is in {folder}; `lresnet evaluate {folder}` reads the test set")
     return 0
 
 
-def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: str = "cpu") -> int:
+def _facts(model: "Pretrained", objective: "Objective[Any]") -> list[str]:
+    """What is trained on what, a line each."""
+    from lresnet.models import LorentzGCN
+    from lresnet.optim import parameter_groups
+    from lresnet.train import ImageClassification
+
+    groups = parameter_groups(model)
+    lines = [groups.summary()]
+    if isinstance(model, LorentzGCN) and model.head is not None and not model.euclidean and not groups.manifold:
+        lines.append(_NO_POINTS)
+    if isinstance(objective, ImageClassification):
+        data, apart = objective.data, 0 if objective.held_out is None else len(objective.held_out)
+        height, width, channels = data.train.images.shape[1:]
+        lines.append(
+            f"{len(objective.train):,} images to train on, {apart:,} held out, {len(data.test):,} to test: "
+            f"{width} x {height} x {channels}, {len(data.classes)} classes"
+        )
+        if data.skipped:
+            names = ", ".join(map(str, data.skipped[:3])) + (", ..." if len(data.skipped) > 3 else "")
+            lines.append(f"warning: {len(data.skipped)} files could not be read as images and are left out: {names}")
+    return lines
+
+
+def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: str = "auto") -> int:
     """Read the test set, once, with the model that `lresnet train` left in a folder.
 
     The figures are kept in RUN_DIR/evaluation.json; asked again, they come from there.
@@ -147,7 +164,7 @@ def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: s
 
     Args:
         run: The folder of the run.
-        device: cpu, cuda, cuda:1, ...
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
     from lresnet.studies.run_folder import evaluate_folder
 

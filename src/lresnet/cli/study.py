@@ -1,6 +1,8 @@
 """The verbs ``reproduce`` and ``report``: a table of the paper, and what has been measured."""
 
+import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -15,44 +17,44 @@ __all__ = ["report", "reproduce"]
 def reproduce(
     table: Annotated[Positional[str], arg(metavar="TABLE")],
     cell: Annotated[str | None, arg(metavar="CELL")] = None,
+    protocol: Annotated[str | None, arg(metavar="NAME")] = None,
     methods: Annotated[tuple[str, ...], arg(metavar="METHOD")] = (),
+    seeds: Annotated[tuple[int, ...], arg(metavar="INT")] = (),
     stage: Literal["all", "search", "final"] = "all",
     workers: int = 2,
+    device: str = "auto",
     minutes: Annotated[float | None, arg(metavar="M")] = None,
     results: Path = Path("results"),
 ) -> int:
-    """Run a table of the paper: search for every method on validation data, then the chosen settings over ten seeds.
+    """Run a table of the paper: search for every method on validation data, then the chosen settings over all seeds.
 
     Every finished run is a line of RESULTS/TABLE.jsonl; the same command does what is still missing there.
 
     Example: lresnet reproduce gnn --cell disease/lp --workers 4 --minutes 50
 
+    Example: lresnet reproduce image_classification --cell cifar10 --methods lorentz euclidean --minutes 60
+
     Args:
-        table: A table with recipes, e.g. gnn.
-        cell: One cell, e.g. disease/lp. None: all that have a recipe.
-        methods: Some of none, parallel_transport, tangent, space, lorentz, euclidean. None named: all.
+        table: A table with recipes, e.g. gnn or image_classification.
+        cell: One cell, e.g. disease/lp or cifar10. None: all that have a recipe.
+        protocol: Which recipe of the cell, where it has several: fast or paper for images. None: the first.
+        methods: Some of those that the recipe compares. None named: all.
+        seeds: Of the final runs. None named: those of the recipe.
         stage: Only the search, only the final runs of methods whose search is complete, or both.
-        workers: Processes, of one thread each.
+        workers: Processes, of one thread each, on a CPU. A GPU takes one run after the other.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         minutes: Begin no run after so many minutes.
         results: The folder of the results.
     """
-    from rich.console import Console
-
     from lresnet.cli.console import progress_bars
-    from lresnet.report.aggregate import aggregate
-    from lresnet.report.tables import terminal_table
-    from lresnet.studies import METHODS, recipe_cells, reproduce_cell
-    from lresnet.studies.single import require_known
+    from lresnet.studies import reproduce_cell
+    from lresnet.studies.run_folder import usable_device
     from lresnet.studies.workers import require_workers
-    from lresnet.train.results import read_results
 
     require_workers(workers)
-    for method in methods:
-        require_known("method", method, METHODS)
-    cells = recipe_cells(table)
-    if cell is not None:
-        require_known("cell", cell, cells)
-        cells = [cell]
+    cells = _known_cells(table, cell, protocol, methods)
+    place = str(usable_device(device))
+    _warn_of_days(cells, place)
     file, missing, started = results / f"{table}.jsonl", 0, time.monotonic()
     with progress_bars() as progress:
         for name in cells:
@@ -60,18 +62,65 @@ def reproduce(
                 table,
                 name,
                 file,
-                methods=methods or METHODS,
+                protocol=protocol,
+                methods=methods,
+                seeds=seeds,
                 stage=stage,
                 workers=workers,
+                device=place,
                 minutes=None if minutes is None else minutes - (time.monotonic() - started) / 60,
                 report=_Bars(progress, name),
             )
-    console = Console()
-    figures = [figure for figure in aggregate(read_results(file)) if figure.table == table and figure.cell in cells]
-    console.print(terminal_table(figures, f"{table}: percent, mean ± deviation over the seeds"))
+    _print_cells(file, table, cells, protocol)
     if missing:
-        console.print(f"{missing} runs are still to do; the same command goes on with them", highlight=False)
+        print(f"{missing} runs are still to do; the same command goes on with them")
     return 0
+
+
+def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Sequence[str]) -> list[str]:
+    """The cells to run; what their recipes do not know is refused."""
+    from lresnet.studies import recipe, recipe_cells
+    from lresnet.studies.reproduce import methods_of
+    from lresnet.studies.single import require_known
+
+    cells = recipe_cells(table)
+    if cell is not None:
+        require_known("cell", cell, cells)
+        cells = [cell]
+    for name in cells:
+        known = methods_of(recipe(table, name, protocol))
+        for method in methods:
+            require_known(f"method of {name}", method, known)
+    return cells
+
+
+def _warn_of_days(cells: Sequence[str], device: str) -> None:
+    from lresnet.data.image_load import IMAGE_SETS
+
+    images = [cell for cell in cells if cell in IMAGE_SETS]
+    if images and device == "cpu":
+        print(
+            f"warning: {', '.join(images)} on a CPU takes days rather than minutes a run; a GPU is named with --device",
+            file=sys.stderr,
+        )
+
+
+def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | None) -> None:
+    """The figures of ``cells`` so far, and what the Lorentz residual is better or worse by."""
+    from rich.console import Console
+
+    from lresnet.report.aggregate import aggregate
+    from lresnet.report.paired import paired_differences
+    from lresnet.report.paired_table import paired_table
+    from lresnet.report.tables import terminal_table
+    from lresnet.train.results import read_results
+
+    console = Console()
+    runs = [run for run in read_results(file) if run["table"] == table and run["cell"] in cells]
+    runs = [run for run in runs if protocol in (None, run["protocol"])]
+    console.print(terminal_table(aggregate(runs), f"{table}: percent, mean ± deviation over the seeds"))
+    if differences := paired_differences(runs):
+        console.print(paired_table(differences))
 
 
 class _Bars:
@@ -85,8 +134,9 @@ class _Bars:
         if record is None:
             self.bars[stage] = self.progress.add_task(f"{self.cell} {stage:6}", total=total, state="")
             return
-        figure = "diverged" if record["validation"] is None else f"{record['validation']:.1f}"
-        self.progress.update(self.bars[stage], completed=done, state=f"{record['method']} {figure}")
+        figure = record["validation"] if record.get("value") is None else record["value"]
+        state = "diverged" if figure is None else f"{figure:.1f}"
+        self.progress.update(self.bars[stage], completed=done, state=f"{record['method']} {state}")
 
 
 def report(

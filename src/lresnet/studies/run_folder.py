@@ -13,13 +13,15 @@ import torch
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.run import Run, build
-from lresnet.train import fit
+from lresnet.train import ImageClassification, Objective, Schedule, fit
 from lresnet.train.checkpoint import load_checkpoint, write_atomically
 from lresnet.train.results import environment
 
-__all__ = ["evaluate_folder", "train_in_folder"]
+__all__ = ["Record", "evaluate_folder", "finished_run", "run_of", "train_in_folder", "usable_device"]
 
 Record = dict[str, Any]
+
+_NEEDED = (*(field.name for field in dataclasses.fields(Run)), "best_epoch", "command")
 
 
 def train_in_folder(
@@ -29,7 +31,7 @@ def train_in_folder(
     command: str,
     device: str = "cpu",
     checkpoint_every: int = 200,
-    on_start: Callable[[Pretrained, int], None] | None = None,
+    on_start: Callable[[Pretrained, Objective[Any], Schedule], None] | None = None,
     on_epoch: Callable[[int, float | None], None] | None = None,
 ) -> Record:
     """Train and leave everything in ``folder``; goes on from its checkpoint if there is one, to the same numbers.
@@ -38,11 +40,12 @@ def train_in_folder(
     possible, and ``run.json`` has its best epoch only when all else is there.
 
     Args:
-        on_start: called as ``on_start(model, epochs)`` before the first epoch.
+        device: see :func:`usable_device`; a checkpoint is gone on from on the kind of device it was made on.
+        on_start: called as ``on_start(model, objective, schedule)`` before the first epoch.
         on_epoch: see :func:`lresnet.train.fit`.
 
     Returns:
-        What ``run.json`` holds.
+        What ``run.json`` holds; for images also what :mod:`lresnet.studies.prediction` needs of them.
 
     Raises:
         ValueError: the run is not possible, or the folder holds another one.
@@ -50,7 +53,8 @@ def train_in_folder(
     """
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
-    model, objective, schedule = build(run, _device(device))
+    place = usable_device(device)
+    model, objective, schedule = build(run, place)
     before = _read_run(folder)
     if before is not None:
         _require_same(run, before, folder)
@@ -58,11 +62,13 @@ def train_in_folder(
             return before
     checkpoint = folder / "checkpoint.pt"
     _require_readable(checkpoint)
+    if before is not None and checkpoint.is_file():
+        _require_same_device(place, before, folder)
     record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
-    record |= environment(device)
+    record |= {"device": place.type, **environment(str(place)), **_image_facts(objective)}
     _write(folder / "run.json", record)
     if on_start is not None:
-        on_start(model, schedule.epochs)
+        on_start(model, objective, schedule)
     outcome = fit(
         model, objective, schedule, checkpoint=checkpoint, checkpoint_every=checkpoint_every, on_epoch=on_epoch
     )
@@ -85,6 +91,27 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
 
     Raises:
         FileNotFoundError: there is no run in the folder.
+        ValueError: the run has not finished, or its model does not fit the data.
+    """
+    record = finished_run(folder)
+    target = folder / "evaluation.json"
+    if target.is_file():
+        return _read(target)
+    place = usable_device(device)
+    _, objective, _ = build(run_of(record), place)
+    model = from_pretrained(folder / "model", place)
+    metrics = {name: round(value, 4) for name, value in objective.test(model.eval()).items()}
+    result = record | {"metrics": metrics, "value": next(iter(metrics.values())), "stage": "final"}
+    result |= {"command": f"{record['command']}; lresnet evaluate", **environment(str(place))}
+    _write(target, result)
+    return result
+
+
+def finished_run(folder: Path) -> Record:
+    """What ``run.json`` of ``folder`` holds.
+
+    Raises:
+        FileNotFoundError: there is no run in the folder.
         ValueError: the run has not finished.
     """
     record = _read_run(folder)
@@ -92,17 +119,43 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
         raise FileNotFoundError(f"{folder} holds no run: run.json is missing (`lresnet train` writes it)")
     if not _finished(record):
         raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options goes on with it")
-    target = folder / "evaluation.json"
-    if target.is_file():
-        return _read(target)
-    run = Run(**{field.name: record[field.name] for field in dataclasses.fields(Run)})
-    _, objective, _ = build(run, _device(device))
-    model = from_pretrained(folder / "model", device)
-    metrics = {name: round(value, 4) for name, value in objective.test(model.eval()).items()}
-    result = record | {"metrics": metrics, "value": next(iter(metrics.values())), "stage": "final"}
-    result |= {"command": f"{record['command']}; lresnet evaluate", **environment(device)}
-    _write(target, result)
-    return result
+    return record
+
+
+def run_of(record: Record) -> Run:
+    """The run that ``record`` is of."""
+    return Run(**{field.name: record[field.name] for field in dataclasses.fields(Run)})
+
+
+def usable_device(name: str) -> torch.device:
+    """The device called ``name``; ``"auto"``: a GPU if there is one, else the CPU.
+
+    Raises:
+        ValueError: it cannot be used here, with torch's reason.
+
+    Example:
+        >>> usable_device("cpu")
+        device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"device {name!r} cannot be used here: {reason}") from error
+    return device
+
+
+def _image_facts(objective: Objective[Any]) -> Record:
+    """What a trained network's user must know of the images it was trained on; nothing for graphs."""
+    if not isinstance(objective, ImageClassification):
+        return {}
+    data = objective.data
+    height, width, channels = data.train.images.shape[1:]
+    size = {"height": height, "width": width, "channels": channels}
+    return {"images": size | {"classes": list(data.classes), "mean": list(data.mean), "std": list(data.std)}}
 
 
 def _finished(record: Record) -> bool:
@@ -117,7 +170,7 @@ def _read_run(folder: Path) -> Record | None:
 def _read(path: Path) -> Record:
     try:
         record: Record = json.loads(path.read_text())
-        missing = [name for name in ("cell", "method", "protocol", "split", "seed", "config") if name not in record]
+        missing = [name for name in _NEEDED if name not in record]
         if missing or not isinstance(record, dict):
             raise ValueError(f"it names no {', '.join(missing)}")
     except (TypeError, ValueError) as error:
@@ -143,18 +196,18 @@ def _facts(record: Record) -> Record:
     return {name: record[name] for name in ("cell", "method", "protocol", "split", "seed")} | dict(record["config"])
 
 
+def _require_same_device(device: torch.device, before: Record, folder: Path) -> None:
+    """Random streams of a CPU and of a GPU are different: a run cannot change over."""
+    kind = before.get("device", device.type)
+    if kind != device.type:
+        raise ValueError(
+            f"the run in {folder} was begun on {kind} and cannot go on on {device.type}; "
+            f"take --device {kind}, or another folder to begin anew"
+        )
+
+
 def _require_readable(checkpoint: Path) -> None:
     try:
         load_checkpoint(checkpoint)
     except Exception as error:  # what a damaged file raises depends on where the damage is
         raise ValueError(f"{checkpoint} is damaged and cannot be gone on from; delete it to begin anew") from error
-
-
-def _device(name: str) -> torch.device:
-    try:
-        device = torch.device(name)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"device {name!r} cannot be used here: {reason}") from error
-    return device

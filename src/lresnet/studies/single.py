@@ -1,25 +1,62 @@
-"""One run as a person asks for it: a cell, a method and some settings; the recipe supplies the rest."""
+"""One run as a person asks for it: data, a method and some settings; the recipe supplies the rest."""
 
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from lresnet.data import CELLS
+from lresnet.data.image_load import IMAGE_SETS
 from lresnet.residual import RESIDUALS
 from lresnet.studies.run import Run, complete
 from lresnet.studies.search import recipe
 
-__all__ = ["command_of", "require_known", "single_run"]
+__all__ = ["TaskKind", "command_of", "find_data", "require_known", "single_image_run", "single_run"]
 
+TaskKind = Literal["graphs", "images"]
+
+_DEFAULTS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10"}
 _OPTIONS = {"num_layers": "layers"}  # where the command line has a shorter name
+
+
+def find_data(name: str | None, task: TaskKind | None = None) -> tuple[TaskKind, str]:
+    """What ``name`` stands for: a cell of graphs, a set of images, or a path to a user's own images.
+
+    A cell goes before a path of its name.
+
+    Args:
+        name: None: ``"disease_tree/lp"``, or ``"cifar10"`` for images.
+        task: None: what the name says.
+
+    Raises:
+        ValueError: there is nothing of that name; the nearest is named.
+
+    Example:
+        >>> find_data("cifar100"), find_data(None)
+        (('images', 'cifar100'), ('graphs', 'disease_tree/lp'))
+    """
+    if name is None:
+        return task or "graphs", _DEFAULTS[task or "graphs"]
+    if task is not None:
+        return task, name
+    if name in CELLS:
+        return "graphs", name
+    if name in IMAGE_SETS or Path(name).exists() or name.endswith(".npz"):  # a .npz that is missing is said to be so
+        return "images", name
+    near = _nearest(name, [*CELLS, *IMAGE_SETS])
+    raise ValueError(
+        f"unknown data {name!r}; did you mean {near!r}? Graphs: {', '.join(CELLS)}; images: {', '.join(IMAGE_SETS)}, "
+        "or the path of a folder or .npz"
+    )
 
 
 def single_run(
     cell: str, method: str = "lorentz", seed: int = 0, split: str | None = None, config: dict[str, Any] | None = None
 ) -> Run:
-    """A run of ``cell``. What ``config`` does not say is what the cell's recipe fixes, else the library's default.
+    """A run on a graph. What ``config`` does not say is what the cell's recipe fixes, else the library's default.
 
     Args:
         split: name of the split, or the number of an official one; None: as the recipe says, else the cell's default.
@@ -43,14 +80,53 @@ def single_run(
     return Run("train", cell, method, protocol, seed, fixed | (config or {}), split=number, stage="train")
 
 
+def single_image_run(
+    images: str,
+    method: str = "lorentz",
+    seed: int = 0,
+    protocol: str | None = None,
+    config: dict[str, Any] | None = None,
+) -> Run:
+    """A run on images. What ``config`` does not say comes from a recipe.
+
+    Args:
+        images: ``"cifar10"``, ``"cifar100"``, or the path of a user's own, which take CIFAR-10's recipe. A path is kept
+            in full, so that the run can be evaluated from another folder.
+        protocol: which recipe, ``"fast"`` or ``"paper"``; None: the first, fast.
+        config: with other ``epochs`` and no ``warmup``, the share of the epochs that is warm-up stays.
+
+    Raises:
+        ValueError: no such method or recipe.
+
+    Example:
+        >>> single_image_run("cifar10", config={"epochs": 50}).config["warmup"]
+        2.5
+    """
+    require_known("method", method, RESIDUALS)
+    official = images in IMAGE_SETS
+    plan = recipe("image_classification", images if official else _DEFAULTS["images"], protocol)
+    chosen = plan.get("chosen", {}).get(method, plan["configurations"][0])
+    fixed, said = complete(plan, method, chosen, "train"), config or {}
+    if "warmup" in fixed and "epochs" in said:
+        fixed["warmup"] *= said["epochs"] / fixed["epochs"]
+    cell = images if official else str(Path(images).resolve())
+    return Run("train", cell, method, plan["protocol"], seed, fixed | said, stage="train")
+
+
 def command_of(run: Run) -> str:
     """The command that trains ``run`` whatever recipes may say one day: every setting is spelt out."""
-    split = run.protocol if run.split is None else str(run.split)
-    words = ["lresnet", "train", run.cell, "--method", run.method, "--seed", str(run.seed), "--split", split]
+    words = ["lresnet", "train", run.cell, "--method", run.method, "--seed", str(run.seed)]
+    if run.cell in CELLS:
+        words += ["--split", run.protocol if run.split is None else str(run.split)]
+    else:
+        words += ["--recipe", run.protocol]
     for name, value in run.config.items():
-        option = f"--{_OPTIONS.get(name, name).replace('_', '-')}"
-        words += [option] if value is True else [option, str(value)]
-    return " ".join(words)
+        option = _OPTIONS.get(name, name).replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{option}" if value else f"--no-{option}")
+        else:
+            words += [f"--{option}", _number(value) if isinstance(value, float) else str(value)]
+    return shlex.join(words)
 
 
 def require_known(what: str, name: str, known: Iterable[str]) -> None:
@@ -61,8 +137,16 @@ def require_known(what: str, name: str, known: Iterable[str]) -> None:
     """
     names = list(known)
     if name not in names:
-        near = difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
-        raise ValueError(f"unknown {what} {name!r}; did you mean {near!r}? Known: {', '.join(names)}")
+        raise ValueError(f"unknown {what} {name!r}; did you mean {_nearest(name, names)!r}? Known: {', '.join(names)}")
+
+
+def _nearest(name: str, names: list[str]) -> str:
+    return difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+
+
+def _number(value: float) -> str:
+    """A recipe's 5 and the 5.0 that the command line makes of it are one number, and look so."""
+    return str(int(value)) if value.is_integer() else str(value)
 
 
 def _plan(cell: str) -> dict[str, Any]:

@@ -1,0 +1,231 @@
+"""What a trained network sees in a user's images: class names and probabilities."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lresnet.data.image_folder import SUFFIXES
+from lresnet.models import LorentzResNet, from_pretrained
+from lresnet.studies.run_folder import Record, finished_run, usable_device
+from lresnet.train.image_classification import class_scores
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["ImageNetwork", "Prediction", "Predictions", "fill_frame", "image_files", "load_network", "predict"]
+
+_TOGETHER = 256  # images that go through the network at once
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageNetwork:
+    """A trained network and what it was trained on.
+
+    Args:
+        model: in eval mode.
+        height, width, channels: of its images.
+        classes: names, by label.
+        mean, std: of each channel, with pixels in [0, 1].
+        flip_test: whether the run judges by an image and its mirror image.
+    """
+
+    model: LorentzResNet
+    height: int
+    width: int
+    channels: int
+    classes: tuple[str, ...]
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    flip_test: bool
+
+    @torch.no_grad()
+    def probabilities(self, images: Tensor) -> Tensor:
+        """uint8 ``[N, H, W, C]`` -> ``[N, classes]``, on the images' device."""
+        logits = class_scores(self.model, images, self.mean, self.std)
+        if self.flip_test:
+            logits = (logits + class_scores(self.model, images.flip(2), self.mean, self.std)) / 2
+        return logits.softmax(-1)
+
+
+class Prediction(NamedTuple):
+    """Of one image, the most probable classes first."""
+
+    file: Path
+    size: tuple[int, int]
+    """Width and height of the file's image."""
+    classes: tuple[str, ...]
+    probabilities: tuple[float, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Predictions:
+    """Of several images.
+
+    Args:
+        size: width and height that the network takes.
+        images: in the order of the files.
+        skipped: files that could not be read as images, and why.
+    """
+
+    size: tuple[int, int]
+    images: list[Prediction]
+    skipped: list[tuple[Path, str]]
+
+    @property
+    def resized(self) -> int:
+        """How many images had another size than the network takes."""
+        return sum(image.size != self.size for image in self.images)
+
+
+def load_network(folder: Path, device: torch.device | str = "cpu") -> ImageNetwork:
+    """The network that ``lresnet train`` left in ``folder``.
+
+    Raises:
+        FileNotFoundError: there is no run in the folder.
+        ValueError: the run has not finished, is none of images, or its files do not belong together.
+    """
+    record = finished_run(folder)
+    facts = record.get("images")
+    if facts is None:
+        raise ValueError(f"{folder} holds a run on the graph {record['cell']}; this needs one on images")
+    model = from_pretrained(folder / "model", device).eval()
+    try:
+        return _network(model, facts, record)
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{folder}/run.json does not fit the model beside it: {error}") from error
+
+
+def image_files(paths: Sequence[Path]) -> list[Path]:
+    """The files named, and for a folder all images in it and in its folders, sorted; hidden ones are passed over.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: no path is given, or a folder has no images.
+    """
+    if not paths:
+        raise ValueError("name image files, or folders with images")
+    files = []
+    for path in paths:
+        if not path.exists():
+            raise FileNotFoundError(f"no file {path}")
+        found = sorted(_images_below(path)) if path.is_dir() else [path]
+        if not found:
+            raise ValueError(f"{path} holds no images; they are told by their endings, {', '.join(sorted(SUFFIXES))}")
+        files += found
+    return files
+
+
+def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = "cpu") -> Predictions:
+    """Class names and probabilities of images, by the network that ``lresnet train`` left in ``folder``.
+
+    An image of another size is resized and cut to the network's (:func:`fill_frame`), one with colours or an alpha
+    channel that the network does not know loses them. Files that cannot be read are left out and listed.
+
+    Args:
+        paths: image files, or folders of them, see :func:`image_files`.
+        top: how many classes of each image; all, if there are fewer.
+        device: see :func:`lresnet.studies.run_folder.usable_device`.
+
+    Raises:
+        FileNotFoundError: there is no run in the folder, or no such image.
+        ValueError: the folder holds no finished run of images, or there are no images.
+    """
+    if top < 1:
+        raise ValueError(f"top must be at least 1, got {top}")
+    place = usable_device(device)
+    network = load_network(folder, place)
+    result = Predictions((network.width, network.height), [], [])
+    files = image_files(paths)
+    for start in range(0, len(files), _TOGETHER):
+        read = list(_read(files[start : start + _TOGETHER], network, result.skipped))
+        if not read:
+            continue
+        images = torch.from_numpy(np.stack([pixels for _, _, pixels in read])).to(place)
+        best = network.probabilities(images).topk(min(top, len(network.classes)))
+        for (file, size, _), shares, labels in zip(read, best.values.tolist(), best.indices.tolist(), strict=True):
+            names = tuple(network.classes[label] for label in labels)
+            result.images.append(Prediction(file, size, names, tuple(shares)))
+    return result
+
+
+def fill_frame(image: Image, width: int, height: int) -> Image:
+    """Resize until the frame is filled, then cut off evenly what hangs over.
+
+    Example:
+        >>> from PIL import Image
+        >>> fill_frame(Image.new("RGB", (90, 60)), 32, 32).size
+        (32, 32)
+    """
+    from PIL.Image import Resampling
+
+    if image.size == (width, height):
+        return image
+    own_width, own_height = image.size
+    if width * own_height >= height * own_width:
+        size = (width, width * own_height // own_width)
+    else:
+        size = (height * own_width // own_height, height)
+    left, top = (size[0] - width) // 2, (size[1] - height) // 2
+    return image.resize(size, Resampling.BILINEAR).crop((left, top, left + width, top + height))
+
+
+def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetwork:
+    if not isinstance(model, LorentzResNet):
+        raise ValueError(f"{type(model).__name__} is no network for images")
+    classes, outputs = tuple(facts["classes"]), model.config["num_classes"]
+    if model.in_channels != facts["channels"]:
+        raise ValueError(f"the model takes images of {model.in_channels} channels, the run's have {facts['channels']}")
+    if outputs != len(classes):
+        raise ValueError(f"the model tells {outputs} classes apart, the run has {len(classes)}")
+    return ImageNetwork(
+        model,
+        facts["height"],
+        facts["width"],
+        facts["channels"],
+        classes,
+        tuple(facts["mean"]),
+        tuple(facts["std"]),
+        bool(record["config"].get("flip_test", False)),
+    )
+
+
+def _images_below(folder: Path) -> Iterator[Path]:
+    for path in folder.rglob("*"):
+        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
+        if path.suffix.lower() in SUFFIXES and not hidden and path.is_file():
+            yield path
+
+
+def _read(
+    files: Sequence[Path], network: ImageNetwork, skipped: list[tuple[Path, str]]
+) -> Iterator[tuple[Path, tuple[int, int], NDArray[np.uint8]]]:
+    """Each readable file with its size and its pixels ``[H, W, C]`` as the network takes them."""
+    for file in files:
+        try:
+            image = _open(file, "L" if network.channels == 1 else "RGB")
+        except Exception as error:  # decoders raise nearly anything at a damaged file
+            skipped.append((file, " ".join(str(error).split())))
+            continue
+        pixels = np.asarray(fill_frame(image, network.width, network.height))
+        yield file, image.size, pixels.reshape(network.height, network.width, network.channels)
+
+
+def _open(file: Path, mode: str) -> Image:
+    """The image of ``file``, upright, in grey ("L") or colours ("RGB")."""
+    from PIL import Image, ImageOps
+
+    with Image.open(file) as opened:
+        if opened.mode.startswith(("I", "F")):  # Pillow would cut their values off at 255
+            raise ValueError("more than 8 bits a channel")
+        image = ImageOps.exif_transpose(opened)
+        if image.mode == "P":  # a palette may say which of its colours are transparent
+            image = image.convert("RGBA")
+        return image.convert(mode)
