@@ -18,8 +18,8 @@ holds the first line to it):
     kappa 1,     scale 2        0.1-0.2, 6   0.2-0.6, 7   0.2-0.6, 45  0.1-0.6, 1e7
     Euclidean twin              1, 5         1, 6         1, 16        1, 200
 
-In flat space the residual of scale 2 is x + y. Of the kappas tried (1, 0.1, 0.02, 0.005), 0.02 is the largest that keeps
-the norms; for depths near 110 a smaller one, or a scale above 2, keeps the gradients nearer to the twin's.
+In flat space the residual of scale 2 is x + y. Of the kappas tried (1, 0.1, 0.02, 0.005), 0.02 is the largest that
+keeps the norms; for depths near 110 a smaller one, or a scale above 2, keeps the gradients nearer to the twin's.
 """
 
 from __future__ import annotations
