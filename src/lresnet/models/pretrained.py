@@ -74,7 +74,8 @@ def from_pretrained(
             raise ValueError("config.json names no model")
         model = build(registry, config.pop("model"), **config)
         state = load_file(folder / "model.safetensors", device=str(device))
-        model.to(device, next(iter(state.values())).dtype).load_state_dict(state)
+        dtype = next(tensor.dtype for tensor in state.values() if tensor.is_floating_point())  # not a counter's
+        model.to(device, dtype).load_state_dict(state)
     except (RuntimeError, SafetensorError, TypeError, ValueError) as error:
         raise ValueError(f"{folder} does not hold what save_pretrained wrote: {error}") from error
     return model
