@@ -21,6 +21,8 @@ from lresnet.geometry.checks import checks_values, prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import Pair, dot, measure, separation, spare, unitless_time
 from lresnet.geometry.weights import require_positive, weight_rows
+from lresnet.residual.kernels.dispatch import fused_residual
+from lresnet.residual.kernels.switch import serves
 
 __all__ = ["lorentz_residual", "lorentz_residual_many", "normaliser"]
 
@@ -53,6 +55,8 @@ def lorentz_residual(
         >>> lorentz_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
         tensor([0.8944, 0.0000])
     """
+    if serves(x, y, K, dim=dim):
+        return fused_residual("lorentz", x, y, weight, scale, K, dim)
     (x, y), dtype = prepare(x, y, dim=dim)
     w = weight_rows(weight, x, dim).abs()
     gamma = None if scale is None else _scale_rows(scale, x, dim)

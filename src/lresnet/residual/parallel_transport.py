@@ -7,6 +7,8 @@ from torch import Tensor
 from lresnet.geometry import maps
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.residual.kernels.dispatch import fused_residual
+from lresnet.residual.kernels.switch import serves
 
 __all__ = ["parallel_transport_residual"]
 
@@ -21,5 +23,7 @@ def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, di
         >>> parallel_transport_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
         tensor([ 8., -4.])
     """
+    if serves(x, y, K, dim=dim):
+        return fused_residual("parallel_transport", x, y, None, None, K, dim)
     (x, y), dtype = prepare(x, y, dim=dim)
     return maps.boost(x, y, kappa_of(K, x.dtype), dim).to(dtype)

@@ -8,6 +8,8 @@ from lresnet.geometry import maps
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.weights import weight_rows
+from lresnet.residual.kernels.dispatch import fused_residual
+from lresnet.residual.kernels.switch import serves
 
 __all__ = ["tangent_residual"]
 
@@ -24,6 +26,8 @@ def tangent_residual(
         >>> tangent_residual(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0]))
         tensor([1.0000, 0.0000])
     """
+    if serves(x, y, K, dim=dim):
+        return fused_residual("tangent", x, y, weight, None, K, dim)
     (x, y), dtype = prepare(x, y, dim=dim)
     kappa = kappa_of(K, x.dtype)
     total = maps.logmap0(x, kappa, dim) + weight_rows(weight, x, dim).abs() * maps.logmap0(y, kappa, dim)

@@ -1,0 +1,122 @@
+"""The kernels as operators of torch: ``lresnet::residual`` and ``lresnet::residual_backward`` over rows [R, n].
+
+Registered with shapes for tracing and with a derivative, so that compile, export and CUDA graphs take each as one
+node. No value is read on the host, and another number of rows, weight, scale or curvature compiles nothing anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.residual.kernels import launch
+from lresnet.residual.kernels.factors import Factors, Gradients, is_per_row, row_count, sums_width
+from lresnet.residual.kernels.reference import reference
+
+__all__ = ["residual", "residual_backward"]
+
+
+@torch.library.custom_op("lresnet::residual", mutates_args=())
+def residual(
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    kappa: Tensor,
+    a_x: Tensor | None,
+    b_x: Tensor | None,
+    a_y: Tensor | None,
+    b_y: Tensor | None,
+    kind: str,
+    relu: bool,
+) -> Tensor:
+    """:func:`lresnet.residual.kernels.launch.forward`, whose factors stand here one by one."""
+    return launch.forward(x, y, Factors(weight, scale, kappa, a_x, b_x, a_y, b_y), kind, relu)
+
+
+@residual.register_fake
+def _(x: Tensor, y: Tensor, *_: object) -> Tensor:
+    return x.new_empty(x.shape, dtype=torch.promote_types(x.dtype, y.dtype))
+
+
+@torch.library.custom_op("lresnet::residual_backward", mutates_args=())
+def residual_backward(
+    g: Tensor,
+    x: Tensor,
+    y: Tensor,
+    weight: Tensor | None,
+    scale: Tensor | None,
+    kappa: Tensor,
+    a_x: Tensor | None,
+    b_x: Tensor | None,
+    a_y: Tensor | None,
+    b_y: Tensor | None,
+    kind: str,
+    relu: bool,
+    needs_sums: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """:func:`lresnet.residual.kernels.launch.backward`. It has no derivative of its own: see ``_backward``."""
+    return launch.backward(g, x, y, Factors(weight, scale, kappa, a_x, b_x, a_y, b_y), kind, relu, needs_sums)
+
+
+@residual_backward.register_fake
+def _(g: Tensor, x: Tensor, y: Tensor, *rest: Any) -> Gradients:
+    factors, needs_sums = Factors(*rest[:7]), rest[-1]
+    new = factors.kappa.new_empty
+    return Gradients(
+        x.new_empty(x.shape),
+        y.new_empty(y.shape),
+        new(row_count(factors.weight)),
+        new(row_count(factors.scale)),
+        new(sums_width(x.shape[1], factors) if needs_sums else 0),
+    )
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+    *tensors, ctx.kind, ctx.relu = inputs
+    ctx.save_for_backward(*tensors)
+
+
+def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+    tensors, needed = ctx.saved_tensors, ctx.needs_input_grad[:9]
+    if torch.is_grad_enabled():  # a second derivative is wanted: by the formulas that autograd can differentiate again
+        return *_differentiable_gradients(g, tensors, needed, ctx.kind, ctx.relu), None, None
+    needs_sums = any(needed[2:])
+    found = Gradients(*residual_backward(g, *tensors, ctx.kind, ctx.relu, needs_sums))
+    others = _unpack(found, Factors(*tensors[2:])) if needs_sums else Factors(None, None, None)  # type: ignore[arg-type]
+    return found.x, found.y, *others, None, None
+
+
+def _unpack(found: Gradients, factors: Factors) -> Factors:
+    """The gradients of the factors, None for those that are None."""
+    n = found.x.shape[1]
+    weight = found.weight if is_per_row(factors.weight) else found.sums[-3]
+    scale = found.scale if is_per_row(factors.scale) else found.sums[-2]
+    columns = [found.sums[start : start + n] for start in range(0, found.sums.shape[0] - 3, n)]
+    a_y, b_y = (columns.pop(0), columns.pop(0)) if factors.a_y is not None else (None, None)
+    a_x, b_x = (columns.pop(0), columns.pop(0)) if factors.a_x is not None else (None, None)
+    return Factors(
+        None if factors.weight is None else weight,
+        None if factors.scale is None else scale,
+        found.sums[-1],
+        a_x,
+        b_x,
+        a_y,
+        b_y,
+    )
+
+
+def _differentiable_gradients(
+    g: Tensor, tensors: Sequence[Any], needed: Sequence[bool], kind: str, relu: bool
+) -> list[Tensor | None]:
+    wanted = [tensor for tensor, need in zip(tensors, needed, strict=True) if need]
+    x, y, *factors = tensors
+    z = reference(x, y, Factors(*factors), kind, relu)
+    found = iter(torch.autograd.grad(z, wanted, g, create_graph=True, allow_unused=True))
+    return [next(found) if need else None for need in needed]
+
+
+residual.register_autograd(_backward, setup_context=_setup_context)

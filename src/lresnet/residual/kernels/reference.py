@@ -1,0 +1,48 @@
+"""What the kernels compute, in the library's own differentiable functions: for second derivatives and comparison."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lresnet.residual.kernels.factors import Factors
+from lresnet.residual.kernels.switch import disabled
+
+__all__ = ["reference"]
+
+
+def reference(x: Tensor, y: Tensor, factors: Factors, kind: str, relu: bool, dim: int = -1) -> Tensor:
+    """The operator ``lresnet::residual``, for points of any shape with their coordinates along ``dim``."""
+    # Imported here: these modules offer their work to the kernels first.
+    from lresnet.residual.lorentz import lorentz_residual
+    from lresnet.residual.parallel_transport import parallel_transport_residual
+    from lresnet.residual.tangent import tangent_residual
+
+    dtype = torch.promote_types(x.dtype, y.dtype)
+    x, y = _affine(x, factors.a_x, factors.b_x, dim), _affine(y, factors.a_y, factors.b_y, dim)
+    weight, scale, K = 1.0 if factors.weight is None else factors.weight, factors.scale, -factors.kappa
+    with disabled():
+        if kind == "lorentz":
+            z = lorentz_residual(x, y, weight, scale, K=K, dim=dim)
+        elif kind == "parallel_transport":
+            z = parallel_transport_residual(x, y, K=K, dim=dim)
+        elif kind == "tangent":
+            z = tangent_residual(x, y, weight, K=K, dim=dim)
+        elif kind == "space":
+            z = x + y
+        else:
+            raise ValueError(
+                f"unknown residual {kind!r}: the kernels know 'lorentz', 'parallel_transport', 'tangent' and 'space'"
+            )
+    if scale is not None and kind != "lorentz":
+        z = z * (scale if scale.dim() == 0 else scale.unsqueeze(dim))
+    return (z.relu() if relu else z).to(dtype)
+
+
+def _affine(x: Tensor, a: Tensor | None, b: Tensor | None, dim: int) -> Tensor:
+    x = x if x.dtype == torch.float64 else x.float()
+    if a is None or b is None:
+        return x
+    shape = [1] * x.dim()
+    shape[dim] = -1
+    return x * a.reshape(shape) + b.reshape(shape)

@@ -1,0 +1,55 @@
+"""How many rows a program takes, with how many warps: the one table to tune."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+__all__ = ["LONGEST_ROW", "Tile", "backward_tile", "forward_tile", "long_tile"]
+
+# Rows of up to this many coordinates are held in registers: three of them, and two results, in the backward pass.
+LONGEST_ROW = 8192
+
+
+class Tile(NamedTuple):
+    """Shape of the work of one program."""
+
+    rows: int
+    block: int
+    """Coordinates, a power of two."""
+    warps: int
+    programs: int = 2**31 - 1
+    """At most so many; those of the backward pass walk over tiles, and each leaves a line of sums."""
+    stages: int = 1
+    """Tiles in flight on such a walk."""
+
+
+def forward_tile(n: int) -> Tile:
+    """Tile for the forward pass over rows of n coordinates.
+
+    Example:
+        >>> forward_tile(60)
+        Tile(rows=32, block=64, warps=4, programs=2147483647, stages=1)
+    """
+    block = _power_of_two(n)
+    rows = max(1, 2048 // block)
+    return Tile(rows, block, _warps(rows * block, per_thread=16))
+
+
+def backward_tile(n: int) -> Tile:
+    """Tile for the backward pass over rows of n coordinates."""
+    block = _power_of_two(n)
+    rows = max(1, 2048 // block)
+    return Tile(rows, block, _warps(rows * block, per_thread=8), programs=1056, stages=2)
+
+
+def long_tile() -> Tile:
+    """Chunks of rows beyond :data:`LONGEST_ROW`."""
+    return Tile(1, 4096, 16)
+
+
+def _power_of_two(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+def _warps(elements: int, per_thread: int) -> int:
+    return min(16, max(1, elements // (32 * per_thread)))
