@@ -34,10 +34,12 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision
 from lresnet.models.pretrained import Pretrained
+from lresnet.nn.batch_norm import batch_norm_affine
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.residual import make_residual
+from lresnet.residual.kernels import fused_tail, serves
 from lresnet.residual.modules import NoResidual, Residual
 
 __all__ = ["LorentzResNet", "ResidualBlock"]
@@ -60,7 +62,8 @@ class LorentzResNet(Pretrained):
         in_channels: of the images.
         widths: channels of each stage, if not the above.
         residual: a name of :data:`lresnet.residual.RESIDUALS`.
-        residual_options: its options. Default for Lorentz: learned weight (from 1) and learned scale (from 2).
+        residual_options: its options. Where they do not say, the Lorentz residual has a learned weight (from 1) and a
+            learned scale (from 2).
         curvature: K < 0. learn_curvature: train it.
         pooling: "poincare", "centroid" or "mean"; None: "mean" for the twin, "poincare" for all others.
         head: "mlr", "prototypes" or "linear"; None: "linear" for the twin, "mlr" for all others.
@@ -96,7 +99,7 @@ class LorentzResNet(Pretrained):
         _require_choice("pooling", pooling, _POOLINGS)
         _require_choice("head", head, _HEADS)
         flat = residual in _FLAT and pooling == "mean" and head == "linear"
-        options = _LORENTZ_OPTIONS if residual == "lorentz" and residual_options is None else residual_options or {}
+        options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | (residual_options or {})
         self.in_channels = in_channels
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not flat)
         self.stem = torch.nn.Sequential(
@@ -163,7 +166,15 @@ class ResidualBlock(torch.nn.Module):
         return self.join(self.shortcut[0](x) if len(self.shortcut) else x, branch)
 
     def join(self, skip: Tensor, branch: Tensor) -> Tensor:
-        """All that comes after the block's convolutions: both batch norms, the residual with its scale, ReLU."""
+        """All that comes after the block's convolutions: both batch norms, the residual with its scale, ReLU.
+
+        One kernel where there is one for this residual and these tensors: it reads what the convolutions wrote once.
+        """
+        kernel = self.residual.kernel()
+        if kernel is not None and serves(skip, branch, dim=1):
+            norms = [norm for norm in self.shortcut if isinstance(norm, torch.nn.BatchNorm2d)]
+            x_affine = batch_norm_affine(norms[0], skip) if norms else None
+            return fused_tail(skip, branch, **kernel, x_affine=x_affine, y_affine=batch_norm_affine(self.bn2, branch))
         if len(self.shortcut):
             skip = self.shortcut[1](skip)
         return torch.relu(self.residual(skip, self.bn2(branch)))

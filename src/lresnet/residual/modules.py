@@ -41,6 +41,10 @@ class Residual(ManifoldModule, abc.ABC):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Join the skip branch x and the layer's output y."""
 
+    def kernel(self) -> dict[str, Any] | None:
+        """Arguments for :func:`lresnet.residual.kernels.fused_tail`; None where no kernel computes this residual."""
+        return None
+
     def extra_repr(self) -> str:
         return f"{self.manifold.extra_repr()}, dim={self.dim}"
 
@@ -129,6 +133,10 @@ class LorentzResidual(_Weighted):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return lorentz_residual(x, y, self.raw_weight, self.scale, K=self.manifold.curvature, dim=self.dim)
 
+    def kernel(self) -> dict[str, Any] | None:
+        arguments = {"kind": "lorentz", "weight": self.raw_weight, "scale": self.scale}
+        return arguments | {"kappa": -self.manifold.curvature}
+
     def extra_repr(self) -> str:
         kind = "learned" if isinstance(self.log_scale, torch.nn.Parameter) else self.scale and f"{float(self.scale):g}"
         return f"{super().extra_repr()}, scale={kind}"
@@ -143,6 +151,9 @@ class TangentResidual(_Weighted):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return tangent_residual(x, y, self.raw_weight, K=self.manifold.curvature, dim=self.dim)
 
+    def kernel(self) -> dict[str, Any] | None:
+        return {"kind": "tangent", "weight": self.raw_weight, "kappa": -self.manifold.curvature}
+
 
 class TextbookTangentResidual(TangentResidual):
     """The published exp/log form of the tangent residual, for comparison: NaN at the origin."""
@@ -150,12 +161,18 @@ class TextbookTangentResidual(TangentResidual):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return tangent_textbook(x, y, self.raw_weight, K=self.manifold.curvature, dim=self.dim)
 
+    def kernel(self) -> dict[str, Any] | None:
+        return None
+
 
 class ParallelTransportResidual(Residual):
     """Lorentz boost of y by x (:func:`lresnet.functional.parallel_transport_residual`)."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return parallel_transport_residual(x, y, K=self.manifold.curvature, dim=self.dim)
+
+    def kernel(self) -> dict[str, Any] | None:
+        return {"kind": "parallel_transport", "kappa": -self.manifold.curvature}
 
 
 class ReversedParallelTransportResidual(Residual):
