@@ -8,10 +8,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lresnet.models import LorentzResNet
 from lresnet.studies.run import Run, execute
-from lresnet.studies.run_folder import evaluate_folder, train_in_folder
-from lresnet.studies.single import command_of, single_run
+from lresnet.studies.run_folder import evaluate_folder, train_in_folder, usable_device
+from lresnet.studies.single import command_of, single_image_run, single_run
 from lresnet.train import LinkPrediction, NodeClassification
+from tests.coloured import coloured_data, write_coloured
 
 CONFIG = {"epochs": 12, "eval_every": 2, "hidden": 4, "dropout": 0.2}
 
@@ -138,3 +140,74 @@ def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text("{")
     with pytest.raises(ValueError, match=r"run.json is not what `lresnet train` writes"):
         evaluate_folder(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    path = write_coloured(tmp_path_factory.mktemp("images") / "coloured.npz")
+    config = {"model": "lorentz_resnet20", "epochs": 4, "eval_every": 1, "batch_size": 20, "lr": 0.05}
+    return single_image_run(str(path), config=config)
+
+
+def test_a_run_on_images_keeps_what_prediction_needs(tmp_path: Path, images: Run) -> None:
+    record = trained(tmp_path, images)
+    data = coloured_data()
+    assert record["images"] == {
+        **{"height": 8, "width": 8, "channels": 3, "classes": ["red", "green", "blue"]},
+        **{"mean": list(data.mean), "std": list(data.std)},
+    }
+    assert json.loads((tmp_path / "run.json").read_text()) == record
+    same, _ = execute(dataclasses.replace(images, stage="final"), command="")
+    assert record["validation"] == same["validation"]
+    assert evaluate_folder(tmp_path)["metrics"] == same["metrics"]
+
+
+def test_an_interrupted_run_on_images_goes_on_to_the_same_numbers(tmp_path: Path, images: Run) -> None:
+    def stop(epoch: int, best: float | None) -> None:
+        if epoch == 3:
+            raise Interruption
+
+    whole = trained(tmp_path / "whole", images)
+    with pytest.raises(Interruption):
+        trained(tmp_path / "torn", images, checkpoint_every=2, on_epoch=stop)
+    torn = trained(tmp_path / "torn", images)
+    assert {**torn, "seconds": 0} == {**whole, "seconds": 0}
+    a, b = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "torn"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_a_run_without_validation_is_finished_all_the_same(tmp_path: Path, images: Run) -> None:
+    run = dataclasses.replace(images, config=images.config | {"holdout": 0.0})
+    record = trained(tmp_path, run)
+    assert (record["validation"], record["best_epoch"]) == (None, 4)
+    assert trained(tmp_path, run, on_start=lambda *args: pytest.fail("it trains again")) == record
+    assert 0 <= evaluate_folder(tmp_path)["value"] <= 100
+
+
+def test_a_run_does_not_change_over_to_another_kind_of_device(tmp_path: Path) -> None:
+    def stop(epoch: int, best: float | None) -> None:
+        raise Interruption
+
+    with pytest.raises(Interruption):
+        trained(tmp_path, run(), on_epoch=stop)
+    record = json.loads((tmp_path / "run.json").read_text())
+    assert record["device"] == "cpu"
+    (tmp_path / "run.json").write_text(json.dumps(record | {"device": "cuda"}))
+    with pytest.raises(ValueError, match=r"was begun on cuda and cannot go on on cpu; take --device cuda"):
+        trained(tmp_path, run())
+
+
+def test_a_model_of_other_classes_than_the_data_s_is_refused(tmp_path: Path, images: Run) -> None:
+    trained(tmp_path, images)
+    LorentzResNet(20, num_classes=5).save_pretrained(tmp_path / "model")
+    with pytest.raises(ValueError, match="the model tells 5 classes apart, but coloured has 3"):
+        evaluate_folder(tmp_path)
+    assert not (tmp_path / "evaluation.json").exists()
+
+
+def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert usable_device("auto") == torch.device("cpu")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "empty", lambda *args, **options: None)
+    assert usable_device("auto") == torch.device("cuda")

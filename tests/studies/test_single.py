@@ -1,8 +1,12 @@
 """A run as a person asks for it."""
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
-from lresnet.studies.single import command_of, single_run
+from lresnet.studies import recipe
+from lresnet.studies.single import command_of, find_data, single_image_run, single_run
 
 
 def test_the_recipe_supplies_what_is_not_said() -> None:
@@ -49,3 +53,77 @@ def test_the_command_spells_everything_out() -> None:
     assert command_of(run) == (
         "lresnet train pubmed/lp --method space --seed 2 --split disjoint --layers 3 --lr 0.05 --learn-curvature"
     )
+
+
+def test_numbers_are_spelt_one_way() -> None:
+    run = single_run("pubmed/lp", config={"warmup": 5.0, "average": 0.999, "epochs": 7, "learn_curvature": False})
+    assert command_of(run).endswith("--warmup 5 --average 0.999 --epochs 7 --no-learn-curvature")
+
+
+@pytest.fixture
+def plan(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """CIFAR-10's fast recipe as it was before its search."""
+    plan = recipe("image_classification", "cifar10", "fast")
+    plan.pop("chosen", None)
+    monkeypatch.setattr("lresnet.studies.single.recipe", lambda *args: plan)
+    return plan
+
+
+def test_images_take_the_recipe_s_first_configuration_and_what_it_says_of_single_runs(plan: dict[str, Any]) -> None:
+    run = single_image_run("cifar10", "space", seed=3)
+    assert (run.cell, run.protocol, run.method, run.seed, run.stage) == ("cifar10", "fast", "space", 3, "train")
+    assert run.config == plan["fixed"] | plan["configurations"][0] | plan["train"]
+
+
+def test_what_the_search_chose_goes_before_the_first_configuration(plan: dict[str, Any]) -> None:
+    first, second = ({**plan["configurations"][0], "lr": lr} for lr in (0.25, 0.75))
+    plan |= {"configurations": [first, second], "chosen": {"lorentz": second}}
+    assert single_image_run("cifar10").config["lr"] == 0.75
+    assert single_image_run("cifar10", "space").config["lr"] == 0.25
+
+
+def test_another_recipe_and_settings_of_one_s_own() -> None:
+    run = single_image_run("cifar100", protocol="paper", config={"lr": 0.5, "flip": False})
+    assert (run.protocol, run.config["lr"], run.config["flip"]) == ("paper", 0.5, False)
+    assert run.config["batch_size"] == recipe("image_classification", "cifar100", "paper")["fixed"]["batch_size"]
+
+
+def test_warm_up_stays_the_same_share_of_a_shorter_run(plan: dict[str, Any]) -> None:
+    plan["fixed"] |= {"epochs": 100, "warmup": 5}
+    assert single_image_run("cifar10").config["warmup"] == 5
+    assert single_image_run("cifar10", config={"epochs": 10}).config["warmup"] == pytest.approx(0.5)
+    assert single_image_run("cifar10", config={"epochs": 10, "warmup": 2}).config["warmup"] == 2
+
+
+def test_images_of_one_s_own_are_kept_by_their_whole_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = single_image_run("my images.npz")
+    assert run.cell == str(tmp_path / "my images.npz")
+    assert run.config["model"] == recipe("image_classification", "cifar10", "fast")["fixed"]["model"]
+    assert f"lresnet train '{run.cell}' --method lorentz --seed 0 --recipe fast" in command_of(run)
+
+
+def test_no_such_recipe_or_method() -> None:
+    with pytest.raises(ValueError, match=r"protocol slow; there are: cifar10\.fast, cifar10\.paper"):
+        single_image_run("cifar10", protocol="slow")
+    with pytest.raises(ValueError, match="did you mean 'lorentz'"):
+        single_image_run("cifar10", "lorenz")
+
+
+def test_data_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("disease/lp").mkdir(parents=True)
+    assert find_data(None) == ("graphs", "disease_tree/lp")
+    assert find_data(None, "images") == ("images", "cifar10")
+    assert find_data("cifar100") == ("images", "cifar100")
+    assert find_data("disease") == ("images", "disease")  # a folder
+    assert find_data("disease/lp") == ("graphs", "disease/lp")  # a cell goes before a folder
+    assert find_data("disease/lp", "images") == ("images", "disease/lp")
+    assert find_data("gone.npz") == ("images", "gone.npz")
+
+
+@pytest.mark.parametrize(("name", "near"), [("cifar1", "cifar10"), ("cora", "cora/nc"), ("cora/cn", "cora/nc")])
+def test_unknown_data_get_the_nearest_and_all_there_is(name: str, near: str) -> None:
+    with pytest.raises(ValueError, match=rf"unknown data '{name}'; did you mean '{near}'\? Graphs: disease/lp, .*") as e:
+        find_data(name)
+    assert "images: cifar10, cifar100" in str(e.value)

@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        The exit code: 0 done, 1 a check failed or a training diverged, 2 a wrong call, 130 interrupted.
+        The exit code: 0 done, 1 it failed (a check, a training that diverged), 2 a wrong call, 130 interrupted.
     """
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if args == ["--version"]:
@@ -51,6 +51,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"lresnet: error: {_in_one_line(error)}", file=sys.stderr)
         return 2
+    except RuntimeError as error:
+        if os.environ.get("LRESNET_DEBUG") or type(error).__name__ != "OutOfMemoryError":  # torch's, not imported here
+            raise
+        print("lresnet: error: the GPU's memory is full; try a smaller --batch-size, or --device cpu", file=sys.stderr)
+        return 1
 
 
 def _in_one_line(error: ValueError | OSError) -> str:

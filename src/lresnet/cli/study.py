@@ -100,7 +100,7 @@ def _warn_of_days(cells: Sequence[str], device: str) -> None:
     images = [cell for cell in cells if cell in IMAGE_SETS]
     if images and device == "cpu":
         print(
-            f"warning: {', '.join(images)} on a CPU takes days rather than minutes a run; a GPU is named with --device",
+            f"warning: on a CPU {' and '.join(images)} takes days rather than minutes; --device cuda chooses a GPU",
             file=sys.stderr,
         )
 

@@ -1,0 +1,177 @@
+"""Image classification: what a step sees, what is held out, how an image is judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from lresnet.data.augment import normalise
+from lresnet.models import LorentzResNet
+from lresnet.train import ImageClassification, Schedule, fit, image_classification
+from lresnet.train.image_classification import class_scores
+from tests.coloured import coloured_data
+
+DATA = coloured_data()
+STILL = {"pad": 0, "flip": False}  # images as they are
+
+
+def network(seed: int = 0, residual: str = "lorentz", num_classes: int = 3) -> LorentzResNet:
+    torch.manual_seed(seed)
+    return LorentzResNet(8, num_classes, widths=(4, 6, 8), residual=residual)
+
+
+def trained(objective: ImageClassification, epochs: int = 8, **schedule: object) -> LorentzResNet:
+    model = network()
+    fit(model, objective, Schedule(epochs, lr=0.05, optimizer="sgd", lr_schedule="cosine", **schedule))
+    return model
+
+
+@pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
+def test_it_learns_what_can_be_told_apart(residual):
+    model = network(residual=residual)
+    objective = ImageClassification(DATA, holdout=0.1, batch_size=9, pad=1)
+    before = objective.test(model.eval())["accuracy"]
+    outcome = fit(model, objective, Schedule(10, lr=0.05, optimizer="sgd", lr_schedule="cosine"))
+    assert before < 70  # an untrained network has much to learn
+    assert outcome.validation == 100
+    assert objective.test(model) == {"accuracy": 100.0}
+
+
+def test_what_is_held_out_is_the_same_for_every_seed_and_not_trained_on():
+    first, second = (ImageClassification(DATA, holdout=0.2, seed=seed) for seed in (0, 1))
+    assert len(first.held_out) == 12
+    assert torch.equal(first.held_out.images, second.held_out.images)
+    assert torch.equal(first.train.images, second.train.images)
+    seen = {image.numpy().tobytes() for image in first.train.images}
+    assert len(seen) == 48
+    assert seen.isdisjoint(image.numpy().tobytes() for image in first.held_out.images)
+    first.start_epoch(), second.start_epoch()
+    first.advance(0), second.advance(0)
+    assert not torch.equal(first._batch, second._batch)  # shuffling and crops do follow the seed
+
+
+def test_without_images_held_out_there_is_no_validation():
+    objective = ImageClassification(DATA, batch_size=20)
+    assert len(objective.train) == 60
+    assert objective.validation(network().eval()) is None
+    looks = []
+    outcome = fit(network(), objective, Schedule(2, eval_every=1), on_epoch=lambda *look: looks.append(look))
+    assert outcome.validation is None
+    assert (outcome.best_epoch, looks) == (2, [(1, None), (2, None)])
+
+
+def test_the_last_partial_batch_is_dropped_and_every_other_image_seen_once():
+    objective = ImageClassification(DATA, batch_size=25, **STILL)
+    assert objective.steps_per_epoch == 2
+    objective.start_epoch()
+    seen = []
+    for step in range(objective.steps_per_epoch):
+        objective.advance(step)
+        assert len(objective._batch) == 25
+        seen += zip((image.numpy().tobytes() for image in objective._batch), objective._labels.tolist(), strict=True)
+    known = {image.numpy().tobytes(): label for image, label in zip(DATA.train.images, DATA.train.labels, strict=True)}
+    assert len({image for image, _ in seen}) == 50
+    assert all(known[image] == int(label) for image, label in seen)  # labels were shuffled along
+
+
+def test_a_batch_larger_than_the_set_is_the_set():
+    objective = ImageClassification(DATA, batch_size=512)
+    assert (objective.steps_per_epoch, objective.batch_size) == (1, 60)
+    objective.start_epoch()
+    objective.advance(0)
+    assert objective.loss(network().train()).isfinite()
+
+
+def test_the_loss_is_cross_entropy_with_smoothed_labels():
+    objective = ImageClassification(DATA, batch_size=60, label_smoothing=0.3, **STILL)
+    objective.start_epoch()
+    objective.advance(0)
+    model = network().eval()
+    logits = model(normalise(objective._batch, DATA.mean, DATA.std)).double()
+    target = torch.nn.functional.one_hot(objective._labels, 3) * 0.7 + 0.1
+    expected = -(target * logits.log_softmax(-1)).sum(-1).mean()
+    torch.testing.assert_close(objective.loss(model).double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_flip_test_is_the_mean_over_an_image_and_its_mirror_image():
+    model = trained(ImageClassification(DATA, batch_size=20), epochs=1)
+    model.requires_grad_(False)
+    plain, both = (ImageClassification(DATA, flip_test=flip) for flip in (False, True))
+    images = DATA.test.images
+    here, mirrored = (class_scores(model, part, DATA.mean, DATA.std) for part in (images, images.flip(2)))
+    assert not torch.allclose(here, mirrored, rtol=1e-3)
+    torch.testing.assert_close(both._judge(model, images), (here + mirrored) / 2)
+    torch.testing.assert_close(plain._judge(model, images), here)
+
+
+class Interruption(Exception):
+    pass
+
+
+@pytest.mark.parametrize("schedule", [{}, {"average": 0.9, "keep": "last"}], ids=["best", "average"])
+def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, schedule):
+    plan = Schedule(6, lr=0.05, optimizer="sgd", eval_every=1, warmup=1, **schedule)
+    options = {"holdout": 0.2, "batch_size": 10, "pad": 1, "cutout": 2, "seed": 3}
+
+    def stop(epoch: int, best: float | None) -> None:
+        if epoch == 4:
+            raise Interruption
+
+    whole, torn = network(), network()
+    expected = fit(whole, ImageClassification(DATA, **options), plan)
+    path = tmp_path / "run.pt"
+    with pytest.raises(Interruption):
+        fit(torn, ImageClassification(DATA, **options), plan, checkpoint=path, checkpoint_every=3, on_epoch=stop)
+    again, epochs = network(seed=9), []
+    torch.manual_seed(12345)  # whatever this process drew in the meantime
+    objective = ImageClassification(DATA, **options)
+    outcome = fit(again, objective, plan, checkpoint=path, on_epoch=lambda epoch, best: epochs.append(epoch))
+    assert epochs == [4, 5, 6]
+    assert (outcome.validation, outcome.best_epoch) == (expected.validation, expected.best_epoch)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(again.state_dict()[name], tensor), name
+
+
+@pytest.mark.parametrize("classes", [2, 5])
+def test_a_model_of_other_classes_is_refused(classes):
+    objective = ImageClassification(DATA, batch_size=20)
+    words = f"the model tells {classes} classes apart, but coloured has 3; build it with num_classes=3"
+    with pytest.raises(ValueError, match=words):
+        objective.test(network(num_classes=classes).eval())
+    with pytest.raises(ValueError, match=words):
+        fit(network(num_classes=classes), objective, Schedule(1))
+
+
+def test_images_need_not_be_square():
+    data = coloured_data(train=24, test=12, height=24, width=40)
+    objective = ImageClassification(data, holdout=0.25, batch_size=9, cutout=6)
+    fit(network(), objective, Schedule(1))
+    assert objective._batch.shape == (9, 24, 40, 3)
+    assert 0 <= objective.test(network().eval())["accuracy"] <= 100
+
+
+def test_an_image_is_judged_the_same_alone_and_among_others(monkeypatch):
+    objective = ImageClassification(DATA, holdout=0.5, batch_size=10)
+    model = trained(objective, epochs=2).requires_grad_(False)
+    figures = objective.validation(model), objective.test(model)
+    together = objective._judge(model, DATA.test.images)
+    alone = torch.cat([objective._judge(model, image) for image in DATA.test.images.split(1)])
+    torch.testing.assert_close(alone, together)
+    monkeypatch.setattr(image_classification, "_EVALUATION_BATCH", 1)
+    assert (objective.validation(model), objective.test(model)) == figures
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"holdout": 1.0}, "holdout must be a share, at least 0 and below 1, got 1.0"),
+        ({"holdout": 0.001}, "cannot hold out 0 of 60 images"),
+        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"pad": -1}, "pad=-1; it is a number of pixels"),
+    ],
+)
+def test_values_that_cannot_be_are_refused(options, words):
+    with pytest.raises(ValueError, match=words):
+        ImageClassification(DATA, **options)
