@@ -56,7 +56,7 @@ def lorentz_residual(
         tensor([0.8944, 0.0000])
     """
     if serves(x, y, K, dim=dim):
-        return fused_residual("lorentz", x, y, weight, scale, K, dim)
+        return fused_residual("lorentz", x, y, weight, scale, kappa_of(K, torch.float32), dim)
     (x, y), dtype = prepare(x, y, dim=dim)
     w = weight_rows(weight, x, dim).abs()
     gamma = None if scale is None else _scale_rows(scale, x, dim)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from lresnet.geometry import maps
@@ -24,6 +25,6 @@ def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, di
         tensor([ 8., -4.])
     """
     if serves(x, y, K, dim=dim):
-        return fused_residual("parallel_transport", x, y, None, None, K, dim)
+        return fused_residual("parallel_transport", x, y, None, None, kappa_of(K, torch.float32), dim)
     (x, y), dtype = prepare(x, y, dim=dim)
     return maps.boost(x, y, kappa_of(K, x.dtype), dim).to(dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from lresnet.geometry import maps
@@ -27,7 +28,7 @@ def tangent_residual(
         tensor([1.0000, 0.0000])
     """
     if serves(x, y, K, dim=dim):
-        return fused_residual("tangent", x, y, weight, None, K, dim)
+        return fused_residual("tangent", x, y, weight, None, kappa_of(K, torch.float32), dim)
     (x, y), dtype = prepare(x, y, dim=dim)
     kappa = kappa_of(K, x.dtype)
     total = maps.logmap0(x, kappa, dim) + weight_rows(weight, x, dim).abs() * maps.logmap0(y, kappa, dim)

@@ -1,63 +1,63 @@
-"""From points of any shape to the kernels' rows and back."""
+"""The one door to the kernels: the residual of points of any shape, in eager calls and under tracing."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.geometry.weights import require_positive, weight_rows
+from lresnet.geometry.checks import traced
+from lresnet.geometry.curvature import Curvature
+from lresnet.geometry.weights import require_positive
+from lresnet.residual.kernels.rows import from_rows, one_per_row, to_rows
 
-__all__ = ["fused_residual"]
+__all__ = ["Affine", "fused_residual"]
 
-Weight = float | Tensor
+Affine = tuple[Tensor, Tensor]
 
 
 def fused_residual(
     kind: str,
     x: Tensor,
     y: Tensor,
-    weight: Weight | None,
-    scale: Weight | None,
-    K: Curvature,
+    weight: float | Tensor | None,
+    scale: float | Tensor | None,
+    kappa: Curvature,
     dim: int,
-    x_affine: tuple[Tensor, Tensor] | None = None,
-    y_affine: tuple[Tensor, Tensor] | None = None,
+    x_affine: Affine | None = None,
+    y_affine: Affine | None = None,
     relu: bool = False,
 ) -> Tensor:
     """The residual ``kind`` of points that :func:`~lresnet.residual.kernels.switch.serves` accepts.
 
-    Where the coordinates are contiguous (``dim=-1``, or ``dim=1`` of images in channels_last memory) the rows are
-    views; other layouts are copied into rows first. The result lies in memory like the rows: channels_last stays.
+    Where the coordinates are contiguous (``dim=-1``, or ``dim=1`` of images in channels_last memory) nothing is
+    copied; other layouts are copied into rows first. The result lies in memory like the rows: channels_last stays.
     """
-    # triton is imported here, on first use: `import lresnet` stays light, and works without it.
-    from lresnet.residual.kernels import ops
+    # Triton is imported with these, on first use: `import lresnet` stays light, and works without it.
+    from lresnet.residual.kernels import eager, ops
 
-    a_x, b_x = x_affine or (None, None)
-    a_y, b_y = y_affine or (None, None)
-    factors = _rows(weight, x, dim, "weight"), _rows(scale, x, dim, "scale")
-    if factors[1] is not None:
-        require_positive(factors[1], "scale")
-    kappa = kappa_of(K, torch.float32)
-    if not isinstance(kappa, Tensor):
-        kappa = torch.full((), kappa, dtype=torch.float32, device=x.device)
-    last = x.movedim(dim, -1).shape
-    rows = [t.movedim(dim, -1).reshape(-1, last[-1]) for t in (x, y)]
-    kappa = kappa.to(x.device).reshape(())
-    z: Tensor = ops.residual(*rows, *factors, kappa, a_x, b_x, a_y, b_y, kind, relu)
-    return z.reshape(last).movedim(-1, dim)
+    w, gamma = one_per_row(weight, x, dim, "weight"), one_per_row(scale, x, dim, "scale")
+    if gamma is not None:
+        require_positive(gamma, "scale")
+    if isinstance(kappa, Tensor):
+        k = kappa.to(x.device, torch.float32).reshape(())
+    else:
+        k = torch.full((), kappa, dtype=torch.float32, device=x.device)
+    factors = w, gamma, k, *_columns(x_affine), *_columns(y_affine)
+    z: Tensor
+    if _is_plain(x):
+        z = eager.EagerResidual.apply(x, y, *factors, kind, relu, dim)  # type: ignore[no-untyped-call]
+        return z
+    z = ops.residual(to_rows(x, dim), to_rows(y, dim), *factors, kind, relu)
+    return from_rows(z, x.shape, dim)
 
 
-def _rows(weight: Weight | None, points: Tensor, dim: int, name: str) -> Tensor | None:
-    """None, one number [] or one per row [R], in float32."""
-    if weight is None:
-        return None
-    if isinstance(weight, Tensor):
-        weight = weight.to(points.device)
-    like = points.new_empty((), dtype=torch.float32).expand(points.shape)  # no memory: weights are made like points
-    rows = weight_rows(weight, like, dim, name)
-    if rows.dim() == 0:
-        return rows
-    per_point = list(points.shape)
-    per_point[dim] = 1
-    return rows.expand(per_point).movedim(dim, -1).reshape(-1)
+def _columns(affine: Affine | None) -> tuple[Tensor | None, Tensor | None]:
+    if affine is None:
+        return None, None
+    a, b = (t.to(torch.float32).contiguous() for t in affine)
+    return a, b
+
+
+def _is_plain(x: Tensor) -> bool:
+    """Whether nobody traces or counts what happens to x."""
+    return not traced() and type(x) in (Tensor, torch.nn.Parameter) and torch._C._len_torch_dispatch_stack() == 0

@@ -13,11 +13,22 @@ from lresnet.residual.kernels.tiles import LONGEST_ROW, Tile, backward_tile, for
 __all__ = ["backward", "forward"]
 
 
-def forward(x: Tensor, y: Tensor, factors: Factors, kind: str, relu: bool, tile: Tile | None = None) -> Tensor:
-    """``scale * residual(x a_x + b_x, y a_y + b_y)``, [R, n]; a ReLU and the affine maps up to LONGEST_ROW only."""
+def forward(
+    x: Tensor,
+    y: Tensor,
+    factors: Factors,
+    kind: str,
+    relu: bool,
+    tile: Tile | None = None,
+    out: Tensor | None = None,
+) -> Tensor:
+    """``scale * residual(x a_x + b_x, y a_y + b_y)``, contiguous [R, n].
+
+    A ReLU and the affine maps are for rows of up to LONGEST_ROW coordinates.
+    """
     rows, n = x.shape
     x, y = _with_unit_step(x), _with_unit_step(y)
-    z = x.new_empty((rows, n), dtype=torch.promote_types(x.dtype, y.dtype))
+    z = x.new_empty((rows, n), dtype=torch.promote_types(x.dtype, y.dtype)) if out is None else out
     if rows == 0:
         return z
     in_registers = n <= LONGEST_ROW

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from lresnet.residual.kernels import launch
-from lresnet.residual.kernels.factors import Factors, Gradients, is_per_row, row_count, sums_width
-from lresnet.residual.kernels.reference import reference
+from lresnet.residual.kernels.derivative import derivative
+from lresnet.residual.kernels.factors import Factors, Gradients, row_count, sums_width
 
 __all__ = ["residual", "residual_backward"]
 
@@ -81,42 +81,13 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-    tensors, needed = ctx.saved_tensors, ctx.needs_input_grad[:9]
-    if torch.is_grad_enabled():  # a second derivative is wanted: by the formulas that autograd can differentiate again
-        return *_differentiable_gradients(g, tensors, needed, ctx.kind, ctx.relu), None, None
-    needs_sums = any(needed[2:])
-    found = Gradients(*residual_backward(g, *tensors, ctx.kind, ctx.relu, needs_sums))
-    others = _unpack(found, Factors(*tensors[2:])) if needs_sums else Factors(None, None, None)  # type: ignore[arg-type]
-    return found.x, found.y, *others, None, None
+    tensors = ctx.saved_tensors
 
+    def backward(needs_sums: bool) -> Sequence[Tensor]:
+        found: Gradients = residual_backward(g, *tensors, ctx.kind, ctx.relu, needs_sums)
+        return found
 
-def _unpack(found: Gradients, factors: Factors) -> Factors:
-    """The gradients of the factors, None for those that are None."""
-    n = found.x.shape[1]
-    weight = found.weight if is_per_row(factors.weight) else found.sums[-3]
-    scale = found.scale if is_per_row(factors.scale) else found.sums[-2]
-    columns = [found.sums[start : start + n] for start in range(0, found.sums.shape[0] - 3, n)]
-    a_y, b_y = (columns.pop(0), columns.pop(0)) if factors.a_y is not None else (None, None)
-    a_x, b_x = (columns.pop(0), columns.pop(0)) if factors.a_x is not None else (None, None)
-    return Factors(
-        None if factors.weight is None else weight,
-        None if factors.scale is None else scale,
-        found.sums[-1],
-        a_x,
-        b_x,
-        a_y,
-        b_y,
-    )
-
-
-def _differentiable_gradients(
-    g: Tensor, tensors: Sequence[Any], needed: Sequence[bool], kind: str, relu: bool
-) -> list[Tensor | None]:
-    wanted = [tensor for tensor, need in zip(tensors, needed, strict=True) if need]
-    x, y, *factors = tensors
-    z = reference(x, y, Factors(*factors), kind, relu)
-    found = iter(torch.autograd.grad(z, wanted, g, create_graph=True, allow_unused=True))
-    return [next(found) if need else None for need in needed]
+    return *derivative(backward, g, tensors, ctx.needs_input_grad[:9], ctx.kind, ctx.relu), None, None
 
 
 residual.register_autograd(_backward, setup_context=_setup_context)

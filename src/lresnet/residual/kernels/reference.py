@@ -12,7 +12,10 @@ __all__ = ["reference"]
 
 
 def reference(x: Tensor, y: Tensor, factors: Factors, kind: str, relu: bool, dim: int = -1) -> Tensor:
-    """The operator ``lresnet::residual``, for points of any shape with their coordinates along ``dim``."""
+    """The operator ``lresnet::residual``, for points of any shape with their coordinates along ``dim``.
+
+    Weight and scale hold one number or one for each point, in any shape of as many.
+    """
     # Imported here: these modules offer their work to the kernels first.
     from lresnet.residual.lorentz import lorentz_residual
     from lresnet.residual.parallel_transport import parallel_transport_residual
@@ -20,7 +23,9 @@ def reference(x: Tensor, y: Tensor, factors: Factors, kind: str, relu: bool, dim
 
     dtype = torch.promote_types(x.dtype, y.dtype)
     x, y = _affine(x, factors.a_x, factors.b_x, dim), _affine(y, factors.a_y, factors.b_y, dim)
-    weight, scale, K = 1.0 if factors.weight is None else factors.weight, factors.scale, -factors.kappa
+    weight = 1.0 if factors.weight is None else _per_point(factors.weight, x, dim)
+    scale = None if factors.scale is None else _per_point(factors.scale, x, dim)
+    K = -factors.kappa
     with disabled():
         if kind == "lorentz":
             z = lorentz_residual(x, y, weight, scale, K=K, dim=dim)
@@ -35,8 +40,15 @@ def reference(x: Tensor, y: Tensor, factors: Factors, kind: str, relu: bool, dim
                 f"unknown residual {kind!r}: the kernels know 'lorentz', 'parallel_transport', 'tangent' and 'space'"
             )
     if scale is not None and kind != "lorentz":
-        z = z * (scale if scale.dim() == 0 else scale.unsqueeze(dim))
+        z = z * scale
     return (z.relu() if relu else z).to(dtype)
+
+
+def _per_point(rows: Tensor, points: Tensor, dim: int) -> Tensor:
+    """One number, or one per row as a tensor like the points with one coordinate."""
+    shape = list(points.shape)
+    shape[dim] = 1
+    return rows if rows.dim() == 0 else rows.reshape(shape)
 
 
 def _affine(x: Tensor, a: Tensor | None, b: Tensor | None, dim: int) -> Tensor:

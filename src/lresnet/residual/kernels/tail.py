@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from torch import Tensor
 
-from lresnet.residual.kernels.dispatch import fused_residual
+from lresnet.residual.kernels.dispatch import Affine, fused_residual
 from lresnet.residual.kernels.factors import Factors
 from lresnet.residual.kernels.reference import reference
+from lresnet.residual.kernels.rows import one_per_row
 from lresnet.residual.kernels.switch import serves
+from lresnet.residual.kernels.tiles import LONGEST_ROW
 
-__all__ = ["Affine", "fused_tail"]
+__all__ = ["fused_tail"]
 
-Affine = tuple[Tensor, Tensor]
 Kind = Literal["lorentz", "parallel_transport", "tangent", "space"]
-
-# Channels up to which a pixel fits into registers.
-_MOST_CHANNELS = 8192
 
 
 def fused_tail(
@@ -54,25 +53,24 @@ def fused_tail(
         >>> fused_tail(x, y).flatten()
         tensor([0.8944, 0.0000])
     """
-    _require_affine("y_affine", y_affine, y)
-    _require_affine("x_affine", x_affine, x)
-    if serves(x, y, kappa, dim=1) and x.shape[1] <= _MOST_CHANNELS:
+    for name, affine in (("y_affine", y_affine), ("x_affine", x_affine)):
+        _require_affine(name, affine, x.shape[1])
+    if not isinstance(kappa, Tensor) and not 0 < kappa < math.inf:
+        raise ValueError(f"kappa must be positive and finite, got {kappa}: it is -K, minus the curvature")
+    if serves(x, y, kappa, dim=1) and x.shape[1] <= LONGEST_ROW:
         w = weight if kind in ("lorentz", "tangent") else None
-        return fused_residual(kind, x, y, w, scale, -kappa, 1, x_affine, y_affine, relu)
+        return fused_residual(kind, x, y, w, scale, kappa, 1, x_affine, y_affine, relu)
     wide = torch.promote_types(torch.promote_types(x.dtype, y.dtype), torch.float32)
-    w, gamma, k = (
-        None if t is None else torch.as_tensor(t, dtype=wide, device=x.device) for t in (weight, scale, kappa)
-    )
+    w, gamma = (one_per_row(t, x, 1, name, wide) for t, name in ((weight, "weight"), (scale, "scale")))
+    k = torch.as_tensor(kappa, dtype=wide, device=x.device)
     affines = *(x_affine or (None, None)), *(y_affine or (None, None))
-    return reference(x, y, Factors(w, gamma, k, *affines), kind, relu, dim=1)  # type: ignore[arg-type]
+    return reference(x, y, Factors(w, gamma, k, *affines), kind, relu, dim=1)
 
 
-def _require_affine(name: str, affine: Affine | None, x: Tensor) -> None:
-    if affine is None:
-        return
-    for part in affine:
-        if part.dim() != 1 or part.shape[0] != x.shape[1] or part.dtype not in (torch.float32, torch.float64):
+def _require_affine(name: str, affine: Affine | None, channels: int) -> None:
+    for part in affine or ():
+        if part.shape != (channels,) or part.dtype not in (torch.float32, torch.float64):
             raise ValueError(
-                f"{name} has shape {tuple(part.shape)} and dtype {part.dtype}, but needs float32 [{x.shape[1]}], "
-                "one number per channel; convert it, e.g. .float()"
+                f"{name} holds {part.dtype} of shape {tuple(part.shape)}, but needs float32 [{channels}], one number "
+                "per channel; convert it, e.g. .float()"
             )
