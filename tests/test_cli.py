@@ -10,7 +10,7 @@ import pytest
 
 from lresnet import __version__, cli
 
-VERBS = ("demo", "train", "evaluate", "reproduce", "report", "data", "delta", "plot", "doctor")
+VERBS = ("demo", "train", "evaluate", "predict", "reproduce", "report", "data", "delta", "plot", "doctor")
 CALLS = [
     *([verb] for verb in VERBS if verb not in ("data", "plot")),
     *(["data", verb] for verb in ("list", "fetch", "verify")),

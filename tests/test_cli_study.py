@@ -10,9 +10,11 @@ import pytest
 
 from lresnet import cli
 from lresnet.studies import FINAL_SEEDS, SEARCH_SEEDS, best_configuration, recipe
+from lresnet.studies.image_run import image_data
 from lresnet.train.results import read_results
+from tests.coloured import coloured_data
 
-CALL = ["reproduce", "demo", "--cell", "disease_tree/nc", "--methods", "euclidean"]
+CALL = ["reproduce", "demo", "--cell", "disease_tree/nc", "--methods", "euclidean", "--device", "cpu"]
 SEARCH = len(recipe("demo", "disease_tree/nc")["configurations"]) * len(SEARCH_SEEDS)
 
 
@@ -77,6 +79,9 @@ def test_no_run_begins_after_the_time_is_up(tmp_path: Path, capsys: pytest.Captu
         (["reproduce", "gnn", "--cell", "disease/l"], "did you mean 'disease/lp'"),
         (["reproduce", "gnn", "--methods", "lorentz", "spase"], "did you mean 'space'"),
         (["reproduce", "gnn", "--cell", "cora/nc", "--workers", "0"], "workers must be at least 1"),
+        (["reproduce", "image_classification", "--methods", "none"], "unknown method of cifar10 'none'"),
+        (["reproduce", "image_classification", "--protocol", "slow"], "with protocol slow; there are: cifar10.fast"),
+        (["reproduce", "image_classification", "--device", "gpu"], "device 'gpu' cannot be used here"),
         (["reproduce", "demo", "--results", "file/results"], "Not a directory"),
         (["report", "nowhere"], "no folder nowhere with results"),
         (["report", "empty", "--markdown", "file/page.md"], "error: file: File exists"),
@@ -93,6 +98,74 @@ def test_user_errors_are_one_line(
     assert words in err
     assert err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "file"]
+
+
+RECIPE = """
+protocol = "{protocol}"
+methods = ["lorentz", "euclidean"]
+search_seeds = [1000]
+seeds = {{ lorentz = [0, 1, 2], euclidean = [0, 1, 2] }}
+fixed = {{ model = "lorentz_resnet20", epochs = 1, batch_size = 20, keep = "last" }}
+search = {{ holdout = 0.2 }}
+configurations = [{{ lr = 0.01 }}, {{ lr = 0.02 }}]
+"""
+
+
+@pytest.fixture
+def toy_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Recipes and images of CIFAR-10 that take no time."""
+    recipes = {f"cifar10.{protocol}": RECIPE.format(protocol=protocol) for protocol in ("fast", "paper")}
+    monkeypatch.setattr("lresnet.studies.search._files", lambda table: recipes)
+    monkeypatch.setattr("lresnet.studies.image_run.load_images", lambda name: coloured_data())
+    image_data.cache_clear()
+    yield
+    image_data.cache_clear()
+
+
+def test_images_in_several_sittings(
+    toy_images: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    file = tmp_path / "image_classification.jsonl"
+    call = ["reproduce", "image_classification", "--cell", "cifar10", "--device", "cpu", "--results", str(tmp_path)]
+    assert cli.main([*call, "--stage", "search", "--methods", "lorentz"]) == 0
+    assert "warning: on a CPU cifar10 takes days rather than minutes" in capsys.readouterr().err
+    assert [(r["stage"], r["method"], r["config"]["holdout"]) for r in read_results(file)] == [
+        ("search", "lorentz", 0.2)
+    ] * 2
+    assert cli.main([*call, "--seeds", "7", "8"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 80
+    final = [record for record in read_results(file) if record["stage"] == "final"]
+    assert sorted((r["method"], r["seed"]) for r in final) == [(m, s) for m in ("euclidean", "lorentz") for s in (7, 8)]
+    assert all(record["validation"] is None and "holdout" not in record["config"] for record in final)
+    assert "diverged" not in out  # without validation there is still a figure
+    value = {(record["method"], record["seed"]): record["value"] for record in final}
+    gaps = [value["lorentz", seed] - value["euclidean", seed] for seed in (7, 8)]
+    mean, error = sum(gaps) / 2, 12.706204736 * abs(gaps[0] - gaps[1]) / 2  # Student's t, one degree of freedom
+    row = next(line for line in out.splitlines() if line.split()[:1] == ["euclidean"] and " to " in line)
+    assert f"{mean:+.2f}" in row
+    assert f"{mean - error:+.2f} to {mean + error:+.2f}" in row
+
+    before = len(list(read_results(file)))
+    assert cli.main([*call, "--seeds", "7", "8"]) == 0
+    assert len(list(read_results(file))) == before  # all was there
+
+
+def test_a_protocol_has_runs_and_a_table_of_its_own(
+    toy_images: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["reproduce", "image_classification", "--methods", "euclidean", "--seeds", "0", "--device", "cpu"]
+    call += ["--results", str(tmp_path)]
+    assert cli.main(call) == 0
+    assert "cifar10, fast" in capsys.readouterr().out
+    assert cli.main([*call, "--protocol", "paper"]) == 0
+    out = capsys.readouterr().out
+    assert "cifar10, paper" in out
+    assert "cifar10, fast" not in out
+    assert "paired" not in out  # one method alone
+    protocols = [record["protocol"] for record in read_results(tmp_path / "image_classification.jsonl")]
+    assert protocols == ["fast"] * 3 + ["paper"] * 3
 
 
 def result(seed: int, value: float | None, **other: object) -> dict[str, object]:

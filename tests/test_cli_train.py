@@ -8,7 +8,7 @@ import pytest
 from lresnet import cli
 from lresnet.models import LorentzGCN, from_pretrained
 
-QUICK = ["--epochs", "6", "--hidden", "4", "--eval-every", "2"]
+QUICK = ["--epochs", "6", "--hidden", "4", "--eval-every", "2", "--device", "cpu"]
 
 
 def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

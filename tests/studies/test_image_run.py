@@ -36,7 +36,11 @@ def test_build_gives_each_part_its_arguments(images):
     assert isinstance(model, LorentzResNet)
     assert isinstance(objective, ImageClassification)
     assert (model.config["depth"], model.config["num_classes"], model.config["in_channels"]) == (20, 3, 3)
-    assert (model.config["curvature"], model.config["pooling"], model.config["head"]) == (-0.5, "centroid", "prototypes")
+    assert (model.config["curvature"], model.config["pooling"], model.config["head"]) == (
+        -0.5,
+        "centroid",
+        "prototypes",
+    )
     assert model.config["residual_options"] == {"scale": 3.0}
     assert (schedule.epochs, schedule.warmup, schedule.optimizer) == (2, 1, "sgd")
     assert (len(objective.held_out), objective.batch_size) == (6, 20)
@@ -95,9 +99,9 @@ def test_a_final_run_reads_the_test_set_and_a_search_run_does_not(images, monkey
 
 def test_a_kept_network_gives_what_a_fresh_one_gives(images):
     networks = Networks()
-    first, kept = execute(run(images, seed=1), command="c", networks=networks)
+    _, kept = execute(run(images, seed=1), command="c", networks=networks)
     second, again = execute(run(images), command="c", networks=networks)
-    other, another = execute(run(images, config=CONFIG | {"curvature": -1.0}), command="c", networks=networks)
+    _, another = execute(run(images, config=CONFIG | {"curvature": -1.0}), command="c", networks=networks)
     assert again is kept
     assert another is not kept
     fresh, model = execute(run(images), command="c")

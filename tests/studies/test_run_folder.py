@@ -152,10 +152,9 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_a_run_on_images_keeps_what_prediction_needs(tmp_path: Path, images: Run) -> None:
     record = trained(tmp_path, images)
     data = coloured_data()
-    assert record["images"] == {
-        **{"height": 8, "width": 8, "channels": 3, "classes": ["red", "green", "blue"]},
-        **{"mean": list(data.mean), "std": list(data.std)},
-    }
+    size = {"height": 8, "width": 8, "channels": 3}
+    kept = {"classes": ["red", "green", "blue"], "mean": list(data.mean), "std": list(data.std)}
+    assert record["images"] == size | kept
     assert json.loads((tmp_path / "run.json").read_text()) == record
     same, _ = execute(dataclasses.replace(images, stage="final"), command="")
     assert record["validation"] == same["validation"]

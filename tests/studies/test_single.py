@@ -124,6 +124,8 @@ def test_data_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("name", "near"), [("cifar1", "cifar10"), ("cora", "cora/nc"), ("cora/cn", "cora/nc")])
 def test_unknown_data_get_the_nearest_and_all_there_is(name: str, near: str) -> None:
-    with pytest.raises(ValueError, match=rf"unknown data '{name}'; did you mean '{near}'\? Graphs: disease/lp, .*") as e:
+    with pytest.raises(
+        ValueError, match=rf"unknown data '{name}'; did you mean '{near}'\? Graphs: disease/lp, .*"
+    ) as e:
         find_data(name)
     assert "images: cifar10, cifar100" in str(e.value)

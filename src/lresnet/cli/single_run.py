@@ -66,11 +66,11 @@ def train(
 
     kind, name = find_data(data, None if task == "auto" else task)
     if kind == "images":
-        _refuse(said(graphs) | {"split": split}, "graphs", name, kind)
         run = single_image_run(name, method, seed, recipe, said(settings) | said(images))
+        _refuse(said(graphs) | {"split": split}, "graphs", name, kind)
     else:
-        _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
         run = single_run(name, method, seed, split, said(settings) | said(graphs))
+        _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
     folder = out or Path("runs") / f"{_folder_name(run.cell)}-{method}-{seed}"
     return _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every)
 

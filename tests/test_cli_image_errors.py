@@ -1,0 +1,138 @@
+"""What is wrong about images is said in one line, with exit code 2, and nothing is left behind."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from lresnet import cli
+from lresnet.models import LorentzResNet
+from tests.coloured import write_coloured
+
+QUICK = ["--model", "lorentz_resnet20", "--epochs", "1", "--batch-size", "20", "--cutout", "0", "--device", "cpu"]
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *args: object) -> str:
+    assert cli.main([str(arg) for arg in args]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("lresnet: error: ")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    return captured.err
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LRESNET_DATA", str(tmp_path))
+    write_coloured(tmp_path / "coloured.npz")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["cifar1"], "unknown data 'cifar1'; did you mean 'cifar10'? Graphs: disease/lp"),
+        (["gone.npz"], "gone.npz does not exist; name cifar10 or cifar100"),
+        (["file"], "is neither a folder nor a .npz"),
+        (["empty"], "images are looked for in train/CLASS/ and test/CLASS/"),
+        (["coloured.npz", "--recipe", "slow"], "with protocol slow; there are: cifar10.fast, cifar10.paper"),
+        (["coloured.npz", "--split", "legacy"], "--split is for graphs, but coloured.npz is a task of images"),
+        (["coloured.npz", "--layers", "3"], "--layers is for graphs, but coloured.npz is a task of images"),
+        (["disease_tree/lp", "--recipe", "fast"], "--recipe is for images, but disease_tree/lp is a task of graphs"),
+        (["disease_tree/lp", "--batch-size", "3"], "--batch-size is for images"),
+        (["coloured.npz", "--task", "graphs"], "unknown cell 'coloured.npz'"),
+        (["disease_tree/lp", "--task", "images"], "disease_tree/lp does not exist"),
+        (["coloured.npz", "--method", "lorenz"], "did you mean 'lorentz'"),
+        (["coloured.npz", "--holdout", "1"], "holdout must be at least 0 and below 1, got 1.0"),
+        (["coloured.npz", "--epochs", "3", "--warmup", "3"], "warmup must be shorter than the 3 epochs, got 3.0"),
+        (["coloured.npz", "--scale", "-1"], "scale"),
+        (["coloured.npz", "--checkpoint-every", "0"], "checkpoint_every must be at least 1, got 0"),
+        (["coloured.npz", "--out", "file/run"], "Not a directory"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_trainings_that_cannot_be(args: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert words in complaint(capsys, "train", *(QUICK if args[0] == "coloured.npz" else []), *args)
+    assert sorted(path.name for path in here.iterdir()) == ["coloured.npz", "empty", "file"]
+
+
+def test_a_corrupt_archive(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "cifar-10-binary.tar.gz").write_bytes(b"\x1f\x8b" + bytes(1000))
+    assert "cifar-10-binary.tar.gz is not the official" in complaint(capsys, "train", "cifar10")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "words"),
+    [
+        ({"test_labels": np.full(30, 3)}, "a test label is 3, but the classes are 0 to 2"),
+        ({"train_labels": np.arange(60) - 1}, "a training label is -1, but the classes are 0 to 2"),
+        ({"test_images": np.zeros((30, 9, 8, 3), np.uint8)}, "training images are [8, 8, 3], test images [9, 8, 3]"),
+        ({"train_images": np.zeros((60, 8, 8, 3), np.float32)}, "train_images is float32; save pixels 0 to 255"),
+    ],
+)
+def test_arrays_that_are_no_images_with_labels(
+    arrays: dict[str, np.ndarray], words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_coloured(here / "wrong.npz", **arrays)
+    assert words in complaint(capsys, "train", "wrong.npz", *QUICK)
+    assert not (here / "runs").exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+@pytest.mark.parametrize("verb", [["train", "coloured.npz", *QUICK], ["reproduce", "image_classification"]])
+def test_cuda_asked_for_and_absent(verb: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "device 'cuda' cannot be used here: " in complaint(capsys, *verb, "--device", "cuda")
+    assert not (here / "runs").exists()
+
+
+@pytest.fixture
+def run(here: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert cli.main(["train", "coloured.npz", *QUICK, "--out", "run"]) == 0
+    Image.new("RGB", (8, 8)).save(here / "image.png")
+    capsys.readouterr()
+    return "run"
+
+
+def test_predictions_that_cannot_be(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "empty holds no images; they are told by their endings" in complaint(capsys, "predict", run, "empty")
+    assert "no file gone.png" in complaint(capsys, "predict", run, "image.png", "gone.png")
+    assert "name image files, or folders with images" in complaint(capsys, "predict", run)
+    assert "top must be at least 1" in complaint(capsys, "predict", run, "image.png", "--top", "0")
+    assert "empty holds no run" in complaint(capsys, "predict", "empty", "image.png")
+    assert "File exists" in complaint(capsys, "predict", run, "image.png", "--json", "file/classes.json")
+    assert "empty holds no run" in complaint(capsys, "delta", "empty")
+    assert "images must be at least 4" in complaint(capsys, "delta", run, "--images", "2")
+    assert "cifar10 is no graph; train a network on it" in complaint(capsys, "delta", "cifar10")
+
+
+def test_a_model_that_does_not_fit_the_run(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    LorentzResNet(20, num_classes=4).save_pretrained(here / run / "model")
+    assert "the model tells 4 classes apart, but coloured has 3" in complaint(capsys, "evaluate", run)
+    assert "the model tells 4 classes apart, the run has 3" in complaint(capsys, "predict", run, "image.png")
+    LorentzResNet(20, num_classes=3, in_channels=1).save_pretrained(here / run / "model")
+    assert "images must have shape [B, 1, H, W]" in complaint(capsys, "evaluate", run)
+    assert "takes images of 1 channels, the run's have 3" in complaint(capsys, "predict", run, "image.png")
+
+
+def test_a_run_on_a_graph_predicts_no_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "disease_tree/lp", "--epochs", "1", "--out", "graph"]) == 0
+    Image.new("RGB", (8, 8)).save("image.png")
+    capsys.readouterr()
+    for call in (["predict", "graph", "image.png"], ["delta", "graph"]):
+        assert "graph holds a run on the graph disease_tree/lp; this needs one on images" in complaint(capsys, *call)
+
+
+def test_memory_that_is_full(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20 GiB.")
+
+    monkeypatch.setattr("lresnet.doctor.examine", full)
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().err == (
+        "lresnet: error: the GPU's memory is full; try a smaller --batch-size, or --device cpu\n"
+    )

@@ -1,0 +1,142 @@
+"""`lresnet train`, `evaluate`, `predict` and `delta` on images, as typed."""
+
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from lresnet import cli
+from lresnet.models import LorentzResNet, from_pretrained
+from tests.coloured import CLASSES, coloured_data, write_coloured
+
+CPU = ["--device", "cpu"]
+QUICK = ["--model", "lorentz_resnet20", "--epochs", "2", "--batch-size", "20", "--lr", "0.05", "--cutout", "0", *CPU]
+TEST = coloured_data().test
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_coloured(tmp_path_factory.mktemp("images") / "three colours.npz")
+
+
+@pytest.fixture(scope="module")
+def run(images: Path) -> Path:
+    folder = images.parent / "run"
+    options = [*QUICK, "--epochs", "10", "--batch-size", "9", "--pad", "1", "--out", str(folder)]
+    assert cli.main(["train", str(images), *options]) == 0
+    return folder
+
+
+def test_train_then_evaluate(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    options = ["--method", "tangent", "--seed", "2", "--curvature", "-0.5", "--pooling", "centroid", "--no-flip"]
+    options += ["--head", "prototypes", "--weight", "0.5", "--holdout", "0.2", "--keep", "best", "--eval-every", "1"]
+    assert cli.main(["train", str(images), *options, *QUICK, "--out", str(folder)]) == 0
+    out = capsys.readouterr().out
+    record = json.loads((folder / "run.json").read_text())
+    assert "48 images to train on, 12 held out, 30 to test: 8 x 8 x 3, 3 classes" in out
+    assert f"best validation {record['validation']:.2f}" in out
+    assert f"validation {record['validation']:.2f}, epoch {record['best_epoch']}\n" in out
+    wanted = {"curvature": -0.5, "pooling": "centroid", "flip": False, "weight": 0.5, "holdout": 0.2, "epochs": 2}
+    assert wanted.items() <= record["config"].items()
+    model = from_pretrained(folder / "model")
+    assert isinstance(model, LorentzResNet)
+    assert model.config["residual_options"] == {"weight": 0.5}
+
+    assert cli.main(["evaluate", str(folder)]) == 0
+    figures = json.loads((folder / "evaluation.json").read_text())["metrics"]
+    assert capsys.readouterr().out == f"{images}, tangent, seed 2: accuracy {figures['accuracy']:.2f}\n"
+
+
+def test_the_recorded_command_gives_the_same_run(images: Path, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    own = ["--scale", "learned", "--no-flip", "--flip-test", "--learn-curvature", "--average", "0.9", "--decay", "all"]
+    assert cli.main(["train", str(images), *QUICK, *own, "--recipe", "paper", "--out", str(first)]) == 0
+    record = json.loads((first / "run.json").read_text())
+    assert cli.main([*shlex.split(record["command"])[1:], "--out", str(second)]) == 0
+    again = json.loads((second / "run.json").read_text())
+    assert {**again, "seconds": 0} == {**record, "seconds": 0}
+
+
+def test_nothing_held_out_is_said(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", str(images), *QUICK, "--holdout", "0", "--out", str(tmp_path)]) == 0
+    out = capsys.readouterr().out
+    assert "60 images to train on, 0 held out" in out
+    assert "nothing held out, epoch 2\n" in out
+
+
+def test_a_path_gives_its_name_to_the_folder_and_images_that_cannot_be_read_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for part, data in (("train", coloured_data().train), ("test", TEST)):
+        for i in range(6):
+            file = Path("my photos", part, CLASSES[data.labels[i]], f"{i}.png")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(data.images[i].numpy()).save(file)
+    Path("my photos/train/red/torn.png").write_bytes(b"")
+    assert cli.main(["train", "my photos/", *QUICK, "--method", "euclidean", "--holdout", "0"]) == 0
+    assert Path("runs/my_photos-euclidean-0/model/model.safetensors").is_file()
+    out = " ".join(capsys.readouterr().out.split())
+    assert "warning: 1 files could not be read as images and are left out: " in out
+    assert "torn.png" in out
+    monkeypatch.chdir("runs")  # the data are found from anywhere
+    assert cli.main(["evaluate", "my_photos-euclidean-0"]) == 0
+
+
+def test_images_by_default_are_cifar10_with_ten_epochs_between_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setattr("lresnet.cli.single_run._train", lambda *args: calls.append(args) or 0)
+    assert cli.main(["train", "--task", "images"]) == 0
+    assert cli.main(["train"]) == 0
+    (images, folder, device, every), (graph, _, _, every_of_graphs) = calls
+    assert (images.cell, images.protocol, device, every) == ("cifar10", "fast", "auto", 10)
+    assert folder == Path("runs/cifar10-lorentz-0")
+    assert (graph.cell, every_of_graphs) == ("disease_tree/lp", 200)
+
+
+def test_predict_prints_the_classes(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("photos").mkdir()
+    for i in range(3):
+        Image.fromarray(TEST.images[i].numpy()).resize((8 + i, 8)).save(f"photos/{i}.png")
+    Path("photos/torn.jpg").write_bytes(b"torn")
+    assert cli.main(["predict", str(run), "photos", "--top", "2", "--json", "new/classes.json", "-v", *CPU]) == 0
+    captured = capsys.readouterr()
+    rows = [line.split() for line in captured.out.splitlines() if ".png" in line]
+    assert [row[:2] for row in rows] == [[f"photos/{i}.png", name] for i, name in enumerate(CLASSES)]
+    assert captured.out.count(" %") == 6
+    notes = captured.err.splitlines()
+    assert notes[0] == "2 of 3 images had another size than 8 x 8: resized, then cropped"
+    assert notes[1] == "1 of 4 files could not be read as images"
+    assert notes[2].startswith("  photos/torn.jpg: cannot identify")
+    written = json.loads(Path("new/classes.json").read_text())
+    assert [image["predictions"][0]["class"] for image in written["images"]] == list(CLASSES)
+    assert written["skipped"][0]["file"] == "photos/torn.jpg"
+
+    assert cli.main(["predict", str(run), "photos/0.png", "--json", "-", *CPU]) == 0
+    (image,) = json.loads(capsys.readouterr().out)["images"]
+    (best,) = image["predictions"]
+    assert (image["file"], image["size"], best["class"]) == ("photos/0.png", [8, 8], "red")
+    assert best["probability"] == pytest.approx(written["images"][0]["predictions"][0]["probability"], abs=1e-5)
+
+
+def test_predict_ends_with_code_1_if_no_file_could_be_read(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "torn.jpg").write_bytes(b"torn")
+    assert cli.main(["predict", str(run), str(tmp_path / "torn.jpg")]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert captured.err == "1 of 1 files could not be read as images\n"
+
+
+def test_delta_of_a_run_s_embeddings(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["delta", str(run), "--images", "20", "--samples", "100", "--seed", "3"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "embeddings of 20 test images, resnet20 lorentz, geodesic distance" in out
+    assert "100 drawn at random" in out
