@@ -45,12 +45,14 @@ def build_image_run(
 ) -> tuple[LorentzResNet, ImageClassification, Schedule]:
     """The model, the objective and the schedule; the model's parameters follow the seed.
 
-    Settings of the residual that a method does not have (a weight of parallel transport, say) are passed over: the
+    Settings that a method does not have (a weight of parallel transport, the twin's curvature) are passed over: the
     configurations of a search are the same for all methods.
     """
     data, config = image_data(run.cell), dict(run.config)
     schedule, options = Schedule(**take(config, SCHEDULE)), take(config, IMAGE_OBJECTIVE)
     own = {name: value for name, value in take(config, RESIDUAL).items() if name in residual_options(run.method)}
+    if run.method == "euclidean":
+        take(config, ("curvature", "learn_curvature"))  # unused there, and networks that are alike can be shared
     seed_everything(run.seed)
     model = create_model(
         config.pop("model", _DEFAULT_MODEL),

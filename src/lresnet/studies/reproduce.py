@@ -68,7 +68,7 @@ def reproduce_cell(
         How many runs are still missing, among those that are known by now.
     """
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    missing = 0
+    missing, networks = 0, Networks()
     for name in ("search", "final") if stage == "all" else (stage,):
         searched = search_runs(table, cell, methods, protocol)
         runs = searched if name == "search" else final_runs(table, cell, results, methods, seeds, protocol)
@@ -84,6 +84,7 @@ def reproduce_cell(
             workers=workers,
             device=device,
             minutes=None if deadline is None else (deadline - time.monotonic()) / 60,
+            networks=networks,
             report=None if report is None else functools.partial(report, name),
         )
     return missing
@@ -146,6 +147,7 @@ def run_all(
     workers: int = 1,
     device: str = "cpu",
     minutes: float | None = None,
+    networks: Networks | None = None,
     report: Report | None = None,
 ) -> int:
     """Run what is not in ``results`` yet; one line is added as each run ends.
@@ -154,6 +156,7 @@ def run_all(
         workers: processes, on a CPU. A GPU takes one run after the other in this process, so that what was compiled
             for one run serves the next.
         minutes: start no run after this long (those under way are finished).
+        networks: what earlier calls compiled for a GPU.
         report: called as ``report(done, total, record)``.
 
     Returns:
@@ -164,7 +167,7 @@ def run_all(
     if not todo:
         return 0
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    finished = _one_by_one(todo, command, device, deadline)
+    finished = _one_by_one(todo, command, device, deadline, networks or Networks())
     if device == "cpu":
         finished = _in_workers(todo, command, workers, deadline)
     done = 0
@@ -175,8 +178,9 @@ def run_all(
     return len(todo) - done
 
 
-def _one_by_one(runs: Sequence[Run], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
-    networks = Networks()
+def _one_by_one(
+    runs: Sequence[Run], command: str, device: str, deadline: float, networks: Networks
+) -> Iterator[dict[str, Any]]:
     for run in runs:
         if time.monotonic() > deadline:
             return
