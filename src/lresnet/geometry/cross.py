@@ -6,14 +6,15 @@ from torch import Tensor
 
 from lresnet.geometry.checks import full_precision
 from lresnet.geometry.curvature import Curvature, constant, root
-from lresnet.geometry.pair import radial_part, unit, unitless_time
+from lresnet.geometry.pair import dot, radial_part, unit, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
+from lresnet.geometry.stack import times_rows
 
 __all__ = ["cross_separation"]
 
 
 def cross_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
-    r"""[..., n] and [C, n] -> [..., C], without forming the [..., C, n] differences.
+    r"""[..., n] and [C, n] -> [..., C], without forming the [..., C, n] differences; stacks too: [N, S, n], [S, C, n].
 
     The radial part is exact; the angular part :math:`R_x R_y (1 - \cos)` takes the cosine from a matrix product and
     so is exact up to one rounding of the cosine (6e-8 R_x R_y in float32). For the last digit of coincident points use
@@ -21,8 +22,8 @@ def cross_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
     """
     with full_precision(x):
         value = _value(x.detach(), y.detach(), constant(kappa))
-        T_x, T_y = unitless_time(x, kappa, -1), unitless_time(y, kappa, -1)
-        smooth = T_x * T_y.squeeze(-1) - kappa * (x @ y.mT)
+        T_x, T_y = unitless_time(x, kappa, -1), (1 + kappa * dot(y, y, -1).squeeze(-1)).sqrt()
+        smooth = T_x * T_y - kappa * times_rows(y, x)
         return with_derivatives_of(value, smooth)
 
 
@@ -30,4 +31,4 @@ def _value(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
     (u, r_x), (v, r_y) = unit(x, -1), unit(y, -1)
     R_x, R_y = root(kappa) * r_x, root(kappa) * r_y.squeeze(-1)
     T_x, T_y = (1 + R_x.square()).sqrt(), (1 + R_y.square()).sqrt()
-    return radial_part(R_x, T_x, R_y, T_y)[1] + R_x * R_y * (1 - u @ v.mT).clamp(min=0.0)
+    return radial_part(R_x, T_x, R_y, T_y)[1] + R_x * R_y * (1 - times_rows(v, u)).clamp(min=0.0)

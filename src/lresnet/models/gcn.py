@@ -8,6 +8,7 @@ dropout of space coordinates gives points again; residual weights stay positive.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,8 +17,9 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import kappa_of
 from lresnet.models.pretrained import Pretrained
-from lresnet.nn.euclidean import EuclideanGraphConv, mean_normalisation
-from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums
+from lresnet.nn.dropout import dropout
+from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear, mean_normalisation
+from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums, least_times
 from lresnet.nn.input_map import Points, dropout_points, features_to_points
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
@@ -60,6 +62,8 @@ class LorentzGCN(Pretrained):
     """
 
     model_name = "lorentz_gcn"
+    generators: Sequence[torch.Generator] = ()
+    """What dropout draws from in a stack, one for each member; none: torch's own generator."""
 
     def __init__(
         self,
@@ -100,7 +104,7 @@ class LorentzGCN(Pretrained):
 
     def _head(self, hidden: int, num_classes: int) -> torch.nn.Module:
         if self.euclidean:
-            return torch.nn.Linear(hidden, num_classes)
+            return EuclideanLinear(hidden, num_classes)
         return Prototypes(hidden, num_classes, manifold=self.manifold)
 
     def forward(
@@ -145,7 +149,7 @@ class LorentzGCN(Pretrained):
             h = torch.cat([layer.linear.with_time(*self._dropped(rows)) for rows in entering])
             kappa = kappa_of(self.manifold.curvature, h.dtype)
             dtype = points.x.dtype if isinstance(points.x, Tensor) else h.dtype
-            sums = zip((A @ h).split(_ROWS), A.row_sums().to(h.dtype).split(_ROWS), strict=True)
+            sums = zip((A @ h).split(_ROWS), least_times(A, h).split(_ROWS), strict=True)
             y = [centroid_of_sums(*rows, kappa, some_empty=A.has_empty_rows()).to(dtype) for rows in sums]
             z = y if residual is None else [residual(*rows) for rows in zip(z, y, strict=True)]
             entering = [self._activated(rows) for rows in z]
@@ -158,9 +162,10 @@ class LorentzGCN(Pretrained):
     def _dropped(self, points: Points) -> tuple[Tensor | SparseMatrix, Tensor | None]:
         """Points after dropout, and their time where a sparse x needs it."""
         if isinstance(points.x, Tensor):
-            return torch.nn.functional.dropout(points.x, self.dropout, self.training), None
+            drops = self.training and self.dropout > 0
+            return dropout(points.x, self.dropout, self.generators) if drops else points.x, None
         kappa = 1.0 if self.euclidean else kappa_of(self.manifold.curvature, points.time.dtype)
-        x, time = dropout_points(points, self.dropout, kappa, training=self.training)
+        x, time = dropout_points(points, self.dropout, kappa, training=self.training, generators=self.generators)
         return x, None if self.euclidean else time
 
     def _apply_layer(self, layer: torch.nn.Module, points: Points, A: SparseMatrix) -> Tensor:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lresnet.geometry.stack import times_rows
 from lresnet.nn.sparse import SparseMatrix, adjacency
 
-__all__ = ["EuclideanGraphConv", "mean_normalisation"]
+__all__ = ["EuclideanGraphConv", "EuclideanLinear", "mean_normalisation"]
 
 
 def mean_normalisation(A: SparseMatrix) -> SparseMatrix:
@@ -19,6 +20,18 @@ def mean_normalisation(A: SparseMatrix) -> SparseMatrix:
     """
     degree = A.row_sums().squeeze(-1)
     return A.with_values(A.values / torch.where(degree > 0, degree, 1.0)[A.row])
+
+
+class EuclideanLinear(torch.nn.Linear):
+    """torch's linear layer, whose parameters may also be those of a stack: [N, S, in] -> [N, S, out].
+
+    Example:
+        >>> EuclideanLinear(8, 4)(torch.randn(3, 8)).shape
+        torch.Size([3, 4])
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x) if self.weight.dim() == 2 else times_rows(self.weight, x) + self.bias
 
 
 class EuclideanGraphConv(torch.nn.Module):
@@ -35,7 +48,7 @@ class EuclideanGraphConv(torch.nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, *, self_loops: bool = True) -> None:
         super().__init__()
-        self.linear = torch.nn.Linear(in_channels, out_channels)
+        self.linear = EuclideanLinear(in_channels, out_channels)
         self.self_loops = self_loops
         torch.nn.init.xavier_uniform_(self.linear.weight)
         torch.nn.init.zeros_(self.linear.bias)
@@ -46,5 +59,6 @@ class EuclideanGraphConv(torch.nn.Module):
         if not isinstance(edge_index, SparseMatrix):
             A = adjacency(edge_index, x.shape[0], edge_weight, self_loops=self.self_loops)
             edge_index = mean_normalisation(A)
-        h = x @ self.linear.weight.mT + self.linear.bias if isinstance(x, SparseMatrix) else self.linear(x)
+        W, b = self.linear.weight, self.linear.bias
+        h = x @ W.movedim(-1, 0) + b if isinstance(x, SparseMatrix) else self.linear(x)
         return edge_index @ h

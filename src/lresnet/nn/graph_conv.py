@@ -12,10 +12,11 @@ from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
+from lresnet.geometry.stack import sum_to
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.sparse import SparseMatrix, adjacency
 
-__all__ = ["LorentzGraphConv", "aggregate", "aggregate_with_time", "centroid_of_sums"]
+__all__ = ["LorentzGraphConv", "aggregate", "aggregate_with_time", "centroid_of_sums", "least_times"]
 
 
 def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
@@ -36,7 +37,13 @@ def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
     Args:
         x: the points, and last :math:`T = \sqrt\kappa` times their time.
     """
-    return centroid_of_sums(A @ x, A.row_sums().to(x.dtype), kappa, some_empty=A.has_empty_rows())
+    return centroid_of_sums(A @ x, least_times(A, x), kappa, some_empty=A.has_empty_rows())
+
+
+def least_times(A: SparseMatrix, x: Tensor) -> Tensor:
+    """``least`` of :func:`centroid_of_sums`, in the dtype of x and with as many axes."""
+    sums = A.row_sums().to(x.dtype)
+    return sums if sums.dim() == x.dim() else sums.unsqueeze(1)
 
 
 def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empty: bool) -> Tensor:
@@ -92,7 +99,7 @@ class _Centroid(torch.autograd.Function):
             return g_sums, None, rest[0] if rest else None, None, None
         a = dot(g, y, -1)
         back = torch.cat([torch.addcmul(g, kappa * a, y), -a * T_y], dim=-1) * inverse
-        gk = None if kappa_tensor is None else 0.5 * (a * dot(y, y, -1)).sum().reshape(kappa_tensor.shape)
+        gk = None if kappa_tensor is None else 0.5 * sum_to(kappa_tensor.shape, a * dot(y, y, -1))
         return back, None, gk, None, None
 
 

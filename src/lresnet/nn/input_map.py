@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,6 +11,8 @@ from torch import Tensor
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import time_of
 from lresnet.geometry.smooth import sinhc
+from lresnet.nn.block_diagonal import BlockDiagonal
+from lresnet.nn.dropout import dropout
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["Points", "dropout_points", "features_to_points"]
@@ -29,32 +32,33 @@ def features_to_points(features: Tensor | SparseMatrix, kappa: Curvature, max_ra
     float32, and raw features (airport's, divided by row sums near 0) reach several hundred.
     """
     if isinstance(features, SparseMatrix):
-        length2 = kappa * _row_squares(features, features.values)
+        length2 = kappa * features.sum_rows(features.values.square())
         factor = _factor(length2, max_radius)
-        values = features.values * factor.squeeze(-1)[features.row]
+        values = features.values * features.spread_rows(factor)
         return Points(features.with_values(values), (length2 / kappa * factor.square() + 1 / kappa).sqrt())
     wide = features.to(torch.promote_types(features.dtype, torch.float32))
     x = wide * _factor(kappa * wide.square().sum(-1, keepdim=True), max_radius)
     return Points(x.to(features.dtype), time_of(x, kappa, -1))
 
 
-def dropout_points(points: Points, rate: float, kappa: Curvature, *, training: bool) -> Points:
-    """Drop space coordinates (and scale the others by 1/(1 - rate)); the time follows, so they stay points."""
+def dropout_points(
+    points: Points, rate: float, kappa: Curvature, *, training: bool, generators: Sequence[torch.Generator] = ()
+) -> Points:
+    """Drop space coordinates (and scale the others by 1/(1 - rate)); the time follows, so they stay points.
+
+    ``generators``: of the members of a stack, whose sparse points are a :class:`BlockDiagonal`; none: torch's own.
+    """
     if rate == 0.0 or not training:
         return points
     if isinstance(points.x, SparseMatrix):
-        values = torch.nn.functional.dropout(points.x.values, rate)
-        time = (_row_squares(points.x, values) + 1 / kappa).sqrt()
+        counts = points.x.counts if isinstance(points.x, BlockDiagonal) else None
+        values = dropout(points.x.values, rate, generators, counts)
+        time = (points.x.sum_rows(values.square()) + 1 / kappa).sqrt()
         return Points(points.x.with_values(values), time)
-    x = torch.nn.functional.dropout(points.x, rate)
+    x = dropout(points.x, rate, generators)
     return Points(x, time_of(x, kappa, -1))
 
 
 def _factor(length2: Tensor, max_radius: float) -> Tensor:
     shorten = (max_radius / length2.clamp(min=max_radius**2).sqrt()).clamp(max=1.0)
     return sinhc(length2 * shorten.square()) * shorten
-
-
-def _row_squares(matrix: SparseMatrix, values: Tensor) -> Tensor:
-    ones = torch.ones(matrix.shape[1], 1, dtype=values.dtype, device=values.device)
-    return matrix.matmul(ones, values.square())

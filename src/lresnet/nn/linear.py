@@ -12,6 +12,7 @@ from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import full_precision, prepare, require_features, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import dot, time_of, unit
+from lresnet.geometry.stack import outer_rows, sum_to, times_rows
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["LorentzLinear", "on_sphere"]
@@ -25,7 +26,7 @@ def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> T
     which has time :math:`1/\sqrt\kappa + \tau`. Where z_s = 0 there is no direction: the origin, time and all.
 
     Args:
-        z: [..., n+1]. log_scale: s. floor: f.
+        z: [..., n+1]. log_scale: s, a number or what broadcasts to [..., 1]. floor: f.
 
     Returns:
         [..., n+1]: the n space coordinates, then :math:`\sqrt\kappa` times the time, which is known for free.
@@ -84,17 +85,22 @@ class _OnSphere(torch.autograd.Function):
         gz = torch.cat([g_gate * (1 - sigma), across], dim=-1)
         gk = None
         if kappa_tensor is not None:
-            gk = (0.5 * tau * (g_time / k - pull * kappa_tensor**-1.5)).sum().reshape(kappa_tensor.shape)
-        return gz, g_gate.sum().reshape(log_scale.shape), gk, None, None
+            gk = sum_to(kappa_tensor.shape, 0.5 * tau * (g_time / k - pull * kappa_tensor**-1.5))
+        return gz, sum_to(log_scale.shape, g_gate), gk, None, None
 
 
 def _ambient(x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Curvature) -> Tensor:
     """``W x + v t + b``; under a transform by plain operations, which those see through."""
+    stack = weight.dim() == 3
+    if traced() and stack:
+        ambient, matrix = _with_bias(x, weight, time_weight, bias, kappa)
+        return times_rows(matrix, ambient)
     if traced():
         ambient = torch.cat([x, time_of(x, kappa, -1)], dim=-1)
         return torch.nn.functional.linear(ambient, torch.cat([weight, time_weight.unsqueeze(-1)], dim=-1), bias)
     tensor = kappa if isinstance(kappa, Tensor) else None
-    z: Tensor = _Ambient.apply(x, weight, time_weight, bias, tensor, kappa)  # type: ignore[no-untyped-call]
+    function = _AmbientStack if stack else _Ambient
+    z: Tensor = function.apply(x, weight, time_weight, bias, tensor, kappa)  # type: ignore[no-untyped-call]
     return z
 
 
@@ -128,6 +134,44 @@ class _Ambient(torch.autograd.Function):
         return gx, g_matrix[:, :-1], g_matrix[:, -1], rows.sum(0), gk, None
 
 
+class _AmbientStack(torch.autograd.Function):
+    """The same for a stack: x [N, S, n] and weight [S, m, n] -> [N, S, m].
+
+    The bias is the weight of a coordinate that is 1, so that it takes no operation of its own, forwards or backwards.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Tensor | None, fixed: Curvature
+    ) -> Tensor:
+        ambient, matrix = _with_bias(x, weight, time_weight, bias, fixed)
+        ctx.save_for_backward(ambient, matrix, x, weight, time_weight, bias, kappa)
+        ctx.fixed = fixed if kappa is None else None
+        return times_rows(matrix, ambient)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        ambient, matrix, x, weight, time_weight, bias, kappa = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted: both must depend on the inputs
+            ambient, matrix = _with_bias(x, weight, time_weight, bias, ctx.fixed if kappa is None else kappa)
+        gx = gk = None
+        if ctx.needs_input_grad[0] or kappa is not None:
+            back = times_rows(matrix.mT, g)
+            gt = back[..., -2:-1] / ambient[..., -2:-1]
+            gx = torch.addcmul(back[..., :-2], gt, x).sum_to_size(x.shape)
+            gk = None if kappa is None else (-0.5 * gt / kappa.square()).sum_to_size(kappa.shape)
+        g_matrix = outer_rows(g, ambient)
+        return gx, g_matrix[..., :-2], g_matrix[..., -2], g_matrix[..., -1], gk, None
+
+
+def _with_bias(x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
+    t = time_of(x, kappa, -1)
+    if t.shape != x[..., :1].shape:  # points that all members have, each with a curvature of its own
+        x = x.expand(*t.shape[:-1], x.shape[-1])
+    columns = [weight, time_weight.unsqueeze(-1), bias.unsqueeze(-1)]
+    return torch.cat([x, t, torch.ones_like(t)], dim=-1), torch.cat(columns, dim=-1)
+
+
 class LorentzLinear(ManifoldModule):
     r"""Fully hyperbolic linear layer: a matrix on the ambient vector [t, x], put back on the hyperboloid.
 
@@ -144,7 +188,8 @@ class LorentzLinear(ManifoldModule):
         initial_scale: :math:`e^s` at the start; HyboNet 10.
 
     Shapes:
-        [..., n] -> [..., m]; the input may be a :class:`~lresnet.nn.sparse.SparseMatrix` [N, n].
+        [..., n] -> [..., m]; the input may be a :class:`~lresnet.nn.sparse.SparseMatrix` [N, n]. With parameters that
+        are stacks (:mod:`lresnet.geometry.stack`): [N, S, n] -> [N, S, m].
 
     Example:
         >>> layer = LorentzLinear(8, 4, manifold=Lorentz(-1.0))
@@ -197,15 +242,19 @@ class LorentzLinear(ManifoldModule):
         if isinstance(x, SparseMatrix):
             if time is None:
                 raise ValueError("a sparse x needs its time, [N, 1] (lresnet.nn.input_map.features_to_points gives it)")
-            z = torch.addcmul(x @ self.weight.mT + self.bias, time, self.time_weight)
-            return on_sphere(z, self.log_scale, kappa_of(self.manifold.curvature, z.dtype), self.floor)
+            z = torch.addcmul(x @ self.weight.movedim(-1, 0) + self.bias, time, self.time_weight)
+            return on_sphere(z, self._log_scale(), kappa_of(self.manifold.curvature, z.dtype), self.floor)
         (x,), _ = prepare(x)
         require_features(x, self.in_features, "LorentzLinear")
         with full_precision(x):
             kappa = kappa_of(self.manifold.curvature, x.dtype)
             weight, time_weight, bias = (w.to(x.dtype) for w in (self.weight, self.time_weight, self.bias))
             z = _ambient(x, weight, time_weight, bias, kappa)
-            return on_sphere(z, self.log_scale.to(x.dtype), kappa, self.floor)
+            return on_sphere(z, self._log_scale().to(x.dtype), kappa, self.floor)
+
+    def _log_scale(self) -> Tensor:
+        """One for all points, or one for each member of a stack, [S, 1]."""
+        return self.log_scale if self.log_scale.dim() == 0 else self.log_scale.unsqueeze(-1)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {super().extra_repr()}"

@@ -10,6 +10,7 @@ from torch import Tensor
 from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import time_of
+from lresnet.geometry.stack import sum_to
 
 __all__ = ["lorentz_distance2", "margin_loss"]
 
@@ -17,7 +18,8 @@ __all__ = ["lorentz_distance2", "margin_loss"]
 def lorentz_distance2(z: Tensor, pairs: Tensor, kappa: Curvature | None) -> Tensor:
     r""":math:`d_L^2 = |x - y|^2 - (x_t - y_t)^2` for each column (i, j) of ``pairs``, [N, n] and [2, P] -> [P].
 
-    Differences first, so near pairs lose nothing. ``kappa=None``: the Euclidean :math:`|x - y|^2` of the twin.
+    Differences first, so near pairs lose nothing. ``kappa=None``: the Euclidean :math:`|x - y|^2` of the twin; a tensor
+    holds one curvature, or one for each node, [N, 1].
     """
     if kappa is None:
         e = z.index_select(0, pairs[0]) - z.index_select(0, pairs[1])
@@ -61,10 +63,10 @@ class _Distance2(torch.autograd.Function):
         back = pull.new_zeros(z.shape[0], e.shape[1])
         back.index_add_(0, pairs[0], pull).index_add_(0, pairs[1], -pull)  # alpha=-1 would take five times as long
         gt = back[:, -1:] / t  # the time enters with the other sign
-        gk = None if tensor is None else (0.5 * gt.sum() / tensor.square()).reshape(tensor.shape)
+        gk = None if tensor is None else 0.5 * sum_to(tensor.shape, gt) / tensor.square()
         return torch.addcmul(back[:, :-1], gt, z, value=-1), None, gk, None
 
 
 def margin_loss(positive: Tensor, negative: Tensor, margin: Tensor | float) -> Tensor:
-    """Mean of ``relu(margin + d2(positive) - d2(negative))`` over pairs matched by position."""
-    return torch.relu(margin + positive - negative).mean()
+    """Mean of ``relu(margin + d2(positive) - d2(negative))`` over pairs matched by position, along the last axis."""
+    return torch.relu(margin + positive - negative).mean(-1)

@@ -97,15 +97,24 @@ class SparseMatrix:
         return self._has_empty_rows
 
     def __matmul__(self, x: Tensor) -> Tensor:
-        """[columns, d] -> [rows, d]."""
+        """[columns, ...] -> [rows, ...]."""
         return self.matmul(x, self.values)
 
     def matmul(self, x: Tensor, values: Tensor) -> Tensor:
         """The product with other ``values`` at the same places."""
         if not x.is_floating_point():
             raise TypeError(f"x must be a floating point tensor, got {x.dtype}; convert it, e.g. x.float()")
-        result: Tensor = _Product.apply(x, values, self)  # type: ignore[no-untyped-call]
-        return result
+        if x.dim() > 2:  # e.g. a stack of points [columns, S, d]: one product over S d columns
+            return self.matmul(x.flatten(1), values).unflatten(1, x.shape[1:])
+        return _product_of(x, values, self)
+
+    def sum_rows(self, values: Tensor) -> Tensor:
+        """[rows, 1]: the sum of other ``values`` at the same places, differentiable in them."""
+        return _product_of(values.new_ones(self.shape[1], 1), values, self)
+
+    def spread_rows(self, x: Tensor) -> Tensor:
+        """For each entry, what x [rows, 1] holds for its row."""
+        return x.squeeze(-1)[self.row]
 
     def times(self, x: Tensor, values: Tensor) -> Tensor:
         """Plain product, no gradient."""
@@ -127,6 +136,11 @@ class SparseMatrix:
 
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {self.values.numel()} entries, {self.device})"
+
+
+def _product_of(x: Tensor, values: Tensor, matrix: SparseMatrix) -> Tensor:
+    result: Tensor = _Product.apply(x, values, matrix)  # type: ignore[no-untyped-call]
+    return result
 
 
 class _Product(torch.autograd.Function):

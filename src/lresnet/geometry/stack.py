@@ -1,0 +1,39 @@
+"""Stacks: S sets of N points as one tensor [N, S, n], so that S networks of one shape run as one.
+
+The axis before the coordinates counts the members of a stack (size 1: all of them have the same points). What each
+member has its own of comes with an axis in front: a matrix [S, m, n], a bias [S, m], a weight [S]. Formulas that work
+row by row then broadcast as they stand; products with a matrix go through the two functions here.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["outer_rows", "sum_to", "times_rows"]
+
+
+def times_rows(matrix: Tensor, x: Tensor) -> Tensor:
+    """``matrix`` times each row of x: [m, n] and [..., n] -> [..., m]; for stacks [S, m, n] and [N, S, n] -> [N, S, m].
+
+    Example:
+        >>> times_rows(torch.randn(10, 4, 3), torch.randn(50, 10, 3)).shape
+        torch.Size([50, 10, 4])
+    """
+    if matrix.dim() == 2:
+        return x @ matrix.mT
+    if x.shape[-2] == 1:  # the same rows for every member: one product with all matrices
+        return (x.squeeze(-2) @ matrix.flatten(0, 1).mT).unflatten(-1, matrix.shape[:2])
+    return (x.transpose(0, 1) @ matrix.mT).transpose(0, 1)
+
+
+def outer_rows(g: Tensor, x: Tensor) -> Tensor:
+    """Gradient of :func:`times_rows` in the matrices of a stack: [N, S, m] and [N, S, n] -> [S, m, n]."""
+    if x.shape[-2] == 1:
+        return (g.flatten(1).mT @ x.squeeze(-2)).unflatten(0, g.shape[1:])
+    return torch.bmm(g.permute(1, 2, 0), x.transpose(0, 1))
+
+
+def sum_to(shape: torch.Size, g: Tensor) -> Tensor:
+    """The gradient of what was broadcast from ``shape``: usually one number, in a stack one for each member."""
+    return g.sum().reshape(shape) if shape.numel() == 1 else g.sum_to_size(shape)
