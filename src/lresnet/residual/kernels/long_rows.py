@@ -62,8 +62,8 @@ def forward_long(
     row = tl.program_id(0).to(tl.int64)
     x_row, y_row = x_pointer + row * x_step, y_pointer + row * y_step
     kappa = tl.load(kappa_pointer)
-    w = tl.abs(row_value(single(weight_pointer, WEIGHT_PER_ROW), weight_pointer, row, None, WEIGHT_PER_ROW))
-    scale = row_value(single(scale_pointer, SCALE_PER_ROW), scale_pointer, row, None, SCALE_PER_ROW)
+    w = tl.abs(row_value(single(weight_pointer, WEIGHT_PER_ROW), weight_pointer, row, row >= 0, WEIGHT_PER_ROW))
+    scale = row_value(single(scale_pointer, SCALE_PER_ROW), scale_pointer, row, row >= 0, SCALE_PER_ROW)
     sum_xx, sum_yy = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     sum_xy = tl.zeros((BLOCK,), tl.float32)
     for start in range(0, n, BLOCK):
@@ -106,9 +106,9 @@ def backward_long(
     row = tl.program_id(0).to(tl.int64)
     g_row, x_row, y_row = g_pointer + row * g_step, x_pointer + row * x_step, y_pointer + row * y_step
     kappa = tl.load(kappa_pointer)
-    signed = row_value(single(weight_pointer, WEIGHT_PER_ROW), weight_pointer, row, None, WEIGHT_PER_ROW)
+    signed = row_value(single(weight_pointer, WEIGHT_PER_ROW), weight_pointer, row, row >= 0, WEIGHT_PER_ROW)
     w = tl.abs(signed)
-    scale = row_value(single(scale_pointer, SCALE_PER_ROW), scale_pointer, row, None, SCALE_PER_ROW)
+    scale = row_value(single(scale_pointer, SCALE_PER_ROW), scale_pointer, row, row >= 0, SCALE_PER_ROW)
     sum_xx, sum_yy = tl.zeros((BLOCK,), tl.float32), tl.zeros((BLOCK,), tl.float32)
     sum_mixed, sum_gx, sum_gp = tl.zeros_like(sum_xx), tl.zeros_like(sum_xx), tl.zeros_like(sum_xx)
     for start in range(0, n, BLOCK):

@@ -33,12 +33,8 @@ def reference(x: Tensor, y: Tensor, factors: Factors, kind: str, relu: bool, dim
             z = parallel_transport_residual(x, y, K=K, dim=dim)
         elif kind == "tangent":
             z = tangent_residual(x, y, weight, K=K, dim=dim)
-        elif kind == "space":
-            z = x + y
         else:
-            raise ValueError(
-                f"unknown residual {kind!r}: the kernels know 'lorentz', 'parallel_transport', 'tangent' and 'space'"
-            )
+            z = x + y
     if scale is not None and kind != "lorentz":
         z = z * scale
     return (z.relu() if relu else z).to(dtype)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
@@ -55,6 +55,8 @@ def fused_tail(
     """
     for name, affine in (("y_affine", y_affine), ("x_affine", x_affine)):
         _require_affine(name, affine, x.shape[1])
+    if kind not in get_args(Kind):
+        raise ValueError(f"unknown residual {kind!r}; the kernels know {', '.join(map(repr, get_args(Kind)))}")
     if not isinstance(kappa, Tensor) and not 0 < kappa < math.inf:
         raise ValueError(f"kappa must be positive and finite, got {kappa}: it is -K, minus the curvature")
     if serves(x, y, kappa, dim=1) and x.shape[1] <= LONGEST_ROW:
