@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
 from lresnet.data.pairs import PairNumbering, free_below
 from lresnet.data.tasks import LinkTask
 
-__all__ = ["NegativeSampler"]
+__all__ = ["NegativeSampler", "NegativeSamplers"]
 
 
 class NegativeSampler:
@@ -61,4 +63,47 @@ class NegativeSampler:
         """``[2, count]`` pairs i < j, int64; None: as many as there are training edges."""
         size = (self._count if count is None else count,)
         k = torch.randint(self._allowed, size, generator=self.generator, device=self._device)
+        return self._numbering.decode(k + torch.searchsorted(self._free_below, k, right=True), self._row_starts)
+
+
+class NegativeSamplers:
+    """Several samplers as one: each draws from its own generator what it would draw alone, and one search serves all.
+
+    Args:
+        samplers: of tasks with equally many nodes and training edges, on one device; the splits may differ.
+
+    Raises:
+        ValueError: they have not.
+
+    Example:
+        >>> from lresnet.data import load_task
+        >>> samplers = [NegativeSampler(load_task("disease_tree/lp", seed=seed), seed) for seed in (1, 2, 3)]
+        >>> NegativeSamplers(samplers)().shape
+        torch.Size([2, 3, 851])
+    """
+
+    def __init__(self, samplers: Sequence[NegativeSampler]) -> None:
+        sizes = {(sampler._numbering.nodes, sampler._count) for sampler in samplers}
+        if len(sizes) != 1:
+            shown = ", ".join(f"{nodes} and {count}" for nodes, count in sorted(sizes))
+            raise ValueError(f"samplers of equally many nodes and training edges are needed, got {shown}")
+        first = samplers[0]
+        self._samplers, self._numbering, self._row_starts = list(samplers), first._numbering, first._row_starts
+        self._shape = len(samplers), first._count
+        self._free_below = first._free_below
+        if not all(torch.equal(sampler._free_below, first._free_below) for sampler in samplers[1:]):
+            # Filled up to one length behind all pairs, where no search ends.
+            rows = [sampler._free_below for sampler in samplers]
+            self._free_below = torch.nn.utils.rnn.pad_sequence(rows, True, first._numbering.total)
+
+    @property
+    def generators(self) -> list[torch.Generator]:
+        """One for each sampler, its own."""
+        return [sampler.generator for sampler in self._samplers]
+
+    def __call__(self) -> Tensor:
+        """``[2, S, count]`` pairs i < j, int64: as many as there are training edges."""
+        k = torch.empty(self._shape, dtype=torch.int64, device=self._row_starts.device)
+        for row, sampler in zip(k, self._samplers, strict=True):
+            row.random_(0, sampler._allowed, generator=sampler.generator)  # what randint does
         return self._numbering.decode(k + torch.searchsorted(self._free_below, k, right=True), self._row_starts)

@@ -17,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 __all__ = [
     "check_everywhere",
+    "check_nowhere",
     "checks_values",
     "full_precision",
     "prepare",
@@ -26,6 +27,7 @@ __all__ = [
 ]
 
 _everywhere: ContextVar[bool] = ContextVar("lresnet_check_everywhere", default=False)
+_nowhere: ContextVar[bool] = ContextVar("lresnet_check_nowhere", default=False)
 
 # Below float32 the squares of the coordinates lose the hyperboloid: geometry is computed in float32 or wider.
 _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
@@ -46,6 +48,21 @@ def check_everywhere() -> Iterator[None]:
         _everywhere.reset(token)
 
 
+@contextlib.contextmanager
+def check_nowhere() -> Iterator[None]:
+    """Check no values while the context is open: in a stack one member may be NaN while the others go on.
+
+    Example:
+        >>> with check_nowhere():
+        ...     pass
+    """
+    token = _nowhere.set(True)
+    try:
+        yield
+    finally:
+        _nowhere.reset(token)
+
+
 def traced() -> bool:
     """Whether the code runs under torch.compile, torch.export or a torch.func transform."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
@@ -60,7 +77,7 @@ def checks_values(x: Tensor) -> bool:
     """Whether the values of ``x`` may be read here and now."""
     if traced():
         return False
-    if isinstance(x, FakeTensor):
+    if isinstance(x, FakeTensor) or _nowhere.get():
         return False
     return x.device.type == "cpu" or (x.device.type == "cuda" and _everywhere.get())
 

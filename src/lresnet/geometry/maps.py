@@ -19,7 +19,20 @@ from lresnet.geometry.curvature import Curvature, constant, root
 from lresnet.geometry.pair import chord2, dot, measure, separation, time_of, unit, unitless_time
 from lresnet.geometry.smooth import asinhc, cosh_minus_one, safe_sqrt, sinhc, with_derivatives_of
 
-__all__ = ["boost", "dist", "dist2", "egrad2rgrad", "expmap", "expmap0", "inner", "logmap", "logmap0", "transp"]
+__all__ = [
+    "boost",
+    "dist",
+    "dist2",
+    "egrad2rgrad",
+    "expmap",
+    "expmap0",
+    "expmap_value",
+    "inner",
+    "logmap",
+    "logmap0",
+    "transp",
+    "transp_value",
+]
 
 
 def dist2(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
@@ -72,13 +85,14 @@ def expmap(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
     Moving inwards the two terms cancel. In the frame at x (speeds beta along the radius, pi across it) the part along
     the radius is :math:`\sinh(\rho \pm \alpha)` plus a correction of one sign, which does not.
     """
-    value = _expmap_value(x.detach(), u.detach(), constant(kappa), dim)
+    value = expmap_value(x.detach(), u.detach(), constant(kappa), dim)
     speed2 = kappa * inner(x, u, u, kappa, dim)
     smooth = x + cosh_minus_one(speed2) * x + sinhc(speed2) * u
     return with_derivatives_of(value, smooth)
 
 
-def _expmap_value(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
+def expmap_value(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
+    """:func:`expmap`, not meant to be differentiated: half the operations."""
     k = root(kappa)
     e, r = unit(x, dim)
     T = unitless_time(x, kappa, dim)
@@ -111,7 +125,7 @@ def transp(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tenso
     Evaluated as: frame at x, rotation by the angle defect of the triangle (origin, x, y), frame at y. Each step is
     well conditioned, while the formula itself subtracts vectors that are longer than the result by the time of x.
     """
-    value = _transp_value(x.detach(), y.detach(), u.detach(), constant(kappa), dim)
+    value = transp_value(x.detach(), y.detach(), u.detach(), constant(kappa), dim)
     d = y - x
     x_t, y_t = time_of(x, kappa, dim), time_of(y, kappa, dim)
     slope = dot(d, x + y, dim) / (x_t + y_t) / x_t
@@ -120,7 +134,8 @@ def transp(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tenso
     return with_derivatives_of(value, smooth)
 
 
-def _transp_value(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
+def transp_value(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
+    """:func:`transp`, not meant to be differentiated: half the operations."""
     e, _ = unit(x, dim)
     f, r_y = unit(y, dim)
     pair = measure(x, y, kappa, dim)

@@ -23,14 +23,14 @@ def times_rows(matrix: Tensor, x: Tensor) -> Tensor:
     if matrix.dim() == 2:
         return x @ matrix.mT
     if x.shape[-2] == 1:  # the same rows for every member: one product with all matrices
-        return (x.squeeze(-2) @ matrix.flatten(0, 1).mT).unflatten(-1, matrix.shape[:2])
+        return (x.squeeze(-2) @ matrix.flatten(0, 1).mT).unflatten(-1, matrix.shape[:2])  # type: ignore[no-any-return]
     return (x.transpose(0, 1) @ matrix.mT).transpose(0, 1)
 
 
 def outer_rows(g: Tensor, x: Tensor) -> Tensor:
     """Gradient of :func:`times_rows` in the matrices of a stack: [N, S, m] and [N, S, n] -> [S, m, n]."""
     if x.shape[-2] == 1:
-        return (g.flatten(1).mT @ x.squeeze(-2)).unflatten(0, g.shape[1:])
+        return (g.flatten(1).mT @ x.squeeze(-2)).unflatten(0, g.shape[1:])  # type: ignore[no-any-return]
     return torch.bmm(g.permute(1, 2, 0), x.transpose(0, 1))
 
 

@@ -69,4 +69,4 @@ class BlockDiagonal(SparseMatrix):
 
     def _stack(self, rows: Tensor) -> Tensor:
         """Rows listed one member after the other, as a stack [rows, S, d]."""
-        return rows.unflatten(0, (len(self.counts), -1)).transpose(0, 1)
+        return rows.unflatten(0, (len(self.counts), -1)).transpose(0, 1)  # type: ignore[no-any-return]

@@ -105,7 +105,7 @@ class SparseMatrix:
         if not x.is_floating_point():
             raise TypeError(f"x must be a floating point tensor, got {x.dtype}; convert it, e.g. x.float()")
         if x.dim() > 2:  # e.g. a stack of points [columns, S, d]: one product over S d columns
-            return self.matmul(x.flatten(1), values).unflatten(1, x.shape[1:])
+            return self.matmul(x.flatten(1), values).unflatten(1, x.shape[1:])  # type: ignore[no-any-return]
         return _product_of(x, values, self)
 
     def sum_rows(self, values: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 
 from lresnet.optim.groups import ParameterGroups, parameter_groups
 
-__all__ = ["Decay", "Optimizers", "make_adam", "make_sgd"]
+__all__ = ["Decay", "Optimizers", "adamw", "device_rate", "make_adam", "make_sgd"]
 
 Decay = Literal["matrices", "all"]
 
@@ -92,12 +92,17 @@ def make_adam(
         )
     optimizers: list[torch.optim.Optimizer] = []
     if euclidean := _euclidean(groups, weight_decay, decay):
-        # AdamW shrinks by lr * weight_decay, as the decoupled decay of the released code does.
-        options = _fused(euclidean, lr)
-        optimizers.append(torch.optim.AdamW(euclidean, **options, capturable=isinstance(options["lr"], torch.Tensor)))
+        optimizers.append(adamw(euclidean, lr))
     if groups.manifold:
         optimizers.append(geoopt.optim.RiemannianAdam(list(groups.manifold.values()), lr=lr, weight_decay=0.0))
     return Optimizers(optimizers)
+
+
+def adamw(groups: list[dict[str, Any]], lr: float) -> torch.optim.AdamW:
+    """torch's AdamW on parameter groups that state their ``weight_decay``, fused and ready to be recorded on CUDA."""
+    # AdamW shrinks by lr * weight_decay, as the decoupled decay of the released code does.
+    options = _fused(groups, lr)
+    return torch.optim.AdamW(groups, **options, capturable=isinstance(options["lr"], torch.Tensor))
 
 
 def make_sgd(model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, decay: Decay = "matrices") -> Optimizers:
@@ -126,7 +131,12 @@ def _euclidean(groups: ParameterGroups, weight_decay: float, decay: Decay) -> li
 
 def _fused(groups: list[dict[str, Any]], lr: float) -> dict[str, Any]:
     """One kernel a step where there is one; on CUDA the rate lies there, ready for a recorded step."""
-    devices = {p.device for g in groups for p in g["params"]}
-    kinds = {device.type for device in devices}
-    rate = torch.tensor(lr, device=devices.pop()) if kinds == {"cuda"} and len(devices) == 1 else lr
-    return {"lr": rate, "fused": kinds <= {"cpu", "cuda"}}
+    parameters = [p for g in groups for p in g["params"]]
+    return {"lr": device_rate(lr, parameters), "fused": {p.device.type for p in parameters} <= {"cpu", "cuda"}}
+
+
+def device_rate(lr: float, parameters: Iterable[torch.Tensor]) -> float | torch.Tensor:
+    """``lr``; as a tensor where all parameters are on one CUDA device, so that a recorded step sees it change."""
+    devices = {p.device for p in parameters}
+    one_cuda = len(devices) == 1 and all(device.type == "cuda" for device in devices)
+    return torch.tensor(lr, device=devices.pop()) if one_cuda else lr

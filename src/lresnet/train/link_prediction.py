@@ -16,7 +16,7 @@ from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.objective import Objective
 
-__all__ = ["LinkPrediction"]
+__all__ = ["LinkPrediction", "kappa_of_model"]
 
 
 class LinkPrediction(Objective[LorentzGCN]):
@@ -48,7 +48,7 @@ class LinkPrediction(Objective[LorentzGCN]):
         z = self.inputs.apply(model)
         if self.kind == "cross_entropy":
             return self._cross_entropy(model, z, positive, negative)
-        kappa = _kappa(model, z)
+        kappa = kappa_of_model(model, z)
         d2 = lorentz_distance2(z, torch.cat([positive, negative], dim=1), kappa)
         margin = self.margin if kappa is None else self.margin / kappa
         return margin_loss(d2[: positive.shape[1]], d2[positive.shape[1] :], margin)
@@ -68,7 +68,7 @@ class LinkPrediction(Objective[LorentzGCN]):
 
     def _figures(self, model: LorentzGCN, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
         z = self.inputs.apply(model)
-        scores = -lorentz_distance2(z, torch.cat([positive, negative], dim=1), _kappa(model, z))
+        scores = -lorentz_distance2(z, torch.cat([positive, negative], dim=1), kappa_of_model(model, z))
         labels = torch.arange(scores.numel(), device=scores.device) < positive.shape[1]
         return roc_auc(scores, labels), average_precision(scores, labels)
 
@@ -83,7 +83,8 @@ class LinkPrediction(Objective[LorentzGCN]):
         return torch.nn.functional.binary_cross_entropy_with_logits(logits, labels)
 
 
-def _kappa(model: LorentzGCN, z: Tensor) -> Curvature | None:
+def kappa_of_model(model: LorentzGCN, z: Tensor) -> Curvature | None:
+    """-K in the dtype of z; None for the Euclidean twin."""
     if model.euclidean:
         return None
     K = model.manifold.curvature

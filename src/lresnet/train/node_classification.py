@@ -13,13 +13,26 @@ from lresnet.models import LorentzGCN
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.objective import Objective
 
-__all__ = ["NodeClassification", "class_margin_loss"]
+__all__ = ["NodeClassification", "class_hinges", "class_margin", "class_margin_loss"]
 
 
 def class_margin_loss(logits: Tensor, y: Tensor, margin: float | Tensor) -> Tensor:
     """Mean over nodes and all classes of ``relu(margin - logit of the true class + logit)`` (HyboNet)."""
+    return class_hinges(logits, y, margin).mean()
+
+
+def class_hinges(logits: Tensor, y: Tensor, margin: float | Tensor) -> Tensor:
+    """What :func:`class_margin_loss` is the mean of, [..., C] and [...] -> [..., C]."""
     true = logits.gather(-1, y.unsqueeze(-1))
-    return torch.relu(margin - true + logits).mean()
+    return torch.relu(margin - true + logits)
+
+
+def class_margin(model: LorentzGCN, margin: float, logits: Tensor) -> float | Tensor:
+    """The margin in the units of the logits, squared lengths: ``margin`` / kappa; for the twin as it is."""
+    K = model.manifold.curvature
+    if model.euclidean:
+        return margin
+    return margin / -K.to(logits.dtype) if isinstance(K, Tensor) else margin / -K
 
 
 class NodeClassification(Objective[LorentzGCN]):
@@ -46,19 +59,19 @@ class NodeClassification(Objective[LorentzGCN]):
         logits, y = self._select(model, self.task.train_index)
         if self.kind == "cross_entropy":
             return torch.nn.functional.cross_entropy(logits, y)
-        unit = 1.0 if model.euclidean else 1 / model.manifold.kappa.to(logits)
-        return class_margin_loss(logits, y, self.margin * unit)
+        return class_margin_loss(logits, y, class_margin(model, self.margin, logits))
 
     def validation(self, model: LorentzGCN) -> Tensor:
-        return self._figure(*self._select(model, self.task.val_index))
+        return self.figure(*self._select(model, self.task.val_index))
 
     @torch.no_grad()
     def test(self, model: LorentzGCN) -> dict[str, float]:
         logits, y = self._select(model, self.task.test_index)
-        return {self.task.metric: 100 * float(self._figure(logits, y)), "accuracy": 100 * float(accuracy(logits, y))}
+        return {self.task.metric: 100 * float(self.figure(logits, y)), "accuracy": 100 * float(accuracy(logits, y))}
 
     def _select(self, model: LorentzGCN, index: Tensor) -> tuple[Tensor, Tensor]:
         return self.inputs.apply(model).index_select(0, index), self.task.y.index_select(0, index)
 
-    def _figure(self, logits: Tensor, y: Tensor) -> Tensor:
+    def figure(self, logits: Tensor, y: Tensor) -> Tensor:
+        """What the literature reports for this task."""
         return f1(logits, y, average="binary") if self.task.metric == "f1_binary" else accuracy(logits, y)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["NonFiniteError", "Sentry", "blame"]
+__all__ = ["NonFiniteError", "Sentry", "blame", "non_finite_loss"]
 
 _ADVICE = "Lower the learning rate, clip gradients, or check the features"
 
@@ -41,7 +41,7 @@ class Sentry:
         """Raise if a watched loss was not finite, naming the module. Synchronises."""
         step = int(self._first)
         if step >= 0:
-            raise NonFiniteError(f"the loss stopped being finite at step {step}: {blame(model, forward)}. {_ADVICE}")
+            raise non_finite_loss(model, forward, step)
 
     @staticmethod
     def check_parameters(model: torch.nn.Module, step: int) -> None:
@@ -51,6 +51,11 @@ class Sentry:
         if not bool(finite.all()):
             name = names[int(finite.int().argmin())]
             raise NonFiniteError(f"parameter {name!r} is not finite at step {step}. {_ADVICE}")
+
+
+def non_finite_loss(model: torch.nn.Module, forward: Callable[[], Any], step: int) -> NonFiniteError:
+    """The error to raise for a loss that was not finite at ``step``, naming the module."""
+    return NonFiniteError(f"the loss stopped being finite at step {step}: {blame(model, forward)}. {_ADVICE}")
 
 
 def blame(model: torch.nn.Module, forward: Callable[[], Any]) -> str:
