@@ -12,6 +12,7 @@ from lresnet.residual.kernels.formulas import (
     gradient_coefficients,
     partners,
     second_vector,
+    sign_coefficients,
     value_coefficients,
 )
 
@@ -184,8 +185,8 @@ def backward_blocks(
         second = a * x + b * y
         second2 = dot(second, second)
         if RELU:
-            alpha, beta = value_coefficients(x2, y2, dot(x, y), second2, w, scale, kappa, KIND)
-            g = tl.where(alpha * x + beta * y > 0.0, g, 0.0)
+            s, t = sign_coefficients(x2, y2, dot(x, y), second2, w, kappa, KIND)
+            g = tl.where(s * x + t * y > 0.0, g, 0.0)
         if KIND == "lorentz":
             mixed, gp = dot(x - y, x + y), dot(g, x - y)
         else:

@@ -12,15 +12,17 @@ The partner is the difference x - y for the Lorentz residual (so that nothing ca
 point for the boost, and the sum of logarithms for the tangent residual. The coefficients follow from a handful of
 sums over the row: :func:`second_vector` names the one that needs the norms first.
 
-Square roots and quotients are those rounded to nearest: the device's own are off in the last digit, and equal points
-would not stay equal. Nor may the compiler's fused multiply-add find a difference between them: where equal points have
-to give 0, only the results of roots and quotients, and products with an exact 1, are subtracted.
+Square roots and quotients are the device's own, good to two units in the last place, where the formula is stationary
+in them or halves their error: in short rows the scalars cost as much as the coordinates. Those rounded to nearest
+(``sqrt_rn``, ``div_rn``) stand where an error would go straight into the result, or into a difference of two numbers
+that nearly agree. Equal points stay that point in any case: this follows from comparisons of equal sums, and from
+differences in which the compiler's fused multiply-add finds no rounding to uncover.
 """
 
 import triton
 import triton.language as tl
 
-__all__ = ["gradient_coefficients", "partners", "second_vector", "value_coefficients"]
+__all__ = ["gradient_coefficients", "partners", "second_vector", "sign_coefficients", "value_coefficients"]
 
 # Norms below this have lost digits to the underflow of their square (float32): the root of the smallest normal number.
 SHORTEST = tl.constexpr(1.0842021724855044e-19)
@@ -30,7 +32,7 @@ SMALLEST = tl.constexpr(1.1754943508222875e-38)
 @triton.jit
 def norm_ratio(x2, y2):
     """``|x| / |y|`` from the squares, exactly 1 for equal norms; a norm too short to be measured counts as SHORTEST."""
-    return tl.div_rn(tl.maximum(tl.sqrt_rn(x2), SHORTEST), tl.maximum(tl.sqrt_rn(y2), SHORTEST))
+    return tl.where(x2 == y2, 1.0, tl.maximum(tl.sqrt(x2), SHORTEST) / tl.maximum(tl.sqrt(y2), SHORTEST))
 
 
 @triton.jit
@@ -39,16 +41,14 @@ def polar(x2, y2, across2, kappa):
 
     ``across2`` is :math:`|x - (|x|/|y|) y|^2`: the chord of the directions, times :math:`|x|^2`.
     """
-    root = tl.sqrt_rn(kappa)
-    r_x, r_y = tl.sqrt_rn(x2), tl.sqrt_rn(y2)
+    root = tl.sqrt(kappa)
+    r_x, r_y = tl.sqrt(x2), tl.sqrt(y2)
     R_x, R_y = root * r_x, root * r_y
-    T_x, T_y = tl.sqrt_rn(1.0 + R_x * R_x), tl.sqrt_rn(1.0 + R_y * R_y)
-    mixed = tl.maximum(R_x * T_y + T_x * R_y, SMALLEST)
-    sinh = root * (r_x - r_y) * tl.div_rn(R_x + R_y, mixed)
-    radial = sinh * tl.div_rn(sinh, 1.0 + tl.sqrt_rn(1.0 + sinh * sinh))
-    angular = 0.5 * kappa * tl.div_rn(across2, norm_ratio(x2, y2))
-    growth = angular + 0.5 * tl.div_rn(sinh, T_x) * tl.div_rn(sinh, T_y)
-    return radial + angular, growth, T_x, T_y
+    T_x, T_y = tl.sqrt_rn(1.0 + kappa * x2), tl.sqrt_rn(1.0 + kappa * y2)
+    sinh = root * (r_x - r_y) * ((R_x + R_y) / tl.maximum(R_x * T_y + T_x * R_y, SMALLEST))
+    radial = sinh * (sinh / (1.0 + tl.sqrt(1.0 + sinh * sinh)))
+    angular = 0.5 * kappa * (across2 / norm_ratio(x2, y2))
+    return radial + angular, angular + 0.5 * sinh * (sinh / (T_x * T_y)), T_x, T_y
 
 
 @triton.jit
@@ -56,7 +56,7 @@ def normaliser(w, D):
     """``sqrt((1 + w)^2 + 2 w D)``, written so that it is never below ``1 + w``."""
     total = 1.0 + w
     excess = 2.0 * w * D
-    return total + tl.div_rn(excess, total + tl.sqrt_rn(total * total + excess))
+    return total + tl.div_rn(excess, total + tl.sqrt(total * total + excess))
 
 
 @triton.jit
@@ -73,14 +73,25 @@ def asinhc(q):
     series: at q < 1 the argument's square is below 0.172, the first dropped term below 3e-9.
     """
     T = tl.sqrt_rn(1.0 + q)
-    t2 = tl.div_rn(q, (1.0 + T) * (1.0 + T))
-    near = tl.div_rn(2.0 * horner(t2, 1.0, 1 / 3, 1 / 5, 1 / 7, 1 / 9, 1 / 11, 1 / 13, 1 / 15, 1 / 17), 1.0 + T)
+    half = tl.div_rn(1.0, 1.0 + T)
+    near = 2.0 * half * horner(q * half * half, 1.0, 1 / 3, 1 / 5, 1 / 7, 1 / 9, 1 / 11, 1 / 13, 1 / 15, 1 / 17)
     r = tl.sqrt_rn(tl.maximum(q, 1.0))
     value = tl.where(q < 1.0, near, tl.div_rn(tl.log(r + T), r))
     # The difference cancels below; the series stands in where q, its weight in every formula, is not yet small enough.
     few = -1 / 6 + q * (3 / 20 - q * (15 / 112 - q * (35 / 288)))
-    slope = tl.where(q < 1e-2, few, 0.5 * tl.div_rn(tl.div_rn(1.0, T) - value, tl.maximum(q, 1e-2)))
-    return value, slope
+    return value, tl.where(q < 1e-2, few, 0.5 * ((1.0 / T - value) / tl.maximum(q, 1e-2)))
+
+
+@triton.jit
+def exponential(r):
+    """``exp r`` for r >= 0 to two units in the last place.
+
+    The device's own rounds ``r log2(e)`` and loses bits by that. So whole powers of two go first, with ln 2 in two parts
+    of which the first times a small integer is exact.
+    """
+    whole = tl.floor(r * 1.4426950408889634 + 0.5)
+    rest = (r - whole * 0.693145751953125) - whole * 1.428606820309417e-06
+    return tl.exp(rest) * tl.exp2(whole)
 
 
 @triton.jit
@@ -94,10 +105,10 @@ def sinhc(q):
     )
     far = tl.maximum(q, 1.0)
     r = tl.sqrt_rn(far)
-    e = tl.exp(r)
-    sinh, cosh = 0.5 * (e - tl.div_rn(1.0, e)), 0.5 * (e + tl.div_rn(1.0, e))
+    e = exponential(r)
+    sinh, cosh = 0.5 * (e - 1.0 / e), 0.5 * (e + 1.0 / e)
     value = tl.where(q < 1.0, near, tl.div_rn(sinh, r))
-    return value, tl.where(q < 1.0, slope_near, 0.5 * tl.div_rn(cosh - value, far))
+    return value, tl.where(q < 1.0, slope_near, 0.5 * ((cosh - value) / far))
 
 
 @triton.jit
@@ -119,7 +130,7 @@ def second_vector(x2, y2, w, kappa, KIND: tl.constexpr):
 def boost_weight(x2, y2, xy, second2, kappa):
     """Weight of x in the boost, and the unitless times; for opposite points the form with nothing subtracted."""
     D, _, T_x, T_y = polar(x2, y2, second2, kappa)
-    smooth = T_y + tl.div_rn(kappa * xy, 1.0 + T_x)
+    smooth = T_y + kappa * xy / (1.0 + T_x)
     return tl.where(xy < 0.0, tl.div_rn(1.0 + D + T_y, 1.0 + T_x), smooth), T_x, T_y
 
 
@@ -128,9 +139,9 @@ def value_coefficients(x2, y2, xy, second2, w, scale, kappa, KIND: tl.constexpr)
     """(alpha, beta) of ``z = alpha x + beta y``. ``xy`` counts for parallel transport only."""
     if KIND == "lorentz":
         D, _, T_x, _ = polar(x2, y2, second2, kappa)
-        c = tl.div_rn(scale, normaliser(w, D))
-        # Equal points give that point, a float; near the origin (T = 1) D = 0 may be an underflow and says nothing.
-        equal = (D == 0.0) & (T_x > 1.0) & (D + w != 1.0)  # at w = 1 the mean of equal points is exact anyway
+        c = scale * tl.div_rn(1.0, normaliser(w, D))
+        # Equal points give that point, a float. (So near the origin that T is 1, D = 0 may be an underflow.)
+        equal = (D == 0.0) & (T_x > 1.0)
         return tl.where(equal, scale, c), tl.where(equal, 0.0, c * w)
     elif KIND == "parallel_transport":
         weight, _, _ = boost_weight(x2, y2, xy, second2, kappa)
@@ -141,6 +152,18 @@ def value_coefficients(x2, y2, xy, second2, w, scale, kappa, KIND: tl.constexpr)
         return scale * stretch * log_x, scale * stretch * log_y
     else:
         return scale, scale
+
+
+@triton.jit
+def sign_coefficients(x2, y2, xy, second2, w, kappa, KIND: tl.constexpr):
+    """(a, b) such that ``a x + b y`` has the signs of the result: what a ReLU's derivative asks for."""
+    if KIND == "lorentz":
+        return 1.0, w
+    elif KIND == "parallel_transport":
+        weight, _, _ = boost_weight(x2, y2, xy, second2, kappa)
+        return weight, 1.0
+    else:
+        return second_vector(x2, y2, w, kappa, KIND)
 
 
 @triton.jit
@@ -183,23 +206,24 @@ def lorentz_gradient(x2, y2, mixed, second2, gx, ge, w, scale, kappa):
     along = ((1.0 + w) * gx - w * ge) * inverse  # g . (x + w y) / n
     a = along * inverse
     pull = c * (w * kappa * a)
-    slope = pull * kappa * tl.div_rn(mixed, T_x + T_y)
+    # (tau / x_t) x nearly cancels e where y is 0, and (tau / y_t) y where x is.
+    slope_x = tl.div_rn(kappa * mixed, (T_x + T_y) * T_x)
+    slope_y = tl.div_rn(kappa * mixed, (T_x + T_y) * T_y)
     ratio = D * inverse * inverse
     gw = c * (-ge * ((1.0 + w) * inverse * inverse + w * ratio) - (1.0 - w) * ratio * gx)
-    gk = -c * a * w * tl.div_rn(growth, kappa)
-    return c, -pull, tl.div_rn(slope, T_x), c * w, pull, -tl.div_rn(slope, T_y), gw, along, gk
+    gk = -c * a * w * growth * (1.0 / kappa)
+    return c, -pull, pull * slope_x, c * w, pull, -pull * slope_y, gw, along, gk
 
 
 @triton.jit
 def boost_gradient(x2, y2, xy, second2, gx, gy, w, scale, kappa):
     r"""Of :math:`y + \omega x`, :math:`\omega = T_y + \kappa\, x \cdot y / (1 + T_x)`."""
     weight, T_x, T_y = boost_weight(x2, y2, xy, second2, kappa)
-    t = tl.div_rn(kappa, 1.0 + T_x)
+    t = kappa / (1.0 + T_x)
     pull = scale * gx * t
-    X = -pull * tl.div_rn(t * xy, T_x)
-    Y = scale * gx * tl.div_rn(kappa, T_y)
-    shrink = t * xy * tl.div_rn(x2, 2.0 * T_x * (1.0 + T_x))
-    gk = scale * gx * (tl.div_rn(y2, 2.0 * T_y) + tl.div_rn(xy, 1.0 + T_x) - shrink)
+    X = -pull * (t * xy / T_x)
+    Y = scale * gx * (kappa / T_y)
+    gk = scale * gx * (0.5 * y2 / T_y + xy / (1.0 + T_x) * (1.0 - 0.5 * t * (x2 / T_x)))
     return scale * weight, pull, X, scale, pull, Y, 0.0 * gx, gy + weight * gx, gk
 
 
