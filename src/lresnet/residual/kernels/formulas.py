@@ -86,8 +86,8 @@ def asinhc(q):
 def exponential(r):
     """``exp r`` for r >= 0 to two units in the last place.
 
-    The device's own rounds ``r log2(e)`` and loses bits by that. So whole powers of two go first, with ln 2 in two parts
-    of which the first times a small integer is exact.
+    The device's own rounds ``r log2(e)`` and loses bits by that. So whole powers of two go first, with ln 2 in two
+    parts of which the first times a small integer is exact.
     """
     whole = tl.floor(r * 1.4426950408889634 + 0.5)
     rest = (r - whole * 0.693145751953125) - whole * 1.428606820309417e-06
