@@ -13,6 +13,7 @@ from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.stack import sum_to
+from lresnet.nn.kernels import fused, serves
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.sparse import SparseMatrix, adjacency
 
@@ -56,6 +57,11 @@ def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empt
     """
     if traced():
         return _centroid(sums, least, kappa, some_empty)[0]
+    if serves(sums, kappa):
+        from lresnet.nn.kernels.centroids import centroid_backward, centroid_forward
+
+        kernels = centroid_forward, centroid_backward
+        return fused(*kernels, _plain_centroid, sums, least, kappa=float(kappa))
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _Centroid.apply(sums, least, kappa_tensor, kappa, some_empty)  # type: ignore[no-untyped-call]
     return result
@@ -72,6 +78,10 @@ def _centroid(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -
         n2 = n2.masked_fill(least <= 0, float("inf"))
     inverse = n2.rsqrt()
     return s * inverse, inverse, S_T * inverse
+
+
+def _plain_centroid(sums: Tensor, least: Tensor, kappa: Curvature) -> Tensor:
+    return _centroid(sums, least, kappa, some_empty=True)[0]
 
 
 class _Centroid(torch.autograd.Function):

@@ -11,8 +11,10 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import full_precision, prepare, require_features, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
-from lresnet.geometry.pair import dot, time_of, unit
-from lresnet.geometry.stack import outer_rows, sum_to, times_rows
+from lresnet.geometry.pair import dot, unit
+from lresnet.geometry.stack import sum_to
+from lresnet.nn.ambient import ambient_product
+from lresnet.nn.kernels import fused, serves
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["LorentzLinear", "on_sphere"]
@@ -33,6 +35,11 @@ def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> T
     """
     if traced():
         return _on_sphere(z, log_scale, kappa, floor)[0]
+    if serves(z, kappa):
+        from lresnet.nn.kernels.sphere import sphere_backward, sphere_forward
+
+        kernels = sphere_forward, sphere_backward
+        return fused(*kernels, _turning_on_sphere, z, log_scale, kappa=float(kappa), floor=floor)
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _OnSphere.apply(z, log_scale, kappa_tensor, kappa, floor)  # type: ignore[no-untyped-call]
     return result
@@ -45,6 +52,12 @@ def _on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> 
     radius = (tau * (tau + 2 / root(kappa))).sqrt()
     T = torch.where(norm > 0, 1 + root(kappa) * tau, 1.0)
     return torch.cat([radius * direction, T], dim=-1), direction, norm, gate, tau, radius
+
+
+def _turning_on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> Tensor:
+    """For second derivatives, by the convention of the first: z_s = 0 has no direction that could be turned."""
+    norm = torch.linalg.vector_norm(z[..., 1:].detach(), dim=-1, keepdim=True)
+    return _on_sphere(torch.where(norm > 0, z, z.detach()), log_scale, kappa, floor)[0]
 
 
 class _OnSphere(torch.autograd.Function):
@@ -67,8 +80,7 @@ class _OnSphere(torch.autograd.Function):
             # Aliases, so that derivatives stop here: z itself may depend on kappa.
             z, log_scale = z.view_as(z), log_scale.view_as(log_scale)
             alias = None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
-            turned = torch.where(norm > 0, z, z.detach())  # the same convention as below
-            y = _on_sphere(turned, log_scale, kappa if alias is None else alias, ctx.floor)[0]
+            y = _turning_on_sphere(z, log_scale, kappa if alias is None else alias, ctx.floor)
             inputs = [z, log_scale] if alias is None else [z, log_scale, alias]
             gz, g_scale, *rest = torch.autograd.grad(y, inputs, g, create_graph=True)
             return gz, g_scale, rest[0] if rest else None, None, None
@@ -87,89 +99,6 @@ class _OnSphere(torch.autograd.Function):
         if kappa_tensor is not None:
             gk = sum_to(kappa_tensor.shape, 0.5 * tau * (g_time / k - pull * kappa_tensor**-1.5))
         return gz, sum_to(log_scale.shape, g_gate), gk, None, None
-
-
-def _ambient(x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Curvature) -> Tensor:
-    """``W x + v t + b``; under a transform by plain operations, which those see through."""
-    stack = weight.dim() == 3
-    if traced() and stack:
-        ambient, matrix = _with_bias(x, weight, time_weight, bias, kappa)
-        return times_rows(matrix, ambient)
-    if traced():
-        ambient = torch.cat([x, time_of(x, kappa, -1)], dim=-1)
-        return torch.nn.functional.linear(ambient, torch.cat([weight, time_weight.unsqueeze(-1)], dim=-1), bias)
-    tensor = kappa if isinstance(kappa, Tensor) else None
-    function = _AmbientStack if stack else _Ambient
-    z: Tensor = function.apply(x, weight, time_weight, bias, tensor, kappa)  # type: ignore[no-untyped-call]
-    return z
-
-
-class _Ambient(torch.autograd.Function):
-    r"""``z = W x + v t + b`` with :math:`t = \sqrt{|x|^2 + 1/\kappa}`: a linear map of the ambient vector [t, x]."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Tensor | None, fixed: Curvature
-    ) -> Tensor:
-        ambient = torch.cat([x, time_of(x, fixed, -1)], dim=-1)
-        matrix = torch.cat([weight, time_weight.unsqueeze(-1)], dim=-1)
-        ctx.save_for_backward(ambient, matrix, x, weight, time_weight, kappa)
-        ctx.fixed = fixed if kappa is None else None
-        return torch.nn.functional.linear(ambient, matrix, bias)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        ambient, matrix, x, weight, time_weight, kappa = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted: both must depend on the inputs
-            ambient = torch.cat([x, time_of(x, ctx.fixed if kappa is None else kappa, -1)], dim=-1)
-            matrix = torch.cat([weight, time_weight.unsqueeze(-1)], dim=-1)
-        gx = gk = None
-        if ctx.needs_input_grad[0] or kappa is not None:
-            back = g @ matrix
-            gt = back[..., -1:] / ambient[..., -1:]
-            gx = torch.addcmul(back[..., :-1], gt, x)
-            gk = None if kappa is None else (-0.5 * gt.sum() / kappa.square()).reshape(kappa.shape)
-        rows = g.reshape(-1, g.shape[-1])
-        g_matrix = rows.mT @ ambient.reshape(-1, ambient.shape[-1])
-        return gx, g_matrix[:, :-1], g_matrix[:, -1], rows.sum(0), gk, None
-
-
-class _AmbientStack(torch.autograd.Function):
-    """The same for a stack: x [N, S, n] and weight [S, m, n] -> [N, S, m].
-
-    The bias is the weight of a coordinate that is 1, so that it takes no operation of its own, forwards or backwards.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Tensor | None, fixed: Curvature
-    ) -> Tensor:
-        ambient, matrix = _with_bias(x, weight, time_weight, bias, fixed)
-        ctx.save_for_backward(ambient, matrix, x, weight, time_weight, bias, kappa)
-        ctx.fixed = fixed if kappa is None else None
-        return times_rows(matrix, ambient)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        ambient, matrix, x, weight, time_weight, bias, kappa = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted: both must depend on the inputs
-            ambient, matrix = _with_bias(x, weight, time_weight, bias, ctx.fixed if kappa is None else kappa)
-        gx = gk = None
-        if ctx.needs_input_grad[0] or kappa is not None:
-            back = times_rows(matrix.mT, g)
-            gt = back[..., -2:-1] / ambient[..., -2:-1]
-            gx = torch.addcmul(back[..., :-2], gt, x).sum_to_size(x.shape)
-            gk = None if kappa is None else (-0.5 * gt / kappa.square()).sum_to_size(kappa.shape)
-        g_matrix = outer_rows(g, ambient)
-        return gx, g_matrix[..., :-2], g_matrix[..., -2], g_matrix[..., -1], gk, None
-
-
-def _with_bias(x: Tensor, weight: Tensor, time_weight: Tensor, bias: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
-    t = time_of(x, kappa, -1)
-    if t.shape != x[..., :1].shape:  # points that all members have, each with a curvature of its own
-        x = x.expand(*t.shape[:-1], x.shape[-1])
-    columns = [weight, time_weight.unsqueeze(-1), bias.unsqueeze(-1)]
-    return torch.cat([x, t, torch.ones_like(t)], dim=-1), torch.cat(columns, dim=-1)
 
 
 class LorentzLinear(ManifoldModule):
@@ -249,7 +178,7 @@ class LorentzLinear(ManifoldModule):
         with full_precision(x):
             kappa = kappa_of(self.manifold.curvature, x.dtype)
             weight, time_weight, bias = (w.to(x.dtype) for w in (self.weight, self.time_weight, self.bias))
-            z = _ambient(x, weight, time_weight, bias, kappa)
+            z = ambient_product(x, weight, time_weight, bias, kappa)
             return on_sphere(z, self._log_scale().to(x.dtype), kappa, self.floor)
 
     def _log_scale(self) -> Tensor:

@@ -11,6 +11,7 @@ from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import time_of
 from lresnet.geometry.stack import sum_to
+from lresnet.nn.kernels import fused, serves
 
 __all__ = ["lorentz_distance2", "margin_loss"]
 
@@ -21,14 +22,23 @@ def lorentz_distance2(z: Tensor, pairs: Tensor, kappa: Curvature | None) -> Tens
     Differences first, so near pairs lose nothing. ``kappa=None``: the Euclidean :math:`|x - y|^2` of the twin; a tensor
     holds one curvature, or one for each node, [N, 1].
     """
-    if kappa is None:
-        e = z.index_select(0, pairs[0]) - z.index_select(0, pairs[1])
-        return e.square().sum(-1)
-    if traced():
-        return _distance2(z, pairs, kappa)[0]
+    if not traced() and serves(z, kappa):
+        from lresnet.nn.kernels.pairs import pairs_backward, pairs_forward
+
+        fixed = None if kappa is None else float(kappa)
+        return fused(pairs_forward, pairs_backward, _plain_distance2, z, pairs, kappa=fixed)
+    if kappa is None or traced():
+        return _plain_distance2(z, pairs, kappa)
     tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _Distance2.apply(z, pairs, tensor, kappa)  # type: ignore[no-untyped-call]
     return result
+
+
+def _plain_distance2(z: Tensor, pairs: Tensor, kappa: Curvature | None) -> Tensor:
+    if kappa is None:
+        e = z.index_select(0, pairs[0]) - z.index_select(0, pairs[1])
+        return e.square().sum(-1)
+    return _distance2(z, pairs, kappa)[0]
 
 
 def _distance2(z: Tensor, pairs: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor, Tensor]:

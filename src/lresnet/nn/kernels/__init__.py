@@ -1,0 +1,10 @@
+"""Fused Triton kernels of the graph layers, row by row: what takes a dozen passes over memory in torch takes one.
+
+They serve float32 tensors on CUDA where the curvature is fixed, and are switched on and off together with those of
+the residuals (:mod:`lresnet.residual.kernels`). A graph of a few thousand nodes is all launches: with these kernels a
+training step of ``lorentz_gcn`` has a third of them.
+"""
+
+from lresnet.nn.kernels.fused import fused, serves
+
+__all__ = ["fused", "serves"]
