@@ -63,6 +63,18 @@ def test_is_the_loop_one_would_write():
     assert outcome.seconds > 0
 
 
+def test_cudnn_stays_on_and_tries_its_algorithms():
+    class Looks(Line):
+        def loss(self, model: torch.nn.Module) -> torch.Tensor:
+            assert torch.backends.cudnn.enabled
+            assert torch.backends.cudnn.benchmark
+            return super().loss(model)
+
+    before = torch.backends.cudnn.benchmark
+    fit(network(), Looks(), Schedule(epochs=1))
+    assert torch.backends.cudnn.benchmark == before
+
+
 def test_learns():
     model, objective = network(), Line()
     outcome = fit(model, objective, Schedule(epochs=300, lr=0.03, eval_every=10))

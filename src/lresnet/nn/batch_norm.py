@@ -47,5 +47,6 @@ def _track(norm: torch.nn.BatchNorm2d, mean: Tensor, variance: Tensor, count: in
     assert norm.num_batches_tracked is not None
     norm.num_batches_tracked.add_(1)
     share = 1 / norm.num_batches_tracked if norm.momentum is None else norm.momentum
-    norm.running_mean.lerp_(mean.to(norm.running_mean.dtype), share)
-    norm.running_var.lerp_((variance * (count / (count - 1))).to(norm.running_var.dtype), share)
+    # Not lerp_: what inductor (torch 2.11) makes of it in a reduction, Triton 3.6 does not compile.
+    norm.running_mean.copy_((1 - share) * norm.running_mean + share * mean)
+    norm.running_var.copy_((1 - share) * norm.running_var + share * (variance * (count / (count - 1))))

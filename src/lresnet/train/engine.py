@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
@@ -75,7 +76,7 @@ def fit(
     elif checkpoint:
         save_checkpoint(checkpoint, run.state_dict())
     started = time.perf_counter()
-    with torch.backends.cudnn.flags(benchmark=True):  # every batch has the same shape: let cuDNN try its algorithms
+    with _tried_convolutions():
         while run.epoch < schedule.epochs and not run.out_of_patience():
             run.train_epoch()
             if run.epoch % schedule.eval_every == 0 or run.epoch == schedule.epochs:
@@ -88,6 +89,17 @@ def fit(
                 save_checkpoint(checkpoint, run.state_dict())
     run.seconds += time.perf_counter() - started
     return run.outcome()
+
+
+@contextlib.contextmanager
+def _tried_convolutions() -> Iterator[None]:
+    """Let cuDNN try its algorithms: every batch has the same shape. (torch's ``cudnn.flags`` would switch it off.)"""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before
 
 
 def _optimizers(model: torch.nn.Module, schedule: Schedule) -> Optimizers:
