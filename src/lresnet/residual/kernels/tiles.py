@@ -36,10 +36,16 @@ def forward_tile(n: int) -> Tile:
 
 
 def backward_tile(n: int) -> Tile:
-    """Tile for the backward pass over rows of n coordinates."""
+    """Tile for the backward pass over rows of n coordinates: small ones, several in flight, beat large ones.
+
+    Example:
+        >>> backward_tile(256)
+        Tile(rows=2, block=256, warps=2, programs=1056, stages=3)
+    """
     block = _power_of_two(n)
-    rows = max(1, 2048 // block)
-    return Tile(rows, block, _warps(rows * block, per_thread=8), programs=1056, stages=2)
+    if block <= 512:
+        return Tile(512 // block, block, 2, programs=1056, stages=3)
+    return Tile(1, block, max(4, block // 1024), programs=2112, stages=2)
 
 
 def long_tile() -> Tile:
