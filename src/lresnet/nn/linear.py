@@ -81,9 +81,9 @@ class _OnSphere(torch.autograd.Function):
             z, log_scale = z.view_as(z), log_scale.view_as(log_scale)
             alias = None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
             y = _turning_on_sphere(z, log_scale, kappa if alias is None else alias, ctx.floor)
-            inputs = [z, log_scale] if alias is None else [z, log_scale, alias]
-            gz, g_scale, *rest = torch.autograd.grad(y, inputs, g, create_graph=True)
-            return gz, g_scale, rest[0] if rest else None, None, None
+            wanted = [t for t, need in zip((z, log_scale, alias), ctx.needs_input_grad, strict=False) if need]
+            found = iter(torch.autograd.grad(y, wanted, g, create_graph=True))
+            return *(next(found) if need else None for need in ctx.needs_input_grad[:3]), None, None
         k = root(kappa)
         # z_s = 0 (all features dropped, bias still 0) has no direction that could be turned: its gradient is 0.
         turns = norm > 0

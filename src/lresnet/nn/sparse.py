@@ -247,7 +247,7 @@ def _product(csr: Tensor, x: Tensor) -> Tensor:
     if torch.is_autocast_enabled(x.device.type):
         with torch.autocast(x.device.type, enabled=False):
             return _product(csr, x)
-    if x.device.type != "cpu":
+    if x.device.type not in ("cpu", "cuda"):
         return (csr @ x.to(csr.dtype)).to(x.dtype)
     # In place: "csr @ x" makes zeros, a result of the same size, and copies one to the other. beta=0: not read before.
     result = x.new_empty(csr.shape[0], x.shape[1], dtype=csr.dtype)

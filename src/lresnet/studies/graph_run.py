@@ -36,10 +36,11 @@ def build_graph_run(
 def graph_task(run: Run) -> LinkTask | NodeTask:
     """The task of a run, with its split; a run that comes next with the same one finds it in memory."""
     options = {name: run.config[name] for name in GRAPH_TASK if name in run.config}
-    return _task(run.cell, run.protocol, run.split, run.seed, **options)
+    # Published splits are one and the same for every seed; honest ones follow it.
+    seed = run.seed if run.split is None and run.protocol == "disjoint" else 0
+    return _task(run.cell, run.protocol, run.split, seed, **options)
 
 
 @functools.lru_cache(maxsize=4)
 def _task(cell: str, protocol: str, split: int | None, seed: int, **options: Any) -> LinkTask | NodeTask:
-    """Published splits are one and the same for every seed; honest ones follow it."""
     return load_task(cell, split=protocol if split is None else split, seed=seed, **options)

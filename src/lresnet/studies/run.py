@@ -14,10 +14,10 @@ from lresnet.models.pretrained import Pretrained
 from lresnet.studies.graph_run import build_graph_run, graph_task
 from lresnet.studies.image_run import Networks, build_image_run, image_data
 from lresnet.studies.settings import require_bounds
-from lresnet.train import Objective, Schedule, fit
+from lresnet.train import Objective, Outcome, Schedule, fit
 from lresnet.train.results import environment
 
-__all__ = ["METHODS", "Run", "build", "complete", "execute", "require_data"]
+__all__ = ["METHODS", "Run", "build", "complete", "execute", "record_of", "require_data"]
 
 METHODS = ("none", "parallel_transport", "tangent", "space", "lorentz", "euclidean")
 
@@ -85,11 +85,23 @@ def execute(
     """
     model, objective, schedule = build(run, device, networks)
     outcome = fit(model, objective, schedule, checkpoint=checkpoint, on_epoch=on_epoch)
+    return record_of(run, outcome, model, objective, command, device), model
+
+
+def record_of(
+    run: Run,
+    outcome: Outcome,
+    model: Pretrained,
+    objective: Objective[Any],
+    command: str,
+    device: torch.device | str,
+) -> dict[str, Any]:
+    """The line for the results of a run that has ended; of a final run with the test figures, read here and once."""
     record = dataclasses.asdict(run)
     if run.stage == "final":
         record["metrics"] = {name: round(value, 4) for name, value in objective.test(model).items()}
         record["value"] = next(iter(record["metrics"].values()))
-    record |= {
+    return record | {
         "validation": None if outcome.validation is None else round(outcome.validation, 4),
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
@@ -97,4 +109,3 @@ def execute(
         "command": command,
         **environment(str(device)),
     }
-    return record, model

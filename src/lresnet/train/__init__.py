@@ -7,6 +7,8 @@ from lresnet.train.node_classification import NodeClassification
 from lresnet.train.objective import Objective
 from lresnet.train.schedule import Schedule
 from lresnet.train.sentry import NonFiniteError
+from lresnet.train.stack import StackError
+from lresnet.train.stacked_fit import fit_many, own_generator
 
 __all__ = [
     "Execution",
@@ -17,6 +19,9 @@ __all__ = [
     "Objective",
     "Outcome",
     "Schedule",
+    "StackError",
     "fit",
+    "fit_many",
+    "own_generator",
     "seed_everything",
 ]

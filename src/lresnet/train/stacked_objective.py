@@ -14,6 +14,7 @@ from lresnet.metrics import average_precision, roc_auc
 from lresnet.models import LorentzGCN
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
+from lresnet.train.beside import Beside
 from lresnet.train.link_prediction import LinkPrediction, kappa_of_model
 from lresnet.train.node_classification import NodeClassification, class_hinges, class_margin
 from lresnet.train.objective import Objective
@@ -70,6 +71,7 @@ class StackedLinkPrediction(StackedObjective):
         # Node i of member s is row i S + s of the embeddings [N, S, n] seen as [N S, n].
         self._member = torch.arange(self.members, device=tasks[0].train_edges.device).unsqueeze(1)
         train, val, no_val = (self._rows(torch.stack([getattr(task, p) for task in tasks], dim=1)) for p in parts)
+        self._beside = Beside(train.device)
         self._pairs = torch.cat([train, train], dim=-1)  # the second half is filled with negatives at every step
         self._positives, self._judged = train.shape[-1], torch.cat([val, no_val], dim=-1)
         self._labels = torch.arange(self._judged.shape[-1], device=val.device) < val.shape[-1]
@@ -79,18 +81,23 @@ class StackedLinkPrediction(StackedObjective):
         return self.samplers.generators
 
     def loss(self, model: LorentzGCN) -> Tensor:
-        self._rows(self.samplers(), out=self._pairs[..., self._positives :])
+        self._beside.start(self._draw)  # as many small kernels as there are members, while the model runs
         z = self.inputs.apply(model)
+        self._beside.join()
         if self.kind == "cross_entropy":
             return self._cross_entropy(model, z)
         kappa = kappa_of_model(model, z)
         margin = self.margin if kappa is None else self.margin / kappa
         d2 = self._distance2(model, z, self._pairs)
-        return margin_loss(d2[:, : self._positives], d2[:, self._positives :], margin)
+        positive, negative = d2.unflatten(1, (2, self._positives)).unbind(1)
+        return margin_loss(positive, negative, margin)
 
     def validation(self, model: LorentzGCN) -> Tensor:
         scores = -self._distance2(model, self.inputs.apply(model), self._judged)
         return torch.vmap(lambda row: (roc_auc(row, self._labels) + average_precision(row, self._labels)) / 2)(scores)
+
+    def _draw(self) -> None:
+        self._rows(self.samplers(), out=self._pairs[..., self._positives :])
 
     def _rows(self, pairs: Tensor, out: Tensor | None = None) -> Tensor:
         """[2, S, P] of nodes -> the same of rows."""
