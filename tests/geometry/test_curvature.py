@@ -7,10 +7,11 @@ import geoopt
 import numpy as np
 import pytest
 import torch
+import torch._dynamo.testing
 from safetensors.torch import load, save
 
 import lresnet
-from lresnet import Lorentz
+from lresnet import Lorentz, LorentzResidual
 from lresnet.geometry.curvature import constant, kappa_of, parse_curvature, root
 
 CONVERSIONS = [
@@ -86,6 +87,28 @@ def test_fixed_curvature():
     assert repr(M) == "Lorentz(curvature=-0.25) manifold"
     assert Lorentz().curvature == -1.0
     assert Lorentz(-0.1).kappa.item() == 0.1  # as a float64: 0.1 is not a float32
+
+
+@pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated")
+def test_every_fixed_curvature_runs_in_the_same_compiled_code():
+    """A number would be compiled in: a search over curvatures would spend its time compiling."""
+    counter = torch._dynamo.testing.CompileCounter()
+    x, y = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64).unbind(0)
+    for K in (-0.1, -1.0, -3.0):
+        residual = LorentzResidual(Lorentz(K), weight=0.5, scale=2.0, dtype=torch.float64)
+        compiled = torch.compile(residual, backend=counter, fullgraph=True)
+        torch.testing.assert_close(compiled(x, y), residual(x, y), rtol=1e-14, atol=1e-15)
+    assert counter.frame_count == 1
+
+
+@pytest.mark.parametrize(
+    "move", [lambda M: M.half(), lambda M: M.to(torch.float32), lambda M: M.to_empty(device="cpu")]
+)
+def test_a_fixed_curvature_is_not_rounded_with_the_module(move):
+    M = move(torch.nn.ModuleList([Lorentz(-0.1)]))[0]
+    assert M._traced_K.item() == M.curvature == -0.1
+    assert move(M)._traced_K.item() == -0.1
+    assert M.to("meta")._traced_K.device.type == "meta"
 
 
 def test_geoopt_convention():

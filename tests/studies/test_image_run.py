@@ -11,7 +11,6 @@ import torch
 
 from lresnet.models import LorentzResNet
 from lresnet.studies import Run, execute
-from lresnet.studies.image_run import Networks
 from lresnet.studies.run import build
 from lresnet.train import ImageClassification
 from tests.coloured import write_coloured
@@ -95,18 +94,6 @@ def test_a_final_run_reads_the_test_set_and_a_search_run_does_not(images, monkey
     record, _ = execute(run(images, stage="search", config=CONFIG | {"holdout": 0.2}), command="c")
     assert 0 <= record["validation"] <= 100
     assert "value" not in record
-
-
-def test_a_kept_network_gives_what_a_fresh_one_gives(images):
-    networks = Networks()
-    _, kept = execute(run(images, seed=1), command="c", networks=networks)
-    second, again = execute(run(images), command="c", networks=networks)
-    _, another = execute(run(images, config=CONFIG | {"curvature": -1.0}), command="c", networks=networks)
-    assert again is kept
-    assert another is not kept
-    fresh, model = execute(run(images), command="c")
-    assert {**second, "seconds": 0} == {**fresh, "seconds": 0}
-    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), again.parameters(), strict=True))
 
 
 def test_a_path_that_is_gone_is_named(tmp_path: Path):

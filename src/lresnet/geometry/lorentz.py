@@ -45,13 +45,16 @@ class Lorentz(geoopt.manifolds.Manifold):
     name = "Lorentz"
     ndim = 1
     reversible = False
+    _traced_K: Tensor
 
     def __init__(self, curvature: float = -1.0, learnable: bool = False) -> None:
         super().__init__()
         K = parse_curvature(curvature)
-        self._fixed: float | None = None if learnable else K
+        self._fixed = K  # unused where the curvature is learned
         if learnable:
             self.log_kappa = torch.nn.Parameter(torch.tensor(math.log(-K)))
+        else:
+            self.register_buffer("_traced_K", torch.tensor(K, dtype=torch.float64), persistent=False)
 
     @classmethod
     def from_geoopt(cls, k: float | Tensor | geoopt.Lorentz) -> Self:
@@ -73,13 +76,28 @@ class Lorentz(geoopt.manifolds.Manifold):
 
     @property
     def curvature(self) -> Curvature:
-        """K for the functional interface: a float if it is fixed, a differentiable tensor if it is learnable."""
-        return -self.log_kappa.exp() if self._fixed is None else self._fixed
+        """K for the functional interface: a float if it is fixed, a differentiable tensor if it is learnable.
+
+        Compiled code reads a fixed curvature from a tensor too: a number would be compiled in, and every other
+        curvature compiled anew.
+        """
+        if self.learnable:
+            return -self.log_kappa.exp()
+        return self._traced_K if torch.compiler.is_compiling() else self._fixed
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """The tensor that compiled code reads moves with the module, but is never rounded to its dtype."""
+        traced = self._buffers.pop("_traced_K", None)
+        super()._apply(fn, recurse)
+        if traced is not None:
+            device = fn(torch.empty(0, device=traced.device)).device
+            self.register_buffer("_traced_K", torch.tensor(self._fixed, dtype=traced.dtype, device=device), False)
+        return self
 
     @property
     def learnable(self) -> bool:
         """Whether the curvature is a parameter."""
-        return self._fixed is None
+        return "log_kappa" in self._parameters
 
     @property
     def K(self) -> Tensor:

@@ -10,7 +10,6 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from lresnet.studies.image_run import Networks
 from lresnet.studies.run import METHODS, Run, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
 from lresnet.studies.workers import worker_pool
@@ -68,7 +67,7 @@ def reproduce_cell(
         How many runs are still missing, among those that are known by now.
     """
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    missing, networks = 0, Networks()
+    missing = 0
     for name in ("search", "final") if stage == "all" else (stage,):
         searched = search_runs(table, cell, methods, protocol)
         runs = searched if name == "search" else final_runs(table, cell, results, methods, seeds, protocol)
@@ -84,7 +83,6 @@ def reproduce_cell(
             workers=workers,
             device=device,
             minutes=None if deadline is None else (deadline - time.monotonic()) / 60,
-            networks=networks,
             report=None if report is None else functools.partial(report, name),
         )
     return missing
@@ -147,7 +145,6 @@ def run_all(
     workers: int = 1,
     device: str = "cpu",
     minutes: float | None = None,
-    networks: Networks | None = None,
     report: Report | None = None,
 ) -> int:
     """Run what is not in ``results`` yet; one line is added as each run ends.
@@ -156,7 +153,6 @@ def run_all(
         workers: processes, on a CPU. A GPU takes one run after the other in this process, so that what was compiled
             for one run serves the next.
         minutes: start no run after this long (those under way are finished).
-        networks: what earlier calls compiled for a GPU.
         report: called as ``report(done, total, record)``.
 
     Returns:
@@ -167,7 +163,7 @@ def run_all(
     if not todo:
         return 0
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    finished = _one_by_one(todo, command, device, deadline, networks or Networks())
+    finished = _one_by_one(todo, command, device, deadline)
     if device == "cpu":
         finished = _in_workers(todo, command, workers, deadline)
     done = 0
@@ -178,13 +174,11 @@ def run_all(
     return len(todo) - done
 
 
-def _one_by_one(
-    runs: Sequence[Run], command: str, device: str, deadline: float, networks: Networks
-) -> Iterator[dict[str, Any]]:
+def _one_by_one(runs: Sequence[Run], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
     for run in runs:
         if time.monotonic() > deadline:
             return
-        yield _execute(run, command, device, networks)
+        yield _execute(run, command, device)
 
 
 def _in_workers(runs: Sequence[Run], command: str, workers: int, deadline: float) -> Iterator[dict[str, Any]]:
@@ -200,10 +194,10 @@ def _in_workers(runs: Sequence[Run], command: str, workers: int, deadline: float
                 yield future.result()
 
 
-def _execute(run: Run, command: str, device: str = "cpu", networks: Networks | None = None) -> dict[str, Any]:
+def _execute(run: Run, command: str, device: str = "cpu") -> dict[str, Any]:
     """A run that diverges is a result too: it is kept, without a figure."""
     try:
-        return execute(run, command=command, device=device, networks=networks)[0]
+        return execute(run, command=command, device=device)[0]
     except NonFiniteError as error:
         record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
         failure = {"value": None, "validation": None, "error": str(error), "command": command}

@@ -12,7 +12,7 @@ import torch
 from lresnet.data import CELLS
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.graph_run import build_graph_run, graph_task
-from lresnet.studies.image_run import Networks, build_image_run, image_data
+from lresnet.studies.image_run import build_image_run, image_data
 from lresnet.studies.settings import require_bounds
 from lresnet.train import Objective, Outcome, Schedule, fit
 from lresnet.train.results import environment
@@ -49,16 +49,14 @@ def complete(plan: dict[str, Any], method: str, configuration: dict[str, Any], s
     return plan["fixed"] | own | configuration | plan.get(stage, {})  # type: ignore[no-any-return]
 
 
-def build(
-    run: Run, device: torch.device | str = "cpu", networks: Networks | None = None
-) -> tuple[Pretrained, Objective[Any], Schedule]:
+def build(run: Run, device: torch.device | str = "cpu") -> tuple[Pretrained, Objective[Any], Schedule]:
     """The model, the objective and the schedule of a run; the model's parameters follow the seed.
 
     Raises:
         ValueError: a value of the configuration cannot be; its name and what it should be are said.
     """
     require_bounds(run.config)
-    return build_graph_run(run, device) if run.cell in CELLS else build_image_run(run, device, networks)
+    return build_graph_run(run, device) if run.cell in CELLS else build_image_run(run, device)
 
 
 def require_data(run: Run) -> None:
@@ -76,14 +74,9 @@ def execute(
     device: torch.device | str = "cpu",
     checkpoint: Path | None = None,
     on_epoch: Callable[[int, float | None], None] | None = None,
-    networks: Networks | None = None,
 ) -> tuple[dict[str, Any], Pretrained]:
-    """Train, and read the test set if this is a final run. Returns the line for the results and the model.
-
-    Args:
-        networks: where to take a network from that an earlier run left compiled.
-    """
-    model, objective, schedule = build(run, device, networks)
+    """Train, and read the test set if this is a final run. Returns the line for the results and the model."""
+    model, objective, schedule = build(run, device)
     outcome = fit(model, objective, schedule, checkpoint=checkpoint, on_epoch=on_epoch)
     return record_of(run, outcome, model, objective, command, device), model
 

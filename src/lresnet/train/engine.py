@@ -129,7 +129,7 @@ class _Run(Generic[Trained]):
         self.best_state: dict[str, torch.Tensor] = {}
         fast = execution == "fast" and self.device.type == "cuda"
         # A compiled model is called as the model is; torch's stubs do not know that it keeps its type.
-        self.network: Trained = torch.compile(model) if fast and objective.compiles else model  # type: ignore[assignment]
+        self.network: Trained = torch.compile(model, dynamic=False) if fast and objective.compiles else model  # type: ignore[assignment]
         captured = fast and optimizers.capturable
         self.step = CapturedStep(self._step, objective.generators) if captured else self._step
 
