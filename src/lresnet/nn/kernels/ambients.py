@@ -39,14 +39,14 @@ def _forward(
     x_pointer, ambient_pointer, n, rows, members, node_step, member_step, least,
     ONES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
-    place = (row // members) * node_step + (row % members) * member_step
+    place = (row // members).to(tl.int64) * node_step + (row % members).to(tl.int64) * member_step
     x = tl.load(x_pointer + place + column, mask=(row < rows) & (column < n), other=0.0)
     time = tl.sqrt_rn(tl.sum(x * x, axis=1, keep_dims=True) + least)
     ambient = tl.where(column < n, x, tl.where(column == n, time, 1.0))
     width = n + 1 + ONES
-    tl.store(ambient_pointer + row * width + column, ambient, mask=(row < rows) & (column < width))
+    tl.store(ambient_pointer + row.to(tl.int64) * width + column, ambient, mask=(row < rows) & (column < width))
 
 
 @triton.jit
@@ -54,13 +54,13 @@ def _backward(
     back_pointer, x_pointer, gx_pointer, n, rows, members, node_step, member_step, x_node, x_member, least,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
-    node, member = row // members, row % members
+    node, member = (row // members).to(tl.int64), (row % members).to(tl.int64)
     inside = (row < rows) & (column < n)
     x = tl.load(x_pointer + node * x_node + member * x_member + column, mask=inside, other=0.0)
     line = back_pointer + node * node_step + member * member_step
     back = tl.load(line + column, mask=inside, other=0.0)
     time = tl.sqrt_rn(tl.sum(x * x, axis=1, keep_dims=True) + least)
     g_time = tl.load(line + n, mask=row < rows, other=0.0)
-    tl.store(gx_pointer + row * n + column, back + (g_time / time) * x, mask=inside)
+    tl.store(gx_pointer + row.to(tl.int64) * n + column, back + (g_time / time) * x, mask=inside)

@@ -41,7 +41,7 @@ def _parts(
     sums_pointer, least_pointer, n, row, column, rows, members, node_step, member_step, least_node, least_member, kappa
 ):
     """The centroid, its unitless time, and 1 over the norm of the sum; column n is the sum of the times."""
-    node, member = row // members, row % members
+    node, member = (row // members).to(tl.int64), (row % members).to(tl.int64)
     inside = (row < rows) & (column <= n)
     sums = tl.load(sums_pointer + node * node_step + member * member_step + column, mask=inside, other=0.0)
     time = tl.sum(tl.where(column == n, sums, 0.0), axis=1, keep_dims=True)
@@ -58,13 +58,13 @@ def _forward(
     sums_pointer, least_pointer, n, rows, members, node_step, member_step, least_node, least_member, kappa,
     y_pointer, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     y, _T, _inverse = _parts(
         sums_pointer, least_pointer, n, row, column, rows, members, node_step, member_step, least_node, least_member,
         kappa,
     )  # fmt: skip
-    tl.store(y_pointer + row * n + column, y, mask=(row < rows) & (column < n))
+    tl.store(y_pointer + row.to(tl.int64) * n + column, y, mask=(row < rows) & (column < n))
 
 
 @triton.jit
@@ -72,13 +72,13 @@ def _backward(
     sums_pointer, least_pointer, n, rows, members, node_step, member_step, least_node, least_member, kappa,
     g_pointer, back_pointer, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     y, T, inverse = _parts(
         sums_pointer, least_pointer, n, row, column, rows, members, node_step, member_step, least_node, least_member,
         kappa,
     )  # fmt: skip
-    g = tl.load(g_pointer + row * n + column, mask=(row < rows) & (column < n), other=0.0)
+    g = tl.load(g_pointer + row.to(tl.int64) * n + column, mask=(row < rows) & (column < n), other=0.0)
     a = tl.sum(g * y, axis=1, keep_dims=True)
     back = tl.where(column == n, -a * T, g + kappa * a * y) * inverse
-    tl.store(back_pointer + row * (n + 1) + column, back, mask=(row < rows) & (column <= n))
+    tl.store(back_pointer + row.to(tl.int64) * (n + 1) + column, back, mask=(row < rows) & (column <= n))

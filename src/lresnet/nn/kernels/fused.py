@@ -14,7 +14,7 @@ from lresnet.residual.kernels import switch
 
 __all__ = ["fused", "serves"]
 
-# Rows are held in registers.
+# Coordinates of a row: it is held in registers. Rows are numbered in 32 bits, places in 64.
 _LONGEST_ROW = 2048
 
 

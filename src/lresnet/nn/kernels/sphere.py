@@ -48,7 +48,7 @@ def _parts(
     z_pointer, scale_pointer, scales, scale_step, row, column, inside, members, node_step, member_step, root, floor
 ):
     """Direction and norm, the gate, sigma of it, tau and the radius of each row; the gate's input is column 0."""
-    place = (row // members) * node_step + (row % members) * member_step
+    place = (row // members).to(tl.int64) * node_step + (row % members).to(tl.int64) * member_step
     z = tl.load(z_pointer + place + column, mask=inside, other=0.0)
     gate_input = tl.sum(tl.where(column == 0, z, 0.0), axis=1, keep_dims=True)
     space = tl.where(column == 0, 0.0, z)
@@ -65,7 +65,7 @@ def _forward(
     z_pointer, y_pointer, scale_pointer, scales, scale_step, n, rows, members, node_step, member_step, root, floor,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (row < rows) & (column <= n)
     direction, norm, _gate, _sigma, tau, radius = _parts(
@@ -73,7 +73,7 @@ def _forward(
     )
     T = tl.where(norm > 0, 1.0 + root * tau, 1.0)
     # The time goes behind the coordinates, which move up by one.
-    place = row * (n + 1) + tl.where(column == 0, n, column - 1)
+    place = row.to(tl.int64) * (n + 1) + tl.where(column == 0, n, column - 1)
     tl.store(y_pointer + place, tl.where(column == 0, T, radius * direction), mask=inside)
 
 
@@ -82,13 +82,14 @@ def _backward(
     z_pointer, g_pointer, scale_pointer, scales, scale_step, n, rows, members, node_step, member_step, root, floor,
     gz_pointer, g_gate_pointer, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (row < rows) & (column <= n)
     direction, norm, gate, sigma, tau, radius = _parts(
         z_pointer, scale_pointer, scales, scale_step, row, column, inside, members, node_step, member_step, root, floor
     )
-    g = tl.load(g_pointer + row * (n + 1) + tl.where(column == 0, n, column - 1), mask=inside, other=0.0)
+    line = row.to(tl.int64) * (n + 1)
+    g = tl.load(g_pointer + line + tl.where(column == 0, n, column - 1), mask=inside, other=0.0)
     g_time = tl.sum(tl.where(column == 0, g, 0.0), axis=1, keep_dims=True)
     g_space = tl.where(column == 0, 0.0, g)
     # z_s = 0 has no direction that could be turned: its gradient is 0.
@@ -99,5 +100,5 @@ def _backward(
     lever = tl.where(turns, radius / tl.where(turns, norm, 1.0), 0.0)
     across = (g_space - along * direction) * lever
     gz = tl.where(column == 0, g_gate * (1.0 - sigma), across)
-    tl.store(gz_pointer + row * (n + 1) + column, gz, mask=inside)
+    tl.store(gz_pointer + line + column, gz, mask=inside)
     tl.store(g_gate_pointer + row, g_gate, mask=row < rows)
