@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import json
 import os
 import platform
@@ -34,6 +33,7 @@ _PACKAGES = (
     "tyro",
     "rich",
     "matplotlib",
+    "pillow",
 )
 
 
@@ -70,7 +70,7 @@ def examine() -> Findings:
     if not problems:
         devices = ["cpu", "cuda"] if _has_cuda() else ["cpu"]
         environment |= {"threads": _threads(), "CUDA": _cuda()}
-        environment |= {"fused kernels": _kernels("cuda" in devices), **_data_roots()}
+        environment |= {"fused kernels": _kernels(), **_data_roots()}
     environment["current folder"] = f"{Path.cwd()} ({_access(Path.cwd())})"
 
     started = time.perf_counter()
@@ -161,17 +161,12 @@ def _driver() -> str:
     return f", driver {numbers[0]}" if numbers else ""
 
 
-def _kernels(has_cuda: bool) -> str:
+def _kernels() -> str:
     """Whether the fused CUDA kernels run, and why not."""
-    if os.environ.get("LRESNET_KERNELS", "").lower() == "off":
-        reason = "LRESNET_KERNELS=off is set"
-    elif importlib.util.find_spec("lresnet.residual.kernels") is None:
-        reason = "this version has no fused kernels"
-    elif not has_cuda:
-        reason = "no CUDA device"
-    else:
-        return "on"
-    return f"off: {reason}; the reference formulas run"
+    from lresnet.residual.kernels import is_available
+
+    found = is_available()
+    return f"on: {found.reason}" if found else f"off: {found.reason}; the reference formulas run"
 
 
 def _data_roots() -> dict[str, str]:

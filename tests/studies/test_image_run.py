@@ -99,3 +99,18 @@ def test_a_final_run_reads_the_test_set_and_a_search_run_does_not(images, monkey
 def test_a_path_that_is_gone_is_named(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"gone\.npz does not exist"):
         build(run(str(tmp_path / "gone.npz")))
+
+
+def test_a_folder_of_images_of_two_sizes_takes_the_size_asked_for(tmp_path: Path):
+    from PIL import Image
+
+    for part in ("train", "test"):
+        for number, name in enumerate(("apple", "pear")):
+            folder = tmp_path / part / name
+            folder.mkdir(parents=True)
+            for i in range(3):
+                Image.new("RGB", (10 + number, 12 + i), (90 * number, 40, 7 * i)).save(folder / f"{i}.png")
+    with pytest.raises(ValueError, match="size"):
+        build(run(str(tmp_path)))
+    _, objective, _ = build(run(str(tmp_path), config=CONFIG | {"size": 8}))
+    assert objective.train.images.shape == (6, 8, 8, 3)

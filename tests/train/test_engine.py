@@ -308,3 +308,11 @@ def test_a_folder_that_cannot_be_written_to_fails_before_the_first_step(tmp_path
     with pytest.raises(OSError, match="file"):
         fit(network(), objective, Schedule(epochs=5), checkpoint=tmp_path / "file" / "run.ckpt")
     assert objective.losses == []
+
+
+def test_progress_is_told_after_every_epoch_of_several_steps():
+    seen: list[tuple[int, float | None]] = []
+    objective = Batches()
+    objective.figures = iter([0.5])
+    fit(network(), objective, Schedule(epochs=3, eval_every=3), on_epoch=lambda *told: seen.append(told))
+    assert seen == [(1, None), (2, None), (3, 50.0)]

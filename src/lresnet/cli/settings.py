@@ -92,6 +92,8 @@ class ImageSettings:
     """Of the residual's result, where the method has one."""
     batch_size: _Int = None
     """Images of a step."""
+    size: Annotated[int | None, arg(metavar="PIXELS")] = None
+    """For a folder whose images differ in size: make all squares of this side."""
     holdout: Annotated[float | None, arg(metavar="SHARE")] = None
     """Share of the training images that is kept apart for validation; 0: none."""
     pad: Annotated[int | None, arg(metavar="PIXELS")] = None

@@ -49,8 +49,8 @@ def embedding_delta(
     if images < 4:
         raise ValueError(f"images must be at least 4, as delta is of quadruples, got {images}")
     place = usable_device(device)
-    network, cell = load_network(folder, place), finished_run(folder)["cell"]
-    test = image_data(cell).test.images
+    network, record = load_network(folder, place), finished_run(folder)
+    test = image_data(record["cell"], record["config"].get("size")).test.images
     drawn = torch.from_numpy(np.random.RandomState(seed).permutation(len(test))[:images])
     batches = [part.to(place) for part in test[drawn].split(_TOGETHER)]
     with torch.no_grad():

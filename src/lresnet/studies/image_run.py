@@ -10,7 +10,7 @@ import torch
 from lresnet.data import ImageData, load_images
 from lresnet.models import LorentzResNet, create_model
 from lresnet.residual.registry import residual_options
-from lresnet.studies.settings import IMAGE_OBJECTIVE, RESIDUAL, SCHEDULE, take
+from lresnet.studies.settings import IMAGE_OBJECTIVE, IMAGE_TASK, RESIDUAL, SCHEDULE, take
 from lresnet.train import ImageClassification, Schedule, seed_everything
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ def build_image_run(run: Run, device: torch.device | str) -> tuple[LorentzResNet
     Settings that a method does not have (a weight of parallel transport, the twin's curvature) are passed over: the
     configurations of a search are the same for all methods.
     """
-    data, config = image_data(run.cell), dict(run.config)
+    data, config = image_data(run.cell, run.config.get("size")), dict(run.config)
+    take(config, IMAGE_TASK)
     schedule, options = Schedule(**take(config, SCHEDULE)), take(config, IMAGE_OBJECTIVE)
     own = {name: value for name, value in take(config, RESIDUAL).items() if name in residual_options(run.method)}
     if run.method == "euclidean":
@@ -47,6 +48,6 @@ def build_image_run(run: Run, device: torch.device | str) -> tuple[LorentzResNet
 
 
 @functools.lru_cache(maxsize=2)
-def image_data(name: str) -> ImageData:
+def image_data(name: str, size: int | None = None) -> ImageData:
     """The images called ``name``; a run that comes next with the same ones finds them in memory."""
-    return load_images(name)
+    return load_images(name, size=size)

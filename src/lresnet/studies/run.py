@@ -64,7 +64,7 @@ def require_data(run: Run) -> None:
     if run.cell in CELLS:
         graph_task(run)
     else:
-        image_data(run.cell)
+        image_data(run.cell, run.config.get("size"))
 
 
 def execute(

@@ -10,12 +10,22 @@ from typing import Any
 
 from lresnet.train import Schedule
 
-__all__ = ["GRAPH_OBJECTIVE", "GRAPH_TASK", "IMAGE_OBJECTIVE", "RESIDUAL", "SCHEDULE", "require_bounds", "take"]
+__all__ = [
+    "GRAPH_OBJECTIVE",
+    "GRAPH_TASK",
+    "IMAGE_OBJECTIVE",
+    "IMAGE_TASK",
+    "RESIDUAL",
+    "SCHEDULE",
+    "require_bounds",
+    "take",
+]
 
 SCHEDULE = frozenset(field.name for field in dataclasses.fields(Schedule))
 GRAPH_OBJECTIVE = frozenset({"loss", "margin"})
 GRAPH_TASK = frozenset({"features"})
 IMAGE_OBJECTIVE = frozenset({"holdout", "batch_size", "pad", "flip", "cutout", "label_smoothing", "flip_test"})
+IMAGE_TASK = frozenset({"size"})
 RESIDUAL = frozenset({"weight", "scale", "initial_scale"})
 
 _Bound = tuple[Callable[[Any], bool], str]
@@ -31,6 +41,7 @@ _BOUNDS: dict[str, _Bound] = {
     "hidden": _AT_LEAST_1,
     "num_layers": _AT_LEAST_1,
     "batch_size": _AT_LEAST_1,
+    "size": _AT_LEAST_1,
     "lr": _POSITIVE,
     "clip": _POSITIVE,
     "margin": _POSITIVE,

@@ -65,7 +65,8 @@ def fit(
         execution: ``"fast"``: on CUDA the model is compiled if the objective says that it pays, and the training step
             is recorded once and replayed as a CUDA graph (not with points of a manifold, whose optimiser counts its
             steps on the host). ``"eager"``: neither. On a CPU both are the same.
-        on_epoch: called as ``on_epoch(epoch, best validation so far)`` at every look at the validation set.
+        on_epoch: called as ``on_epoch(epoch, best validation so far)`` at every look at the validation set, and after
+            every epoch of several steps.
 
     Nothing is read from a GPU between two looks at the validation set.
     """
@@ -79,10 +80,11 @@ def fit(
     with _tried_convolutions():
         while run.epoch < schedule.epochs and not run.out_of_patience():
             run.train_epoch()
-            if run.epoch % schedule.eval_every == 0 or run.epoch == schedule.epochs:
+            looks = run.epoch % schedule.eval_every == 0 or run.epoch == schedule.epochs
+            if looks:
                 run.look()
-                if on_epoch is not None:
-                    on_epoch(run.epoch, run.best)
+            if on_epoch is not None and (looks or objective.steps_per_epoch > 1):
+                on_epoch(run.epoch, run.best)
             if checkpoint and run.epoch % checkpoint_every == 0:
                 run.seconds += time.perf_counter() - started
                 started = time.perf_counter()
