@@ -137,6 +137,9 @@ class _Bars:
         figure = record["validation"] if record.get("value") is None else record["value"]
         state = "diverged" if figure is None else f"{figure:.1f}"
         self.progress.update(self.bars[stage], completed=done, state=f"{record['method']} {state}")
+        if not self.progress.console.is_terminal:  # a bar shows in a log file only when all is over
+            seconds = record.get("seconds", 0)
+            print(f"{self.cell} {stage} {done}/{total}: {record['method']} {state}, {seconds:.0f} s", flush=True)
 
 
 def report(
