@@ -69,6 +69,7 @@ def test_every_run_has_the_model_and_the_data_of_its_seed():
 
 
 def test_runs_that_differ_in_more_than_seed_and_split_are_refused():
+    assert execute_many([], command="test") == []
     with pytest.raises(StackError, match="seed and split alone"):
         execute_many([run(0), run(1, method="space")], command="test")
     with pytest.raises(StackError, match="cifar10 is none"):

@@ -352,6 +352,11 @@ def test_a_generator_of_one_s_own_goes_on_where_torch_s_stands():
     [
         (lambda: runs([LP, LP, NC]), SCHEDULE, "different classes or configurations"),
         (lambda: runs([LP, link_task(nodes=90)]), SCHEDULE, "different numbers of edges"),
+        (
+            lambda: runs([LP, dataclasses.replace(LP, num_nodes=81, x=torch.cat([LP.x, LP.x[:1]]))]),
+            SCHEDULE,
+            "other numbers of nodes or kinds of features",
+        ),
         (lambda: runs(LP), dataclasses.replace(SCHEDULE, optimizer="sgd"), "trained by adam, not by 'sgd'"),
         (
             lambda: [(m, objective(LP, 0, margin=i), g) for i, (m, _, g) in enumerate(runs(LP))],
@@ -367,6 +372,8 @@ def test_runs_that_differ_are_refused(made, schedule, message):
 
 def test_arguments_that_do_not_belong_together():
     networks, tasks, generators = zip(*runs(NC, {"dropout": 0.1}), strict=True)
+    with pytest.raises(ValueError, match="nothing to train"):
+        fit_many([], [], SCHEDULE)
     with pytest.raises(ValueError, match="got 3 models, 2 objectives"):
         fit_many(networks, tasks[:2], SCHEDULE, generators=generators)
     with pytest.raises(ValueError, match="got 1 for 3 models"):

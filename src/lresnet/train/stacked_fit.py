@@ -140,7 +140,7 @@ class _StackedRun:
         figures = 100 * self.stack.call(self.objective.validation, now)
         better = self.state.compare(figures, _all_finite(self.leaves), self.schedule.keep)
         for kept, leaf in zip(self.kept, now, strict=True):
-            kept.copy_(torch.where(better.view(-1, *[1] * (leaf.dim() - 1)), leaf, kept))
+            kept.copy_(torch.where(_per_run(better, leaf), leaf, kept))
 
     def _now(self) -> list[Tensor]:
         """What would be kept of this moment: the average of the parameters where there is one."""
@@ -203,11 +203,16 @@ class _StackedRun:
 
 def _clip(leaves: Sequence[Tensor], largest: float) -> None:
     """Each run by the norm of all of its own gradients; the formula is that of torch's ``clip_grad_norm_``."""
-    gradients = [leaf.grad.flatten(1) for leaf in leaves if leaf.grad is not None]
-    norms = torch.linalg.vector_norm(torch.cat(gradients, dim=1), dim=1, keepdim=True)
+    gradients = [leaf.grad for leaf in leaves if leaf.grad is not None]
+    norms = torch.linalg.vector_norm(torch.cat([gradient.flatten(1) for gradient in gradients], dim=1), dim=1)
     factors = (largest / (norms + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
-        gradient.mul_(factors)
+        gradient.mul_(_per_run(factors, gradient))
+
+
+def _per_run(values: Tensor, like: Tensor) -> Tensor:
+    """[S] with as many axes as ``like``, [S, ...]."""
+    return values.view(-1, *[1] * (like.dim() - 1))
 
 
 def _all_finite(leaves: Sequence[Tensor]) -> Tensor:
@@ -221,11 +226,8 @@ def _stack_and_optimizers(
 ) -> tuple[ModelStack[LorentzGCN], Optimizers]:
     """Parameters that decay alike lie side by side. Their names decide, as in one model: a stack has an axis more."""
     groups = parameter_groups(models[0])
-    rates = dict.fromkeys([*groups.plain, *groups.geometric], 0.0) | dict.fromkeys(
-        groups.decayed, schedule.weight_decay
-    )
-    if schedule.decay == "all":
-        rates |= dict.fromkeys(groups.plain, schedule.weight_decay)
+    decayed = [*groups.decayed, *(groups.plain if schedule.decay == "all" else ())]
+    rates = dict.fromkeys([*groups.plain, *groups.geometric], 0.0) | dict.fromkeys(decayed, schedule.weight_decay)
     sections = {rate: [name for name in rates if rates[name] == rate] for rate in sorted(set(rates.values()))}
     stack = ModelStack(models, list(sections.values()), list(groups.manifold))
     flat = [{"params": [leaf], "weight_decay": rate} for leaf, rate in zip(stack.leaves, sections, strict=False)]
@@ -241,6 +243,8 @@ def _require_sense(
     schedule: Schedule,
     generators: Sequence[torch.Generator],
 ) -> None:
+    if not models:
+        raise ValueError("there is nothing to train: at least one model is needed")
     if len(models) != len(objectives):
         raise ValueError(
             f"one objective for each model is needed, got {len(models)} models, {len(objectives)} objectives"

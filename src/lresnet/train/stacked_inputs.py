@@ -33,7 +33,7 @@ class StackedInputs:
         first = inputs[0]
         if len({(each.num_nodes, each.features.shape[-1], type(each.features)) for each in inputs}) > 1:
             raise StackError(
-                "graphs with different numbers of nodes or features cannot be stacked; run them one by one"
+                "graphs with other numbers of nodes or kinds of features cannot be stacked; run them one by one"
             )
         same_graph = all(torch.equal(each.edge_index, first.edge_index) for each in inputs[1:])
         graphs = [model.graph(each.edge_index, each.num_nodes) for each in (inputs[:1] if same_graph else inputs)]
