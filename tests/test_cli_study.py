@@ -116,7 +116,7 @@ def toy_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Recipes and images of CIFAR-10 that take no time."""
     recipes = {f"cifar10.{protocol}": RECIPE.format(protocol=protocol) for protocol in ("fast", "paper")}
     monkeypatch.setattr("lresnet.studies.search._files", lambda table: recipes)
-    monkeypatch.setattr("lresnet.studies.image_run.load_images", lambda name: coloured_data())
+    monkeypatch.setattr("lresnet.studies.image_run.load_images", lambda name, size=None: coloured_data())
     image_data.cache_clear()
     yield
     image_data.cache_clear()
