@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from lresnet.studies import reproduce as reproduce_module
 from lresnet.studies.reproduce import reproduce_cell
 from lresnet.train import NonFiniteError
 from lresnet.train.results import append_result, read_results
+from lresnet.train.stack import StackError
 
 CELL = "disease/lp"
 
@@ -159,6 +161,44 @@ def test_in_a_process_of_its_own(tmp_path):
     assert 0 <= by_rate[0.01]["value"] <= 100
     assert by_rate[1e38]["value"] is None
     assert "step" in by_rate[1e38]["error"]
+
+
+class TestOnAGPU:
+    """The way of a GPU, walked on a CPU."""
+
+    CONFIG = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}  # noqa: RUF012
+
+    def run(self, seed: int, **change: object) -> Run:
+        config = self.CONFIG | change
+        return Run("gnn", "disease_tree/lp", "lorentz", "disjoint", seed, config)
+
+    def test_runs_that_differ_in_the_seed_alone_are_one_computation(self):
+        runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
+        records = list(reproduce_module._in_stacks(runs, "c", "cpu", math.inf))
+        assert [record.get("stacked") for record in records] == [2, 2, None]
+        for run, record in zip(runs, records, strict=True):
+            alone = reproduce_module._execute(run, "c")
+            assert (record["seed"], record["config"]) == (run.seed, run.config)
+            assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
+
+    def test_what_cannot_be_stacked_runs_one_by_one(self, monkeypatch):
+        def refuse(*_: object, **__: object) -> None:
+            raise StackError("unequal shapes")
+
+        monkeypatch.setattr(reproduce_module, "execute_many", refuse)
+        records = list(reproduce_module._in_stacks([self.run(0), self.run(1)], "c", "cpu", math.inf))
+        assert [record["seed"] for record in records] == [0, 1]
+        assert all("stacked" not in record for record in records)
+
+    def test_a_run_that_diverges_is_kept(self):
+        records = list(
+            reproduce_module._in_stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)], "c", "cpu", math.inf)
+        )
+        assert [record["value"] for record in records] == [None, None]
+        assert all("finite" in record["error"] for record in records)
+
+    def test_time_that_is_up(self):
+        assert list(reproduce_module._in_stacks([self.run(0)], "c", "cpu", -math.inf)) == []
 
 
 # --- search, then final runs -----------------------------------------------------------------------------------------

@@ -12,9 +12,11 @@ from typing import Any, Literal, Protocol
 
 from lresnet.studies.run import METHODS, Run, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
+from lresnet.studies.stacked_run import execute_many, stacks
 from lresnet.studies.workers import worker_pool
 from lresnet.train.results import append_result, environment, read_results
 from lresnet.train.sentry import NonFiniteError
+from lresnet.train.stack import StackError
 
 __all__ = [
     "FINAL_SEEDS",
@@ -150,8 +152,9 @@ def run_all(
     """Run what is not in ``results`` yet; one line is added as each run ends.
 
     Args:
-        workers: processes, on a CPU. A GPU takes one run after the other in this process, so that what was compiled
-            for one run serves the next.
+        workers: processes, on a CPU. A GPU is given the work by this process: runs on graphs that differ in seed or
+            split alone as one computation, others one after the other, so that what was compiled for one serves the
+            next.
         minutes: start no run after this long (those under way are finished).
         report: called as ``report(done, total, record)``.
 
@@ -163,9 +166,10 @@ def run_all(
     if not todo:
         return 0
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    finished = _one_by_one(todo, command, device, deadline)
     if device == "cpu":
         finished = _in_workers(todo, command, workers, deadline)
+    else:
+        finished = _in_stacks(todo, command, device, deadline)
     done = 0
     for done, record in enumerate(finished, 1):
         append_result(results, record)
@@ -174,11 +178,24 @@ def run_all(
     return len(todo) - done
 
 
-def _one_by_one(runs: Sequence[Run], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
-    for run in runs:
+def _in_stacks(runs: Sequence[Run], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
+    for group in stacks(runs):
         if time.monotonic() > deadline:
             return
-        yield _execute(run, command, device)
+        yield from _execute_stack(group, command, device)
+
+
+def _execute_stack(runs: Sequence[Run], command: str, device: str) -> list[dict[str, Any]]:
+    try:
+        if len(runs) > 1:
+            outcomes = execute_many(runs, command=command, device=device)
+            return [
+                _failure(run, outcome, command, device) if isinstance(outcome, NonFiniteError) else outcome[0]
+                for run, outcome in zip(runs, outcomes, strict=True)
+            ]
+    except StackError:  # tasks of unequal shape, say
+        pass
+    return [_execute(run, command, device) for run in runs]
 
 
 def _in_workers(runs: Sequence[Run], command: str, workers: int, deadline: float) -> Iterator[dict[str, Any]]:
@@ -195,13 +212,17 @@ def _in_workers(runs: Sequence[Run], command: str, workers: int, deadline: float
 
 
 def _execute(run: Run, command: str, device: str = "cpu") -> dict[str, Any]:
-    """A run that diverges is a result too: it is kept, without a figure."""
     try:
         return execute(run, command=command, device=device)[0]
     except NonFiniteError as error:
-        record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
-        failure = {"value": None, "validation": None, "error": str(error), "command": command}
-        return record | failure | environment(device)
+        return _failure(run, error, command, device)
+
+
+def _failure(run: Run, error: NonFiniteError, command: str, device: str) -> dict[str, Any]:
+    """A run that diverges is a result too: it is kept, without a figure."""
+    record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
+    failure = {"value": None, "validation": None, "error": str(error), "command": command}
+    return record | failure | environment(device)
 
 
 def _run(record: dict[str, Any]) -> Run:

@@ -67,7 +67,8 @@ def execute_many(
     schedule = Schedule()
     for run in runs:
         model, objective, schedule = build(run, device)
-        assert isinstance(model, LorentzGCN)
+        if not isinstance(model, LorentzGCN):
+            raise StackError(f"networks of class {type(model).__name__} cannot be stacked; run them one by one")
         models.append(model)
         objectives.append(objective)
         generators.append(own_generator(device))  # where this run's dropout would go on, had it been alone
