@@ -76,3 +76,26 @@ def test_points_without_a_gradient_stay_and_closures_are_refused():
     assert torch.equal(other, cloud(2, 3))
     with pytest.raises(ValueError, match="takes no closure"):
         optimizer.step(lambda: 0.0)
+
+
+def test_goes_on_from_a_saved_state_with_all_digits_of_the_counter():
+    torch.manual_seed(0)
+    start = torch.randn(4, 3)
+    whole, first, second = (start.clone().requires_grad_() for _ in range(3))
+    one, two = (RiemannianAdam([x], lambda: -2.0, lr=0.1) for x in (whole, first))
+    gradients = torch.randn(6, 4, 3)
+    for i, g in enumerate(gradients):
+        whole.grad = g.clone()
+        one.step()
+        if i < 3:
+            first.grad = g.clone()
+            two.step()
+    with torch.no_grad():
+        second.copy_(first)
+    three = RiemannianAdam([second], lambda: -2.0, lr=0.1)
+    three.load_state_dict(two.state_dict())
+    assert three.state[second]["step"].dtype == torch.float64
+    for g in gradients[3:]:
+        second.grad = g.clone()
+        three.step()
+    assert torch.equal(second, whole)

@@ -9,7 +9,9 @@ from typing import Any, Literal
 import geoopt
 import torch
 
+from lresnet.geometry import Lorentz
 from lresnet.optim.groups import ParameterGroups, parameter_groups
+from lresnet.optim.riemannian import RiemannianAdam
 
 __all__ = ["Decay", "Optimizers", "adamw", "device_rate", "make_adam", "make_sgd"]
 
@@ -94,8 +96,18 @@ def make_adam(
     if euclidean := _euclidean(groups, weight_decay, decay):
         optimizers.append(adamw(euclidean, lr))
     if groups.manifold:
-        optimizers.append(geoopt.optim.RiemannianAdam(list(groups.manifold.values()), lr=lr, weight_decay=0.0))
+        optimizers.append(_riemannian_adam(list(groups.manifold.values()), lr))
     return Optimizers(optimizers)
+
+
+def _riemannian_adam(points: list[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
+    """geoopt's; on one CUDA device ours, the same steps, which can be recorded (points of one manifold, ours)."""
+    rate, manifolds = device_rate(lr, points), [getattr(point, "manifold", None) for point in points]
+    first = manifolds[0]
+    if isinstance(rate, torch.Tensor) and isinstance(first, Lorentz) and all(other is first for other in manifolds):
+        return RiemannianAdam(points, lambda: first.curvature, rate)
+    adam: torch.optim.Optimizer = geoopt.optim.RiemannianAdam(points, lr=lr, weight_decay=0.0)
+    return adam
 
 
 def adamw(groups: list[dict[str, Any]], lr: float) -> torch.optim.AdamW:

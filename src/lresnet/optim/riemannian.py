@@ -73,3 +73,9 @@ class RiemannianAdam(torch.optim.Optimizer):
         y = maps.expmap_value(x, -lr * (mean / (1 - betas[0] ** count)) / spread, kappa, -1)
         mean.copy_(maps.transp_value(x, y, mean, kappa, -1))
         x.copy_(y)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """As torch's; the step counters go where the points are and keep their digits."""
+        super().load_state_dict(state_dict)
+        for x, state in self.state.items():
+            state["step"] = torch.as_tensor(state["step"], dtype=torch.float64, device=x.device)
