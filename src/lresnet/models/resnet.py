@@ -34,12 +34,11 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision
 from lresnet.models.pretrained import Pretrained
-from lresnet.nn.batch_norm import batch_norm_affine
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.residual import make_residual
-from lresnet.residual.kernels import fused_tail, serves
+from lresnet.residual.kernels import norm_tail, serves
 from lresnet.residual.modules import NoResidual, Residual
 
 __all__ = ["LorentzResNet", "ResidualBlock"]
@@ -168,15 +167,13 @@ class ResidualBlock(torch.nn.Module):
     def join(self, skip: Tensor, branch: Tensor) -> Tensor:
         """All that comes after the block's convolutions: both batch norms, the residual with its scale, ReLU.
 
-        One kernel where there is one for this residual and these tensors: it reads what the convolutions wrote once.
+        One operator where there are kernels for this residual and these tensors.
         """
         kernel = self.residual.kernel()
+        norm = self.shortcut[1] if len(self.shortcut) else None
         if kernel is not None and serves(skip, branch, dim=1):
-            norms = [norm for norm in self.shortcut if isinstance(norm, torch.nn.BatchNorm2d)]
-            x_affine = batch_norm_affine(norms[0], skip) if norms else None
-            return fused_tail(skip, branch, **kernel, x_affine=x_affine, y_affine=batch_norm_affine(self.bn2, branch))
-        if len(self.shortcut):
-            skip = self.shortcut[1](skip)
+            return norm_tail(skip, branch, branch_norm=self.bn2, skip_norm=norm, **kernel)
+        skip = skip if norm is None else norm(skip)
         return torch.relu(self.residual(skip, self.bn2(branch)))
 
 

@@ -140,6 +140,8 @@ def backward_blocks(
     b_x_pointer,
     a_y_pointer,
     b_y_pointer,
+    centre_x_pointer,
+    centre_y_pointer,
     gweight_pointer,
     gscale_pointer,
     sums_pointer,
@@ -159,13 +161,15 @@ def backward_blocks(
     """Gradients of ``forward_blocks``: each program walks over tiles and leaves one line of partial sums.
 
     The line holds, as far as they are asked for, the gradients of a_y, b_y, a_x, b_x (n numbers each) and of weight,
-    scale and kappa. Whoever adds the lines up in a fixed order gets the same bits every time.
+    scale and kappa. Whoever adds the lines up in a fixed order gets the same bits every time. With a centre c the sum
+    for a_y is that of ``g (y - c)`` and not of ``g y``: a batch norm's, which would cancel far from 0.
     """
     columns = tl.arange(0, BLOCK)[None, :]
     kappa = tl.load(kappa_pointer)
     all_weight, all_scale = single(weight_pointer, WEIGHT_PER_ROW), single(scale_pointer, SCALE_PER_ROW)
     a_x, b_x = per_column(a_x_pointer, columns, n, ROWS), per_column(b_x_pointer, columns, n, ROWS)
     a_y, b_y = per_column(a_y_pointer, columns, n, ROWS), per_column(b_y_pointer, columns, n, ROWS)
+    c_x, c_y = per_column(centre_x_pointer, columns, n, ROWS), per_column(centre_y_pointer, columns, n, ROWS)
     # Sums stay spread over the threads until the end: adding them up tile by tile would make the warps wait.
     sum_w, sum_scale, sum_kappa = zeros(ROWS, 1), zeros(ROWS, 1), zeros(ROWS, 1)
     sum_ax, sum_bx, sum_ay, sum_by = zeros(ROWS, BLOCK), zeros(ROWS, BLOCK), zeros(ROWS, BLOCK), zeros(ROWS, BLOCK)
@@ -211,10 +215,10 @@ def backward_blocks(
             sum_scale += gscale
             sum_kappa += gkappa
             if a_y_pointer is not None:
-                sum_ay += gy * raw_y
+                sum_ay += gy * (raw_y - c_y)
                 sum_by += gy
             if a_x_pointer is not None:
-                sum_ax += gx * raw_x
+                sum_ax += gx * (raw_x - c_x)
                 sum_bx += gx
 
     if sums_pointer is not None:

@@ -9,24 +9,23 @@ import torch
 from torch import Tensor
 
 from lresnet.residual.kernels.factors import Factors, Gradients, is_per_row
-from lresnet.residual.kernels.reference import reference
 
 __all__ = ["derivative"]
 
 
 def derivative(
     backward: Callable[[bool], Sequence[Tensor]],
+    formula: Callable[..., Tensor],
     g: Tensor,
     tensors: Sequence[Any],
     needed: Sequence[bool],
-    kind: str,
-    relu: bool,
     dim: int = -1,
 ) -> list[Tensor | None]:
     """Gradients of x, y and the factors, in this order.
 
     Args:
         backward: starts the kernel and gives the fields of ``Gradients``; its argument says whether sums are needed.
+        formula: (x, y, factors, dim=dim) -> the result, in functions that autograd knows.
         g: the gradient of the result.
         tensors: x, y and the factors.
         needed: which of them want a gradient.
@@ -35,7 +34,7 @@ def derivative(
     factors = Factors(*rest)
     if torch.is_grad_enabled():  # a second derivative is wanted: by the formulas that autograd can differentiate again
         wanted = [tensor for tensor, need in zip(tensors, needed, strict=True) if need]
-        z = reference(x, y, factors, kind, relu, dim)
+        z = formula(x, y, factors, dim=dim)
         found = iter(torch.autograd.grad(z, wanted, g, create_graph=True, allow_unused=True))
         return [next(found) if need else None for need in needed]
     needs_sums = any(needed[2:])

@@ -10,7 +10,7 @@ from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.weights import require_positive
 from lresnet.residual.kernels.rows import from_rows, one_per_row, to_rows
 
-__all__ = ["Affine", "fused_residual"]
+__all__ = ["Affine", "columns", "fused_residual", "is_plain", "scalars"]
 
 Affine = tuple[Tensor, Tensor]
 
@@ -35,29 +35,35 @@ def fused_residual(
     # Triton is imported with these, on first use: `import lresnet` stays light, and works without it.
     from lresnet.residual.kernels import eager, ops
 
-    w, gamma = one_per_row(weight, x, dim, "weight"), one_per_row(scale, x, dim, "scale")
-    if gamma is not None:
-        require_positive(gamma, "scale")
-    if isinstance(kappa, Tensor):
-        k = kappa.to(x.device, torch.float32).reshape(())
-    else:
-        k = torch.full((), kappa, dtype=torch.float32, device=x.device)
-    factors = w, gamma, k, *_columns(x_affine), *_columns(y_affine)
+    factors = *scalars(x, weight, scale, kappa, dim), *columns(x_affine), *columns(y_affine)
     z: Tensor
-    if _is_plain(x):
+    if is_plain(x):
         z = eager.EagerResidual.apply(x, y, *factors, kind, relu, dim)  # type: ignore[no-untyped-call]
         return z
     z = ops.residual(to_rows(x, dim), to_rows(y, dim), *factors, kind, relu)
     return from_rows(z, x.shape, dim)
 
 
-def _columns(affine: Affine | None) -> tuple[Tensor | None, Tensor | None]:
+def scalars(
+    x: Tensor, weight: float | Tensor | None, scale: float | Tensor | None, kappa: Curvature, dim: int
+) -> tuple[Tensor | None, Tensor | None, Tensor]:
+    """Weight, scale and kappa as the kernels take them: float32, one number or one per row."""
+    w, gamma = one_per_row(weight, x, dim, "weight"), one_per_row(scale, x, dim, "scale")
+    if gamma is not None:
+        require_positive(gamma, "scale")
+    if isinstance(kappa, Tensor):
+        return w, gamma, kappa.to(x.device, torch.float32).reshape(())
+    return w, gamma, torch.full((), kappa, dtype=torch.float32, device=x.device)
+
+
+def columns(affine: Affine | None) -> tuple[Tensor | None, Tensor | None]:
+    """Two numbers per channel as the kernels take them."""
     if affine is None:
         return None, None
     a, b = (t.to(torch.float32).contiguous() for t in affine)
     return a, b
 
 
-def _is_plain(x: Tensor) -> bool:
+def is_plain(x: Tensor) -> bool:
     """Whether nobody traces or counts what happens to x."""
     return not traced() and type(x) in (Tensor, torch.nn.Parameter) and torch._C._len_torch_dispatch_stack() == 0

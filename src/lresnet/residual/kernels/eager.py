@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from lresnet.residual.kernels import launch
 from lresnet.residual.kernels.derivative import derivative
 from lresnet.residual.kernels.factors import Factors
+from lresnet.residual.kernels.reference import reference
 from lresnet.residual.kernels.rows import empty_points, from_rows, to_rows
 
 __all__ = ["EagerResidual"]
@@ -39,5 +41,6 @@ class EagerResidual(torch.autograd.Function):
             found = launch.backward(g_rows, x_rows, y_rows, Factors(*factors), ctx.kind, ctx.relu, needs_sums)
             return from_rows(found.x, x.shape, dim), from_rows(found.y, y.shape, dim), *found[2:]
 
-        gradients = derivative(backward, g, ctx.saved_tensors, ctx.needs_input_grad[:9], ctx.kind, ctx.relu, dim)
+        formula = functools.partial(reference, kind=ctx.kind, relu=ctx.relu)
+        gradients = derivative(backward, formula, g, ctx.saved_tensors, ctx.needs_input_grad[:9], dim)
         return *gradients, None, None, None

@@ -6,7 +6,11 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-__all__ = ["Factors", "Gradients", "is_per_row", "row_count", "sums_width"]
+__all__ = ["MEAN", "VARIANCE", "A", "B", "Factors", "Gradients", "is_per_row", "norm_count", "row_count", "sums_width"]
+
+# What is known of each channel of a normalised tensor, float32 [5, n]: mean, biased variance, 1/sqrt(variance + eps),
+# a and b of the affine map.
+MEAN, VARIANCE, A, B = 0, 1, 3, 4
 
 
 class Factors(NamedTuple):
@@ -38,6 +42,11 @@ class Gradients(NamedTuple):
     sums: Tensor
 
 
+def norm_count(factors: Factors) -> int:
+    """How many of x and y go through an affine map."""
+    return (factors.a_x is not None) + (factors.a_y is not None)
+
+
 def is_per_row(values: Tensor | None) -> bool:
     """Whether a weight or a scale is one number per row."""
     return values is not None and values.dim() == 1
@@ -50,4 +59,4 @@ def row_count(values: Tensor | None) -> int:
 
 def sums_width(n: int, factors: Factors) -> int:
     """How many sums over rows there are."""
-    return 2 * n * ((factors.a_x is not None) + (factors.a_y is not None)) + 3
+    return 2 * n * norm_count(factors) + 3

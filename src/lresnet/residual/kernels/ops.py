@@ -6,6 +6,7 @@ node. No value is read on the host, and another number of rows, weight, scale or
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from torch import Tensor
 from lresnet.residual.kernels import launch
 from lresnet.residual.kernels.derivative import derivative
 from lresnet.residual.kernels.factors import Factors, Gradients, row_count, sums_width
+from lresnet.residual.kernels.reference import reference
 
 __all__ = ["residual", "residual_backward"]
 
@@ -87,7 +89,8 @@ def _backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         found: Gradients = residual_backward(g, *tensors, ctx.kind, ctx.relu, needs_sums)
         return found
 
-    return *derivative(backward, g, tensors, ctx.needs_input_grad[:9], ctx.kind, ctx.relu), None, None
+    formula = functools.partial(reference, kind=ctx.kind, relu=ctx.relu)
+    return *derivative(backward, formula, g, tensors, ctx.needs_input_grad[:9]), None, None
 
 
 residual.register_autograd(_backward, setup_context=_setup_context)

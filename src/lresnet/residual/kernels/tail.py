@@ -15,7 +15,7 @@ from lresnet.residual.kernels.rows import one_per_row
 from lresnet.residual.kernels.switch import serves
 from lresnet.residual.kernels.tiles import LONGEST_ROW
 
-__all__ = ["fused_tail"]
+__all__ = ["Kind", "fused_tail", "require_kind"]
 
 Kind = Literal["lorentz", "parallel_transport", "tangent", "space"]
 
@@ -55,10 +55,7 @@ def fused_tail(
     """
     for name, affine in (("y_affine", y_affine), ("x_affine", x_affine)):
         _require_affine(name, affine, x.shape[1])
-    if kind not in get_args(Kind):
-        raise ValueError(f"unknown residual {kind!r}; the kernels know {', '.join(map(repr, get_args(Kind)))}")
-    if not isinstance(kappa, Tensor) and not 0 < kappa < math.inf:
-        raise ValueError(f"kappa must be positive and finite, got {kappa}: it is -K, minus the curvature")
+    require_kind(kind, kappa)
     if serves(x, y, kappa, dim=1) and x.shape[1] <= LONGEST_ROW:
         w = weight if kind in ("lorentz", "tangent") else None
         return fused_residual(kind, x, y, w, scale, kappa, 1, x_affine, y_affine, relu)
@@ -67,6 +64,14 @@ def fused_tail(
     k = torch.as_tensor(kappa, dtype=wide, device=x.device)
     affines = *(x_affine or (None, None)), *(y_affine or (None, None))
     return reference(x, y, Factors(w, gamma, k, *affines), kind, relu, dim=1)
+
+
+def require_kind(kind: str, kappa: float | Tensor) -> None:
+    """Raise unless there are kernels of this residual and the curvature is one."""
+    if kind not in get_args(Kind):
+        raise ValueError(f"unknown residual {kind!r}; the kernels know {', '.join(map(repr, get_args(Kind)))}")
+    if not isinstance(kappa, Tensor) and not 0 < kappa < math.inf:
+        raise ValueError(f"kappa must be positive and finite, got {kappa}: it is -K, minus the curvature")
 
 
 def _require_affine(name: str, affine: Affine | None, channels: int) -> None:

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["LONGEST_ROW", "Tile", "backward_tile", "forward_tile", "long_tile"]
+__all__ = [
+    "LONGEST_ROW",
+    "Tile",
+    "add_tile",
+    "backward_tile",
+    "forward_tile",
+    "long_tile",
+    "merge_tile",
+    "moments_tile",
+    "sums_tile",
+]
 
 # Rows of up to this many coordinates are held in registers: three of them, and two results, in the backward pass.
 LONGEST_ROW = 8192
@@ -51,6 +61,52 @@ def backward_tile(n: int) -> Tile:
 def long_tile() -> Tile:
     """Chunks of rows beyond :data:`LONGEST_ROW`."""
     return Tile(1, 4096, 16)
+
+
+def sums_tile(n: int, rows: int) -> Tile:
+    """:func:`backward_tile` where each line holds sums per coordinate: worth writing after four tiles at least.
+
+    Example:
+        >>> sums_tile(512, rows=2048)
+        Tile(rows=1, block=512, warps=2, programs=512, stages=3)
+    """
+    tile = backward_tile(n)
+    return tile._replace(programs=min(tile.programs, -(-rows // (4 * tile.rows))))
+
+
+def moments_tile(n: int) -> Tile:
+    """Tile for the moments of n channels: four programs on each of a GPU's processors, whatever n is.
+
+    A row's 64 channels are whole lines of the cache; wider blocks would leave longer lines of sums, not faster reads.
+
+    Example:
+        >>> moments_tile(256)
+        Tile(rows=32, block=64, warps=4, programs=128, stages=3)
+    """
+    block = min(64, _power_of_two(n))
+    return Tile(2048 // block, block, 4, programs=max(1, 512 // -(-n // block)), stages=3)
+
+
+def add_tile(n: int) -> Tile:
+    """Tile for adding two lines' worth to n channels, a pass that only moves memory.
+
+    Example:
+        >>> add_tile(128)
+        Tile(rows=16, block=128, warps=4, programs=2147483647, stages=1)
+    """
+    block = min(512, _power_of_two(n))
+    return Tile(2048 // block, block, 4)
+
+
+def merge_tile(lines: int) -> Tile:
+    """Tile for adding up so many lines: eight columns a program, at most 1024 lines at a time.
+
+    Example:
+        >>> merge_tile(500)
+        Tile(rows=512, block=8, warps=8, programs=2147483647, stages=1)
+    """
+    rows = min(1024, _power_of_two(lines))
+    return Tile(rows, 8, min(8, max(1, rows // 64)))
 
 
 def _power_of_two(n: int) -> int:

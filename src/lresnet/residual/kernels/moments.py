@@ -1,0 +1,102 @@
+"""Mean and variance of every channel of rows [R, n] in one pass over memory, and the affine map of a batch norm."""
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+
+__all__ = ["merge_moments", "moments_blocks"]
+
+
+@triton.jit
+def merged(count, mean, squares, total):
+    """One (mean, sum of squared deviations) a column out of one a slot: [SLOTS, n] -> [1, n] each.
+
+    The mean in two steps, so that far from 0 the second one finds what the first one rounded off; the deviations from
+    it are differences of the slots' means, never a difference of squares. A slot of count 0 changes nothing.
+    """
+    share = count / total
+    base = tl.sum(share * mean, axis=0, keep_dims=True)
+    off = mean - base
+    shift = tl.sum(share * off, axis=0, keep_dims=True)
+    rest = off - shift
+    return base + shift, tl.sum(squares + count * rest * rest, axis=0, keep_dims=True)
+
+
+@triton.jit
+def moments_blocks(
+    x_pointer,
+    lines_pointer,
+    rows,
+    n,
+    x_step,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+):
+    r"""Line p of ``lines`` [P, 2, n]: mean and sum of squared deviations over the rows of program p.
+
+    Every place of the tile follows its own values down the rows (Welford):
+
+    .. math:: \delta = x_k - m, \quad m \leftarrow m + \delta / k, \quad s \leftarrow s + \delta^2 (k - 1) / k .
+    """
+    columns = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    tiles = tl.cdiv(rows, ROWS)
+    count = tl.zeros((ROWS, 1), tl.float32)
+    mean, squares = tl.zeros((ROWS, BLOCK), tl.float32), tl.zeros((ROWS, BLOCK), tl.float32)
+    for step in tl.range(tl.program_id(1), tiles, tl.num_programs(1), num_stages=STAGES):
+        # From the end: what was written last is still in the cache, and what is read last is what the tail reads first.
+        row = ((tiles - 1 - step) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
+        x = tl.load(x_pointer + row * x_step + columns, mask=(row < rows) & (columns < n), other=0.0).to(tl.float32)
+        here = (row < rows).to(tl.float32)
+        count += here
+        rate = here / tl.maximum(count, 1.0)
+        delta = x - mean
+        mean += delta * rate
+        squares += delta * (here - rate) * delta
+    mean, squares = merged(count, mean, squares, tl.sum(count))
+    line = lines_pointer + tl.program_id(1) * 2 * n + columns
+    tl.store(line, mean, mask=columns < n)
+    tl.store(line + n, squares, mask=columns < n)
+
+
+@triton.jit
+def merge_moments(
+    lines_pointer,
+    weight_pointer,
+    bias_pointer,
+    statistics_pointer,
+    rows,
+    n,
+    programs,
+    eps,
+    ROWS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    LINES: tl.constexpr,
+):
+    r"""The lines of ``moments_blocks`` as one: mean, variance, :math:`r = 1/\sqrt{\sigma^2 + \epsilon}`, a and b.
+
+    .. math:: a = w r, \qquad b = \beta - \mu a
+
+    ROWS is the tile's of those programs: how many rows each of them saw follows from it.
+    """
+    columns = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[None, :]
+    line = tl.arange(0, LINES)[:, None]
+    inside = (line < programs) & (columns < n)
+    pointers = lines_pointer + line * 2 * n + columns
+    mean, squares = tl.load(pointers, mask=inside, other=0.0), tl.load(pointers + n, mask=inside, other=0.0)
+    tiles = tl.cdiv(rows, ROWS)
+    seen = tl.cdiv(tiles - line, programs) * ROWS - tl.where(line == 0, tiles * ROWS - rows, 0)
+    count = tl.where(line < programs, seen, 0).to(tl.float32)
+    total = rows.to(tl.float32)
+    mean, squares = merged(count, mean, squares, total)
+    variance = tl.div_rn(squares, total)
+    inverse = tl.div_rn(1.0, tl.sqrt_rn(variance + eps))
+    weight = tl.load(weight_pointer + columns, mask=columns < n, other=0.0)
+    bias = tl.load(bias_pointer + columns, mask=columns < n, other=0.0)
+    a = weight * inverse
+    out = statistics_pointer + columns
+    tl.store(out, mean, mask=columns < n)
+    tl.store(out + n, variance, mask=columns < n)
+    tl.store(out + 2 * n, inverse, mask=columns < n)
+    tl.store(out + 3 * n, a, mask=columns < n)
+    tl.store(out + 4 * n, bias - mean * a, mask=columns < n)
