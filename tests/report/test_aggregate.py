@@ -70,3 +70,29 @@ def test_figures_of_a_folder(tmp_path):
     assert (figure.mean, figure.n) == (91.0, 2)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         read_runs(tmp_path / "nowhere")
+
+
+def test_every_curvature_has_a_figure_of_its_own():
+    def line(value: float, seed: int, **config: object) -> dict[str, object]:
+        facts = {
+            "table": "curvature",
+            "cell": "disease/lp",
+            "method": "lorentz",
+            "protocol": "legacy",
+            "stage": "final",
+        }
+        return facts | {"seed": seed, "value": value, "validation": value, "config": config}
+
+    lines = [line(96.0, 0, curvature=-0.5), line(97.0, 1, curvature=-0.5), line(90.0, 0, curvature=-2.0)]
+    figures = aggregate([*lines, line(80.0, 0, curvature=-1.0, learn_curvature=True)])
+    assert [(f.name, f.mean, f.n, f.paper_mean) for f in figures] == [
+        ("lorentz, K = -0.5", 96.5, 2, 96.7),
+        ("lorentz, K = -2.0", 90.0, 1, 97.3),
+        ("lorentz, K = trainable", 80.0, 1, 96.5),
+    ]
+    assert figures[0].as_dict()["curvature"] == "-0.5"
+
+
+def test_both_directions_of_parallel_transport_find_their_rows():
+    assert paper_figure("commutativity", "disease/lp", "parallel_transport") == (86.8, 0.8)
+    assert paper_figure("commutativity", "disease/lp", "parallel_transport_reversed") == (67.7, 1.4)

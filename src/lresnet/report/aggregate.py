@@ -18,6 +18,12 @@ __all__ = ["Figure", "aggregate", "paper_figure", "read_runs"]
 
 _RUN = {"table", "cell", "method", "protocol", "seed"}
 
+# Where the paper's row has another name than the method.
+_ROWS = {
+    ("commutativity", "parallel_transport"): "forward",
+    ("commutativity", "parallel_transport_reversed"): "backward",
+}
+
 
 @dataclass(frozen=True)
 class Figure:
@@ -34,6 +40,13 @@ class Figure:
     validation: float
     paper_mean: float | None
     paper_std: float | None
+    curvature: str | None = None
+    """In the table of curvatures, which one: "-0.5", or "trainable"."""
+
+    @property
+    def name(self) -> str:
+        """The method, and in the table of curvatures which one."""
+        return self.method if self.curvature is None else f"{self.method}, K = {self.curvature}"
 
     @property
     def standard_error(self) -> float:
@@ -56,11 +69,13 @@ class Figure:
 
 
 def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
-    """Group final runs by table, cell, method and protocol; in the order in which they first appear."""
-    groups: dict[tuple[str, str, str, str], list[dict[str, Any]]] = defaultdict(list)
+    """Group final runs by table, cell, method and protocol, in the table of curvatures by these too; in the order in
+    which they first appear."""
+    groups: dict[tuple[str, str, str, str, str | None], list[dict[str, Any]]] = defaultdict(list)
     for record in records:
         if record.get("stage", "final") == "final":
-            groups[record["table"], record["cell"], record["method"], record["protocol"]].append(record)
+            own = record["table"], record["cell"], record["method"], record["protocol"], _curvature(record)
+            groups[own].append(record)
     return [_figure(*key, runs) for key, runs in groups.items() if any(run.get("value") is not None for run in runs)]
 
 
@@ -76,7 +91,9 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     return [record for record in records if record.keys() >= _RUN]
 
 
-def paper_figure(table: str, cell: str, method: str) -> tuple[float, float] | tuple[None, None]:
+def paper_figure(
+    table: str, cell: str, method: str, curvature: str | None = None
+) -> tuple[float, float] | tuple[None, None]:
     """Mean and deviation that the paper prints, or nothing.
 
     Example:
@@ -84,13 +101,23 @@ def paper_figure(table: str, cell: str, method: str) -> tuple[float, float] | tu
         (97.3, 0.4)
     """
     columns = _paper().get(table, {})
-    if cell not in columns.get("columns", []) or method not in columns:
+    row = curvature or _ROWS.get((table, method), method)
+    if cell not in columns.get("columns", []) or row not in columns:
         return None, None
-    mean, std = columns[method][columns["columns"].index(cell)]
+    mean, std = columns[row][columns["columns"].index(cell)]
     return mean, std
 
 
-def _figure(table: str, cell: str, method: str, protocol: str, runs: list[dict[str, Any]]) -> Figure:
+def _curvature(record: dict[str, Any]) -> str | None:
+    config = record.get("config", {})
+    if record["table"] != "curvature" or "curvature" not in config:
+        return None
+    return "trainable" if config.get("learn_curvature") else f"{config['curvature']:.1f}"
+
+
+def _figure(
+    table: str, cell: str, method: str, protocol: str, curvature: str | None, runs: list[dict[str, Any]]
+) -> Figure:
     values = [run["value"] for run in runs if run.get("value") is not None]
     validation = [run["validation"] for run in runs if run.get("validation") is not None]
     return Figure(
@@ -103,7 +130,8 @@ def _figure(table: str, cell: str, method: str, protocol: str, runs: list[dict[s
         len(values),
         len(runs) - len(values),
         statistics.fmean(validation) if validation else float("nan"),
-        *paper_figure(table, cell, method),
+        *paper_figure(table, cell, method, curvature),
+        curvature=curvature,
     )
 
 

@@ -47,10 +47,11 @@ _PAGE = """\
 
 Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one line there, with its command, seed,
 versions and hardware. Percent, mean and deviation over the runs. Hyperparameters: at most 24 configurations per method
-and cell, drawn from the space in `src/lresnet/recipes/` before a test figure was read, chosen by validation on seeds
-that are not reported. The test set is read once per run. *Against the paper* compares our mean with the printed one:
-within one of our standard errors, better, or worse. *euclidean* is the same network in flat space, same budget. All
-runs so far are float32 on CPUs; most with torch 2.11, some with 2.13, as their lines say."""
+and cell (eight for images), taken from the space in `src/lresnet/recipes/` before a test figure was read, chosen by
+validation on seeds that are not reported. The test set is read once per run. *Against the paper* compares our mean with
+the printed one: within one of our standard errors, better, or worse. *euclidean* is the same network in flat space,
+same budget. Runs on graphs are float32; on images, convolutions are bfloat16 and the geometry float32. Which torch and
+which device a run had, its line says."""
 
 _PAIRED = """\
 ### Is the Lorentz residual better than the others?
@@ -109,10 +110,10 @@ def _grouped(figures: Sequence[Figure], name: Callable[[Figure], str]) -> dict[s
 def _cells(figure: Figure) -> tuple[str, ...]:
     # "9 of 10": the tenth run diverged and has no figure.
     runs = f"{figure.n} of {figure.n + figure.diverged}" if figure.diverged else str(figure.n)
-    paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f} ± {figure.paper_std:.1f}"
+    paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f} ± {figure.paper_std:g}"
     return (
         figure.cell,
-        figure.method,
+        figure.name,
         figure.protocol,
         f"{figure.mean:.2f} ± {figure.std:.2f}",
         runs,
