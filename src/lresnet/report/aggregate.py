@@ -120,6 +120,7 @@ def _figure(
 ) -> Figure:
     values = [run["value"] for run in runs if run.get("value") is not None]
     validation = [run["validation"] for run in runs if run.get("validation") is not None]
+    paper = paper_figure(table, cell, method, curvature)
     return Figure(
         table,
         cell,
@@ -130,8 +131,9 @@ def _figure(
         len(values),
         len(runs) - len(values),
         statistics.fmean(validation) if validation else float("nan"),
-        *paper_figure(table, cell, method, curvature),
-        curvature=curvature,
+        paper[0],
+        paper[1],
+        curvature,
     )
 
 
