@@ -14,13 +14,15 @@ from lresnet.models.gcn import LorentzGCN
 from lresnet.models.mlp import LorentzMLP
 from lresnet.models.pretrained import Pretrained
 from lresnet.models.resnet import LorentzResNet
+from lresnet.models.sgformer import LorentzSGFormer
 
-__all__ = ["MODELS", "LorentzGCN", "LorentzMLP", "LorentzResNet", "create_model", "from_pretrained"]
+__all__ = ["MODELS", "LorentzGCN", "LorentzMLP", "LorentzResNet", "LorentzSGFormer", "create_model", "from_pretrained"]
 
 MODELS: dict[str, Callable[..., Pretrained]] = {
     LorentzGCN.model_name: LorentzGCN,
     LorentzMLP.model_name: LorentzMLP,
     LorentzResNet.model_name: LorentzResNet,
+    LorentzSGFormer.model_name: LorentzSGFormer,
     **{f"{LorentzResNet.model_name}{depth}": partial(LorentzResNet, depth) for depth in (18, 20, 32)},
 }
 

@@ -1,18 +1,23 @@
 """Layers, one concept a file."""
 
+from lresnet.nn.attention import LinearAttention, LorentzAttention
 from lresnet.nn.euclidean import EuclideanGraphConv
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.graph_conv import LorentzGraphConv
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.mlr import LorentzMLR
+from lresnet.nn.normalised_adjacency import symmetric_normalisation
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
+from lresnet.nn.weighted_join import WeightedJoin
 
 __all__ = [
     "CentroidPool",
     "EuclideanGraphConv",
     "FermiDirac",
+    "LinearAttention",
+    "LorentzAttention",
     "LorentzGraphConv",
     "LorentzLinear",
     "LorentzMLR",
@@ -20,5 +25,7 @@ __all__ = [
     "Prototypes",
     "SpaceMean",
     "SparseMatrix",
+    "WeightedJoin",
     "adjacency",
+    "symmetric_normalisation",
 ]

@@ -1,0 +1,188 @@
+"""lorentz_sgformer: SGFormer's attention branch and graph branch, joined on the hyperboloid.
+
+After He, Yang, Ying (KDD 2025), section 5.2, and Wu et al., SGFormer (NeurIPS 2023). Where this differs from the
+released code: the exponential map takes n space coordinates and time 0, where the code lets the first coordinate pass
+for time; both branches start from the input embedding z^(0), as the formula says, where the code's graph branch starts
+from the features; values have a matrix of their own, as in SGFormer's paper; the adjacency is normalised once; alpha
+can be learned; there may be several attention layers and heads, and a norm is a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry import Lorentz
+from lresnet.geometry.curvature import kappa_of
+from lresnet.models.pretrained import Pretrained
+from lresnet.models.sgformer_branches import NORMS, EuclideanBranches, LorentzBranches
+from lresnet.nn.dropout import dropout
+from lresnet.nn.euclidean import EuclideanLinear
+from lresnet.nn.input_map import Points, features_to_points
+from lresnet.nn.normalised_adjacency import symmetric_normalisation
+from lresnet.nn.prototypes import Prototypes
+from lresnet.nn.sparse import SparseMatrix, adjacency
+from lresnet.nn.weighted_join import WeightedJoin
+
+__all__ = ["LorentzSGFormer"]
+
+_BRANCHES = ("euclidean", "lorentz")
+
+
+class LorentzSGFormer(Pretrained):
+    r"""Graph transformer of linear time: global attention and graph convolutions, joined by a residual connection.
+
+    .. math:: (1 - \alpha) \exp_o z \oplus \alpha \exp_o g \quad\text{or}\quad
+        \exp_o((1 - \alpha) z) \oplus \exp_o(\alpha g)
+
+    for the branches' results z and g (:class:`~lresnet.models.sgformer_branches.EuclideanBranches`) and the residuals
+    that weigh points, or tangent vectors (:class:`~lresnet.nn.weighted_join.WeightedJoin`); then prototypes. With
+    ``residual="euclidean"`` it is the Euclidean SGFormer, :math:`(1 - \alpha) z + \alpha g` and a linear head.
+
+    Args:
+        in_features: number of node features.
+        hidden: dimension n of the space, and width of the branches.
+        num_layers: graph convolutions. attention_layers: attention layers. heads: of each, averaged.
+        num_classes: classes of a prototype decoder (linear for the twin); None: the embeddings are the output.
+        residual: a name of :data:`lresnet.residual.RESIDUALS`; "none" is the graph branch alone.
+        residual_options: its options, e.g. ``{"scale": 2.0}``; the weight is ``graph_weight``'s.
+        branches: "euclidean", as in the paper, or "lorentz": fully hyperbolic, with ``residual`` for the skips inside
+            the branches too (:class:`~lresnet.models.sgformer_branches.LorentzBranches`).
+        graph_weight: alpha. learn_graph_weight: train it.
+        attention_weight: beta, of the attention against its skip.
+        norm: "none" or "layer", of the vectors in Euclidean branches.
+        curvature: K < 0. learn_curvature: train it.
+        dropout: rate on what goes from layer to layer.
+        max_radius: radius, in radii of curvature, to which rows are shortened before the exponential map.
+
+    Shapes:
+        x [N, in], edge_index [2, E], edge_weight [E] -> embeddings [N, hidden] or logits [N, num_classes]
+
+    Example:
+        >>> model = LorentzSGFormer(in_features=8, num_classes=3)
+        >>> x, edge_index = torch.randn(5, 8), torch.tensor([[0, 1], [1, 2]])
+        >>> model(x, edge_index).shape
+        torch.Size([5, 3])
+        >>> model.attention(x, torch.tensor([0, 4])).shape
+        torch.Size([2, 5])
+    """
+
+    model_name = "lorentz_sgformer"
+    generators: Sequence[torch.Generator] = ()
+    """What dropout draws from in a stack, one for each member; none: torch's own generator."""
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int = 64,
+        num_layers: int = 3,
+        num_classes: int | None = None,
+        residual: str = "lorentz",
+        residual_options: dict[str, Any] | None = None,
+        branches: str = "euclidean",
+        attention_layers: int = 1,
+        heads: int = 1,
+        graph_weight: float = 0.8,
+        learn_graph_weight: bool = False,
+        attention_weight: float = 0.5,
+        norm: str = "none",
+        curvature: float = -1.0,
+        learn_curvature: bool = False,
+        dropout: float = 0.0,
+        max_radius: float = 10.0,
+    ) -> None:
+        super().__init__()
+        _require_sense(residual, branches, norm, num_layers, attention_layers, heads, dropout)
+        self.euclidean, self.hyperbolic_branches = residual == "euclidean", branches == "lorentz"
+        self.dropout, self.max_radius = dropout, max_radius
+        self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
+        sizes = in_features, hidden, num_layers, attention_layers, heads, attention_weight
+        self.branches: EuclideanBranches | LorentzBranches
+        if self.hyperbolic_branches:
+            self.branches = LorentzBranches(*sizes, residual, self.manifold)
+        else:
+            self.branches = EuclideanBranches(*sizes, norm, self.manifold)
+        options = residual_options or {}
+        self.join = WeightedJoin(
+            residual, self.manifold, graph_weight, learn_weight=learn_graph_weight, max_radius=max_radius, **options
+        )
+        self.head: torch.nn.Module | None = None
+        if num_classes is not None and self.euclidean:
+            self.head = EuclideanLinear(hidden, num_classes)
+        elif num_classes is not None:
+            self.head = Prototypes(hidden, num_classes, manifold=self.manifold)
+
+    def forward(
+        self,
+        x: Tensor | SparseMatrix | Points,
+        edge_index: Tensor | SparseMatrix,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """``x`` may be :meth:`input_points`' result and ``edge_index`` :meth:`graph`'s, both made once."""
+        embedding = self.embed(x, edge_index, edge_weight)
+        return embedding if self.head is None else self.head(embedding)
+
+    def embed(
+        self,
+        x: Tensor | SparseMatrix | Points,
+        edge_index: Tensor | SparseMatrix,
+        edge_weight: Tensor | None = None,
+    ) -> Tensor:
+        """Node embeddings, [N, hidden], in space coordinates."""
+        points = x if isinstance(x, Points) else self.input_points(x)
+        A = edge_index
+        if not isinstance(A, SparseMatrix):
+            A = self.graph(A, points.x.shape[0], edge_weight)
+        start = self.branches.start(points, self._drop)
+        z, g = self.branches.attend(start, self._drop), self.branches.convolve(start, A, self._drop)
+        return self.join(z, g) if self.hyperbolic_branches else self.join.of_vectors(z, g)
+
+    def attention(self, x: Tensor | SparseMatrix | Points, nodes: Tensor, layer: int = 0) -> Tensor:
+        """What ``nodes`` [R] attend to in one attention layer: rows [R, N] that sum to 1, the mean over the heads.
+
+        In time and memory R N: the whole matrix is never made.
+        """
+        layers = len(self.branches.attentions)
+        if not 0 <= layer < layers:
+            raise ValueError(f"layer must be 0 to {layers - 1}, as there are {layers} attention layers, got {layer}")
+        points = x if isinstance(x, Points) else self.input_points(x)
+        return self.branches.rows(self.branches.start(points, self._drop), nodes, layer, self._drop)
+
+    def _drop(self, x: Tensor) -> Tensor:
+        return dropout(x, self.dropout, self.generators) if self.training and self.dropout > 0 else x
+
+    def input_points(self, features: Tensor | SparseMatrix) -> Points:
+        """What the branches start from: the features, for hyperbolic branches as points. Made once and passed in."""
+        if isinstance(features, Tensor) and not features.is_floating_point():
+            raise TypeError(f"features must be floating point, got {features.dtype}; convert them, e.g. x.float()")
+        if not self.hyperbolic_branches:
+            return Points(features, torch.empty(0))
+        values = features if isinstance(features, Tensor) else features.values
+        kappa = kappa_of(self.manifold.curvature, torch.promote_types(values.dtype, torch.float32))
+        return features_to_points(features, kappa, self.max_radius)
+
+    def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
+        """The symmetrically normalised adjacency with self loops, made once for many calls."""
+        return symmetric_normalisation(adjacency(edge_index, num_nodes, edge_weight))
+
+
+def _require_sense(
+    residual: str, branches: str, norm: str, num_layers: int, attention_layers: int, heads: int, dropout: float
+) -> None:
+    for name, value, known in (("branches", branches, _BRANCHES), ("norm", norm, NORMS)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+    if branches == "lorentz" and residual == "euclidean":
+        raise ValueError("branches='lorentz' needs a residual on the hyperboloid, got residual='euclidean'")
+    if branches == "lorentz" and norm != "none":
+        raise ValueError(f"norms are for Euclidean branches; use norm='none' with branches='lorentz', got {norm!r}")
+    if min(num_layers, attention_layers, heads) < 1:
+        raise ValueError(
+            "num_layers, attention_layers and heads must be at least 1, "
+            f"got {num_layers}, {attention_layers} and {heads}"
+        )
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")

@@ -1,0 +1,162 @@
+"""Global attention in linear time (SGFormer, Wu et al., NeurIPS 2023): every node attends to every node, in O(N)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry.checks import full_precision
+from lresnet.geometry.curvature import kappa_of
+from lresnet.nn.euclidean import EuclideanLinear
+from lresnet.nn.graph_conv import centroid_of_sums
+from lresnet.nn.linear import LorentzLinear
+
+__all__ = ["LinearAttention", "LorentzAttention", "attention_rows", "linear_attention"]
+
+
+def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    r"""SGFormer's attention of all N nodes to all of them, without the N x N matrix.
+
+    .. math:: A v = D^{-1} \Big(v + \tfrac1N \tilde q (\tilde k^T v)\Big), \qquad
+        D_i = 1 + \tfrac1N \tilde q_i \cdot \sum_j \tilde k_j, \qquad \tilde q = q/\|q\|_F, \quad \tilde k = k/\|k\|_F
+
+    Rows of A sum to 1. By Cauchy and Schwarz :math:`D_i \ge 1 - 1/\sqrt N`. One node alone, where that bound is 0, can
+    attend to nothing but itself: A is 1. A q or k that is all zeros stays so, and every node keeps its own value.
+
+    Args:
+        q, k: [N, ..., d]. v: [N, ..., m]. The axes between count heads, or members of a stack: each has its own norms.
+
+    Shapes:
+        -> [N, ..., m]
+
+    Example:
+        >>> q, k, v = torch.randn(3, 100, 8).unbind()
+        >>> linear_attention(q, k, v).shape
+        torch.Size([100, 8])
+    """
+    q, k = _scaled(q, k)
+    seen = torch.einsum("n...d,n...m->...dm", k, v)
+    return (v + torch.einsum("n...d,...dm->n...m", q, seen)) / _row_sums(q, k)
+
+
+def attention_rows(q: Tensor, k: Tensor, nodes: Tensor) -> Tensor:
+    """The rows of ``nodes`` [R] of the matrix A of :func:`linear_attention`, [R, ..., N]; each sums to 1.
+
+    Example:
+        >>> q, k = torch.randn(2, 100, 8).unbind()
+        >>> attention_rows(q, k, torch.tensor([4, 2])).sum(-1)
+        tensor([1., 1.])
+    """
+    count = q.shape[0]
+    q, k = _scaled(q, k)
+    own = torch.nn.functional.one_hot(nodes, count).to(q.dtype)
+    own = own.view(-1, *[1] * (q.dim() - 2), count)
+    q = q.index_select(0, nodes)
+    return (own + torch.einsum("r...d,n...d->r...n", q, k)) / _row_sums(q, k)
+
+
+def _scaled(q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+    """q / (N |q|_F) and k / |k|_F."""
+    count = q.shape[0]
+    if count == 1:
+        return torch.zeros_like(q), k
+    return _unit(q) / count, _unit(k)
+
+
+def _unit(q: Tensor) -> Tensor:
+    norm = torch.linalg.vector_norm(q, dim=(0, -1), keepdim=True)
+    return q / torch.where(norm > 0, norm, 1.0)
+
+
+def _row_sums(q: Tensor, k: Tensor) -> Tensor:
+    """D, [N, ..., 1]."""
+    return 1 + torch.einsum("n...d,...d->n...", q, k.sum(0)).unsqueeze(-1)
+
+
+class LinearAttention(torch.nn.Module):
+    """:func:`linear_attention` of linear maps of x, the mean of several heads of full width.
+
+    The released SGFormer norms q and k over all heads together; here each head is the published single one.
+
+    Args:
+        in_features, out_features: widths. heads: how many.
+
+    Shapes:
+        [N, in] -> [N, out]; with parameters that are stacks (:mod:`lresnet.geometry.stack`) [N, S, in] -> [N, S, out].
+
+    Example:
+        >>> LinearAttention(8, 4, heads=2)(torch.randn(100, 8)).shape
+        torch.Size([100, 4])
+    """
+
+    def __init__(self, in_features: int, out_features: int, heads: int = 1) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query, self.key, self.value = (EuclideanLinear(in_features, heads * out_features) for _ in range(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = (_split(layer(x), self.heads) for layer in (self.query, self.key, self.value))
+        return linear_attention(q, k, v).mean(-2)
+
+    def rows(self, x: Tensor, nodes: Tensor) -> Tensor:
+        """What ``nodes`` [R] attend to, [R, N], the mean over the heads; each row sums to 1."""
+        q, k = (_split(layer(x), self.heads) for layer in (self.query, self.key))
+        return attention_rows(q, k, nodes).mean(-2)
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}"
+
+
+class LorentzAttention(ManifoldModule):
+    r"""Linear-time attention whose result is the Lorentzian centroid of all points, :math:`y_i = s_i / n_i`.
+
+    .. math:: [s_i, t_i] = \tfrac1H \sum_h \sum_j A^h_{ij} [v^h_j, T^h_j], \qquad n_i^2 = t_i^2 - \kappa |s_i|^2 \ge 1
+
+    with A of :func:`linear_attention`, T the time of a value times :math:`\sqrt\kappa`, and values v from
+    :class:`LorentzLinear`. A centroid needs weights that are not negative, or the sum may leave the cone of time-like
+    vectors: so q and k are ReLUs of linear maps of the space coordinates.
+
+    Args:
+        in_features, out_features: dimensions of the spaces. heads: how many.
+        manifold: owner of the curvature; referred to, not registered.
+
+    Shapes:
+        [N, in] -> [N, out]; with parameters that are stacks [N, S, in] -> [N, S, out].
+
+    Example:
+        >>> LorentzAttention(8, 4, manifold=Lorentz(-1.0))(torch.randn(100, 8)).shape
+        torch.Size([100, 4])
+    """
+
+    def __init__(self, in_features: int, out_features: int, heads: int = 1, *, manifold: Lorentz) -> None:
+        super().__init__(manifold)
+        self.heads = heads
+        self.query, self.key = (EuclideanLinear(in_features, heads * out_features) for _ in range(2))
+        self.values = torch.nn.ModuleList(
+            LorentzLinear(in_features, out_features, manifold=manifold) for _ in range(heads)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        with full_precision(x):
+            v = torch.stack([value.with_time(x) for value in self.values], dim=-2)  # type: ignore[operator]
+            q, k = (part.to(v.dtype) for part in self._query_and_key(x))
+            sums = linear_attention(q, k, v).mean(-2)
+            kappa = kappa_of(self.manifold.curvature, sums.dtype)
+            least = torch.ones_like(sums[..., :1])  # the sum of a row's weights, which bounds n from below
+            return centroid_of_sums(sums, least, kappa, some_empty=False).to(x.dtype)
+
+    def rows(self, x: Tensor, nodes: Tensor) -> Tensor:
+        """The weights of the points in the centroids of ``nodes`` [R]: [R, N], the mean over the heads."""
+        return attention_rows(*self._query_and_key(x), nodes).mean(-2)
+
+    def _query_and_key(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        q, k = (_split(torch.relu(layer(x)), self.heads) for layer in (self.query, self.key))
+        return q, k
+
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, {super().extra_repr()}"
+
+
+def _split(x: Tensor, heads: int) -> Tensor:
+    return x.unflatten(-1, (heads, -1))  # type: ignore[no-any-return]
