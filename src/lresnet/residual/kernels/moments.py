@@ -4,6 +4,8 @@
 import triton
 import triton.language as tl
 
+from lresnet.residual.kernels.blocks import per_column
+
 __all__ = ["merge_moments", "moments_blocks"]
 
 
@@ -11,15 +13,15 @@ __all__ = ["merge_moments", "moments_blocks"]
 def merged(count, mean, squares, total):
     """One (mean, sum of squared deviations) a column out of one a slot: [SLOTS, n] -> [1, n] each.
 
-    The mean in two steps, so that far from 0 the second one finds what the first one rounded off; the deviations from
-    it are differences of the slots' means, never a difference of squares. A slot of count 0 changes nothing.
+    The deviations of the slots' means are squared, never a difference of squares formed. The mean is found in two
+    steps: the second one finds what the first one rounded off. A slot of count 0 changes nothing.
     """
     share = count / total
-    base = tl.sum(share * mean, axis=0, keep_dims=True)
-    off = mean - base
-    shift = tl.sum(share * off, axis=0, keep_dims=True)
-    rest = off - shift
-    return base + shift, tl.sum(squares + count * rest * rest, axis=0, keep_dims=True)
+    about = tl.sum(share * mean, axis=0, keep_dims=True)
+    off = mean - about
+    rest = tl.sum(share * off, axis=0, keep_dims=True)
+    deviation = off - rest
+    return about + rest, tl.sum(squares + count * deviation * deviation, axis=0, keep_dims=True)
 
 
 @triton.jit
@@ -33,14 +35,16 @@ def moments_blocks(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    r"""Line p of ``lines`` [P, 2, n]: mean and sum of squared deviations over the rows of program p.
+    r"""Line p of ``lines`` [P, 2, n]: mean and sum of squared deviations of ``x - x[0]`` over the rows of program p.
 
-    Every place of the tile follows its own values down the rows (Welford):
+    Less the first row, so that a mean far from 0 takes no digits from the deviations. Every place of the tile follows
+    its own values down the rows (Welford):
 
     .. math:: \delta = x_k - m, \quad m \leftarrow m + \delta / k, \quad s \leftarrow s + \delta^2 (k - 1) / k .
     """
     columns = (tl.program_id(0) * BLOCK + tl.arange(0, BLOCK))[None, :]
     tiles = tl.cdiv(rows, ROWS)
+    first = per_column(x_pointer, columns, n, ROWS).to(tl.float32)
     count = tl.zeros((ROWS, 1), tl.float32)
     mean, squares = tl.zeros((ROWS, BLOCK), tl.float32), tl.zeros((ROWS, BLOCK), tl.float32)
     for step in tl.range(tl.program_id(1), tiles, tl.num_programs(1), num_stages=STAGES):
@@ -50,7 +54,7 @@ def moments_blocks(
         here = (row < rows).to(tl.float32)
         count += here
         rate = here / tl.maximum(count, 1.0)
-        delta = x - mean
+        delta = (x - first) - mean
         mean += delta * rate
         squares += delta * (here - rate) * delta
     mean, squares = merged(count, mean, squares, tl.sum(count))
@@ -61,6 +65,7 @@ def moments_blocks(
 
 @triton.jit
 def merge_moments(
+    x_pointer,
     lines_pointer,
     weight_pointer,
     bias_pointer,
@@ -89,6 +94,7 @@ def merge_moments(
     count = tl.where(line < programs, seen, 0).to(tl.float32)
     total = rows.to(tl.float32)
     mean, squares = merged(count, mean, squares, total)
+    mean += tl.load(x_pointer + columns, mask=columns < n, other=0.0).to(tl.float32)
     variance = tl.div_rn(squares, total)
     inverse = tl.div_rn(1.0, tl.sqrt_rn(variance + eps))
     weight = tl.load(weight_pointer + columns, mask=columns < n, other=0.0)

@@ -19,13 +19,15 @@ __all__ = ["add_norm_gradient", "merge_sums"]
 
 
 @triton.jit
-def column_sums(pointer, width, programs, mask, BLOCK: tl.constexpr, LINES: tl.constexpr):
-    """The sums of BLOCK columns of lines that lie ``width`` apart, in a fixed order: [1, BLOCK]."""
-    sums = tl.zeros((LINES, BLOCK), tl.float32)
+def column_sums(pointer, gap, width, programs, mask, BLOCK: tl.constexpr, LINES: tl.constexpr):
+    """[1, BLOCK] sums of BLOCK columns, and of those ``gap`` further on, over lines ``width`` apart, in a fixed order."""
+    first, second = tl.zeros((LINES, BLOCK), tl.float32), tl.zeros((LINES, BLOCK), tl.float32)
     for start in range(0, programs, LINES):
         line = start + tl.arange(0, LINES)[:, None]
-        sums += tl.load(pointer + line * width, mask=(line < programs) & mask, other=0.0)
-    return tl.sum(sums, axis=0, keep_dims=True)
+        inside = (line < programs) & mask
+        first += tl.load(pointer + line * width, mask=inside, other=0.0)
+        second += tl.load(pointer + line * width + gap, mask=inside, other=0.0)
+    return tl.sum(first, axis=0, keep_dims=True), tl.sum(second, axis=0, keep_dims=True)
 
 
 @triton.jit
@@ -53,12 +55,11 @@ def merge_sums(
     column = (block * BLOCK + tl.arange(0, BLOCK))[None, :]
     first = norm * 2 * n + column
     if norm == NORMS:
-        total = column_sums(lines_pointer + first, width, programs, column < 3, BLOCK, LINES)
+        total, _ = column_sums(lines_pointer + first, 0, width, programs, column < 3, BLOCK, LINES)
         tl.store(sums_pointer + first, total, mask=column < 3)
     else:
         inside = column < n
-        S = column_sums(lines_pointer + first, width, programs, inside, BLOCK, LINES)
-        G = column_sums(lines_pointer + first + n, width, programs, inside, BLOCK, LINES)
+        S, G = column_sums(lines_pointer + first, n, width, programs, inside, BLOCK, LINES)
         statistics = statistics_pointer + norm * 5 * n + column
         mean = tl.load(statistics, mask=inside, other=0.0)
         inverse = tl.load(statistics + 2 * n, mask=inside, other=0.0)

@@ -67,20 +67,20 @@ def batch_statistics(
     programs = min(tile.programs, -(-rows // tile.rows))
     lines = out.new_empty((programs, 2, n))
     shape = {"ROWS": tile.rows, "BLOCK": tile.block, "STAGES": tile.stages, "num_warps": tile.warps}
-    merge = merge_tile(programs)
+    merge = merge_tile(n, programs)
     if merge.rows < programs:
         raise ValueError(f"moments of {programs} programs; at most {merge.rows} are merged: give the tile fewer")
     with torch.cuda.device_of(x):
         moments_blocks[(-(-n // tile.block), programs)](x, lines, rows, n, x.stride(0), **shape)
         shape = {"ROWS": tile.rows, "BLOCK": merge.block, "LINES": merge.rows, "num_warps": merge.warps}
-        merge_moments[(-(-n // merge.block),)](lines, weight, bias, out, rows, n, programs, eps, **shape)
+        merge_moments[(-(-n // merge.block),)](x, lines, weight, bias, out, rows, n, programs, eps, **shape)
 
 
 def _merge(lines: Tensor, statistics: Tensor, rows: int) -> tuple[Tensor, Tensor]:
     """Sums out of lines of them, and the coefficients [norms, 2, n] of the norms' share in the gradients."""
     norms, _, n = statistics.shape
     sums, coefficients = lines.new_empty(lines.shape[1]), lines.new_empty((norms, 2, n))
-    tile = merge_tile(lines.shape[0])
+    tile = merge_tile(n, lines.shape[0])
     grid = (norms * -(-n // tile.block) + 1,)
     shape = {"NORMS": norms, "BLOCK": tile.block, "LINES": tile.rows, "num_warps": tile.warps}
     with torch.cuda.device_of(lines):

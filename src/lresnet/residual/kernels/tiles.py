@@ -98,15 +98,16 @@ def add_tile(n: int) -> Tile:
     return Tile(2048 // block, block, 4)
 
 
-def merge_tile(lines: int) -> Tile:
-    """Tile for adding up so many lines: eight columns a program, at most 1024 lines at a time.
+def merge_tile(n: int, lines: int) -> Tile:
+    """Tile for adding up so many lines of n numbers: few columns a program, so that many programs share the work.
 
     Example:
-        >>> merge_tile(500)
-        Tile(rows=512, block=8, warps=8, programs=2147483647, stages=1)
+        >>> merge_tile(64, lines=500)
+        Tile(rows=512, block=8, warps=4, programs=2147483647, stages=1)
     """
-    rows = min(1024, _power_of_two(lines))
-    return Tile(rows, 8, min(8, max(1, rows // 64)))
+    block = min(64, max(8, _power_of_two(n) // 64))
+    rows = min(8192 // block, _power_of_two(lines))
+    return Tile(rows, block, max(1, min(8, rows * block // 1024)))
 
 
 def _power_of_two(n: int) -> int:
