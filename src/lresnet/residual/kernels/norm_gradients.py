@@ -20,7 +20,7 @@ __all__ = ["add_norm_gradient", "merge_sums"]
 
 @triton.jit
 def column_sums(pointer, gap, width, programs, mask, BLOCK: tl.constexpr, LINES: tl.constexpr):
-    """[1, BLOCK] sums of BLOCK columns, and of those ``gap`` further on, over lines ``width`` apart, in a fixed order."""
+    """Sums over lines ``width`` apart of BLOCK columns, and of those ``gap`` further on, in a fixed order."""
     first, second = tl.zeros((LINES, BLOCK), tl.float32), tl.zeros((LINES, BLOCK), tl.float32)
     for start in range(0, programs, LINES):
         line = start + tl.arange(0, LINES)[:, None]
