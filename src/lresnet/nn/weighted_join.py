@@ -40,7 +40,7 @@ class WeightedJoin(ManifoldModule):
     Args:
         kind: a name of :data:`lresnet.residual.RESIDUALS`.
         weight: alpha, above 0 and below 1.
-        learn_weight: train it.
+        learn_weight: train it, where the residual has a use for it.
         max_radius: radius, in radii of curvature, to which tangent vectors are shortened.
         options: of the residual.
 
@@ -70,7 +70,7 @@ class WeightedJoin(ManifoldModule):
         ratio = weight / (1 - weight)
         if kind == "lorentz":
             options |= {"weight": "learned", "initial_weight": ratio} if learn_weight else {"weight": ratio}
-        elif learn_weight:
+        elif learn_weight and kind != "none":
             self.raw_weight = torch.nn.Parameter(torch.tensor(ratio))
         else:
             self.register_buffer("raw_weight", torch.tensor(ratio))
@@ -108,4 +108,4 @@ class WeightedJoin(ManifoldModule):
         return features_to_points(z, kappa, self.max_radius).x  # type: ignore[return-value]
 
     def extra_repr(self) -> str:
-        return f"alpha={float(self.weight):g}, {super().extra_repr()}"
+        return f"alpha={float(self.weight.detach()):g}, {super().extra_repr()}"

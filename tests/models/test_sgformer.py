@@ -1,0 +1,337 @@
+"""lorentz_sgformer: every residual, both kinds of branches, fixed and learned weights, its Euclidean twin."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+
+import geoopt
+import pytest
+import torch
+from torch import Tensor
+from torch_geometric.nn import GCNConv
+
+from lresnet.geometry import ManifoldModule
+from lresnet.models import LorentzSGFormer, create_model, from_pretrained
+from lresnet.nn import SparseMatrix
+from lresnet.nn.input_map import features_to_points
+from lresnet.optim import parameter_groups
+from lresnet.testing import assert_finite_gradients, assert_on_manifold
+from lresnet.train.stack import ModelStack
+from tests.models.common import CLASSES, FEATURES, NODES, RESIDUALS, features, graph
+
+CASES = [(kind, "euclidean") for kind in RESIDUALS] + [(kind, "lorentz") for kind in RESIDUALS if kind != "euclidean"]
+every_case = pytest.mark.parametrize(("residual", "branches"), CASES)
+both_branches = pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
+
+
+def make(residual: str = "lorentz", **options: object) -> LorentzSGFormer:
+    torch.manual_seed(0)
+    sizes = {"in_features": FEATURES, "hidden": 5, "num_classes": CLASSES, "attention_layers": 2, "heads": 2}
+    return LorentzSGFormer(**sizes | {"residual": residual} | options)
+
+
+def nothing(x: Tensor) -> Tensor:
+    return x
+
+
+# --- the formulas -----------------------------------------------------------------------------------------------------
+
+
+@every_case
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_shapes_and_gradients(residual, branches, learned, sparse):
+    options = {"learn_curvature": learned, "learn_graph_weight": learned, "branches": branches, "dropout": 0.2}
+    model = make(residual, curvature=-2.0, **options)
+    x = SparseMatrix.from_dense(features()) if sparse else features()
+    logits = model(x, *graph())
+    assert logits.shape == (NODES, CLASSES)
+    logits.square().sum().backward()
+    for name, parameter in model.named_parameters():
+        if residual == "none" and "attentions" in name:  # the graph branch alone
+            assert parameter.grad is None or not parameter.grad.any(), name
+            continue
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+        assert parameter.grad.any(), name
+    assert make(residual, num_classes=None, branches=branches)(x, *graph()).shape == (NODES, 5)
+
+
+@pytest.mark.parametrize("norm", ["none", "layer"])
+@pytest.mark.parametrize("residual", ["lorentz", "tangent", "euclidean"])
+def test_euclidean_branches_are_the_formulas_of_sgformer(residual, norm):
+    model = make(residual, curvature=-0.5, num_layers=3, norm=norm, attention_weight=0.3, graph_weight=0.7).double()
+    x, (edge_index, weight) = features(torch.float64), graph()
+    edge_index, keep = edge_index[:, edge_index[0] != edge_index[1]], edge_index[0] != edge_index[1]
+    weight = weight[keep].double()
+    nu = torch.nn.LayerNorm(5, dtype=torch.float64) if norm == "layer" else torch.nn.Identity()
+    branches = model.branches
+    start = torch.relu(nu(branches.input(x)))
+    z = start
+    for attention in branches.attentions:
+        z = nu(0.7 * z + 0.3 * attention(z))
+    g = start
+    for i, conv in enumerate(branches.convs):
+        pyg = GCNConv(5, 5, bias=False).double()
+        pyg.lin.weight = conv.linear.weight
+        g = pyg(torch.relu(nu(g)) if i else g, edge_index, weight)
+    alpha, exp = 0.7, lambda u: features_to_points(u, 0.5).x
+    if residual == "euclidean":
+        expected = (1 - alpha) * z + alpha * g
+    elif residual == "lorentz":
+        expected = model.manifold.centroid(
+            torch.stack([exp(z), exp(g)], 1), torch.tensor([1 - alpha, alpha]).double().expand(NODES, 2)
+        )
+    else:
+        expected = model.join.residual(exp((1 - alpha) * z), exp(alpha * g))
+    torch.testing.assert_close(model.embed(x, edge_index, weight), expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(model(x, edge_index, weight), model.head(expected), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("residual", [kind for kind in RESIDUALS if kind != "euclidean"])
+def test_lorentz_branches_are_residuals_throughout(residual):
+    model = make(residual, curvature=-0.5, branches="lorentz", graph_weight=0.6).double()
+    x, (edge_index, _) = features(torch.float64), graph()
+    A, branches = model.graph(edge_index, NODES), model.branches
+    start = branches.input(features_to_points(x, 0.5).x)
+    z = g = start
+    for attention, join in zip(branches.attentions, branches.joins, strict=True):
+        z = join(z, attention(torch.relu(z)))
+    for conv, skip in zip(branches.convs, branches.residuals, strict=True):
+        g = skip(g, conv(torch.relu(g), A))
+    y = model.embed(x, edge_index)
+    torch.testing.assert_close(y, model.join(z, g))
+    assert_on_manifold(y, model.manifold)
+    kinds = {type(skip) for skip in (*branches.residuals, *(join.residual for join in branches.joins))}
+    assert kinds == {type(model.join.residual)}
+
+
+@every_case
+def test_every_method_gives_another_network(residual, branches):
+    x, (edge_index, weight) = features(), graph()
+    mine = make(residual, branches=branches)(x, edge_index, weight)
+    for other, kind in CASES:
+        if (other, kind) != (residual, branches):
+            assert not torch.equal(mine, make(other, branches=kind)(x, edge_index, weight))
+
+
+@both_branches
+def test_the_order_of_nodes_does_not_matter(branches):
+    model = make(branches=branches).double().eval()
+    x, (edge_index, weight) = features(torch.float64), graph()
+    order = torch.randperm(NODES, generator=torch.Generator().manual_seed(2))
+    place = torch.argsort(order)  # where a node goes
+    y = model(x, edge_index, weight.double())
+    torch.testing.assert_close(model(x[order], place[edge_index], weight.double()), y[order])
+
+
+# --- attention --------------------------------------------------------------------------------------------------------
+
+
+@both_branches
+@pytest.mark.parametrize("layer", [0, 1])
+def test_attention_rows_sum_to_one_and_belong_to_the_layer(branches, layer):
+    model = make(branches=branches).double().eval()
+    x = features(torch.float64)
+    nodes = torch.tensor([3, 0, 13])
+    rows = model.attention(x, nodes, layer)
+    assert rows.shape == (3, NODES)
+    torch.testing.assert_close(rows.sum(-1), torch.ones(3, dtype=torch.float64))
+    assert not torch.allclose(rows, model.attention(x, nodes, 1 - layer))
+    entering = model.branches.attend(model.branches.start(model.input_points(x), nothing), nothing, layer)
+    entering = torch.relu(entering) if branches == "lorentz" else entering
+    assert torch.equal(rows, model.branches.attentions[layer].rows(entering, nodes))
+
+
+def test_attention_layers_that_are_not_there():
+    for layer in (-1, 2):
+        with pytest.raises(ValueError, match=f"layer must be 0 to 1, as there are 2 attention layers, got {layer}"):
+            make().attention(features(), torch.tensor([0]), layer)
+
+
+# --- curvature, weights and the twin ---------------------------------------------------------------------------------
+
+
+@every_case
+def test_a_learned_curvature_has_one_owner(residual, branches):
+    model = make(residual, branches=branches, learn_curvature=True)
+    keys = [key for key in model.state_dict() if "kappa" in key]
+    assert keys == ([] if residual == "euclidean" else ["manifold.log_kappa"])
+    owners = [module.manifold for module in model.modules() if isinstance(module, ManifoldModule)]
+    assert all(manifold is model.manifold for manifold in owners)
+
+
+@both_branches
+def test_curvature_matters(branches):
+    x, (edge_index, _) = features(), graph()
+    a, b = (make(branches=branches, curvature=K)(x, edge_index) for K in (-0.5, -2.0))
+    assert not torch.allclose(a, b, rtol=0.01)
+
+
+def test_the_graph_weight_goes_from_branch_to_branch():
+    x, (edge_index, _) = features(), graph()
+    for residual in ("lorentz", "space", "tangent", "parallel_transport", "euclidean"):
+        graph_alone = make(residual, graph_weight=1 - 1e-6, num_classes=None)(x, edge_index)
+        attention_alone = make(residual, graph_weight=1e-6, num_classes=None)(x, edge_index)
+        assert torch.allclose(
+            attention_alone[:1],
+            make(residual, graph_weight=1e-6, num_classes=None)(x, edge_index[:, :0])[:1],
+            atol=1e-4,
+        )
+        none = make("none" if residual != "euclidean" else residual, graph_weight=1 - 1e-6, num_classes=None)
+        assert torch.allclose(graph_alone, none(x, edge_index), atol=1e-4)
+        assert not torch.allclose(graph_alone, attention_alone, atol=1e-2)
+
+
+def test_weights_that_are_learned_do_not_decay():
+    groups = parameter_groups(make(learn_graph_weight=True, learn_curvature=True))
+    assert set(groups.geometric) == {"manifold.log_kappa", "join.residual.raw_weight"}
+    assert set(groups.manifold) == {"head.points"}
+    assert set(parameter_groups(make("space", learn_graph_weight=True)).geometric) == {"join.raw_weight"}
+
+
+def test_the_twin_has_no_manifold_parameter():
+    twin = make("euclidean", learn_curvature=True)
+    assert not any(isinstance(p, geoopt.ManifoldParameter) for p in twin.parameters())
+    assert not list(twin.manifold.parameters())
+    assert isinstance(twin.head, torch.nn.Linear)
+
+
+# --- inputs -----------------------------------------------------------------------------------------------------------
+
+
+@every_case
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_inputs_made_once_give_the_same_as_raw_ones(residual, branches, sparse):
+    model = make(residual, branches=branches, dropout=0.4)
+    x = SparseMatrix.from_dense(features()) if sparse else features()
+    edge_index, weight = graph()
+    points, A = model.input_points(x), model.graph(edge_index, NODES, weight)
+    results = []
+    for inputs in ((x, edge_index, weight), (points, A), (x, A), (points, edge_index, weight)):
+        torch.manual_seed(5)
+        results.append(model(*inputs))
+    for a, b in itertools.pairwise(results):
+        assert torch.equal(a, b)
+    dense = model.eval()(features(), edge_index, weight)
+    torch.testing.assert_close(model(x, edge_index, weight), dense)
+
+
+@every_case
+def test_isolated_nodes_a_graph_without_edges_and_a_single_node(residual, branches):
+    none = torch.empty(2, 0, dtype=torch.int64)
+    model = make(residual, branches=branches)
+    assert_finite_gradients(lambda x: model(x, *graph()), features())
+    assert_finite_gradients(lambda x: model(x, none), features())
+    assert_finite_gradients(lambda x: model(x, none), features()[:1])
+    assert_finite_gradients(lambda x: model(x, none), torch.zeros(3, FEATURES))
+    assert model.attention(features()[:1], torch.tensor([0])).tolist() == [[pytest.approx(1.0)]]
+
+
+@every_case
+def test_dropout_only_in_training(residual, branches):
+    model, (edge_index, weight) = make(residual, branches=branches, dropout=0.5), graph()
+    x = features()
+    assert not torch.equal(model(x, edge_index, weight), model(x, edge_index, weight))
+    y = model.eval()(x, edge_index, weight)
+    assert torch.equal(y, make(residual, branches=branches).eval()(x, edge_index, weight))
+
+
+@both_branches
+def test_gradients_in_float64(branches):
+    model = make(branches=branches, learn_curvature=True, learn_graph_weight=True, num_classes=2).double()
+    x, (edge_index, _) = features(torch.float64)[:5, :].requires_grad_(), graph()
+    edge_index = edge_index[:, (edge_index < 5).all(0)]
+    assert torch.autograd.gradcheck(lambda x: model(x + 0.1, edge_index), (x,))
+
+
+@every_case
+def test_compiles(residual, branches):
+    """The adjacency, whose values are looked at on the way, is made before."""
+    model, x = make(residual, branches=branches).eval(), features()
+    A = model.graph(*graph()[:1], NODES)
+    expected = model(x, A)
+    torch.compiler.reset()
+    compiled = torch.compile(lambda x: model(x, A), backend="aot_eager")
+    torch.testing.assert_close(compiled(x), expected, rtol=1e-5, atol=1e-5)
+
+
+# --- wrong input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"branches": "poincare"}, "branches must be one of euclidean, lorentz, got 'poincare'"),
+        ({"norm": "batch"}, "norm must be one of none, layer, got 'batch'"),
+        ({"branches": "lorentz", "residual": "euclidean"}, "needs a residual on the hyperboloid, got residual='euclid"),
+        ({"branches": "lorentz", "norm": "layer"}, "norms are for Euclidean branches; use norm='none'"),
+        ({"heads": 0}, "must be at least 1, got 3, 2 and 0"),
+        ({"dropout": 1.0}, r"dropout must be at least 0 and below 1, got 1\.0"),
+        ({"graph_weight": 1.0}, r"must be above 0 and below 1, got 1\.0"),
+        ({"residual": "lorenz"}, "unknown residual 'lorenz'; did you mean 'lorentz'"),
+        ({"curvature": 1.0}, "curvature must be negative"),
+    ],
+)
+def test_bad_arguments(options, message):
+    with pytest.raises(ValueError, match=message):
+        make(**options)
+
+
+def test_bad_inputs():
+    with pytest.raises(TypeError, match=r"features must be floating point, got torch.int64; .*x\.float\(\)"):
+        make()(torch.ones(NODES, FEATURES, dtype=torch.int64), graph()[0])
+    with pytest.raises(ValueError, match="edge_index has node 14, but nodes are 0 to 13"):
+        make()(features(), torch.tensor([[0], [NODES]]))
+
+
+# --- state ------------------------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_saved_and_read_back(residual, branches, tmp_path):
+    model = make(residual, branches=branches, learn_curvature=True, learn_graph_weight=True).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1)
+    read = from_pretrained(model.save_pretrained(tmp_path)).eval()
+    assert isinstance(read, LorentzSGFormer)
+    assert torch.equal(read(features(), *graph()), model(features(), *graph()))
+    twin = copy.deepcopy(model)
+    assert torch.equal(twin(features(), *graph()), model(features(), *graph()))
+
+
+@every_case
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_a_stack_gives_what_its_members_do(residual, branches, sparse):
+    """Three networks as one computation, dropout included."""
+    options = {"branches": branches, "dropout": 0.3, "learn_graph_weight": True, "curvature": -2.0}
+    members = [make(residual, **options).double() for _ in range(3)]
+    for i, member in enumerate(members):
+        torch.manual_seed(i)
+        for parameter in member.parameters():
+            parameter.data.add_(0.1 * torch.randn_like(parameter))
+    stack = ModelStack(members, [[name for name, _ in members[0].named_parameters()]])
+    stack.model.generators = [torch.Generator().manual_seed(i) for i in range(3)]
+    x, A = features(torch.float64), members[0].graph(graph()[0], NODES)
+
+    def together(model: LorentzSGFormer) -> Tensor:
+        points = model.input_points(SparseMatrix.from_dense(x) if sparse else x.unsqueeze(1))
+        if sparse and points.time.dim() == 2:
+            points = points._replace(time=points.time.unsqueeze(1))
+        return model(points, A)
+
+    y = stack.call(together)
+    for i, member in enumerate(members):
+        torch.manual_seed(i)
+        torch.testing.assert_close(y[:, i], member(x, A))
+
+
+def test_by_name():
+    torch.manual_seed(0)
+    model = create_model(
+        "lorentz_sgformer", residual="tangent", curvature=-2.0, in_features=FEATURES, hidden=5, heads=2
+    )
+    expected = make("tangent", curvature=-2.0, num_classes=None, attention_layers=1)
+    assert torch.equal(model(features(), *graph()), expected(features(), *graph()))

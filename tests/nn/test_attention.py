@@ -1,0 +1,172 @@
+"""Linear attention against the N x N matrix of its formula; its rows; the centroid of all points."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from lresnet.geometry import Lorentz
+from lresnet.nn import LinearAttention, LorentzAttention
+from lresnet.nn.attention import attention_rows, linear_attention
+from lresnet.testing import assert_compiles, assert_finite_gradients, assert_on_manifold
+
+KINDS = ("vectors", "points")
+
+
+def tensors(*shape: int, count: int = 3) -> tuple[Tensor, ...]:
+    g = torch.Generator().manual_seed(0)
+    return tuple(torch.randn(shape, generator=g, dtype=torch.float64) for _ in range(count))
+
+
+def matrix(q: Tensor, k: Tensor) -> Tensor:
+    """A as the paper writes it, [N, d] -> [N, N]."""
+    n = q.shape[0]
+    numerator = torch.eye(n, dtype=q.dtype) + (q / q.norm()) @ (k / k.norm()).T / n
+    return numerator / numerator.sum(1, keepdim=True)
+
+
+def layer(kind: str, heads: int = 2, curvature: float = -1.0) -> LinearAttention | LorentzAttention:
+    torch.manual_seed(0)
+    if kind == "vectors":
+        return LinearAttention(5, 4, heads)
+    return LorentzAttention(5, 4, heads, manifold=Lorentz(curvature))
+
+
+# --- the function -----------------------------------------------------------------------------------------------------
+
+
+def test_is_the_product_with_the_whole_matrix():
+    q, k, v = tensors(11, 6)
+    torch.testing.assert_close(linear_attention(q, k, v), matrix(q, k) @ v)
+    torch.testing.assert_close(attention_rows(q, k, torch.arange(11)), matrix(q, k))
+
+
+def test_axes_between_are_attentions_of_their_own():
+    q, k, v = tensors(11, 3, 2, 6)
+    y, rows = linear_attention(q, k, v), attention_rows(q, k, torch.tensor([7, 0]))
+    assert rows.shape == (2, 3, 2, 11)
+    for i in range(3):
+        for j in range(2):
+            A = matrix(q[:, i, j], k[:, i, j])
+            torch.testing.assert_close(y[:, i, j], A @ v[:, i, j])
+            torch.testing.assert_close(rows[:, i, j], A[[7, 0]])
+
+
+def test_scaling_q_and_k_changes_nothing_and_values_may_have_another_width():
+    q, k, _ = tensors(9, 4)
+    (v,) = tensors(9, 7, count=1)
+    torch.testing.assert_close(linear_attention(1e3 * q, 1e-3 * k, v), linear_attention(q, k, v))
+    torch.testing.assert_close(linear_attention(q, k, torch.ones_like(v)), torch.ones_like(v))
+
+
+def test_the_least_row_sum_of_the_docstring_is_attained():
+    """All of q in one node, against k the same in every node: D = 1 - 1/sqrt(N)."""
+    n = 4
+    q, k, v = torch.zeros(n, 1), -torch.ones(n, 1), torch.randn(n, 2)
+    q[0] = 5.0
+    own = attention_rows(q, k, torch.tensor([0]))[0]
+    row_sum = 1 - n**-0.5
+    torch.testing.assert_close(own[1], torch.tensor(-1 / (n * n**0.5) / row_sum))
+    assert linear_attention(q, k, v).isfinite().all()
+
+
+@pytest.mark.parametrize(("q", "k"), [(3.0, -2.0), (1.0, 1.0), (0.0, 1.0)])
+def test_one_node_attends_to_itself_alone(q, k):
+    """q = -k would be 0 / 0."""
+    q, k, v = torch.full((1, 1), q), torch.full((1, 1), k), torch.randn(1, 3)
+    assert torch.equal(linear_attention(q, k, v), v)
+    assert attention_rows(q, k, torch.tensor([0])).tolist() == [[1.0]]
+    assert_finite_gradients(linear_attention, q, k, v)
+
+
+def test_zeros_attend_to_themselves_with_finite_gradients():
+    v, zero = torch.randn(6, 3), torch.zeros(6, 2)
+    assert torch.equal(linear_attention(zero, zero, v), v)
+    assert_finite_gradients(linear_attention, zero, zero, v)
+    assert_finite_gradients(linear_attention, torch.randn(6, 2), zero, v)
+
+
+def test_gradients():
+    inputs = [t.requires_grad_() for t in tensors(5, 2, 3)]
+    assert torch.autograd.gradcheck(linear_attention, inputs)
+    assert torch.autograd.gradgradcheck(linear_attention, inputs)
+    assert torch.autograd.gradcheck(lambda q, k: attention_rows(q, k, torch.tensor([3, 1])), inputs[:2])
+
+
+def test_memory_is_linear():
+    """A matrix of 200,000 nodes would have 160 GB."""
+    q, k, v = torch.randn(3, 200_000, 2).unbind()
+    assert linear_attention(q, k, v).shape == (200_000, 2)
+    assert attention_rows(q, k, torch.tensor([5])).sum().item() == pytest.approx(1.0, abs=1e-4)
+
+
+# --- the layers -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("heads", [1, 3])
+def test_rows_sum_to_one_and_do_not_see_an_order_of_nodes(kind, heads):
+    module, (x,) = layer(kind, heads).double(), tensors(8, 5, count=1)
+    order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(module(x[order]), module(x)[order])
+    rows = module.rows(x, torch.arange(8))
+    torch.testing.assert_close(rows.sum(-1), torch.ones(8, dtype=torch.float64))
+    torch.testing.assert_close(module.rows(x[order], torch.arange(8)), rows[order][:, order])
+    assert (rows - torch.eye(8)).abs().max() > 1e-4  # it does attend to others
+
+
+def test_heads_are_averaged():
+    module, (x,) = layer("vectors", 3).double(), tensors(8, 5, count=1)
+    q, k, v = (part(x).view(8, 3, 4) for part in (module.query, module.key, module.value))
+    expected = sum(matrix(q[:, h], k[:, h]) @ v[:, h] for h in range(3)) / 3
+    torch.testing.assert_close(module(x), expected)
+    torch.testing.assert_close(
+        module.rows(x, torch.tensor([2])), sum(matrix(q[:, h], k[:, h]) for h in range(3))[[2]] / 3
+    )
+
+
+@pytest.mark.parametrize("K", [-0.1, -1.0, -10.0])
+def test_points_are_centroids_with_the_rows_as_weights(K):
+    module, (x,) = layer("points", heads=2, curvature=K).double(), tensors(8, 5, count=1)
+    q, k = (torch.relu(part(x)).view(8, 2, 4) for part in (module.query, module.key))
+    weights = torch.cat([matrix(q[:, h], k[:, h]) for h in range(2)], dim=1)
+    values = torch.cat([value(x) for value in module.values])
+    assert (weights >= 0).all()
+    y = module(x)
+    torch.testing.assert_close(y, module.manifold.centroid(values.expand(8, 16, 4), weights))
+    assert_on_manifold(y, module.manifold)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_layers_differentiate_and_compile(kind):
+    module, (x,) = layer(kind), tensors(6, 5, count=1)
+    assert_finite_gradients(module, torch.zeros(6, 5))
+    assert_compiles(module, x.float())
+    module = module.double()
+    assert torch.autograd.gradcheck(module, (x.requires_grad_(),))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stack_gives_what_its_members_do(kind):
+    from lresnet.train.stack import ModelStack
+
+    members = [layer(kind).double() for _ in range(3)]
+    for i, member in enumerate(members):
+        torch.manual_seed(i)
+        for parameter in member.parameters():
+            parameter.data.normal_()
+    stack = ModelStack(members, [[name for name, _ in members[0].named_parameters()]])
+    (x,) = tensors(7, 3, 5, count=1)
+    y = stack.call(lambda model: model(x))
+    for i, member in enumerate(members):
+        torch.testing.assert_close(y[:, i], member(x[:, i]))
+
+
+def test_autocast_keeps_points_in_full_precision():
+    module = layer("points")
+    x = torch.randn(6, 5)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(module(x), module(x))
+        narrow = module(x)
+    assert torch.equal(narrow, module(x))

@@ -1,0 +1,94 @@
+"""Two branches to one point: the paper's two formulas, alpha fixed and learned."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
+from lresnet.geometry import Lorentz
+from lresnet.nn import WeightedJoin
+from lresnet.optim import parameter_groups
+from lresnet.residual import RESIDUALS
+from lresnet.testing import assert_finite_gradients, assert_on_manifold
+
+M = Lorentz(-2.0)
+every_kind = pytest.mark.parametrize("kind", RESIDUALS)
+
+
+def vectors() -> tuple[Tensor, Tensor]:
+    z, g = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).unbind()
+    return z, g
+
+
+def expected(kind: str, alpha: float, z: Tensor, g: Tensor) -> Tensor:
+    """The formulas of the paper, with the library's residuals and exp."""
+    K, exp = -2.0, M.expmap0
+    if kind == "lorentz":
+        return lorentz_residual(exp(z), exp(g), alpha / (1 - alpha), K=K)
+    if kind == "space":
+        return (1 - alpha) * exp(z) + alpha * exp(g)
+    if kind == "none":
+        return exp(g)
+    if kind == "euclidean":
+        return (1 - alpha) * z + alpha * g
+    z, g = exp((1 - alpha) * z), exp(alpha * g)
+    if kind.startswith("tangent"):
+        return tangent_residual(z, g, K=K)
+    return parallel_transport_residual(*((g, z) if kind.endswith("reversed") else (z, g)), K=K)
+
+
+@every_kind
+@pytest.mark.parametrize("alpha", [0.2, 0.5, 0.8])
+@pytest.mark.parametrize("learned", [False, True])
+def test_is_the_paper_s_formula_of_vectors_and_of_their_points(kind, alpha, learned):
+    z, g = vectors()
+    join = WeightedJoin(kind, M, alpha, learn_weight=learned).double()
+    y = join.of_vectors(z, g)
+    torch.testing.assert_close(y, expected(kind, alpha, z, g), rtol=1e-6, atol=1e-6)
+    points = (z, g) if kind == "euclidean" else (M.expmap0(z), M.expmap0(g))
+    torch.testing.assert_close(join(*points), y)
+    assert float(join.weight.detach()) == pytest.approx(alpha)
+    if kind != "euclidean":
+        assert_on_manifold(y, M)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in RESIDUALS if kind != "none"])
+def test_the_weight_is_one_geometric_parameter_if_it_is_learned(kind):
+    assert not list(WeightedJoin(kind, M).parameters())
+    join = WeightedJoin(kind, M, 0.3, learn_weight=True)
+    assert len(parameter_groups(join).geometric) == len(list(join.parameters())) == 1
+    join.of_vectors(*(t.float() for t in vectors())).square().sum().backward()
+    (parameter,) = join.parameters()
+    assert parameter.grad.isfinite()
+    assert parameter.grad != 0
+    with torch.no_grad():
+        parameter.fill_(-3.0)  # an optimiser may step over 0
+    assert float(join.weight.detach()) == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in RESIDUALS if "textbook" not in kind])
+def test_gradients(kind):
+    z, g = (t[:3].requires_grad_() for t in vectors())
+    join = WeightedJoin(kind, M, 0.4, learn_weight=True).double()
+    assert torch.autograd.gradcheck(join.of_vectors, (z, g))
+    assert_finite_gradients(join.of_vectors, torch.zeros(3, 4), torch.zeros(3, 4))
+    assert_finite_gradients(join.of_vectors, torch.full((3, 4), 1e4), torch.full((3, 4), -1e4))
+
+
+def test_long_vectors_are_shortened_to_the_radius():
+    z = torch.full((1, 4), 1e6, dtype=torch.float64)
+    for kind in ("lorentz", "tangent"):
+        join = WeightedJoin(kind, M, max_radius=3.0).double()
+        radius = 3 if kind == "lorentz" else 6  # tangent adds both
+        assert float(M.dist0(join.of_vectors(z, z))) == pytest.approx(radius / 2**0.5)
+
+
+def test_options_and_bad_weights():
+    assert not list(WeightedJoin("none", M, learn_weight=True).parameters())
+    assert float(WeightedJoin("lorentz", M, 0.5, scale=2.0).residual.scale) == pytest.approx(2.0)
+    for weight in (0.0, 1.0, -0.5, float("nan")):
+        with pytest.raises(ValueError, match=f"must be above 0 and below 1, got {weight}"):
+            WeightedJoin("space", M, weight)
+    assert "alpha=0.8" in repr(WeightedJoin("tangent", M, 0.8))
