@@ -1,0 +1,11 @@
+"""Benchmarks with an honest clock: residuals, ResNets, graph networks; ``lresnet bench`` and ``reproduce runtime``.
+
+Contenders take turns in every round; medians and quartiles; on CUDA events, graphs replayed where launches would be
+what is timed, and memory that no cache can hold; on a CPU process time of one thread.
+"""
+
+from lresnet.studies.benchmark.measurement import Measurement, line
+from lresnet.studies.benchmark.runtime import runtime_line
+from lresnet.studies.benchmark.suite import bench_gcn, bench_residual, bench_resnet, bench_runtime
+
+__all__ = ["Measurement", "bench_gcn", "bench_residual", "bench_resnet", "bench_runtime", "line", "runtime_line"]

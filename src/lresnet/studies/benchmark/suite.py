@@ -1,0 +1,124 @@
+"""The benchmarks as they are called: what they measure where nothing is said, on a GPU and on a CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from lresnet.residual import RESIDUALS
+from lresnet.studies.benchmark.clock import device_clock, one_thread
+from lresnet.studies.benchmark.contenders import METHODS, Compiled, contenders
+from lresnet.studies.benchmark.copy_rate import CopyRate, copy_rate
+from lresnet.studies.benchmark.graphs import CELLS, found_cells, measure_graphs
+from lresnet.studies.benchmark.measurement import Measurement
+from lresnet.studies.benchmark.memory import Network, peaks_in_fresh_processes
+from lresnet.studies.benchmark.residuals import PARTS, measure_residuals
+from lresnet.studies.benchmark.resnets import TWIN, measure_resnets
+from lresnet.studies.benchmark.sizes import PAPER_SIZES, Size, parse_size
+from lresnet.studies.benchmark.stacks import measure_stack
+from lresnet.studies.benchmark.unsynchronised import measure_clocks
+from lresnet.studies.single import require_known
+
+__all__ = ["bench_gcn", "bench_residual", "bench_resnet", "bench_runtime"]
+
+_CPU_SIZE, _CPU_STACK, _CPU_BATCH = "256/4000", Size(256, 500), 32
+_STACK = Size(2048, 10_000)
+_IMAGES = 50_000  # as many as CIFAR has: an epoch
+
+
+def bench_residual(
+    sizes: Sequence[str], device: torch.device, *, rounds: int = 20, compiled: Compiled = "auto"
+) -> list[Measurement]:
+    """The copy rate, every residual at every size, a stack of 64, and on CUDA the clock that does not wait."""
+    _require_rounds(rounds)
+    on_gpu = device.type == "cuda"
+    wanted = [parse_size(size) for size in sizes or (PAPER_SIZES if on_gpu else (_CPU_SIZE,))]
+    clock = device_clock(device)
+    with one_thread(device):
+        rate = copy_rate(device, clock)
+        measured = [_copy(rate, device)]
+        for size in wanted:
+            field = contenders(device, compiled)
+            measured += measure_residuals(size, field, device, clock, rounds=rounds, copy_rate=rate.bytes_per_second)
+            measured += measure_clocks(size, field, device, rounds=3)
+            _forget(device)
+        stack = _STACK if on_gpu else _CPU_STACK
+        measured += measure_stack(stack, device, clock, rounds=rounds, compiled=compiled)
+        _forget(device)
+    return measured
+
+
+def bench_runtime(
+    cells: Sequence[str], methods: Sequence[str], device: torch.device, *, rounds: int = 20
+) -> list[Measurement]:
+    """What the paper's table of runtimes needs: forward passes at its sizes, and the clock that does not wait."""
+    for cell in cells:
+        require_known("cell", cell, PAPER_SIZES)
+    for method in methods:
+        require_known("method of runtime", method, METHODS)
+    clock, measured = device_clock(device), list[Measurement]()
+    with one_thread(device):
+        rate = copy_rate(device, clock).bytes_per_second
+        for size in map(parse_size, cells or PAPER_SIZES):
+            field = [c for c in contenders(device) if not methods or c.method in methods]
+            measured += measure_residuals(size, field, device, clock, rounds=rounds, copy_rate=rate, parts=PARTS[:1])
+            measured += measure_clocks(size, field, device, rounds=3)
+            _forget(device)
+    return measured
+
+
+def bench_resnet(
+    model: str, methods: Sequence[str], batches: Sequence[int], device: torch.device, *, rounds: int = 11
+) -> list[Measurement]:
+    """Training steps beside the twin's; each batch size a comparison of its own."""
+    _require_rounds(rounds)
+    for method in methods:
+        require_known("method", method, RESIDUALS)
+    on_gpu = device.type == "cuda"
+    wanted = list(batches) or ([512, 128] if on_gpu else [_CPU_BATCH])
+    if min(wanted) < 2:  # a batch norm of one image has no variance in its last stage
+        raise ValueError(f"a batch needs at least 2 images, got {min(wanted)}")
+    names = dict.fromkeys([*(methods or ("lorentz",)), TWIN])
+    comparisons = [[Network(model, method, batch) for method in names] for batch in wanted]
+    peaks = peaks_in_fresh_processes([network for networks in comparisons for network in networks], device)
+    measured, clock = list[Measurement](), device_clock(device)
+    with one_thread(device):
+        for networks in comparisons:
+            images = max(_IMAGES, networks[0].batch) if on_gpu else networks[0].batch
+            measured += measure_resnets(networks, device, clock, rounds=rounds, images=images, peaks=peaks)
+            _forget(device)
+    return measured
+
+
+def bench_gcn(
+    cells: Sequence[str], methods: Sequence[str], device: torch.device, *, rounds: int = 15
+) -> list[Measurement]:
+    """Training epochs, one seed and ten; cells that are named must be there, of the usual ones those that are."""
+    _require_rounds(rounds)
+    for method in methods:
+        require_known("method", method, RESIDUALS)
+    measured = list[Measurement]()
+    with one_thread(device):
+        for cell in cells or found_cells(CELLS):
+            measured += measure_graphs(cell, methods or ("lorentz",), device, device_clock(device), rounds=rounds)
+            _forget(device)
+    return measured
+
+
+def _copy(rate: CopyRate, device: torch.device) -> Measurement:
+    figures = {"gigabytes_per_second": rate.bytes_per_second / 1e9}
+    figures |= {name: value / 1e9 for name, value in rate.tried.items()}
+    return Measurement("copy", device.type, "copy", "best", figures=figures)
+
+
+def _require_rounds(rounds: int) -> None:
+    if rounds < 2:
+        raise ValueError(f"rounds must be at least 2, for a spread; got {rounds}")
+
+
+def _forget(device: torch.device) -> None:
+    """Give compiled functions and memory back: the next size starts as the first did."""
+    torch.compiler.reset()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
