@@ -1,0 +1,273 @@
+"""The paper's sentences that a measurement can answer, with our answers.
+
+The sentences stand under ``[claims]`` in ``recipes/paper.toml``; :data:`JUDGES` has a rule for each that results of
+ours can answer, and the others are not measured yet. A claim about all cells of a table is answered as soon as the
+cells measured so far settle it.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from importlib import resources
+from typing import Any, NamedTuple
+
+from lresnet.report.aggregate import Figure
+
+__all__ = ["HOLDS", "IN_PART", "JUDGES", "NOT_MEASURED", "REFUTED", "Claim", "answer_claims", "claims_markdown"]
+
+HOLDS, IN_PART, REFUTED, NOT_MEASURED = "holds", "holds in part", "does not hold", "not measured yet"
+
+_RESIDUALS = ("parallel_transport", "tangent", "space")
+_PAPERS_METHODS = ("none", *_RESIDUALS, "lorentz")
+
+
+class Claim(NamedTuple):
+    """A sentence of the paper and what we found."""
+
+    topic: str
+    sentence: str
+    verdict: str
+    evidence: str
+
+
+class Measured(NamedTuple):
+    """All that a claim may be judged by."""
+
+    figures: Sequence[Figure]
+    numerics: Sequence[Mapping[str, Any]]
+    """Lines of ``results/numerics.jsonl``."""
+
+    def cells(self, table: str) -> dict[str, dict[str, Figure]]:
+        """The figures of a table by cell and name; where a cell has several protocols, of the first."""
+        found: dict[str, dict[str, Figure]] = {}
+        protocols: dict[str, str] = {}
+        for figure in self.figures:
+            if figure.table == table and protocols.setdefault(figure.cell, figure.protocol) == figure.protocol:
+                found.setdefault(figure.cell, {})[figure.name] = figure
+        return found
+
+
+Answer = tuple[str, str]
+_NOTHING: Answer = NOT_MEASURED, ""
+
+
+def answer_claims(figures: Sequence[Figure], numerics: Iterable[Mapping[str, Any]] = ()) -> list[Claim]:
+    """Every claim of the paper, in its order, with the verdict that the results allow and what it rests on.
+
+    Example:
+        >>> answer_claims([])[0]
+        Claim(topic='gnn', sentence='lorentz is best in 8 of 10 cells', verdict='not measured yet', evidence='')
+    """
+    measured = Measured(figures, [line for line in numerics if "ours" in line])
+    sentences = tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())["claims"]
+    return [
+        Claim(topic, sentence, *JUDGES.get(sentence, lambda _: _NOTHING)(measured))
+        for topic, own in sentences.items()
+        for sentence in own
+    ]
+
+
+def claims_markdown(claims: Sequence[Claim]) -> str:
+    """A section for docs/: a row a claim."""
+    lines = ["## The paper's claims", "", "| about | claim | answer | by what |", "|---|---|---|---|"]
+    lines += [f"| {c.topic} | {c.sentence} | {c.verdict} | {c.evidence} |" for c in claims]
+    return "\n".join(lines) + "\n"
+
+
+def _settled(yes: int, measured: int, needed: int, total: int) -> str:
+    """Whether at least ``needed`` of ``total`` cells are so, where ``yes`` of ``measured`` are."""
+    if yes >= needed:
+        return HOLDS
+    return REFUTED if measured - yes > total - needed else NOT_MEASURED
+
+
+def _best_in_cells(measured: Measured) -> Answer:
+    cells = {cell: own for cell, own in measured.cells("gnn").items() if own.keys() >= set(_PAPERS_METHODS)}
+    best = [cell for cell, own in cells.items() if _is_best(own)]
+    if not cells:
+        return _NOTHING
+    named = f" ({', '.join(best)})" if best else ""
+    return _settled(len(best), len(cells), 8, 10), f"highest mean in {len(best)} of {len(cells)} cells measured{named}"
+
+
+def _is_best(own: Mapping[str, Figure]) -> bool:
+    return own["lorentz"].mean >= max(own[name].mean for name in _PAPERS_METHODS)
+
+
+def _relative_gain(measured: Measured, cell: str, percent: float) -> Answer:
+    own = measured.cells("gnn").get(cell, {})
+    if not own.keys() >= {*_RESIDUALS, "lorentz"}:
+        return _NOTHING
+    best = max(own[name].mean for name in _RESIDUALS)
+    gain = 100 * (own["lorentz"].mean / best - 1)
+    return HOLDS if gain >= percent else REFUTED, f"{gain:+.1f} % of the best other residual's {best:.1f} on {cell}"
+
+
+def _largest_gain(measured: Measured, table: str, points: float, total: int) -> Answer:
+    """Over the best other residual method, in points, in the cell where that is most."""
+    gains = {
+        cell: own["lorentz"].mean - max(own[name].mean for name in _RESIDUALS)
+        for cell, own in measured.cells(table).items()
+        if own.keys() >= {*_RESIDUALS, "lorentz"}
+    }
+    if not gains:
+        return _NOTHING
+    cell = max(gains, key=lambda name: gains[name])
+    verdict = HOLDS if gains[cell] >= points else REFUTED if len(gains) == total else NOT_MEASURED
+    where = f"{cell}, the most in {len(gains)} of {total} cells"
+    return verdict, f"{gains[cell]:+.2f} points over the best other residual on {where}"
+
+
+def _better_than_base(measured: Measured) -> Answer:
+    cells = {cell: own for cell, own in measured.cells("gnn").items() if own.keys() >= set(_PAPERS_METHODS)}
+    if not cells:
+        return _NOTHING
+    better = [cell for cell, own in cells.items() if own["lorentz"].mean > own["none"].mean]
+    nodes = [cell for cell in cells if cell.endswith("/nc")]
+    best = [cell for cell in nodes if _is_best(cells[cell])]
+    verdicts = {_settled(len(better), len(cells), 9, 10), _settled(len(best), len(nodes), 6, 6)}
+    verdict = next(word for word in (REFUTED, NOT_MEASURED, HOLDS) if word in verdicts)
+    return verdict, (
+        f"better than the base in {len(better)} of {len(cells)} cells measured; "
+        f"best in {len(best)} of {len(nodes)} node classifications"
+    )
+
+
+def _same_at_every_curvature(measured: Measured) -> Answer:
+    """No cell may vary by more than the paper's own cell that varies most."""
+    cells: dict[str, list[tuple[float, float]]] = {}
+    for cell, own in measured.cells("curvature").items():
+        means = [(f.mean, f.paper_mean) for f in own.values() if f.paper_mean is not None]
+        if len(means) == 5:
+            cells[cell] = means
+    if not cells:
+        return _NOTHING
+    spread = {cell: _range(ours for ours, _ in means) for cell, means in cells.items()}
+    papers = max(_range(theirs for _, theirs in means) for means in cells.values())
+    cell = max(spread, key=lambda name: spread[name])
+    verdict = REFUTED if spread[cell] > papers else HOLDS if len(cells) == 4 else NOT_MEASURED
+    return verdict, f"means differ by at most {spread[cell]:.2f} points ({cell}); in the paper by {papers:.1f}"
+
+
+def _range(values: Iterable[float]) -> float:
+    low, *_, high = sorted(values)
+    return high - low
+
+
+def _hyperbolic_beats_euclidean(measured: Measured) -> Answer:
+    cells = {
+        cell: own for cell, own in measured.cells("graph_transformer").items() if own.keys() >= {"euclidean", "lorentz"}
+    }
+    if not cells:
+        return _NOTHING
+    beaten = [cell for cell, own in cells.items() if max(own, key=lambda name, own=own: own[name].mean) != "euclidean"]
+    return _settled(len(beaten), len(cells), 2, 3), f"in {len(beaten)} of {len(cells)} cells measured"
+
+
+def _images(measured: Measured) -> Answer:
+    verdict, evidence = _largest_gain(measured, "image_classification", 0.5, 2)
+    robust = "robustness not measured yet"
+    return NOT_MEASURED if verdict == HOLDS else verdict, evidence and f"{evidence}; {robust}"
+
+
+def _faster(measured: Measured) -> Answer:
+    """Seconds of the slower methods over the Lorentz residual's, by clocks that wait for the device."""
+    times: dict[tuple[str, str], dict[str, float]] = {}
+    for f in measured.figures:
+        if f.table == "runtime" and "not synchronised" not in f.protocol:
+            times.setdefault((f.cell, f.protocol), {})[f.method] = f.mean
+    ratios = {
+        place: min(own["parallel_transport"], own["tangent"]) / own["lorentz"]
+        for place, own in times.items()
+        if own.keys() >= {"parallel_transport", "tangent", "lorentz"}
+    }
+    if not ratios:
+        return _NOTHING
+    place = max(ratios, key=lambda name: ratios[name])
+    verdict = HOLDS if ratios[place] > 2000 else REFUTED
+    return verdict, f"at most {ratios[place]:.1f} times, at {place[0]}, {place[1]}"
+
+
+def _directions(measured: Measured) -> dict[str, float]:
+    """Forward minus backward parallel transport, by cell, where the difference exceeds its two standard errors."""
+    found = {}
+    for cell, own in measured.cells("commutativity").items():
+        if own.keys() >= {"parallel_transport", "parallel_transport_reversed"}:
+            forward, backward = own["parallel_transport"], own["parallel_transport_reversed"]
+            gap, error = forward.mean - backward.mean, math.hypot(forward.standard_error, backward.standard_error)
+            found[cell] = gap if abs(gap) > 2 * error else 0.0
+    return found
+
+
+def _order_matters(measured: Measured) -> Answer:
+    gaps = _directions(measured)
+    if not gaps:
+        return _NOTHING
+    cell = max(gaps, key=lambda name: abs(gaps[name]))
+    verdict = HOLDS if gaps[cell] else NOT_MEASURED
+    return verdict, f"parallel transport, forward minus backward: {gaps[cell]:+.2f} points on {cell}"
+
+
+def _unpredictable_direction(measured: Measured) -> Answer:
+    gaps = _directions(measured)
+    if len(gaps) < 2:
+        return _NOTHING
+    signs = {math.copysign(1, gap) if gap else 0 for gap in gaps.values()}
+    evidence = ", ".join(f"{cell} {gap:+.2f}" if gap else f"{cell} no difference shown" for cell, gap in gaps.items())
+    return HOLDS if signs >= {-1, 1} else REFUTED, f"forward minus backward: {evidence}"
+
+
+def _stable(measured: Measured) -> Answer:
+    """In the form without cancellation, and in the form that is printed."""
+    lines = [line for line in measured.numerics if line["method"] == "lorentz" and line["dtype"] == "float32"]
+    if not lines:
+        return _NOTHING
+    floors = max((line["ours"] / line["floor"] for line in lines if line["ours"] > 3e-7), default=1.0)
+    textbook = max(_error(line["textbook"]) for line in lines)
+    verdict = REFUTED if floors > 10 else IN_PART if textbook > 1 else HOLDS
+    return verdict, (
+        f"float32, norms to 10,000: without cancellation at most {floors:.1f} times the error of rounding alone; "
+        f"by the printed formula up to {textbook:.0f} radii of curvature"
+    )
+
+
+def _tangent_errors(measured: Measured) -> Answer:
+    lines = [line for line in measured.numerics if line["method"] == "tangent" and line["dtype"] == "float32"]
+    if not lines:
+        return _NOTHING
+    norms = sorted({line["norm"] for line in lines})
+    near, far = (_median(line["textbook"] for line in lines if line["norm"] == n) for n in (norms[0], norms[-1]))
+    verdict = HOLDS if far > 1000 * near else REFUTED
+    return verdict, (
+        f"median error of exp and log in float32: {near:.0e} at norm {norms[0]:g}, {far:.0e} at norm {norms[-1]:g}"
+    )
+
+
+def _median(values: Iterable[float | None]) -> float:
+    ordered = sorted(map(_error, values))
+    return ordered[len(ordered) // 2]
+
+
+def _error(value: float | None) -> float:
+    """Of a result that is no number the error is as large as can be."""
+    return math.inf if value is None or math.isnan(value) else value
+
+
+JUDGES: dict[str, Callable[[Measured], Answer]] = {
+    "lorentz is best in 8 of 10 cells": _best_in_cells,
+    "up to 4.2 % better (chameleon)": partial(_relative_gain, cell="chameleon/nc", percent=4.2),
+    "up to 10.9 % over other residual methods": partial(_largest_gain, table="gnn", points=10.9, total=10),
+    "better than the base in 9 of 10, best in every node classification": _better_than_base,
+    "not sensitive to the curvature": _same_at_every_curvature,
+    "up to 2.5 % better": partial(_largest_gain, table="graph_transformer", points=2.5, total=3),
+    "hyperbolic beats the Euclidean SGFormer in 2 of 3": _hyperbolic_beats_euclidean,
+    "up to 0.5 % better, and more robust": _images,
+    "over 2000 times faster": _faster,
+    "commutative, unlike parallel transport": _order_matters,
+    "which direction of parallel transport is better is unpredictable": _unpredictable_direction,
+    "numerically stable by the lemma": _stable,
+    "mapping errors of tangent methods far from the origin": _tangent_errors,
+}

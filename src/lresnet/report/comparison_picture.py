@@ -1,0 +1,84 @@
+"""The methods beside each other, and beside the paper: a panel a cell, means with error bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lresnet.report.aggregate import Figure
+from lresnet.report.palette import METHOD_LOOKS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Picture
+
+__all__ = ["INK", "comparison_picture", "draw_comparison", "panels"]
+
+INK = "#222222"
+"""The colour of text and axes: a page that shows the picture in the dark may replace it."""
+_GRID = "#8C8C8C"
+_OTHER = ("#8C8C8C", "o")
+_COLUMNS = 3
+
+
+def panels(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
+    """The figures of one table, by cell and protocol, in the order in which these first appear."""
+    found: dict[str, list[Figure]] = {}
+    for figure in figures:
+        found.setdefault(f"{figure.cell}, {figure.protocol}", []).append(figure)
+    return found
+
+
+def comparison_picture(figures: Sequence[Figure]) -> Picture:
+    """The picture of one table's figures: our mean filled, the paper's hollow, bars of one deviation.
+
+    Raises:
+        ValueError: there is nothing to draw.
+    """
+    from matplotlib.figure import Figure as Picture
+
+    groups = panels(figures)
+    if not groups:
+        raise ValueError("there are no final runs to compare; `lresnet reproduce` makes them")
+    columns = min(_COLUMNS, len(groups))
+    rows = -(-len(groups) // columns)
+    tallest = max(len(own) for own in groups.values())
+    picture = Picture(figsize=(3.45 * columns + 0.6, rows * (0.34 * tallest + 0.95) + 0.35), layout="constrained")
+    grid = picture.subplots(rows, columns, squeeze=False).flat
+    for axes, (title, own) in zip(grid, groups.items(), strict=False):
+        _draw_panel(axes, title, own)
+    for axes in list(grid)[len(groups) :]:
+        axes.set_axis_off()
+    picture.supxlabel("test, percent: filled ours, hollow the paper's; bars: one deviation", fontsize=9, color=INK)
+    return picture
+
+
+def draw_comparison(path: str | Path, figures: Sequence[Figure]) -> Path:
+    """Write the picture of one table's figures to ``path`` (.png, .svg or .pdf) and return that."""
+    path = Path(path)
+    picture = comparison_picture(figures)
+    # Without the writer's name and version the same picture is the same file everywhere.
+    picture.savefig(path, dpi=160, facecolor="white", metadata={"Software": None} if path.suffix == ".png" else None)
+    return path
+
+
+def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
+    for row, figure in enumerate(figures):
+        colour, marker = METHOD_LOOKS.get(figure.method, _OTHER)
+        look: dict[str, Any] = {"marker": marker, "color": colour, "markersize": 6.5, "capsize": 2.5, "elinewidth": 1.3}
+        axes.errorbar(figure.mean, row - 0.13, xerr=figure.std, zorder=3, **look)
+        if figure.paper_mean is not None:
+            hollow = look | {"markerfacecolor": "none", "elinewidth": 0.9}
+            axes.errorbar(figure.paper_mean, row + 0.2, xerr=figure.paper_std, zorder=2, **hollow)
+    axes.set_yticks(range(len(figures)), [figure.name.replace("_", " ") for figure in figures])
+    axes.set_ylim(len(figures) - 0.4, -0.6)
+    axes.set_title(title, fontsize=10, loc="left", color=INK)
+    axes.tick_params(labelsize=8.5, colors=INK, length=3)
+    axes.grid(axis="x", color=_GRID, alpha=0.35, linewidth=0.6)
+    axes.set_axisbelow(True)
+    for side, spine in axes.spines.items():
+        spine.set_visible(side == "bottom")
+        spine.set_color(INK)
+    axes.tick_params(axis="y", length=0)
+    axes.patch.set_alpha(0)

@@ -1,0 +1,232 @@
+// The disk: points and geodesics on one canvas, seen after an isometry. Drawing only; controls.js listens.
+
+const MANY = 5000;          // beyond so many points, fewer edges and plain squares are drawn while things move
+const EDGES_MOVING = 1500;  // the longest on the screen
+const SHAPES = ["circle", "diamond", "triangle", "square", "wedge"];
+
+class Disk {
+  constructor(canvas, data) {
+    this.canvas = canvas;
+    this.context = canvas.getContext("2d", { alpha: false });
+    this.original = data.points;
+    this.points = Float64Array.from(data.points);
+    this.edges = data.edges;
+    this.labels = data.labels;
+    this.count = data.points.length / 2;
+    this.colours = data.colours;
+    this.byClass = groupByClass(data.labels, this.count);
+    this.neighbours = adjacency(data.edges, this.count);
+    this.view = IDENTITY;
+    this.zoom = 1;
+    this.selected = this.hovered = -1;
+    this.moving = false;
+    this.pending = 0;
+    this.frames = 0;
+    this.fullFrames = 0;
+  }
+
+  /** As large as the page makes the canvas, in the pixels of the screen. */
+  resize() {
+    const box = this.canvas.getBoundingClientRect();
+    const ratio = window.devicePixelRatio || 1;
+    this.canvas.width = Math.max(1, Math.round(box.width * ratio));
+    this.canvas.height = Math.max(1, Math.round(box.height * ratio));
+    this.ratio = ratio;
+    this.request();
+  }
+
+  get radius() {
+    return (Math.min(this.canvas.width, this.canvas.height) / 2 - 4 * this.ratio) * this.zoom;
+  }
+
+  /** Pixels of the window to the disk, and back; y points up in the disk. */
+  toDisk(x, y) {
+    const box = this.canvas.getBoundingClientRect(), r = this.radius / this.ratio;
+    return [(x - box.left - box.width / 2) / r, -(y - box.top - box.height / 2) / r];
+  }
+
+  toWindow([x, y]) {
+    const box = this.canvas.getBoundingClientRect(), r = this.radius / this.ratio;
+    return [box.left + box.width / 2 + x * r, box.top + box.height / 2 - y * r];
+  }
+
+  position(node) {
+    return [this.points[2 * node], this.points[2 * node + 1]];
+  }
+
+  setView(view) {
+    this.view = view;
+    applyAll(view, this.original, this.points);
+    this.request();
+  }
+
+  setZoom(zoom) {
+    this.zoom = Math.min(40, Math.max(1, zoom));
+    this.request();
+  }
+
+  /** The node nearest to a point of the disk, if it is no further than so many pixels of the window; else -1. */
+  nearest([x, y], pixels) {
+    let best = -1, least = (pixels * this.ratio / this.radius) ** 2;
+    for (let i = 0; i < this.count; i++) {
+      const dx = this.points[2 * i] - x, dy = this.points[2 * i + 1] - y, d = dx * dx + dy * dy;
+      if (d <= least) [best, least] = [i, d];
+    }
+    return best;
+  }
+
+  request() {
+    this.pending ||= requestAnimationFrame(() => {
+      this.pending = 0;
+      this.draw();
+    });
+  }
+
+  draw() {
+    const { context: c, canvas, radius: r } = this, quick = this.moving && this.count > MANY;
+    const ink = palette();
+    c.setTransform(1, 0, 0, 1, 0, 0);
+    c.fillStyle = ink.page;
+    c.fillRect(0, 0, canvas.width, canvas.height);
+    c.translate(canvas.width / 2, canvas.height / 2);
+    c.beginPath();
+    c.arc(0, 0, r, 0, 2 * Math.PI);
+    c.fillStyle = ink.disk;
+    c.fill();
+    c.lineWidth = 1.2 * this.ratio;
+    c.strokeStyle = ink.rim;
+    c.stroke();
+    this.drawEdges(quick ? this.longest(EDGES_MOVING) : null, ink.edge, quick);
+    this.byClass.forEach((nodes, label) => this.drawPoints(nodes, label, ink, quick));
+    this.drawSelection(ink);
+    this.frames++;
+    if (!quick) this.fullFrames++;
+  }
+
+  /** Numbers of the edges that are longest on the screen. */
+  longest(limit) {
+    const { edges, points } = this, length = new Float32Array(edges.length / 2), found = [];
+    for (let e = 0; e < edges.length; e += 2) {
+      const dx = points[2 * edges[e]] - points[2 * edges[e + 1]];
+      const dy = points[2 * edges[e] + 1] - points[2 * edges[e + 1] + 1];
+      length[e / 2] = dx * dx + dy * dy;
+    }
+    const sorted = length.length > limit ? length.slice().sort() : length;
+    const least = length.length > limit ? sorted[length.length - limit] : 0;
+    for (let e = 0; e < length.length && found.length < limit; e++) if (length[e] >= least) found.push(e);
+    return found;
+  }
+
+  drawEdges(chosen, colour, straight) {
+    const { context: c, edges } = this, total = chosen ? chosen.length : edges.length / 2;
+    c.strokeStyle = colour;
+    c.lineWidth = (this.count > 2000 ? 0.6 : 0.9) * this.ratio;
+    for (let start = 0; start < total; start += 400) {  // one long path is slower than several short ones
+      c.beginPath();
+      for (let k = start; k < Math.min(total, start + 400); k++) {
+        const e = 2 * (chosen ? chosen[k] : k);
+        this.geodesic(edges[e], edges[e + 1], straight);
+      }
+      c.stroke();
+    }
+  }
+
+  /** Add an arc of the circle through two points that meets the rim at right angles; a line where it is as straight. */
+  geodesic(i, j, straight) {
+    const { context: c, points, radius: r } = this;
+    const ax = points[2 * i], ay = points[2 * i + 1], bx = points[2 * j], by = points[2 * j + 1];
+    c.moveTo(ax * r, -ay * r);
+    const twice = 2 * (ax * by - ay * bx), p = ax * ax + ay * ay + 1, q = bx * bx + by * by + 1;
+    const cx = (p * by - q * ay) / twice, cy = (q * ax - p * bx) / twice;  // |z|² + 1 = 2 z · centre on such a circle
+    const R = Math.sqrt(cx * cx + cy * cy - 1), chord = Math.hypot(ax - bx, ay - by);
+    if (straight || !(chord * chord * r > 2 * R * this.ratio)) {  // bulges by less than a quarter of a pixel
+      c.lineTo(bx * r, -by * r);
+      return;
+    }
+    const from = Math.atan2(cy - ay, ax - cx), to = Math.atan2(cy - by, bx - cx);
+    let turn = to - from;
+    turn -= 2 * Math.PI * Math.round(turn / (2 * Math.PI));
+    c.arc(cx * r, -cy * r, R * r, from, to, turn < 0);
+  }
+
+  /** Larger near the centre, as the metric is. */
+  size(node) {
+    const x = this.points[2 * node], y = this.points[2 * node + 1];
+    const room = 1 - x * x - y * y, most = this.count > 2000 ? 4.5 : 6.5, least = this.count > 2000 ? 0.8 : 1.4;
+    return (least + (most - least) * Math.max(0, room)) * this.ratio * Math.sqrt(this.zoom);
+  }
+
+  drawPoints(nodes, label, ink, quick) {
+    const { context: c, points, radius: r } = this, shape = SHAPES[label % SHAPES.length];
+    c.fillStyle = this.colours[label % this.colours.length];
+    if (quick) {
+      for (const i of nodes) {
+        const s = this.size(i);
+        c.fillRect(points[2 * i] * r - s, -points[2 * i + 1] * r - s, 2 * s, 2 * s);
+      }
+      return;
+    }
+    c.strokeStyle = ink.disk;
+    c.lineWidth = 0.6 * this.ratio;
+    for (let start = 0; start < nodes.length; start += 400) {
+      c.beginPath();
+      for (const i of nodes.subarray(start, start + 400)) outline(c, shape, points[2 * i] * r, -points[2 * i + 1] * r, this.size(i));
+      c.fill();
+      c.stroke();
+    }
+  }
+
+  drawSelection(ink) {
+    const { context: c, points, radius: r } = this, node = this.selected >= 0 ? this.selected : this.hovered;
+    if (node < 0) return;
+    c.strokeStyle = ink.mark;
+    c.lineWidth = 2 * this.ratio;
+    c.beginPath();
+    for (const other of this.neighbours[node]) this.geodesic(node, other, false);
+    c.stroke();
+    for (const i of new Set([node, this.hovered >= 0 ? this.hovered : node])) {
+      c.beginPath();
+      c.arc(points[2 * i] * r, -points[2 * i + 1] * r, this.size(i) + 4 * this.ratio, 0, 2 * Math.PI);
+      c.stroke();
+    }
+  }
+}
+
+/** Add the outline of a marker to the path. */
+function outline(c, shape, x, y, s) {
+  if (shape === "circle") {
+    c.moveTo(x + s, y);
+    c.arc(x, y, s, 0, 2 * Math.PI);
+    return;
+  }
+  const d = 1.25 * s, h = 0.9 * s;
+  const corners = {
+    diamond: [[0, -d], [d, 0], [0, d], [-d, 0]],
+    square: [[-h, -h], [h, -h], [h, h], [-h, h]],
+    triangle: [[0, -d], [d, h], [-d, h]],
+    wedge: [[0, d], [-d, -h], [d, -h]],
+  }[shape];
+  corners.forEach(([dx, dy], k) => (k ? c.lineTo(x + dx, y + dy) : c.moveTo(x + dx, y + dy)));
+  c.closePath();
+}
+
+/** The page's colours, which follow light and dark. */
+function palette() {
+  const style = getComputedStyle(document.documentElement), read = (name) => style.getPropertyValue(name).trim();
+  return { page: read("--page"), disk: read("--disk"), rim: read("--rim"), edge: read("--edge"), mark: read("--mark") };
+}
+
+function groupByClass(labels, count) {
+  const groups = [];
+  for (let i = 0; i < count; i++) (groups[labels ? labels[i] : 0] ||= []).push(i);
+  return Array.from(groups, (nodes) => Uint32Array.from(nodes || []));
+}
+
+function adjacency(edges, count) {
+  const found = Array.from({ length: count }, () => []);
+  for (let e = 0; e < edges.length; e += 2) {
+    found[edges[e]].push(edges[e + 1]);
+    found[edges[e + 1]].push(edges[e]);
+  }
+  return found;
+}

@@ -1,0 +1,63 @@
+// Isometries of the Poincaré disk: z -> (a z + b) / (conj(b) z + conj(a)) with |a|² - |b|² = 1, kept as
+// [re a, im a, re b, im b]. All in float64.
+
+const IDENTITY = [1, 0, 0, 0];
+
+/** The translation z -> (z + t) / (1 + conj(t) z): it takes the centre to t and turns nothing there. */
+function translation([x, y]) {
+  const a = 1 / Math.sqrt(1 - x * x - y * y);
+  return [a, 0, a * x, a * y];
+}
+
+/** f after g. */
+function compose([ar, ai, br, bi], [cr, ci, dr, di]) {
+  const re = ar * cr - ai * ci + br * dr + bi * di;
+  const im = ar * ci + ai * cr + bi * dr - br * di;
+  const u = ar * dr - ai * di + br * cr + bi * ci;
+  const v = ar * di + ai * dr + bi * cr - br * ci;
+  // Rounding must not add up over a long drag: |a|² - |b|² is made 1 again.
+  const scale = 1 / Math.sqrt(re * re + im * im - u * u - v * v);
+  return [re * scale, im * scale, u * scale, v * scale];
+}
+
+/** Apply f to the points x0, y0, x1, y1, ... and write where they go into `to`. */
+function applyAll([ar, ai, br, bi], from, to) {
+  for (let i = 0; i < from.length; i += 2) {
+    const x = from[i], y = from[i + 1];
+    const nr = ar * x - ai * y + br, ni = ar * y + ai * x + bi;
+    const dr = br * x + bi * y + ar, di = br * y - bi * x - ai;
+    const q = 1 / (dr * dr + di * di);
+    to[i] = (nr * dr + ni * di) * q;
+    to[i + 1] = (ni * dr - nr * di) * q;
+  }
+}
+
+function apply(f, point) {
+  const to = [0, 0];
+  applyAll(f, point, to);
+  return to;
+}
+
+/** The point that f takes to the centre: -b / a. */
+function focusOf([ar, ai, br, bi]) {
+  const q = -1 / (ar * ar + ai * ai);
+  return [(br * ar + bi * ai) * q, (bi * ar - br * ai) * q];
+}
+
+/**
+ * The translation that takes u to v. (u + t) / (1 + conj(t) u) = v is linear in t and conj(t):
+ * t = (d + u v conj(d)) / (1 - |u v|²), d = v - u. For v = 0 it is -u.
+ */
+function carry([ux, uy], [vx, vy]) {
+  const dx = vx - ux, dy = vy - uy;
+  const px = ux * vx - uy * vy, py = ux * vy + uy * vx;
+  const q = 1 / (1 - px * px - py * py);
+  return translation([(dx + px * dx + py * dy) * q, (dy + py * dx - px * dy) * q]);
+}
+
+/** Distance of two points, in radii of curvature: 2 artanh |(v - u) / (1 - conj(u) v)|. */
+function distance([ux, uy], [vx, vy]) {
+  const nr = vx - ux, ni = vy - uy;
+  const dr = 1 - ux * vx - uy * vy, di = uy * vx - ux * vy;
+  return 2 * Math.atanh(Math.min(1 - 2 ** -53, Math.hypot(nr, ni) / Math.hypot(dr, di)));
+}

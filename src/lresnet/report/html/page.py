@@ -1,0 +1,116 @@
+"""The whole report as one HTML page: no network, no framework; styles, scripts and data are inside."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from importlib import resources
+from typing import Any
+
+from lresnet._version import __version__
+from lresnet.report.aggregate import Figure, aggregate
+from lresnet.report.claims import Claim
+from lresnet.report.disk_embedding import DiskEmbedding
+from lresnet.report.html.explorer import explorer_section
+from lresnet.report.html.result_tables import claims_table, table_section
+from lresnet.report.html.run_details import run_details
+from lresnet.report.paired import paired_differences
+
+__all__ = ["html_page"]
+
+_SCRIPTS = ("moebius.js", "disk.js", "controls.js", "start.js")
+# The page may run what it carries and load nothing.
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:"
+
+_PAGE = """\
+<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<title>lresnet: what was measured</title>
+<link rel="icon" href="data:,">
+<style>
+{style}</style>
+</head>
+<body>
+<a class="skip" href="#main">Skip to the content</a>
+<header>
+<h1>Lorentzian residual networks: what was measured</h1>
+<p class="soft">Beside the figures of He, Yang and Ying, <i>Lorentzian Residual Neural Networks</i> (KDD 2025).
+Rendered by lresnet {version} from the results; every number is an average over the runs listed below.</p>
+<nav aria-label="sections"><ul>{links}</ul></nav>
+</header>
+<main id="main">
+{sections}
+</main>
+<footer>The same as Markdown: <code>lresnet report --markdown FILE</code>; as JSON: <code>lresnet report --json</code>.
+</footer>
+{script}
+</body>
+</html>
+"""
+
+
+def html_page(
+    runs: Sequence[Mapping[str, Any]],
+    claims: Sequence[Claim],
+    notes: Mapping[str, str] | None = None,
+    embedding: DiskEmbedding | None = None,
+) -> str:
+    """The page of ``runs``: a summary, the tables with their pictures, the claims, the embedding and the details.
+
+    Args:
+        runs: lines of results, as :func:`lresnet.report.aggregate.read_runs` gives them.
+        claims: see :func:`lresnet.report.claims.answer_claims`.
+        notes: what was tried, by cell.
+        embedding: for the interactive disk; None: the page has none.
+    """
+    figures = aggregate(dict(run) for run in runs)
+    sections = {"summary": ("Summary", _summary(figures, claims))}
+    if embedding is not None:
+        sections["embedding-section"] = ("Embedding", explorer_section(embedding))
+    differences = paired_differences(dict(run) for run in runs)
+    for table in dict.fromkeys(figure.table for figure in figures):
+        own = [figure for figure in figures if figure.table == table]
+        paired = [difference for difference in differences if difference.table == table]
+        sections[table] = (table.replace("_", " "), table_section(table, own, paired, notes or {}))
+    sections["claims"] = ("Claims", _titled("claims", "The paper's claims", claims_table(claims)))
+    sections["runs"] = ("Runs", _titled("runs", "Run details", run_details(runs)))
+    return _PAGE.format(
+        policy=_POLICY,
+        style=_file("page.css"),
+        version=__version__,
+        links="".join(f'<li><a href="#{escape(key)}">{escape(title)}</a></li>' for key, (title, _) in sections.items()),
+        sections="\n".join(text for _, text in sections.values()),
+        script="" if embedding is None else f"<script>\n'use strict';\n{''.join(map(_file, _SCRIPTS))}</script>",
+    )
+
+
+def _summary(figures: Sequence[Figure], claims: Sequence[Claim]) -> str:
+    """How the figures compare with the paper's, and how the claims stand, counted."""
+    compared = Counter(figure.verdict for figure in figures if figure.verdict)
+    answered = Counter(claim.verdict for claim in claims)
+    if not figures:
+        return _titled("summary", "Summary", "<p>No final runs yet; <code>lresnet reproduce</code> makes them.</p>")
+    ours = Counter(figure.verdict for figure in figures if figure.verdict and figure.method == "lorentz")
+    text = (
+        f"<h3>Our means against the paper's, {sum(compared.values())} figures</h3>{_facts(compared)}"
+        f"<h3>Of these, of the Lorentz residual</h3>{_facts(ours)}"
+        f"<h3>The paper's claims</h3>{_facts(answered)}"
+    )
+    return _titled("summary", "Summary", text)
+
+
+def _facts(counts: Mapping[str, int]) -> str:
+    return f'<ul class="facts">{"".join(f"<li><b>{n}</b> {escape(what)}</li>" for what, n in counts.items())}</ul>'
+
+
+def _titled(key: str, title: str, text: str) -> str:
+    return f'<section id="{key}" aria-labelledby="{key}-title"><h2 id="{key}-title">{title}</h2>\n{text}</section>'
+
+
+def _file(name: str) -> str:
+    return resources.files("lresnet.report.html").joinpath(name).read_text(encoding="utf-8")

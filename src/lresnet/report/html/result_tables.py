@@ -1,0 +1,121 @@
+"""Figures, paired differences and claims as tables of the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from lresnet.report.aggregate import Figure
+from lresnet.report.claims import HOLDS, IN_PART, REFUTED, Claim
+from lresnet.report.comparison_picture import comparison_picture, panels
+from lresnet.report.html.inline_svg import inline_svg
+from lresnet.report.paired import PairedDifference
+
+__all__ = ["claims_table", "paired_table", "table_section"]
+
+# What a verdict looks like: a sign for readers without colour, and a class for the others.
+_LOOKS = {
+    "better": ("▲", "better"),
+    "worse": ("▼", "worse"),
+    "within one s.e.": ("●", "within"),
+    "no difference shown": ("●", "within"),
+    HOLDS: ("✓", "better"),
+    IN_PART: ("◐", "within"),
+    REFUTED: ("✗", "worse"),
+}
+
+
+def table_section(
+    table: str, figures: Sequence[Figure], differences: Sequence[PairedDifference], notes: Mapping[str, str]
+) -> str:
+    """One of the paper's tables: the picture, the figures beside the paper's, and what Lorentz differs by."""
+    name = escape(table)
+    picture = inline_svg(comparison_picture(figures), f"{name}: means of all methods with error bars")
+    parts = [
+        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{name}</h2>',
+        f"<figure>{picture}</figure>",
+        _figures_table(figures),
+        *(f"<p><b>{escape(f.cell)}</b>: {escape(notes[f.cell])}</p>" for f in _first_of_cells(figures, notes)),
+    ]
+    if differences:
+        parts += ["<h3>Is the Lorentz residual better than the others?</h3>", paired_table(differences)]
+    return "\n".join([*parts, "</section>"])
+
+
+def _first_of_cells(figures: Sequence[Figure], notes: Mapping[str, str]) -> list[Figure]:
+    cells = {figure.cell: figure for figure in reversed(figures) if figure.cell in notes}
+    return [cells[cell] for cell in sorted(cells)]
+
+
+def _figures_table(figures: Sequence[Figure]) -> str:
+    rows = []
+    for heading, own in panels(figures).items():
+        rows.append(f'<tr><th class="group" colspan="7" scope="colgroup">{escape(heading)}</th></tr>')
+        rows += [_figure_row(figure) for figure in own]
+    caption = (
+        "Percent, mean ± deviation over n runs. Against the paper: our mean minus the printed one; "
+        "within one s.e. where that is no more than one of our standard errors."
+    )
+    return _table(caption, ("method", "ours", "n", "s.e.", "valid.", "paper", "against the paper"), rows, last_words=True)
+
+
+def _figure_row(figure: Figure) -> str:
+    paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f} ± {figure.paper_std:g}"
+    gap = "" if figure.paper_mean is None else f"{figure.mean - figure.paper_mean:+.2f}"
+    cells = (
+        f"{figure.mean:.2f} ± {figure.std:.2f}",
+        # "9 of 10": the tenth run diverged and has no figure.
+        f"{figure.n} of {figure.n + figure.diverged}" if figure.diverged else str(figure.n),
+        f"{figure.standard_error:.2f}",
+        "" if math.isnan(figure.validation) else f"{figure.validation:.2f}",
+        paper,
+    )
+    return _row(figure.name, cells, _verdict(figure.verdict, gap), ours=figure.method == "lorentz")
+
+
+def paired_table(differences: Sequence[PairedDifference]) -> str:
+    """Lorentz minus each other method, a group for each cell and protocol."""
+    rows, heading = [], ""
+    for d in sorted(differences, key=lambda d: (d.cell, d.protocol)):
+        if heading != (heading := f"{d.cell}, {d.protocol}"):
+            rows.append(f'<tr><th class="group" colspan="5" scope="colgroup">{escape(heading)}</th></tr>')
+        interval = f"{d.interval[0]:+.2f} to {d.interval[1]:+.2f}"
+        rows.append(_row(d.method, (f"{d.mean:+.2f}", interval, str(d.n)), _verdict(d.verdict)))
+    caption = "Lorentz minus the other, paired over seeds: points, and the 95 % interval of the mean (Student's t)."
+    return _table(caption, ("against", "difference", "interval", "n", "lorentz is"), rows, last_words=True)
+
+
+def claims_table(claims: Sequence[Claim]) -> str:
+    """The paper's sentences, a group for each topic, with our answers."""
+    rows, topic = [], ""
+    for claim in claims:
+        if topic != (topic := claim.topic):
+            heading = escape(topic.replace("_", " "))
+            rows.append(f'<tr><th class="group" colspan="3" scope="colgroup">{heading}</th></tr>')
+        words = f'<td class="words">{escape(claim.evidence)}</td>'
+        sentence = f'<th scope="row" style="white-space:normal">{escape(claim.sentence)}</th>'
+        rows.append(f"<tr>{sentence}<td>{_verdict(claim.verdict)}</td>{words}</tr>")
+    return _table("", ("the paper says", "we find", "by what"), rows)
+
+
+def _verdict(words: str, gap: str = "") -> str:
+    sign, look = _LOOKS.get(words, ("", "soft"))
+    return f'<span class="{look}">{sign} {escape(words)}</span>{" " + gap if gap else ""}'.strip() if words else ""
+
+
+def _row(name: str, numbers: Sequence[str], verdict: str, *, ours: bool = False) -> str:
+    shown = "".join(f'<td class="number">{number}</td>' for number in numbers)
+    start = '<tr class="ours">' if ours else "<tr>"
+    return f'{start}<th scope="row">{escape(name)}</th>{shown}<td>{verdict}</td></tr>'
+
+
+def _table(caption: str, columns: Sequence[str], rows: Sequence[str], *, last_words: bool = False) -> str:
+    """Columns between the first and, with ``last_words``, the last hold numbers."""
+    numbers = range(1, len(columns) - 1) if last_words else range(0)
+    heads = [
+        f'<th scope="col"{" class=number" if k in numbers else ""}>{column}</th>' for k, column in enumerate(columns)
+    ]
+    words = f"<caption>{escape(caption)}</caption>" if caption else ""
+    head = f"<thead><tr>{''.join(heads)}</tr></thead>"
+    return f'<div class="scroll"><table>{words}{head}<tbody>{"".join(rows)}</tbody></table></div>'
