@@ -54,6 +54,7 @@ class LorentzSGFormer(Pretrained):
         graph_weight: alpha. learn_graph_weight: train it.
         attention_weight: beta, of the attention against its skip.
         norm: "none" or "layer", of the vectors in Euclidean branches.
+        self_loops: every node is its own neighbour.
         curvature: K < 0. learn_curvature: train it.
         dropout: rate on what goes from layer to layer.
         max_radius: radius, in radii of curvature, to which rows are shortened before the exponential map.
@@ -89,6 +90,7 @@ class LorentzSGFormer(Pretrained):
         learn_graph_weight: bool = False,
         attention_weight: float = 0.5,
         norm: str = "none",
+        self_loops: bool = True,
         curvature: float = -1.0,
         learn_curvature: bool = False,
         dropout: float = 0.0,
@@ -97,7 +99,7 @@ class LorentzSGFormer(Pretrained):
         super().__init__()
         _require_sense(residual, branches, norm, num_layers, attention_layers, heads, dropout)
         self.euclidean, self.hyperbolic_branches = residual == "euclidean", branches == "lorentz"
-        self.dropout, self.max_radius = dropout, max_radius
+        self.dropout, self.self_loops, self.max_radius = dropout, self_loops, max_radius
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         sizes = in_features, hidden, num_layers, attention_layers, heads, attention_weight
         self.branches: EuclideanBranches | LorentzBranches
@@ -165,8 +167,8 @@ class LorentzSGFormer(Pretrained):
         return features_to_points(features, kappa, self.max_radius)
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
-        """The symmetrically normalised adjacency with self loops, made once for many calls."""
-        return symmetric_normalisation(adjacency(edge_index, num_nodes, edge_weight))
+        """The symmetrically normalised adjacency, made once for many calls."""
+        return symmetric_normalisation(adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops))
 
 
 def _require_sense(

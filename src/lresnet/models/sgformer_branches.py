@@ -103,8 +103,9 @@ class LorentzBranches(torch.nn.Module):
     r"""Both branches on the hyperboloid, every skip in them a residual connection of the same kind:
 
     .. math:: z^{(0)} = L(\exp_o x), \qquad
-        z^{(l)} = (1 - \beta) z^{(l-1)} \oplus \beta\, \mathrm{Att}_l(z^{(l-1)}), \qquad
-        g^{(l)} = g^{(l-1)} \oplus G_l(g^{(l-1)}), \quad g^{(0)} = z^{(0)}
+        z^{(l)} = (1 - \beta) z^{(l-1)} \oplus \beta\, \mathrm{Att}_l(z^{(l-1)})
+
+        g^{(1)} = G_1(z^{(0)}), \qquad g^{(l)} = g^{(l-1)} \oplus G_l(g^{(l-1)})
 
     with :class:`LorentzLinear` L, :class:`LorentzAttention` Att and :class:`LorentzGraphConv` G. What enters Att and G
     goes through a ReLU and dropout of the space coordinates, after which it is a point again. There is no norm.
@@ -133,7 +134,7 @@ class LorentzBranches(torch.nn.Module):
         self.joins = torch.nn.ModuleList(WeightedJoin(residual, manifold, attention_weight) for _ in attentions)
         self.convs = torch.nn.ModuleList(LorentzGraphConv(hidden, hidden, manifold=manifold) for _ in convs)
         options: dict[str, Any] = {"weight": 1.0} if residual == "lorentz" else {}
-        self.residuals = torch.nn.ModuleList(make_residual(residual, manifold, **options) for _ in convs)
+        self.residuals = torch.nn.ModuleList(make_residual(residual, manifold, **options) for _ in convs[1:])
 
     def start(self, points: Points, drop: Drop) -> Tensor:
         """Points of the features to z^(0)."""
@@ -148,9 +149,10 @@ class LorentzBranches(torch.nn.Module):
 
     def convolve(self, z: Tensor, A: SparseMatrix, drop: Drop) -> Tensor:
         """The graph branch."""
-        for conv, residual in zip(self.convs, self.residuals, strict=True):
-            z = residual(z, conv(drop(torch.relu(z)), A))
-        return z
+        g: Tensor = self.convs[0](drop(torch.relu(z)), A)
+        for conv, residual in zip(self.convs[1:], self.residuals, strict=True):
+            g = residual(g, conv(drop(torch.relu(g)), A))
+        return g
 
     def rows(self, z: Tensor, nodes: Tensor, layer: int, drop: Drop) -> Tensor:
         """What ``nodes`` attend to in attention layer number ``layer``."""
