@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from tyro.extras import SubcommandApp
 
 from lresnet._version import __version__
+from lresnet.cli.bench import bench
 from lresnet.cli.datasets import data
 from lresnet.cli.inference import predict
 from lresnet.cli.measures import delta, doctor
@@ -26,6 +27,7 @@ Start with `lresnet demo`; `lresnet VERB --help` explains a verb."""
 _app = SubcommandApp()
 for _verb in (demo, train, evaluate, predict, reproduce, report):
     _app.command(_verb)
+_app.command(bench, name="bench", help="Time residuals, networks and epochs, by a clock that waits.")
 _app.command(data, name="data", help="List, fetch and verify data sets.")
 _app.command(delta)
 _app.command(plot, name="plot", help="Draw pictures.")

@@ -35,8 +35,8 @@ def reproduce(
     Example: lresnet reproduce image_classification --cell cifar10 --methods lorentz euclidean --minutes 60
 
     Args:
-        table: A table with recipes, e.g. gnn or image_classification.
-        cell: One cell, e.g. disease/lp or cifar10. None: all that have a recipe.
+        table: A table with recipes, e.g. gnn or image_classification; or runtime, which is timed and needs none.
+        cell: One cell, e.g. disease/lp, cifar10 or 2048/10000. None: all of the table.
         protocol: Which recipe of the cell, where it has several: fast or paper for images. None: the first.
         methods: Some of those that the recipe compares. None named: all.
         seeds: Of the final runs. None named: those of the recipe.
@@ -51,6 +51,8 @@ def reproduce(
     from lresnet.studies.run_folder import usable_device
     from lresnet.studies.workers import require_workers
 
+    if table == "runtime":
+        return _runtime([] if cell is None else [cell], methods, device, results)
     require_workers(workers)
     cells = _known_cells(table, cell, protocol, methods)
     place = str(usable_device(device))
@@ -74,6 +76,22 @@ def reproduce(
     _print_cells(file, table, cells, protocol)
     if missing:
         print(f"{missing} runs are still to do; the same command goes on with them")
+    return 0
+
+
+def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results: Path) -> int:
+    """The paper's table of runtimes, by a clock that waits."""
+    from lresnet.cli.bench import show_sheets
+    from lresnet.studies.benchmark import bench_runtime, runtime_line
+    from lresnet.studies.run_folder import usable_device
+    from lresnet.train.results import append_result
+
+    place = usable_device(device)
+    command = " ".join(["lresnet reproduce runtime", *(f"--cell {cell}" for cell in cells)])
+    records = [runtime_line(one, command, place) for one in bench_runtime(cells, methods, place)]
+    for record in records:
+        append_result(results / "runtime.jsonl", record)
+    show_sheets(records)
     return 0
 
 

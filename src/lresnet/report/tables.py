@@ -15,7 +15,7 @@ from rich.table import Table
 from lresnet.report.aggregate import Figure
 from lresnet.report.paired import PairedDifference
 
-__all__ = ["markdown_page", "markdown_table", "print_figures", "print_json", "terminal_table"]
+__all__ = ["markdown_page", "markdown_table", "ours_and_paper", "print_figures", "print_json", "terminal_table"]
 
 _COLUMNS = ("cell", "method", "protocol", "ours", "n", "valid.", "paper", "against the paper")
 
@@ -46,7 +46,7 @@ _PAGE = """\
 # Results
 
 Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one line there, with its command, seed,
-versions and hardware. Percent, mean and deviation over the runs. Hyperparameters: at most 24 configurations per method
+versions and hardware. Percent, mean and deviation over the runs; runtimes are seconds. Hyperparameters: at most 24 configurations per method
 and cell (eight for images), taken from the space in `src/lresnet/recipes/` before a test figure was read, chosen by
 validation on seeds that are not reported. The test set is read once per run. *Against the paper* compares our mean with
 the printed one: within one of our standard errors, better, or worse. *euclidean* is the same network in flat space,
@@ -89,7 +89,8 @@ def print_figures(figures: Sequence[Figure]) -> None:
     """The terminal tables, one for each of the paper's."""
     console = Console()
     for name, own in _grouped(figures, lambda figure: figure.table).items():
-        console.print(terminal_table(own, f"{name}: percent, mean ± deviation over the runs"))
+        unit = "seconds for 100 additions" if name == "runtime" else "percent, mean ± deviation over the runs"
+        console.print(terminal_table(own, f"{name}: {unit}"))
     if not figures:
         console.print("no final runs yet; `lresnet reproduce` makes them")
 
@@ -107,15 +108,23 @@ def _grouped(figures: Sequence[Figure], name: Callable[[Figure], str]) -> dict[s
     return groups
 
 
+def ours_and_paper(figure: Figure) -> tuple[str, str]:
+    """Both figures in words: percent with deviations; runtimes in seconds, of which the paper prints no deviation."""
+    if figure.table == "runtime":
+        return f"{figure.mean:.3g}", "" if figure.paper_mean is None else f"{figure.paper_mean:g}"
+    paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f} ± {figure.paper_std:g}"
+    return f"{figure.mean:.2f} ± {figure.std:.2f}", paper
+
+
 def _cells(figure: Figure) -> tuple[str, ...]:
     # "9 of 10": the tenth run diverged and has no figure.
     runs = f"{figure.n} of {figure.n + figure.diverged}" if figure.diverged else str(figure.n)
-    paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f} ± {figure.paper_std:g}"
+    ours, paper = ours_and_paper(figure)
     return (
         figure.cell,
         figure.name,
         figure.protocol,
-        f"{figure.mean:.2f} ± {figure.std:.2f}",
+        ours,
         runs,
         "" if math.isnan(figure.validation) else f"{figure.validation:.2f}",
         paper,

@@ -11,6 +11,7 @@ from lresnet.report.claims import HOLDS, IN_PART, REFUTED, Claim
 from lresnet.report.comparison_picture import comparison_picture, panels
 from lresnet.report.html.inline_svg import inline_svg
 from lresnet.report.paired import PairedDifference
+from lresnet.report.tables import ours_and_paper
 
 __all__ = ["claims_table", "paired_table", "table_section"]
 
@@ -57,14 +58,16 @@ def _figures_table(figures: Sequence[Figure]) -> str:
         "Percent, mean ± deviation over n runs. Against the paper: our mean minus the printed one; "
         "within one s.e. where that is no more than one of our standard errors."
     )
-    return _table(caption, ("method", "ours", "n", "s.e.", "valid.", "paper", "against the paper"), rows, last_words=True)
+    return _table(
+        caption, ("method", "ours", "n", "s.e.", "valid.", "paper", "against the paper"), rows, last_words=True
+    )
 
 
 def _figure_row(figure: Figure) -> str:
-    paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f} ± {figure.paper_std:g}"
+    ours, paper = ours_and_paper(figure)
     gap = "" if figure.paper_mean is None else f"{figure.mean - figure.paper_mean:+.2f}"
     cells = (
-        f"{figure.mean:.2f} ± {figure.std:.2f}",
+        ours,
         # "9 of 10": the tenth run diverged and has no figure.
         f"{figure.n} of {figure.n + figure.diverged}" if figure.diverged else str(figure.n),
         f"{figure.standard_error:.2f}",
@@ -101,11 +104,11 @@ def claims_table(claims: Sequence[Claim]) -> str:
 
 def _verdict(words: str, gap: str = "") -> str:
     sign, look = _LOOKS.get(words, ("", "soft"))
-    return f'<span class="{look}">{sign} {escape(words)}</span>{" " + gap if gap else ""}'.strip() if words else ""
+    return f'<span class="{look}">{sign} {escape(words)}</span> {gap.replace("-", "−")}'.strip() if words else ""
 
 
 def _row(name: str, numbers: Sequence[str], verdict: str, *, ours: bool = False) -> str:
-    shown = "".join(f'<td class="number">{number}</td>' for number in numbers)
+    shown = "".join(f'<td class="number">{number.replace("-", "−")}</td>' for number in numbers)
     start = '<tr class="ours">' if ours else "<tr>"
     return f'{start}<th scope="row">{escape(name)}</th>{shown}<td>{verdict}</td></tr>'
 

@@ -1,0 +1,188 @@
+"""The verb ``bench``: what residuals, networks and epochs cost, by a clock that waits."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import FlagCreatePairsOff, arg
+from tyro.extras import SubcommandApp
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import torch
+
+    from lresnet.studies.benchmark import Measurement
+
+__all__ = ["bench", "show_sheets"]
+
+_Json = Annotated[str | None, arg(metavar="FILE|-")]
+_Results = Annotated[Path | None, arg(metavar="FOLDER")]
+
+bench = SubcommandApp()
+
+
+@bench.command
+def residual(
+    sizes: Annotated[tuple[str, ...], arg(metavar="DIMENSION/POINTS")] = (),
+    compiled: Literal["auto", "yes", "no"] = "auto",
+    rounds: int = 20,
+    device: str = "auto",
+    json: _Json = None,
+    results: _Results = Path("results"),
+    explain: Annotated[bool, FlagCreatePairsOff] = False,
+) -> int:
+    """Time every residual connection in every form, forward and backward, and a stack of 64.
+
+    Against x + y, the compiled formulas, the textbook's forms and geoopt's, and as a share of the measured copy rate.
+    On a GPU also what the loop seems to take where nobody waits for it.
+
+    Example: lresnet bench residual --sizes 2048/10000 4096/100000
+
+    Args:
+        sizes: Dimension and number of points. None named: the paper's two sizes on a GPU, 256/4000 on a CPU.
+        compiled: Whether torch.compile takes part; auto: on a GPU.
+        rounds: Rounds that count; all contenders take turns in each.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        json: Write the figures as a list of objects to a file, or print nothing else with -.
+        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+        explain: Say below the tables why the paper's 2,000 times cannot be.
+    """
+    from lresnet.report.paper_clock import PAPER_CLOCK
+    from lresnet.studies.benchmark import bench_residual
+    from lresnet.studies.run_folder import usable_device
+
+    place = usable_device(device)
+    measured = bench_residual(sizes, place, rounds=rounds, compiled=compiled)
+    _hand_out(measured, _command("residual", sizes), place, json, results)
+    if explain and json != "-":
+        print(f"\n{PAPER_CLOCK}")
+    return 0
+
+
+@bench.command
+def resnet(
+    model: Literal["lorentz_resnet18", "lorentz_resnet20", "lorentz_resnet32"] = "lorentz_resnet18",
+    methods: Annotated[tuple[str, ...], arg(metavar="METHOD")] = (),
+    batch: Annotated[tuple[int, ...], arg(metavar="INT")] = (),
+    rounds: int = 11,
+    device: str = "auto",
+    json: _Json = None,
+    results: _Results = Path("results"),
+) -> int:
+    """Time a training step of a ResNet beside its Euclidean twin's, and measure the memory of both.
+
+    Random images of 32 x 32; the engine's own step, compiled and replayed on a GPU. Memory is measured in a fresh
+    process for each network.
+
+    Example: lresnet bench resnet --batch 512 128 --methods lorentz tangent
+
+    Args:
+        model: The network.
+        methods: Residual connections. None named: lorentz. The Euclidean twin always takes part.
+        batch: Images of a step. None named: 512 and 128 on a GPU, 32 on a CPU.
+        rounds: Rounds that count; all networks take turns in each.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        json: Write the figures as a list of objects to a file, or print nothing else with -.
+        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+    """
+    from lresnet.studies.benchmark import bench_resnet
+    from lresnet.studies.run_folder import usable_device
+
+    place = usable_device(device)
+    measured = bench_resnet(model, methods, batch, place, rounds=rounds)
+    words = [
+        *(["--model", model] if model != "lorentz_resnet18" else []),
+        *(["--batch", *map(str, batch)] if batch else []),
+    ]
+    _hand_out(measured, " ".join(["lresnet bench resnet", *words]), place, json, results)
+    return 0
+
+
+@bench.command
+def gcn(
+    cells: Annotated[tuple[str, ...], arg(metavar="CELL")] = (),
+    methods: Annotated[tuple[str, ...], arg(metavar="METHOD")] = (),
+    rounds: int = 15,
+    device: str = "auto",
+    json: _Json = None,
+    results: _Results = Path("results"),
+) -> int:
+    """Time a training epoch of lorentz_gcn, of one seed and of ten at once, beside its twin's and a GCN of PyG.
+
+    Example: lresnet bench gcn --cells disease/lp airport/lp
+
+    Args:
+        cells: Tasks, e.g. cora/nc. None named: disease/lp and airport/lp where their data are found, else
+            disease_tree/lp, which is made on the spot.
+        methods: Residual connections. None named: lorentz. The Euclidean twin always takes part.
+        rounds: Rounds that count; all contenders take turns in each.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        json: Write the figures as a list of objects to a file, or print nothing else with -.
+        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+    """
+    from lresnet.studies.benchmark import bench_gcn
+    from lresnet.studies.run_folder import usable_device
+    from lresnet.studies.single import require_known
+
+    if cells:
+        from lresnet.data import CELLS
+
+        for cell in cells:
+            require_known("cell", cell, CELLS)
+    place = usable_device(device)
+    measured = bench_gcn(cells, methods, place, rounds=rounds)
+    _hand_out(measured, " ".join(["lresnet bench gcn", *(["--cells", *cells] if cells else [])]), place, json, results)
+    return 0
+
+
+@bench.command
+def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")) -> int:
+    """Write the page of all benchmarks from the results: the newest line of each measurement on each device.
+
+    Args:
+        out: The page, Markdown.
+        results: The folder with benchmarks.jsonl and runtime.jsonl.
+    """
+    from lresnet.report.benchmark_page import benchmark_page, read_benchmarks
+    from lresnet.train.checkpoint import write_atomically
+
+    write_atomically(out, benchmark_page(read_benchmarks(results)).encode())
+    return 0
+
+
+def show_sheets(records: "Sequence[dict[str, Any]]") -> None:
+    """Print the tables that lines of results fill."""
+    from rich.console import Console
+
+    from lresnet.report.benchmark_table import sheets, terminal_sheet
+
+    console = Console()
+    for sheet in sheets(records):
+        console.print(terminal_sheet(sheet))
+
+
+def _command(study: str, sizes: "Sequence[str]") -> str:
+    return " ".join([f"lresnet bench {study}", *(["--sizes", *sizes] if sizes else [])])
+
+
+def _hand_out(
+    measured: "Sequence[Measurement]", command: str, place: "torch.device", json: str | None, results: Path | None
+) -> None:
+    """Lines to the results, JSON where it is wanted, tables otherwise."""
+    from json import dumps
+
+    from lresnet.studies.benchmark import line
+    from lresnet.train.results import append_result
+
+    records = [line(one, command, place) for one in measured]
+    if results is not None:
+        for record in records:
+            append_result(results / "benchmarks.jsonl", record)
+    if json == "-":
+        print(dumps(records, indent=2, allow_nan=False))
+        return
+    if json is not None:
+        Path(json).write_text(dumps(records, indent=2, allow_nan=False) + "\n")
+    show_sheets(records)
+    if results is not None:
+        print(f"{len(records)} lines added to {results / 'benchmarks.jsonl'}")

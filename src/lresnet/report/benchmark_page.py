@@ -1,0 +1,76 @@
+"""docs/benchmarks.md, rendered from the lines of ``results/benchmarks.jsonl`` and ``results/runtime.jsonl``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lresnet.report.benchmark_bars import bars_sheet
+from lresnet.report.benchmark_table import markdown_sheet, sheets
+from lresnet.report.paper_clock import PAPER_CLOCK
+from lresnet.train.results import read_results
+
+__all__ = ["benchmark_page", "read_benchmarks"]
+
+Record = dict[str, Any]
+
+_INTRODUCTION = """\
+# Benchmarks: what a hyperbolic residual costs
+
+Rendered from `results/benchmarks.jsonl` and `results/runtime.jsonl` by `lresnet bench page`; every line there has its
+command, versions and hardware. Measure again with
+
+    lresnet bench residual     # one residual in every form, and a stack of 64
+    lresnet bench resnet       # a training step beside the Euclidean twin's, and its memory
+    lresnet bench gcn          # a training epoch of lorentz_gcn, one seed and ten
+    lresnet reproduce runtime  # the paper's table of runtimes
+
+How: all contenders take turns in every round, every second round in reverse; the median over rounds, and after ± half
+the distance of the quartiles; a ratio is the median of the rounds' ratios. On a GPU time is that of CUDA events; what
+is timed at once moves 16 GB, on sets of points that together exceed four times the cache; up to 256 MB a tensor
+everything that can be recorded is replayed as a CUDA graph, so that the GPU is timed and not Python. On a CPU it is
+process time of one thread. *GB/s* counts the bytes that must move: forward 3 passes (read x and y, write z), backward
+5 (read x, y and the gradient, write two); *copy* is their share of the copy rate, the best of torch's copy and of an
+elementwise kernel. The backward pass is forward + backward minus forward; x + y has none, its gradient goes on as it
+is. *kernels* are ours, *reference* the formulas they follow in torch, *textbook* the published exp and log, *geoopt*
+the composition a user of that library would write, lifting to time-first vectors included. Where a row has no figure,
+the reason is below."""
+
+
+def read_benchmarks(folder: Path) -> list[Record]:
+    """The newest line of each measurement on each device, in the order of the files.
+
+    Raises:
+        FileNotFoundError: there is no folder, or nothing was measured.
+    """
+    newest: dict[tuple[Any, ...], Record] = {}
+    for name in ("benchmarks", "runtime"):
+        for record in read_results(folder / f"{name}.jsonl"):
+            if record.get("table") == name:
+                newest[tuple(record.get(key) for key in _KEY)] = record
+    if not newest:
+        raise FileNotFoundError(f"no benchmarks in {folder}; `lresnet bench residual` writes them")
+    return list(newest.values())
+
+
+_KEY = ("table", "study", "cell", "method", "protocol", "part", "hardware")
+
+
+def benchmark_page(records: Sequence[Record]) -> str:
+    """The page: the bars, then for each device its tables, GPUs first, and what we think of the paper's clock."""
+    devices = sorted(dict.fromkeys(record["hardware"] for record in records), key=lambda name: name.startswith("CPU"))
+    parts = [_INTRODUCTION]
+    for device in devices:
+        own = [record for record in records if record["hardware"] == device]
+        parts.append(f"## {device}\n\n{_provenance(own)}")
+        bars = bars_sheet(own)
+        parts += [markdown_sheet(sheet) for sheet in [*([bars] if bars.rows else []), *sheets(own)]]
+    parts.append(f"## The paper's clock\n\n{PAPER_CLOCK}")
+    return "\n\n".join(parts) + "\n"
+
+
+def _provenance(records: Sequence[Record]) -> str:
+    commands = dict.fromkeys(f"`{record['command']}`" for record in records)
+    torches = dict.fromkeys(record["versions"]["torch"] for record in records)
+    return f"Made by {', '.join(commands)}; torch {', '.join(torches)}."
