@@ -168,10 +168,14 @@ class Disk {
     }
     c.strokeStyle = ink.disk;
     c.lineWidth = 0.6 * this.ratio;
+    const add = (i) => outline(c, shape, points[2 * i] * r, -points[2 * i + 1] * r, this.size(i));
     for (let start = 0; start < nodes.length; start += 400) {
+      const some = nodes.subarray(start, start + 400);
       c.beginPath();
-      for (const i of nodes.subarray(start, start + 400)) outline(c, shape, points[2 * i] * r, -points[2 * i + 1] * r, this.size(i));
+      some.forEach(add);
       c.fill();
+      c.beginPath();
+      some.filter((i) => this.size(i) > 3 * this.ratio).forEach(add);  // an outline would eat up small ones
       c.stroke();
     }
   }

@@ -1,0 +1,25 @@
+"""Graphs in the disk for the browser's tests and benchmark."""
+
+import numpy as np
+
+from lresnet.report.disk_embedding import DiskEmbedding
+
+
+def tree_embedding(nodes: int, seed: int = 0) -> DiskEmbedding:
+    """A random tree: a child lies 1.1 radii of curvature further out than its parent, in the parent's sector."""
+    rng = np.random.default_rng(seed)
+    parent = np.maximum(0, (np.arange(nodes) - 1) // 3)
+    start, width, depth = np.zeros(nodes), np.full(nodes, 2 * np.pi), np.zeros(nodes)
+    for child in range(1, nodes):
+        mother, place = parent[child], (child - 1) % 3
+        width[child] = width[mother] / 3
+        start[child] = start[mother] + place * width[child]
+        depth[child] = depth[mother] + 1
+    angle = start + width * rng.uniform(0.3, 0.7, nodes)
+    radius = np.tanh(0.55 * depth)
+    points = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    edges = np.stack([parent[1:], np.arange(1, nodes)])
+    classes = ("even", "odd", "third </script><b>class</b>")
+    labels = np.where(rng.random(nodes) < 0.2, 2, depth.astype(np.int64) % 2)
+    names = tuple(f"node <{i}>" if i == 5 else f"n{i}" for i in range(nodes))
+    return DiskEmbedding("a tree & its branches", points, edges, labels, classes, names)

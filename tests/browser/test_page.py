@@ -1,0 +1,264 @@
+"""The page in headless Chromium: what it shows, and what mouse, touch and keyboard do."""
+
+import io
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lresnet.report.palette import class_colour
+from lresnet.report.poincare_disk import move_to_centre
+from tests.browser.conftest import settle
+from tests.browser.graphs import tree_embedding
+
+TREE = tree_embedding(121)
+DISK = "document.getElementById('disk').disk"
+
+
+def points(page: Any) -> np.ndarray:
+    return np.array(page.evaluate(f"Array.from({DISK}.points)")).reshape(-1, 2)
+
+
+def node_at(page: Any, node: int) -> tuple[float, float]:
+    x, y = page.evaluate(f"{DISK}.toWindow({DISK}.position({node}))")
+    return x, y
+
+
+def centre(page: Any) -> tuple[float, float]:
+    x, y = page.evaluate(f"{DISK}.toWindow([0, 0])")
+    return x, y
+
+
+def drag(page: Any, start: tuple[float, float], end: tuple[float, float]) -> None:
+    page.mouse.move(*start)
+    page.mouse.down()
+    page.mouse.move(*end, steps=8)
+    page.mouse.up()
+    settle(page)
+
+
+def pixel(page: Any, x: float, y: float) -> list[int]:
+    with Image.open(io.BytesIO(page.screenshot())) as picture:
+        return list(picture.convert("RGB").getpixel((int(x), int(y))))
+
+
+def distances(p: np.ndarray) -> np.ndarray:
+    z = p[:, 0] + 1j * p[:, 1]
+    ratio = np.abs((z[:, None] - z) / (1 - z.conj() * z[:, None]))
+    return 2 * np.arctanh(ratio)
+
+
+def test_the_disk_has_its_points_in_the_colours_of_their_classes(open_page: Any) -> None:
+    page = open_page()
+    np.testing.assert_allclose(points(page), TREE.points, atol=1e-15)
+    assert page.evaluate(f"{DISK}.edges.length") == 2 * TREE.edges.shape[1]
+    assert TREE.labels is not None
+    for node in (0, 1, 5, 13):
+        wanted = class_colour(int(TREE.labels[node]))
+        assert pixel(page, *node_at(page, node)) == pytest.approx(rgb(wanted), abs=2)
+
+
+def test_a_node_dragged_to_the_centre_is_moebius_translated_there(open_page: Any) -> None:
+    page = open_page()
+    node = 17
+    drag(page, node_at(page, node), centre(page))
+    expected = move_to_centre(TREE.points, TREE.points[node])
+    np.testing.assert_allclose(points(page), expected, atol=1e-6)
+    focus = page.evaluate(f"focusOf({DISK}.view)")
+    np.testing.assert_allclose(focus, TREE.points[node], atol=1e-6)
+
+
+def test_any_drag_is_the_translation_that_takes_its_start_to_its_end(open_page: Any) -> None:
+    page = open_page()
+    x, y = centre(page)
+    start, end = (x + 40.0, y + 33.0), (x - 90.0, y - 60.0)
+    assert page.evaluate(f"{DISK}.nearest({DISK}.toDisk({start[0]}, {start[1]}), 10)") == -1  # no node is grabbed
+    u, v = (complex(*page.evaluate(f"{DISK}.toDisk({a}, {b})")) for a, b in (start, end))
+    drag(page, start, end)
+    z = TREE.points[:, 0] + 1j * TREE.points[:, 1]
+    # Of the translations of the disk, the one with u -> v: the centre goes to t, found here by Newton's method.
+    t = v - u
+    for _ in range(50):
+        t += v - (u + t) / (1 + np.conj(t) * u)
+    moved = (z + t) / (1 + np.conj(t) * z)
+    np.testing.assert_allclose(points(page), np.stack([moved.real, moved.imag], -1), atol=1e-9)
+
+
+def test_many_drags_change_no_distance(open_page: Any) -> None:
+    page = open_page()
+    x, y = centre(page)
+    rng = np.random.default_rng(0)
+    for _ in range(25):
+        (a, b), (c, d) = rng.uniform(-150, 150, (2, 2))
+        drag(page, (x + a, y + b), (x + c, y + d))
+    np.testing.assert_allclose(distances(points(page)), distances(TREE.points), rtol=1e-6, atol=1e-6)
+
+
+def test_hover_shows_the_node_its_class_and_its_neighbours(open_page: Any) -> None:
+    page = open_page()
+    assert page.locator("#tip").is_hidden()
+    for node in (1, 5):
+        page.mouse.move(*node_at(page, node))
+        text = page.locator("#tip").inner_text()
+        assert TREE.names is not None
+        around = [int(j if i == node else i) for i, j in TREE.edges.T if node in (i, j)]
+        listed = ", ".join(TREE.names[k] for k in around)
+        kind = TREE.classes_of_nodes()[node]
+        assert text == f"node {TREE.names[node]} · {kind} · {len(around)} neighbours: {listed}"
+    page.mouse.move(*centre(page))
+    page.mouse.move(2, 2)
+    assert page.locator("#tip").is_hidden()
+
+
+def test_search_selects_centres_and_lists_the_neighbours(open_page: Any) -> None:
+    page = open_page()
+    page.locator("h1").click()
+    page.keyboard.press("/")
+    page.keyboard.type("N17")
+    page.keyboard.press("Enter")
+    assert page.locator("#said").inner_text().startswith("Node n17, ")
+    np.testing.assert_allclose(points(page), move_to_centre(TREE.points, TREE.points[17]), atol=1e-6)
+    rows = page.locator("#rows tr")
+    shown = [text.split("\t") for text in rows.all_inner_texts()]
+    assert TREE.names is not None
+    around = [5, 52, 53, 54]
+    assert [name.strip() for name, _, _ in shown] == [TREE.names[k] for k in around]
+    assert [kind for _, kind, _ in shown] == [TREE.classes_of_nodes()[k] for k in around]
+    lengths = [float(length) for _, _, length in shown]
+    np.testing.assert_allclose(lengths, distances(TREE.points)[17, around], atol=0.006)
+    page.locator("#rows button").first.click()
+    assert "17" not in page.locator("#said").inner_text()
+    page.locator("#search").fill("nobody")
+    page.keyboard.press("Enter")
+    assert page.locator("#found").inner_text() == "There is no node nobody."
+
+
+def test_the_keyboard_moves_zooms_selects_and_clears(open_page: Any) -> None:
+    page = open_page()
+    page.locator("#disk").focus()
+    page.keyboard.press("ArrowRight")
+    focus = page.evaluate(f"focusOf({DISK}.view)")
+    np.testing.assert_allclose(focus, [np.tanh(0.125), 0], atol=1e-12)
+    page.keyboard.press("Shift+ArrowUp")
+    assert page.evaluate(f"focusOf({DISK}.view)")[1] > 0.4
+    page.keyboard.press("+")
+    assert page.evaluate(f"{DISK}.zoom") == 1.25
+    page.keyboard.press("-")
+    page.keyboard.press("-")
+    assert page.evaluate(f"{DISK}.zoom") == 1
+    page.keyboard.press("0")
+    np.testing.assert_allclose(points(page), TREE.points, atol=1e-15)
+    page.keyboard.press("Enter")
+    assert "Node n0" in page.locator("#said").inner_text()
+    page.keyboard.press("Escape")
+    assert page.locator("#said").inner_text() == "No node is selected."
+
+
+def test_tab_reaches_the_disk_the_search_and_the_buttons_in_order(open_page: Any) -> None:
+    page = open_page()
+    page.evaluate("document.querySelector('nav li:last-child a').focus()")
+    order = []
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        order.append(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    assert order == ["disk", "search", "Show", "+", "−"]
+    for name in ("#disk", "#buttons button"):
+        assert page.locator(name).first.get_attribute("aria-label")
+
+
+def test_a_click_selects_and_the_wheel_zooms_only_then(open_page: Any) -> None:
+    page = open_page()
+    page.mouse.move(*centre(page))
+    page.mouse.wheel(0, -100)
+    settle(page)
+    assert page.evaluate(f"{DISK}.zoom") == 1
+    page.evaluate("document.getElementById('embedding-section').scrollIntoView()")
+    settle(page)
+    page.mouse.click(*node_at(page, 2))
+    assert page.locator("#said").inner_text().startswith("Node n2")
+    page.mouse.wheel(0, -100)
+    settle(page)
+    assert page.evaluate(f"{DISK}.zoom") > 1.2
+
+
+def test_two_fingers_zoom_and_one_drags(open_page: Any) -> None:
+    page = open_page(has_touch=True, viewport={"width": 400, "height": 800})
+    x, y = centre(page)
+    session = page.context.new_cdp_session(page)
+
+    def touch(kind: str, *places: tuple[float, float]) -> None:
+        fingers = [{"x": a, "y": b, "id": k} for k, (a, b) in enumerate(places)]
+        session.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": fingers})
+
+    touch("touchStart", (x - 30, y))
+    touch("touchStart", (x - 30, y), (x + 30, y))
+    touch("touchMove", (x - 60, y), (x + 60, y))
+    touch("touchEnd")
+    settle(page)
+    assert page.evaluate(f"{DISK}.zoom") == pytest.approx(2.0, rel=0.05)
+    before = points(page)
+    touch("touchStart", (x + 40, y + 50))
+    touch("touchMove", (x + 70, y + 50))
+    touch("touchMove", (x + 90, y + 50))
+    touch("touchEnd")
+    settle(page)
+    assert (points(page)[:, 0] > before[:, 0]).mean() > 0.9
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_and_the_canvas_follows(open_page: Any, scheme: str) -> None:
+    page = open_page(color_scheme=scheme)
+    style = "getComputedStyle(document.documentElement).getPropertyValue"
+    colour = {name: page.evaluate(f"{style}.call(getComputedStyle(document.documentElement), '--{name}')") for name in
+              ("page", "panel", "ink", "soft", "link", "better", "worse", "within")}  # fmt: skip
+    for name in ("ink", "soft", "link", "better", "worse", "within"):
+        for ground in ("page", "panel"):
+            assert contrast(colour[name], colour[ground]) >= 4.5, (name, ground)
+    box = page.locator("#disk").bounding_box()
+    assert pixel(page, box["x"] + 12, box["y"] + 12) == rgb(colour["page"])
+    assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb({}, {}, {})".format(
+        *rgb(colour["page"])
+    )
+
+
+def rgb(colour: str) -> list[int]:
+    digits = re.sub(r"[^0-9a-fA-F]", "", colour)
+    return [int(digits[k : k + 2], 16) for k in (0, 2, 4)]
+
+
+def contrast(one: str, other: str) -> float:
+    """WCAG 2: ratio of relative luminances."""
+
+    def light(colour: str) -> float:
+        parts = [c / 255 for c in rgb(colour)]
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05
+
+    a, b = sorted((light(one), light(other)))
+    return b / a
+
+
+def test_a_narrow_page_does_not_scroll_sideways(open_page: Any) -> None:
+    page = open_page(viewport={"width": 360, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_names_are_shown_as_they_are(open_page: Any) -> None:
+    page = open_page()
+    assert "third </script><b>class</b>" in page.locator(".legend").inner_text()
+    assert "Tried <much>." in page.locator("#gnn").inner_text()
+
+
+def test_a_large_graph_is_drawn_quickly_while_it_moves_and_wholly_after(open_page: Any) -> None:
+    page = open_page(6000)
+    x, y = centre(page)
+    full = page.evaluate(f"{DISK}.fullFrames")
+    page.mouse.move(x + 30, y)
+    page.mouse.down()
+    page.mouse.move(x + 60, y, steps=4)
+    settle(page)
+    assert page.evaluate(f"{DISK}.fullFrames") == full
+    page.mouse.up()
+    page.wait_for_function(f"{DISK}.fullFrames > {full}", timeout=500)
