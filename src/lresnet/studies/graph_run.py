@@ -1,33 +1,55 @@
-"""Runs on graphs: link prediction and node classification with ``lorentz_gcn``."""
+"""Runs on graphs: link prediction and node classification with ``lorentz_gcn`` or ``lorentz_sgformer``."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from lresnet.data import LinkTask, NodeTask, load_task
-from lresnet.models import LorentzGCN
+from lresnet.data import CELLS, LinkTask, NodeTask, load_task
+from lresnet.models import LorentzGCN, LorentzSGFormer, pretrained
+from lresnet.models.pretrained import Pretrained
 from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE, take
 from lresnet.train import LinkPrediction, NodeClassification, Schedule, seed_everything
 
 if TYPE_CHECKING:
     from lresnet.studies.run import Run
 
-__all__ = ["build_graph_run", "graph_task"]
+__all__ = ["GRAPH_MODELS", "build_graph_run", "graph_cell", "graph_task"]
+
+GRAPH_MODELS: dict[str, Callable[..., Pretrained]] = {
+    LorentzGCN.model_name: LorentzGCN,
+    LorentzSGFormer.model_name: LorentzSGFormer,
+}
+"""What ``config["model"]`` may say; ``lorentz_gcn`` if it says nothing."""
+
+
+def graph_cell(name: str) -> str | None:
+    """The cell of :data:`lresnet.data.CELLS` that ``name`` stands for; None: it is no graph.
+
+    The table of graph transformers names its columns by the data set alone.
+
+    Example:
+        >>> graph_cell("chameleon"), graph_cell("disease/lp"), graph_cell("cifar10")
+        ('chameleon/nc', 'disease/lp', None)
+    """
+    return next((cell for cell in (name, f"{name}/nc") if cell in CELLS), None)
 
 
 def build_graph_run(
     run: Run, device: torch.device | str
-) -> tuple[LorentzGCN, LinkPrediction | NodeClassification, Schedule]:
+) -> tuple[Pretrained, LinkPrediction | NodeClassification, Schedule]:
     """The model, the objective and the schedule; the model's parameters follow the seed."""
     task, config = graph_task(run), dict(run.config)
     take(config, GRAPH_TASK)
     schedule, options = Schedule(**take(config, SCHEDULE)), take(config, GRAPH_OBJECTIVE)
     seed_everything(run.seed)
     classes = task.num_classes if isinstance(task, NodeTask) else None
-    model = LorentzGCN(in_features=task.x.shape[1], num_classes=classes, residual=run.method, **config).to(device)
+    name = config.pop("model", LorentzGCN.model_name)
+    sizes = {"in_features": task.x.shape[1], "num_classes": classes}
+    model = pretrained.build(GRAPH_MODELS, name, residual=run.method, **sizes, **config).to(device)
     if isinstance(task, LinkTask):
         return model, LinkPrediction(task, seed=run.seed, device=device, **options), schedule
     return model, NodeClassification(task, device=device, **options), schedule
@@ -38,7 +60,7 @@ def graph_task(run: Run) -> LinkTask | NodeTask:
     options = {name: run.config[name] for name in GRAPH_TASK if name in run.config}
     # Published splits are one and the same for every seed; honest ones follow it.
     seed = run.seed if run.split is None and run.protocol == "disjoint" else 0
-    return _task(run.cell, run.protocol, run.split, seed, **options)
+    return _task(graph_cell(run.cell) or run.cell, run.protocol, run.split, seed, **options)
 
 
 @functools.lru_cache(maxsize=4)

@@ -20,6 +20,7 @@ from lresnet.train.stack import StackError
 
 __all__ = [
     "FINAL_SEEDS",
+    "OFFICIAL_SPLITS",
     "SEARCH_SEEDS",
     "final_runs",
     "methods_of",
@@ -32,6 +33,7 @@ __all__ = [
 # The seeds that choose a configuration are not those that report it.
 SEARCH_SEEDS = (1000, 1001)
 FINAL_SEEDS = tuple(range(10))
+OFFICIAL_SPLITS = 10
 
 Report = Callable[[int, int, dict[str, Any]], None]
 Stage = Literal["all", "search", "final"]
@@ -100,7 +102,7 @@ def search_runs(table: str, cell: str, methods: Sequence[str] = (), protocol: st
     """Every configuration of the recipe, for every method, on the search seeds."""
     plan = recipe(table, cell, protocol)
     return [
-        Run(table, cell, method, plan["protocol"], seed, config, stage="search")
+        Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed), stage="search")
         for configuration in plan["configurations"]
         for method in methods or methods_of(plan)
         for config in [complete(plan, method, configuration, "search")]
@@ -130,8 +132,13 @@ def final_runs(
         chosen = next(c for c in plan["configurations"] if complete(plan, method, c, "search") == best)
         config = complete(plan, method, chosen)
         own = seeds or plan.get("seeds", {}).get(method, FINAL_SEEDS)
-        runs += [Run(table, cell, method, plan["protocol"], seed, config) for seed in own]
+        runs += [Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed)) for seed in own]
     return runs
+
+
+def _split(plan: dict[str, Any], seed: int) -> int | None:
+    """Of the ten official splits, the one that goes with a seed: 0 to 9 for the seeds 0 to 9, and so on."""
+    return seed % OFFICIAL_SPLITS if plan["protocol"] == "official_splits" else None
 
 
 def methods_of(plan: dict[str, Any]) -> Sequence[str]:

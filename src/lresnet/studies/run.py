@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from lresnet.data import CELLS
 from lresnet.models.pretrained import Pretrained
-from lresnet.studies.graph_run import build_graph_run, graph_task
+from lresnet.studies.graph_run import build_graph_run, graph_cell, graph_task
 from lresnet.studies.image_run import build_image_run, image_data
 from lresnet.studies.settings import require_bounds
 from lresnet.train import Objective, Outcome, Schedule, fit
@@ -56,12 +55,12 @@ def build(run: Run, device: torch.device | str = "cpu") -> tuple[Pretrained, Obj
         ValueError: a value of the configuration cannot be; its name and what it should be are said.
     """
     require_bounds(run.config)
-    return build_graph_run(run, device) if run.cell in CELLS else build_image_run(run, device)
+    return build_graph_run(run, device) if graph_cell(run.cell) else build_image_run(run, device)
 
 
 def require_data(run: Run) -> None:
     """Load the data of a run, or say what is missing; runs that come next find them in memory."""
-    if run.cell in CELLS:
+    if graph_cell(run.cell):
         graph_task(run)
     else:
         image_data(run.cell, run.config.get("size"))

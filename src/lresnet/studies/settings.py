@@ -33,6 +33,7 @@ _AT_LEAST_1: _Bound = (lambda value: value >= 1, "at least 1")
 _NOT_NEGATIVE: _Bound = (lambda value: 0 <= value < math.inf, "not negative, and finite")
 _POSITIVE: _Bound = (lambda value: 0 < value < math.inf, "positive and finite")
 _SHARE: _Bound = (lambda value: 0 <= value < 1, "at least 0 and below 1")
+_BETWEEN: _Bound = (lambda value: 0 < value < 1, "above 0 and below 1")
 # What a wrong value would otherwise show far from its cause, or never.
 _BOUNDS: dict[str, _Bound] = {
     "epochs": _AT_LEAST_1,
@@ -40,6 +41,8 @@ _BOUNDS: dict[str, _Bound] = {
     "patience": _AT_LEAST_1,
     "hidden": _AT_LEAST_1,
     "num_layers": _AT_LEAST_1,
+    "attention_layers": _AT_LEAST_1,
+    "heads": _AT_LEAST_1,
     "batch_size": _AT_LEAST_1,
     "size": _AT_LEAST_1,
     "lr": _POSITIVE,
@@ -53,7 +56,9 @@ _BOUNDS: dict[str, _Bound] = {
     "dropout": _SHARE,
     "label_smoothing": _SHARE,
     "holdout": _SHARE,
-    "average": (lambda value: 0 < value < 1, "above 0 and below 1"),
+    "average": _BETWEEN,
+    "graph_weight": _BETWEEN,
+    "attention_weight": _BETWEEN,
     "curvature": (lambda value: -math.inf < value < 0, "negative and finite"),
 }
 

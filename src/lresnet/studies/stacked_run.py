@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
-from lresnet.data import CELLS
-from lresnet.models import LorentzGCN
+from lresnet.models import LorentzGCN, LorentzSGFormer
 from lresnet.models.pretrained import Pretrained
+from lresnet.studies.graph_run import graph_cell
 from lresnet.studies.run import Run, build, record_of
 from lresnet.train import NonFiniteError, Objective, Schedule
 from lresnet.train.stack import StackError
@@ -36,7 +36,7 @@ def stacks(runs: Iterable[Run], largest: int = 10) -> list[list[Run]]:
     order: list[list[Run]] = []
     for run in runs:
         own = groups.setdefault(_kind(run), [])
-        if not own or len(own[-1]) == largest or run.cell not in CELLS:
+        if not own or len(own[-1]) == largest or graph_cell(run.cell) is None:
             own.append([])
             order.append(own[-1])
         own[-1].append(run)
@@ -61,13 +61,13 @@ def execute_many(
         return []
     if len({_kind(run) for run in runs}) > 1:
         raise StackError("runs that are executed as one may differ in seed and split alone; see stacks()")
-    if runs[0].cell not in CELLS:
+    if graph_cell(runs[0].cell) is None:
         raise StackError(f"runs on graphs can be executed as one, {runs[0].cell} is none; run them one by one")
-    models, objectives, generators = list[LorentzGCN](), list[Objective[Any]](), list[torch.Generator]()
+    models, objectives, generators = list[Any](), list[Objective[Any]](), list[torch.Generator]()
     schedule = Schedule()
     for run in runs:
         model, objective, schedule = build(run, device)
-        if not isinstance(model, LorentzGCN):
+        if not isinstance(model, LorentzGCN | LorentzSGFormer):
             raise StackError(f"networks of class {type(model).__name__} cannot be stacked; run them one by one")
         models.append(model)
         objectives.append(objective)
