@@ -46,12 +46,12 @@ _PAGE = """\
 # Results
 
 Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one line there, with its command, seed,
-versions and hardware. Percent, mean and deviation over the runs; runtimes are seconds. Hyperparameters: at most 24 configurations per method
-and cell (eight for images), taken from the space in `src/lresnet/recipes/` before a test figure was read, chosen by
-validation on seeds that are not reported. The test set is read once per run. *Against the paper* compares our mean with
-the printed one: within one of our standard errors, better, or worse. *euclidean* is the same network in flat space,
-same budget. Runs on graphs are float32; on images, convolutions are bfloat16 and the geometry float32. Which torch and
-which device a run had, its line says."""
+versions and hardware. Percent, mean and deviation over the runs; runtimes are seconds. Hyperparameters: at most 24
+configurations per method and cell (eight for images), taken from the space in `src/lresnet/recipes/` before a test
+figure was read, chosen by validation on seeds that are not reported. The test set is read once per run. *Against the
+paper* compares our mean with the printed one: within one of our standard errors, better, or worse. *euclidean* is the
+same network in flat space, same budget. Runs on graphs are float32; on images, convolutions are bfloat16 and the
+geometry float32. Which torch and which device a run had, its line says."""
 
 _PAIRED = """\
 ### Is the Lorentz residual better than the others?
