@@ -23,3 +23,12 @@ def tree_embedding(nodes: int, seed: int = 0) -> DiskEmbedding:
     labels = np.where(rng.random(nodes) < 0.2, 2, depth.astype(np.int64) % 2)
     names = tuple(f"node <{i}>" if i == 5 else f"n{i}" for i in range(nodes))
     return DiskEmbedding("a tree & its branches", points, edges, labels, classes, names)
+
+
+def cloud_embedding(nodes: int, edges: int, seed: int = 0) -> DiskEmbedding:
+    """Points all over the disk and edges between any two: nothing is small on the screen, the worst that can be."""
+    rng = np.random.default_rng(seed)
+    angle, radius = rng.uniform(0, 2 * np.pi, nodes), 0.98 * np.sqrt(rng.uniform(0, 1, nodes))
+    points = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
+    classes = tuple(f"class {k}" for k in range(7))
+    return DiskEmbedding("a cloud", points, rng.integers(0, nodes, (2, edges)), rng.integers(0, 7, nodes), classes)
