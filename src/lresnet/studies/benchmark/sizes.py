@@ -14,6 +14,7 @@ __all__ = ["PAPER_SIZES", "PointSet", "Size", "free_memory", "parse_size", "poin
 PAPER_SIZES = ("2048/10000", "4096/100000")
 
 _CPU_CACHE = 2**26  # a share of a server's last level; cache sizes of CPUs cannot be asked for in a portable way
+_MOST_SETS = 256
 _SEED = 0
 
 
@@ -58,11 +59,12 @@ class PointSet(NamedTuple):
 
 def point_sets(size: Size, device: torch.device) -> list[PointSet]:
     """Random points, as many sets as together exceed four times the cache: going round them, none is still there.
+    (At most 256: points so few are in the cache in a network too.)
 
     Coordinates have deviation 1, as after a batch norm: the points are about sqrt(dimension) from the origin.
     """
     generator = torch.Generator(device).manual_seed(_SEED)
-    count = max(1, math.ceil(4 * _cache(device) / (2 * size.bytes)))
+    count = min(_MOST_SETS, max(1, math.ceil(4 * _cache(device) / (2 * size.bytes))))
 
     def points() -> Tensor:
         return torch.randn(size.points, size.dimension, device=device, generator=generator)

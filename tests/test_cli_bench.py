@@ -1,0 +1,122 @@
+"""`lresnet bench` and `lresnet reproduce runtime`, as typed; on sizes that take no time."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lresnet import cli
+from lresnet.studies.benchmark.sizes import Size
+from lresnet.train.results import read_results
+
+
+@pytest.fixture(autouse=True)
+def little(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("lresnet.studies.benchmark.sizes._CPU_CACHE", 1000)
+    monkeypatch.setattr("lresnet.studies.benchmark.copy_rate._BYTES", {"cpu": (2**12,)})
+    monkeypatch.setattr("lresnet.studies.benchmark.suite._CPU_STACK", Size(4, 4))
+
+
+def test_residual_prints_tables_and_keeps_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["bench", "residual", "--sizes", "8/16", "--rounds", "2", "--device", "cpu", "--results", str(tmp_path)]
+    assert cli.main([*call, "--json", str(tmp_path / "figures.json"), "--explain"]) == 0
+    out = capsys.readouterr().out
+    assert max(map(len, out.splitlines())) <= 120  # the explanation; the tables are narrower
+    assert "One residual, forward: 16 points of dimension 8, float32" in out
+    assert "A stack of 64 residuals" in out
+    assert "over 2,000 times faster" in out
+    lines = list(read_results(tmp_path / "benchmarks.jsonl"))
+    assert lines == json.loads((tmp_path / "figures.json").read_text())
+    assert f"{len(lines)} lines added" in out
+    assert {line["command"] for line in lines} == {"lresnet bench residual --sizes 8/16 --rounds 2 --device cpu"}
+    assert {line["study"] for line in lines} == {"copy", "residual", "stack"}
+    # Who is not here is a line too.
+    assert all((line["value"] is None) == bool(line["missing"]) for line in lines if line["study"] != "copy")
+    assert any(line["missing"] == "geoopt has no such operation" for line in lines)
+
+
+def test_json_alone_can_be_piped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = ["bench", "residual", "--sizes", "4/4", "--rounds", "2", "--device", "cpu", "--json", "-"]
+    assert cli.main([*call, "--results", "None"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    needed = {"table", "study", "cell", "method", "protocol", "part", "value", "quartiles", "rounds", "metrics"}
+    needed |= {"faster_than", "missing", "config", "command", "versions", "hardware"}
+    assert all(figure.keys() == needed for figure in figures)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_resnet_and_gcn(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        "lresnet.studies.benchmark.suite.peaks_in_fresh_processes",
+        lambda networks, device: dict.fromkeys(networks, 2**30),
+    )
+    call = ["--rounds", "2", "--device", "cpu", "--results", str(tmp_path)]
+    assert cli.main(["bench", "resnet", "--model", "lorentz_resnet20", "--batch", "2", "3", *call]) == 0
+    assert cli.main(["bench", "gcn", "--cells", "disease_tree/lp", *call]) == 0
+    out = capsys.readouterr().out
+    assert "A training step of lorentz_resnet20, batch 2" in out
+    assert "A training epoch of lorentz_gcn: disease_tree/lp" in out
+    assert max(len(line) for line in out.splitlines() if "lines added" not in line) <= 80
+    lines = list(read_results(tmp_path / "benchmarks.jsonl"))
+    assert [(line["cell"], line["method"]) for line in lines if line["study"] == "resnet"] == [
+        (f"lorentz_resnet20/{batch}", method) for batch in (2, 3) for method in ("lorentz", "euclidean")
+    ]
+    assert lines[0]["command"] == "lresnet bench resnet --model lorentz_resnet20 --batch 2 3 --rounds 2 --device cpu"
+
+    page = tmp_path / "page.md"
+    assert cli.main(["bench", "page", "--results", str(tmp_path), "--out", str(page)]) == 0
+    assert "### A training epoch of lorentz_gcn: disease_tree/lp" in page.read_text()
+
+
+def test_reproduce_runtime(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lresnet.studies.benchmark.suite.parse_size", lambda text: Size(int(text.split("/")[0]), 4))
+    call = ["reproduce", "runtime", "--methods", "lorentz", "tangent", "--device", "cpu", "--results", str(tmp_path)]
+    assert cli.main(call) == 0
+    assert "100 additions: 4 points of dimension 2,048" in capsys.readouterr().out
+    lines = list(read_results(tmp_path / "runtime.jsonl"))
+    assert {line["table"] for line in lines} == {"runtime"}
+    assert {line["method"] for line in lines} == {"lorentz", "tangent"}
+    assert {line["cell"] for line in lines} == {"2048/4", "4096/4"}
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert {figure["table"] for figure in figures} == {"runtime"}
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert "runtime: seconds for 100 additions" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["bench", "residual", "--sizes", "2048x10000"], "a size is DIMENSION/POINTS"),
+        (["bench", "residual", "--device", "gpu"], "device 'gpu' cannot be used here"),
+        (["bench", "residual", "--rounds", "1"], "rounds must be at least 2"),
+        (["bench", "resnet", "--batch", "0"], "a batch needs at least 2 images, got 0"),
+        (["bench", "resnet", "--methods", "lorenz"], "did you mean 'lorentz'"),
+        (["bench", "gcn", "--cells", "disease/l"], "did you mean 'disease/lp'"),
+        (["bench", "page", "--results", "nowhere"], "no benchmarks in nowhere"),
+        (["reproduce", "runtime", "--cell", "2048/1000"], "did you mean '2048/10000'"),
+        (["reproduce", "runtime", "--methods", "tangents"], "did you mean 'tangent'"),
+    ],
+)
+def test_user_errors_are_one_line(
+    args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(args) == 2
+    err = capsys.readouterr().err
+    assert words in err
+    assert err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def empty(*args: object, **options: object) -> None:
+        raise AssertionError("Torch not compiled with CUDA enabled")
+
+    monkeypatch.setattr("torch.empty", empty)
+    assert cli.main(["bench", "residual", "--device", "cuda"]) == 2
+    assert "device 'cuda' cannot be used here: Torch not compiled" in capsys.readouterr().err
