@@ -45,8 +45,8 @@ def attention_rows(q: Tensor, k: Tensor, nodes: Tensor) -> Tensor:
 
     Example:
         >>> q, k = torch.randn(2, 100, 8).unbind()
-        >>> attention_rows(q, k, torch.tensor([4, 2])).sum(-1)
-        tensor([1., 1.])
+        >>> attention_rows(q, k, torch.tensor([4, 2])).shape
+        torch.Size([2, 100])
     """
     count = q.shape[0]
     q, k = _scaled(q, k)
