@@ -1,5 +1,6 @@
 """The verb ``bench``: what residuals, networks and epochs cost, by a clock that waits."""
 
+import inspect
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -7,7 +8,7 @@ from tyro.conf import FlagCreatePairsOff, arg
 from tyro.extras import SubcommandApp
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     import torch
 
@@ -53,7 +54,8 @@ def residual(
 
     place = usable_device(device)
     measured = bench_residual(sizes, place, rounds=rounds, compiled=compiled)
-    _hand_out(measured, _command("residual", sizes), place, json, results)
+    options = {"sizes": sizes, "compiled": compiled, "rounds": rounds, "device": device}
+    _hand_out(measured, _command(residual, options), place, json, results)
     if explain and json != "-":
         print(f"\n{PAPER_CLOCK}")
     return 0
@@ -90,11 +92,8 @@ def resnet(
 
     place = usable_device(device)
     measured = bench_resnet(model, methods, batch, place, rounds=rounds)
-    words = [
-        *(["--model", model] if model != "lorentz_resnet18" else []),
-        *(["--batch", *map(str, batch)] if batch else []),
-    ]
-    _hand_out(measured, " ".join(["lresnet bench resnet", *words]), place, json, results)
+    options = {"model": model, "methods": methods, "batch": batch, "rounds": rounds, "device": device}
+    _hand_out(measured, _command(resnet, options), place, json, results)
     return 0
 
 
@@ -131,7 +130,8 @@ def gcn(
             require_known("cell", cell, CELLS)
     place = usable_device(device)
     measured = bench_gcn(cells, methods, place, rounds=rounds)
-    _hand_out(measured, " ".join(["lresnet bench gcn", *(["--cells", *cells] if cells else [])]), place, json, results)
+    options = {"cells": cells, "methods": methods, "rounds": rounds, "device": device}
+    _hand_out(measured, _command(gcn, options), place, json, results)
     return 0
 
 
@@ -161,8 +161,14 @@ def show_sheets(records: "Sequence[dict[str, Any]]") -> None:
         console.print(terminal_sheet(sheet))
 
 
-def _command(study: str, sizes: "Sequence[str]") -> str:
-    return " ".join([f"lresnet bench {study}", *(["--sizes", *sizes] if sizes else [])])
+def _command(verb: "Callable[..., int]", options: "Mapping[str, Any]") -> str:
+    """What was typed: the options that are not as they are where nothing is said."""
+    words = ["lresnet bench", verb.__name__]
+    for name, parameter in inspect.signature(verb).parameters.items():
+        value = options.get(name, parameter.default)
+        if value != parameter.default:
+            words += [f"--{name}", *map(str, value if isinstance(value, tuple) else (value,))]
+    return " ".join(words)
 
 
 def _hand_out(
