@@ -1,8 +1,9 @@
 """The verbs ``demo`` and ``plot``."""
 
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
 __all__ = ["demo", "plot"]
@@ -77,4 +78,84 @@ def residuals(
     console = Console()
     console.print(residual_table(x, y, curvature))
     console.print(f"The picture: {draw_residuals(out, x, y, curvature)}", soft_wrap=True, highlight=False)
+    return 0
+
+
+@plot.command
+def embedding(
+    run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
+    centre: Annotated[int | None, arg(metavar="NODE")] = None,
+    out: Path = Path("lresnet-embedding.png"),
+    device: str = "auto",
+) -> int:
+    """Draw a graph in the Poincaré disk, as the network of a run has embedded it; edges are geodesics.
+
+    An embedding in two dimensions is drawn as it is, one in more after hyperbolic PCA.
+
+    Example: lresnet plot embedding runs/tree --centre 0
+
+    Args:
+        run: The folder of a run on a graph.
+        centre: The node to move to the centre of the disk. None: the centroid of all.
+        out: The picture to write; .png, .svg or .pdf.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+    """
+    from lresnet.report.demo_picture import require_drawable
+    from lresnet.report.disk_embedding import embedding_of_run
+    from lresnet.report.embedding_picture import draw_disk_embedding
+
+    require_drawable(out)
+    found = embedding_of_run(run, device=device)
+    if found.note:
+        print(found.note)
+    print(f"The picture: {draw_disk_embedding(out, found, centre)}")
+    return 0
+
+
+@plot.command
+def curves(
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN_DIR")],
+    out: Path = Path("lresnet-curves.png"),
+) -> int:
+    """Draw the validation figures of runs, epoch by epoch; a dot where the parameters were kept.
+
+    Example: lresnet plot curves runs/tree runs/tree-none --out curves.svg
+
+    Args:
+        runs: The folders of finished runs.
+        out: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.report.demo_picture import require_drawable
+    from lresnet.report.training_curves import draw_curves, read_curve
+
+    found = [read_curve(folder) for folder in runs]
+    require_drawable(out)
+    print(f"The picture: {draw_curves(out, found)}")
+    return 0
+
+
+@plot.command
+def comparison(
+    results: Annotated[Positional[Path], arg(metavar="RESULTS_DIR")] = Path("results"),
+    table: str = "gnn",
+    out: Path = Path("lresnet-comparison.png"),
+) -> int:
+    """Draw all methods of a table beside each other and beside the paper, means with error bars.
+
+    Example: lresnet plot comparison results --table gnn --out gnn.svg
+
+    Args:
+        results: The folder with the results, files of JSON lines.
+        table: A table of the paper with results.
+        out: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.report.aggregate import aggregate, read_runs
+    from lresnet.report.comparison_picture import draw_comparison
+    from lresnet.report.demo_picture import require_drawable
+    from lresnet.studies.single import require_known
+
+    figures = aggregate(read_runs(results))
+    require_known("table with results", table, list(dict.fromkeys(figure.table for figure in figures)))
+    require_drawable(out)
+    print(f"The picture: {draw_comparison(out, [figure for figure in figures if figure.table == table])}")
     return 0

@@ -164,26 +164,47 @@ def report(
     results: Annotated[Positional[Path], arg(metavar="RESULTS_DIR")] = Path("results"),
     json: Annotated[bool, FlagCreatePairsOff] = False,
     markdown: Annotated[Path | None, arg(metavar="FILE")] = None,
+    out: Annotated[Path | None, arg(aliases=["-o"], metavar="FILE.html")] = None,
+    embedding: Annotated[Path | None, arg(metavar="RUN_DIR")] = None,
 ) -> int:
     """Print what has been measured, mean and deviation over the runs, beside the paper's figures.
 
     Example: lresnet report results --json > figures.json
 
+    Example: lresnet report -o report.html --embedding runs/tree
+
     Args:
         results: The folder with the results, files of JSON lines.
         json: Print a list of objects instead of tables: one for each table, cell, method and protocol.
-        markdown: Write the tables to this file too.
+        markdown: Write the tables to this file too, and the answers to the paper's claims.
+        out: Write all to this page too, with pictures and the details of every run; it needs no network.
+        embedding: The folder of a run on a graph, whose embedding the page shows in an interactive Poincaré disk.
     """
     from lresnet.report.aggregate import aggregate, read_runs
+    from lresnet.report.claims import answer_claims, claims_markdown
     from lresnet.report.paired import paired_differences
     from lresnet.report.tables import markdown_page, print_figures, print_json
     from lresnet.studies.search import recipe_notes
     from lresnet.train.checkpoint import write_atomically
+    from lresnet.train.results import read_results
 
+    if embedding is not None and out is None:
+        raise ValueError("--embedding is for a page; name its file with -o FILE.html")
     runs = read_runs(results)
     figures = aggregate(runs)
+    if markdown is not None or out is not None:
+        notes = recipe_notes({(f.table, f.cell) for f in figures})
+        claims = answer_claims(figures, read_results(results / "numerics.jsonl"))
     if markdown is not None:
-        page = markdown_page(figures, paired_differences(runs), recipe_notes({(f.table, f.cell) for f in figures}))
+        page = f"{markdown_page(figures, paired_differences(runs), notes)}\n{claims_markdown(claims)}"
         write_atomically(markdown, page.encode())
+    if out is not None:
+        from lresnet.report.disk_embedding import embedding_of_run
+        from lresnet.report.html.page import html_page
+
+        disk = None if embedding is None else embedding_of_run(embedding)
+        write_atomically(out, html_page(runs, claims, notes, disk).encode())
     (print_json if json else print_figures)(figures)
+    if out is not None and not json:
+        print(f"The page: {out}")
     return 0

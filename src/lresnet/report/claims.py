@@ -63,11 +63,11 @@ def answer_claims(figures: Sequence[Figure], numerics: Iterable[Mapping[str, Any
     """
     measured = Measured(figures, [line for line in numerics if "ours" in line])
     sentences = tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())["claims"]
-    return [
-        Claim(topic, sentence, *JUDGES.get(sentence, lambda _: _NOTHING)(measured))
-        for topic, own in sentences.items()
-        for sentence in own
-    ]
+    return [Claim(topic, text, *_judge(text, measured)) for topic, own in sentences.items() for text in own]
+
+
+def _judge(sentence: str, measured: Measured) -> Answer:
+    return JUDGES[sentence](measured) if sentence in JUDGES else _NOTHING
 
 
 def claims_markdown(claims: Sequence[Claim]) -> str:
@@ -109,7 +109,7 @@ def _relative_gain(measured: Measured, cell: str, percent: float) -> Answer:
 def _largest_gain(measured: Measured, table: str, points: float, total: int) -> Answer:
     """Over the best other residual method, in points, in the cell where that is most."""
     gains = {
-        cell: own["lorentz"].mean - max(own[name].mean for name in _RESIDUALS)
+        cell: round(own["lorentz"].mean - max(own[name].mean for name in _RESIDUALS), 2)  # as it is printed
         for cell, own in measured.cells(table).items()
         if own.keys() >= {*_RESIDUALS, "lorentz"}
     }
@@ -163,7 +163,7 @@ def _hyperbolic_beats_euclidean(measured: Measured) -> Answer:
     }
     if not cells:
         return _NOTHING
-    beaten = [cell for cell, own in cells.items() if max(own, key=lambda name, own=own: own[name].mean) != "euclidean"]
+    beaten = [cell for cell, own in cells.items() if max(f.mean for f in own.values()) > own["euclidean"].mean]
     return _settled(len(beaten), len(cells), 2, 3), f"in {len(beaten)} of {len(cells)} cells measured"
 
 
@@ -242,7 +242,8 @@ def _tangent_errors(measured: Measured) -> Answer:
     near, far = (_median(line["textbook"] for line in lines if line["norm"] == n) for n in (norms[0], norms[-1]))
     verdict = HOLDS if far > 1000 * near else REFUTED
     return verdict, (
-        f"median error of exp and log in float32: {near:.0e} at norm {norms[0]:g}, {far:.0e} at norm {norms[-1]:g}"
+        f"median error of the form with exp and log in float32: {near:.1g} radii of curvature at norm {norms[0]:g}, "
+        f"{far:.1g} at norm {norms[-1]:g}"
     )
 
 

@@ -45,10 +45,10 @@ def comparison_picture(figures: Sequence[Figure]) -> Picture:
     rows = -(-len(groups) // columns)
     tallest = max(len(own) for own in groups.values())
     picture = Picture(figsize=(3.45 * columns + 0.6, rows * (0.34 * tallest + 0.95) + 0.35), layout="constrained")
-    grid = picture.subplots(rows, columns, squeeze=False).flat
+    grid = list(picture.subplots(rows, columns, squeeze=False).flat)
     for axes, (title, own) in zip(grid, groups.items(), strict=False):
         _draw_panel(axes, title, own)
-    for axes in list(grid)[len(groups) :]:
+    for axes in grid[len(groups) :]:
         axes.set_axis_off()
     picture.supxlabel("test, percent: filled ours, hollow the paper's; bars: one deviation", fontsize=9, color=INK)
     return picture

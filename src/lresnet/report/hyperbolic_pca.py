@@ -5,13 +5,15 @@ vector. Let :math:`u_1, \dots, u_{n-d}` be an orthonormal basis of what is ortho
 are space-like. A point p, in units of the radius of curvature, is as far from the submanifold as
 
 .. math:: \sinh^2 d(p, V) = \sum_j \langle p, u_j\rangle^2, \qquad\text{so}\qquad
-    \sum_i \sinh^2 d(p_i, V) = \sum_j u_j^T J C J u_j, \quad C = \sum_i p_i p_i^T, \quad J = \mathrm{diag}(-1, 1, \dots, 1).
+    \sum_i \sinh^2 d(p_i, V) = \sum_j u_j^T J C J u_j, \quad C = \sum_i p_i p_i^T, \quad
+    J = \mathrm{diag}(-1, 1, \dots, 1).
 
 **The minimum.** :math:`C J e = \lambda e` has one time-like eigenvector :math:`e_0` (with :math:`\lambda_0 < 0`), all
 others are space-like, and they are orthogonal. In their basis :math:`u_j = \sum_k a_{jk} e_k` costs
-:math:`\sum_k |\lambda_k| a_{jk}^2`. The space-like parts S of the :math:`u_j` satisfy :math:`S S^T = 1 + a_0 a_0^T \ge 1`,
-hence the cost is at least the sum of the n - d smallest positive eigenvalues, and it is that where the :math:`u_j` are
-their eigenvectors. V is what remains: :math:`e_0` and the eigenvectors of the d largest. This is the closed form of
+:math:`\sum_k |\lambda_k| a_{jk}^2`. The space-like parts S of the :math:`u_j` satisfy
+:math:`S S^T = 1 + a_0 a_0^T \ge 1`, hence the cost is at least the sum of the n - d smallest positive eigenvalues, and
+it is that where the :math:`u_j` are their eigenvectors. V is what remains: :math:`e_0` and the eigenvectors of the d
+largest. This is the closed form of
 
     Tabaghi, Khanzadeh, Wang, Mirarab: Principal Component Analysis in Space Forms. IEEE Transactions on Signal
     Processing 72, 2024 (arXiv:2301.02750).

@@ -104,7 +104,11 @@ def claims_table(claims: Sequence[Claim]) -> str:
 
 def _verdict(words: str, gap: str = "") -> str:
     sign, look = _LOOKS.get(words, ("", "soft"))
-    return f'<span class="{look}">{sign} {escape(words)}</span> {gap.replace("-", "−")}'.strip() if words else ""
+    return (
+        f'<span class="{look}">{f"{sign} {escape(words)}".strip()}</span> {gap.replace("-", "−")}'.strip()
+        if words
+        else ""
+    )
 
 
 def _row(name: str, numbers: Sequence[str], verdict: str, *, ours: bool = False) -> str:

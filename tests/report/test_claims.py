@@ -1,0 +1,165 @@
+"""The paper's claims, answered from figures made for the purpose."""
+
+import dataclasses
+import tomllib
+from importlib import resources
+
+import pytest
+
+from lresnet.report.aggregate import Figure, paper_figure
+from lresnet.report.claims import (
+    HOLDS,
+    IN_PART,
+    JUDGES,
+    NOT_MEASURED,
+    REFUTED,
+    Claim,
+    answer_claims,
+    claims_markdown,
+)
+
+METHODS = ("none", "parallel_transport", "tangent", "space", "lorentz")
+
+
+def paper() -> dict[str, object]:
+    return tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())
+
+
+def figure(table: str, cell: str, method: str, mean: float, **change: object) -> Figure:
+    base = Figure(table, cell, method, "legacy", mean, 0.1, 10, 0, mean, None, None)
+    return dataclasses.replace(base, **change)
+
+
+def as_printed(table: str, methods: tuple[str, ...]) -> list[Figure]:
+    """Our figures, were they the paper's to the last digit."""
+    columns = paper()[table]["columns"]  # type: ignore[index]
+    return [figure(table, cell, m, paper_figure(table, cell, m)[0] or 0.0) for cell in columns for m in methods]
+
+
+def answers(figures: list[Figure], numerics: list[dict[str, object]] | None = None) -> dict[str, Claim]:
+    return {claim.sentence: claim for claim in answer_claims(figures, numerics or [])}
+
+
+def test_every_judge_has_its_sentence_and_without_results_none_is_answered() -> None:
+    sentences = [sentence for own in paper()["claims"].values() for sentence in own]  # type: ignore[attr-defined]
+    claims = answer_claims([])
+    assert [claim.sentence for claim in claims] == sentences
+    assert set(JUDGES) < set(sentences)
+    assert {(claim.verdict, claim.evidence) for claim in claims} == {(NOT_MEASURED, "")}
+
+
+def test_with_the_papers_own_figures_its_claims_about_graphs_hold() -> None:
+    found = answers(as_printed("gnn", METHODS) + as_printed("graph_transformer", ("euclidean", *METHODS[1:])))
+    for sentence in (
+        "up to 4.2 % better (chameleon)",
+        "up to 10.9 % over other residual methods",
+        "up to 2.5 % better",
+        "hyperbolic beats the Euclidean SGFormer in 2 of 3",
+        "lorentz is best in 8 of 10 cells",
+    ):
+        assert found[sentence].verdict == HOLDS, found[sentence]
+
+
+def test_a_count_is_settled_as_soon_as_it_can_be() -> None:
+    sentence = "lorentz is best in 8 of 10 cells"
+    printed = as_printed("gnn", METHODS)
+    two = [f for f in printed if f.cell in ("disease/lp", "disease/nc")]
+    assert answers(two)[sentence].verdict == NOT_MEASURED
+    assert "2 of 2 cells measured (disease/lp, disease/nc)" in answers(two)[sentence].evidence
+    worst = [dataclasses.replace(f, mean=0.0) if f.method == "lorentz" else f for f in printed]
+    cells = ("disease/lp", "disease/nc", "airport/lp")
+    assert answers([f for f in worst if f.cell in cells[:2]])[sentence].verdict == NOT_MEASURED
+    assert answers([f for f in worst if f.cell in cells])[sentence].verdict == REFUTED
+    assert (
+        answers([f for f in printed if f.method != "space"])[sentence] == answers([])[sentence]
+    )  # a method is missing
+
+
+def test_one_node_classification_in_which_another_is_best_refutes_best_in_every_one() -> None:
+    sentence = "better than the base in 9 of 10, best in every node classification"
+    printed = as_printed("gnn", METHODS)
+    ours = [dataclasses.replace(f, mean=99.0) if f.method == "lorentz" else f for f in printed]
+    assert answers(ours)[sentence].verdict == HOLDS
+    assert answers(ours[:15])[sentence].verdict == NOT_MEASURED
+    spoilt = [dataclasses.replace(f, mean=99.5) if (f.cell, f.method) == ("cora/nc", "none") else f for f in ours]
+    assert answers(spoilt)[sentence].verdict == REFUTED
+    assert "best in 5 of 6" in answers(spoilt)[sentence].evidence
+
+
+def test_the_curvature_matters_where_means_vary_more_than_the_papers() -> None:
+    sentence, settings = "not sensitive to the curvature", ("-0.5", "-1.0", "-1.5", "-2.0", "trainable")
+    cells = paper()["curvature"]["columns"]  # type: ignore[index]
+    printed = [
+        figure("curvature", cell, "lorentz", mean, paper_mean=mean, paper_std=0.1, curvature=K)
+        for cell in cells
+        for K in settings
+        for mean in (paper_figure("curvature", cell, "lorentz", K)[0] or 0.0,)
+    ]
+    assert answers(printed)[sentence].verdict == HOLDS
+    assert answers(printed[:5])[sentence].verdict == NOT_MEASURED
+    moved = [dataclasses.replace(printed[0], mean=printed[0].mean - 3), *printed[1:]]
+    assert answers(moved)[sentence].verdict == REFUTED
+    assert answers(printed[:4])[sentence].evidence == ""
+
+
+@pytest.mark.parametrize(
+    ("gaps", "order", "direction"),
+    [
+        ((5.0, -5.0), HOLDS, HOLDS),
+        ((5.0, 5.0), HOLDS, REFUTED),
+        ((0.001, -0.001), NOT_MEASURED, REFUTED),
+        ((5.0,), HOLDS, NOT_MEASURED),
+    ],
+)
+def test_directions_of_parallel_transport(gaps: tuple[float, ...], order: str, direction: str) -> None:
+    figures = [
+        figure("commutativity", f"cell {k}/lp", method, mean)
+        for k, gap in enumerate(gaps)
+        for method, mean in (("parallel_transport", 80 + gap), ("parallel_transport_reversed", 80.0))
+    ]
+    found = answers(figures)
+    assert found["commutative, unlike parallel transport"].verdict == order
+    assert found["which direction of parallel transport is better is unpredictable"].verdict == direction
+
+
+def test_speed_counts_only_by_clocks_that_wait() -> None:
+    def seconds(protocol: str, slow: float) -> list[Figure]:
+        times = {"parallel_transport": slow, "tangent": 2 * slow, "lorentz": 0.001}
+        return [figure("runtime", "2048/10000", m, t, protocol=protocol) for m, t in times.items()]
+
+    sentence = "over 2000 times faster"
+    found = answers(seconds("eager", 0.004) + seconds("eager, not synchronised", 9.0))[sentence]
+    assert (found.verdict, found.evidence) == (REFUTED, "at most 4.0 times, at 2048/10000, eager")
+    assert answers(seconds("eager", 2.5))[sentence].verdict == HOLDS
+    assert answers(seconds("eager, not synchronised", 9.0))[sentence].verdict == NOT_MEASURED
+
+
+def test_stability_of_our_form_and_of_the_printed_one() -> None:
+    def line(ours: float, textbook: float | None, **change: object) -> dict[str, object]:
+        base = {"method": "lorentz", "dtype": "float32", "norm": 100.0, "ours": ours, "floor": 1e-6}
+        return base | {"textbook": textbook} | change
+
+    sentence = "numerically stable by the lemma"
+    assert answers([], [line(2e-6, 12.0)])[sentence].verdict == IN_PART
+    assert answers([], [line(2e-6, None)])[sentence].verdict == IN_PART
+    assert answers([], [line(2e-6, 3e-6)])[sentence].verdict == HOLDS
+    assert answers([], [line(2e-4, 3e-6)])[sentence].verdict == REFUTED
+    assert answers([], [{"origin, ours": 1.0}])[sentence].verdict == NOT_MEASURED
+    tangent = [line(1e-6, error, method="tangent", norm=norm) for norm, error in ((0.1, 1e-9), (1e4, 5.0))]
+    assert answers([], tangent)["mapping errors of tangent methods far from the origin"].verdict == HOLDS
+
+
+def test_images_wait_for_robustness() -> None:
+    sentence = "up to 0.5 % better, and more robust"
+    printed = as_printed("image_classification", METHODS[1:])
+    assert answers(printed)[sentence].verdict == NOT_MEASURED
+    assert "+0.50 points" in answers(printed)[sentence].evidence
+    worse = [dataclasses.replace(f, mean=50.0) if f.method == "lorentz" else f for f in printed]
+    assert answers(worse)[sentence].verdict == REFUTED
+
+
+def test_markdown_has_a_row_a_claim() -> None:
+    claims = answer_claims(as_printed("gnn", METHODS))
+    lines = claims_markdown(claims).splitlines()
+    assert len(lines) == 4 + len(claims)
+    assert lines[4].startswith("| gnn | lorentz is best in 8 of 10 cells | holds | highest mean in 8 of 10")

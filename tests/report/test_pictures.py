@@ -1,0 +1,147 @@
+"""The pictures of `lresnet plot`: embeddings, training curves, comparison of methods."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from lresnet import cli
+from lresnet.report.aggregate import aggregate
+from lresnet.report.comparison_picture import comparison_picture
+from lresnet.report.disk_embedding import DiskEmbedding
+from lresnet.report.embedding_picture import centred_at, draw_disk_embedding
+from lresnet.report.palette import CLASS_COLOURS, METHOD_LOOKS
+from lresnet.report.poincare_disk import move_to_centre
+from lresnet.report.training_curves import CURVE_FILE, draw_curves, read_curve
+from lresnet.studies.run_folder import train_in_folder
+from lresnet.studies.single import single_run
+from lresnet.train.results import append_result
+
+RESULTS = Path(__file__).parents[2] / "results"
+TRIPLE = DiskEmbedding(
+    "three",
+    np.array([[0.1, 0.0], [0.5, 0.2], [-0.3, 0.6]]),
+    np.array([[0, 0], [1, 2]]),
+    np.array([0, 1, 1]),
+    ("a", "b"),
+)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with its curve."""
+    folder = tmp_path_factory.mktemp("runs") / "tree"
+    run = single_run("disease_tree/lp", "lorentz", 0, None, {"epochs": 20, "eval_every": 5, "hidden": 3})
+
+    def record(epoch: int, best: float | None) -> None:
+        append_result(folder / CURVE_FILE, {"epoch": epoch, "validation": best})
+
+    train_in_folder(run, folder, command="test", on_epoch=record)
+    return folder
+
+
+def test_a_node_can_be_centred_and_distances_stay() -> None:
+    moved = centred_at(TRIPLE, 1)
+    np.testing.assert_allclose(moved.points, move_to_centre(TRIPLE.points, TRIPLE.points[1]))
+    np.testing.assert_allclose(moved.points[1], 0, atol=1e-16)
+    with pytest.raises(ValueError, match="there is no node 3; the nodes are 0 to 2"):
+        centred_at(TRIPLE, 3)
+
+
+@pytest.mark.parametrize("labels", [None, np.array([1, 1, 1])])
+def test_an_embedding_without_classes_or_with_one_is_drawn(tmp_path: Path, labels: np.ndarray | None) -> None:
+    picture = DiskEmbedding("t", TRIPLE.points, TRIPLE.edges, labels, () if labels is None else ("a", "b"))
+    path = draw_disk_embedding(tmp_path / "p.svg", picture, centre=0)
+    colour = CLASS_COLOURS[0 if labels is None else 1].lower()
+    assert colour in path.read_text()
+
+
+def test_the_picture_of_a_run(tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "e.svg"
+    assert cli.main(["plot", "embedding", str(tree), "--centre", "0", "--out", str(out), "--device", "cpu"]) == 0
+    assert "hyperbolic PCA" in capsys.readouterr().out
+    text = out.read_text()
+    for colour in CLASS_COLOURS[:2]:
+        assert text.count(colour.lower()) > 300  # a class each, of 1,000 nodes
+    assert cli.main(["plot", "embedding", str(tree), "--centre", "1000", "--out", str(out)]) == 2
+    assert "there is no node 1000" in capsys.readouterr().err
+
+
+def test_a_euclidean_twin_has_no_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = str(tmp_path / "twin")
+    options = ["--method", "euclidean", "--epochs", "2", "--device", "cpu", "--out", folder]
+    assert cli.main(["train", "disease_tree/lp", *options]) == 0
+    capsys.readouterr()
+    assert cli.main(["plot", "embedding", folder, "--out", str(tmp_path / "p.png")]) == 2
+    assert "holds a Euclidean twin, whose space is flat" in capsys.readouterr().err
+
+
+def test_a_curve_has_every_look_and_the_later_of_two_counts(tree: Path, tmp_path: Path) -> None:
+    curve = read_curve(tree)
+    assert curve.epochs == (5, 10, 15, 20)
+    assert curve.name == "disease_tree/lp, lorentz, seed 0"
+    assert max(curve.validation) == pytest.approx(json.loads((tree / "run.json").read_text())["validation"], abs=1e-4)
+    assert list(curve.validation) == sorted(curve.validation)  # the best so far
+    (tmp_path / "run.json").write_text((tree / "run.json").read_text())
+    for epoch, value in ((5, 50.0), (10, 60.0), (10, 61.0), (15, None)):
+        append_result(tmp_path / CURVE_FILE, {"epoch": epoch, "validation": value})
+    assert read_curve(tmp_path).validation == (50.0, 61.0)
+
+
+def test_curves_are_drawn_in_the_colours_of_their_methods(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    curve = read_curve(tree)
+    path = draw_curves(tmp_path / "c.svg", [curve, curve, curve._replace(method="none", best_epoch=7)])
+    text = path.read_text()
+    assert text.count(METHOD_LOOKS["lorentz"][0].lower()) >= 4  # two lines and two dots
+    assert "stroke-dasharray" in text  # the second of one method is told apart without colour
+    assert METHOD_LOOKS["none"][0].lower() in text
+    assert cli.main(["plot", "curves", str(tree), "--out", str(tmp_path / "c.png")]) == 0
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "run.json").write_text((tree / "run.json").read_text())
+    capsys.readouterr()
+    assert cli.main(["plot", "curves", str(tmp_path)]) == 2
+    assert "has no curve: curve.jsonl is missing or empty" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="no curve to draw"):
+        draw_curves(tmp_path / "none.png", [])
+
+
+def record(method: str, seed: int, value: float, cell: str = "disease/lp") -> dict[str, object]:
+    base = {"table": "gnn", "cell": cell, "method": method, "protocol": "legacy", "seed": seed}
+    return base | {"stage": "final", "value": value, "validation": value}
+
+
+def test_a_comparison_has_a_panel_a_cell_with_our_bars_and_the_papers() -> None:
+    runs = [record("lorentz", 0, 97.0), record("lorentz", 1, 99.0), record("euclidean", 0, 70.0)]
+    runs += [record("space", 0, 90.0, cell) for cell in ("disease/nc", "cora/nc", "mars/nc")]
+    picture = comparison_picture(aggregate(runs))
+    axes = [ax for ax in picture.axes if ax.axison]
+    assert [ax.get_title(loc="left") for ax in axes] == [
+        "disease/lp, legacy",
+        "disease/nc, legacy",
+        "cora/nc, legacy",
+        "mars/nc, legacy",
+    ]
+    first = axes[0]
+    assert [label.get_text() for label in first.get_yticklabels()] == ["lorentz", "euclidean"]
+    ours, papers, twin = (container.lines for container in first.containers)
+    assert ours[0].get_xdata()[0] == 98.0
+    low, high = ours[2][0].get_segments()[0][:, 0]
+    assert (low, high) == pytest.approx((98.0 - 2**0.5, 98.0 + 2**0.5))
+    assert papers[0].get_xdata()[0] == 97.3
+    assert papers[0].get_markerfacecolor() == "none"
+    assert to_hex(ours[0].get_color()).upper() == METHOD_LOOKS["lorentz"][0]
+    assert twin[0].get_marker() != ours[0].get_marker()  # told apart in black and white
+    with pytest.raises(ValueError, match="no final runs to compare"):
+        comparison_picture([])
+
+
+def test_the_comparison_of_committed_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "c.svg"
+    assert cli.main(["plot", "comparison", str(RESULTS), "--out", str(out)]) == 0
+    assert out.read_text().startswith("<?xml")
+    assert cli.main(["plot", "comparison", str(RESULTS), "--table", "gn", "--out", str(out)]) == 2
+    assert "did you mean 'gnn'" in capsys.readouterr().err
