@@ -273,3 +273,19 @@ def test_bad_options(options):
 def test_an_input_of_another_kind_is_refused():
     with pytest.raises(TypeError, match="floating point"):
         make()(torch.ones(2, 5, dtype=torch.int64))
+
+
+def test_gradients_at_rows_without_a_direction_are_the_same_in_transformed_code():
+    """Features that are all zero meet a bias of zero at the start: 94 nodes of chameleon."""
+    layer = LorentzLinear(4, 3, manifold=Lorentz(-1.0), dtype=torch.float64)
+    x = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    x[2] = 0.0
+    names, parameters = zip(*layer.named_parameters(), strict=True)
+
+    def loss(values: tuple[torch.Tensor, ...], x: torch.Tensor) -> torch.Tensor:
+        return torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x,)).sin().sum()
+
+    plain = torch.autograd.grad(loss(parameters, x.requires_grad_()), [*parameters, x])
+    found, by_x = torch.func.grad(loss, argnums=(0, 1))(parameters, x.detach())
+    for name, expected, got in zip([*names, "x"], plain, [*found, by_x], strict=True):
+        torch.testing.assert_close(got, expected, msg=name)

@@ -34,7 +34,7 @@ def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> T
         [..., n+1]: the n space coordinates, then :math:`\sqrt\kappa` times the time, which is known for free.
     """
     if traced():
-        return _on_sphere(z, log_scale, kappa, floor)[0]
+        return _turning_on_sphere(z, log_scale, kappa, floor)
     if serves(z, kappa):
         from lresnet.nn.kernels.sphere import sphere_backward, sphere_forward
 
@@ -55,7 +55,7 @@ def _on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> 
 
 
 def _turning_on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> Tensor:
-    """For second derivatives, by the convention of the first: z_s = 0 has no direction that could be turned."""
+    """For autograd, by the convention of the closed form: z_s = 0 has no direction that could be turned."""
     norm = torch.linalg.vector_norm(z[..., 1:].detach(), dim=-1, keepdim=True)
     return _on_sphere(torch.where(norm > 0, z, z.detach()), log_scale, kappa, floor)[0]
 
