@@ -28,7 +28,7 @@ command, versions and hardware. Measure again with
 
 How: all contenders take turns in every round, every second round in reverse; the median over rounds, and after ± half
 the distance of the quartiles; a ratio is the median of the rounds' ratios. On a GPU time is that of CUDA events; what
-is timed at once moves 16 GB, on sets of points that together exceed four times the cache; up to 256 MB a tensor
+is timed at once moves 8 GB, on sets of points that together exceed four times the cache; up to 256 MB a tensor
 everything that can be recorded is replayed as a CUDA graph, so that the GPU is timed and not Python. On a CPU it is
 process time of one thread. *GB/s* counts the bytes that must move: forward 3 passes (read x and y, write z), backward
 5 (read x, y and the gradient, write two); *copy* is their share of the copy rate, the best of torch's copy and of an

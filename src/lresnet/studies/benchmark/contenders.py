@@ -48,6 +48,11 @@ class Contender:
     def name(self) -> str:
         return f"{self.method}, {self.form}"
 
+    @property
+    def recordable(self) -> bool:
+        """Whether it may become a CUDA graph; geoopt's functions are scripts that compile themselves as they run."""
+        return self.form != "geoopt"
+
 
 def contenders(device: torch.device, compiled: Compiled = "auto") -> list[Contender]:
     """All of them for curvature -1 and weight 1 on ``device``; ``x + y`` first.

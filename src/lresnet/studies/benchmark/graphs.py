@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
 from lresnet.data import LinkTask, NegativeSampler
+from lresnet.geometry.checks import check_nowhere
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
 from lresnet.studies.benchmark.clock import Clock, Task
 from lresnet.studies.benchmark.entry import Entry, admit
 from lresnet.studies.benchmark.measurement import Measurement
 from lresnet.studies.benchmark.rounds import Batch, interleave, ratios, spread
-from lresnet.studies.benchmark.runs import graph_run, graph_training, stacked_trainings, training_mode
+from lresnet.studies.benchmark.runs import graph_run, graph_training, stacked_trainings
 from lresnet.studies.graph_run import graph_task
 
 __all__ = ["CELLS", "FALLBACK", "SEEDS", "found_cells", "measure_graphs"]
@@ -50,17 +52,12 @@ def measure_graphs(
     """
     makers: dict[tuple[str, str], Callable[[], Task]] = {}
     for method in dict.fromkeys([*methods, "euclidean"]):
-        makers[method, "1 seed"] = lambda method=method: graph_training(cell, method, device).train_epoch  # type: ignore[misc]
-        makers[method, f"{seeds} seeds"] = lambda method=method: (
-            stacked_trainings(  # type: ignore[misc]
-                cell, method, range(seeds), device
-            ).train_epoch
-        )
-    makers["euclidean", _PYG] = lambda: _pyg(cell, device)
-    with training_mode():
-        found = {key: admit(_entry, make, device) for key, make in makers.items()}
-        entries = {key: entry for key, entry in found.items() if isinstance(entry, Entry)}
-        times = interleave({str(key): entry.batches for key, entry in entries.items()}, clock, rounds)
+        makers[method, "1 seed"] = partial(_single, cell, method, device)
+        makers[method, f"{seeds} seeds"] = partial(_stacked, cell, method, seeds, device)
+    makers["euclidean", _PYG] = partial(_pyg, cell, device)
+    found = {key: admit(_entry, make, device) for key, make in makers.items()}
+    entries = {key: entry for key, entry in found.items() if isinstance(entry, Entry)}
+    times = interleave({str(key): entry.batches for key, entry in entries.items()}, clock, rounds)
     seconds = {key: times[str(key)] for key in entries}
     facts = {"clock": clock.name, "threads": torch.get_num_threads(), **_shape(cell)}
     measured = []
@@ -89,6 +86,20 @@ def _entry(make: Callable[[], Task], device: torch.device) -> Entry:
             epoch()
 
     return Entry([Batch(task, count)], False)
+
+
+def _single(cell: str, method: str, device: torch.device) -> Task:
+    return graph_training(cell, method, device).train_epoch
+
+
+def _stacked(cell: str, method: str, seeds: int, device: torch.device) -> Task:
+    run = stacked_trainings(cell, method, range(seeds), device)
+
+    def epoch() -> None:
+        with check_nowhere():  # as in the engine: one member's NaN must not stop the others
+            run.train_epoch()
+
+    return epoch
 
 
 def _shape(cell: str) -> dict[str, int]:

@@ -1,9 +1,7 @@
 """Peak memory of one training step, each network in a process of its own.
 
-    python -m lresnet.studies.benchmark.memory lorentz_resnet18 lorentz 512 cuda
-
-prints one JSON object. On CUDA it is the most that was allocated during one steady step, after the autotuners have made
-their choice; on a CPU the growth of the process's peak over what it was after the imports.
+On CUDA it is the most that was allocated during one steady step, after the autotuners have made their choice; on a CPU
+the growth of the process's peak over what it was after the imports.
 """
 
 from __future__ import annotations
@@ -19,12 +17,14 @@ from typing import NamedTuple
 import torch
 
 from lresnet.studies.benchmark.entry import first_line
-from lresnet.studies.benchmark.runs import image_training, training_mode
+from lresnet.studies.benchmark.runs import image_training, tried_convolutions
 
-__all__ = ["Network", "peak_bytes", "peaks_in_fresh_processes"]
+__all__ = ["Network", "peak_bytes", "peaks_in_fresh_processes", "print_peak"]
 
 # The engine records a step at its fourth call; what a recorded step allocates is not seen.
 _STEADY = 2
+
+_CHILD = "import sys; from lresnet.studies.benchmark.memory import print_peak; print_peak(*sys.argv[1:])"
 
 
 class Network(NamedTuple):
@@ -54,7 +54,7 @@ def peak_bytes(network: Network, device: torch.device) -> int:
     run.model.train()
     run.objective.start_epoch()
     run.objective.advance(0)
-    with training_mode():
+    with tried_convolutions():
         for _ in range(_STEADY):
             run.step()
         if device.type == "cuda":
@@ -68,7 +68,7 @@ def peak_bytes(network: Network, device: torch.device) -> int:
 
 
 def _start(network: Network, device: torch.device) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "lresnet.studies.benchmark.memory", *map(str, network), str(device)]
+    command = [sys.executable, "-c", _CHILD, *map(str, network), str(device)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -90,13 +90,10 @@ def _resident() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def _main(model: str, method: str, batch: str, device: str) -> None:
+def print_peak(model: str, method: str, batch: str, device: str) -> None:
+    """What a fresh process does: print one JSON object."""
     try:
         found: dict[str, object] = {"peak_bytes": peak_bytes(Network(model, method, int(batch)), torch.device(device))}
     except Exception as error:  # said in the row of this network; the others are measured
         found = {"missing": first_line(error)}
     sys.stdout.write(json.dumps(found) + "\n")
-
-
-if __name__ == "__main__":
-    _main(*sys.argv[1:])

@@ -26,7 +26,7 @@ _FLAT = ("euclidean", "space")
 
 # Tensors of the size of x that the hungriest way, a textbook form, holds at once.
 _HELD = {"forward": 12, "forward + backward": 30}
-_TRAFFIC = 16e9  # bytes moved by what is timed at once on a GPU: some milliseconds, a thousand times a launch
+_TRAFFIC = 8e9  # bytes moved by what is timed at once on a GPU: milliseconds, where a launch takes microseconds
 _LAUNCH_BOUND = 2**28  # below so many bytes a tensor, launching a kernel may take longer than the kernel
 
 Key = tuple[str, str]  # a contender's name, and a part
@@ -53,9 +53,7 @@ def measure_residuals(
     for contender in field:
         for part in parts:
             reason = contender.missing or lacking[part]
-            function = contender.function
-            admitted = reason if reason or function is None else admit(_entry, function, sets, part, size, device)
-            found[contender.name, part] = admitted
+            found[contender.name, part] = reason or admit(_entry, contender, sets, part, size, device)
     entries = {key: entry for key, entry in found.items() if isinstance(entry, Entry)}
     times = interleave({str(key): entry.batches for key, entry in entries.items()}, clock, rounds)
     seconds = {key: times[str(key)] for key in entries}
@@ -77,7 +75,9 @@ def measure_residuals(
     return measured
 
 
-def _entry(function: Function, sets: Sequence[PointSet], part: str, size: Size, device: torch.device) -> Entry:
+def _entry(contender: Contender, sets: Sequence[PointSet], part: str, size: Size, device: torch.device) -> Entry:
+    function = contender.function
+    assert function is not None
     if device.type != "cuda":
         batches = [Batch(_task(function, [one], part, 1)) for one in sets]
         batches[0].task()  # compiles
@@ -86,7 +86,7 @@ def _entry(function: Function, sets: Sequence[PointSet], part: str, size: Size, 
     task, count = _task(function, sets, part, repeats), repeats * len(sets)
     task()
     torch.cuda.synchronize()
-    if size.bytes < _LAUNCH_BOUND:
+    if size.bytes < _LAUNCH_BOUND and contender.recordable:
         try:
             return Entry([Batch(replayed(task), count)], True)
         except RuntimeError:  # it waits for the GPU and cannot be recorded: timed as it is

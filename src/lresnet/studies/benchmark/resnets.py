@@ -13,7 +13,7 @@ from lresnet.studies.benchmark.clock import Clock
 from lresnet.studies.benchmark.measurement import Measurement
 from lresnet.studies.benchmark.memory import Network
 from lresnet.studies.benchmark.rounds import Batch, interleave, ratios, spread
-from lresnet.studies.benchmark.runs import image_training, training_mode
+from lresnet.studies.benchmark.runs import image_training, tried_convolutions
 
 __all__ = ["TWIN", "measure_resnets"]
 
@@ -40,7 +40,7 @@ def measure_resnets(
         peaks: see :func:`~lresnet.studies.benchmark.memory.peaks_in_fresh_processes`.
     """
     count = _STEPS.get(device.type, 1)
-    with training_mode():
+    with tried_convolutions():
         runs = {network: image_training(*network, images, device) for network in networks}
         for run in runs.values():
             run.train_epoch() if device.type == "cuda" else _put_a_batch_in_place(run)

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from lresnet.data import ImageData, ImageSet
-from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
 from lresnet.studies.run import Run, build
 from lresnet.studies.single import single_run
 from lresnet.train import ImageClassification, Schedule, own_generator, seed_everything
 
 # A benchmark looks into the engine: fit() has no name for a single epoch, and must not need one.
-from lresnet.train.engine import _optimizers, _Run, _tried_convolutions
+from lresnet.train.engine import _optimizers, _Run
+from lresnet.train.engine import _tried_convolutions as tried_convolutions
 from lresnet.train.stacked_fit import _StackedRun
 
-__all__ = ["graph_run", "graph_training", "image_training", "stacked_trainings", "training_mode"]
+__all__ = ["graph_run", "graph_training", "image_training", "stacked_trainings", "tried_convolutions"]
 
 
 def image_training(model: str, method: str, batch: int, images: int, device: torch.device) -> _Run[Any]:
@@ -59,13 +58,6 @@ def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torc
         objectives.append(objective)
         generators.append(own_generator(device))
     return _StackedRun(models, objectives, schedule, generators, "fast")
-
-
-@contextlib.contextmanager
-def training_mode() -> Iterator[None]:
-    """What the engine's loops switch on around their epochs."""
-    with _tried_convolutions(), check_nowhere():
-        yield
 
 
 def _images(count: int) -> ImageSet:

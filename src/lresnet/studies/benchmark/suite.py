@@ -41,7 +41,7 @@ def bench_residual(
         for size in wanted:
             field = contenders(device, compiled)
             measured += measure_residuals(size, field, device, clock, rounds=rounds, copy_rate=rate.bytes_per_second)
-            measured += measure_clocks(size, field, device, rounds=3)
+            measured += measure_clocks(size, field, device, rounds=2)
             _forget(device)
         stack = _STACK if on_gpu else _CPU_STACK
         measured += measure_stack(stack, device, clock, rounds=rounds, compiled=compiled)
@@ -64,7 +64,7 @@ def bench_runtime(
         for size in map(parse_size, cells or PAPER_SIZES):
             field = [c for c in contenders(device) if not methods or c.method in methods]
             measured += measure_residuals(size, field, device, clock, rounds=rounds, copy_rate=rate, parts=PARTS[:1])
-            measured += measure_clocks(size, field, device, rounds=3)
+            measured += measure_clocks(size, field, device, rounds=2)
             _forget(device)
     return measured
 
