@@ -7,11 +7,12 @@ BIN    := $(VENV)/bin
 LOCKED := $(VENV)/.locked
 STAMP  := $(VENV)/.complete
 TORCH  := 2.13.0
+PLAYWRIGHT := 1.65.0
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all check format bench bench-graphs bench-scale docs lock clean
+.PHONY: help demo test test-all test-browser screenshot check format bench bench-graphs bench-scale docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +26,15 @@ test: $(STAMP) ## the tests that run before every change (two processes, a few m
 test-all: $(STAMP) ## every test, the slow ones too
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
+test-browser: $(STAMP) ## the report's page in headless Chromium (Debian: apt-get install chromium), and the time of its frames
+	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"
+	@LRESNET_BROWSER=required OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
+	@PYTHONPATH=. $(BIN)/python benchmarks/disk.py
+
+screenshot: $(STAMP) ## docs/report.png, of that page in that browser
+	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"
+	@PYTHONPATH=. $(BIN)/python -m tests.browser.screenshot docs/report.png
+
 check: $(STAMP) ## lint, format, types, and the import rule between rooms
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
@@ -36,10 +46,10 @@ format: $(STAMP) ## sort imports and format the code
 	@$(BIN)/ruff format --quiet .
 
 bench: $(STAMP) ## time the residuals against what you would use instead
-	@$(BIN)/python benchmarks/residual.py
+	@$(BIN)/lresnet bench residual --results None
 
 bench-graphs: $(STAMP) ## time a training epoch against PyG's GCN, where the data sets are found (LRESNET_DATA)
-	@$(BIN)/python benchmarks/graphs.py
+	@$(BIN)/lresnet bench gcn --results None
 
 bench-scale: $(STAMP) ## memory and time on PubMed and on a graph of ten million edges
 	@$(BIN)/python benchmarks/scale.py
@@ -49,6 +59,7 @@ docs: $(STAMP) ## render the measured pages and the README's pictures
 	@$(BIN)/lresnet plot residuals --out docs/residuals.png
 	@$(BIN)/lresnet demo --out docs/demo.png
 	@$(BIN)/lresnet report --markdown docs/results.md
+	@$(BIN)/lresnet bench page --out docs/benchmarks.md
 
 lock: ## resolve the newest versions afresh and write requirements.lock
 	@$(PYTHON) -m venv --clear .venv-lock

@@ -97,9 +97,10 @@ class Disk {
     c.strokeStyle = ink.rim;
     c.stroke();
     this.drawEdges(quick ? this.longest(EDGES_MOVING) : null, ink.edge);
+    this.drawNeighbours(ink);
     if (quick) this.drawSquares();
     else this.byClass.forEach((nodes, label) => this.drawPoints(nodes, label, ink));
-    this.drawSelection(ink);
+    this.drawRings(ink);
     this.frames++;
     if (!quick) this.fullFrames++;
   }
@@ -196,15 +197,23 @@ class Disk {
     c.drawImage(this.sheet, -width / 2, -height / 2);
   }
 
-  drawSelection(ink) {
-    const { context: c, points, radius: r } = this, node = this.selected >= 0 ? this.selected : this.hovered;
+  /** The edges of the node that is selected, or under the pointer. */
+  drawNeighbours(ink) {
+    const { context: c } = this, node = this.selected >= 0 ? this.selected : this.hovered;
     if (node < 0) return;
     c.strokeStyle = ink.mark;
     c.lineWidth = 2 * this.ratio;
     c.beginPath();
     for (const other of this.neighbours[node]) this.geodesic(node, other);
     c.stroke();
-    for (const i of new Set([node, this.hovered >= 0 ? this.hovered : node])) {
+  }
+
+  drawRings(ink) {
+    const { context: c, points, radius: r } = this;
+    c.strokeStyle = ink.mark;
+    c.lineWidth = 2 * this.ratio;
+    for (const i of new Set([this.selected, this.hovered])) {
+      if (i < 0) continue;
       c.beginPath();
       c.arc(points[2 * i] * r, -points[2 * i + 1] * r, this.size(i) + 4 * this.ratio, 0, 2 * Math.PI);
       c.stroke();

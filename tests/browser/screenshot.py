@@ -1,0 +1,51 @@
+"""Write docs/report.png: the page's disk with the demo's tree in it, a node in the centre and another under the mouse.
+
+python -m tests.browser.screenshot docs/report.png
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+from lresnet.report.claims import answer_claims
+from lresnet.report.disk_embedding import DiskEmbedding
+from lresnet.report.html.page import html_page
+from lresnet.report.poincare_disk import move_to_centre
+from lresnet.studies.demo import learn_embedding
+from tests.browser.chromium import chromium
+
+CENTRE, NODE = 0, 1
+MARGIN = 16
+
+
+def demo_tree() -> DiskEmbedding:
+    """The tree of `lresnet demo`, its root in the centre."""
+    tree = learn_embedding()
+    return DiskEmbedding(
+        "The demo's tree, learned by link prediction with Lorentz residuals",
+        move_to_centre(tree.points, tree.points[0]),
+        tree.edges,
+        tree.labels,
+        ("never infected", "infected at some time"),
+        note="Two dimensions: no distance was changed.",
+    )
+
+
+def main(target: str) -> None:
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        file = Path(folder) / "page.html"
+        file.write_text(html_page([], answer_claims([]), None, demo_tree()), encoding="utf-8")
+        page = browser.new_page(viewport={"width": 1120, "height": 900})
+        page.goto(file.as_uri())
+        page.evaluate("document.getElementById('embedding-section').scrollIntoView()")
+        page.fill("#search", str(CENTRE))
+        page.press("#search", "Enter")
+        page.mouse.move(*page.evaluate(f"(d => d.toWindow(d.position({NODE})))(document.getElementById('disk').disk)"))
+        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+        box = page.locator("#embedding-section").bounding_box()
+        clip = {"x": box["x"] - MARGIN, "y": 2, "width": box["width"] + 2 * MARGIN, "height": 880}
+        page.screenshot(path=target, clip=clip)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
