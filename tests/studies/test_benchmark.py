@@ -29,6 +29,7 @@ from lresnet.studies.benchmark.memory import Network, peaks_in_fresh_processes
 from lresnet.studies.benchmark.residuals import measure_residuals
 from lresnet.studies.benchmark.resnets import measure_resnets
 from lresnet.studies.benchmark.rounds import Batch, Spread, interleave, ratios, spread
+from lresnet.studies.benchmark.runs import image_training
 from lresnet.studies.benchmark.sizes import Size, parse_size, point_sets
 from lresnet.studies.benchmark.stacks import measure_stack
 from lresnet.studies.benchmark.unsynchronised import measure_clocks
@@ -301,6 +302,67 @@ def test_the_bytes_a_clock_implies(monkeypatch: pytest.MonkeyPatch) -> None:
         "implied_gigabytes_per_second": pytest.approx(moved / 0.5 / 1e9),
         "true_gigabytes_per_second": pytest.approx(moved / 2 / 1e9),
     }
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """A device that is called cuda; all that happens on it happens on the CPU."""
+    package = "lresnet.studies.benchmark"
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    monkeypatch.setattr(f"{package}.entry.free_memory", lambda device: 10**12)
+    monkeypatch.setattr(f"{package}.residuals.point_sets", lambda size, device: point_sets(size, CPU))
+    monkeypatch.setattr(
+        f"{package}.residuals._TRAFFIC", 24 * TINY.bytes * 4
+    )  # three times forward + backward on 4 sets
+    return torch.device("cuda")
+
+
+def test_on_a_gpu_many_calls_are_timed_at_once_and_replayed_if_they_can_be(
+    pretended_gpu: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = {"forward": 0, "both": 0}
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        calls["both" if torch.is_grad_enabled() else "forward"] += 1
+        return x + y
+
+    def measure(form: str) -> list[Measurement]:
+        calls.update(forward=0, both=0)
+        field = [Contender("lorentz", form, add)]
+        return measure_residuals(TINY, field, pretended_gpu, TaskClock(), rounds=2, copy_rate=1.0)
+
+    monkeypatch.setattr("lresnet.studies.benchmark.residuals.replayed", lambda task: lambda: None)
+    forward, both, _ = measure("kernels")
+    assert calls == {"forward": 8 * 4, "both": 3 * 4}  # run once before they are recorded
+    assert forward.facts["replayed"] is both.facts["replayed"] is True
+    assert forward.seconds is not None
+    assert forward.seconds.median == pytest.approx(1 / 32)  # the clock says 1 for all of it
+
+    forward, _, _ = measure("geoopt")  # is not recorded
+    assert forward.facts["replayed"] is False
+    assert calls["forward"] == 32 * (1 + 3 + 2)
+
+    def refuse(task: Task) -> Task:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr("lresnet.studies.benchmark.residuals.replayed", refuse)
+    assert all(m.facts["replayed"] is False and m.seconds is not None for m in measure("kernels"))
+
+
+def test_on_a_gpu_epochs_are_held_against_their_steps(
+    pretended_gpu: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = "lresnet.studies.benchmark.resnets"
+    monkeypatch.setattr(f"{package}.image_training", lambda *arguments: image_training(*arguments[:-1], CPU))
+    monkeypatch.setattr(f"{package}.time.perf_counter", iter(range(100)).__next__)
+    networks = [Network("lorentz_resnet20", method, 2) for method in ("lorentz", "euclidean")]
+    peaks = dict.fromkeys(networks, 1)
+    ours, _ = measure_resnets(networks, pretended_gpu, TaskClock(), rounds=2, images=6, peaks=peaks)
+    assert ours.seconds is not None
+    assert ours.seconds.median == pytest.approx(1 / 20)  # of one step, where 20 are timed at once
+    assert ours.figures["epoch_seconds"] == 1
+    assert ours.figures["steps_per_epoch"] == 3
+    assert ours.figures["epoch_over_its_steps"] == pytest.approx(1 / (3 / 20))
 
 
 CASE = ("residual", "2048/10000", "lorentz", "kernels", "forward")
