@@ -80,7 +80,7 @@ def test_no_run_begins_after_the_time_is_up(tmp_path: Path, capsys: pytest.Captu
         (["reproduce", "gnn", "--methods", "lorentz", "spase"], "did you mean 'space'"),
         (["reproduce", "gnn", "--cell", "cora/nc", "--workers", "0"], "workers must be at least 1"),
         (["reproduce", "image_classification", "--methods", "none"], "unknown method of cifar10 'none'"),
-        (["reproduce", "image_classification", "--protocol", "slow"], "with protocol slow; there are: cifar10.fast"),
+        (["reproduce", "image_classification", "--protocol", "slow"], "with protocol slow; there are: fast"),
         (["reproduce", "image_classification", "--device", "gpu"], "device 'gpu' cannot be used here"),
         (["reproduce", "demo", "--results", "file/results"], "Not a directory"),
         (["report", "nowhere"], "no folder nowhere with results"),

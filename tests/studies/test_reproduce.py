@@ -253,6 +253,26 @@ def test_the_best_by_validation_runs_on_all_final_seeds(executed, tmp_path):
     assert len(executed) == count
 
 
+def test_variants_change_what_was_chosen_and_need_no_search(executed, tmp_path):
+    path, plan = tmp_path / "curvature.jsonl", recipe("curvature", CELL)
+    assert search_runs("curvature", CELL) == []
+    assert reproduce_cell("curvature", CELL, path) == 0
+    assert len(executed) == len(plan["variants"]) * len(FINAL_SEEDS)
+    assert {run.method for run in executed} == {"lorentz"}
+    chosen = recipe("gnn", CELL)["chosen"]["lorentz"]
+    for run in executed:
+        assert {name: run.config[name] for name in chosen if name != "curvature"} | {"curvature": 0} == (
+            chosen | {"curvature": 0}
+        )
+    found = {(run.config["curvature"], run.config.get("learn_curvature", False)) for run in executed}
+    assert found == {(-0.5, False), (-1.0, False), (-1.5, False), (-2.0, False), (-1.0, True)}
+
+
+def test_variants_of_what_is_not_chosen_yet_say_what_to_do_first(tmp_path):
+    with pytest.raises(ValueError, match=r"nothing is chosen yet: `lresnet reproduce gnn --cell disease/nc` first"):
+        final_runs("curvature", "disease/nc", tmp_path / "curvature.jsonl")
+
+
 def test_lines_of_other_cells_and_older_recipes_do_not_count(executed, tmp_path):
     path = tmp_path / "gnn.jsonl"
     run_all(search_runs("gnn", "airport/lp", ["lorentz"]), path, command="c")

@@ -8,7 +8,7 @@ import pytest
 
 from lresnet.models import LorentzGCN
 from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, best_configuration, draw, recipe, recipe_cells
-from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE
+from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, RESIDUAL, SCHEDULE
 
 CELLS = recipe_cells("gnn")
 
@@ -30,7 +30,7 @@ def test_configurations_are_what_the_stated_seed_draws(cell):
 @pytest.mark.parametrize("cell", CELLS)
 def test_every_name_is_an_argument_of_something(cell):
     plan = recipe("gnn", cell)
-    known = set(inspect.signature(LorentzGCN).parameters) | SCHEDULE | GRAPH_OBJECTIVE | GRAPH_TASK
+    known = set(inspect.signature(LorentzGCN).parameters) | SCHEDULE | GRAPH_OBJECTIVE | GRAPH_TASK | RESIDUAL
     used = set(plan["space"]) | set(plan["fixed"])
     for options in plan.get("only", {}).values():
         used |= set(options)
@@ -38,6 +38,20 @@ def test_every_name_is_an_argument_of_something(cell):
     assert not set(plan["space"]) & set(plan["fixed"])
     assert set(plan.get("only", {})) <= set(METHODS)
     assert plan["protocol"] in ("legacy", "disjoint", "official", "official_splits")
+
+
+def test_every_recipe_of_every_table_can_be_read():
+    for table in ("gnn", "commutativity", "curvature", "graph_transformer", "image_classification", "demo"):
+        for cell in recipe_cells(table):
+            plan = recipe(table, cell)
+            assert {"protocol"} < plan.keys()
+            assert ("configurations" in plan) != ("variants" in plan)
+            assert len(plan.get("configurations", [])) == plan.get("count", 0)
+
+
+@pytest.mark.parametrize("cell", ["disease/lp", "airport/lp"])
+def test_both_directions_of_parallel_transport_have_the_configurations_of_the_table_gnn(cell):
+    assert recipe("commutativity", cell)["configurations"] == recipe("gnn", cell)["configurations"]
 
 
 def test_seeds_that_choose_do_not_report():

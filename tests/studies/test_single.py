@@ -18,13 +18,21 @@ def test_the_recipe_supplies_what_is_not_said() -> None:
     assert "activation" not in single_run("disease/lp", "lorentz").config
 
 
+def test_the_recipe_is_that_of_the_split() -> None:
+    assert single_run("airport/nc").protocol == "disjoint"
+    assert single_run("airport/nc", split="legacy").protocol == "legacy"
+    assert single_run("chameleon/nc").config["self_loops"] is False
+    assert single_run("chameleon/nc").config["weight"] == "learned"
+    assert "weight" not in single_run("chameleon/nc", "space").config
+
+
 def test_the_demo_s_cells_have_the_chosen_settings() -> None:
     assert single_run("disease_tree/lp", "none").config["margin"] == 150.0
 
 
 def test_a_cell_without_a_recipe_has_the_library_s_defaults() -> None:
-    assert single_run("pubmed/lp").config == {}
-    assert single_run("pubmed/lp").protocol == "disjoint"
+    assert single_run("wordnet/lp").config == {}
+    assert single_run("wordnet/lp").protocol == "disjoint"
 
 
 @pytest.mark.parametrize(
@@ -49,14 +57,14 @@ def test_a_wrong_name_gets_the_nearest(cell: str, method: str, words: str) -> No
 
 
 def test_the_command_spells_everything_out() -> None:
-    run = single_run("pubmed/lp", "space", 2, config={"num_layers": 3, "lr": 0.05, "learn_curvature": True})
+    run = single_run("wordnet/lp", "space", 2, config={"num_layers": 3, "lr": 0.05, "learn_curvature": True})
     assert command_of(run) == (
-        "lresnet train pubmed/lp --method space --seed 2 --split disjoint --layers 3 --lr 0.05 --learn-curvature"
+        "lresnet train wordnet/lp --method space --seed 2 --split disjoint --layers 3 --lr 0.05 --learn-curvature"
     )
 
 
 def test_numbers_are_spelt_one_way() -> None:
-    run = single_run("pubmed/lp", config={"warmup": 5.0, "average": 0.999, "epochs": 7, "learn_curvature": False})
+    run = single_run("wordnet/lp", config={"warmup": 5.0, "average": 0.999, "epochs": 7, "learn_curvature": False})
     assert command_of(run).endswith("--warmup 5 --average 0.999 --epochs 7 --no-learn-curvature")
 
 
@@ -104,7 +112,7 @@ def test_images_of_one_s_own_are_kept_by_their_whole_path(tmp_path: Path, monkey
 
 
 def test_no_such_recipe_or_method() -> None:
-    with pytest.raises(ValueError, match=r"protocol slow; there are: cifar10\.fast, cifar10\.paper"):
+    with pytest.raises(ValueError, match=r"protocol slow; there are: fast, paper"):
         single_image_run("cifar10", protocol="slow")
     with pytest.raises(ValueError, match="did you mean 'lorentz'"):
         single_image_run("cifar10", "lorenz")

@@ -23,6 +23,10 @@ class Settings:
     """Curvature of the space, a negative number."""
     learn_curvature: bool = False
     """Train the curvature too."""
+    weight: _LearnedOrFloat = None
+    """Of the residual's branch, where the method has one."""
+    scale: _LearnedOrFloat = None
+    """Of the residual's result, where the method has one."""
     epochs: _Int = None
     """Epochs at most."""
     optimizer: Annotated[Literal["adam", "sgd"] | None, arg(metavar="adam|sgd")] = None
@@ -63,6 +67,8 @@ class GraphSettings:
     """On what enters every layer but the first."""
     dropout: Annotated[float | None, arg(metavar="RATE")] = None
     """Rate on the space coordinates that enter a layer."""
+    self_loops: bool = True
+    """Every node is a neighbour of its own."""
     features: Annotated[
         Literal["published", "standardised", "raw"] | None, arg(metavar="published|standardised|raw")
     ] = None
@@ -86,10 +92,6 @@ class ImageSettings:
     """How the pixels of an image become one point."""
     head: Annotated[Literal["mlr", "prototypes", "linear"] | None, arg(metavar="mlr|prototypes|linear")] = None
     """What makes logits of that point."""
-    weight: _LearnedOrFloat = None
-    """Of the residual's branch, where the method has one."""
-    scale: _LearnedOrFloat = None
-    """Of the residual's result, where the method has one."""
     batch_size: _Int = None
     """Images of a step."""
     size: Annotated[int | None, arg(metavar="PIXELS")] = None

@@ -11,7 +11,7 @@ import torch
 from lresnet.data import CELLS, LinkTask, NodeTask, load_task
 from lresnet.models import LorentzGCN, LorentzSGFormer, pretrained
 from lresnet.models.pretrained import Pretrained
-from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE, take
+from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE, own_residual_options, take
 from lresnet.train import LinkPrediction, NodeClassification, Schedule, seed_everything
 
 if TYPE_CHECKING:
@@ -45,11 +45,14 @@ def build_graph_run(
     task, config = graph_task(run), dict(run.config)
     take(config, GRAPH_TASK)
     schedule, options = Schedule(**take(config, SCHEDULE)), take(config, GRAPH_OBJECTIVE)
+    own = own_residual_options(run.method, config)
     seed_everything(run.seed)
     classes = task.num_classes if isinstance(task, NodeTask) else None
     name = config.pop("model", LorentzGCN.model_name)
     sizes = {"in_features": task.x.shape[1], "num_classes": classes}
-    model = pretrained.build(GRAPH_MODELS, name, residual=run.method, **sizes, **config).to(device)
+    model = pretrained.build(GRAPH_MODELS, name, residual=run.method, residual_options=own, **sizes, **config).to(
+        device
+    )
     if isinstance(task, LinkTask):
         return model, LinkPrediction(task, seed=run.seed, device=device, **options), schedule
     return model, NodeClassification(task, device=device, **options), schedule

@@ -9,8 +9,7 @@ import torch
 
 from lresnet.data import ImageData, load_images
 from lresnet.models import LorentzResNet, create_model
-from lresnet.residual.registry import residual_options
-from lresnet.studies.settings import IMAGE_OBJECTIVE, IMAGE_TASK, RESIDUAL, SCHEDULE, take
+from lresnet.studies.settings import IMAGE_OBJECTIVE, IMAGE_TASK, SCHEDULE, own_residual_options, take
 from lresnet.train import ImageClassification, Schedule, seed_everything
 
 if TYPE_CHECKING:
@@ -30,14 +29,14 @@ def build_image_run(run: Run, device: torch.device | str) -> tuple[LorentzResNet
     data, config = image_data(run.cell, run.config.get("size")), dict(run.config)
     take(config, IMAGE_TASK)
     schedule, options = Schedule(**take(config, SCHEDULE)), take(config, IMAGE_OBJECTIVE)
-    own = {name: value for name, value in take(config, RESIDUAL).items() if name in residual_options(run.method)}
+    own = own_residual_options(run.method, config)
     if run.method == "euclidean":
         take(config, ("curvature", "learn_curvature"))
     seed_everything(run.seed)
     model = create_model(
         config.pop("model", _DEFAULT_MODEL),
         residual=run.method,
-        residual_options=own or None,
+        residual_options=own,
         num_classes=len(data.classes),
         in_channels=data.train.images.shape[-1],
         **config,

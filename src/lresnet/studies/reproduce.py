@@ -99,11 +99,11 @@ def missing_runs(runs: Iterable[Run], results: Path) -> list[Run]:
 
 
 def search_runs(table: str, cell: str, methods: Sequence[str] = (), protocol: str | None = None) -> list[Run]:
-    """Every configuration of the recipe, for every method, on the search seeds."""
+    """Every configuration of the recipe, for every method, on the search seeds; none for a table of variants."""
     plan = recipe(table, cell, protocol)
     return [
         Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed), stage="search")
-        for configuration in plan["configurations"]
+        for configuration in plan.get("configurations", ())
         for method in methods or methods_of(plan)
         for config in [complete(plan, method, configuration, "search")]
         for seed in plan.get("search_seeds", SEARCH_SEEDS)
@@ -118,8 +118,14 @@ def final_runs(
     seeds: Sequence[int] = (),
     protocol: str | None = None,
 ) -> list[Run]:
-    """The configuration with the best mean validation figure of each method whose search is complete, on all seeds."""
+    """The configuration with the best mean validation figure of each method whose search is complete, on all seeds.
+
+    A recipe with ``variants`` has no search: each of them is a change to what the recipe of the same cell in the table
+    ``like`` names as chosen.
+    """
     plan = recipe(table, cell, protocol)
+    if "variants" in plan:
+        return _variants(table, cell, plan, methods, seeds)
     wanted = {run.key() for run in search_runs(table, cell, methods, protocol)}
     done = {key: r for r in read_results(results) if (key := _run(r).key()) in wanted}  # a line twice counts once
     count = len(plan["configurations"]) * len(plan.get("search_seeds", SEARCH_SEEDS))
@@ -133,6 +139,24 @@ def final_runs(
         config = complete(plan, method, chosen)
         own = seeds or plan.get("seeds", {}).get(method, FINAL_SEEDS)
         runs += [Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed)) for seed in own]
+    return runs
+
+
+def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+    like = recipe(plan["like"], cell, plan["protocol"])
+    runs = []
+    for method in methods or methods_of(plan):
+        if method not in like.get("chosen", {}):
+            raise ValueError(
+                f"{table} {cell} changes what is chosen for {method} in {plan['like']}, where nothing is chosen yet: "
+                f"`lresnet reproduce {plan['like']} --cell {cell}` first, and [chosen.{method}] into its recipe"
+            )
+        base = complete(like, method, like["chosen"][method])
+        runs += [
+            Run(table, cell, method, plan["protocol"], seed, base | variant, _split(plan, seed))
+            for variant in plan["variants"]
+            for seed in seeds or FINAL_SEEDS
+        ]
     return runs
 
 

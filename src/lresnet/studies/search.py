@@ -23,11 +23,13 @@ def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]
     """
     files = _files(table)
     known = [name for name in files if name.partition(".")[0] == cell.replace("/", "_")]
-    chosen = [name for name in known if protocol is None or name.endswith(f".{protocol}")]
+    plans = [tomllib.loads(files[name]) for name in known]
+    chosen = [plan for plan in plans if protocol in (None, plan["protocol"])]
     if not chosen:
         wanted = f"{table} {cell}" + (f" with protocol {protocol}" if known else "")
-        raise ValueError(f"no recipe for {wanted}; there are: {', '.join(known or files) or 'none'}")
-    return tomllib.loads(files[chosen[0]])
+        there = [plan["protocol"] for plan in plans] or files
+        raise ValueError(f"no recipe for {wanted}; there are: {', '.join(there) or 'none'}")
+    return chosen[0]
 
 
 def recipe_cells(table: str) -> list[str]:

@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from lresnet.residual.registry import residual_options
 from lresnet.train import Schedule
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "IMAGE_TASK",
     "RESIDUAL",
     "SCHEDULE",
+    "own_residual_options",
     "require_bounds",
     "take",
 ]
@@ -66,6 +68,17 @@ _BOUNDS: dict[str, _Bound] = {
 def take(config: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     """Move the settings called ``names`` out of ``config``."""
     return {name: config.pop(name) for name in sorted(names) if name in config}
+
+
+def own_residual_options(method: str, config: dict[str, Any]) -> dict[str, Any] | None:
+    """Move the residual's settings out of ``config``, and give those that ``method`` has; None where there are none.
+
+    Example:
+        >>> own_residual_options("tangent", {"weight": 0.5, "scale": 2.0})
+        {'weight': 0.5}
+    """
+    known = residual_options(method)
+    return {name: value for name, value in take(config, RESIDUAL).items() if name in known} or None
 
 
 def require_bounds(config: dict[str, Any]) -> None:

@@ -70,7 +70,7 @@ def single_run(
     """
     require_known("cell", cell, CELLS)
     require_known("method", method, RESIDUALS)
-    plan = _plan(cell)
+    plan = _plan(cell, split)
     default = plan.get("protocol", CELLS[cell].splits[0])
     fixed = complete(plan, method, plan.get("chosen", {}).get(method, {}))
     number = int(split) if split is not None and split.isdigit() else None
@@ -149,10 +149,12 @@ def _number(value: float) -> str:
     return str(int(value)) if value.is_integer() else str(value)
 
 
-def _plan(cell: str) -> dict[str, Any]:
-    for table in ("gnn", "demo"):
-        try:
-            return recipe(table, cell)
-        except ValueError:
-            continue
+def _plan(cell: str, split: str | None) -> dict[str, Any]:
+    """The recipe of the cell, where there is one for this split then that."""
+    for table in ("demo", "gnn"):
+        for protocol in (split, None):
+            try:
+                return recipe(table, cell, protocol)
+            except ValueError:
+                continue
     return {"fixed": {}}
