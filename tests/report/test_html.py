@@ -104,6 +104,15 @@ def test_the_page_needs_no_network_and_is_well_formed() -> None:
         assert {link[1:] for link in reader.links} <= set(reader.ids) | set(re.findall(r'id="([^"]+)"', page))
 
 
+def test_runtimes_are_seconds_and_have_no_verdict() -> None:
+    place = {"table": "runtime", "cell": "2048/10000", "protocol": "kernels", "validation": None, "config": {}}
+    page = html_page([run(0, 0.00123456, **place), run(0, 0.5, **place | {"method": "tangent"})], answer_claims([]))
+    rows = Reader(page).rows
+    assert ["lorentz", "0.00123", "1", "", "", "0.00025", ""] in rows
+    assert ["lorentz", "0", "", "0.001235", "", "", "2.0"] in rows
+    assert "Seconds for 100 additions, mean" in page
+
+
 def test_without_runs_the_page_says_so() -> None:
     assert "No final runs yet" in html_page([], answer_claims([]))
 

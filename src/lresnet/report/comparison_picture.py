@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Picture
 
-__all__ = ["INK", "comparison_picture", "draw_comparison", "panels"]
+__all__ = ["INK", "comparison_picture", "draw_comparison", "panels", "unit_of"]
 
 INK = "#222222"
 """The colour of text and axes: a page that shows the picture in the dark may replace it."""
@@ -28,6 +28,11 @@ def panels(figures: Sequence[Figure]) -> dict[str, list[Figure]]:
     for figure in figures:
         found.setdefault(f"{figure.cell}, {figure.protocol}", []).append(figure)
     return found
+
+
+def unit_of(table: str) -> str:
+    """What the figures of a table are measured in."""
+    return "seconds for 100 additions" if table == "runtime" else "test, percent"
 
 
 def comparison_picture(figures: Sequence[Figure]) -> Picture:
@@ -50,7 +55,8 @@ def comparison_picture(figures: Sequence[Figure]) -> Picture:
         _draw_panel(axes, title, own)
     for axes in grid[len(groups) :]:
         axes.set_axis_off()
-    picture.supxlabel("test, percent: filled ours, hollow the paper's; bars: one deviation", fontsize=9, color=INK)
+    unit = unit_of(figures[0].table)
+    picture.supxlabel(f"{unit}: filled ours, hollow the paper's; bars: one deviation", fontsize=9, color=INK)
     return picture
 
 
@@ -73,6 +79,8 @@ def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
             axes.errorbar(figure.paper_mean, row + 0.2, xerr=figure.paper_std, zorder=2, **hollow)
     axes.set_yticks(range(len(figures)), [figure.name.replace("_", " ") for figure in figures])
     axes.set_ylim(len(figures) - 0.4, -0.6)
+    if figures[0].table == "runtime":
+        axes.set_xscale("log")  # from microseconds to seconds
     axes.set_title(title, fontsize=10, loc="left", color=INK)
     axes.tick_params(labelsize=8.5, colors=INK, length=3)
     axes.grid(axis="x", color=_GRID, alpha=0.35, linewidth=0.6)

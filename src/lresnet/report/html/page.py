@@ -13,7 +13,7 @@ from lresnet.report.aggregate import Figure, aggregate
 from lresnet.report.claims import Claim
 from lresnet.report.disk_embedding import DiskEmbedding
 from lresnet.report.html.explorer import explorer_section
-from lresnet.report.html.result_tables import claims_table, table_section
+from lresnet.report.html.result_tables import VERDICT_LOOKS, claims_table, table_section
 from lresnet.report.html.run_details import run_details
 from lresnet.report.paired import paired_differences
 
@@ -105,7 +105,9 @@ def _summary(figures: Sequence[Figure], claims: Sequence[Claim]) -> str:
 
 
 def _facts(counts: Mapping[str, int]) -> str:
-    return f'<ul class="facts">{"".join(f"<li><b>{n}</b> {escape(what)}</li>" for what, n in counts.items())}</ul>'
+    """The counts in the order of the verdicts, the good news first."""
+    items = [f"<li><b>{counts[what]}</b> {escape(what)}</li>" for what in VERDICT_LOOKS if what in counts]
+    return f'<ul class="facts">{"".join(items)}</ul>'
 
 
 def _titled(key: str, title: str, text: str) -> str:

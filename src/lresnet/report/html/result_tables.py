@@ -7,24 +7,25 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from lresnet.report.aggregate import Figure
-from lresnet.report.claims import HOLDS, IN_PART, REFUTED, Claim
-from lresnet.report.comparison_picture import comparison_picture, panels
+from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim
+from lresnet.report.comparison_picture import comparison_picture, panels, unit_of
 from lresnet.report.html.inline_svg import inline_svg
 from lresnet.report.paired import PairedDifference
 from lresnet.report.tables import ours_and_paper
 
-__all__ = ["claims_table", "paired_table", "table_section"]
+__all__ = ["VERDICT_LOOKS", "claims_table", "paired_table", "table_section"]
 
-# What a verdict looks like: a sign for readers without colour, and a class for the others.
-_LOOKS = {
+VERDICT_LOOKS = {
     "better": ("▲", "better"),
-    "worse": ("▼", "worse"),
     "within one s.e.": ("●", "within"),
+    "worse": ("▼", "worse"),
     "no difference shown": ("●", "within"),
     HOLDS: ("✓", "better"),
     IN_PART: ("◐", "within"),
     REFUTED: ("✗", "worse"),
+    NOT_MEASURED: ("", "soft"),
 }
+"""What a verdict looks like: a sign for readers without colour, and a class for the others."""
 
 
 def table_section(
@@ -54,8 +55,10 @@ def _figures_table(figures: Sequence[Figure]) -> str:
     for heading, own in panels(figures).items():
         rows.append(f'<tr><th class="group" colspan="7" scope="colgroup">{escape(heading)}</th></tr>')
         rows += [_figure_row(figure) for figure in own]
+    unit = unit_of(figures[0].table)
     caption = (
-        "Percent, mean ± deviation over n runs. Against the paper: our mean minus the printed one; "
+        f"{unit[0].upper()}{unit[1:]}, mean ± deviation over n runs. "
+        "Against the paper: our mean minus the printed one; "
         "within one s.e. where that is no more than one of our standard errors."
     )
     return _table(
@@ -70,7 +73,7 @@ def _figure_row(figure: Figure) -> str:
         ours,
         # "9 of 10": the tenth run diverged and has no figure.
         f"{figure.n} of {figure.n + figure.diverged}" if figure.diverged else str(figure.n),
-        f"{figure.standard_error:.2f}",
+        f"{figure.standard_error:.2f}" if figure.n > 1 else "",
         "" if math.isnan(figure.validation) else f"{figure.validation:.2f}",
         paper,
     )
@@ -103,7 +106,7 @@ def claims_table(claims: Sequence[Claim]) -> str:
 
 
 def _verdict(words: str, gap: str = "") -> str:
-    sign, look = _LOOKS.get(words, ("", "soft"))
+    sign, look = VERDICT_LOOKS.get(words, ("", "soft"))
     return (
         f'<span class="{look}">{f"{sign} {escape(words)}".strip()}</span> {gap.replace("-", "−")}'.strip()
         if words

@@ -65,7 +65,7 @@ def _settings(config: Mapping[str, Any]) -> str:
 
 
 def _run_row(run: Record) -> str:
-    value = "diverged" if run.get("value") is None else f"{run['value']:.2f}"
+    value = "diverged" if run.get("value") is None else f"{run['value']:.4g}"
     validation = run.get("validation")
     shown = (
         str(run["seed"]),
