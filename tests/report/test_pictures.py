@@ -69,13 +69,17 @@ def test_the_picture_of_a_run(tree: Path, tmp_path: Path, capsys: pytest.Capture
     assert "there is no node 1000" in capsys.readouterr().err
 
 
-def test_a_euclidean_twin_has_no_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_euclidean_twin_and_images_have_no_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "twin")
     options = ["--method", "euclidean", "--epochs", "2", "--device", "cpu", "--out", folder]
     assert cli.main(["train", "disease_tree/lp", *options]) == 0
     capsys.readouterr()
     assert cli.main(["plot", "embedding", folder, "--out", str(tmp_path / "p.png")]) == 2
     assert "holds a Euclidean twin, whose space is flat" in capsys.readouterr().err
+    record = json.loads((tmp_path / "twin" / "run.json").read_text())
+    (tmp_path / "run.json").write_text(json.dumps(record | {"cell": "cifar10"}))
+    assert cli.main(["plot", "embedding", str(tmp_path), "--out", str(tmp_path / "p.png")]) == 2
+    assert "holds a run on cifar10, which is no graph" in capsys.readouterr().err
 
 
 def test_a_curve_has_every_look_and_the_later_of_two_counts(tree: Path, tmp_path: Path) -> None:

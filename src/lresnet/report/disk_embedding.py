@@ -16,7 +16,7 @@ from lresnet.data.cells import CELLS
 from lresnet.geometry import Lorentz
 from lresnet.models import from_pretrained
 from lresnet.report.hyperbolic_pca import hyperbolic_pca
-from lresnet.studies.graph_run import graph_task
+from lresnet.studies.graph_run import graph_cell, graph_task
 from lresnet.studies.run_folder import finished_run, run_of, usable_device
 
 __all__ = ["DiskEmbedding", "disk_points", "embedding_of_run"]
@@ -91,15 +91,15 @@ def embedding_of_run(folder: Path, *, device: str = "cpu") -> DiskEmbedding:
         FileNotFoundError: there is no run in the folder.
         ValueError: the run has not finished, is not of a graph, or its network is the Euclidean twin.
     """
-    record = finished_run(folder)
-    run = run_of(record)
-    if run.cell not in CELLS:
+    run = run_of(finished_run(folder))
+    cell = graph_cell(run.cell)
+    if cell is None:
         raise ValueError(f"{folder} holds a run on {run.cell}, which is no graph; take the folder of a run on a graph")
     if run.method == "euclidean":
         raise ValueError(f"{folder} holds a Euclidean twin, whose space is flat; take a run with another method")
     place = usable_device(device)
     model: Any = from_pretrained(folder / "model", place)
-    task, graph = graph_task(run), read_graph(CELLS[run.cell].dataset)
+    task, graph = graph_task(run), read_graph(CELLS[cell].dataset)
     with torch.no_grad():
         z = model.eval().embed(task.x.to(place), task.edge_index.to(place)).cpu()
     points, note = disk_points(z, model.manifold.cpu())
