@@ -30,12 +30,12 @@ How: all contenders take turns in every round, every second round in reverse; th
 the distance of the quartiles; a ratio is the median of the rounds' ratios. On a GPU time is that of CUDA events; what
 is timed at once moves 8 GB, on sets of points that together exceed four times the cache; up to 256 MB a tensor
 everything that can be recorded is replayed as a CUDA graph, so that the GPU is timed and not Python. On a CPU it is
-process time of one thread. *GB/s* counts the bytes that must move: forward 3 passes (read x and y, write z), backward
-5 (read x, y and the gradient, write two); *copy* is their share of the copy rate, the best of torch's copy and of an
-elementwise kernel. The backward pass is forward + backward minus forward; x + y has none, its gradient goes on as it
-is. *kernels* are ours, *reference* the formulas they follow in torch, *textbook* the published exp and log, *geoopt*
-the composition a user of that library would write, lifting to time-first vectors included. Where a row has no figure,
-the reason is below."""
+process time of one thread, and the backward pass finds x and y in the cache. *GB/s* counts the bytes that must move:
+forward 3 passes (read x and y, write z), backward 5 (read x, y and the gradient, write two); *copy* is their share of
+the copy rate, the best of torch's copy and of an elementwise kernel. The backward pass is forward + backward minus
+forward; x + y has none, its gradient goes on as it is. *kernels* are ours, *reference* the formulas they follow in
+torch, *textbook* the published exp and log, *geoopt* the composition a user of that library would write, lifting to
+time-first vectors included. Where a row has no figure, the reason is below."""
 
 
 def read_benchmarks(folder: Path) -> list[Record]:

@@ -83,7 +83,7 @@ def _residual(cell: str, part: str, records: Sequence[Record]) -> Sheet:
         )
 
     title = f"One residual, {part}: {_size(cell)}, float32"
-    return Sheet(title, columns, _grouped(records, cells), [_FASTER, *_missing(records)])
+    return Sheet(title, columns, _grouped(records, cells), [f"{_COPY} {_FASTER}", *_missing(records)])
 
 
 def _stack(cell: str, part: str, records: Sequence[Record]) -> Sheet:
@@ -158,8 +158,8 @@ _STUDIES: dict[str, Callable[[str, str, Sequence[Record]], Sheet]] = {
     "runtime": _runtime,
 }
 
-_FASTER = """\
-copy: share of the copy rate; / x + y: in times of x + y; last columns: that form takes so many times as long."""
+_FASTER = "/ x + y: in times of x + y; last columns: that form of the same method takes so many times as long."
+_COPY = "copy: share of the copy rate."
 
 
 def _grouped(records: Sequence[Record], cells: Callable[[Record], tuple[str, ...]]) -> list[tuple[str, ...]]:
@@ -176,12 +176,13 @@ def _grouped(records: Sequence[Record], cells: Callable[[Record], tuple[str, ...
 
 def _missing(records: Sequence[Record]) -> list[str]:
     """Why forms are not here, each reason once."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, None]] = {}
     for record in records:
         if record["missing"]:
-            forms = reasons.setdefault(record["missing"], [])
-            forms += [record["protocol"]] if record["protocol"] not in forms else []
-    return [f"-: {', '.join(forms)} ({reason})" for reason, forms in reasons.items()]
+            alike = all(r["missing"] == record["missing"] for r in records if r["protocol"] == record["protocol"])
+            name = record["protocol"] if alike else f"{record['protocol']} of {record['method']}"
+            reasons.setdefault(record["missing"], {})[name] = None
+    return [f"-: {', '.join(names)} ({reason})" for reason, names in reasons.items()]
 
 
 def _deviation(record: Record) -> str:

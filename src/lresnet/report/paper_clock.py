@@ -19,5 +19,5 @@ into this, and one `torch.cuda.synchronize()` before each reading of the clock p
 
 What is true: the Lorentz residual needs no exponential, no logarithm and no second trip over memory. Fused into one
 kernel it costs about what x + y costs; the textbook's parallel transport, a chain of kernels, costs many times that.
-Parallel transport in closed form, fused likewise, also costs what x + y costs: the advantage is one of writing, not
-of the formula."""
+Parallel transport in closed form, fused likewise, also costs about what x + y costs: the advantage is one of writing,
+not of the formula."""
