@@ -1,8 +1,6 @@
-"""The benchmarks' clock, turns and figures, with a clock that can be foreseen; tiny sizes, nothing is really timed."""
+"""The benchmarks' contenders and figures, with a clock that can be foreseen; tiny sizes, nothing is really timed."""
 
-import itertools
 import json
-import math
 import subprocess
 from collections.abc import Callable
 
@@ -11,28 +9,19 @@ import torch
 
 from lresnet import functional
 from lresnet.studies.benchmark import Measurement, bench_gcn, bench_residual, bench_resnet, line, runtime_line
-from lresnet.studies.benchmark.clock import (
-    PROCESS,
-    EventClock,
-    HostClock,
-    Task,
-    TwoClocks,
-    device_clock,
-    one_thread,
-    two_clocks,
-)
+from lresnet.studies.benchmark.clock import PROCESS, Task, TwoClocks
 from lresnet.studies.benchmark.contenders import METHODS, Contender, contenders, why_not_compiled
-from lresnet.studies.benchmark.copy_rate import copy_rate
 from lresnet.studies.benchmark.entry import Entry, admit, first_line, lacking_memory
 from lresnet.studies.benchmark.graphs import FALLBACK, found_cells, measure_graphs
 from lresnet.studies.benchmark.memory import Network, peaks_in_fresh_processes
 from lresnet.studies.benchmark.residuals import measure_residuals
 from lresnet.studies.benchmark.resnets import measure_resnets
-from lresnet.studies.benchmark.rounds import Batch, Spread, interleave, ratios, spread
+from lresnet.studies.benchmark.rounds import Spread
 from lresnet.studies.benchmark.runs import image_training
-from lresnet.studies.benchmark.sizes import Size, parse_size, point_sets
+from lresnet.studies.benchmark.sizes import Size, point_sets
 from lresnet.studies.benchmark.stacks import measure_stack
 from lresnet.studies.benchmark.unsynchronised import measure_clocks
+from tests.studies.fake_clock import TaskClock
 
 CPU = torch.device("cpu")
 TINY = Size(8, 16)
@@ -41,134 +30,6 @@ TINY = Size(8, 16)
 @pytest.fixture(autouse=True)
 def few_sets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lresnet.studies.benchmark.sizes._CPU_CACHE", 1000)
-
-
-class Machine:
-    """A device that works on its own: launching takes the host 1, the work 100; its events see the work."""
-
-    def __init__(self) -> None:
-        self.host, self.done = 0.0, 0.0
-
-    def launch(self) -> None:
-        self.host += 1
-        self.done = max(self.done, self.host) + 100
-
-    def synchronise(self) -> None:
-        self.host = max(self.host, self.done)
-
-    def now(self) -> float:
-        return self.host
-
-    def event(self) -> "Event":
-        return Event(self)
-
-
-class Event:
-    def __init__(self, machine: Machine) -> None:
-        self.machine, self.at = machine, math.nan
-
-    def record(self) -> None:
-        self.at = max(self.machine.host, self.machine.done)
-
-    def synchronize(self) -> None:
-        self.machine.host = max(self.machine.host, self.at)
-
-    def elapsed_time(self, later: "Event") -> float:
-        return later.at - self.at
-
-
-class TaskClock:
-    """Every task takes as long as the last one that ran says."""
-
-    name = "fake"
-
-    def __init__(self) -> None:
-        self.spent = 1.0
-
-    def seconds(self, task: Task) -> float:
-        task()
-        return self.spent
-
-
-def test_events_count_the_work_and_a_host_clock_only_the_launch() -> None:
-    machine = Machine()
-    machine.launch()
-    assert EventClock(machine.event).seconds(machine.launch) == pytest.approx(0.1)
-    machine.synchronise()
-    assert HostClock("host", machine.now).seconds(machine.launch) == 1
-
-
-def test_two_clocks_wait_for_what_was_under_way_before() -> None:
-    machine = Machine()
-    machine.launch()  # must not count
-
-    def loop() -> None:
-        for _ in range(10):
-            machine.launch()
-
-    assert two_clocks(loop, machine.synchronise, machine.now) == TwoClocks(seems=10, true=1001)
-
-
-def test_a_cpu_is_timed_by_process_time_of_one_thread() -> None:
-    assert device_clock(CPU) is PROCESS
-    before = torch.get_num_threads()
-    torch.set_num_threads(2)
-    try:
-        with one_thread(CPU):
-            assert torch.get_num_threads() == 1
-        assert torch.get_num_threads() == 2
-    finally:
-        torch.set_num_threads(before)
-
-
-def test_contenders_take_turns_in_changing_order_and_never_use_the_batch_before() -> None:
-    seen: list[tuple[str, int]] = []
-    clock = TaskClock()
-
-    def batch(name: str, number: int) -> Batch:
-        def task() -> None:
-            seen.append((name, number))
-            clock.spent = {"a": 3.0, "b": 8.0}[name]
-
-        return Batch(task, 2)
-
-    field = {name: [batch(name, number) for number in range(3)] for name in ("a", "b")}
-    seconds = interleave(field, clock, rounds=4, warm_up=1)
-    assert seconds == {"a": [1.5] * 4, "b": [4.0] * 4}  # of one call; the round of warming up does not count
-    assert "".join(name for name, _ in seen) == "abbaabbaab"
-    assert all(before != after for (_, before), (_, after) in itertools.pairwise(seen))
-    assert {number for _, number in seen} == {0, 1, 2}
-
-
-def test_spread_and_ratios() -> None:
-    assert spread([4.0, 1.0, 3.0, 2.0, 5.0]) == Spread(3.0, 2.0, 4.0, 5)
-    assert spread([7.0]) == Spread(7.0, 7.0, 7.0, 1)
-    # Round by round: the medians' ratio would be 2.
-    assert ratios([1.0, 2.0, 30.0], [1.0, 1.0, 10.0]).median == 2.0
-    assert ratios([10.0, 20.0, 30.0], [5.0, 40.0, 10.0]).median == 2.0
-
-
-@pytest.mark.parametrize("text", ["2048", "2048/", "a/b", "0/5", "-1/5", "1/2/3", "2.5/4", ""])
-def test_a_wrong_size_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="a size is DIMENSION/POINTS"):
-        parse_size(text)
-
-
-def test_sizes_count_bytes_and_sets_exceed_the_cache() -> None:
-    assert parse_size("4096/100000").bytes == 1_638_400_000
-    assert str(parse_size("2048/10000")) == "2048/10000"
-    sets = point_sets(TINY, CPU)
-    assert len(sets) == 4  # of 2 x 512 bytes, to exceed 4 x 1000
-    assert all(one.x.requires_grad and one.y.requires_grad and not one.g.requires_grad for one in sets)
-    assert len({one.x.data_ptr() for one in sets}) == 4
-    assert len(point_sets(Size(1, 1), CPU)) == 256
-
-
-def test_the_copy_rate_is_the_best_of_all_ways_in_bytes_read_and_written() -> None:
-    found = copy_rate(CPU, HostClock("fake", iter(range(10_000)).__next__), rounds=3, sizes=[800, 8000])
-    assert found.bytes_per_second == 8000  # a second a copy
-    assert set(found.tried.values()) == {800.0, 8000.0}
-    assert len(found.tried) == 4
 
 
 def test_contenders_compute_the_residuals_they_are_named_after() -> None:

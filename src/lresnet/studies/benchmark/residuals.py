@@ -52,7 +52,7 @@ def measure_residuals(
     """
     lacking = {part: lacking_memory(_HELD[part] * size.bytes, device) for part in parts}
     sets = [] if all(lacking.values()) else point_sets(size, device)
-    # Results of one call after the other would lie in the same memory, and on a CPU in its cache: some are kept a while.
+    # One call after the other would write its result to the same memory, on a CPU in its cache: some are kept a while.
     kept = deque[Tensor](maxlen=len(sets) if device.type == "cpu" else 0)
     found: dict[Key, Entry | str] = {}
     for contender in field:
