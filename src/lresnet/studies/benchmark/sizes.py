@@ -74,8 +74,9 @@ def point_sets(size: Size, device: torch.device) -> list[PointSet]:
 
 def free_memory(device: torch.device) -> int:
     """Bytes that can still be taken on ``device``."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "cuda":  # what the driver has, and what torch holds without using it
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 

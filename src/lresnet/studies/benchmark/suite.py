@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Sequence
 
 import torch
@@ -121,5 +122,6 @@ def _require_rounds(rounds: int) -> None:
 def _forget(device: torch.device) -> None:
     """Give compiled functions and memory back: the next size starts as the first did."""
     torch.compiler.reset()
+    gc.collect()
     if device.type == "cuda":
         torch.cuda.empty_cache()
