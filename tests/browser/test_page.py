@@ -64,9 +64,7 @@ def test_a_node_dragged_to_the_centre_is_moebius_translated_there(open_page: Any
     page = open_page()
     node = 17
     (x, y), (cx, cy) = node_at(page, node), centre(page)
-    drag(
-        page, (x + 4, y - 3), (cx + 3, cy + 4)
-    )  # a hand is not that exact: the node is grabbed, and the centre catches
+    drag(page, (x + 4, y - 3), (cx + 3, cy + 4))  # a hand is not exact: the node is grabbed, the centre catches
     expected = move_to_centre(TREE.points, TREE.points[node])
     np.testing.assert_allclose(points(page), expected, atol=1e-6)
     focus = page.evaluate(f"focusOf({DISK}.view)")
