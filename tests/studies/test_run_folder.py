@@ -35,7 +35,7 @@ def test_training_leaves_run_checkpoint_and_model(tmp_path: Path, cell: str, mon
         for objective in (LinkPrediction, NodeClassification):
             patch.setattr(objective, "test", forbidden)
         record = trained(tmp_path / "a", run(cell))
-    assert {p.name for p in (tmp_path / "a").iterdir()} == {"run.json", "checkpoint.pt", "model"}
+    assert {p.name for p in (tmp_path / "a").iterdir()} == {"run.json", "checkpoint.pt", "curve.jsonl", "model"}
     assert json.loads((tmp_path / "a" / "run.json").read_text()) == record
     assert {"config", "command", "versions", "hardware", "seconds", "best_epoch"} <= record.keys()
     assert "value" not in record

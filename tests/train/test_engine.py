@@ -178,6 +178,7 @@ def test_looks_every_so_often_and_at_the_end():
     outcome = fit(network(), objective, Schedule(epochs=12, eval_every=5), on_epoch=lambda *a: seen.append(a))
     assert seen == [(5, 10.0), (10, 30.0), (12, 30.0)]
     assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (30.0, 10, 12)
+    assert outcome.curve == [(5, 10.0), (10, 30.0), (12, 20.0)]
 
 
 def test_the_best_parameters_are_put_back():
@@ -261,6 +262,7 @@ def test_resumes_to_the_same_numbers(at, schedule, tmp_path):
     outcome = fit(model, objective, schedule, checkpoint=path, checkpoint_every=7)
     assert len(objective.losses) == 30 - at // 7 * 7
     assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (expected.validation, expected.best_epoch, 30)
+    assert outcome.curve == expected.curve
     assert same(model, whole)
 
 

@@ -1,4 +1,4 @@
-"""One run in a folder of its own: ``run.json``, ``checkpoint.pt``, ``model/``, and later ``evaluation.json``."""
+"""One run in a folder: ``run.json``, ``checkpoint.pt``, ``model/``, ``curve.jsonl``, and later ``evaluation.json``."""
 
 from __future__ import annotations
 
@@ -73,6 +73,8 @@ def train_in_folder(
         model, objective, schedule, checkpoint=checkpoint, checkpoint_every=checkpoint_every, on_epoch=on_epoch
     )
     model.save_pretrained(folder / "model")
+    looks = [json.dumps({"epoch": epoch, "validation": round(figure, 4)}) + "\n" for epoch, figure in outcome.curve]
+    write_atomically(folder / "curve.jsonl", "".join(looks).encode())
     record |= {
         "validation": None if outcome.validation is None else round(outcome.validation, 4),
         "best_epoch": outcome.best_epoch,

@@ -37,6 +37,8 @@ class Outcome:
     """Validation figure of these parameters, percent; None where nothing was held out."""
     epochs: int
     seconds: float
+    curve: list[tuple[int, float]] = dataclasses.field(default_factory=list)
+    """Epoch and validation figure of every look."""
 
 
 def seed_everything(seed: int) -> None:
@@ -128,6 +130,7 @@ class _Run(Generic[Trained]):
         self.average = None if schedule.average is None else MovingAverage(model, schedule.average)
         self.epoch, self.best_epoch, self.seconds = 0, 0, 0.0
         self.best: float | None = None
+        self.curve: list[tuple[int, float]] = []
         self.best_state: dict[str, torch.Tensor] = {}
         fast = execution == "fast" and self.device.type == "cuda"
         # A compiled model is called as the model is; torch's stubs do not know that it keeps its type.
@@ -168,6 +171,8 @@ class _Run(Generic[Trained]):
         self.sentry.check(self.model, lambda: self.objective.loss(self.model))
         self.sentry.check_parameters(self.model, self.epoch - 1)
         value = self._validate()
+        if value is not None:
+            self.curve.append((self.epoch, value))
         if value is None or self.schedule.keep == "last":
             self.best, self.best_epoch = value, self.epoch
         elif value > (-math.inf if self.best is None else self.best):
@@ -199,7 +204,7 @@ class _Run(Generic[Trained]):
         """Go over to the parameters to keep."""
         self.model.load_state_dict(self.best_state or self._kept())
         self.model.eval()
-        return Outcome(self.best_epoch, self.best, self.epoch, self.seconds)
+        return Outcome(self.best_epoch, self.best, self.epoch, self.seconds, self.curve)
 
     def state_dict(self) -> dict[str, Any]:
         return {
@@ -213,6 +218,7 @@ class _Run(Generic[Trained]):
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
             "best": self.best,
+            "curve": self.curve,
             "seconds": self.seconds,
             "schedule": dataclasses.asdict(self.schedule),
         }
@@ -227,7 +233,7 @@ class _Run(Generic[Trained]):
             self.average.load(state["average"])
         self.best_state = {name: tensor.to(self.device) for name, tensor in state["best_state"].items()}
         self.epoch, self.best_epoch = state["epoch"], state["best_epoch"]
-        self.best, self.seconds = state["best"], state["seconds"]
+        self.best, self.curve, self.seconds = state["best"], list(state["curve"]), state["seconds"]
         self.sentry.start(self.epoch * self.objective.steps_per_epoch)
         torch.set_rng_state(state["random"])
         if state["random_cuda"] and torch.cuda.is_available():
