@@ -104,6 +104,7 @@ class _StackedRun:
         self.epoch, self.rate = 0, 1.0
         self.running = set(range(len(models)))
         self.ends: dict[int, int | NonFiniteError] = {}
+        self.curves: list[list[tuple[int, float]]] = [[] for _ in models]
         fast = execution == "fast" and self.device.type == "cuda"
         drawn_from = [*self.objective.generators, *generators]
         self.step = CapturedStep(self._step, drawn_from) if fast else self._step
@@ -156,6 +157,7 @@ class _StackedRun:
             self._end_broken_parameters(member)
         patience = self.schedule.patience
         for member in sorted(self.running):
+            self.curves[member].append((self.epoch, seen.figures[member]))
             if patience is not None and self.epoch - seen.best_epoch[member] >= patience:
                 self._end(member, self.epoch)
 
@@ -194,7 +196,7 @@ class _StackedRun:
             end = self.ends[member]
             if isinstance(end, int):
                 self.stack.write(member, model, self.kept)
-                results.append(Outcome(int(epochs[member]), figures[member], end, seconds))
+                results.append(Outcome(int(epochs[member]), figures[member], end, seconds, self.curves[member]))
             else:
                 results.append(end)
             model.eval()

@@ -18,6 +18,7 @@ class Seen(NamedTuple):
     finite_steps: list[float]
     finite: list[bool]
     finite_parameters: list[bool]
+    figures: list[float]
 
 
 class StackState:
@@ -26,6 +27,8 @@ class StackState:
     def __init__(self, members: int, device: torch.device) -> None:
         self.best = torch.full((members,), -math.inf, dtype=torch.float64, device=device)
         """Best validation figure, percent."""
+        self.figures = torch.zeros_like(self.best)
+        """Those of the last look."""
         self.best_epoch = torch.zeros_like(self.best)
         self.epoch = torch.zeros((), dtype=torch.float64, device=device)
         self.counts = torch.ones(members, dtype=torch.bool, device=device)
@@ -45,6 +48,7 @@ class StackState:
     def compare(self, figures: Tensor, finite_parameters: Tensor, keep: Literal["best", "last"]) -> Tensor:
         """In which runs ``figures`` are the best so far; they are remembered."""
         self.finite_parameters.copy_(finite_parameters)
+        self.figures.copy_(figures)
         better = self.counts & self.finite & finite_parameters
         if keep == "best":
             better = better & (figures > self.best)
@@ -54,5 +58,6 @@ class StackState:
 
     def read(self) -> Seen:
         """One copy from the device. Synchronises."""
-        rows = torch.stack([self.best_epoch, self.finite_steps, self.finite, self.finite_parameters]).tolist()
-        return Seen(rows[0], rows[1], list(map(bool, rows[2])), list(map(bool, rows[3])))
+        known = self.best_epoch, self.finite_steps, self.finite, self.finite_parameters, self.figures
+        rows = torch.stack(known).tolist()
+        return Seen(rows[0], rows[1], list(map(bool, rows[2])), list(map(bool, rows[3])), rows[4])
