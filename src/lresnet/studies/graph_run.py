@@ -11,6 +11,7 @@ import torch
 from lresnet.data import CELLS, LinkTask, NodeTask, load_task
 from lresnet.models import LorentzGCN, LorentzSGFormer, pretrained
 from lresnet.models.pretrained import Pretrained
+from lresnet.studies.depth import split_depth
 from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE, own_residual_options, take
 from lresnet.train import LinkPrediction, NodeClassification, Schedule, seed_everything
 
@@ -29,13 +30,14 @@ GRAPH_MODELS: dict[str, Callable[..., Pretrained]] = {
 def graph_cell(name: str) -> str | None:
     """The cell of :data:`lresnet.data.CELLS` that ``name`` stands for; None: it is no graph.
 
-    The table of graph transformers names its columns by the data set alone.
+    The table of graph transformers names its columns by the data set alone, that of depths adds the number of layers.
 
     Example:
-        >>> graph_cell("chameleon"), graph_cell("disease/lp"), graph_cell("cifar10")
+        >>> graph_cell("chameleon"), graph_cell("disease/lp/64"), graph_cell("cifar10")
         ('chameleon/nc', 'disease/lp', None)
     """
-    return next((cell for cell in (name, f"{name}/nc") if cell in CELLS), None)
+    base, _ = split_depth(name)
+    return next((cell for cell in (base, f"{base}/nc") if cell in CELLS), None)
 
 
 def build_graph_run(

@@ -10,7 +10,9 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from lresnet.studies.run import METHODS, Run, complete, execute, require_data
+from lresnet.models.pretrained import Pretrained
+from lresnet.studies.depth import depth_cell, diagnose, plan_of, split_depth
+from lresnet.studies.run import METHODS, Run, build, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
 from lresnet.studies.stacked_run import execute_many, stacks
 from lresnet.studies.workers import worker_pool
@@ -100,7 +102,7 @@ def missing_runs(runs: Iterable[Run], results: Path) -> list[Run]:
 
 def search_runs(table: str, cell: str, methods: Sequence[str] = (), protocol: str | None = None) -> list[Run]:
     """Every configuration of the recipe, for every method, on the search seeds; none for a table of variants."""
-    plan = recipe(table, cell, protocol)
+    plan = plan_of(table, cell, protocol)
     return [
         Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed), stage="search")
         for configuration in plan.get("configurations", ())
@@ -121,9 +123,9 @@ def final_runs(
     """The configuration with the best mean validation figure of each method whose search is complete, on all seeds.
 
     A recipe with ``variants`` has no search: each of them is a change to what the recipe of the same cell in the table
-    ``like`` names as chosen.
+    ``like`` names as chosen. One with ``depths`` has a variant, and a cell of its own, for each number of layers.
     """
-    plan = recipe(table, cell, protocol)
+    plan = plan_of(table, cell, protocol)
     if "variants" in plan:
         return _variants(table, cell, plan, methods, seeds)
     wanted = {run.key() for run in search_runs(table, cell, methods, protocol)}
@@ -143,19 +145,22 @@ def final_runs(
 
 
 def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str], seeds: Sequence[int]) -> list[Run]:
-    like = recipe(plan["like"], cell, plan["protocol"])
+    base = split_depth(cell)[0]
+    like = recipe(plan["like"], base, plan["protocol"])
     runs = []
     for method in methods or methods_of(plan):
-        if method not in like.get("chosen", {}):
+        source = plan.get("settings_of", {}).get(method, method)
+        if source not in like.get("chosen", {}):
             raise ValueError(
-                f"{table} {cell} changes what is chosen for {method} in {plan['like']}, where nothing is chosen yet: "
-                f"`lresnet reproduce {plan['like']} --cell {cell}` first, and [chosen.{method}] into its recipe"
+                f"{table} {cell} changes what is chosen for {source} in {plan['like']}, where nothing is chosen yet: "
+                f"`lresnet reproduce {plan['like']} --cell {base}` first, and [chosen.{source}] into its recipe"
             )
-        base = complete(like, method, like["chosen"][method])
+        chosen = complete(like, source, like["chosen"][source])
         runs += [
-            Run(table, cell, method, plan["protocol"], seed, base | variant, _split(plan, seed))
+            Run(table, own, method, plan["protocol"], seed, chosen | variant, _split(plan, seed))
             for variant in plan["variants"]
-            for seed in seeds or FINAL_SEEDS
+            for own in [depth_cell(base, variant["num_layers"]) if "depths" in plan else cell]
+            for seed in seeds or plan.get("final_seeds", FINAL_SEEDS)
         ]
     return runs
 
@@ -220,10 +225,7 @@ def _execute_stack(runs: Sequence[Run], command: str, device: str) -> list[dict[
     try:
         if len(runs) > 1:
             outcomes = execute_many(runs, command=command, device=device)
-            return [
-                _failure(run, outcome, command, device) if isinstance(outcome, NonFiniteError) else outcome[0]
-                for run, outcome in zip(runs, outcomes, strict=True)
-            ]
+            return [_line(run, outcome, command, device) for run, outcome in zip(runs, outcomes, strict=True)]
     except StackError:  # tasks of unequal shape, say
         pass
     return [_execute(run, command, device) for run in runs]
@@ -244,9 +246,28 @@ def _in_workers(runs: Sequence[Run], command: str, workers: int, deadline: float
 
 def _execute(run: Run, command: str, device: str = "cpu") -> dict[str, Any]:
     try:
-        return execute(run, command=command, device=device)[0]
+        return _line(run, execute(run, command=command, device=device), command, device)
     except NonFiniteError as error:
-        return _failure(run, error, command, device)
+        return _line(run, error, command, device)
+
+
+def _line(
+    run: Run, outcome: tuple[dict[str, Any], Pretrained] | NonFiniteError, command: str, device: str
+) -> dict[str, Any]:
+    """The line of a run that has ended, well or not; in a table of depths with what its layers do."""
+    model: Pretrained | None = None
+    if isinstance(outcome, NonFiniteError):
+        record = _failure(run, outcome, command, device)
+    else:
+        record, model = outcome
+    return record if split_depth(run.cell)[1] is None else record | _layers(run, model, device)
+
+
+def _layers(run: Run, model: Pretrained | None, device: str) -> dict[str, Any]:
+    """Before training, and after it where it ended well."""
+    initial, objective, _ = build(run, device)
+    found = {"initial_layers": diagnose(initial, objective)}
+    return found if model is None else found | {"layers": diagnose(model, objective)}
 
 
 def _failure(run: Run, error: NonFiniteError, command: str, device: str) -> dict[str, Any]:
