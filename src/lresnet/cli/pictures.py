@@ -159,3 +159,31 @@ def comparison(
     require_drawable(out)
     print(f"The picture: {draw_comparison(out, [figure for figure in figures if figure.table == table])}")
     return 0
+
+
+@plot.command
+def depth(
+    results: Annotated[Positional[Path], arg(metavar="RESULTS_DIR")] = Path("results"),
+    layers: Annotated[int | None, arg(metavar="INT")] = None,
+    out: Path = Path("lresnet-depth.png"),
+) -> int:
+    """Draw AUC against the number of layers, and what the layers do; print what that says of the paper's claims.
+
+    Example: lresnet plot depth results --out depth.svg
+
+    Args:
+        results: The folder with the results of `lresnet reproduce oversmoothing`.
+        layers: How deep the networks are that are drawn layer by layer. None: the deepest.
+        out: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.report.aggregate import read_runs
+    from lresnet.report.demo_picture import require_drawable
+    from lresnet.report.depth_picture import depth_answers, draw_depth
+
+    runs = read_runs(results)
+    require_drawable(out)
+    path = draw_depth(out, runs, layers)
+    for claim in depth_answers(runs):
+        print(f"{claim.sentence}: {claim.verdict}" + (f" ({claim.evidence})" if claim.evidence else ""))
+    print(f"The picture: {path}")
+    return 0
