@@ -25,9 +25,7 @@ def run(seed: int = 0, method: str = "lorentz", **change: object) -> Run:
 # --- names and plans --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "cell", ["disease/lp", "chameleon", "2048/10000", "cifar10/svhn/20", "disease/lp/x"]
-)
+@pytest.mark.parametrize("cell", ["disease/lp", "chameleon", "2048/10000", "cifar10/svhn/20", "disease/lp/x"])
 def test_names_without_a_depth_stay(cell):
     assert split_depth(cell) == (cell, None)
 
@@ -59,9 +57,7 @@ def test_one_depth_and_some_seeds(tmp_path):
 
 
 def test_a_depth_that_no_recipe_has_is_refused():
-    with pytest.raises(
-        ValueError, match="oversmoothing disease/lp/5; there are those of 4, 8, 16, 32, 64"
-    ):
+    with pytest.raises(ValueError, match="oversmoothing disease/lp/5; there are those of 4, 8, 16, 32, 64"):
         plan_of("oversmoothing", "disease/lp/5")
     with pytest.raises(ValueError, match="no recipe for gnn disease/lp/5; there are those of no layers"):
         plan_of("gnn", "disease/lp/5")

@@ -43,8 +43,8 @@ _BY_LAYER = {
 }
 
 _NOTE = """\
-Bands: one deviation over seeds. By layer: medians over seeds, of the Euclidean twin plain lengths; a line ends where a number
-is 0 or not finite, and is dotted, of the network before training, where no run ended well."""
+Bands: one deviation over seeds. By layer: medians over seeds, of the Euclidean twin plain lengths; a line ends where a
+number is 0 or not finite, and is dotted, of the network before training, where no run ended well."""
 
 
 def runs_by_depth(runs: Iterable[Mapping[str, Any]]) -> dict[str, Depths]:
@@ -170,7 +170,7 @@ def _draw_layers(axes: Axes, title: str, words: str, own: Depths, name: str, lay
             axes.plot(range(1, len(medians) + 1), medians, markersize=5, markevery=max(1, layers // 8), **look)
     if any(value > 0 for line in axes.lines for value in line.get_ydata()):  # type: ignore[union-attr, operator]
         axes.set_yscale("log")
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
     _finish(axes, title, "layer", words)
 
 
