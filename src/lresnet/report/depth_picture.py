@@ -260,18 +260,23 @@ def _tangent_shrinks(groups: Mapping[str, Depths]) -> tuple[str, str]:
 
 def _transport_breaks(groups: Mapping[str, Depths]) -> tuple[str, str]:
     """Of the published form; the boost stands beside it."""
-    from_16 = {
-        method: [
-            run.get("value") is None
-            for own in groups.values()
-            for depth, runs in own.get(method, {}).items()
-            for run in runs
-            if depth >= 16
-        ]
-        for method in (_TEXTBOOK, "parallel_transport")
-    }
-    words = [f"{_name(m)}: {sum(lost)} of {len(lost)} runs not finite" for m, lost in from_16.items() if lost]
-    return _verdict(from_16[_TEXTBOOK]), "; ".join(words)
+    words = []
+    for method in (_TEXTBOOK, "parallel_transport"):
+        lost = _not_finite(groups, method)
+        if lost:
+            words.append(f"{_name(method)}, not finite: " + ", ".join(f"{sum(v)} of {len(v)} at {d}" for d, v in lost))
+    return _verdict([one for depth, own in _not_finite(groups, _TEXTBOOK) if depth >= 16 for one in own]), "; ".join(
+        words
+    )
+
+
+def _not_finite(groups: Mapping[str, Depths], method: str) -> list[tuple[int, list[bool]]]:
+    """By depth, of each run on all data sets whether it diverged."""
+    found: dict[int, list[bool]] = {}
+    for own in groups.values():
+        for depth, runs in own.get(method, {}).items():
+            found.setdefault(depth, []).extend(run.get("value") is None for run in runs)
+    return sorted(found.items())
 
 
 def _verdict(found: Sequence[bool | None]) -> str:
