@@ -11,9 +11,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import batch_norm, conv2d, cross_entropy
 
+from lresnet.geometry import Lorentz
 from lresnet.models import LorentzGCN, LorentzResNet, create_model, from_pretrained
 from lresnet.models.resnet import ResidualBlock
 from lresnet.nn import CentroidPool, LorentzMLR, PoincareMean, Prototypes, SpaceMean
+from lresnet.residual import make_residual
 from lresnet.testing import assert_compiles, assert_finite_gradients
 from tests.models.common import RESIDUALS
 
@@ -151,6 +153,21 @@ def test_images_of_any_size_in_any_layout(residual):
 def is_channels_last(model: LorentzResNet) -> bool:
     kernels = [p for p in model.parameters() if p.dim() == 4]
     return bool(kernels) and all(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
+
+
+@pytest.mark.parametrize("size", [32, 64, 97])
+def test_the_gradient_of_a_shortcut_of_few_channels(size):
+    """oneDNN's own, of a 1 x 1 convolution with a stride, is wrong or a crash below 16 channels."""
+    convolution = ResidualBlock(8, 16, 2, make_residual("euclidean", Lorentz(-1.0), dim=1)).shortcut[0]
+    images = torch.randn(4, 8, size, size).contiguous(memory_format=torch.channels_last)
+    result = convolution(images)
+    weight = convolution.weight.detach().double().requires_grad_()
+    exact = conv2d(images.double(), weight, stride=2)
+    torch.testing.assert_close(result, exact, check_dtype=False)
+    gradient = torch.randn_like(result)
+    result.backward(gradient)
+    exact.backward(gradient.double())
+    torch.testing.assert_close(convolution.weight.grad, weight.grad, check_dtype=False, rtol=1e-4, atol=1e-3)
 
 
 def test_channels_last_inside():

@@ -157,7 +157,7 @@ class ResidualBlock(torch.nn.Module):
         self.residual = residual
         self.shortcut = torch.nn.Sequential()
         if (stride != 1 or in_channels != out_channels) and not isinstance(residual, NoResidual):
-            self.shortcut.append(torch.nn.Conv2d(in_channels, out_channels, 1, stride, bias=False))
+            self.shortcut.append(_Pointwise(in_channels, out_channels, 1, stride, bias=False))
             self.shortcut.append(torch.nn.BatchNorm2d(out_channels))
 
     def forward(self, x: Tensor) -> Tensor:
@@ -175,6 +175,21 @@ class ResidualBlock(torch.nn.Module):
             return norm_tail(skip, branch, branch_norm=self.bn2, skip_norm=norm, **kernel)
         skip = skip if norm is None else norm(skip)
         return torch.relu(self.residual(skip, self.bn2(branch)))
+
+
+class _Pointwise(torch.nn.Conv2d):
+    """A 1 x 1 convolution with a stride; on a CPU the pixels it looks at are picked out first.
+
+    oneDNN does so itself, but where pixels have fewer channels than a vector register (8 in the small ResNets), its
+    gradient of the weight writes past the end of its memory: wrong numbers, or a crash (uxlfoundation/oneDNN, issue
+    6035). Without a stride it does not.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.device.type != "cpu":
+            return super().forward(x)
+        down, right = self.stride
+        return torch.nn.functional.conv2d(x[:, :, ::down, ::right], self.weight)
 
 
 class _Linear(torch.nn.Linear):
