@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from lresnet.data import load_images
-from lresnet.data.image_folder import centre_square
+from lresnet.data.image_folder import fill_frame
 from lresnet.data.images import channel_statistics
 
 
@@ -122,21 +122,21 @@ def test_test_images_of_another_size_are_refused(folder: Path) -> None:
 def test_where_nothing_is_resized_the_centre_is_cut_out(width: int, height: int) -> None:
     image = pixels(0, width, height)
     top, left = (height - 8) // 2, (width - 8) // 2
-    assert np.array_equal(np.asarray(centre_square(Image.fromarray(image), 8)), image[top : top + 8, left : left + 8])
+    assert np.array_equal(np.asarray(fill_frame(Image.fromarray(image), 8, 8)), image[top : top + 8, left : left + 8])
 
 
 @pytest.mark.parametrize(("width", "height"), [(3, 2), (2, 7), (1, 1), (500, 1)])
 def test_small_images_are_enlarged(width: int, height: int) -> None:
     one_colour = Image.new("RGB", (width, height), (10, 20, 30))
-    assert np.array_equal(np.asarray(centre_square(one_colour, 16)), np.full((16, 16, 3), (10, 20, 30)))
+    assert np.array_equal(np.asarray(fill_frame(one_colour, 16, 16)), np.full((16, 16, 3), (10, 20, 30)))
 
 
 @pytest.mark.parametrize(("width", "height"), [(64, 64), (100, 64), (64, 201)])
-def test_the_short_side_is_resized(width: int, height: int) -> None:
+def test_a_part_of_the_frame_s_proportions_is_resized(width: int, height: int) -> None:
     """A picture whose colour says where a pixel was keeps its centre and its scale."""
     down, right = np.mgrid[:height, :width]
     image = np.dstack([right * 255 // width, down * 255 // height, np.zeros_like(right)]).astype(np.uint8)
-    small = np.asarray(centre_square(Image.fromarray(image), 16)).astype(float)
+    small = np.asarray(fill_frame(Image.fromarray(image), 16, 16)).astype(float)
     assert small.shape == (16, 16, 3)
     for axis, side in enumerate((width, height)):
         values = small[..., axis].mean(axis=axis) / 255
@@ -187,3 +187,11 @@ def test_one_class_alone(folder: Path) -> None:
 def test_a_size_of_no_pixels(folder: Path, size: int) -> None:
     with pytest.raises(ValueError, match=f"size is {size}"):
         load_images(folder, size=size)
+
+
+@pytest.mark.parametrize("size", [(90, 60), (60, 90), (40, 24), (400, 24), (24, 400), (1, 1), (7, 49), (1, 60000)])
+def test_a_frame_is_filled_to_its_edges(size: tuple[int, int]) -> None:
+    """Of the longest strip, no more is resized than the frame shows."""
+    filled = np.asarray(fill_frame(Image.new("L", size, 255), 40, 24))
+    assert filled.shape == (24, 40)
+    assert (filled == 255).all()  # no black border

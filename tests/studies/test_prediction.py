@@ -10,9 +10,8 @@ import pytest
 import torch
 from PIL import Image
 
-from lresnet.data.image_folder import centre_square
 from lresnet.models import LorentzResNet
-from lresnet.studies.prediction import fill_frame, image_files, load_network, predict
+from lresnet.studies.prediction import image_files, load_network, predict
 from lresnet.studies.run_folder import evaluate_folder, train_in_folder
 from lresnet.studies.single import single_image_run, single_run
 from tests.coloured import CLASSES, coloured_data, write_coloured
@@ -107,20 +106,6 @@ def test_the_run_s_flip_test_decides(tmp_path: Path, photos: list[Path]) -> None
     assert network.flip_test
     images = TEST.images[:9]
     torch.testing.assert_close(network.probabilities(images), network.probabilities(images.flip(2)))
-
-
-@pytest.mark.parametrize("size", [(90, 60), (60, 90), (8, 8), (33, 31), (3, 50), (7, 7)])
-def test_a_square_frame_is_filled_as_folders_of_images_are(size: tuple[int, int]) -> None:
-    pixels = np.random.default_rng(0).integers(256, size=(size[1], size[0], 3), dtype=np.uint8)
-    image = Image.fromarray(pixels)
-    assert np.array_equal(fill_frame(image, 8, 8), centre_square(image, 8))
-
-
-@pytest.mark.parametrize("size", [(90, 60), (60, 90), (40, 24), (400, 24), (24, 400), (1, 1)])
-def test_a_frame_is_filled_to_its_edges(size: tuple[int, int]) -> None:
-    filled = np.asarray(fill_frame(Image.new("L", size, 255), 40, 24))
-    assert filled.shape == (24, 40)
-    assert (filled == 255).all()  # no black border
 
 
 def test_a_folder_gives_its_images_sorted_and_those_of_its_folders(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from lresnet.data.images import ImageData, ImageSet, channel_statistics
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["SUFFIXES", "centre_square", "read_image_folder"]
+__all__ = ["SUFFIXES", "fill_frame", "open_image", "read_image_folder"]
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
@@ -35,7 +35,7 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
 
     Args:
         path: the folder.
-        size: side of the squares that images become, see :func:`centre_square`. None: they stay as they are, and must
+        size: side of the squares that images become, see :func:`fill_frame`. None: they stay as they are, and must
             have one common size.
 
     Returns:
@@ -65,20 +65,42 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
     return ImageData(path.resolve().name, first, second, classes, *channel_statistics(first.images), skipped)
 
 
-def centre_square(image: Image, size: int) -> Image:
-    """Resize the short side to ``size`` pixels, then cut ``size`` x ``size`` out of the centre.
+def open_image(file: Path, mode: Literal["L", "RGB"] = "RGB") -> Image:
+    """The image of ``file``, upright as its EXIF data say, in grey ("L") or colours; an alpha channel is dropped.
+
+    Raises:
+        ValueError: it has more than 8 bits a channel; a damaged file raises nearly anything.
+    """
+    from PIL import Image, ImageOps
+
+    with Image.open(file) as opened:
+        if opened.mode.startswith(("I", "F")):  # Pillow would cut their values off at 255
+            raise ValueError("more than 8 bits a channel")
+        image = ImageOps.exif_transpose(opened)
+        if image.mode == "P":  # a palette may say which of its colours are transparent
+            image = image.convert("RGBA")
+        return image.convert(mode)
+
+
+def fill_frame(image: Image, width: int, height: int) -> Image:
+    """The largest part in the centre that has the frame's proportions, resized to the frame.
+
+    Cut first: a long strip whose short side is resized to the frame's would not fit in memory.
 
     Example:
         >>> from PIL import Image
-        >>> centre_square(Image.new("RGB", (90, 60)), 32).size
+        >>> fill_frame(Image.new("RGB", (90, 60)), 32, 32).size
         (32, 32)
     """
     from PIL.Image import Resampling
 
-    short = min(image.size)
-    width, height = (size * side // short for side in image.size)
-    left, top = (width - size) // 2, (height - size) // 2
-    return image.resize((width, height), Resampling.BILINEAR).crop((left, top, left + size, top + size))
+    own_width, own_height = image.size
+    if width * own_height >= height * own_width:
+        part: tuple[float, float] = (own_width, own_width * height / width)
+    else:
+        part = (own_height * width / height, own_height)
+    left, top = (own_width - part[0]) // 2, (own_height - part[1]) // 2  # whole pixels: a mere cut changes none
+    return image.resize((width, height), Resampling.BILINEAR, box=(left, top, left + part[0], top + part[1]))
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:
@@ -119,16 +141,8 @@ def _read_part(folder: Path, classes: tuple[str, ...], size: int | None) -> _Par
 
 def _read_pixels(file: Path, size: int | None) -> NDArray[np.uint8]:
     """``[H, W, 3]``."""
-    from PIL import Image, ImageOps
-
-    with Image.open(file) as opened:
-        if opened.mode.startswith(("I", "F")):  # Pillow would cut their values off at 255
-            raise ValueError(f"{file.name} has more than 8 bits a channel")
-        image = ImageOps.exif_transpose(opened)
-        if image.mode == "P":  # a palette may say which of its colours are transparent
-            image = image.convert("RGBA")
-        image = image.convert("RGB")
-    return np.asarray(image if size is None else centre_square(image, size))
+    image = open_image(file)
+    return np.asarray(image if size is None else fill_frame(image, size, size))
 
 
 def _size(pixels: NDArray[np.uint8]) -> str:

@@ -84,7 +84,10 @@ class ImageData:
     def __post_init__(self) -> None:
         shapes = [tuple(part.images.shape[1:]) for part in (self.train, self.test)]
         if shapes[0] != shapes[1]:
-            raise ValueError(f"{self.name}: training images are {list(shapes[0])}, test images {list(shapes[1])}")
+            raise ValueError(
+                f"{self.name}: training images are {list(shapes[0])}, test images {list(shapes[1])}; make them of one "
+                "shape (for a folder, a size does)"
+            )
         if len(self.mean) != shapes[0][-1] or len(self.std) != shapes[0][-1]:
             raise ValueError(
                 f"{self.name}: {len(self.mean)} means and {len(self.std)} stds for {shapes[0][-1]} channels"

@@ -5,22 +5,19 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data.image_folder import SUFFIXES
+from lresnet.data.image_folder import SUFFIXES, fill_frame, open_image
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.studies.run_folder import Record, finished_run, usable_device
 from lresnet.train.image_classification import class_scores
 
-if TYPE_CHECKING:
-    from PIL.Image import Image
-
-__all__ = ["ImageNetwork", "Prediction", "Predictions", "fill_frame", "image_files", "load_network", "predict"]
+__all__ = ["ImageNetwork", "Prediction", "Predictions", "image_files", "load_network", "predict"]
 
 _TOGETHER = 256  # images that go through the network at once
 
@@ -126,8 +123,9 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
 def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = "cpu") -> Predictions:
     """Class names and probabilities of images, by the network that ``lresnet train`` left in ``folder``.
 
-    An image of another size is resized and cut to the network's (:func:`fill_frame`), one with colours or an alpha
-    channel that the network does not know loses them. Files that cannot be read are left out and listed.
+    An image of another size is cut and resized to the network's (:func:`~lresnet.data.image_folder.fill_frame`), one
+    with colours or an alpha channel that the network does not know loses them. Files that cannot be read are left out
+    and listed.
 
     Args:
         paths: image files, or folders of them, see :func:`image_files`.
@@ -154,27 +152,6 @@ def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = 
             names = tuple(network.classes[label] for label in labels)
             result.images.append(Prediction(file, size, names, tuple(shares)))
     return result
-
-
-def fill_frame(image: Image, width: int, height: int) -> Image:
-    """Resize until the frame is filled, then cut off evenly what hangs over.
-
-    Example:
-        >>> from PIL import Image
-        >>> fill_frame(Image.new("RGB", (90, 60)), 32, 32).size
-        (32, 32)
-    """
-    from PIL.Image import Resampling
-
-    if image.size == (width, height):
-        return image
-    own_width, own_height = image.size
-    if width * own_height >= height * own_width:
-        size = (width, width * own_height // own_width)
-    else:
-        size = (height * own_width // own_height, height)
-    left, top = (size[0] - width) // 2, (size[1] - height) // 2
-    return image.resize(size, Resampling.BILINEAR).crop((left, top, left + width, top + height))
 
 
 def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetwork:
@@ -210,22 +187,9 @@ def _read(
     """Each readable file with its size and its pixels ``[H, W, C]`` as the network takes them."""
     for file in files:
         try:
-            image = _open(file, "L" if network.channels == 1 else "RGB")
+            image = open_image(file, "L" if network.channels == 1 else "RGB")
         except Exception as error:  # decoders raise nearly anything at a damaged file
             skipped.append((file, " ".join(str(error).split())))
             continue
         pixels = np.asarray(fill_frame(image, network.width, network.height))
         yield file, image.size, pixels.reshape(network.height, network.width, network.channels)
-
-
-def _open(file: Path, mode: str) -> Image:
-    """The image of ``file``, upright, in grey ("L") or colours ("RGB")."""
-    from PIL import Image, ImageOps
-
-    with Image.open(file) as opened:
-        if opened.mode.startswith(("I", "F")):  # Pillow would cut their values off at 255
-            raise ValueError("more than 8 bits a channel")
-        image = ImageOps.exif_transpose(opened)
-        if image.mode == "P":  # a palette may say which of its colours are transparent
-            image = image.convert("RGBA")
-        return image.convert(mode)
