@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 import zipfile
 import zlib
 from pathlib import Path
@@ -25,7 +26,7 @@ def read_image_arrays(path: str | Path) -> ImageData:
 
     Images are uint8: ``[N, H, W]`` (grey), ``[N, H, W, C]`` or ``[N, C, H, W]`` with 1 or 3 channels. Labels are
     integers 0, 1, ..., ``[N]`` or ``[N, 1]``. An array ``classes`` of names is optional; without it, classes are called
-    by their numbers. No pickled object is read.
+    by their numbers, and each has training images. No pickled object is read.
 
     Returns:
         The images as ``[N, H, W, C]``, with the mean and std of the training images.
@@ -44,10 +45,14 @@ def read_image_arrays(path: str | Path) -> ImageData:
         except ValueError as error:
             raise ValueError(f"{path}: {error}") from error
     train, test = parts
-    if len(train) == 0:
-        raise ValueError(f"{path}: train_images is empty; there must be images to train on")
-    names = arrays["classes"].tolist() if "classes" in arrays else range(int(train.labels.max()) + 1)
-    return ImageData(path.stem, train, test, tuple(str(name) for name in names), *channel_statistics(train.images))
+    if train.images.numel() == 0:
+        shape = list(train.images.shape)
+        raise ValueError(f"{path}: train_images is empty (shape {shape}); there must be images to train on")
+    try:
+        classes = _names(arrays["classes"]) if "classes" in arrays else _numbers(train.labels)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return ImageData(path.stem, train, test, classes, *channel_statistics(train.images))
 
 
 def _load(path: Path) -> dict[str, NDArray[Any]]:
@@ -59,7 +64,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             if missing := [name for name in _NEEDED if name not in archive.files]:
                 raise ValueError(f"it has no {', '.join(missing)}")
             return {name: archive[name] for name in (*_NEEDED, "classes") if name in archive.files}
-    except (ValueError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (ValueError, EOFError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as images: {error}") from error
 
 
@@ -86,3 +91,21 @@ def _labels(name: str, labels: NDArray[Any]) -> Tensor:
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise ValueError(f"{name} is {labels.dtype} {list(labels.shape)}; labels are integers [N]")
     return torch.from_numpy(labels.astype(np.int64))
+
+
+def _names(classes: NDArray[Any]) -> tuple[str, ...]:
+    if classes.dtype.kind not in "iuU" or classes.ndim != 1:
+        raise ValueError(f"classes is {classes.dtype} {list(classes.shape)}; save the names as text, [classes]")
+    return tuple(str(name) for name in classes.tolist())
+
+
+def _numbers(labels: Tensor) -> tuple[str, ...]:
+    """The classes by their numbers; a gap is a slip, and one label of a billion would be a billion classes."""
+    found = labels.unique().tolist()
+    if found[0] >= 0 and found[-1] >= len(found):
+        gap = next(number for number, label in enumerate(found) if number != label)
+        raise ValueError(
+            f"train_labels go up to {found[-1]}, but no image has label {gap}; number the classes 0, 1, ... without "
+            "a gap, or save their names as classes"
+        )
+    return tuple(str(number) for number in range(len(found)))
