@@ -9,7 +9,7 @@ import torch
 
 from lresnet.optim import Optimizers, make_adam
 from lresnet.train import Schedule, engine, fit, seed_everything
-from lresnet.train.checkpoint import load_checkpoint
+from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from tests.train.toy import Line, network
 
 
@@ -302,6 +302,18 @@ def test_the_checkpoint_of_another_schedule_is_refused(tmp_path):
     with pytest.raises(ValueError, match="belongs to a run with another schedule; delete it or use another folder"):
         fit(model, Line(), Schedule(epochs=6), checkpoint=path)
     assert same(model, before)
+
+
+def test_the_checkpoint_of_another_model_or_version_is_refused(tmp_path):
+    path = tmp_path / "run.ckpt"
+    fit(network(), Line(), Schedule(epochs=5), checkpoint=path)
+    with pytest.raises(ValueError, match="belongs to a run with another model; delete it or use another folder"):
+        fit(torch.nn.Sequential(*network(), torch.nn.Linear(1, 1)), Line(), Schedule(epochs=5), checkpoint=path)
+    state = load_checkpoint(path)
+    del state["seconds"]
+    save_checkpoint(path, state)
+    with pytest.raises(ValueError, match="is of another version of lresnet; delete it or use another folder"):
+        fit(network(), Line(), Schedule(epochs=5), checkpoint=path)
 
 
 def test_a_folder_that_cannot_be_written_to_fails_before_the_first_step(tmp_path):

@@ -7,9 +7,10 @@ import torch
 from torch import Tensor
 
 from lresnet.data import disease_tree, load_task
-from lresnet.models import LorentzGCN
-from lresnet.train import LinkPrediction, NodeClassification, NonFiniteError, Schedule, fit
+from lresnet.models import LorentzGCN, LorentzResNet
+from lresnet.train import ImageClassification, LinkPrediction, NodeClassification, NonFiniteError, Schedule, fit
 from lresnet.train.sentry import Sentry, blame
+from tests.coloured import coloured_data
 from tests.train.toy import Line, network
 
 
@@ -111,6 +112,23 @@ def test_a_learned_curvature_that_turns_nan_is_named():
     model.manifold.log_kappa.register_hook(lambda g: g * float("nan"))
     with pytest.raises(NonFiniteError, match=r"parameter 'manifold\.log_kappa' is not finite at step 0"):
         fit(model, NodeClassification(task), Schedule(epochs=30, eval_every=10))
+
+
+def test_a_value_that_leaves_its_range_is_a_run_that_diverged():
+    """exp of a finite parameter is 0, or infinite: a check of values says so, but the call was not wrong."""
+    data = coloured_data()
+    model = LorentzResNet(8, num_classes=3)
+    model.blocks[0].residual.log_scale.register_hook(lambda g: torch.full_like(g, 1e6))
+    with pytest.raises(NonFiniteError, match=r"diverged at step 1: scale must be .* got 0; .*Lower the learning rate"):
+        fit(model, ImageClassification(data, batch_size=20), Schedule(epochs=2, lr=1.0, optimizer="sgd"))
+
+
+def test_steps_are_counted_over_epochs_of_several_steps():
+    model = LorentzResNet(8, num_classes=3)
+    calls = iter(range(1000))
+    model.head.bias.register_hook(lambda g: g * (float("nan") if next(calls) == 5 else 1.0))
+    with pytest.raises(NonFiniteError, match=r"parameter 'head\.bias' is not finite at step 5"):
+        fit(model, ImageClassification(coloured_data(), batch_size=20), Schedule(epochs=2, eval_every=1))
 
 
 def test_other_errors_of_the_objective_pass_through():

@@ -18,7 +18,7 @@ from lresnet.train.capture import CapturedStep
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.objective import Objective
 from lresnet.train.schedule import Schedule
-from lresnet.train.sentry import Sentry
+from lresnet.train.sentry import Sentry, out_of_range
 
 __all__ = ["Execution", "Outcome", "fit", "seed_everything"]
 
@@ -148,9 +148,12 @@ class _Run(Generic[Trained]):
             self.objective.advance(i)
             try:
                 self.step()
-            except ValueError:  # a check of values, e.g. of the curvature, may meet a NaN before the sentry does
-                self.sentry.check_parameters(self.model, self.epoch)
-                raise
+            except ValueError as error:  # a check of values, e.g. of the curvature, may meet it before the sentry does
+                step = self.epoch * steps + i
+                self.sentry.check_parameters(self.model, step)
+                if step == 0:  # nothing has been learned yet: it is the call that is wrong
+                    raise
+                raise out_of_range(error, step) from error
         self.epoch += 1
 
     def _step(self) -> None:
@@ -169,7 +172,7 @@ class _Run(Generic[Trained]):
     def look(self) -> None:
         """Validate, and keep a copy of the parameters if they are the best so far."""
         self.sentry.check(self.model, lambda: self.objective.loss(self.model))
-        self.sentry.check_parameters(self.model, self.epoch - 1)
+        self.sentry.check_parameters(self.model, self.epoch * self.objective.steps_per_epoch - 1)
         value = self._validate()
         if value is not None:
             self.curve.append((self.epoch, value))
@@ -224,8 +227,7 @@ class _Run(Generic[Trained]):
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["schedule"] != dataclasses.asdict(self.schedule):
-            raise ValueError("the checkpoint belongs to a run with another schedule; delete it or use another folder")
+        self._require_own(state)
         self.model.load_state_dict(state["model"])
         self.optimizers.load_state_dict(state["optimizers"])
         self.objective.load_state_dict(state["objective"])
@@ -238,3 +240,15 @@ class _Run(Generic[Trained]):
         torch.set_rng_state(state["random"])
         if state["random_cuda"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(state["random_cuda"])
+
+    def _require_own(self, state: dict[str, Any]) -> None:
+        """Refuse the checkpoint of another run."""
+        own = self.state_dict()
+        if own.keys() != state.keys():
+            raise ValueError("the checkpoint is of another version of lresnet; delete it or use another folder")
+        shapes = [{name: tensor.shape for name, tensor in one["model"].items()} for one in (own, state)]
+        for what, same in (("schedule", own["schedule"] == state["schedule"]), ("model", shapes[0] == shapes[1])):
+            if not same:
+                raise ValueError(
+                    f"the checkpoint belongs to a run with another {what}; delete it or use another folder"
+                )

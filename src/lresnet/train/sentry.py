@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-__all__ = ["NonFiniteError", "Sentry", "blame", "non_finite_loss"]
+__all__ = ["NonFiniteError", "Sentry", "blame", "non_finite_loss", "out_of_range"]
 
 _ADVICE = "Lower the learning rate, clip gradients, or check the features"
 
 
 class NonFiniteError(RuntimeError):
-    """A loss, activation or parameter is NaN or infinite."""
+    """A loss, activation or parameter is NaN, infinite, or out of its range."""
 
 
 class Sentry:
@@ -56,6 +56,12 @@ class Sentry:
 def non_finite_loss(model: torch.nn.Module, forward: Callable[[], Any], step: int) -> NonFiniteError:
     """The error to raise for a loss that was not finite at ``step``, naming the module."""
     return NonFiniteError(f"the loss stopped being finite at step {step}: {blame(model, forward)}. {_ADVICE}")
+
+
+def out_of_range(error: ValueError, step: int) -> NonFiniteError:
+    """The error to raise for a check of values that fails at ``step`` and had passed before: the run has diverged."""
+    value = str(error).partition(". ")[0]  # what follows is for callers who chose the value
+    return NonFiniteError(f"the run has diverged at step {step}: {value}. {_ADVICE}")
 
 
 def blame(model: torch.nn.Module, forward: Callable[[], Any]) -> str:
