@@ -158,6 +158,7 @@ def test_without_cutout_the_colour_is_not_seen() -> None:
         ({"pad": -1}, "pad=-1; it is a number of pixels"),
         ({"pad": 4.0}, r"pad=4\.0"),
         ({"pad": True}, "pad=True"),
+        ({"pad": 2**31}, "pad=2147483648; it is a number of pixels, 0 or more, below"),
         ({"cutout": -2}, "cutout=-2"),
         ({"flip": 1}, "flip=1; it is True or False"),
     ],

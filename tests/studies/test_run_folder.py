@@ -111,6 +111,8 @@ def test_a_folder_holds_one_run(tmp_path: Path, other: Run, words: str) -> None:
         (run(epochs=0), {}, "epochs must be at least 1"),
         (run(), {"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
         (run(), {"device": "no-such-device"}, "device 'no-such-device' cannot be used here"),
+        (run(), {"device": "meta"}, "device 'meta' cannot be used here"),
+        (run(patience=3, keep="last"), {}, "patience waits for a better validation figure"),
         (dataclasses.replace(run(), protocol="legacy"), {}, "no split 'legacy'"),
     ],
 )
@@ -132,6 +134,14 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "checkpoint.pt").write_bytes(content)
     with pytest.raises(ValueError, match=r"checkpoint.pt is damaged .* delete it"):
         trained(tmp_path, run())
+
+
+def test_a_checkpoint_that_nobody_owns_is_not_gone_on_from(tmp_path: Path) -> None:
+    """Its run may have had another seed."""
+    trained(tmp_path, run())
+    (tmp_path / "run.json").unlink()
+    with pytest.raises(ValueError, match=r"checkpoint.pt has no run.json beside it"):
+        trained(tmp_path, single_run("disease_tree/nc", seed=1, config=CONFIG))
 
 
 def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path) -> None:
@@ -208,5 +218,5 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert usable_device("auto") == torch.device("cpu")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch, "empty", lambda *args, **options: None)
+    monkeypatch.setattr(torch, "zeros", lambda *args, **options: torch.tensor(0.0))
     assert usable_device("auto") == torch.device("cuda")

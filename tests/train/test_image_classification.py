@@ -167,7 +167,8 @@ def test_an_image_is_judged_the_same_alone_and_among_others(monkeypatch):
     ("options", "words"),
     [
         ({"holdout": 1.0}, "holdout must be a share, at least 0 and below 1, got 1.0"),
-        ({"holdout": 0.001}, "cannot hold out 0 of 60 images"),
+        ({"holdout": 0.001}, "holdout 0.001 of 60 images is 0; take a share that leaves images on both sides, or 0"),
+        ({"holdout": 0.999}, "holdout 0.999 of 60 images is 60; take a share"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"pad": -1}, "pad=-1; it is a number of pixels"),
     ],

@@ -1,6 +1,7 @@
 """The verbs ``train`` and ``evaluate``: one run in a folder of its own."""
 
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -128,7 +129,7 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int) -> int:
             progress.stop()
     figure = "nothing held out" if record["validation"] is None else f"validation {record['validation']:.2f}"
     print(f"{figure}, epoch {record['best_epoch']}")
-    print(f"The run is in {folder}; `lresnet evaluate {folder}` reads the test set")
+    print(f"The run is in {folder}; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set")
     return 0
 
 

@@ -26,6 +26,8 @@ __all__ = ["Augmentation", "Draws", "apply_draws", "augment", "draw", "normalise
 # Bytes that may be taken besides the result. More is slower on a CPU (1.6 times with all of CIFAR at once, which leaves
 # its cache); less is more launches on an accelerator.
 _BUDGET = 2**26
+# More than any image is wide, and far from the ends of int32, in which places are computed.
+_SIDES = 2**20
 
 
 @dataclass(frozen=True)
@@ -51,8 +53,8 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         for name, value in (("pad", self.pad), ("cutout", self.cutout)):
-            if type(value) is not int or value < 0:  # a recipe's 4.0 or true is a slip
-                raise ValueError(f"{name}={value!r}; it is a number of pixels, 0 or more")
+            if type(value) is not int or not 0 <= value < _SIDES:  # a recipe's 4.0 or true is a slip
+                raise ValueError(f"{name}={value!r}; it is a number of pixels, 0 or more, below {_SIDES:,}")
         if type(self.flip) is not bool:
             raise ValueError(f"flip={self.flip!r}; it is True or False")
 

@@ -62,7 +62,9 @@ def train_in_folder(
             return before
     checkpoint = folder / "checkpoint.pt"
     _require_readable(checkpoint)
-    if before is not None and checkpoint.is_file():
+    if checkpoint.is_file():
+        if before is None:
+            raise ValueError(f"{checkpoint} has no run.json beside it that says whose it is; use another folder")
         _require_same_device(place, before, folder)
     record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
     record |= {"device": place.type, **environment(str(place)), **_image_facts(objective)}
@@ -143,7 +145,7 @@ def usable_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-        torch.empty(0, device=device)
+        torch.zeros(1, device=device).item()  # meta tensors, say, have no values
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
         reason = str(error).splitlines()[0]
         raise ValueError(f"device {name!r} cannot be used here: {reason}") from error

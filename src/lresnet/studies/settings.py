@@ -91,5 +91,7 @@ def require_bounds(config: dict[str, Any]) -> None:
         value = config.get(name)
         if value is not None and not holds(value):
             raise ValueError(f"{name} must be {words}, got {value}")
+    if config.get("patience") is not None and config.get("keep") == "last":
+        raise ValueError("patience waits for a better validation figure, and keep=last goes by none; take keep=best")
     if config.get("warmup", 0) >= config.get("epochs", math.inf):
         raise ValueError(f"warmup must be shorter than the {config['epochs']} epochs, got {config['warmup']}")

@@ -62,7 +62,7 @@ class ImageClassification(Objective[LorentzResNet]):
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         train, held_out = data.train, None
         if holdout:
-            train, held_out = hold_out(data.train, round(holdout * len(data.train)), _HOLD_OUT_SEED)
+            train, held_out = hold_out(data.train, _count(holdout, len(data.train)), _HOLD_OUT_SEED)
         self.data, self.train = data, train.to(device)
         self.held_out = None if held_out is None else held_out.to(device)
         self.augmentation = Augmentation(pad=pad, flip=flip, cutout=cutout)
@@ -124,6 +124,17 @@ class ImageClassification(Objective[LorentzResNet]):
                 f"build it with num_classes={classes}"
             )
         return logits
+
+
+def _count(holdout: float, images: int) -> int:
+    """How many images the share ``holdout`` is; there must be some on both sides."""
+    count = round(holdout * images)
+    if not 0 < count < images:
+        raise ValueError(
+            f"holdout {holdout} of {images:,} images is {count:,}; take a share that leaves images on both sides, "
+            "or 0 to train on all"
+        )
+    return count
 
 
 def class_scores(
