@@ -14,7 +14,7 @@ VERBS = ("demo", "train", "evaluate", "predict", "reproduce", "report", "data", 
 CALLS = [
     *([verb] for verb in VERBS if verb not in ("data", "plot")),
     *(["data", verb] for verb in ("list", "fetch", "verify")),
-    *(["plot", verb] for verb in ("residuals", "embedding", "curves", "comparison")),
+    *(["plot", verb] for verb in ("residuals", "embedding", "curves", "comparison", "depth")),
 ]
 
 

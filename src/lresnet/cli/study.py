@@ -97,16 +97,16 @@ def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results:
 
 def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Sequence[str]) -> list[str]:
     """The cells to run; what their recipes do not know is refused."""
-    from lresnet.studies import recipe, recipe_cells
+    from lresnet.studies.depth import cells_of, plan_of
     from lresnet.studies.reproduce import methods_of
     from lresnet.studies.single import require_known
 
-    cells = recipe_cells(table)
+    cells = cells_of(table)
     if cell is not None:
         require_known("cell", cell, cells)
         cells = [cell]
     for name in cells:
-        known = methods_of(recipe(table, name, protocol))
+        known = methods_of(plan_of(table, name, protocol))
         for method in methods:
             require_known(f"method of {name}", method, known)
     return cells
@@ -182,6 +182,7 @@ def report(
     """
     from lresnet.report.aggregate import aggregate, read_runs
     from lresnet.report.claims import answer_claims, claims_markdown
+    from lresnet.report.depth_picture import depth_answers
     from lresnet.report.paired import paired_differences
     from lresnet.report.tables import markdown_page, print_figures, print_json
     from lresnet.studies.search import recipe_notes
@@ -194,7 +195,7 @@ def report(
     figures = aggregate(runs)
     if markdown is not None or out is not None:
         notes = recipe_notes({(f.table, f.cell) for f in figures})
-        claims = answer_claims(figures, read_results(results / "numerics.jsonl"))
+        claims = answer_claims(figures, read_results(results / "numerics.jsonl")) + depth_answers(runs)
     if markdown is not None:
         page = f"{markdown_page(figures, paired_differences(runs), notes)}\n{claims_markdown(claims)}"
         write_atomically(markdown, page.encode())
