@@ -4,16 +4,18 @@ import dataclasses
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from lresnet.models import LorentzResNet
+from lresnet.studies.image_run import image_data
 from lresnet.studies.run import Run, execute
 from lresnet.studies.run_folder import evaluate_folder, train_in_folder, usable_device
 from lresnet.studies.single import command_of, single_image_run, single_run
 from lresnet.train import LinkPrediction, NodeClassification
-from tests.coloured import coloured_data, write_coloured
+from tests.coloured import coloured_data, coloured_set, write_coloured
 
 CONFIG = {"epochs": 12, "eval_every": 2, "hidden": 4, "dropout": 0.2}
 
@@ -183,6 +185,32 @@ def test_an_interrupted_run_on_images_goes_on_to_the_same_numbers(tmp_path: Path
     assert {**torn, "seconds": 0} == {**whole, "seconds": 0}
     a, b = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "torn"))
     assert all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"classes": np.array(["red", "blue", "green"])}, "its classes is not what it was"),
+        ({"train_images": coloured_set(60, seed=5).images.numpy()}, "its mean is not what it was"),
+    ],
+)
+def test_images_that_changed_are_neither_evaluated_nor_gone_on_with(
+    tmp_path: Path, change: dict[str, object], words: str
+) -> None:
+    def stop(epoch: int, best: float | None) -> None:
+        raise Interruption
+
+    path = write_coloured(tmp_path / "mine.npz")
+    run = single_image_run(str(path), config={"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20})
+    trained(tmp_path / "whole", run)
+    with pytest.raises(Interruption):
+        trained(tmp_path / "torn", run, on_epoch=stop)
+    write_coloured(path, **change)
+    image_data.cache_clear()
+    with pytest.raises(ValueError, match=f"mine.npz has changed since the run in .*: {words}; bring the images back"):
+        evaluate_folder(tmp_path / "whole")
+    with pytest.raises(ValueError, match=words):
+        trained(tmp_path / "torn", run)
 
 
 def test_a_run_without_validation_is_finished_all_the_same(tmp_path: Path, images: Run) -> None:

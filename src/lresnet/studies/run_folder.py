@@ -66,6 +66,7 @@ def train_in_folder(
         if before is None:
             raise ValueError(f"{checkpoint} has no run.json beside it that says whose it is; use another folder")
         _require_same_device(place, before, folder)
+        _require_same_images(objective, before, folder)
     record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
     record |= {"device": place.type, **environment(str(place)), **_image_facts(objective)}
     _write(folder / "run.json", record)
@@ -95,7 +96,7 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
 
     Raises:
         FileNotFoundError: there is no run in the folder.
-        ValueError: the run has not finished, or its model does not fit the data.
+        ValueError: the run has not finished, its model does not fit the data, or its images have changed.
     """
     record = finished_run(folder)
     target = folder / "evaluation.json"
@@ -103,6 +104,7 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
         return _read(target)
     place = usable_device(device)
     _, objective, _ = build(run_of(record), place)
+    _require_same_images(objective, record, folder)
     model = from_pretrained(folder / "model", place)
     metrics = {name: round(value, 4) for name, value in objective.test(model.eval()).items()}
     result = record | {"metrics": metrics, "value": next(iter(metrics.values())), "stage": "final"}
@@ -208,6 +210,17 @@ def _require_same_device(device: torch.device, before: Record, folder: Path) -> 
             f"the run in {folder} was begun on {kind} and cannot go on on {device.type}; "
             f"take --device {kind}, or another folder to begin anew"
         )
+
+
+def _require_same_images(objective: Objective[Any], before: Record, folder: Path) -> None:
+    """Files of a user may change: other classes or other pixels would give figures of no one run."""
+    now, then = _image_facts(objective).get("images", {}), before.get("images", {})
+    for name in now:
+        if name in then and now[name] != then[name]:
+            raise ValueError(
+                f"{before['cell']} has changed since the run in {folder} was begun: its {name} is not what it was; "
+                "bring the images back, or train in another folder"
+            )
 
 
 def _require_readable(checkpoint: Path) -> None:
