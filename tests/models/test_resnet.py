@@ -155,6 +155,12 @@ def is_channels_last(model: LorentzResNet) -> bool:
     return bool(kernels) and all(p.is_contiguous(memory_format=torch.channels_last) for p in kernels)
 
 
+@pytest.mark.parametrize("count", [{"num_classes": 0}, {"num_classes": -1}, {"in_channels": 0}])
+def test_counts_that_cannot_be(count):
+    with pytest.raises(ValueError, match=r"(num_classes|in_channels) must be at least 1, got (0|-1)"):
+        LorentzResNet(20, **count)
+
+
 @pytest.mark.parametrize("size", [32, 64, 97])
 def test_the_gradient_of_a_shortcut_of_few_channels(size):
     """oneDNN's own, of a 1 x 1 convolution with a stride, is wrong or a crash below 16 channels."""

@@ -92,6 +92,9 @@ class LorentzResNet(Pretrained):
     ) -> None:
         super().__init__()
         blocks, widths = _stages(depth, widths)
+        for name, count in (("num_classes", num_classes), ("in_channels", in_channels)):
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}")
         twin = residual == "euclidean"
         pooling = pooling or ("mean" if twin else "poincare")
         head = head or ("linear" if twin else "mlr")
