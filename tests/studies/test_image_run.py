@@ -54,6 +54,14 @@ def test_settings_that_a_residual_does_not_have_are_passed_over(images, method):
     assert model.config["residual"] == method
 
 
+def test_the_twin_with_a_hyperbolic_head_has_the_curvature_that_was_asked_for(images):
+    twin = run(images, method="euclidean", config=CONFIG | {"curvature": -3.0, "learn_curvature": True})
+    assert sum("log_kappa" in name for name, _ in build(twin)[0].named_parameters()) == 0
+    headed, _, _ = build(run(images, method="euclidean", config=twin.config | {"head": "mlr"}))
+    assert float(headed.manifold.K.detach()) == pytest.approx(-3.0)
+    assert sum("log_kappa" in name for name, _ in headed.named_parameters()) == 1
+
+
 def test_grey_images_make_a_network_of_one_channel(tmp_path):
     grey = {f"{part}_images": np.zeros((count, 8, 8), np.uint8) for part, count in (("train", 60), ("test", 30))}
     model, _, _ = build(run(str(write_coloured(tmp_path / "grey.npz", **grey))))

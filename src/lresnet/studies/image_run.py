@@ -23,15 +23,14 @@ _DEFAULT_MODEL = "lorentz_resnet18"
 def build_image_run(run: Run, device: torch.device | str) -> tuple[LorentzResNet, ImageClassification, Schedule]:
     """The model, the objective and the schedule; the model's parameters follow the seed.
 
-    Settings that a method does not have (a weight of parallel transport, the twin's curvature) are passed over: the
-    configurations of a search are the same for all methods.
+    Options that a residual does not have (a weight of parallel transport) are passed over: the configurations of a
+    search are the same for all methods. The twin has a curvature too, which nothing reads but a head or pooling that
+    is asked for.
     """
     data, config = image_data(run.cell, run.config.get("size")), dict(run.config)
     take(config, IMAGE_TASK)
     schedule, options = Schedule(**take(config, SCHEDULE)), take(config, IMAGE_OBJECTIVE)
     own = own_residual_options(run.method, config)
-    if run.method == "euclidean":
-        take(config, ("curvature", "learn_curvature"))
     seed_everything(run.seed)
     model = create_model(
         config.pop("model", _DEFAULT_MODEL),
