@@ -111,7 +111,7 @@ def test_predict_prints_the_classes(
     assert [row[:2] for row in rows] == [[f"photos/{i}.png", name] for i, name in enumerate(CLASSES)]
     assert captured.out.count(" %") == 6
     notes = captured.err.splitlines()
-    assert notes[0] == "2 of 3 images had another size than 8 x 8: resized, then cropped"
+    assert notes[0] == "2 of 3 images had another size than 8 x 8: cropped, then resized"
     assert notes[1] == "1 of 4 files could not be read as images"
     assert notes[2].startswith("  photos/torn.jpg: cannot identify")
     written = json.loads(Path("new/classes.json").read_text())

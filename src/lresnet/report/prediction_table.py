@@ -34,7 +34,7 @@ def prediction_notes(predictions: Predictions) -> Iterator[str]:
     """What one must know to read the table, a line each."""
     count, (width, height) = len(predictions.images), predictions.size
     if predictions.resized:
-        yield f"{predictions.resized} of {count} images had another size than {width} x {height}: resized, then cropped"
+        yield f"{predictions.resized} of {count} images had another size than {width} x {height}: cropped, then resized"
     if predictions.skipped:
         yield f"{len(predictions.skipped)} of {count + len(predictions.skipped)} files could not be read as images"
 
