@@ -65,7 +65,7 @@ lock: ## resolve the newest versions afresh and write requirements.lock
 	@$(PYTHON) -m venv --clear .venv-lock
 	@.venv-lock/bin/pip install -qq "torch==$(TORCH)" -e ".[dev]"
 	@{ echo "# The exact versions we develop and test with. Written by: make lock"; \
-	   .venv-lock/bin/pip freeze --exclude-editable | sed -E '/^torch==/s/\+.*//'; } > requirements.lock
+	   .venv-lock/bin/pip freeze --exclude-editable | sed -E '/^torch==/s/\+.*//; /^triton==/s/$$/; platform_system == "Linux"/'; } > requirements.lock
 	@rm -rf .venv-lock
 
 clean: ## remove .venv, caches and build output
