@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lresnet.report.aggregate import aggregate, paper_figure, read_runs
+from lresnet.report.aggregate import aggregate, diverged_notes, paper_figure, read_runs
 from lresnet.train.results import append_result
 
 
@@ -96,3 +96,15 @@ def test_every_curvature_has_a_figure_of_its_own():
 def test_both_directions_of_parallel_transport_find_their_rows():
     assert paper_figure("commutativity", "disease/lp", "parallel_transport") == (86.8, 0.8)
     assert paper_figure("commutativity", "disease/lp", "parallel_transport_reversed") == (67.7, 1.4)
+
+
+def test_methods_of_which_every_run_diverged_are_named():
+    def line(method: str, value: float | None, stage: str = "final") -> dict[str, object]:
+        facts = {"table": "oversmoothing", "cell": "disease/lp/64", "protocol": "legacy", "seed": 0, "config": {}}
+        return facts | {"method": method, "value": value, "validation": value, "stage": stage}
+
+    lines = [line("lorentz", 90.0), line("lorentz", None), line("textbook", None), line("textbook", None)]
+    assert diverged_notes([*lines, line("space", None, "search")]) == {
+        "disease/lp/64": "every run diverged of textbook (2)."
+    }
+    assert diverged_notes(lines[:2]) == {}

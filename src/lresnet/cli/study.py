@@ -180,7 +180,7 @@ def report(
         out: Write all to this page too, with pictures and the details of every run; it needs no network.
         embedding: The folder of a run on a graph, whose embedding the page shows in an interactive Poincaré disk.
     """
-    from lresnet.report.aggregate import aggregate, read_runs
+    from lresnet.report.aggregate import aggregate, diverged_notes, read_runs
     from lresnet.report.claims import answer_claims, claims_markdown
     from lresnet.report.depth_picture import depth_answers
     from lresnet.report.paired import paired_differences
@@ -193,8 +193,10 @@ def report(
         raise ValueError("--embedding is for a page; name its file with -o FILE.html")
     runs = read_runs(results)
     figures = aggregate(runs)
+    lost = diverged_notes(runs)
     if markdown is not None or out is not None:
-        notes = recipe_notes({(f.table, f.cell) for f in figures})
+        tried = recipe_notes({(f.table, f.cell) for f in figures})
+        notes = {cell: " ".join(filter(None, (lost.get(cell), tried.get(cell)))) for cell in {**tried, **lost}}
         claims = answer_claims(figures, read_results(results / "numerics.jsonl")) + depth_answers(runs)
     if markdown is not None:
         page = f"{markdown_page(figures, paired_differences(runs), notes)}\n{claims_markdown(claims)}"
@@ -206,6 +208,9 @@ def report(
         disk = None if embedding is None else embedding_of_run(embedding)
         write_atomically(out, html_page(runs, claims, notes, disk).encode())
     (print_json if json else print_figures)(figures)
+    if not json:
+        for cell, words in lost.items():
+            print(f"{cell}: {words}")
     if out is not None and not json:
         print(f"The page: {out}")
     return 0

@@ -20,7 +20,7 @@ from lresnet.models.pretrained import Pretrained
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear, mean_normalisation
 from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums, least_times
-from lresnet.nn.input_map import Points, dropout_points, features_to_points
+from lresnet.nn.input_map import Points, dropout_points, model_input
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
 from lresnet.residual import make_residual
@@ -174,13 +174,7 @@ class LorentzGCN(Pretrained):
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
         """The features as points. Constant unless the curvature is learned: make them once and pass them in."""
-        if isinstance(features, Tensor) and not features.is_floating_point():
-            raise TypeError(f"features must be floating point, got {features.dtype}; convert them, e.g. x.float()")
-        if self.euclidean:
-            return Points(features, torch.empty(0))
-        values = features if isinstance(features, Tensor) else features.values
-        kappa = kappa_of(self.manifold.curvature, torch.promote_types(values.dtype, torch.float32))
-        return features_to_points(features, kappa, self.max_radius)
+        return model_input(features, None if self.euclidean else self.manifold, self.max_radius)
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
         """The adjacency that the layers aggregate with, made once for many calls."""

@@ -16,12 +16,11 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
-from lresnet.geometry.curvature import kappa_of
 from lresnet.models.pretrained import Pretrained
 from lresnet.models.sgformer_branches import NORMS, EuclideanBranches, LorentzBranches
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanLinear
-from lresnet.nn.input_map import Points, features_to_points
+from lresnet.nn.input_map import Points, model_input
 from lresnet.nn.normalised_adjacency import symmetric_normalisation
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
@@ -158,13 +157,7 @@ class LorentzSGFormer(Pretrained):
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
         """What the branches start from: the features, for hyperbolic branches as points. Made once and passed in."""
-        if isinstance(features, Tensor) and not features.is_floating_point():
-            raise TypeError(f"features must be floating point, got {features.dtype}; convert them, e.g. x.float()")
-        if not self.hyperbolic_branches:
-            return Points(features, torch.empty(0))
-        values = features if isinstance(features, Tensor) else features.values
-        kappa = kappa_of(self.manifold.curvature, torch.promote_types(values.dtype, torch.float32))
-        return features_to_points(features, kappa, self.max_radius)
+        return model_input(features, self.manifold if self.hyperbolic_branches else None, self.max_radius)
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
         """The symmetrically normalised adjacency, made once for many calls."""

@@ -8,14 +8,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lresnet.geometry.curvature import Curvature
+from lresnet.geometry import Lorentz
+from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import time_of
 from lresnet.geometry.smooth import sinhc
 from lresnet.nn.block_diagonal import BlockDiagonal
 from lresnet.nn.dropout import dropout
 from lresnet.nn.sparse import SparseMatrix
 
-__all__ = ["Points", "dropout_points", "features_to_points"]
+__all__ = ["Points", "dropout_points", "features_to_points", "model_input"]
 
 
 class Points(NamedTuple):
@@ -39,6 +40,17 @@ def features_to_points(features: Tensor | SparseMatrix, kappa: Curvature, max_ra
     wide = features.to(torch.promote_types(features.dtype, torch.float32))
     x = wide * _factor(kappa * wide.square().sum(-1, keepdim=True), max_radius)
     return Points(x.to(features.dtype), time_of(x, kappa, -1))
+
+
+def model_input(features: Tensor | SparseMatrix, manifold: Lorentz | None, max_radius: float) -> Points:
+    """What a graph model starts from: :func:`features_to_points`, or without a manifold the features as they are."""
+    if isinstance(features, Tensor) and not features.is_floating_point():
+        raise TypeError(f"features must be floating point, got {features.dtype}; convert them, e.g. x.float()")
+    if manifold is None:
+        return Points(features, torch.empty(0))
+    values = features if isinstance(features, Tensor) else features.values
+    kappa = kappa_of(manifold.curvature, torch.promote_types(values.dtype, torch.float32))
+    return features_to_points(features, kappa, max_radius)
 
 
 def dropout_points(

@@ -14,7 +14,7 @@ from typing import Any
 
 from lresnet.train.results import read_results
 
-__all__ = ["Figure", "aggregate", "paper_figure", "read_runs"]
+__all__ = ["Figure", "aggregate", "diverged_notes", "paper_figure", "read_runs"]
 
 _RUN = {"table", "cell", "method", "protocol", "seed"}
 
@@ -80,6 +80,19 @@ def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
             own = record["table"], record["cell"], record["method"], record["protocol"], _curvature(record)
             groups[own].append(record)
     return [_figure(*key, runs) for key, runs in groups.items() if any(run.get("value") is not None for run in runs)]
+
+
+def diverged_notes(records: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """By cell, the methods of which every final run diverged: they have no figure, and must not go missing."""
+    values: dict[str, dict[str, list[Any]]] = {}
+    for record in records:
+        if record.get("stage", "final") == "final":
+            values.setdefault(record["cell"], {}).setdefault(record["method"], []).append(record.get("value"))
+    lost = {
+        cell: [f"{method} ({len(own)})" for method, own in methods.items() if all(value is None for value in own)]
+        for cell, methods in values.items()
+    }
+    return {cell: f"every run diverged of {', '.join(methods)}." for cell, methods in lost.items() if methods}
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from lresnet.data.image_folder import SUFFIXES, fill_frame, open_image
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.studies.run_folder import Record, finished_run, usable_device
-from lresnet.train.image_classification import class_scores
+from lresnet.train.image_classification import class_scores, mirrored_scores
 
 __all__ = ["ImageNetwork", "Prediction", "Predictions", "image_files", "load_network", "predict"]
 
@@ -46,10 +46,8 @@ class ImageNetwork:
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
         """uint8 ``[N, H, W, C]`` -> ``[N, classes]``, on the images' device."""
-        logits = class_scores(self.model, images, self.mean, self.std)
-        if self.flip_test:
-            logits = (logits + class_scores(self.model, images.flip(2), self.mean, self.std)) / 2
-        return logits.softmax(-1)
+        scores = mirrored_scores if self.flip_test else class_scores
+        return scores(self.model, images, self.mean, self.std).softmax(-1)
 
 
 class Prediction(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
@@ -16,11 +16,28 @@ from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.objective import Objective
 
-__all__ = ["ImageClassification", "class_scores"]
+__all__ = ["ImageClassification", "class_scores", "mirrored_scores"]
 
 # The images held out are the same for every method and seed: what differs between two runs is the run.
 _HOLD_OUT_SEED = 0
 _EVALUATION_BATCH = 1000
+
+
+def class_scores(
+    model: LorentzResNet, images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
+) -> Tensor:
+    """Logits, float32 ``[N, classes]``, of images as bytes, uint8 ``[N, H, W, C]``."""
+    on_gpu = images.device.type == "cuda"
+    dtype = torch.bfloat16 if on_gpu else torch.float32
+    with torch.autocast("cuda", dtype) if on_gpu else contextlib.nullcontext():
+        return model(normalise(images, mean, std, dtype))  # type: ignore[no-any-return]
+
+
+def mirrored_scores(
+    model: LorentzResNet, images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
+) -> Tensor:
+    """The mean of :func:`class_scores` over an image and its mirror image."""
+    return (class_scores(model, images, mean, std) + class_scores(model, images.flip(2), mean, std)) / 2
 
 
 class ImageClassification(Objective[LorentzResNet]):
@@ -113,11 +130,10 @@ class ImageClassification(Objective[LorentzResNet]):
         return accuracy(torch.cat(logits), images.labels)
 
     def _judge(self, model: LorentzResNet, images: Tensor) -> Tensor:
-        logits = self._logits(model, images)
-        return (logits + self._logits(model, images.flip(2))) / 2 if self.flip_test else logits
+        return self._logits(model, images, mirrored_scores if self.flip_test else class_scores)
 
-    def _logits(self, model: LorentzResNet, images: Tensor) -> Tensor:
-        logits, classes = class_scores(model, images, self._mean, self._std), len(self.data.classes)
+    def _logits(self, model: LorentzResNet, images: Tensor, scores: Callable[..., Tensor] = class_scores) -> Tensor:
+        logits, classes = scores(model, images, self._mean, self._std), len(self.data.classes)
         if logits.shape[-1] != classes:
             raise ValueError(
                 f"the model tells {logits.shape[-1]} classes apart, but {self.data.name} has {classes}; "
@@ -135,13 +151,3 @@ def _count(holdout: float, images: int) -> int:
             "or 0 to train on all"
         )
     return count
-
-
-def class_scores(
-    model: LorentzResNet, images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
-) -> Tensor:
-    """Logits, float32 ``[N, classes]``, of images as bytes, uint8 ``[N, H, W, C]``."""
-    on_gpu = images.device.type == "cuda"
-    dtype = torch.bfloat16 if on_gpu else torch.float32
-    with torch.autocast("cuda", dtype) if on_gpu else contextlib.nullcontext():
-        return model(normalise(images, mean, std, dtype))  # type: ignore[no-any-return]
