@@ -15,6 +15,7 @@ import pytest
 from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, Run, final_runs, recipe, run_all, search_runs
 from lresnet.studies import reproduce as reproduce_module
 from lresnet.studies.reproduce import reproduce_cell
+from lresnet.studies.stacked_run import stacks
 from lresnet.train import NonFiniteError
 from lresnet.train.results import append_result, read_results
 from lresnet.train.stack import StackError
@@ -174,31 +175,40 @@ class TestOnAGPU:
 
     def test_runs_that_differ_in_the_seed_alone_are_one_computation(self):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        records = list(reproduce_module._in_stacks(runs, "c", "cpu", math.inf))
+        records = list(reproduce_module._one_by_one(stacks(runs), "c", "cpu", math.inf))
         assert [record.get("stacked") for record in records] == [2, 2, None]
         for run, record in zip(runs, records, strict=True):
             alone = reproduce_module._execute(run, "c")
             assert (record["seed"], record["config"]) == (run.seed, run.config)
             assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
 
+    def test_stacks_go_to_workers(self):
+        runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
+        records = list(reproduce_module._in_workers(stacks(runs), "c", "cpu", 2, math.inf))
+        assert sorted((r["config"]["lr"], r["seed"], r.get("stacked")) for r in records) == [
+            (0.01, 0, 2),
+            (0.01, 1, 2),
+            (0.02, 0, None),
+        ]
+
     def test_what_cannot_be_stacked_runs_one_by_one(self, monkeypatch):
         def refuse(*_: object, **__: object) -> None:
             raise StackError("unequal shapes")
 
         monkeypatch.setattr(reproduce_module, "execute_many", refuse)
-        records = list(reproduce_module._in_stacks([self.run(0), self.run(1)], "c", "cpu", math.inf))
+        records = list(reproduce_module._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf))
         assert [record["seed"] for record in records] == [0, 1]
         assert all("stacked" not in record for record in records)
 
     def test_a_run_that_diverges_is_kept(self):
         records = list(
-            reproduce_module._in_stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)], "c", "cpu", math.inf)
+            reproduce_module._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf)
         )
         assert [record["value"] for record in records] == [None, None]
         assert all("finite" in record["error"] for record in records)
 
     def test_time_that_is_up(self):
-        assert list(reproduce_module._in_stacks([self.run(0)], "c", "cpu", -math.inf)) == []
+        assert list(reproduce_module._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf)) == []
 
 
 # --- search, then final runs -----------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def reproduce(
         methods: Some of those that the recipe compares. None named: all.
         seeds: Of the final runs. None named: those of the recipe.
         stage: Only the search, only the final runs of methods whose search is complete, or both.
-        workers: Processes, of one thread each, on a CPU. A GPU takes one run after the other.
+        workers: Processes of one thread each. Images take one run after the other on a GPU, whatever it says here.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         minutes: Begin no run after so many minutes.
         results: The folder of the results.

@@ -68,6 +68,6 @@ def graph_task(run: Run) -> LinkTask | NodeTask:
     return _task(graph_cell(run.cell) or run.cell, run.protocol, run.split, seed, **options)
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=12)  # the ten official splits of a data set, and some more
 def _task(cell: str, protocol: str, split: int | None, seed: int, **options: Any) -> LinkTask | NodeTask:
     return load_task(cell, split=protocol if split is None else split, seed=seed, **options)

@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.depth import depth_cell, diagnose, plan_of, split_depth
+from lresnet.studies.graph_run import graph_cell
 from lresnet.studies.run import METHODS, Run, build, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
 from lresnet.studies.stacked_run import execute_many, stacks
@@ -188,9 +189,9 @@ def run_all(
     """Run what is not in ``results`` yet; one line is added as each run ends.
 
     Args:
-        workers: processes, on a CPU. A GPU is given the work by this process: runs on graphs that differ in seed or
-            split alone as one computation, others one after the other, so that what was compiled for one serves the
-            next.
+        workers: processes that share the work. On a GPU, runs on graphs that differ in seed or split alone are one
+            computation, and the processes take such stacks; runs on images are given to it by this process, one after
+            the other, so that what was compiled for one serves the next.
         minutes: start no run after this long (those under way are finished).
         report: called as ``report(done, total, record)``.
 
@@ -202,10 +203,12 @@ def run_all(
     if not todo:
         return 0
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    if device == "cpu":
-        finished = _in_workers(todo, command, workers, deadline)
+    groups = [[run] for run in todo] if device == "cpu" else stacks(todo)
+    # A worker of a CPU has one thread, so even a single one is a process of its own.
+    if device == "cpu" or (workers > 1 and graph_cell(todo[0].cell) is not None):
+        finished = _in_workers(groups, command, device, workers, deadline)
     else:
-        finished = _in_stacks(todo, command, device, deadline)
+        finished = _one_by_one(groups, command, device, deadline)
     done = 0
     for done, record in enumerate(finished, 1):
         append_result(results, record)
@@ -214,11 +217,26 @@ def run_all(
     return len(todo) - done
 
 
-def _in_stacks(runs: Sequence[Run], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
-    for group in stacks(runs):
+def _one_by_one(groups: Sequence[list[Run]], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
+    for group in groups:
         if time.monotonic() > deadline:
             return
         yield from _execute_stack(group, command, device)
+
+
+def _in_workers(
+    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float
+) -> Iterator[dict[str, Any]]:
+    queue, under_way = list(groups), set[Future[list[dict[str, Any]]]]()
+    with worker_pool(workers) as pool:
+        while queue or under_way:
+            while queue and time.monotonic() <= deadline and len(under_way) < 2 * workers:
+                under_way.add(pool.submit(_execute_stack, queue.pop(0), command, device))
+            if not under_way:
+                return
+            ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in ready:
+                yield from future.result()
 
 
 def _execute_stack(runs: Sequence[Run], command: str, device: str) -> list[dict[str, Any]]:
@@ -229,19 +247,6 @@ def _execute_stack(runs: Sequence[Run], command: str, device: str) -> list[dict[
     except StackError:  # tasks of unequal shape, say
         pass
     return [_execute(run, command, device) for run in runs]
-
-
-def _in_workers(runs: Sequence[Run], command: str, workers: int, deadline: float) -> Iterator[dict[str, Any]]:
-    queue, under_way = list(runs), set[Future[dict[str, Any]]]()
-    with worker_pool(workers) as pool:
-        while queue or under_way:
-            while queue and time.monotonic() <= deadline and len(under_way) < 2 * workers:
-                under_way.add(pool.submit(_execute, queue.pop(0), command))
-            if not under_way:
-                return
-            ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in ready:
-                yield future.result()
 
 
 def _execute(run: Run, command: str, device: str = "cpu") -> dict[str, Any]:
