@@ -36,7 +36,8 @@ def reproduce(
 
     Args:
         table: A table with recipes, e.g. gnn or image_classification; or runtime, which is timed and needs none.
-        cell: One cell, e.g. disease/lp, cifar10 or 2048/10000. None: all of the table.
+        cell: One cell, e.g. disease/lp, cifar10 or 2048/10000; of ood cifar10/svhn/r20, or cifar10/r20 for all three
+            sets by one training. None: all of the table.
         protocol: Which recipe of the cell, where it has several: fast or paper for images. None: the first.
         methods: Some of those that the recipe compares. None named: all.
         seeds: Of the final runs. None named: those of the recipe.
@@ -98,15 +99,17 @@ def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results:
 def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Sequence[str]) -> list[str]:
     """The cells to run; what their recipes do not know is refused."""
     from lresnet.studies.depth import cells_of, plan_of
+    from lresnet.studies.ood_run import cells_served, training_cell
     from lresnet.studies.reproduce import methods_of
     from lresnet.studies.single import require_known
 
     cells = cells_of(table)
     if cell is not None:
-        require_known("cell", cell, cells)
+        served = [own for name in cells for own in cells_served(table, name)]
+        require_known("cell", cell, dict.fromkeys([*cells, *served]))
         cells = [cell]
     for name in cells:
-        known = methods_of(plan_of(table, name, protocol))
+        known = methods_of(plan_of(table, training_cell(table, name), protocol))
         for method in methods:
             require_known(f"method of {name}", method, known)
     return cells
@@ -115,7 +118,7 @@ def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Se
 def _warn_of_days(cells: Sequence[str], device: str) -> None:
     from lresnet.data.image_load import IMAGE_SETS
 
-    images = [cell for cell in cells if cell in IMAGE_SETS]
+    images = [cell for cell in cells if cell.split("/")[0] in IMAGE_SETS]
     if images and device == "cpu":
         print(
             f"warning: on a CPU {' and '.join(images)} takes days rather than minutes; --device cuda chooses a GPU",

@@ -15,7 +15,7 @@ from lresnet.train import ImageClassification, Schedule, seed_everything
 if TYPE_CHECKING:
     from lresnet.studies.run import Run
 
-__all__ = ["build_image_run", "image_data"]
+__all__ = ["build_image_run", "image_data", "images_of"]
 
 _DEFAULT_MODEL = "lorentz_resnet18"
 
@@ -27,7 +27,7 @@ def build_image_run(run: Run, device: torch.device | str) -> tuple[LorentzResNet
     search are the same for all methods. The twin has a curvature too, which nothing reads but a head or pooling that
     is asked for.
     """
-    data, config = image_data(run.cell, run.config.get("size")), dict(run.config)
+    data, config = image_data(images_of(run), run.config.get("size")), dict(run.config)
     take(config, IMAGE_TASK)
     schedule, options = Schedule(**take(config, SCHEDULE)), take(config, IMAGE_OBJECTIVE)
     own = own_residual_options(run.method, config)
@@ -43,6 +43,11 @@ def build_image_run(run: Run, device: torch.device | str) -> tuple[LorentzResNet
     if not isinstance(model, LorentzResNet):
         raise ValueError(f"{model.config['model']} is no network for images; take lorentz_resnet18, 20 or 32")
     return model.to(device), ImageClassification(data, seed=run.seed, device=device, **options), schedule
+
+
+def images_of(run: Run) -> str:
+    """The images that ``run`` trains on: of ``cifar10/svhn/r20`` in the table ``ood``, cifar10."""
+    return run.cell.split("/")[0] if run.table == "ood" else run.cell
 
 
 @functools.lru_cache(maxsize=2)

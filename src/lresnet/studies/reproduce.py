@@ -13,6 +13,7 @@ from typing import Any, Literal, Protocol
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.depth import depth_cell, diagnose, plan_of, split_depth
 from lresnet.studies.graph_run import graph_cell
+from lresnet.studies.ood_run import detections, lines_of, remaining, training_cell
 from lresnet.studies.run import METHODS, Run, build, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
 from lresnet.studies.stacked_run import execute_many, stacks
@@ -98,12 +99,15 @@ def reproduce_cell(
 def missing_runs(runs: Iterable[Run], results: Path) -> list[Run]:
     """Those of ``runs`` that ``results`` has no line of."""
     finished = {_run(record).key() for record in read_results(results)}
-    return [run for run in runs if run.key() not in finished]
+    return [left for run in runs for left in remaining(run, finished)]
 
 
 def search_runs(table: str, cell: str, methods: Sequence[str] = (), protocol: str | None = None) -> list[Run]:
-    """Every configuration of the recipe, for every method, on the search seeds; none for a table of variants."""
-    plan = plan_of(table, cell, protocol)
+    """Every configuration of the recipe, for every method, on the search seeds; none for a table of variants.
+
+    A recipe that is ``searched_at`` another cell has the search runs of that one.
+    """
+    cell, plan = _search_plan(table, cell, protocol)
     return [
         Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed), stage="search")
         for configuration in plan.get("configurations", ())
@@ -126,27 +130,36 @@ def final_runs(
     A recipe with ``variants`` has no search: each of them is a change to what the recipe of the same cell in the table
     ``like`` names as chosen. One with ``depths`` has a variant, and a cell of its own, for each number of layers.
     """
-    plan = plan_of(table, cell, protocol)
+    plan = plan_of(table, training_cell(table, cell), protocol)
     if "variants" in plan:
         return _variants(table, cell, plan, methods, seeds)
+    searched = _search_plan(table, cell, protocol)[1]
     wanted = {run.key() for run in search_runs(table, cell, methods, protocol)}
     done = {key: r for r in read_results(results) if (key := _run(r).key()) in wanted}  # a line twice counts once
-    count = len(plan["configurations"]) * len(plan.get("search_seeds", SEARCH_SEEDS))
+    count = len(searched["configurations"]) * len(searched.get("search_seeds", SEARCH_SEEDS))
     runs = []
     for method in methods or methods_of(plan):
         records = [r for r in done.values() if r["method"] == method]
         if len(records) < count:
             continue
         best = best_configuration(records)
-        chosen = next(c for c in plan["configurations"] if complete(plan, method, c, "search") == best)
+        chosen = next(c for c in searched["configurations"] if complete(searched, method, c, "search") == best)
         config = complete(plan, method, chosen)
         own = seeds or plan.get("seeds", {}).get(method, FINAL_SEEDS)
         runs += [Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed)) for seed in own]
     return runs
 
 
+def _search_plan(table: str, cell: str, protocol: str | None) -> tuple[str, dict[str, Any]]:
+    """The cell in which the settings of ``cell`` are searched for, and its recipe."""
+    plan = plan_of(table, own := training_cell(table, cell), protocol)
+    if "searched_at" not in plan:
+        return own, plan
+    return plan["searched_at"], plan_of(table, plan["searched_at"], plan["protocol"])
+
+
 def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str], seeds: Sequence[int]) -> list[Run]:
-    base = split_depth(cell)[0]
+    base = split_depth(training_cell(table, cell))[0]
     like = recipe(plan["like"], base, plan["protocol"])
     runs = []
     for method in methods or methods_of(plan):
@@ -211,7 +224,8 @@ def run_all(
         finished = _one_by_one(groups, command, device, deadline)
     done = 0
     for done, record in enumerate(finished, 1):
-        append_result(results, record)
+        for line in lines_of(record):
+            append_result(results, line)
         if report is not None:
             report(done, len(todo), record)
     return len(todo) - done
@@ -259,12 +273,15 @@ def _execute(run: Run, command: str, device: str = "cpu") -> dict[str, Any]:
 def _line(
     run: Run, outcome: tuple[dict[str, Any], Pretrained] | NonFiniteError, command: str, device: str
 ) -> dict[str, Any]:
-    """The line of a run that has ended, well or not; in a table of depths with what its layers do."""
+    """The line of a run that has ended, well or not; in a table of depths with what its layers do, in that of detection
+    with what the network tells from its own images."""
     model: Pretrained | None = None
     if isinstance(outcome, NonFiniteError):
         record = _failure(run, outcome, command, device)
     else:
         record, model = outcome
+        if run.table == "ood" and run.stage == "final":
+            record |= detections(run, model, device)
     return record if split_depth(run.cell)[1] is None else record | _layers(run, model, device)
 
 
