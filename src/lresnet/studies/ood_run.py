@@ -46,8 +46,10 @@ def training_cell(table: str, cell: str) -> str:
         >>> training_cell("ood", "cifar10/svhn/r20")
         'cifar10/r20'
     """
+    if table != _TABLE:
+        return cell
     images, *_, network = cell.split("/")
-    return f"{images}/{network}" if table == _TABLE else cell
+    return f"{images}/{network}"
 
 
 def cells_served(table: str, cell: str) -> list[str]:
