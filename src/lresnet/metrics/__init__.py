@@ -3,6 +3,18 @@
 from lresnet.metrics.accuracy import accuracy
 from lresnet.metrics.average_precision import average_precision
 from lresnet.metrics.f1 import f1
+from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
+from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.roc_auc import link_scores, roc_auc
 
-__all__ = ["accuracy", "average_precision", "f1", "link_scores", "roc_auc"]
+__all__ = [
+    "OOD_METRICS",
+    "accuracy",
+    "average_precision",
+    "energy_score",
+    "f1",
+    "link_scores",
+    "ood_metrics",
+    "ood_metrics_by_draws",
+    "roc_auc",
+]
