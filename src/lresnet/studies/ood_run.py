@@ -9,16 +9,16 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Container, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
+from lresnet.data.ood_sets import OodSet, load_ood_set
+from lresnet.models import LorentzResNet
 from lresnet.models.pretrained import Pretrained
+from lresnet.studies.detection import available_scores, detect, norm_confidence
 from lresnet.studies.image_run import image_data, images_of
-
-if TYPE_CHECKING:
-    from lresnet.data.ood_sets import OodSet
-    from lresnet.studies.run import Run
+from lresnet.studies.run import Run
 
 __all__ = [
     "OOD_SETS",
@@ -35,7 +35,6 @@ OOD_SETS = ("places", "svhn", "textures")
 """The sets of the paper's table."""
 
 _TABLE = "ood"
-_SCORES = ("energy", "softmax", "origin_distance", "boundary_distance")
 _METRICS = ("auroc", "fpr95", "fpr95_first", "aupr", "aupr_out")
 
 
@@ -89,11 +88,12 @@ def detections(run: Run, model: Pretrained, device: torch.device | str) -> dict[
     The value is the AUROC of the energy by the paper's draws, and so are the metrics, but for those under ``full`` (the
     whole set instead of draws) and under ``scores`` (other scores, with the same two).
     """
-    from lresnet.studies.detection import detect, norm_confidence
-
+    assert isinstance(model, LorentzResNet)  # a run on images has no other
     data = image_data(images_of(run), run.config.get("size"))
     cells = {cell.split("/")[1]: cell for cell in cells_served(run.table, run.cell)}
-    rows = detect(model, data, [ood_set(name) for name in cells], scores=_SCORES, seed=run.seed, device=device)
+    sets = [ood_set(name) for name in cells]
+    # The draws follow the seed: methods that are compared over seeds are judged by the same images.
+    rows = detect(model, data, sets, scores=available_scores(model), seed=run.seed, device=device)
     norms = norm_confidence(model, data)
     return {
         "detections": {
@@ -144,6 +144,4 @@ def _rounded(figures: dict[str, float]) -> dict[str, float]:
 @functools.lru_cache(maxsize=len(OOD_SETS))
 def ood_set(name: str) -> OodSet:
     """The set called ``name``; a run that comes next finds it in memory."""
-    from lresnet.data.ood_sets import load_ood_set
-
     return load_ood_set(name)

@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.depth import depth_cell, diagnose, plan_of, split_depth
 from lresnet.studies.graph_run import graph_cell
-from lresnet.studies.ood_run import detections, lines_of, remaining, training_cell
+from lresnet.studies.ood_run import detections, lines_of, remaining, require_sets, training_cell
 from lresnet.studies.run import METHODS, Run, build, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
 from lresnet.studies.stacked_run import execute_many, stacks
@@ -82,6 +82,7 @@ def reproduce_cell(
         todo = missing_runs(runs, results)
         if todo:
             require_data(todo[0])  # missing data: better said here, at once, than by every worker
+            require_sets(todo[0])
         if report is not None:
             report(name, 0, len(todo), None)
         missing += run_all(

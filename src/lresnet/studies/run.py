@@ -12,7 +12,6 @@ import torch
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.graph_run import build_graph_run, graph_cell, graph_task
 from lresnet.studies.image_run import build_image_run, image_data, images_of
-from lresnet.studies.ood_run import require_sets
 from lresnet.studies.settings import require_bounds
 from lresnet.train import Objective, Outcome, Schedule, fit
 from lresnet.train.results import environment
@@ -65,7 +64,6 @@ def require_data(run: Run) -> None:
         graph_task(run)
     else:
         image_data(images_of(run), run.config.get("size"))
-        require_sets(run)
 
 
 def execute(
