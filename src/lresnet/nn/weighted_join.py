@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.curvature import kappa_of
-from lresnet.nn.input_map import features_to_points
+from lresnet.nn.bounded_exp import bounded_exp
 from lresnet.residual import make_residual
 
 __all__ = ["WeightedJoin"]
@@ -104,8 +104,8 @@ class WeightedJoin(ManifoldModule):
         return (1 - alpha) * x, alpha * y
 
     def _exp(self, z: Tensor) -> Tensor:
-        kappa = kappa_of(self.manifold.curvature, torch.promote_types(z.dtype, torch.float32))
-        return features_to_points(z, kappa, self.max_radius).x  # type: ignore[return-value]
+        wide = z.to(torch.promote_types(z.dtype, torch.float32))
+        return bounded_exp(wide, kappa_of(self.manifold.curvature, wide.dtype), self.max_radius).to(z.dtype)
 
     def extra_repr(self) -> str:
         return f"alpha={float(self.weight.detach()):g}, {super().extra_repr()}"
