@@ -17,10 +17,10 @@ from torch import Tensor
 from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature, root
 from lresnet.geometry.pair import dot
-from lresnet.geometry.smooth import sinhc
 from lresnet.geometry.stack import sum_to
+from lresnet.nn.input_map import features_to_points
 
-__all__ = ["bounded_exp", "exp_factor"]
+__all__ = ["bounded_exp", "bounded_radius", "slope_of_factor"]
 
 # Below this q the slope of F, a difference of two numbers that agree to q/3, is taken from its power series in q; the
 # first term that is left out is below 1e-18 there.
@@ -38,16 +38,32 @@ def bounded_exp(v: Tensor, kappa: Curvature, max_radius: float) -> Tensor:
                 [44.5219, 59.3626]])
     """
     if traced():
-        return v * exp_factor(kappa * dot(v, v, -1), max_radius)
+        return _plain(v, kappa, max_radius)
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _BoundedExp.apply(v, kappa_tensor, kappa, max_radius)  # type: ignore[no-untyped-call]
     return result
 
 
-def exp_factor(q: Tensor, max_radius: float) -> Tensor:
-    """F of q, with all derivatives."""
-    shorten = (max_radius / q.clamp(min=max_radius**2).sqrt()).clamp(max=1.0)
-    return sinhc(q * shorten.square()) * shorten
+def bounded_radius(v: Tensor, kappa: Curvature, max_radius: float) -> tuple[Tensor, Tensor]:
+    r""":math:`\sqrt q` and :math:`\bar r`, [..., 1] each."""
+    r = root(kappa) * torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    # Not a minimum: a norm that has overflowed becomes NaN here, which is found, and not the origin, which is not.
+    return r, r * (max_radius / r).clamp(max=1.0)
+
+
+def slope_of_factor(r: Tensor, factor: Tensor, grown: Tensor) -> Tensor:
+    r"""2 F'(q), from :math:`r = \sqrt q`, F, and cosh r, or 0 beyond the bound: :math:`(\cosh r - F)/q`."""
+    q = r.square()
+    small = q < _SERIES_BELOW
+    series = torch.full_like(q, _SLOPE[-1])
+    for coefficient in reversed(_SLOPE[:-1]):
+        series = series * q + coefficient
+    return torch.where(small, series, (grown - factor) / torch.where(small, 1.0, q))
+
+
+def _plain(v: Tensor, kappa: Curvature, max_radius: float) -> Tensor:
+    """The same by formulas that autograd sees through, to any order."""
+    return features_to_points(v, kappa, max_radius).x  # type: ignore[return-value]
 
 
 class _BoundedExp(torch.autograd.Function):
@@ -56,9 +72,7 @@ class _BoundedExp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, v: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, max_radius: float) -> Tensor:
-        r = root(kappa) * torch.linalg.vector_norm(v, dim=-1, keepdim=True)
-        # Not a minimum: a norm that has overflowed becomes NaN here, which is found, and not the origin, which is not.
-        bounded = r * (max_radius / r).clamp(max=1.0)
+        r, bounded = bounded_radius(v, kappa, max_radius)
         factor = torch.where(r == 0, 1.0, torch.sinh(bounded) / r)
         ctx.kappa, ctx.max_radius = None if kappa_tensor is not None else kappa, max_radius
         ctx.save_for_backward(v, r, factor, kappa_tensor)
@@ -71,25 +85,11 @@ class _BoundedExp(torch.autograd.Function):
         if torch.is_grad_enabled():  # a second derivative is wanted: let autograd do both
             # Aliases, so that derivatives stop here: v itself may depend on kappa.
             v, alias = v.view_as(v), None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
-            own = kappa if alias is None else alias
-            x, inputs = v * exp_factor(own * dot(v, v, -1), ctx.max_radius), [v] if alias is None else [v, alias]
+            x = _plain(v, kappa if alias is None else alias, ctx.max_radius)
+            inputs = [v] if alias is None else [v, alias]
             gv, *rest = torch.autograd.grad(x, inputs, g, create_graph=True)
             return gv, rest[0] if rest else None, None, None
-        q = r.square()
-        slope = dot(g, v, -1) * _twice_the_derivative(r, q, factor, ctx.max_radius)
-        gk = None if kappa_tensor is None else sum_to(kappa_tensor.shape, slope * q / (2 * kappa))
-        return torch.addcmul(g * factor, v, kappa * slope), gk, None, None
-
-
-def _twice_the_derivative(r: Tensor, q: Tensor, factor: Tensor, max_radius: float) -> Tensor:
-    """2 F'(q): (cosh r - F)/q, or beyond the bound -F/q."""
-    small = q < _SERIES_BELOW
-    grown = torch.where(r <= max_radius, torch.cosh(r), 0.0)
-    return torch.where(small, _series(q), (grown - factor) / torch.where(small, 1.0, q))
-
-
-def _series(q: Tensor) -> Tensor:
-    total = torch.full_like(q, _SLOPE[-1])
-    for coefficient in reversed(_SLOPE[:-1]):
-        total = total * q + coefficient
-    return total
+        grown = torch.where(r <= ctx.max_radius, torch.cosh(r), 0.0)
+        pull = dot(g, v, -1) * slope_of_factor(r, factor, grown)
+        gk = None if kappa_tensor is None else sum_to(kappa_tensor.shape, pull * r.square() / (2 * kappa))
+        return torch.addcmul(g * factor, v, kappa * pull), gk, None, None

@@ -11,8 +11,8 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import time_of
+from lresnet.geometry.smooth import sinhc
 from lresnet.nn.block_diagonal import BlockDiagonal
-from lresnet.nn.bounded_exp import bounded_exp, exp_factor
 from lresnet.nn.dropout import dropout
 from lresnet.nn.sparse import SparseMatrix
 
@@ -34,11 +34,11 @@ def features_to_points(features: Tensor | SparseMatrix, kappa: Curvature, max_ra
     """
     if isinstance(features, SparseMatrix):
         length2 = kappa * features.sum_rows(features.values.square())
-        factor = exp_factor(length2, max_radius)
+        factor = _factor(length2, max_radius)
         values = features.values * features.spread_rows(factor)
         return Points(features.with_values(values), (length2 / kappa * factor.square() + 1 / kappa).sqrt())
     wide = features.to(torch.promote_types(features.dtype, torch.float32))
-    x = bounded_exp(wide, kappa, max_radius)
+    x = wide * _factor(kappa * wide.square().sum(-1, keepdim=True), max_radius)
     return Points(x.to(features.dtype), time_of(x, kappa, -1))
 
 
@@ -70,3 +70,7 @@ def dropout_points(
     x = dropout(points.x, rate, generators)
     return Points(x, time_of(x, kappa, -1))
 
+
+def _factor(length2: Tensor, max_radius: float) -> Tensor:
+    shorten = (max_radius / length2.clamp(min=max_radius**2).sqrt()).clamp(max=1.0)
+    return sinhc(length2 * shorten.square()) * shorten
