@@ -195,4 +195,4 @@ def _under_roots(paths: list[str], root: Root) -> Path | None:
 
 
 def _digest(images: NDArray[np.uint8]) -> str:
-    return hashlib.sha256(memoryview(np.ascontiguousarray(images))).hexdigest()
+    return hashlib.sha256(np.ascontiguousarray(images).data).hexdigest()

@@ -294,12 +294,13 @@ def _correlation(x: Tensor, y: Tensor) -> float:
 
 
 def _require_same_images(network: ImageNetwork, data: ImageData, folder: Path) -> None:
-    """Files of a user may change: other images would not be in distribution."""
-    shape = (network.height, network.width, network.channels)
-    if (data.classes, data.mean, data.std) != (network.classes, network.mean, network.std):
-        what = "classes" if data.classes != network.classes else "colours"
-    elif tuple(data.test.images.shape[1:]) != shape:
-        what = "size"
-    else:
-        return
-    raise ValueError(f"{data.name} has changed since the run in {folder}: its {what} are not what they were")
+    """Files of a user may change, and other images would not be in distribution."""
+    then = {
+        "classes": network.classes,
+        "size or channels": (network.height, network.width, network.channels),
+        "pixels": (network.mean, network.std),
+    }
+    now = (data.classes, tuple(data.test.images.shape[1:]), (data.mean, data.std))
+    for (what, before), found in zip(then.items(), now, strict=True):
+        if found != before:
+            raise ValueError(f"{data.name} has other {what} than the run in {folder} was trained on; bring them back")

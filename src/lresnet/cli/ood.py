@@ -1,0 +1,71 @@
+"""The verb ``ood``: how well a trained network tells its own kind of images from others."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+__all__ = ["ood"]
+
+
+def ood(
+    run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
+    ood: Annotated[tuple[str, ...], arg(metavar="SET,SET,...")] = ("svhn,places,textures",),
+    scores: Annotated[tuple[str, ...], arg(metavar="SCORE")] = ("energy",),
+    full: Annotated[bool, FlagCreatePairsOff] = False,
+    draws: int = 10,
+    seed: int = 0,
+    out: Annotated[Path | None, arg(metavar="FILE")] = None,
+    json: Annotated[bool, FlagCreatePairsOff] = False,
+    device: str = "auto",
+    verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
+) -> int:
+    """Tell out-of-distribution images from the test images, with the model that `lresnet train` left in a folder.
+
+    The paper's figures: a fifth as many images of another set as there are test images, drawn ten times. FPR95 is the
+    share of them that passes for in-distribution where 95 % of the test images do.
+
+    Example: lresnet ood runs/cifar10-lorentz-0 --ood svhn,noise_uniform,photos/ --scores all --out scores.png
+
+    Args:
+        run: The folder of a run on images.
+        ood: Sets, with commas between them: svhn, places, textures, mnist, fashion_mnist, noise_gaussian,
+            noise_uniform, or the path of a folder of images or of a .npz.
+        scores: energy, softmax, logit, and those of the model's geometry: origin_distance and boundary_distance or
+            prototype_distance, for the Euclidean twin euclidean_norm and euclidean_boundary_distance; or all.
+        full: Whole sets instead of draws.
+        draws: How often to draw.
+        seed: Of the draws.
+        out: Draw histograms of the scores; .png, .svg or .pdf.
+        json: Print one JSON object, with both protocols and more metrics, instead of the table.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        verbose: Name the files that could not be read, and why.
+    """
+    from rich.console import Console
+
+    from lresnet.report.demo_picture import require_drawable
+    from lresnet.report.detection_table import detection_json, detection_notes, detection_table
+    from lresnet.report.score_histograms import draw_score_histograms
+    from lresnet.studies.detection import judge, score_folder
+
+    names = [name for part in ood for name in part.split(",") if name]
+    if not names:
+        raise ValueError("name a set at least, e.g. --ood svhn,places,textures")
+    if out is not None:
+        require_drawable(out)
+    found, sets = score_folder(run, names, scores=scores, device=device)
+    rows = judge(found, draws=draws, seed=seed)
+    if json:
+        print(detection_json(rows, sets))
+    else:
+        protocol = "full" if full else "draws"
+        Console().print(detection_table([row for row in rows if row["protocol"] == protocol]))
+    for note in detection_notes(sets):
+        print(note, file=sys.stderr)
+    if verbose:
+        for file, reason in (entry for one in sets for entry in one.skipped):
+            print(f"  {file}: {reason}", file=sys.stderr)
+    if out is not None:
+        print(f"The picture: {draw_score_histograms(out, found)}", file=sys.stderr if json else sys.stdout)
+    return 0

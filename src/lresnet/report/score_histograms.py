@@ -1,0 +1,99 @@
+"""Histograms of scores: a network's own test images and those of other sets, how far they overlap."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lresnet.metrics import ood_metrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from torch import Tensor
+
+    from lresnet.studies.detection import Scores
+
+__all__ = ["draw_score_histograms"]
+
+_INK, _INSIDE, _OUTSIDE = "#222222", "#0072B2", "#D55E00"
+_BINS = 60
+_PANEL = (3.6, 2.5)  # inches
+_LABELS = {
+    "energy": "negative energy",
+    "softmax": "largest probability",
+    "logit": "largest logit",
+    "origin_distance": "distance to the origin",
+    "euclidean_norm": "Euclidean norm",
+    "boundary_distance": "distance to the farthest hyperplane",
+    "prototype_distance": "minus the distance to the nearest prototype",
+    "euclidean_boundary_distance": "Euclidean distance to the farthest hyperplane",
+}
+
+
+def draw_score_histograms(path: str | Path, found: Scores) -> Path:
+    """A row of panels a set, a panel a score, written to ``path`` (.png, .svg or .pdf).
+
+    The test images are hatched, the set's an outline, both of area one; the dashed line is the threshold that 95 % of
+    the test images reach. Bins span all values but the outermost thousandth at either end, which is cut off.
+
+    Returns:
+        The path of the picture.
+
+    Raises:
+        ValueError: there is no set.
+    """
+    from matplotlib.figure import Figure
+
+    if not found.outside:
+        raise ValueError("there is no set to draw; name one at least")
+    path = Path(path)
+    rows, columns = len(found.outside), len(found.inside)
+    figure = Figure(
+        figsize=(_PANEL[0] * max(columns, 2), _PANEL[1] * rows + 0.5), facecolor="white", layout="constrained"
+    )
+    panels = figure.subplots(rows, columns, squeeze=False)
+    for row, (name, _, outside) in zip(panels, found.outside, strict=True):
+        for axes, (score, inside) in zip(row, found.inside.items(), strict=True):
+            _draw_panel(axes, inside, outside[score])
+            auroc = ood_metrics(inside, outside[score])["auroc"]
+            axes.set_title(f"{name}, all {len(outside[score]):,}: AUROC {auroc:.1f} %", fontsize=9.5, color=_INK)
+            axes.set_xlabel(_LABELS.get(score, score), fontsize=8.8, color=_INK)
+    figure.legend(
+        *panels[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False, fontsize=9
+    )
+    figure.savefig(path, dpi=160, metadata={"Software": None} if path.suffix == ".png" else None)
+    return path
+
+
+def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor) -> None:
+    own, other = (scores.double().cpu().numpy() for scores in (inside, outside))
+    bins = _bins(own, other)
+    axes.hist(
+        own,
+        bins,
+        density=True,
+        histtype="stepfilled",
+        facecolor="#DCEBF4",
+        edgecolor=_INSIDE,
+        hatch="////",
+        linewidth=1.0,
+        label="test images",
+    )
+    axes.hist(other, bins, density=True, histtype="step", color=_OUTSIDE, linewidth=1.8, label="the other set")
+    threshold = np.sort(own)[len(own) // 20]
+    axes.axvline(threshold, color=_INK, linestyle=(0, (4, 2)), linewidth=1.1, label="95 % of the test images are above")
+    axes.set_yticks([])
+    axes.tick_params(labelsize=8)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+
+
+def _bins(own: NDArray[np.float64], other: NDArray[np.float64]) -> list[float]:
+    both = np.concatenate([own, other])
+    low, high = np.quantile(both, (0.001, 0.999))
+    if not low < high:  # all but a few are the same number
+        low, high = both.min() - 0.5, both.max() + 0.5
+    edges: list[float] = np.linspace(low, high, _BINS + 1).tolist()
+    return edges
