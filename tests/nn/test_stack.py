@@ -11,7 +11,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
 from lresnet import Lorentz
-from lresnet.geometry.stack import outer_rows, sum_to, times_rows
+from lresnet.geometry.stack import _outer_in_one_product, outer_rows, sum_to, times_rows
 from lresnet.nn import EuclideanGraphConv, LorentzGraphConv, LorentzLinear, Prototypes, SparseMatrix, adjacency
 from lresnet.nn.block_diagonal import BlockDiagonal
 from lresnet.nn.euclidean import EuclideanLinear
@@ -63,6 +63,11 @@ def test_times_rows_and_its_gradient(members):
     (expected,) = torch.autograd.grad(y, matrix, g)
     torch.testing.assert_close(outer_rows(g, x), expected)
     torch.testing.assert_close(times_rows(matrix[0], x), x @ matrix[0].mT)
+
+
+def test_outer_rows_in_one_product():
+    g, x = normals(N, S, 3), normals(N, S, 5, seed=1)
+    torch.testing.assert_close(_outer_in_one_product(g, x), torch.einsum("nsi,nsj->sij", g, x))
 
 
 def test_sum_to():

@@ -12,6 +12,10 @@ from torch import Tensor
 
 __all__ = ["outer_rows", "sum_to", "times_rows"]
 
+# Over thousands of rows, a GPU splits one long product among its processors, but not each of S short ones: with few
+# columns, S times the work is done sooner.
+_FEW_COLUMNS = 256
+
 
 def times_rows(matrix: Tensor, x: Tensor) -> Tensor:
     """``matrix`` times each row of x: [m, n] and [..., n] -> [..., m]; for stacks [S, m, n] and [N, S, n] -> [N, S, m].
@@ -31,7 +35,16 @@ def outer_rows(g: Tensor, x: Tensor) -> Tensor:
     """Gradient of :func:`times_rows` in the matrices of a stack: [N, S, m] and [N, S, n] -> [S, m, n]."""
     if x.shape[-2] == 1:
         return (g.flatten(1).mT @ x.squeeze(-2)).unflatten(0, g.shape[1:])  # type: ignore[no-any-return]
+    if g.device.type == "cuda" and max(g[0].numel(), x[0].numel()) <= _FEW_COLUMNS:
+        return _outer_in_one_product(g, x)
     return torch.bmm(g.permute(1, 2, 0), x.transpose(0, 1))
+
+
+def _outer_in_one_product(g: Tensor, x: Tensor) -> Tensor:
+    """All S^2 blocks of which the S on the diagonal are wanted."""
+    members = g.shape[1]
+    blocks = (g.flatten(1).mT @ x.flatten(1)).unflatten(0, (members, -1)).unflatten(-1, (members, -1))
+    return blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1)  # type: ignore[no-any-return]
 
 
 def sum_to(shape: torch.Size, g: Tensor) -> Tensor:

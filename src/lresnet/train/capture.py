@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import contextlib
+import gc
+from collections.abc import Callable, Iterable, Iterator
 
 import torch
 
@@ -47,6 +49,19 @@ class CapturedStep:
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
-        with torch.cuda.graph(graph, stream=self._stream):
+        with _no_garbage(), torch.cuda.graph(graph, stream=self._stream):
             self._step()
         return graph
+
+
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Collect it now, and none inside: to free what an earlier recording holds breaks the one under way."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -63,7 +63,7 @@ def batch_statistics(
 ) -> None:
     """Mean, variance, inverse root, a and b of the rows x, into ``out`` [5, n]. One pass over x."""
     rows, n = x.shape
-    tile = tile or moments_tile(n)
+    tile = tile or moments_tile(n, rows)
     programs = min(tile.programs, -(-rows // tile.rows))
     lines = out.new_empty((programs, 2, n))
     shape = {"ROWS": tile.rows, "BLOCK": tile.block, "STAGES": tile.stages, "num_warps": tile.warps}
