@@ -112,10 +112,10 @@ def _false_positives(inside: Tensor, outside: Tensor) -> tuple[Tensor, Tensor]:
     ordered, n = inside.sort().values, len(inside)
     missed = torch.searchsorted(ordered, ordered)  # ID scores below each threshold, itself an ID score
     # |recall - 0.95| in units of 1 / (20 n): integers, so that equal ones are equal. The first minimum misses fewest.
-    lost = missed[(20 * (n - missed) - 19 * n).abs().argmin()]
+    lost = missed.take((20 * (n - missed) - 19 * n).abs().argmin())  # an index in brackets would wait for the device
     # The lowest threshold of this recall lies just above the ID scores that it misses.
-    missed_most = ordered[(lost - 1).clamp(min=0)]
-    closest = torch.where(lost > 0, outside > missed_most, outside >= ordered[0])
+    best_missed = ordered.take((lost - 1).clamp(min=0))
+    closest = torch.where(lost > 0, outside > best_missed, outside >= ordered[0])
     first = outside >= ordered[n // 20]  # the highest threshold that misses n / 20 or fewer
     return closest.double().mean(), first.double().mean()
 

@@ -37,7 +37,8 @@ def draw_score_histograms(path: str | Path, found: Scores) -> Path:
     """A row of panels a set, a panel a score, written to ``path`` (.png, .svg or .pdf).
 
     The test images are hatched, the set's an outline, both of area one; the dashed line is the threshold that 95 % of
-    the test images reach. Bins span all values but the outermost thousandth at either end, which is cut off.
+    the test images reach. Bins span all values but the outermost thousandth at either end, which is counted in
+    the last bin.
 
     Returns:
         The path of the picture.
@@ -71,6 +72,7 @@ def draw_score_histograms(path: str | Path, found: Scores) -> Path:
 def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor) -> None:
     own, other = (scores.double().cpu().numpy() for scores in (inside, outside))
     bins = _bins(own, other)
+    own, other = own.clip(bins[0], bins[-1]), other.clip(bins[0], bins[-1])
     axes.hist(
         own,
         bins,
@@ -83,7 +85,7 @@ def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor) -> None:
         label="test images",
     )
     axes.hist(other, bins, density=True, histtype="step", color=_OUTSIDE, linewidth=1.8, label="the other set")
-    threshold = np.sort(own)[len(own) // 20]
+    threshold = np.sort(own)[len(own) // 20]  # as fpr95_first has it
     axes.axvline(threshold, color=_INK, linestyle=(0, (4, 2)), linewidth=1.1, label="95 % of the test images are above")
     axes.set_yticks([])
     axes.tick_params(labelsize=8)
@@ -93,7 +95,7 @@ def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor) -> None:
 def _bins(own: NDArray[np.float64], other: NDArray[np.float64]) -> list[float]:
     both = np.concatenate([own, other])
     low, high = np.quantile(both, (0.001, 0.999))
-    if not low < high:  # all but a few are the same number
-        low, high = both.min() - 0.5, both.max() + 0.5
+    if high - low <= _BINS * np.spacing(max(abs(low), abs(high))):  # no room for so many bins: one value, or nearly
+        low, high = low - 0.5, high + 0.5
     edges: list[float] = np.linspace(low, high, _BINS + 1).tolist()
     return edges
