@@ -131,15 +131,21 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     from rich.console import Console
 
     from lresnet.report.aggregate import aggregate
+    from lresnet.report.ood_table import ood_terminal
     from lresnet.report.paired import paired_differences
     from lresnet.report.paired_table import paired_table
     from lresnet.report.tables import terminal_table
+    from lresnet.studies.ood_run import cells_served
     from lresnet.train.results import read_results
 
     console = Console()
-    runs = [run for run in read_results(file) if run["table"] == table and run["cell"] in cells]
+    own = {cell for name in cells for cell in cells_served(table, name)}
+    runs = [run for run in read_results(file) if run["table"] == table and run["cell"] in own]
     runs = [run for run in runs if protocol in (None, run["protocol"])]
-    console.print(terminal_table(aggregate(runs), f"{table}: percent, mean ± deviation over the seeds"))
+    if table == "ood":
+        console.print(ood_terminal(runs))
+    else:
+        console.print(terminal_table(aggregate(runs), f"{table}: percent, mean ± deviation over the seeds"))
     if differences := paired_differences(runs):
         console.print(paired_table(differences))
 
@@ -186,6 +192,7 @@ def report(
     from lresnet.report.aggregate import aggregate, diverged_notes, read_runs
     from lresnet.report.claims import answer_claims, claims_markdown
     from lresnet.report.depth_picture import depth_answers
+    from lresnet.report.ood_table import ood_markdown, ood_terminal
     from lresnet.report.paired import paired_differences
     from lresnet.report.tables import markdown_page, print_figures, print_json
     from lresnet.studies.search import recipe_notes
@@ -200,18 +207,20 @@ def report(
     if markdown is not None or out is not None:
         tried = recipe_notes({(f.table, f.cell) for f in figures})
         notes = {cell: " ".join(filter(None, (lost.get(cell), tried.get(cell)))) for cell in {**tried, **lost}}
-        claims = answer_claims(figures, read_results(results / "numerics.jsonl")) + depth_answers(runs)
+        claims = answer_claims(figures, read_results(results / "numerics.jsonl"), runs) + depth_answers(runs)
     if markdown is not None:
-        page = f"{markdown_page(figures, paired_differences(runs), notes)}\n{claims_markdown(claims)}"
-        write_atomically(markdown, page.encode())
+        page = markdown_page(figures, paired_differences(runs), notes, {"ood": ood_markdown(runs)})
+        write_atomically(markdown, f"{page}\n{claims_markdown(claims)}".encode())
     if out is not None:
         from lresnet.report.disk_embedding import embedding_of_run
         from lresnet.report.html.page import html_page
 
         disk = None if embedding is None else embedding_of_run(embedding)
         write_atomically(out, html_page(runs, claims, notes, disk).encode())
-    (print_json if json else print_figures)(figures)
-    if not json:
+    if json:
+        print_json(figures)
+    else:
+        print_figures(figures, {"ood": ood_terminal(runs)})
         for cell, words in lost.items():
             print(f"{cell}: {words}")
     if out is not None and not json:

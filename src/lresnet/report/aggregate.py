@@ -14,7 +14,7 @@ from typing import Any
 
 from lresnet.train.results import read_results
 
-__all__ = ["Figure", "aggregate", "diverged_notes", "paper_figure", "read_runs"]
+__all__ = ["Figure", "aggregate", "diverged_notes", "paper_detection", "paper_figure", "read_runs"]
 
 _RUN = {"table", "cell", "method", "protocol", "seed"}
 
@@ -42,6 +42,8 @@ class Figure:
     paper_std: float | None
     curvature: str | None = None
     """In the table of curvatures, which one: "-0.5", or "trainable"."""
+    note: str | None = None
+    """What to know of the images, in the table of detection: that they are not the paper's, say."""
 
     @property
     def name(self) -> str:
@@ -56,9 +58,9 @@ class Figure:
     def verdict(self) -> str:
         """Our mean against the paper's: more than one standard error above it, within, or below.
 
-        Nothing is said of seconds, which were taken on another card.
+        Nothing is said of seconds, which were taken on another card, and of figures on other images than the paper's.
         """
-        if self.paper_mean is None or self.table == "runtime":
+        if self.paper_mean is None or self.table == "runtime" or self.note:
             return ""
         gap = self.mean - self.paper_mean
         return "within one s.e." if abs(gap) <= self.standard_error else ("better" if gap > 0 else "worse")
@@ -66,6 +68,8 @@ class Figure:
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the paper's figures as a table of their own; what is not known is None."""
         own = {name: value for name, value in asdict(self).items() if not name.startswith("paper_")}
+        if self.note is None:
+            del own["note"]
         validation = None if math.isnan(self.validation) else self.validation
         paper = {"mean": self.paper_mean, "std": self.paper_std}
         return own | {"validation": validation, "paper": paper, "verdict": self.verdict}
@@ -114,6 +118,8 @@ def paper_figure(table: str, cell: str, method: str, curvature: str | None = Non
         >>> paper_figure("gnn", "disease/lp", "lorentz")
         (97.3, 0.4)
     """
+    if table == "ood":
+        return paper_detection(cell, method).get("auroc"), None
     columns = _paper().get(table, {})
     row = curvature or _ROWS.get((table, method), method)
     if cell not in columns.get("columns", []) or row not in columns:
@@ -121,6 +127,19 @@ def paper_figure(table: str, cell: str, method: str, curvature: str | None = Non
     printed = columns[row][columns["columns"].index(cell)]
     mean, std = printed if isinstance(printed, list) else (printed, None)
     return mean, std
+
+
+def paper_detection(cell: str, row: str) -> dict[str, float]:
+    """What the paper prints in its table of detection, by metric; nothing where it has no such cell or row.
+
+    Example:
+        >>> paper_detection("cifar10/svhn/r20", "lorentz")
+        {'fpr95': 39.0, 'auroc': 90.8, 'aupr': 98.0}
+    """
+    table, (images, ood, network) = _paper()["ood"], cell.split("/")
+    printed = table.get(images, {}).get(ood, {}).get(row, [])
+    column = {"r20": 0, "r32": 1}.get(network)
+    return {} if column is None else {name: own[column] for name, own in zip(table["metrics"], printed, strict=False)}
 
 
 def _curvature(record: dict[str, Any]) -> str | None:
@@ -149,6 +168,7 @@ def _figure(
         paper[0],
         paper[1],
         curvature,
+        runs[0].get("note"),
     )
 
 

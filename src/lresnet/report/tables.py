@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
 
 from rich import box
-from rich.console import Console
+from rich.console import Console, Group
 from rich.table import Table
 
 from lresnet.report.aggregate import Figure
@@ -64,12 +64,17 @@ def markdown_page(
     figures: Sequence[Figure],
     differences: Sequence[PairedDifference] = (),
     notes: Mapping[str, str] | None = None,
+    bodies: Mapping[str, str] | None = None,
 ) -> str:
-    """For each of the paper's tables the figures, cell by cell, what was tried, and the paired differences."""
+    """For each of the paper's tables the figures, cell by cell, what was tried, and the paired differences.
+
+    Args:
+        bodies: by table, what to print in place of its figures.
+    """
     parts = [_PAGE]
     for name, own in _grouped(figures, lambda figure: figure.table).items():
         by_cell = [figure for cell in _grouped(own, lambda figure: figure.cell).values() for figure in cell]
-        parts.append(f"## {name}\n\n{markdown_table(by_cell)}")
+        parts.append(f"## {name}\n\n{(bodies or {}).get(name) or markdown_table(by_cell)}")
         parts += [f"*{cell}*: {note}" for cell, note in (notes or {}).items() if cell in {f.cell for f in own}]
         paired = [d for d in differences if d.table == name]
         if paired:
@@ -79,16 +84,28 @@ def markdown_page(
 
 def _paired_table(differences: Sequence[PairedDifference]) -> str:
     lines = ["| cell | against | difference | interval | n | lorentz is |", "|---|---|---|---|---|---|"]
+    protocols = _protocols(differences)
     for d in sorted(differences, key=lambda d: d.cell):
         interval = f"{d.interval[0]:+.2f} to {d.interval[1]:+.2f}"
-        lines.append(f"| {d.cell} | {d.method} | {d.mean:+.2f} | {interval} | {d.n} | {d.verdict} |")
+        cell = d.cell if len(protocols[d.cell]) == 1 else f"{d.cell}, {d.protocol}"
+        lines.append(f"| {cell} | {d.method} | {d.mean:+.2f} | {interval} | {d.n} | {d.verdict} |")
     return "\n".join(lines)
 
 
-def print_figures(figures: Sequence[Figure]) -> None:
-    """The terminal tables, one for each of the paper's."""
+def _protocols(differences: Sequence[PairedDifference]) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for d in differences:
+        found.setdefault(d.cell, set()).add(d.protocol)
+    return found
+
+
+def print_figures(figures: Sequence[Figure], bodies: Mapping[str, Group] | None = None) -> None:
+    """The terminal tables, one for each of the paper's; ``bodies``: by table, what to print in place of its figures."""
     console = Console()
     for name, own in _grouped(figures, lambda figure: figure.table).items():
+        if bodies and name in bodies:
+            console.print(bodies[name])
+            continue
         unit = "seconds for 100 additions" if name == "runtime" else "percent, mean ± deviation over the runs"
         console.print(terminal_table(own, f"{name}: {unit}"))
     if not figures:
@@ -109,10 +126,11 @@ def _grouped(figures: Sequence[Figure], name: Callable[[Figure], str]) -> dict[s
 
 
 def ours_and_paper(figure: Figure) -> tuple[str, str]:
-    """Both figures in words: percent with deviations; runtimes in seconds, of which the paper prints no deviation."""
+    """Both figures in words: percent with deviations; runtimes in seconds. Some of the paper's have no deviation."""
     if figure.table == "runtime":
         return f"{figure.mean:.3g}", "" if figure.paper_mean is None else f"{figure.paper_mean:g}"
-    paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f} ± {figure.paper_std:g}"
+    deviation = "" if figure.paper_std is None else f" ± {figure.paper_std:g}"
+    paper = "" if figure.paper_mean is None else f"{figure.paper_mean:.1f}{deviation}"
     return f"{figure.mean:.2f} ± {figure.std:.2f}", paper
 
 

@@ -21,7 +21,7 @@ from lresnet.studies.image_run import image_data, images_of
 from lresnet.studies.run import Run
 
 __all__ = [
-    "OOD_SETS",
+    "PAPER_SETS",
     "cells_served",
     "detections",
     "lines_of",
@@ -31,11 +31,11 @@ __all__ = [
     "training_cell",
 ]
 
-OOD_SETS = ("places", "svhn", "textures")
+PAPER_SETS = ("places", "svhn", "textures")
 """The sets of the paper's table."""
 
 _TABLE = "ood"
-_METRICS = ("auroc", "fpr95", "fpr95_first", "aupr", "aupr_out")
+_FIGURES = ("auroc", "fpr95", "fpr95_first", "aupr", "aupr_out", "n_id", "n_ood")
 
 
 def training_cell(table: str, cell: str) -> str:
@@ -61,7 +61,7 @@ def cells_served(table: str, cell: str) -> list[str]:
     if table != _TABLE or cell != training_cell(table, cell):
         return [cell]
     images, network = cell.split("/")
-    return [f"{images}/{name}/{network}" for name in OOD_SETS]
+    return [f"{images}/{name}/{network}" for name in PAPER_SETS]
 
 
 def remaining(run: Run, finished: Container[tuple[Any, ...]]) -> list[Run]:
@@ -121,7 +121,7 @@ def _figures(record: dict[str, Any], cell: str) -> dict[str, Any]:
     """What a line says of its own cell, and the accuracy at home; nothing of a run that diverged."""
     if "detections" not in record:
         return {}
-    found = record["detections"][cell]
+    found: dict[str, Any] = record["detections"][cell]
     return found | {"metrics": found["metrics"] | record["metrics"]}
 
 
@@ -129,7 +129,7 @@ def _detection(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     by_score: dict[str, dict[str, Any]] = {}
     note = ""
     for row in rows:
-        figures = _rounded({name: row[name] for name in _METRICS})
+        figures = _rounded({name: row[name] for name in _FIGURES})
         own = by_score.setdefault(row["score"], {})
         own |= {"full": figures} if row["protocol"] == "full" else figures
         note = row["note"]
@@ -141,7 +141,7 @@ def _rounded(figures: dict[str, float]) -> dict[str, float]:
     return {name: round(value, 4) for name, value in figures.items()}
 
 
-@functools.lru_cache(maxsize=len(OOD_SETS))
+@functools.lru_cache(maxsize=len(PAPER_SETS))
 def ood_set(name: str) -> OodSet:
     """The set called ``name``; a run that comes next finds it in memory."""
     return load_ood_set(name)

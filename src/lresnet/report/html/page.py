@@ -76,7 +76,7 @@ def html_page(
     for table in dict.fromkeys(figure.table for figure in figures):
         own = [figure for figure in figures if figure.table == table]
         paired = [difference for difference in differences if difference.table == table]
-        sections[table] = (table.replace("_", " "), table_section(table, own, paired, notes or {}))
+        sections[table] = (table.replace("_", " "), table_section(table, own, paired, notes or {}, runs))
     sections["claims"] = ("Claims", _titled("claims", "The paper's claims", claims_table(claims)))
     sections["runs"] = ("Runs", _titled("runs", "Run details", run_details(runs)))
     return _PAGE.format(

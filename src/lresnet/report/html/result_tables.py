@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import Any
 
 from lresnet.report.aggregate import Figure
 from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim
 from lresnet.report.comparison_picture import comparison_picture, panels, unit_of
 from lresnet.report.html.inline_svg import inline_svg
+from lresnet.report.ood_table import READING, Sheet, ood_sentences, ood_sheets
 from lresnet.report.paired import PairedDifference
 from lresnet.report.tables import ours_and_paper
 
@@ -29,20 +31,47 @@ VERDICT_LOOKS = {
 
 
 def table_section(
-    table: str, figures: Sequence[Figure], differences: Sequence[PairedDifference], notes: Mapping[str, str]
+    table: str,
+    figures: Sequence[Figure],
+    differences: Sequence[PairedDifference],
+    notes: Mapping[str, str],
+    runs: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """One of the paper's tables: the picture, the figures beside the paper's, and what Lorentz differs by."""
+    """One of the paper's tables: the picture, the figures beside the paper's, and what Lorentz differs by.
+
+    Args:
+        runs: of the table ood, whose figures are several to a cell.
+    """
     name = escape(table)
     picture = inline_svg(comparison_picture(figures), f"{name}: means of all methods with error bars")
     parts = [
         f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{name}</h2>',
+        _detection_answers(runs) if table == "ood" else "",
         f"<figure>{picture}</figure>",
-        _figures_table(figures),
+        _detection_tables(runs) if table == "ood" else _figures_table(figures),
         *(f"<p><b>{escape(f.cell)}</b>: {escape(notes[f.cell])}</p>" for f in _first_of_cells(figures, notes)),
     ]
     if differences:
         parts += ["<h3>Is the Lorentz residual better than the others?</h3>", paired_table(differences)]
-    return "\n".join([*parts, "</section>"])
+    return "\n".join([*filter(None, parts), "</section>"])
+
+
+def _detection_answers(runs: Sequence[Mapping[str, Any]]) -> str:
+    """What was found, above all else."""
+    answers = [f"<p><b>{escape(sentence)}</b></p>" for sentence in ood_sentences(runs)]
+    return "\n".join([*answers, "<p>The picture shows the AUROC.</p>"])
+
+
+def _detection_tables(runs: Sequence[Mapping[str, Any]]) -> str:
+    reading = f"<p>{escape(READING.replace('*', ''))}</p>"
+    return "\n".join([reading, *map(_sheet_table, ood_sheets(runs))])
+
+
+def _sheet_table(sheet: Sheet) -> str:
+    ours = [row.source == "ours" and row.name.startswith("lorentz") for row in sheet.rows]
+    rows = [_row(row.name, row.cells, row.source, ours=mark) for row, mark in zip(sheet.rows, ours, strict=True)]
+    columns = ("method", *map(escape, sheet.columns), "source")
+    return f"<h3>{escape(sheet.title)}</h3>{_table(sheet.note, columns, rows, last_words=True)}"
 
 
 def _first_of_cells(figures: Sequence[Figure], notes: Mapping[str, str]) -> list[Figure]:

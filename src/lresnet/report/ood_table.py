@@ -1,0 +1,212 @@
+"""The table ood in words and tables: how well networks tell images of their training's kind from others.
+
+Our rows stand beside the paper's own and beside those it quotes from others, which were not run again by anyone here.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from rich import box
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
+
+from lresnet.report.aggregate import paper_detection
+from lresnet.report.ood_figures import Cell, Gap, Runs, ood_runs, residual_gaps, score_gaps, scores_of
+
+__all__ = ["READING", "Row", "Sheet", "ood_markdown", "ood_sentences", "ood_sheets", "ood_terminal"]
+
+_METRICS = ("fpr95", "auroc", "aupr")
+_NETWORKS = ("r20", "r32")
+_METHODS = ("euclidean", "space", "parallel_transport", "tangent", "lorentz")
+_PAPERS = {"lorentz": "paper", "euclidean": "quoted", "hnnpp_head": "quoted", "poincare": "quoted"}
+_HYPERBOLIC_SCORES = ("origin_distance", "boundary_distance")
+
+READING = """\
+Percent, mean ± deviation over seeds, whose number stands in brackets. The score is the energy at T = 1;
+in-distribution, the positive class, are all test images, and the images from elsewhere are a fifth as many, drawn ten
+times. FPR95: lower is better. *euclidean* is the same network in flat space. *space*, addition of space coordinates, is
+to the last digit the Euclidean body under the hyperbolic pooling and head, and so comes nearest to the quoted
+*hnnpp_head*; *parallel_transport* is a residual of the hyperboloid and not the quoted Poincaré ResNet. Quoted rows are
+the paper's baselines, which it took from others; *hnnpp_head* with ResNet-20 on CIFAR-10 has the same three figures for
+Places and Textures there, of which one set must be a slip. Cells of one training share its networks, so their intervals
+are not independent."""
+"""What the columns and rows of :func:`ood_sheets` are."""
+
+
+class Row(NamedTuple):
+    """A method; ``cells`` in the order of the sheet's columns, empty where nothing was measured."""
+
+    name: str
+    cells: tuple[str, ...]
+    source: str = "ours"
+    """``"ours"``, ``"paper"`` for what the paper measured itself, or ``"quoted"`` for what it took from others."""
+
+    @property
+    def label(self) -> str:
+        """The name, with its source where that is not we."""
+        return self.name if self.source == "ours" else f"{self.source}: {self.name}"
+
+
+class Sheet(NamedTuple):
+    """A small table."""
+
+    title: str
+    note: str
+    columns: tuple[str, ...]
+    rows: list[Row]
+
+
+def ood_sentences(runs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """What was found, protocol by protocol: does the Lorentz residual help detection, and do the hyperbolic scores?
+
+    Example:
+        >>> ood_sentences([])
+        []
+    """
+    found = ood_runs(runs)
+    protocols = sorted({cell.protocol for cell in found})
+    by_protocol = {p: {cell: own for cell, own in found.items() if cell.protocol == p} for p in protocols}
+    return [sentence for protocol, own in by_protocol.items() for sentence in _answers(protocol, own)]
+
+
+def _answers(protocol: str, runs: Runs) -> list[str]:
+    over_seeds = {f"against {other}": residual_gaps(runs, other) for other in ("euclidean", "space")}
+    on_networks = {f"with {score}": score_gaps(runs, "lorentz", score) for score in _HYPERBOLIC_SCORES}
+    scores = "Do the scores that only hyperbolic networks have, in place of the energy"
+    answers = (
+        ("Does the Lorentz residual help detection", _counted(over_seeds), "paired over seeds"),
+        (scores, _counted(on_networks), "on the same Lorentz networks"),
+    )
+    return [
+        f"{question} ({protocol})? {found[0].upper()}{found[1:]}: differences in AUROC {how}, 95 % intervals."
+        for question, found, how in answers
+        if found
+    ]
+
+
+def _counted(found: Mapping[str, Mapping[Cell, Gap]]) -> str:
+    return "; ".join(f"{name} {_count([g.sign for g in gaps.values()], gaps)}" for name, gaps in found.items() if gaps)
+
+
+def _count(signs: Sequence[int], gaps: Mapping[Cell, Gap]) -> str:
+    mean = statistics.fmean(gap.mean for gap in gaps.values())
+    return (
+        f"better in {signs.count(1)} of {len(signs)} cells, worse in {signs.count(-1)}, no difference shown in "
+        f"{signs.count(0)} (mean {mean:+.2f} points)"
+    )
+
+
+def ood_sheets(runs: Iterable[Mapping[str, Any]]) -> list[Sheet]:
+    """For each protocol and set of training images: a sheet for each set from elsewhere, accuracies, other scores."""
+    found, sheets = ood_runs(runs), []
+    for protocol, images in dict.fromkeys((cell.protocol, cell.images) for cell in found):
+        own = {cell: methods for cell, methods in found.items() if (cell.protocol, cell.images) == (protocol, images)}
+        sheets += [_detection_sheet(protocol, images, ood, own) for ood in dict.fromkeys(cell.ood for cell in own)]
+        sheets += [_accuracy_sheet(protocol, images, own), _score_sheet(protocol, images, own)]
+    return [sheet for sheet in sheets if sheet.rows]
+
+
+def _detection_sheet(protocol: str, images: str, ood: str, runs: Runs) -> Sheet:
+    cells = [Cell(protocol, images, ood, network) for network in _NETWORKS]
+    columns = tuple(f"{metric.upper()} {cell.network.upper()}" for metric in _METRICS for cell in cells)
+    rows = []
+    for method in _ordered(runs):
+        own = [runs.get(cell, {}).get(method, []) for cell in cells]
+        figures = [_figure(group, metric) for metric in _METRICS for group in own]
+        if any(own):
+            rows.append(Row(f"{method} {_counts(own)}", tuple(figures)))
+    for name, source in _PAPERS.items():
+        printed = [paper_detection(f"{images}/{ood}/{network}", name) for network in _NETWORKS]
+        if any(printed):
+            shown = [f"{own[metric]:.1f}" if own else "" for metric in _METRICS for own in printed]
+            rows.append(Row(name, tuple(shown), source))
+    notes = dict.fromkeys(run.get("note") or "" for cell in cells for own in runs.get(cell, {}).values() for run in own)
+    return Sheet(f"{images} against {ood}, {protocol}", " ".join(filter(None, notes)), columns, rows)
+
+
+def _accuracy_sheet(protocol: str, images: str, runs: Runs) -> Sheet:
+    """Of any one cell of each training: its other cells have the same networks."""
+    columns = {cell.network: methods for cell, methods in runs.items()}
+    rows = [
+        Row(method, tuple(_figure(columns.get(n, {}).get(method, []), "accuracy") for n in _NETWORKS))
+        for method in _ordered(runs)
+    ]
+    return Sheet(f"{images}, accuracy on its own test images, {protocol}", "", ("R20", "R32"), rows)
+
+
+def _score_sheet(protocol: str, images: str, runs: Runs) -> Sheet:
+    columns = {f"{cell.ood} {cell.network.upper()}": cell for cell in runs}
+    rows = []
+    for method in _ordered(runs):
+        for score in scores_of(runs, method):
+            gaps = score_gaps(runs, method, score)
+            if gaps:
+                rows.append(Row(f"{method}, {score}", tuple(_gap(gaps.get(cell)) for cell in columns.values())))
+    title = f"{images}, AUROC of other scores minus that of the energy on the same networks, {protocol}"
+    return Sheet(title, "Points, with half the 95 % interval of the mean (Student's t).", tuple(columns), rows)
+
+
+def _ordered(runs: Runs) -> list[str]:
+    there = {method for methods in runs.values() for method in methods}
+    return [method for method in _METHODS if method in there] + sorted(there - set(_METHODS))
+
+
+def _figure(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
+    values = [run["metrics"][metric] for run in runs if run.get("value") is not None]
+    if not values:
+        return "diverged" if runs else ""
+    return f"{statistics.fmean(values):.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")
+
+
+def _counts(groups: Iterable[Sequence[Mapping[str, Any]]]) -> str:
+    """How many seeds, of each network: ``(5)``, or ``(5, 3)``; ``(2 of 3)``: the third diverged."""
+    words = []
+    for runs in filter(None, groups):
+        ended = sum(run.get("value") is not None for run in runs)
+        words.append(str(ended) if ended == len(runs) else f"{ended} of {len(runs)}")
+    return f"({', '.join(dict.fromkeys(words))})"
+
+
+def _gap(gap: Gap | None) -> str:
+    return "" if gap is None else f"{gap.mean:+.1f} ± {gap.high - gap.mean:.1f}"
+
+
+# --- as Markdown and for the terminal ---------------------------------------------------------------------------------
+
+
+def ood_markdown(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Sentences, how to read the tables, and the tables; empty where there are no runs."""
+    lines = list(runs)
+    sheets = ood_sheets(lines)
+    if not sheets:
+        return ""
+    parts = [f"**{sentence}**" for sentence in ood_sentences(lines)]
+    return "\n\n".join([*parts, READING, *map(_sheet_markdown, sheets)])
+
+
+def _sheet_markdown(sheet: Sheet) -> str:
+    rows = [("", *sheet.columns), ("---",) * (1 + len(sheet.columns)), *((row.label, *row.cells) for row in sheet.rows)]
+    table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+    return "\n\n".join(filter(None, (f"### {sheet.title}", sheet.note, table)))
+
+
+def ood_terminal(runs: Iterable[Mapping[str, Any]]) -> Group:
+    """The same for a terminal of 80 columns."""
+    lines = list(runs)
+    words = [Text(f"{sentence}\n", style="bold") for sentence in ood_sentences(lines)]
+    return Group(*words, Text(READING.replace("*", "").replace("\n", " ")), *map(_sheet_terminal, ood_sheets(lines)))
+
+
+def _sheet_terminal(sheet: Sheet) -> Table:
+    table = Table(title=f"\nood: {sheet.title}", caption=sheet.note, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    table.add_column("", overflow="fold")
+    for column in sheet.columns:
+        table.add_column(column.replace(" ", "\n"), justify="right", no_wrap=True)
+    for row in sheet.rows:
+        table.add_row(row.label, *(cell.replace(" ± ", "±") for cell in row.cells))
+    return table
