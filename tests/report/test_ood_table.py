@@ -1,0 +1,259 @@
+"""The table ood from lines made for the purpose: what is counted, what stands beside it, and what is said of it."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from scipy import stats
+
+from lresnet import cli
+from lresnet.report.aggregate import aggregate, paper_detection, paper_figure
+from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim, answer_claims
+from lresnet.report.html.page import html_page
+from lresnet.report.ood_figures import Cell, Gap, first_protocol, ood_runs, residual_gaps, score_gaps, spearman
+from lresnet.report.ood_table import ood_markdown, ood_sentences, ood_sheets, ood_terminal
+from lresnet.report.paired import paired_differences
+
+NOTE = "Not the official images."
+TRAININGS = [(images, network) for images in ("cifar10", "cifar100") for network in ("r20", "r32")]
+SETS = ("places", "svhn", "textures")
+
+
+def line(cell: str, method: str, seed: int, auroc: float | None, **change: Any) -> dict[str, Any]:
+    record = {"table": "ood", "cell": cell, "method": method, "protocol": "fast", "seed": seed, "split": None}
+    record |= {"stage": "final", "config": {}, "value": auroc, "validation": None, "note": NOTE}
+    if auroc is not None:
+        scores = {"origin_distance": {"auroc": auroc - 2 + seed / 10}, "boundary_distance": {"auroc": auroc + seed - 1}}
+        metrics = {"auroc": auroc, "fpr95": 100 - auroc, "aupr": auroc + 5, "accuracy": 90.0 + seed, "scores": scores}
+        record |= {"metrics": metrics, "norm_confidence": {"spearman": 0.5 + seed / 100, "pearson": 0.4}}
+    return record | change
+
+
+def table(gain: float, cells: int = 12, **change: Any) -> list[dict[str, Any]]:
+    """Lorentz better than euclidean by ``gain`` give or take a little, and just like space, in the first cells."""
+    names = [f"{images}/{ood}/{network}" for images, network in TRAININGS for ood in SETS][:cells]
+    offsets = {"lorentz": gain, "euclidean": 0.0, "space": gain}
+    return [
+        line(cell, method, seed, 80 + offset + seed + (method == "lorentz") * (seed - 1) / 50, **change)
+        for cell in names
+        for method, offset in offsets.items()
+        for seed in (0, 1, 2)
+    ]
+
+
+# --- numbers ----------------------------------------------------------------------------------------------------------
+
+
+def test_what_the_paper_prints() -> None:
+    assert paper_detection("cifar100/textures/r32", "poincare") == {"fpr95": 84.2, "auroc": 68.8, "aupr": 91.5}
+    assert paper_figure("ood", "cifar100/textures/r32", "lorentz") == (69.1, None)
+    assert paper_figure("ood", "cifar10/svhn/r20", "tangent") == (None, None)
+    assert paper_detection("cifar10/svhn/r44", "lorentz") == paper_detection("cifar10/mars/r20", "lorentz") == {}
+
+
+def test_an_interval_is_students() -> None:
+    values = [0.3, 0.5, 1.1]
+    gap = Gap.of(values)
+    assert gap is not None
+    low, high = stats.t.interval(0.95, 2, statistics.fmean(values), stats.sem(values))
+    assert (gap.mean, gap.low, gap.high) == pytest.approx((statistics.fmean(values), low, high))
+    assert Gap.of([1.0]) is None
+    assert [Gap(m, m - 1, m + 1).sign for m in (2, 0.5, -2)] == [1, 0, -1]
+
+
+def test_gaps_are_paired_over_the_seeds_that_both_have() -> None:
+    cell = "cifar10/svhn/r20"
+    runs = [line(cell, "lorentz", seed, value) for seed, value in enumerate((81.0, 82.0, 85.0, 99.0, None))]
+    runs += [line(cell, "euclidean", seed, value) for seed, value in enumerate((80.0, 81.5, 83.0))]
+    runs += [line(cell, "euclidean", 9, 10.0), line("cifar10/r20", "lorentz", 1000, None, stage="search")]
+    (gap,) = residual_gaps(ood_runs(runs), "euclidean").values()
+    assert gap == Gap.of([1.0, 0.5, 2.0])
+    assert residual_gaps(ood_runs(runs), "space") == {}
+    (gap,) = score_gaps(ood_runs(runs), "lorentz", "boundary_distance").values()
+    assert gap.mean == pytest.approx(statistics.fmean((-1, 0, 1, 2)))
+    assert score_gaps(ood_runs(runs), "lorentz", "softmax") == {}
+
+
+def test_of_two_protocols_the_first_counts_and_a_network_counts_once() -> None:
+    runs = ood_runs(table(0.0, 3) + table(5.0, 3, protocol="paper", norm_confidence={"spearman": -1.0, "pearson": 0}))
+    assert {cell.protocol for cell in runs} == {"fast", "paper"}
+    assert {cell.protocol for cell in first_protocol(runs)} == {"fast"}
+    assert spearman(runs, "lorentz") == {"cifar10/r20": Gap.of([0.5, 0.51, 0.52])}
+    assert Cell("fast", "cifar10", "svhn", "r20").training == "cifar10/r20"
+
+
+def test_a_figure_on_other_images_than_the_papers_has_no_verdict_and_says_why() -> None:
+    runs = [line("cifar10/svhn/r20", "lorentz", seed, 80.0 + seed) for seed in (0, 1)]
+    (figure,) = aggregate(runs)
+    assert (figure.mean, figure.n, figure.paper_mean, figure.paper_std) == (80.5, 2, 90.8, None)
+    assert (figure.verdict, figure.as_dict()["note"]) == ("", NOTE)
+    (official,) = aggregate([run | {"note": ""} for run in runs])
+    assert official.verdict == "worse"
+    (other,) = aggregate([run | {"table": "gnn", "note": None} for run in runs])
+    assert "note" not in other.as_dict()
+
+
+# --- tables and sentences ---------------------------------------------------------------------------------------------
+
+
+def test_a_sheet_has_our_rows_the_papers_and_the_quoted_ones_with_the_caveat() -> None:
+    sheets = ood_sheets(table(2.0, 6))
+    assert [sheet.title for sheet in sheets[:3]] == [f"cifar10 against {name}, fast" for name in SETS]
+    svhn = sheets[1]
+    assert svhn.note == NOTE
+    assert svhn.columns == ("FPR95 R20", "FPR95 R32", "AUROC R20", "AUROC R32", "AUPR R20", "AUPR R32")
+    assert [row.label for row in svhn.rows] == [
+        "euclidean (3)",
+        "space (3)",
+        "lorentz (3)",
+        "paper: lorentz",
+        "quoted: euclidean",
+        "quoted: hnnpp_head",
+        "quoted: poincare",
+    ]
+    assert svhn.rows[0].cells == ("19.0 ± 1.0", "19.0 ± 1.0", "81.0 ± 1.0", "81.0 ± 1.0", "86.0 ± 1.0", "86.0 ± 1.0")
+    assert svhn.rows[3].cells == ("39.0", "56.9", "90.8", "88.0", "98.0", "97.4")
+
+
+def test_what_is_missing_is_left_empty_and_what_diverged_is_named() -> None:
+    cell = "cifar10/svhn/r20"
+    runs = [line(cell, "lorentz", 0, 81.0), line(cell, "lorentz", 1, None)]
+    runs += [line(cell, "tangent", seed, None) for seed in (0, 1)]
+    sheet, accuracy, *rest = ood_sheets(runs)
+    assert [(row.label, row.cells[2:4]) for row in sheet.rows[:2]] == [
+        ("tangent (0 of 2)", ("diverged", "")),
+        ("lorentz (1 of 2)", ("81.0", "")),
+    ]
+    assert [row.cells for row in accuracy.rows] == [("diverged", ""), ("90.0", "")]
+    assert rest == []  # one network shows no spread
+
+
+def test_accuracies_and_other_scores_have_sheets_of_their_own() -> None:
+    accuracy, scores = ood_sheets(table(2.0, 3))[3:]
+    assert accuracy.rows[-1] == ("lorentz", ("91.0 ± 1.0", ""), "ours")
+    assert scores.columns == ("places R20", "svhn R20", "textures R20")
+    by_name = {row.name: row.cells for row in scores.rows}
+    half = stats.t.ppf(0.975, 2) * stats.sem([-2.0, -1.9, -1.8])
+    assert by_name["lorentz, origin_distance"] == (f"-1.9 ± {half:.1f}",) * 3
+    assert set(by_name) == {
+        f"{m}, {s}" for m in ("euclidean", "space", "lorentz") for s in ("origin_distance", "boundary_distance")
+    }
+
+
+def test_the_sentences_count_cells() -> None:
+    residual, scores = ood_sentences(table(2.0))
+    assert residual.startswith(
+        "Does the Lorentz residual help detection (fast)? Against euclidean better in 12 of 12 cells, worse in 0, no "
+        "difference shown in 0 (mean +2.00 points); against space better in 0 of 12 cells, worse in 0, no difference "
+        "shown in 12"
+    )
+    assert "With origin_distance better in 0 of 12 cells, worse in 12" in scores
+    assert "with boundary_distance better in 0 of 12 cells, worse in 0, no difference shown in 12" in scores
+    assert "worse in 12, no difference shown in 0 (mean -2.00 points)" in ood_sentences(table(-2.0))[0]
+
+
+def test_each_protocol_has_its_sentences_and_its_paired_rows(tmp_path: Path) -> None:
+    runs = table(2.0, 3) + table(-2.0, 3, protocol="paper")
+    assert [("(fast)" in s, "(paper)" in s) for s in ood_sentences(runs)] == [(True, False)] * 2 + [(False, True)] * 2
+    (tmp_path / "ood.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
+    assert cli.main(["report", str(tmp_path), "--markdown", str(tmp_path / "page.md")]) == 0
+    page = (tmp_path / "page.md").read_text()
+    assert "| cifar10/svhn/r20, paper | euclidean | -2.00 |" in page
+    assert "| cifar10/svhn/r20, fast | euclidean | +2.00 |" in page
+    assert page.count("## ood") == 1
+    assert "| cifar10/svhn/r20 | lorentz |" not in page  # the sheets stand in place of the plain table
+
+
+def test_nothing_is_said_without_runs() -> None:
+    assert ood_sentences([]) == ood_sheets([]) == []
+    assert ood_markdown([]) == ""
+    assert ood_sheets([line("disease/lp", "lorentz", 0, 80.0, table="gnn")]) == []
+
+
+def test_the_terminal_has_eighty_columns_and_loses_nothing() -> None:
+    runs = table(2.0) + [run | {"method": "parallel_transport"} for run in table(1.0)]
+    console = Console(width=80, record=True, file=None, quiet=False)
+    with console.capture() as capture:
+        console.print(ood_terminal(runs))
+    text = capture.get()
+    assert max(map(len, text.splitlines())) <= 80
+    assert "…" not in text
+    assert "parallel_transport (9)" in text  # three methods' lines under one name
+    assert "quoted: hnnpp_head" in text
+    assert NOTE in text
+
+
+def test_the_page_answers_first_and_labels_what_is_quoted() -> None:
+    runs = table(2.0)
+    page = html_page(runs, answer_claims(aggregate(runs), (), runs))
+    section = page[page.index('<section id="ood"') :]
+    assert section.index("Does the Lorentz residual help detection") < section.index("<figure>")
+    assert f"<caption>{NOTE}</caption>" in section
+    assert section.count("<td>quoted</td>") == 3 * len(SETS) * 2
+    assert "not the quoted Poincaré ResNet" in section
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------
+
+ROBUST, NORM = "up to 0.5 % better, and more robust", "embedding norm correlates with confidence"
+
+
+def accuracies(gain: float) -> list[dict[str, Any]]:
+    """Of the table of classification, in which the Lorentz residual is better by ``gain``."""
+    values = {"parallel_transport": 90.0, "tangent": 90.0, "space": 90.0, "lorentz": 90.0 + gain}
+    return [
+        {"table": "image_classification", "cell": cell, "method": m, "protocol": "fast", "seed": s, "value": v}
+        for cell in ("cifar10", "cifar100")
+        for m, v in values.items()
+        for s in (0, 1)
+    ]
+
+
+def answers(runs: list[dict[str, Any]]) -> dict[str, Claim]:
+    return {claim.sentence: claim for claim in answer_claims(aggregate(runs), (), runs)}
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "detection", "verdict"),
+    [
+        (1.0, table(2.0), HOLDS),
+        (1.0, table(-2.0), IN_PART),
+        (0.0, table(2.0), IN_PART),
+        (0.0, table(-2.0), REFUTED),
+        (1.0, table(2.0, 6) + table(-2.0)[54:], IN_PART),
+        (1.0, table(2.0, 6), NOT_MEASURED),
+        (1.0, [], NOT_MEASURED),
+        (0.0, [], REFUTED),
+    ],
+)
+def test_better_and_more_robust(accuracy: float, detection: list[dict[str, Any]], verdict: str) -> None:
+    found = answers(accuracies(accuracy) + detection)[ROBUST]
+    assert found.verdict == verdict
+    assert ("robustness not measured yet" in found.evidence) == (not detection)
+    assert ("better than euclidean in" in found.evidence) == bool(detection)
+
+
+def test_the_norm_and_confidence() -> None:
+    runs = table(0.0)
+    found = answers(runs)[NORM]
+    assert found.verdict == HOLDS
+    assert "cifar100/r32 +0.51 (+0.49 to +0.53)" in found.evidence
+    assert "of the Euclidean twin cifar10/r20" in found.evidence
+    flat = [run | {"norm_confidence": {"spearman": run["seed"] - 1.0, "pearson": 0.0}} for run in runs]
+    assert answers(flat)[NORM].verdict == REFUTED
+    assert answers(runs[:27] + flat[27:])[NORM].verdict == IN_PART
+    assert answers(accuracies(1.0))[NORM] == Claim("images", NORM, NOT_MEASURED, "")
+
+
+def test_pairs_of_the_library_agree_with_those_of_the_sheet() -> None:
+    runs = table(2.0)
+    ours = {f"{c.images}/{c.ood}/{c.network}": gap for c, gap in residual_gaps(ood_runs(runs), "euclidean").items()}
+    for difference in paired_differences(runs):
+        if difference.method == "euclidean":
+            gap = ours[difference.cell]
+            assert (gap.mean, gap.low, gap.high) == pytest.approx((difference.mean, *difference.interval))
