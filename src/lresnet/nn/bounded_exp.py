@@ -45,8 +45,13 @@ def bounded_exp(v: Tensor, kappa: Curvature, max_radius: float) -> Tensor:
 
 
 def bounded_radius(v: Tensor, kappa: Curvature, max_radius: float) -> tuple[Tensor, Tensor]:
-    r""":math:`\sqrt q` and :math:`\bar r`, [..., 1] each."""
+    r""":math:`\sqrt q` and :math:`\bar r`, [..., 1] each.
+
+    Never 0, so that both may be divided by: below the root of the smallest normal number sinh r / r and cosh r are 1,
+    and the square of a norm has no digits left anyway.
+    """
     r = root(kappa) * torch.linalg.vector_norm(v, dim=-1, keepdim=True)
+    r = r.clamp(min=torch.finfo(r.dtype).tiny ** 0.5)
     # Not a minimum: a norm that has overflowed becomes NaN here, which is found, and not the origin, which is not.
     return r, r * (max_radius / r).clamp(max=1.0)
 
@@ -58,7 +63,7 @@ def slope_of_factor(r: Tensor, factor: Tensor, grown: Tensor) -> Tensor:
     series = torch.full_like(q, _SLOPE[-1])
     for coefficient in reversed(_SLOPE[:-1]):
         series = series * q + coefficient
-    return torch.where(small, series, (grown - factor) / torch.where(small, 1.0, q))
+    return torch.where(small, series, (grown - factor) / q)
 
 
 def _plain(v: Tensor, kappa: Curvature, max_radius: float) -> Tensor:
@@ -73,7 +78,7 @@ class _BoundedExp(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, v: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, max_radius: float) -> Tensor:
         r, bounded = bounded_radius(v, kappa, max_radius)
-        factor = torch.where(r == 0, 1.0, torch.sinh(bounded) / r)
+        factor = torch.sinh(bounded) / r
         ctx.kappa, ctx.max_radius = None if kappa_tensor is not None else kappa, max_radius
         ctx.save_for_backward(v, r, factor, kappa_tensor)
         return v * factor
@@ -89,7 +94,7 @@ class _BoundedExp(torch.autograd.Function):
             inputs = [v] if alias is None else [v, alias]
             gv, *rest = torch.autograd.grad(x, inputs, g, create_graph=True)
             return gv, rest[0] if rest else None, None, None
-        grown = torch.where(r <= ctx.max_radius, torch.cosh(r), 0.0)
+        grown = torch.cosh(r).masked_fill(r > ctx.max_radius, 0.0)
         pull = dot(g, v, -1) * slope_of_factor(r, factor, grown)
         gk = None if kappa_tensor is None else sum_to(kappa_tensor.shape, pull * r.square() / (2 * kappa))
         return torch.addcmul(g * factor, v, kappa * pull), gk, None, None

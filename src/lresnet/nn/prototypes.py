@@ -8,8 +8,8 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import prepare, require_features
-from lresnet.geometry.cross import cross_separation
 from lresnet.geometry.curvature import kappa_of
+from lresnet.nn.prototype_distance import prototype_separation
 
 __all__ = ["Prototypes"]
 
@@ -61,7 +61,7 @@ class Prototypes(ManifoldModule):
         (points,), dtype = prepare(x)
         require_features(points, self.in_features, "Prototypes")
         kappa = kappa_of(self.manifold.curvature, points.dtype)
-        separation = cross_separation(points, self.points.to(points.dtype), kappa)
+        separation = prototype_separation(points, self.points.to(points.dtype), kappa)
         return (self.bias.to(points.dtype) - 2 / kappa * separation).to(dtype)
 
     def extra_repr(self) -> str:

@@ -10,7 +10,8 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.curvature import kappa_of
 from lresnet.nn.bounded_exp import bounded_exp
-from lresnet.residual import make_residual
+from lresnet.nn.vector_join import lorentz_join
+from lresnet.residual import LorentzResidual, make_residual
 
 __all__ = ["WeightedJoin"]
 
@@ -97,6 +98,10 @@ class WeightedJoin(ManifoldModule):
         if self.kind in _WEIGH_VECTORS:
             z, g = self._weigh(z, g)
             return self.residual(self._exp(z), self._exp(g))  # type: ignore[no-any-return]
+        if isinstance(self.residual, LorentzResidual) and self.residual.log_scale is None:
+            wide = torch.promote_types(z.dtype, torch.float32)
+            kappa = kappa_of(self.manifold.curvature, wide)
+            return lorentz_join(z.to(wide), g.to(wide), self.residual.raw_weight, kappa, self.max_radius).to(z.dtype)
         return self(z, g) if self.kind == "euclidean" else self(self._exp(z), self._exp(g))  # type: ignore[no-any-return]
 
     def _weigh(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
