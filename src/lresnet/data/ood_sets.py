@@ -119,15 +119,22 @@ def load_ood_set(name: str | Path, *, size: int | tuple[int, int] = 32, root: Ro
     else:
         found, note = _read(_existing(Path(name)), height, width), ""
     images = torch.from_numpy(fill_frames(found.images, height, width))
-    return OodSet(str(name) if name in OOD_SETS else Path(name).resolve().stem, images, found.skipped, note)
+    return OodSet(str(name) if name in OOD_SETS else _own_name(Path(name)), images, found.skipped, note)
+
+
+def _own_name(path: Path) -> str:
+    return path.resolve().name.removesuffix(".npz")
 
 
 def _noise(name: str, frame: tuple[int, int], seed: int) -> NDArray[np.uint8]:
     random = np.random.RandomState(seed)  # NumPy's old generator: its streams are frozen
-    shape = (_NOISE_IMAGES, *frame, 3)
+    shape = (*frame, 3)
     if name == "noise_uniform":
-        return random.randint(256, size=shape, dtype=np.uint8)
-    return random.normal(127.5, 64, shape).round().clip(0, 255).astype(np.uint8)
+        return random.randint(256, size=(_NOISE_IMAGES, *shape), dtype=np.uint8)
+    images = np.empty((_NOISE_IMAGES, *shape), dtype=np.uint8)
+    for image in images:  # one by one: all of them in float64 would be eight times the memory
+        image[:] = random.normal(127.5, 64, shape).round().clip(0, 255)
+    return images
 
 
 def _svhn(root: Root) -> tuple[Unlabelled, str]:
@@ -145,7 +152,9 @@ def _grey(name: str, root: Root, frame: int) -> tuple[Unlabelled, str]:
     images = read_idx_images(path)
     margin = max(0, _GREY_FRAME - max(images.shape[1:])) // 2 if frame > max(images.shape[1:]) else 0
     images = np.pad(images, ((0, 0), (margin, margin), (margin, margin)))
-    return Unlabelled(np.repeat(images[..., None], 3, axis=3)), _caveat(path, source, len(images))
+    unpacked = f"{len(images):,} images of an unpacked file, for which no checksum is published"
+    note = _caveat(path, source, len(images)) if path.suffix == ".gz" else unpacked
+    return Unlabelled(np.repeat(images[..., None], 3, axis=3)), note
 
 
 def _caveat(path: Path, source: Source, count: int) -> str:

@@ -27,12 +27,11 @@ def read_svhn(path: Path) -> NDArray[np.uint8]:
 def _array(path: Path, name: str) -> NDArray[Any]:
     from scipy.io import loadmat
 
-    try:
-        array: NDArray[Any] = loadmat(path, variable_names=[name])[name]
-    except KeyError as error:
-        raise ValueError(f"{path} has no array {name}; SVHN's test_32x32.mat has it: fetch it again") from error
-    except OSError:
-        raise
-    except Exception as error:  # the reader raises nearly anything at a damaged file
-        raise ValueError(f"{path} cannot be read as a MATLAB file: {error}; fetch it again") from error
+    with path.open("rb") as file:
+        try:
+            array: NDArray[Any] = loadmat(file, variable_names=[name])[name]
+        except KeyError as error:
+            raise ValueError(f"{path} has no array {name}; SVHN's test_32x32.mat has it: fetch it again") from error
+        except Exception as error:  # the reader raises nearly anything at a damaged file
+            raise ValueError(f"{path} cannot be read as a MATLAB file: {error}; fetch it again") from error
     return array

@@ -4,10 +4,11 @@ Three are of the logits alone. Two are of the geometry, and there are two of eac
 have one, and of flat space, for the Euclidean twin.
 
 Why far from the origin counts as in-distribution. Along a ray from the origin the distance to every hyperplane of
-:class:`~lresnet.nn.LorentzMLR` that the ray leaves behind grows without bound, and with it the logit of its class: the
-head is certain far out and cannot be so near the origin, and the cross entropy drives training images outwards.
-(Khrulkov et al., CVPR 2020, read a hyperbolic network's certainty off this distance.) The distance is an increasing
-function of the norm of the space coordinates, so one model ranks images by either alike.
+:class:`~lresnet.nn.LorentzMLR` that the ray leaves behind grows without bound, and with it the logit of its class; near
+the origin all images have much the same logits, those of the offsets. So the head can tell classes apart, and be
+certain, only further out, and the cross entropy drives training images there. (Khrulkov et al., CVPR 2020, read a
+hyperbolic network's certainty off this distance.) The distance is an increasing function of the norm of the space
+coordinates, so one model ranks images by either alike.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ __all__ = [
     "score_sets",
 ]
 
-_TOGETHER = 1000  # images that go through the network at once
+_TOGETHER = 2**20  # pixels that go through the network at once: about a thousand images of CIFAR
 _OF_LOGITS: dict[str, Callable[[Tensor], Tensor]] = {
     "energy": ood_scores.energy_score,
     "softmax": ood_scores.softmax_score,
@@ -62,10 +62,11 @@ class Scores(NamedTuple):
 
 
 def available_scores(model: LorentzResNet) -> tuple[str, ...]:
-    """The five scores that ``model`` has: three of the logits, then two of its geometry, see :mod:`.ood_scores`.
+    """The five scores that ``model`` has: three of the logits, then two of its geometry.
 
-    The fourth is ``origin_distance``, for the Euclidean twin ``euclidean_norm``. The fifth follows the head:
-    ``boundary_distance``, ``prototype_distance``, or for a linear one ``euclidean_boundary_distance``.
+    They are functions of :mod:`lresnet.metrics.ood_scores`. The fourth is ``origin_distance``, for the Euclidean twin
+    ``euclidean_norm``. The fifth follows the head: ``boundary_distance``, ``prototype_distance``, or for a linear one
+    ``euclidean_boundary_distance``.
 
     Example:
         >>> available_scores(LorentzResNet(20))
@@ -117,7 +118,7 @@ def embed_and_score(
     mean, std = (torch.as_tensor(values, device=place) for values in (mean, std))
     batches = []
     with _evaluating(model):
-        for part in images.split(_TOGETHER):
+        for part in images.split(max(1, _TOGETHER // images[0, ..., 0].numel())):
             pixels = _as_channels(part.to(place), model.in_channels)
             # What it calls here is the network up to its head: one pass gives the points, and the points the logits.
             points = class_scores(model.embed, pixels, mean, std)  # type: ignore[arg-type]

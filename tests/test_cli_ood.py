@@ -1,0 +1,138 @@
+"""`lresnet ood`, as typed."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lresnet import cli
+from lresnet.models import LorentzResNet
+from tests.coloured import write_coloured
+
+QUICK = ["--model", "lorentz_resnet20", "--epochs", "4", "--batch-size", "9", "--pad", "1", "--cutout", "0"]
+CPU = ["--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Runs of the Lorentz network and of the twin, and some images."""
+    folder = tmp_path_factory.mktemp("ood")
+    images = str(write_coloured(folder / "coloured.npz"))
+    for method in ("lorentz", "euclidean"):
+        call = ["train", images, *QUICK, *CPU, "--method", method, "--out", str(folder / method)]
+        assert cli.main(call) == 0
+    pixels = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3), dtype=np.uint8)
+    np.savez(folder / "grains.npz", images=pixels)
+    (folder / "photos").mkdir()
+    for index in range(3):
+        Image.fromarray(pixels[index]).resize((12, 30)).save(folder / "photos" / f"{index}.png")
+    (folder / "photos" / "torn.jpg").write_bytes(b"torn")
+    (folder / "empty").mkdir()
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("LRESNET_DATA", str(folder))
+    monkeypatch.setenv("COLUMNS", "120")
+    capsys.readouterr()
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    assert cli.main(["ood", *args, *CPU]) == 2
+    captured = capsys.readouterr()
+    assert captured.err.startswith("lresnet: error: ")
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+    return captured.err
+
+
+def test_a_table_with_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ood", "lorentz", "--ood", "grains.npz,photos", "--scores", "energy", "logit", "-v", *CPU]) == 0
+    out, err = capsys.readouterr()
+    rows = [line.split() for line in out.splitlines() if "±" in line]
+    assert [row[:2] for row in rows[::2]] == [["grains", "energy"], ["photos", "energy"]]
+    assert [row[0] for row in rows[1::2]] == ["logit", "logit"]
+    assert "30 test images are the positives, against 3 to 6 drawn from a set" in " ".join(out.split())
+    notes = err.splitlines()
+    assert notes[0] == "photos: 1 of 4 files could not be read as images"
+    assert notes[1].startswith("  photos/torn.jpg: cannot identify")
+    assert cli.main(["ood", "lorentz", "--ood", "photos", *CPU]) == 0
+    assert capsys.readouterr().err == notes[0] + "\n"  # named with -v only
+
+
+def test_json_has_what_the_table_has_and_more(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ood", "euclidean", "--ood", "grains.npz", "photos", "--scores", "all", "--json", *CPU]) == 0
+    found = json.loads(capsys.readouterr().out)
+    rows = found["rows"]
+    assert len(rows) == 2 * 5 * 2
+    assert [row["score"] for row in rows[:10:2]] == [
+        "energy",
+        "softmax",
+        "logit",
+        "euclidean_norm",
+        "euclidean_boundary_distance",
+    ]
+    assert {"ood", "protocol", "fpr95", "fpr95_first", "auroc", "aupr", "aupr_out", "n_id", "n_ood", "note"} <= set(
+        rows[0]
+    )
+    assert found["skipped"][0]["file"] == "photos/torn.jpg"
+    assert cli.main(["ood", "euclidean", "--ood", "grains.npz", "--full", *CPU]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    whole = next(row for row in rows if row["protocol"] == "full")
+    assert f"grains energy {whole['fpr95']:.1f} {whole['auroc']:.1f} {whole['aupr']:.1f}" in out
+    assert "against 20 of a set, all" in out
+
+
+def test_histograms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    picture = tmp_path / "scores.png"
+    assert cli.main(["ood", "lorentz", "--ood", "grains.npz", "--out", str(picture), "--json", *CPU]) == 0
+    captured = capsys.readouterr()
+    json.loads(captured.out)  # and nothing else
+    assert captured.err == f"The picture: {picture}\n"
+    with Image.open(picture) as image:
+        assert image.size[0] > 500
+
+
+def test_calls_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "there is no set 'svhm' (did you mean svhn?); name svhn, places" in complaint(
+        capsys, "lorentz", "--ood", "svhm"
+    )
+    assert "empty holds no readable image; add some" in complaint(capsys, "lorentz", "--ood", "grains.npz,empty")
+    assert "no images of places: put them" in complaint(capsys, "lorentz", "--ood", "places")
+    assert "name a set at least" in complaint(capsys, "lorentz", "--ood", ",")
+    assert "this model has no score 'origin_distance'; it has energy, softmax, logit, euclidean_norm" in complaint(
+        capsys, "euclidean", "--ood", "grains.npz", "--scores", "origin_distance"
+    )
+    assert "draws must be at least 1, got 0" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--draws", "0")
+    assert "empty holds no run" in complaint(capsys, "empty", "--ood", "grains.npz")
+    assert "a picture's name ends with one of" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--out", "a.txt")
+
+
+def test_a_run_on_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "disease_tree/lp", "--epochs", "1", "--out", "graph"]) == 0
+    capsys.readouterr()
+    assert "graph holds a run on the graph disease_tree/lp; this needs one on images" in complaint(
+        capsys, "graph", "--ood", "grains.npz"
+    )
+
+
+def test_images_and_models_that_have_changed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    images = write_coloured(tmp_path / "own.npz")
+    assert cli.main(["train", str(images), *QUICK, *CPU, "--out", str(tmp_path / "run")]) == 0
+    capsys.readouterr()
+    call = [str(tmp_path / "run"), "--ood", "grains.npz"]
+    write_coloured(images, classes=np.array(["red", "green", "yellow"]))
+    from lresnet.studies.image_run import image_data
+
+    image_data.cache_clear()
+    assert "own has other classes than the run in" in complaint(capsys, *call)
+    LorentzResNet(20, num_classes=4).save_pretrained(tmp_path / "run" / "model")
+    assert "the model tells 4 classes apart, the run has 3" in complaint(capsys, *call)
+    images.unlink()
+    image_data.cache_clear()
+    LorentzResNet(20, num_classes=3).save_pretrained(tmp_path / "run" / "model")
+    assert "own.npz does not exist" in complaint(capsys, *call)
