@@ -34,8 +34,10 @@ def reproduce(
 
     Example: lresnet reproduce image_classification --cell cifar10 --methods lorentz euclidean --minutes 60
 
+    Example: lresnet reproduce ood --cell cifar10/svhn/r20
+
     Args:
-        table: A table with recipes, e.g. gnn or image_classification; or runtime, which is timed and needs none.
+        table: A table with recipes, e.g. gnn, image_classification or ood; or runtime, which is timed and needs none.
         cell: One cell, e.g. disease/lp, cifar10 or 2048/10000; of ood cifar10/svhn/r20, or cifar10/r20 for all three
             sets by one training. None: all of the table.
         protocol: Which recipe of the cell, where it has several: fast or paper for images. None: the first.
