@@ -105,7 +105,7 @@ def test_a_sheet_has_our_rows_the_papers_and_the_quoted_ones_with_the_caveat() -
     sheets = ood_sheets(table(2.0, 6))
     assert [sheet.title for sheet in sheets[:3]] == [f"cifar10 against {name}, fast" for name in SETS]
     svhn = sheets[1]
-    assert svhn.note == NOTE
+    assert svhn.note == f"svhn: {NOTE}"
     assert svhn.columns == ("FPR95 R20", "FPR95 R32", "AUROC R20", "AUROC R32", "AUPR R20", "AUPR R32")
     assert [row.label for row in svhn.rows] == [
         "euclidean (3)",
@@ -193,7 +193,7 @@ def test_the_page_answers_first_and_labels_what_is_quoted() -> None:
     page = html_page(runs, answer_claims(aggregate(runs), (), runs))
     section = page[page.index('<section id="ood"') :]
     assert section.index("Does the Lorentz residual help detection") < section.index("<figure>")
-    assert f"<caption>{NOTE}</caption>" in section
+    assert f"<caption>svhn: {NOTE}</caption>" in section
     assert section.count("<td>quoted</td>") == 3 * len(SETS) * 2
     assert "not the quoted Poincaré ResNet" in section
 

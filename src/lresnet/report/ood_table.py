@@ -125,7 +125,8 @@ def _detection_sheet(protocol: str, images: str, ood: str, runs: Runs) -> Sheet:
             shown = [f"{own[metric]:.1f}" if own else "" for metric in _METRICS for own in printed]
             rows.append(Row(name, tuple(shown), source))
     notes = dict.fromkeys(run.get("note") or "" for cell in cells for own in runs.get(cell, {}).values() for run in own)
-    return Sheet(f"{images} against {ood}, {protocol}", " ".join(filter(None, notes)), columns, rows)
+    note = "; ".join(filter(None, notes))
+    return Sheet(f"{images} against {ood}, {protocol}", note and f"{ood}: {note}", columns, rows)
 
 
 def _accuracy_sheet(protocol: str, images: str, runs: Runs) -> Sheet:
