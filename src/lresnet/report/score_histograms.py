@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,8 +38,8 @@ def draw_score_histograms(path: str | Path, found: Scores) -> Path:
     """A row of panels a set, a panel a score, written to ``path`` (.png, .svg or .pdf).
 
     The test images are hatched, the set's an outline, both of area one; the dashed line is the threshold that 95 % of
-    the test images reach. Bins span all values but the outermost thousandth at either end, which is counted in
-    the last bin.
+    the test images reach. The panels of a score have the same bins; they span the test images and every set, each but
+    for its outermost thousandths, which are counted in the last bins.
 
     Returns:
         The path of the picture.
@@ -56,9 +57,12 @@ def draw_score_histograms(path: str | Path, found: Scores) -> Path:
         figsize=(_PANEL[0] * max(columns, 2), _PANEL[1] * rows + 0.5), facecolor="white", layout="constrained"
     )
     panels = figure.subplots(rows, columns, squeeze=False)
+    bins = {
+        score: _bins([inside, *(ood.scores[score] for ood in found.outside)]) for score, inside in found.inside.items()
+    }
     for row, (name, _, outside) in zip(panels, found.outside, strict=True):
         for axes, (score, inside) in zip(row, found.inside.items(), strict=True):
-            _draw_panel(axes, inside, outside[score])
+            _draw_panel(axes, inside, outside[score], bins[score])
             auroc = ood_metrics(inside, outside[score])["auroc"]
             axes.set_title(f"{name}, all {len(outside[score]):,}: AUROC {auroc:.1f} %", fontsize=9.5, color=_INK)
             axes.set_xlabel(_LABELS.get(score, score), fontsize=8.8, color=_INK)
@@ -69,10 +73,8 @@ def draw_score_histograms(path: str | Path, found: Scores) -> Path:
     return path
 
 
-def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor) -> None:
-    own, other = (scores.double().cpu().numpy() for scores in (inside, outside))
-    bins = _bins(own, other)
-    own, other = own.clip(bins[0], bins[-1]), other.clip(bins[0], bins[-1])
+def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor, bins: list[float]) -> None:
+    own, other = (_numbers(scores).clip(bins[0], bins[-1]) for scores in (inside, outside))
     axes.hist(
         own,
         bins,
@@ -92,10 +94,16 @@ def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor) -> None:
     axes.spines[["top", "right", "left"]].set_visible(False)
 
 
-def _bins(own: NDArray[np.float64], other: NDArray[np.float64]) -> list[float]:
-    both = np.concatenate([own, other])
-    low, high = np.quantile(both, (0.001, 0.999))
+def _bins(kinds: Sequence[Tensor]) -> list[float]:
+    low, high = (
+        combine(np.quantile(_numbers(kind), q) for kind in kinds) for combine, q in ((min, 0.001), (max, 0.999))
+    )
     if high - low <= _BINS * np.spacing(max(abs(low), abs(high))):  # no room for so many bins: one value, or nearly
         low, high = low - 0.5, high + 0.5
     edges: list[float] = np.linspace(low, high, _BINS + 1).tolist()
     return edges
+
+
+def _numbers(scores: Tensor) -> NDArray[np.float64]:
+    numbers: NDArray[np.float64] = scores.double().cpu().numpy()
+    return numbers
