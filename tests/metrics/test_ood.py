@@ -86,6 +86,12 @@ def test_the_two_fprs_differ_where_no_recall_is_95_percent() -> None:
     assert found["fpr95_first"] == 75.0
 
 
+def test_a_recall_of_exactly_95_percent_has_a_range_of_thresholds() -> None:
+    inside, outside = torch.arange(20.0), torch.tensor([0.5, 5.0])  # all but one of 20 are reached above 0 and up to 1
+    found = ood_metrics(inside, outside)
+    assert (found["fpr95"], found["fpr95_first"]) == (100.0, 50.0)
+
+
 def test_two_dtypes_are_compared_exactly() -> None:
     inside, outside = torch.tensor([1.0 + 2**-40], dtype=torch.float64), torch.tensor([1.0])
     assert ood_metrics(inside, outside)["auroc"] == 100
