@@ -22,6 +22,7 @@ from tests.models.common import CLASSES, FEATURES, NODES, RESIDUALS, features, g
 
 CASES = [(kind, "euclidean") for kind in RESIDUALS] + [(kind, "lorentz") for kind in RESIDUALS if kind != "euclidean"]
 every_case = pytest.mark.parametrize(("residual", "branches"), CASES)
+one_graph = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # of torch's tracer
 both_branches = pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
 
 
@@ -251,21 +252,39 @@ def test_gradients_in_float64(branches):
 
 
 @pytest.mark.parametrize(
-    ("residual", "branches"), [("lorentz", "euclidean"), ("tangent", "euclidean"), ("lorentz", "lorentz")]
+    ("residual", "branches", "sparse"),
+    [
+        ("lorentz", "euclidean", False),
+        ("lorentz", "euclidean", True),
+        ("tangent", "euclidean", False),
+        ("lorentz", "lorentz", False),
+    ],
 )
-@pytest.mark.filterwarnings("ignore")  # of torch's tracer, where it gives up at a sparse product
-def test_compiles(residual, branches):
-    """Around the sparse products, which torch does not trace."""
-    model = make(residual, branches=branches).eval()
+@one_graph
+def test_compiles_into_one_graph(residual, branches, sparse):
+    """With the graph made once; sparse products are single nodes of it."""
+    compiles_into_one_graph(residual, branches, sparse, "aot_eager")
+
+
+@pytest.mark.slow
+@one_graph
+@pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
+def test_compiles_into_one_graph_of_machine_code(branches):
+    compiles_into_one_graph("lorentz", branches, False, "inductor")
+
+
+def compiles_into_one_graph(residual: str, branches: str, sparse: bool, backend: str) -> None:
+    model = make(residual, branches=branches, learn_graph_weight=True).double()
     A, results = model.graph(graph()[0], NODES), []
+    x = SparseMatrix.from_dense(features(torch.float64) + 0.1) if sparse else features(torch.float64) + 0.1
     torch.compiler.reset()
-    for network in (model, torch.compile(model, backend="aot_eager")):
-        x = (features() + 0.1).requires_grad_()
+    for network in (model, torch.compile(model, fullgraph=True, backend=backend)):
+        model.zero_grad()
         y = network(x, A)
         y.square().sum().backward()
-        results.append((y.detach(), x.grad))
+        results.append([y.detach(), *(parameter.grad for parameter in model.parameters())])
     for expected, got in zip(*results, strict=True):
-        torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(got, expected, rtol=1e-7, atol=1e-7)
 
 
 # --- wrong input ------------------------------------------------------------------------------------------------------

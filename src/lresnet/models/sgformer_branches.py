@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
+from lresnet.geometry.curvature import kappa_of
 from lresnet.nn.attention import LinearAttention, LorentzAttention
 from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear
-from lresnet.nn.graph_conv import LorentzGraphConv
+from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums, least_times
 from lresnet.nn.input_map import Points
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.sparse import SparseMatrix
@@ -77,7 +78,7 @@ class EuclideanBranches(torch.nn.Module):
     def start(self, points: Points, drop: Drop) -> Tensor:
         """Features to z^(0)."""
         x, W, b = points.x, self.input.weight, self.input.bias
-        z = x @ W.movedim(-1, 0) + b if isinstance(x, SparseMatrix) else self.input(x)
+        z = x.product(W.movedim(-1, 0)) + b if isinstance(x, SparseMatrix) else self.input(x)
         return drop(torch.relu(self.input_norm(z)))
 
     def attend(self, z: Tensor, drop: Drop, layers: int | None = None) -> Tensor:
@@ -89,9 +90,9 @@ class EuclideanBranches(torch.nn.Module):
 
     def convolve(self, z: Tensor, A: SparseMatrix, drop: Drop) -> Tensor:
         """The graph branch."""
-        g: Tensor = self.convs[0](z, A)
+        g = A.product(self.convs[0].linear(z))  # type: ignore[operator]
         for norm, conv in zip(self.conv_norms, self.convs[1:], strict=True):
-            g = conv(drop(torch.relu(norm(g))), A)
+            g = A.product(conv.linear(drop(torch.relu(norm(g)))))  # type: ignore[operator]
         return g
 
     def rows(self, z: Tensor, nodes: Tensor, layer: int, drop: Drop) -> Tensor:
@@ -149,12 +150,20 @@ class LorentzBranches(torch.nn.Module):
 
     def convolve(self, z: Tensor, A: SparseMatrix, drop: Drop) -> Tensor:
         """The graph branch."""
-        g: Tensor = self.convs[0](drop(torch.relu(z)), A)
+        g = _centroids(self.convs[0], drop(torch.relu(z)), A)
         for conv, residual in zip(self.convs[1:], self.residuals, strict=True):
-            g = residual(g, conv(drop(torch.relu(g)), A))
+            g = residual(g, _centroids(conv, drop(torch.relu(g)), A))
         return g
 
     def rows(self, z: Tensor, nodes: Tensor, layer: int, drop: Drop) -> Tensor:
         """What ``nodes`` attend to in attention layer number ``layer``."""
         entering = drop(torch.relu(self.attend(z, drop, layer)))
         return self.attentions[layer].rows(entering, nodes)  # type: ignore[operator, no-any-return]
+
+
+def _centroids(conv: torch.nn.Module, x: Tensor, A: SparseMatrix) -> Tensor:
+    """What a :class:`LorentzGraphConv` gives, by the product that a compiler can follow."""
+    h = conv.linear.with_time(x)  # type: ignore[union-attr, operator]
+    kappa = kappa_of(conv.manifold.curvature, h.dtype)  # type: ignore[union-attr, arg-type]
+    y = centroid_of_sums(A.product(h), least_times(A, h), kappa, some_empty=A.has_empty_rows())
+    return y.to(x.dtype)

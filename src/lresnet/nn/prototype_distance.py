@@ -76,6 +76,6 @@ def _second_order(ctx: Any, g: Tensor, x: Tensor, y: Tensor, kappa: Tensor | Non
     own = ctx.kappa if inputs[2] is None else inputs[2]
     value = cross_separation(inputs[0], inputs[1], own)  # type: ignore[arg-type]
     wanted = [i for i in range(3) if ctx.needs_input_grad[i]]
-    found = torch.autograd.grad(value, [inputs[i] for i in wanted], g, create_graph=True)  # type: ignore[misc]
+    found = torch.autograd.grad(value, [inputs[i] for i in wanted], g, create_graph=True)  # type: ignore[arg-type]
     grads = dict(zip(wanted, found, strict=True))
     return tuple(grads.get(i) for i in range(3))

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import checks_values
+from lresnet.geometry.checks import checks_values, traced
 from lresnet.geometry.weights import refuse_negative
+from lresnet.nn.csr import Places, csr_product, csr_tensor, csr_times, widened
 
 __all__ = ["SparseMatrix", "adjacency"]
 
@@ -79,6 +79,11 @@ class SparseMatrix:
         return other
 
     @property
+    def places(self) -> Places:
+        """All index tensors."""
+        return Places(self.row, self.col, self.permutation, self.crow, self.col_csr, self.crow_t, self.col_t)
+
+    @property
     def constant(self) -> bool:
         """Whether what is derived from the values may be kept: an optimiser changes a parameter in place."""
         return not (self.values.requires_grad and self.values.is_leaf)
@@ -91,13 +96,22 @@ class SparseMatrix:
         return self._row_sums
 
     def has_empty_rows(self) -> bool:
-        """Whether a row has no entry, or only zeros. Looked up once (synchronises once on CUDA)."""
+        """Whether a row has no entry, or only zeros. Looked up once (synchronises once on CUDA).
+
+        Compiled code, which cannot look, takes it for granted.
+        """
+        if traced():
+            return self._has_empty_rows is not False
         if self._has_empty_rows is None or not self.constant:
             self._has_empty_rows = bool((self.row_sums() <= 0).any())
         return self._has_empty_rows
 
     def __matmul__(self, x: Tensor) -> Tensor:
         """[columns, ...] -> [rows, ...]."""
+        return self.matmul(x, self.values)
+
+    def product(self, x: Tensor) -> Tensor:
+        """``A @ x`` by name: a compiler cannot follow the operator of an object that is no tensor."""
         return self.matmul(x, self.values)
 
     def matmul(self, x: Tensor, values: Tensor) -> Tensor:
@@ -118,27 +132,29 @@ class SparseMatrix:
 
     def times(self, x: Tensor, values: Tensor) -> Tensor:
         """Plain product, no gradient."""
-        dtype = _wide(x.dtype)
+        dtype = widened(x.dtype)
         if values is not self.values or not self.constant:
-            return _product(_csr(self.crow, self.col_csr, values.to(dtype), self.shape), x)
+            return csr_times(csr_tensor(self.crow, self.col_csr, values.to(dtype), self.shape), x)
         if self._forward is None or self._forward.dtype != dtype:
-            self._forward = _csr(self.crow, self.col_csr, values.detach().to(dtype), self.shape)
-        return _product(self._forward, x)
+            self._forward = csr_tensor(self.crow, self.col_csr, values.detach().to(dtype), self.shape)
+        return csr_times(self._forward, x)
 
     def transposed_times(self, x: Tensor, values: Tensor) -> Tensor:
         """Plain product of the transpose, no gradient."""
-        dtype, shape = _wide(x.dtype), (self.shape[1], self.shape[0])
+        dtype, shape = widened(x.dtype), (self.shape[1], self.shape[0])
         if values is not self.values or not self.constant:
-            return _product(_csr(self.crow_t, self.col_t, values[self.permutation].to(dtype), shape), x)
+            return csr_times(csr_tensor(self.crow_t, self.col_t, values[self.permutation].to(dtype), shape), x)
         if self._backward is None or self._backward.dtype != dtype:
-            self._backward = _csr(self.crow_t, self.col_t, values.detach()[self.permutation].to(dtype), shape)
-        return _product(self._backward, x)
+            self._backward = csr_tensor(self.crow_t, self.col_t, values.detach()[self.permutation].to(dtype), shape)
+        return csr_times(self._backward, x)
 
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {self.values.numel()} entries, {self.device})"
 
 
 def _product_of(x: Tensor, values: Tensor, matrix: SparseMatrix) -> Tensor:
+    if torch.compiler.is_compiling():
+        return csr_product(x, values, *matrix.places)  # type: ignore[no-any-return]
     result: Tensor = _Product.apply(x, values, matrix)  # type: ignore[no-untyped-call]
     return result
 
@@ -227,28 +243,3 @@ def _pointers(index: Tensor, size: int) -> Tensor:
     """Where each row begins among entries sorted by row, from their rows in any order."""
     counts = torch.bincount(index, minlength=size)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
-
-
-def _csr(crow: Tensor, col: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Sparse CSR tensor support is in beta")
-        # torch 2.11 says this even where the check is switched off by name, as below.
-        warnings.filterwarnings("ignore", message="Sparse invariant checks are implicitly disabled")
-        return torch.sparse_csr_tensor(crow, col, values, shape, check_invariants=False)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    """CPUs have no sparse product below float32, and a sum over many neighbours should not be taken there."""
-    return torch.promote_types(dtype, torch.float32)
-
-
-def _product(csr: Tensor, x: Tensor) -> Tensor:
-    """``csr @ x`` in csr's dtype, given back in x's; autocast, which would narrow csr, is kept out."""
-    if torch.is_autocast_enabled(x.device.type):
-        with torch.autocast(x.device.type, enabled=False):
-            return _product(csr, x)
-    if x.device.type not in ("cpu", "cuda"):
-        return (csr @ x.to(csr.dtype)).to(x.dtype)
-    # In place: "csr @ x" makes zeros, a result of the same size, and copies one to the other. beta=0: not read before.
-    result = x.new_empty(csr.shape[0], x.shape[1], dtype=csr.dtype)
-    return result.addmm_(csr, x.to(csr.dtype), beta=0).to(x.dtype)

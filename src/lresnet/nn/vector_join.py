@@ -66,7 +66,7 @@ class _LorentzJoin(torch.autograd.Function):
         (r_z, a), (r_g, b) = (bounded_radius(v, kappa, max_radius) for v in (z, g))
         R_z, R_g = a.sinh(), b.sinh()
         F_z, F_g, k = R_z / r_z, R_g / r_g, root(kappa)
-        apart = torch.mul(z, k / r_z).addcmul_(g, -k / r_g)
+        apart = torch.div(z, r_z / k).sub_(g / (r_g / k))  # each rounded once, so that equal ones are 0 apart
         omega = 0.5 * dot(apart, apart, -1)
         D = 2 * (0.5 * (a - b)).sinh().square() + R_z * R_g * omega
         n = normaliser(1.0, w, D)
@@ -125,6 +125,6 @@ def _second_order(
     own = ctx.kappa if inputs[3] is None else inputs[3]
     y = _plain(inputs[0], inputs[1], inputs[2], own, ctx.max_radius)  # type: ignore[arg-type]
     wanted = [i for i in range(4) if ctx.needs_input_grad[i]]
-    found = torch.autograd.grad(y, [inputs[i] for i in wanted], G, create_graph=True)  # type: ignore[misc]
+    found = torch.autograd.grad(y, [inputs[i] for i in wanted], G, create_graph=True)  # type: ignore[arg-type]
     grads = dict(zip(wanted, found, strict=True))
     return tuple(grads.get(i) for i in range(4))
