@@ -1,4 +1,4 @@
-"""What decides a training, as options: for every task, for graphs, for images.
+"""What decides a training, as options: for every task, for graphs and their transformer, for images.
 
 None, and the default of a switch, mean unsaid: what the recipe fixes, else the default of the library.
 """
@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
-__all__ = ["GraphSettings", "ImageSettings", "Settings", "said"]
+__all__ = ["GraphSettings", "ImageSettings", "Settings", "TransformerSettings", "said"]
 
 _Int = Annotated[int | None, arg(metavar="INT")]
 _Float = Annotated[float | None, arg(metavar="FLOAT")]
@@ -19,6 +19,11 @@ _LearnedOrFloat = Annotated[Literal["learned"] | float | None, arg(metavar="lear
 class Settings:
     """Of every task."""
 
+    model: Annotated[
+        Literal["lorentz_gcn", "lorentz_sgformer", "lorentz_resnet18", "lorentz_resnet20", "lorentz_resnet32"] | None,
+        arg(metavar="NAME"),
+    ] = None
+    """Network: lorentz_gcn or lorentz_sgformer for graphs; lorentz_resnet18, 20 or 32 for images."""
     curvature: Annotated[float | None, arg(metavar="K")] = None
     """Curvature of the space, a negative number."""
     learn_curvature: bool = False
@@ -64,7 +69,7 @@ class GraphSettings:
     hidden: _Int = None
     """Dimension of the space."""
     activation: Annotated[Literal["none", "relu"] | None, arg(metavar="none|relu")] = None
-    """On what enters every layer but the first."""
+    """On what enters every layer but the first; of lorentz_gcn."""
     dropout: Annotated[float | None, arg(metavar="RATE")] = None
     """Rate on the space coordinates that enter a layer."""
     self_loops: bool = True
@@ -80,14 +85,29 @@ class GraphSettings:
 
 
 @dataclass(frozen=True)
+class TransformerSettings:
+    """Of lorentz_sgformer."""
+
+    branches: Annotated[Literal["euclidean", "lorentz"] | None, arg(metavar="euclidean|lorentz")] = None
+    """Where attention and convolutions happen: in vectors, as in the paper, or on the hyperboloid."""
+    attention_layers: _Int = None
+    """Attention layers."""
+    heads: _Int = None
+    """Of an attention layer; averaged."""
+    graph_weight: Annotated[float | None, arg(metavar="SHARE")] = None
+    """Of the graph branch against the attention, above 0 and below 1."""
+    learn_graph_weight: bool = False
+    """Train that weight too."""
+    attention_weight: Annotated[float | None, arg(metavar="SHARE")] = None
+    """Of an attention layer against its skip, above 0 and below 1."""
+    norm: Annotated[Literal["none", "layer"] | None, arg(metavar="none|layer")] = None
+    """Of the vectors in Euclidean branches."""
+
+
+@dataclass(frozen=True)
 class ImageSettings:
     """Of images."""
 
-    model: Annotated[
-        Literal["lorentz_resnet18", "lorentz_resnet20", "lorentz_resnet32"] | None,
-        arg(metavar="lorentz_resnet18|lorentz_resnet20|lorentz_resnet32"),
-    ] = None
-    """Network."""
     pooling: Annotated[Literal["poincare", "centroid", "mean"] | None, arg(metavar="poincare|centroid|mean")] = None
     """How the pixels of an image become one point."""
     head: Annotated[Literal["mlr", "prototypes", "linear"] | None, arg(metavar="mlr|prototypes|linear")] = None
@@ -110,7 +130,7 @@ class ImageSettings:
     """Judge by the mean of the logits of an image and of its mirror image."""
 
 
-def said(settings: Settings | GraphSettings | ImageSettings) -> dict[str, Any]:
+def said(settings: Settings | GraphSettings | TransformerSettings | ImageSettings) -> dict[str, Any]:
     """The settings that differ from their defaults, by name."""
     values = {field.name: getattr(settings, field.name) for field in fields(settings)}
     return {field.name: values[field.name] for field in fields(settings) if values[field.name] != field.default}

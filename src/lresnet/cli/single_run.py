@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from lresnet.cli.settings import GraphSettings, ImageSettings, Settings, said
+from lresnet.cli.settings import GraphSettings, ImageSettings, Settings, TransformerSettings, said
 
 if TYPE_CHECKING:
     from lresnet.models.pretrained import Pretrained
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate", "train"]
 
-_SETTINGS, _GRAPHS, _IMAGES = Settings(), GraphSettings(), ImageSettings()
+_SETTINGS, _GRAPHS, _TRANSFORMER, _IMAGES = Settings(), GraphSettings(), TransformerSettings(), ImageSettings()
 _CHECKPOINT_EVERY = {"graphs": 200, "images": 10}  # an epoch of images takes as long as a hundred of a graph, or longer
 _NO_POINTS = (
     "warning: no parameter is a point of the manifold (geoopt.ManifoldParameter): "
@@ -37,6 +37,7 @@ def train(
     device: str = "auto",
     settings: OmitArgPrefixes[Settings] = _SETTINGS,
     graphs: OmitArgPrefixes[GraphSettings] = _GRAPHS,
+    transformer: OmitArgPrefixes[TransformerSettings] = _TRANSFORMER,
     images: OmitArgPrefixes[ImageSettings] = _IMAGES,
 ) -> int:
     """Train one model on one task; the test set is left for `lresnet evaluate`.
@@ -47,6 +48,8 @@ def train(
 
     Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
 
+    Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
+
     Example: lresnet train photos/ --model lorentz_resnet20 --epochs 30
 
     Args:
@@ -56,24 +59,43 @@ def train(
         seed: Of parameters, negatives and honest splits; of shuffling and augmentation.
         recipe: Of images: what supplies settings that are not given. None: fast. Your own images take CIFAR-10's.
         split: Of a graph: legacy, disjoint, official, or the number of an official one. None: as the recipe says.
-        out: The folder of the run. None: runs/DATA-METHOD-SEED.
+        out: The folder of the run. None: runs/DATA-METHOD-SEED, of lorentz_sgformer runs/DATA-sgformer-METHOD-SEED.
         checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         settings: What else decides the run. None: as the recipe says, else the default of the library.
         graphs: Of graphs alone.
+        transformer: Of lorentz_sgformer alone.
         images: Of images alone.
     """
-    from lresnet.studies.single import find_data, single_image_run, single_run
+    from lresnet.studies.single import find_data, single_image_run
 
     kind, name = find_data(data, None if task == "auto" else task)
+    of_graphs = said(graphs) | said(transformer)
     if kind == "images":
         run = single_image_run(name, method, seed, recipe, said(settings) | said(images))
-        _refuse(said(graphs) | {"split": split}, "graphs", name, kind)
+        _refuse(of_graphs | {"split": split}, "graphs", name, kind)
+        _require_image_network(settings.model, name)
     else:
-        run = single_run(name, method, seed, split, said(settings) | said(graphs))
+        run = _graph_run(name, method, seed, split, said(settings) | of_graphs)
         _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
-    folder = out or Path("runs") / f"{_folder_name(run.cell)}-{method}-{seed}"
+    folder = out or Path("runs") / f"{_folder_name(run.cell)}{_model_name(run.config)}-{method}-{seed}"
     return _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every)
+
+
+def _graph_run(name: str, method: str, seed: int, split: str | None, config: dict[str, Any]) -> "Run":
+    from lresnet.studies.graph_run import require_settings
+    from lresnet.studies.single import single_run
+    from lresnet.studies.transformer_run import transformer_run
+
+    make = transformer_run if config.get("model") == "lorentz_sgformer" else single_run
+    run = make(name, method, seed, split, config)
+    require_settings(run.config)
+    return run
+
+
+def _require_image_network(model: str | None, name: str) -> None:
+    if model is not None and "resnet" not in model:
+        raise ValueError(f"{model} is no network for images, as {name} is; take lorentz_resnet18, 20 or 32")
 
 
 def _refuse(options: dict[str, Any], owner: str, name: str, kind: str) -> None:
@@ -87,6 +109,11 @@ def _folder_name(cell: str) -> str:
     """A path goes by its last part, and nothing but letters, digits, dots and lines stays."""
     name = Path(cell).name.removesuffix(".npz") if Path(cell).is_absolute() else cell
     return re.sub(r"[^\w.-]+", "_", name)
+
+
+def _model_name(config: dict[str, Any]) -> str:
+    """A graph has two models: runs of the second must not meet those of the first in one folder."""
+    return "-sgformer" if config.get("model") == "lorentz_sgformer" else ""
 
 
 def _train(run: "Run", folder: Path, device: str, checkpoint_every: int) -> int:

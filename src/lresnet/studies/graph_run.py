@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +13,13 @@ from lresnet.data import CELLS, LinkTask, NodeTask, load_task
 from lresnet.models import LorentzGCN, LorentzSGFormer, pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.depth import split_depth
-from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE, own_residual_options, take
+from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, RESIDUAL, SCHEDULE, own_residual_options, take
 from lresnet.train import LinkPrediction, NodeClassification, Schedule, seed_everything
 
 if TYPE_CHECKING:
     from lresnet.studies.run import Run
 
-__all__ = ["GRAPH_MODELS", "build_graph_run", "graph_cell", "graph_task"]
+__all__ = ["GRAPH_MODELS", "build_graph_run", "graph_cell", "graph_task", "require_settings"]
 
 GRAPH_MODELS: dict[str, Callable[..., Pretrained]] = {
     LorentzGCN.model_name: LorentzGCN,
@@ -58,6 +59,26 @@ def build_graph_run(
     if isinstance(task, LinkTask):
         return model, LinkPrediction(task, seed=run.seed, device=device, **options), schedule
     return model, NodeClassification(task, device=device, **options), schedule
+
+
+def require_settings(config: dict[str, Any]) -> None:
+    """Refuse settings of a run on a graph that its model does not have.
+
+    Raises:
+        ValueError: with the setting, and the model that has it if there is one.
+
+    Example:
+        >>> require_settings({"model": "lorentz_sgformer", "heads": 2, "lr": 0.1})
+    """
+    name = config.get("model", LorentzGCN.model_name)
+    if name not in GRAPH_MODELS:
+        raise ValueError(f"{name} is no network for graphs; take {' or '.join(GRAPH_MODELS)}")
+    others = SCHEDULE | GRAPH_OBJECTIVE | GRAPH_TASK | RESIDUAL | {"model"}
+    arguments = {model: set(inspect.signature(make).parameters) for model, make in GRAPH_MODELS.items()}
+    for setting in config:
+        if setting not in others | arguments[name]:
+            owner = next((f", but of {model}" for model in GRAPH_MODELS if setting in arguments[model]), "")
+            raise ValueError(f"{setting} is no setting of {name}{owner}; leave it out, or take another model")
 
 
 def graph_task(run: Run) -> LinkTask | NodeTask:
