@@ -12,7 +12,7 @@ PLAYWRIGHT := 1.65.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-browser screenshot check format bench bench-graphs bench-scale docs lock clean
+.PHONY: help demo test test-all test-browser screenshot check format bench bench-graphs bench-sgformer bench-scale docs lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,9 @@ bench: $(STAMP) ## time the residuals against what you would use instead
 
 bench-graphs: $(STAMP) ## time a training epoch against PyG's GCN, where the data sets are found (LRESNET_DATA)
 	@$(BIN)/lresnet bench gcn --results None
+
+bench-sgformer: $(STAMP) ## time the Lorentz SGFormer against its twin, and on graphs of up to a million nodes (8 GB of memory)
+	@$(BIN)/lresnet bench sgformer --results None
 
 bench-scale: $(STAMP) ## memory and time on PubMed and on a graph of ten million edges
 	@$(BIN)/python benchmarks/scale.py

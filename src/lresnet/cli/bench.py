@@ -136,6 +136,42 @@ def gcn(
 
 
 @bench.command
+def sgformer(
+    cells: Annotated[tuple[str, ...], arg(metavar="GRAPH")] = (),
+    methods: Annotated[tuple[str, ...], arg(metavar="METHOD")] = (),
+    nodes: Annotated[tuple[int, ...], arg(metavar="INT")] = (),
+    rounds: int = 15,
+    device: str = "auto",
+    json: _Json = None,
+    results: _Results = Path("results"),
+) -> int:
+    """Time a training epoch of lorentz_sgformer beside its twin's, and see how time and memory grow with the graph.
+
+    Depth and width are those of the released scripts. Growing graphs are random ones with 8 neighbours a node and 64
+    features, each in a fresh process.
+
+    Example: lresnet bench sgformer --cells chameleon --nodes 10000 100000
+
+    Args:
+        cells: chameleon, squirrel, actor, random/10000. None named: those whose data are found, and the random one.
+        methods: Residual connections. None named: lorentz. The Euclidean twin always takes part.
+        nodes: Sizes of the growing graph. None named: ten thousand, a hundred thousand and a million.
+        rounds: Rounds that count; all contenders take turns in each.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        json: Write the figures as a list of objects to a file, or print nothing else with -.
+        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+    """
+    from lresnet.studies.benchmark import bench_sgformer
+    from lresnet.studies.run_folder import usable_device
+
+    place = usable_device(device)
+    measured = bench_sgformer(cells, methods, nodes, place, rounds=rounds)
+    options = {"cells": cells, "methods": methods, "nodes": nodes, "rounds": rounds, "device": device}
+    _hand_out(measured, _command(sgformer, options), place, json, results)
+    return 0
+
+
+@bench.command
 def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")) -> int:
     """Write the page of all benchmarks from the results: the newest line of each measurement on each device.
 

@@ -24,6 +24,7 @@ command, versions and hardware. Measure again with
     lresnet bench residual     # one residual in every form, and a stack of 64
     lresnet bench resnet       # a training step beside the Euclidean twin's, and its memory
     lresnet bench gcn          # a training epoch of lorentz_gcn, one seed and ten
+    lresnet bench sgformer     # a training epoch of lorentz_sgformer, and growing graphs
     lresnet reproduce runtime  # the paper's table of runtimes
 
 How: all contenders take turns in every round, every second round in reverse; the median over rounds, and after ± half

@@ -126,6 +126,33 @@ def _gcn(cell: str, part: str, records: Sequence[Record]) -> Sheet:
     return Sheet(f"A training epoch of lorentz_gcn: {cell}", columns, _grouped(records, cells), _missing(records))
 
 
+def _sgformer(cell: str, part: str, records: Sequence[Record]) -> Sheet:
+    def cells(record: Record) -> tuple[str, ...]:
+        return _digits(1e3 * record["value"]), _deviation(record), _inverse(record, "euclidean")
+
+    rows = [(r["method"], *(("-",) if r["value"] is None else cells(r))) for r in records]
+    notes = [f"The bar: at most {_SGFORMER_BAR:g} times the twin."]
+    title = f"A training epoch of lorentz_sgformer: {cell}"
+    return Sheet(title, ("", "ms", "±", "to the twin"), rows, [*notes, *_missing(records)])
+
+
+def _scale(cell: str, part: str, records: Sequence[Record]) -> Sheet:
+    def cells(record: Record) -> tuple[str, ...]:
+        metrics = record["metrics"]
+        return (
+            _digits(record["value"]),
+            _deviation(record),
+            _digits(metrics.get("peak_gibibytes")),
+            _digits(metrics.get("time_growth")),
+            _digits(metrics.get("memory_growth")),
+        )
+
+    columns = ("", "s", "±", "peak GiB", "time, 10 x nodes", "memory, 10 x nodes")
+    title = f"lorentz_sgformer on random graphs, {part}: {cell}"
+    notes = ["10 x nodes: in times of what the size before took, for ten times the nodes; 10 is linear."]
+    return Sheet(title, columns, _grouped(records, cells), [*notes, *_missing(records)])
+
+
 def _clock(cell: str, part: str, records: Sequence[Record]) -> Sheet:
     def cells(record: Record) -> tuple[str, ...]:
         metrics = record["metrics"]
@@ -155,9 +182,12 @@ _STUDIES: dict[str, Callable[[str, str, Sequence[Record]], Sheet]] = {
     "clock": _clock,
     "resnet": _resnet,
     "gcn": _gcn,
+    "sgformer": _sgformer,
+    "scale": _scale,
     "runtime": _runtime,
 }
 
+_SGFORMER_BAR = 1.3
 _FASTER = "/ x + y: in times of x + y; last columns: that form of the same method takes so many times as long."
 _COPY = "copy: share of the copy rate."
 

@@ -6,6 +6,15 @@ what is timed, and memory that no cache can hold; on a CPU process time of one t
 
 from lresnet.studies.benchmark.measurement import Measurement, line
 from lresnet.studies.benchmark.runtime import runtime_line
-from lresnet.studies.benchmark.suite import bench_gcn, bench_residual, bench_resnet, bench_runtime
+from lresnet.studies.benchmark.suite import bench_gcn, bench_residual, bench_resnet, bench_runtime, bench_sgformer
 
-__all__ = ["Measurement", "bench_gcn", "bench_residual", "bench_resnet", "bench_runtime", "line", "runtime_line"]
+__all__ = [
+    "Measurement",
+    "bench_gcn",
+    "bench_residual",
+    "bench_resnet",
+    "bench_runtime",
+    "bench_sgformer",
+    "line",
+    "runtime_line",
+]

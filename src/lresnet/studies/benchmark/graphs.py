@@ -18,7 +18,7 @@ from lresnet.studies.benchmark.rounds import Batch, interleave, ratios, spread
 from lresnet.studies.benchmark.runs import graph_run, graph_training, stacked_trainings
 from lresnet.studies.graph_run import graph_task
 
-__all__ = ["CELLS", "FALLBACK", "SEEDS", "found_cells", "measure_graphs"]
+__all__ = ["CELLS", "FALLBACK", "SEEDS", "epoch_entry", "found_cells", "measure_graphs"]
 
 CELLS = ("disease/lp", "airport/lp")
 FALLBACK = "disease_tree/lp"  # made on the spot
@@ -55,7 +55,7 @@ def measure_graphs(
         makers[method, "1 seed"] = partial(_single, cell, method, device)
         makers[method, f"{seeds} seeds"] = partial(_stacked, cell, method, seeds, device)
     makers["euclidean", _PYG] = partial(_pyg, cell, device)
-    found = {key: admit(_entry, make, device) for key, make in makers.items()}
+    found = {key: admit(epoch_entry, make, device) for key, make in makers.items()}
     entries = {key: entry for key, entry in found.items() if isinstance(entry, Entry)}
     times = interleave({str(key): entry.batches for key, entry in entries.items()}, clock, rounds)
     seconds = {key: times[str(key)] for key in entries}
@@ -76,7 +76,8 @@ def measure_graphs(
     return measured
 
 
-def _entry(make: Callable[[], Task], device: torch.device) -> Entry:
+def epoch_entry(make: Callable[[], Task], device: torch.device) -> Entry:
+    """A training that is past its first epochs: ``make`` gives what trains one."""
     epoch, count = make(), _EPOCHS.get(device.type, 1)
     for _ in range(_FIRST if device.type == "cuda" else 1):
         epoch()

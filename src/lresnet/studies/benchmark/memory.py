@@ -19,7 +19,7 @@ import torch
 from lresnet.studies.benchmark.entry import first_line
 from lresnet.studies.benchmark.runs import image_training, tried_convolutions
 
-__all__ = ["Network", "peak_bytes", "peaks_in_fresh_processes", "print_peak"]
+__all__ = ["Network", "peak_bytes", "peak_resident", "peaks_in_fresh_processes", "print_peak"]
 
 # The engine records a step at its fourth call; what a recorded step allocates is not seen.
 _STEADY = 2
@@ -49,7 +49,7 @@ def peaks_in_fresh_processes(networks: Iterable[Network], device: torch.device) 
 
 def peak_bytes(network: Network, device: torch.device) -> int:
     """Of one training step in this process."""
-    before = _resident()
+    before = peak_resident()
     run = image_training(*network, network.batch, device)
     run.model.train()
     run.objective.start_epoch()
@@ -64,7 +64,7 @@ def peak_bytes(network: Network, device: torch.device) -> int:
             torch.cuda.synchronize()
             return torch.cuda.max_memory_allocated()
         run.step()
-    return _resident() - before
+    return peak_resident() - before
 
 
 def _start(network: Network, device: torch.device) -> subprocess.Popen[str]:
@@ -81,7 +81,8 @@ def _result(process: subprocess.Popen[str]) -> int | str:
     return str(found["missing"]) if "missing" in found else int(found["peak_bytes"])
 
 
-def _resident() -> int:
+def peak_resident() -> int:
+    """The most memory that this process has had, bytes."""
     status = Path("/proc/self/status")
     if status.is_file():  # what getrusage says on Linux is inherited from the process that started this one
         words = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)

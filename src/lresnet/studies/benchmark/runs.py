@@ -10,16 +10,24 @@ import torch
 
 from lresnet.data import ImageData, ImageSet
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
+from lresnet.models.pretrained import Pretrained
 from lresnet.studies.run import Run, build
 from lresnet.studies.single import single_run
-from lresnet.train import ImageClassification, Schedule, own_generator, seed_everything
+from lresnet.train import ImageClassification, Objective, Schedule, own_generator, seed_everything
 
 # A benchmark looks into the engine: fit() has no name for a single epoch, and must not need one.
 from lresnet.train.engine import _optimizers, _Run
 from lresnet.train.engine import _tried_convolutions as tried_convolutions
 from lresnet.train.stacked_fit import _StackedRun
 
-__all__ = ["graph_run", "graph_training", "image_training", "stacked_trainings", "tried_convolutions"]
+__all__ = [
+    "engine_run",
+    "graph_run",
+    "graph_training",
+    "image_training",
+    "stacked_trainings",
+    "tried_convolutions",
+]
 
 
 def image_training(model: str, method: str, batch: int, images: int, device: torch.device) -> _Run[Any]:
@@ -31,8 +39,7 @@ def image_training(model: str, method: str, batch: int, images: int, device: tor
     data = ImageData("random", _images(images), _images(10), tuple("0123456789"), (0.5,) * 3, (0.25,) * 3)
     objective = ImageClassification(data, batch_size=batch, label_smoothing=0.1, cutout=8, device=device)
     schedule = Schedule(epochs=100, lr=0.05, optimizer="sgd", weight_decay=5e-4, decay="all", warmup=5, keep="last")
-    network = network.to(device)
-    return _Run(network, objective, schedule, _optimizers(network, schedule), "fast")
+    return engine_run(network.to(device), objective, schedule)
 
 
 def graph_run(cell: str, method: str, seed: int = 0) -> Run:
@@ -42,7 +49,11 @@ def graph_run(cell: str, method: str, seed: int = 0) -> Run:
 
 def graph_training(cell: str, method: str, device: torch.device) -> _Run[Any]:
     """``lorentz_gcn`` on the task of ``cell``."""
-    model, objective, schedule = build(graph_run(cell, method), device)
+    return engine_run(*build(graph_run(cell, method), device))
+
+
+def engine_run(model: Pretrained, objective: Objective[Any], schedule: Schedule) -> _Run[Any]:
+    """As the engine begins it."""
     return _Run(model, objective, schedule, _optimizers(model, schedule), "fast")
 
 

@@ -16,12 +16,14 @@ from lresnet.studies.benchmark.measurement import Measurement
 from lresnet.studies.benchmark.memory import Network, peaks_in_fresh_processes
 from lresnet.studies.benchmark.residuals import PARTS, measure_residuals
 from lresnet.studies.benchmark.resnets import TWIN, measure_resnets
+from lresnet.studies.benchmark.sgformer import RANDOM, TABLE, found_graphs, measure_sgformer
+from lresnet.studies.benchmark.sgformer_scale import SIZES, measure_scale
 from lresnet.studies.benchmark.sizes import PAPER_SIZES, Size, parse_size
 from lresnet.studies.benchmark.stacks import measure_stack
 from lresnet.studies.benchmark.unsynchronised import measure_clocks
 from lresnet.studies.single import require_known
 
-__all__ = ["bench_gcn", "bench_residual", "bench_resnet", "bench_runtime"]
+__all__ = ["bench_gcn", "bench_residual", "bench_resnet", "bench_runtime", "bench_sgformer"]
 
 _CPU_SIZE, _CPU_STACK, _CPU_BATCH = "256/4000", Size(256, 500), 32
 _STACK = Size(2048, 10_000)
@@ -106,6 +108,28 @@ def bench_gcn(
             measured += measure_graphs(cell, methods or ("lorentz",), device, device_clock(device), rounds=rounds)
             _forget(device)
     return measured
+
+
+def bench_sgformer(
+    cells: Sequence[str], methods: Sequence[str], nodes: Sequence[int], device: torch.device, *, rounds: int = 15
+) -> list[Measurement]:
+    """Training epochs beside the twin's; graphs that are named must be there, of the table's those that are.
+
+    Then time and memory of growing random graphs, of the methods and the twin.
+    """
+    _require_rounds(rounds)
+    for method in methods:
+        require_known("method", method, RESIDUALS)
+    for cell in cells:
+        require_known("graph", cell, (*TABLE, RANDOM))
+    if nodes and min(nodes) < 2:
+        raise ValueError(f"a graph needs at least 2 nodes, got {min(nodes)}")
+    methods, measured = methods or ("lorentz",), list[Measurement]()
+    with one_thread(device):
+        for cell in cells or found_graphs():
+            measured += measure_sgformer(cell, methods, device, device_clock(device), rounds=rounds)
+            _forget(device)
+    return measured + measure_scale(nodes or SIZES, list(dict.fromkeys([*methods, TWIN])), device)
 
 
 def _copy(rate: CopyRate, device: torch.device) -> Measurement:
