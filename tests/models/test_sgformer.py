@@ -260,6 +260,7 @@ def test_gradients_in_float64(branches):
         ("lorentz", "lorentz", False),
     ],
 )
+@pytest.mark.slow
 @one_graph
 def test_compiles_into_one_graph(residual, branches, sparse):
     """With the graph made once; sparse products are single nodes of it."""

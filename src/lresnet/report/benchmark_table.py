@@ -131,9 +131,14 @@ def _sgformer(cell: str, part: str, records: Sequence[Record]) -> Sheet:
         return _digits(1e3 * record["value"]), _deviation(record), _inverse(record, "euclidean")
 
     rows = [(r["method"], *(("-",) if r["value"] is None else cells(r))) for r in records]
-    notes = [f"The bar: at most {_SGFORMER_BAR:g} times the twin."]
+    own = [1 / r["faster_than"]["euclidean"] for r in records if r["method"] == "lorentz" and r["faster_than"]]
+    notes = [f"lorentz: at most {_SGFORMER_BAR} times the twin is {_verdict(ratio)}." for ratio in own]
     title = f"A training epoch of lorentz_sgformer: {cell}"
     return Sheet(title, ("", "ms", "±", "to the twin"), rows, [*notes, *_missing(records)])
+
+
+def _verdict(ratio: float) -> str:
+    return "met" if ratio <= _SGFORMER_BAR else "missed"
 
 
 def _scale(cell: str, part: str, records: Sequence[Record]) -> Sheet:
