@@ -33,7 +33,7 @@ def test_classes_are_those_that_the_test_figure_counts(make, tmp_path: Path) -> 
     assert [one.classes[:1] for one in some] == [every[7].classes, every[3].classes]
     assert all(sum(one.probabilities) == pytest.approx(1, abs=1e-6) for one in some)
     logits = from_pretrained(tmp_path / "model").eval()(task.x, task.edge_index)
-    assert some[0].probabilities[0] == pytest.approx(float(logits.softmax(-1)[7].max()), abs=1e-5)
+    assert some[0].probabilities[0] == pytest.approx(logits.softmax(-1)[7].max().item(), abs=1e-5)
 
 
 def test_what_cannot_be(tmp_path: Path) -> None:
