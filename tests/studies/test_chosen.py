@@ -1,20 +1,39 @@
 """What a recipe names as chosen is what the search lines in results/ choose, by validation alone."""
 
+import tomllib
+from importlib import resources
 from pathlib import Path
 
 import pytest
 
-from lresnet.studies import METHODS, best_configuration, recipe
+from lresnet.studies import best_configuration, search_runs
 from lresnet.train.results import read_results
 
-RESULTS = Path(__file__).parents[2] / "results" / "gnn.jsonl"
+RESULTS = Path(__file__).parents[2] / "results"
+TABLES = ("gnn", "commutativity", "graph_transformer", "image_classification")
 
 
-@pytest.mark.parametrize("cell", ["disease/lp", "airport/lp", "cora/nc"])
-def test_chosen_settings_are_the_best_by_validation(cell):
-    plan = recipe("gnn", cell)
-    searched = [r for r in read_results(RESULTS) if r["stage"] == "search" and r["cell"] == cell]
-    for method in METHODS:
-        best = best_configuration(r for r in searched if r["method"] == method)
-        assert {name: best[name] for name in plan["space"]} == plan["chosen"][method]
-        assert plan["chosen"][method] in plan["configurations"]
+def plans() -> list[tuple[str, str, dict]]:
+    found = []
+    for table in TABLES:
+        for file in sorted(resources.files("lresnet.recipes").joinpath(table).iterdir(), key=lambda f: f.name):
+            plan = tomllib.loads(file.read_text()) if file.name.endswith(".toml") else {}
+            if "chosen" in plan:
+                found.append((table, file.name.partition(".")[0].replace("_nc", "/nc").replace("_lp", "/lp"), plan))
+    return found
+
+
+def test_the_cells_of_the_paper_have_chosen_settings():
+    cells = {cell for table, cell, _ in plans() if table == "gnn"}
+    assert cells >= {"disease/lp", "airport/lp", "airport/nc", "cora/lp", "cora/nc", "pubmed/lp", "pubmed/nc"}
+
+
+@pytest.mark.parametrize(("table", "cell", "plan"), plans(), ids=lambda part: part if isinstance(part, str) else "")
+def test_chosen_settings_are_the_best_by_validation(table, cell, plan):
+    lines = [r for r in read_results(RESULTS / f"{table}.jsonl") if (r["cell"], r["stage"]) == (cell, "search")]
+    for method, chosen in plan["chosen"].items():
+        own = [r for r in lines if (r["method"], r["protocol"]) == (method, plan["protocol"])]
+        assert len(own) == len(search_runs(table, cell, [method], plan["protocol"]))
+        best = best_configuration(own)
+        assert {name: best[name] for name in plan["space"]} == chosen
+        assert chosen in plan["configurations"]

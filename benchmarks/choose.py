@@ -1,0 +1,61 @@
+"""Write what the search lines in results/ choose, by validation alone, into the recipes: python benchmarks/choose.py
+
+Each recipe whose search is complete for a method gets a section [chosen.METHOD]; `lresnet train` and the tables that
+vary a chosen setting take it from there. Running this twice changes nothing. tests/studies/test_chosen.py holds the
+recipes against the results.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lresnet.studies import METHODS, best_configuration, search_runs
+from lresnet.studies.search import recipe_cells
+from lresnet.train.results import read_results
+
+ROOT = Path(__file__).resolve().parents[1]
+RECIPES, RESULTS = ROOT / "src/lresnet/recipes", ROOT / "results"
+TABLES = ("gnn", "commutativity", "graph_transformer", "image_classification")
+HEADING = "# Chosen by the mean validation figure of the search"
+
+
+def main() -> None:
+    for table in TABLES:
+        for cell in recipe_cells(table):
+            for file in sorted((RECIPES / table).glob(f"{cell.replace('/', '_')}.*")):
+                write(file, table, cell)
+
+
+def write(file: Path, table: str, cell: str) -> None:
+    """Replace what stands below the heading, or add it."""
+    text = file.read_text()
+    plan = tomllib.loads(text)
+    sections = [section(method, values) for method, values in chosen(table, cell, plan)]
+    if sections:
+        head = text.split(HEADING)[0].rstrip()
+        heading = f'{HEADING} (results/{table}.jsonl, stage "search"); what `lresnet train` takes.'
+        file.write_text("\n\n".join([head, heading, *sections]) + "\n")
+        print(f"{file.relative_to(ROOT)}: {len(sections)} methods")
+
+
+def chosen(table: str, cell: str, plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each method whose search is complete, and the values of the space that won."""
+    done = [r for r in read_results(RESULTS / f"{table}.jsonl") if (r["cell"], r["stage"]) == (cell, "search")]
+    done = [r for r in done if r["protocol"] == plan["protocol"]]
+    for method in plan.get("methods", METHODS):
+        own = [r for r in done if r["method"] == method]
+        if len(own) == len(search_runs(table, cell, [method], plan["protocol"])) > 0:
+            best = best_configuration(own)
+            yield method, {name: best[name] for name in plan["space"]}
+
+
+def section(method: str, values: dict[str, Any]) -> str:
+    return "\n".join([f"[chosen.{method}]", *(f"{name} = {json.dumps(value)}" for name, value in values.items())])
+
+
+if __name__ == "__main__":
+    main()
