@@ -21,7 +21,7 @@ def reproduce(
     methods: Annotated[tuple[str, ...], arg(metavar="METHOD")] = (),
     seeds: Annotated[tuple[int, ...], arg(metavar="INT")] = (),
     stage: Literal["all", "search", "final"] = "all",
-    workers: int = 2,
+    workers: int | None = None,
     device: str = "auto",
     minutes: Annotated[float | None, arg(metavar="M")] = None,
     results: Path = Path("results"),
@@ -44,19 +44,22 @@ def reproduce(
         methods: Some of those that the recipe compares. None named: all.
         seeds: Of the final runs. None named: those of the recipe.
         stage: Only the search, only the final runs of methods whose search is complete, or both.
-        workers: Processes of one thread each. Images take one run after the other on a GPU, whatever it says here.
+        workers: Processes of one thread each. None: 2, and 1 for images on a GPU, where each of several would compile
+            for itself. Several share a GPU well where NVIDIA's MPS runs (nvidia-cuda-mps-control -d).
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         minutes: Begin no run after so many minutes.
         results: The folder of the results.
     """
     from lresnet.cli.console import progress_bars
     from lresnet.studies import reproduce_cell
+    from lresnet.studies.graph_run import graph_cell
     from lresnet.studies.run_folder import usable_device
     from lresnet.studies.workers import require_workers
 
     if table == "runtime":
         return _runtime([] if cell is None else [cell], methods, device, results)
-    require_workers(workers)
+    if workers is not None:
+        require_workers(workers)
     cells = _known_cells(table, cell, protocol, methods)
     place = str(usable_device(device))
     _warn_of_days(cells, place)
@@ -71,7 +74,7 @@ def reproduce(
                 methods=methods,
                 seeds=seeds,
                 stage=stage,
-                workers=workers,
+                workers=workers or (2 if place == "cpu" or graph_cell(name) else 1),
                 device=place,
                 minutes=None if minutes is None else minutes - (time.monotonic() - started) / 60,
                 report=_Bars(progress, name),

@@ -12,7 +12,6 @@ from typing import Any, Literal, Protocol
 
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.depth import depth_cell, diagnose, plan_of, split_depth
-from lresnet.studies.graph_run import graph_cell
 from lresnet.studies.ood_run import detections, lines_of, remaining, require_sets, training_cell
 from lresnet.studies.run import METHODS, Run, build, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
@@ -204,8 +203,7 @@ def run_all(
 
     Args:
         workers: processes that share the work. On a GPU, runs on graphs that differ in seed or split alone are one
-            computation, and the processes take such stacks; runs on images are given to it by this process, one after
-            the other, so that what was compiled for one serves the next.
+            computation, and the processes take such stacks. One alone, on a GPU: this process, run after run.
         minutes: start no run after this long (those under way are finished).
         report: called as ``report(done, total, record)``.
 
@@ -219,7 +217,7 @@ def run_all(
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     groups = [[run] for run in todo] if device == "cpu" else stacks(todo)
     # A worker of a CPU has one thread, so even a single one is a process of its own.
-    if device == "cpu" or (workers > 1 and graph_cell(todo[0].cell) is not None):
+    if device == "cpu" or workers > 1:
         finished = _in_workers(groups, command, device, workers, deadline)
     else:
         finished = _one_by_one(groups, command, device, deadline)
