@@ -90,7 +90,7 @@ class WeightedJoin(ManifoldModule):
             z, g = self._weigh(self.manifold.logmap0(x), self.manifold.logmap0(y))
             return self.residual(self.manifold.expmap0(z), self.manifold.expmap0(g))  # type: ignore[no-any-return]
         if self.kind in ("space", "euclidean"):
-            x, y = self._weigh(x, y)
+            return torch.lerp(x, y, self._alpha(x))  # (1 - alpha) x + alpha y, one array instead of three
         return self.residual(x, y)  # type: ignore[no-any-return]
 
     def of_vectors(self, z: Tensor, g: Tensor) -> Tensor:
@@ -105,8 +105,11 @@ class WeightedJoin(ManifoldModule):
         return self(z, g) if self.kind == "euclidean" else self(self._exp(z), self._exp(g))  # type: ignore[no-any-return]
 
     def _weigh(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        alpha = self.weight.to(x.dtype).unsqueeze(-1)
+        alpha = self._alpha(x)
         return (1 - alpha) * x, alpha * y
+
+    def _alpha(self, x: Tensor) -> Tensor:
+        return self.weight.to(x.dtype).unsqueeze(-1)
 
     def _exp(self, z: Tensor) -> Tensor:
         wide = z.to(torch.promote_types(z.dtype, torch.float32))
