@@ -54,7 +54,7 @@ def test_without_data_the_random_graph_is_timed(monkeypatch: pytest.MonkeyPatch)
 # --- growing graphs ---------------------------------------------------------------------------------------------------
 
 
-def by_formula(nodes: int, method: str, device: torch.device) -> dict[str, Any]:
+def by_formula(nodes: int, method: str, device: torch.device, tunables: str) -> dict[str, Any]:
     """Time that grows with the square, memory that grows with the nodes."""
     if nodes == 500:
         return {"missing": "no memory"}
@@ -64,8 +64,12 @@ def by_formula(nodes: int, method: str, device: torch.device) -> dict[str, Any]:
 def test_growth_is_told_for_ten_times_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scale, "_in_a_fresh_process", by_formula)
     measured = scale.measure_scale([2000, 100, 1000, 500], ["lorentz"], CPU)
-    assert [m.form for m in measured] == ["100 nodes", "500 nodes", "1,000 nodes", "2,000 nodes"]
-    assert [m.missing for m in measured] == ["", "no memory", "", ""]
+    sizes = ("100", "500", "1,000", "2,000")
+    assert [m.form for m in measured] == [f"{size} nodes{kept}" for kept in ("", ", kept") for size in sizes]
+    measured, kept = measured[:4], measured[4:]
+    assert [m.missing for m in measured] == [m.missing for m in kept] == ["", "no memory", "", ""]
+    assert measured[0].facts["GLIBC_TUNABLES"] == ""
+    assert "mmap_threshold" in kept[0].facts["GLIBC_TUNABLES"]
     assert measured[0].figures == {"nodes": 100, "peak_gibibytes": pytest.approx(100 / 1024)}
     for one in measured[2:]:
         assert one.figures["time_growth"] == pytest.approx(100)
@@ -77,14 +81,14 @@ def test_a_process_that_is_ended_is_a_row_with_its_reason(monkeypatch: pytest.Mo
         return subprocess.CompletedProcess(command, -9, stdout="", stderr="")
 
     monkeypatch.setattr(subprocess, "run", run)
-    (one,) = scale.measure_scale([100], ["lorentz"], CPU)
+    one, _ = scale.measure_scale([100], ["lorentz"], CPU)
     assert (one.seconds, one.missing) == (None, "it ended without a word")
 
 
 def test_what_a_fresh_process_prints(capsys: pytest.CaptureFixture[str]) -> None:
     scale.print_scale("60", "lorentz", "cpu")
     found = json.loads(capsys.readouterr().out)
-    assert len(found["seconds"]) == 5
+    assert len(found["seconds"]) == 3
     assert min(found["seconds"]) > 0
     assert found["clock"] == "process time"
     scale.print_scale("60", "lorenz", "cpu")
@@ -94,7 +98,7 @@ def test_what_a_fresh_process_prints(capsys: pytest.CaptureFixture[str]) -> None
 @pytest.mark.slow
 def test_time_and_memory_are_linear_in_the_nodes() -> None:
     """A quadratic attention would take 100 times as long, and 40 GB, on the larger one."""
-    _, large = scale.measure_scale([10_000, 100_000], ["lorentz"], CPU)
+    _, large, _, _ = scale.measure_scale([10_000, 100_000], ["lorentz"], CPU)
     assert large.figures["time_growth"] < 20
     assert large.figures["memory_growth"] < 12
     assert large.figures["peak_gibibytes"] < 3
@@ -114,14 +118,15 @@ def test_as_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatc
     lines = list(read_results(tmp_path / "benchmarks.jsonl"))
     assert [(one["study"], one["method"]) for one in lines] == [
         *[("sgformer", method) for method in ("lorentz", "euclidean")],
-        *[("scale", method) for method in ("lorentz", "euclidean") for _ in range(3)],
+        *[("scale", method) for method in ("lorentz", "euclidean") for _ in range(6)],
     ]
     assert lines[0]["command"] == "lresnet bench sgformer --nodes 100 500 1000 --rounds 2 --device cpu"
     assert cli.main(["bench", "page", "--results", str(tmp_path), "--out", str(tmp_path / "page.md")]) == 0
     page = (tmp_path / "page.md").read_text()
     assert "### A training epoch of lorentz_sgformer: random/40" in page
     assert "| 1,000 nodes | 1 | 0% | 0.977 | 100 | 10 |" in page
-    assert "-: 500 nodes (no memory)" in page
+    assert "-: 500 nodes, 500 nodes, kept (no memory)" in page
+    assert "kept: memory is not given back" in page
 
 
 def test_the_bar_is_in_the_sheet() -> None:

@@ -155,6 +155,9 @@ def _scale(cell: str, part: str, records: Sequence[Record]) -> Sheet:
     columns = ("", "s", "±", "peak GiB", "time, 10 x nodes", "memory, 10 x nodes")
     title = f"lorentz_sgformer on random graphs, {part}: {cell}"
     notes = ["10 x nodes: in times of what the size before took, for ten times the nodes; 10 is linear."]
+    tunables = next((r["config"]["GLIBC_TUNABLES"] for r in records if r["config"].get("GLIBC_TUNABLES")), "")
+    if tunables:
+        notes.append(f"kept: memory is not given back to the system after every operation, GLIBC_TUNABLES={tunables}")
     return Sheet(title, columns, _grouped(records, cells), [*notes, *_missing(records)])
 
 
