@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from lresnet.report.aggregate import aggregate, diverged_notes, paper_figure, read_runs
+from lresnet.report.aggregate import DIVERGED, aggregate, paper_figure, read_runs
 from lresnet.train.results import append_result
 
 
@@ -48,7 +48,6 @@ def test_groups_by_table_cell_method_and_protocol_in_order_of_appearance():
 def test_search_runs_do_not_count_and_diverged_ones_are_counted():
     figures = aggregate([record(99.0, stage="search"), record(90.0), record(None, seed=1), record(None, seed=2)])
     assert [(figure.mean, figure.n, figure.diverged) for figure in figures] == [(90.0, 1, 2)]
-    assert aggregate([record(None)]) == []
     assert aggregate([]) == []
 
 
@@ -98,13 +97,9 @@ def test_both_directions_of_parallel_transport_find_their_rows():
     assert paper_figure("commutativity", "disease/lp", "parallel_transport_reversed") == (67.7, 1.4)
 
 
-def test_methods_of_which_every_run_diverged_are_named():
-    def line(method: str, value: float | None, stage: str = "final") -> dict[str, object]:
-        facts = {"table": "oversmoothing", "cell": "disease/lp/64", "protocol": "legacy", "seed": 0, "config": {}}
-        return facts | {"method": method, "value": value, "validation": value, "stage": stage}
-
-    lines = [line("lorentz", 90.0), line("lorentz", None), line("textbook", None), line("textbook", None)]
-    assert diverged_notes([*lines, line("space", None, "search")]) == {
-        "disease/lp/64": "every run diverged of textbook (2)."
-    }
-    assert diverged_notes(lines[:2]) == {}
+def test_a_method_of_which_every_run_diverged_has_a_figure_that_says_so():
+    (figure,) = aggregate([record(None), record(None, seed=1)])
+    assert (figure.n, figure.diverged, figure.runs, figure.verdict) == (0, 2, "0 of 2", DIVERGED)
+    assert figure.mean != figure.mean
+    told = json.loads(json.dumps(figure.as_dict(), allow_nan=False))
+    assert (told["mean"], told["std"], told["n"], told["paper"]["mean"]) == (None, None, 0, 97.3)

@@ -12,7 +12,7 @@ from lresnet.report.aggregate import aggregate, paper_figure, read_runs
 from lresnet.report.benchmark_bars import bars_sheet
 from lresnet.report.benchmark_page import benchmark_page, read_benchmarks
 from lresnet.report.benchmark_table import markdown_sheet, sheets, terminal_sheet
-from lresnet.report.tables import markdown_page
+from lresnet.report.markdown_page import markdown_page
 
 Record = dict[str, Any]
 
@@ -160,4 +160,5 @@ def test_runtimes_in_the_report_are_seconds_without_a_verdict(tmp_path: Path) ->
     (tmp_path / "benchmarks.jsonl").write_text(json.dumps(KERNELS) + "\n")
     (figure,) = aggregate(read_runs(tmp_path))  # a benchmark is no run
     assert (figure.mean, figure.paper_mean, figure.paper_std, figure.verdict) == (0.131, 0.0006, None, "")
-    assert "| 4096/100000 | lorentz | kernels | 0.131 | 1 |  | 0.0006 |  |" in markdown_page([figure])
+    assert "### 4096/100000\n\n| method |" in markdown_page([figure])
+    assert "| lorentz, kernels | 0.131 | 1 |  | 0.0006 |  |" in markdown_page([figure])

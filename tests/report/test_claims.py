@@ -44,7 +44,7 @@ def test_every_judge_has_its_sentence_and_without_results_none_is_answered() -> 
     sentences = [sentence for own in paper()["claims"].values() for sentence in own]  # type: ignore[attr-defined]
     claims = answer_claims([])
     assert [claim.sentence for claim in claims] == sentences
-    assert set(JUDGES) < set(sentences)
+    assert set(JUDGES) <= set(sentences)
     assert {(claim.verdict, claim.evidence) for claim in claims} == {(NOT_MEASURED, "")}
 
 
@@ -159,6 +159,16 @@ def test_images_wait_for_robustness() -> None:
     assert "+0.50 points" in answers(printed)[sentence].evidence
     worse = [dataclasses.replace(f, mean=50.0) if f.method == "lorentz" else f for f in printed]
     assert answers(worse)[sentence].verdict == REFUTED
+
+
+def test_the_papers_split_counts_and_methods_that_diverged_do_not() -> None:
+    sentence = "lorentz is best in 8 of 10 cells"
+    best = [figure("gnn", "airport/nc", m, 90.0 + (m == "lorentz")) for m in METHODS]
+    other = [dataclasses.replace(f, protocol="disjoint", mean=90.0 - (f.method == "lorentz")) for f in best]
+    for figures in (best + other, other + best):
+        assert answers(figures)[sentence].evidence == "highest mean in 1 of 1 cells measured (airport/nc)"
+    lost = dataclasses.replace(best[1], n=0, mean=float("nan"), std=float("nan"), diverged=5)
+    assert answers([best[0], lost, *best[2:]])[sentence].evidence == ""
 
 
 def test_markdown_has_a_row_a_claim() -> None:

@@ -8,7 +8,9 @@ import pytest
 
 from lresnet import cli
 from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED
-from lresnet.report.depth_picture import depth_answers, depth_picture, draw_depth, gaps_to_none, runs_by_depth
+from lresnet.report.depth_claims import depth_answers
+from lresnet.report.depth_picture import depth_picture, draw_depth
+from lresnet.report.depth_runs import gaps_to, runs_by_depth
 
 DEPTHS = (4, 8, 16, 32)
 GAIN = {"none": 0.0, "lorentz": 2.0, "tangent": 1.0, "parallel_transport": -1.0, "parallel_transport_textbook": -1.0}
@@ -44,7 +46,7 @@ def change(runs: list[dict[str, Any]], amount: float | None, **where: Any) -> No
 
 def test_gaps_are_paired_over_seeds(runs):
     change(runs, None, cell="disease/lp/8", method="none", seed=1)
-    gaps = gaps_to_none(runs_by_depth(runs)["disease/lp"], "tangent")
+    gaps = gaps_to("none", runs_by_depth(runs)["disease/lp"], "tangent")
     assert list(gaps) == list(DEPTHS)
     assert gaps[4] == pytest.approx({0: 1.0, 1: 1.0, 2: 1.0})
     assert gaps[8] == pytest.approx({0: 2.0, 2: 2.0})
@@ -59,18 +61,19 @@ def test_other_tables_and_searches_are_left_out(runs):
 def test_means_bands_and_layers_are_those_of_the_runs(runs):
     picture = depth_picture(runs)
     gap, figure, lost, radius, *_ = picture.axes
-    assert gap.get_title(loc="left") == "airport/lp: AUC minus that of none"
+    assert gap.get_title(loc="left") == "disease/lp: AUC minus that of none"
     lines = {line.get_label(): line for line in gap.lines}
     assert list(lines["tangent"].get_xdata()) == list(DEPTHS)
     assert list(lines["tangent"].get_ydata()) == pytest.approx([1.0, 2.0, 3.0, 4.0])
     assert "none" not in lines
-    none = next(line for line in figure.lines if line.get_label() == "none")
-    assert list(none.get_ydata()) == pytest.approx([88.0, 83.0, 78.0, 73.0])
-    corners = figure.collections[0].get_paths()[0].get_extents()
+    drawn = [line.get_label() for line in figure.lines]
+    assert list(figure.lines[drawn.index("none")].get_ydata()) == pytest.approx([88.0, 83.0, 78.0, 73.0])
+    corners = figure.collections[drawn.index("none")].get_paths()[0].get_extents()
     assert (corners.ymin, corners.ymax) == pytest.approx((73.0 - 3.0, 88.0 + 3.0))  # seeds differ by 3
     shares = [text.get_text() for text in lost.texts]
     assert shares.count("3/3") == 2
     assert shares.count("0/3") == 18
+    assert radius.lines[0].get_label() == "lorentz"
     assert list(radius.lines[0].get_ydata()) == pytest.approx([10.0**-layer + 1 for layer in range(32)])
     styles = {line.get_label(): line.get_linestyle() for line in radius.lines}
     assert styles["parallel transport, exp and log"] == ":"
@@ -139,6 +142,12 @@ def test_an_interval_with_zero_in_it_shows_nothing(runs):
     for cell in ("disease/lp/32", "airport/lp/32"):
         change(runs, -60.0, cell=cell, method="lorentz", seed=0)
     assert answers(runs)[0] == "no difference shown"
+
+
+def test_one_data_set_that_shows_the_contrary_refutes_what_another_leaves_open(runs):
+    change(runs, -60.0, cell="disease/lp/32", method="lorentz", seed=0)
+    change(runs, -30.0, cell="airport/lp/32", method="lorentz")
+    assert answers(runs)[0] == REFUTED
 
 
 def test_the_verb(runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -13,9 +13,11 @@ import torch
 from lresnet import Lorentz, cli
 from lresnet.report.aggregate import aggregate, read_runs
 from lresnet.report.claims import answer_claims
+from lresnet.report.depth_table import depth_sheets
 from lresnet.report.disk_embedding import DiskEmbedding, disk_points
 from lresnet.report.html.explorer import embedding_json
 from lresnet.report.html.page import html_page
+from lresnet.report.tables import ours_and_paper
 
 RESULTS = Path(__file__).parents[2] / "results"
 VOID = {"meta", "link", "input", "br", "img"}
@@ -81,9 +83,11 @@ RUNS += [run(1000, None, stage="search", validation=50.0)]
 def test_figures_stand_beside_the_papers_with_the_gap_in_words() -> None:
     page = html_page(RUNS, answer_claims(aggregate(RUNS)), {"disease/lp": "Tried <much>."}, None)
     rows = Reader(page).rows
-    assert ["lorentz", "97.50 ± 0.71", "2 of 3", "0.50", "97.50", "97.3 ± 0.4", "● within one s.e. +0.20"] in rows
-    assert ["space", "81.00 ± 1.00", "3", "0.58", "81.00", "83.1 ± 1.2", "▼ worse −2.10"] in rows
-    assert any(row[:2] == ["space", "+17.00"] for row in rows)  # paired, over the two seeds both have
+    assert ["lorentz", "97.50 ± 0.71", "2 of 3", "97.50", "97.3 ± 0.4", "● within one s.e. +0.20", ""] in rows
+    space = next(row for row in rows if row[:2] == ["space", "81.00 ± 1.00"])
+    assert space[2:6] == ["3", "81.00", "83.1 ± 1.2", "▼ worse −2.10"]
+    assert "+17.00 ± " in space[6]  # paired, over the two seeds both have
+    assert ["disease/lp", "97.50 ± 0.71", "97.3 ± 0.4", "95.6 ± 1.2 (4)", "space 81.00"] in [row[:5] for row in rows]
     assert ["lorentz is best in 8 of 10 cells", "not measured yet", ""] in rows
     assert "Tried &lt;much&gt;." in page
     assert ["lorentz", "2", "", "diverged", "", "", "2.0"] in rows
@@ -108,7 +112,7 @@ def test_runtimes_are_seconds_and_have_no_verdict() -> None:
     place = {"table": "runtime", "cell": "2048/10000", "protocol": "kernels", "validation": None, "config": {}}
     page = html_page([run(0, 0.00123456, **place), run(0, 0.5, **place | {"method": "tangent"})], answer_claims([]))
     rows = Reader(page).rows
-    assert ["lorentz", "0.00123", "1", "", "", "0.00025", ""] in rows
+    assert ["lorentz", "0.00123", "1", "", "0.00025", "", ""] in rows
     assert ["lorentz", "0", "", "0.001235", "", "", "2.0"] in rows
     assert "Seconds for 100 additions, mean" in page
 
@@ -133,7 +137,11 @@ def test_the_committed_results_make_a_page() -> None:
     page = html_page(runs, answer_claims(aggregate(runs)))
     rows = Reader(page).rows
     for figure in aggregate(runs):
-        assert any(row[:2] == [figure.name, f"{figure.mean:.2f} ± {figure.std:.2f}"] for row in rows)
+        if figure.table not in ("ood", "oversmoothing"):
+            assert any(row[:3] == [figure.name, ours_and_paper(figure)[0], figure.runs] for row in rows), figure
+    for sheet in depth_sheets(runs):
+        for row in sheet.rows:
+            assert [row.name, *(cell.replace("-", "−") for cell in row.cells)] in rows
 
 
 @pytest.mark.parametrize("curvature", [-0.1, -1.0, -10.0])

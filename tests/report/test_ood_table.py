@@ -163,8 +163,8 @@ def test_each_protocol_has_its_sentences_and_its_paired_rows(tmp_path: Path) -> 
     (tmp_path / "ood.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
     assert cli.main(["report", str(tmp_path), "--markdown", str(tmp_path / "page.md")]) == 0
     page = (tmp_path / "page.md").read_text()
-    assert "| cifar10/svhn/r20, paper | euclidean | -2.00 |" in page
-    assert "| cifar10/svhn/r20, fast | euclidean | +2.00 |" in page
+    assert "*cifar10/svhn/r20, paper*: Lorentz minus the other, paired (n = 3): worse than euclidean (-2.00 ±" in page
+    assert "*cifar10/svhn/r20, fast*: Lorentz minus the other, paired (n = 3): better than euclidean (+2.00 ±" in page
     assert page.count("## ood") == 1
     assert "| cifar10/svhn/r20 | lorentz |" not in page  # the sheets stand in place of the plain table
 
@@ -193,7 +193,7 @@ def test_the_page_answers_first_and_labels_what_is_quoted() -> None:
     page = html_page(runs, answer_claims(aggregate(runs), (), runs))
     section = page[page.index('<section id="ood"') :]
     assert section.index("Does the Lorentz residual help detection") < section.index("<figure>")
-    assert f"<caption>svhn: {NOTE}</caption>" in section
+    assert f"<caption><span>svhn: {NOTE}</span></caption>" in section
     assert section.count("<td>quoted</td>") == 3 * len(SETS) * 2
     assert "not the quoted Poincaré ResNet" in section
 

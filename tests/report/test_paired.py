@@ -4,8 +4,8 @@ import pytest
 from scipy import stats
 
 from lresnet.report.aggregate import aggregate
+from lresnet.report.markdown_page import markdown_page
 from lresnet.report.paired import paired_differences
-from lresnet.report.tables import markdown_page
 
 LORENTZ = [97.0, 98.0, 96.0, 97.5]
 
@@ -38,7 +38,9 @@ def test_only_shared_finished_final_runs_count():
 
 def test_the_page_shows_it():
     figures = aggregate([line | {"validation": 90.0} for line in records(1.0)])
-    assert "| disease/lp | none | +0.99 |" in markdown_page(figures, paired_differences(records(1.0)))
+    page = markdown_page(figures, paired_differences(records(1.0)))
+    assert "Lorentz minus the other, paired (n = 4): better than none (+0.99 ± 0.14).\n" in page
+    assert "| none 96.14 | better, +0.99 |" in page
     assert "+0.99" not in markdown_page(figures)
-    assert "*disease/lp*: more" in markdown_page(figures, notes={"disease/lp": "more", "cora/nc": "less"})
+    assert "\nmore\n" in markdown_page(figures, notes={"disease/lp": "more", "cora/nc": "less"})
     assert "less" not in markdown_page(figures, notes={"disease/lp": "more", "cora/nc": "less"})

@@ -178,7 +178,8 @@ def depth(
     """
     from lresnet.report.aggregate import read_runs
     from lresnet.report.demo_picture import require_drawable
-    from lresnet.report.depth_picture import depth_answers, draw_depth
+    from lresnet.report.depth_claims import depth_answers
+    from lresnet.report.depth_picture import draw_depth
 
     runs = read_runs(results)
     require_drawable(out)

@@ -11,6 +11,8 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
+    from lresnet.report.claims import Claim
+
 __all__ = ["report", "reproduce"]
 
 
@@ -180,6 +182,7 @@ def report(
     markdown: Annotated[Path | None, arg(metavar="FILE")] = None,
     out: Annotated[Path | None, arg(aliases=["-o"], metavar="FILE.html")] = None,
     embedding: Annotated[Path | None, arg(metavar="RUN_DIR")] = None,
+    overview: Annotated[Path | None, arg(metavar="FILE.md")] = None,
 ) -> int:
     """Print what has been measured, mean and deviation over the runs, beside the paper's figures.
 
@@ -193,41 +196,78 @@ def report(
         markdown: Write the tables to this file too, and the answers to the paper's claims.
         out: Write all to this page too, with pictures and the details of every run; it needs no network.
         embedding: The folder of a run on a graph, whose embedding the page shows in an interactive Poincaré disk.
+        overview: Rewrite the short table of graphs in this file, between the marks that it has for it.
     """
-    from lresnet.report.aggregate import aggregate, diverged_notes, read_runs
-    from lresnet.report.claims import answer_claims, claims_markdown
-    from lresnet.report.depth_picture import depth_answers
-    from lresnet.report.ood_table import ood_markdown, ood_terminal
-    from lresnet.report.paired import paired_differences
-    from lresnet.report.tables import markdown_page, print_figures, print_json
-    from lresnet.studies.search import recipe_notes
+    from lresnet.report.aggregate import aggregate, read_runs
+    from lresnet.report.depth_table import depth_terminal
+    from lresnet.report.ood_table import ood_terminal
+    from lresnet.report.tables import print_figures, print_json
     from lresnet.train.checkpoint import write_atomically
-    from lresnet.train.results import read_results
 
     if embedding is not None and out is None:
         raise ValueError("--embedding is for a page; name its file with -o FILE.html")
     runs = read_runs(results)
     figures = aggregate(runs)
-    lost = diverged_notes(runs)
-    if markdown is not None or out is not None:
-        tried = recipe_notes({(f.table, f.cell) for f in figures})
-        notes = {cell: " ".join(filter(None, (lost.get(cell), tried.get(cell)))) for cell in {**tried, **lost}}
-        claims = answer_claims(figures, read_results(results / "numerics.jsonl"), runs) + depth_answers(runs)
     if markdown is not None:
-        page = markdown_page(figures, paired_differences(runs), notes, {"ood": ood_markdown(runs)})
-        write_atomically(markdown, f"{page}\n{claims_markdown(claims)}".encode())
+        write_atomically(markdown, _markdown(runs, results).encode())
+    if overview is not None:
+        _rewrite_overview(overview, runs)
     if out is not None:
-        from lresnet.report.disk_embedding import embedding_of_run
-        from lresnet.report.html.page import html_page
-
-        disk = None if embedding is None else embedding_of_run(embedding)
-        write_atomically(out, html_page(runs, claims, notes, disk).encode())
+        write_atomically(out, _html(runs, results, embedding).encode())
     if json:
         print_json(figures)
     else:
-        print_figures(figures, {"ood": ood_terminal(runs)})
-        for cell, words in lost.items():
-            print(f"{cell}: {words}")
+        print_figures(figures, {"ood": ood_terminal(runs), "oversmoothing": depth_terminal(runs)})
     if out is not None and not json:
         print(f"The page: {out}")
     return 0
+
+
+def _claims(runs: Sequence[dict[str, Any]], results: Path) -> "list[Claim]":
+    from lresnet.report.aggregate import aggregate
+    from lresnet.report.claims import answer_claims
+    from lresnet.report.depth_claims import depth_answers
+    from lresnet.train.results import read_results
+
+    return answer_claims(aggregate(runs), read_results(results / "numerics.jsonl"), runs) + depth_answers(runs)
+
+
+def _notes(runs: Sequence[dict[str, Any]]) -> dict[str, str]:
+    from lresnet.studies.search import recipe_notes
+
+    return recipe_notes({(run["table"], run["cell"]) for run in runs})
+
+
+def _markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
+    from lresnet.report.aggregate import aggregate
+    from lresnet.report.claims import claims_markdown
+    from lresnet.report.computing_time import computing_time
+    from lresnet.report.depth_runs import DEPTH_TABLE
+    from lresnet.report.depth_table import depth_markdown
+    from lresnet.report.markdown_page import markdown_page
+    from lresnet.report.ood_table import ood_markdown
+    from lresnet.report.paired import paired_differences
+
+    paired = [d for d in paired_differences(runs) if d.table != DEPTH_TABLE]  # there they have sheets of their own
+    bodies = {"ood": ood_markdown(runs), DEPTH_TABLE: depth_markdown(runs)}
+    page = markdown_page(aggregate(runs), paired, _notes(runs), bodies, computing_time(runs))
+    return f"{page}\n{claims_markdown(_claims(runs, results))}"
+
+
+def _html(runs: Sequence[dict[str, Any]], results: Path, embedding: Path | None) -> str:
+    from lresnet.report.disk_embedding import embedding_of_run
+    from lresnet.report.html.page import html_page
+
+    disk = None if embedding is None else embedding_of_run(embedding)
+    return html_page(runs, _claims(runs, results), _notes(runs), disk)
+
+
+def _rewrite_overview(file: Path, runs: Sequence[dict[str, Any]]) -> None:
+    from lresnet.report.aggregate import aggregate
+    from lresnet.report.overview import overview, overview_markdown, rewrite_between_marks
+    from lresnet.report.paired import paired_differences
+    from lresnet.train.checkpoint import write_atomically
+
+    figures = [figure for figure in aggregate(runs) if figure.table == "gnn"]
+    table = overview_markdown(overview(figures, [d for d in paired_differences(runs) if d.table == "gnn"]))
+    write_atomically(file, rewrite_between_marks(file, table).encode())

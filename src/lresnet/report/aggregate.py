@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import statistics
 import tomllib
@@ -14,7 +15,10 @@ from typing import Any
 
 from lresnet.train.results import read_results
 
-__all__ = ["Figure", "aggregate", "diverged_notes", "paper_detection", "paper_figure", "read_runs"]
+__all__ = ["DIVERGED", "Figure", "aggregate", "paper_detection", "paper_figure", "read_runs"]
+
+DIVERGED = "every run diverged"
+"""The verdict on a method without a single finite run."""
 
 _RUN = {"table", "cell", "method", "protocol", "seed"}
 
@@ -27,7 +31,10 @@ _ROWS = {
 
 @dataclass(frozen=True)
 class Figure:
-    """One cell, method and protocol, over its final runs; percent, of runtimes seconds."""
+    """One cell, method and protocol, over its final runs; percent, of runtimes seconds.
+
+    Where every run diverged, n is 0 and mean and deviation are NaN.
+    """
 
     table: str
     cell: str
@@ -52,7 +59,12 @@ class Figure:
 
     @property
     def standard_error(self) -> float:
-        return self.std / math.sqrt(self.n)
+        return self.std / math.sqrt(self.n) if self.n else math.nan
+
+    @property
+    def runs(self) -> str:
+        """How many runs the mean is over: ``"10"``, or ``"9 of 10"``, the tenth of which diverged."""
+        return f"{self.n} of {self.n + self.diverged}" if self.diverged else str(self.n)
 
     @property
     def verdict(self) -> str:
@@ -60,6 +72,8 @@ class Figure:
 
         Nothing is said of seconds, which were taken on another card, and of figures on other images than the paper's.
         """
+        if not self.n:
+            return DIVERGED
         if self.paper_mean is None or self.table == "runtime" or self.note:
             return ""
         gap = self.mean - self.paper_mean
@@ -70,9 +84,10 @@ class Figure:
         own = {name: value for name, value in asdict(self).items() if not name.startswith("paper_")}
         if self.note is None:
             del own["note"]
-        validation = None if math.isnan(self.validation) else self.validation
+        numbers = {name: own[name] for name in ("mean", "std", "validation")}
+        known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
         paper = {"mean": self.paper_mean, "std": self.paper_std}
-        return own | {"validation": validation, "paper": paper, "verdict": self.verdict}
+        return own | known | {"paper": paper, "verdict": self.verdict}
 
 
 def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
@@ -83,20 +98,7 @@ def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
         if record.get("stage", "final") == "final":
             own = record["table"], record["cell"], record["method"], record["protocol"], _curvature(record)
             groups[own].append(record)
-    return [_figure(*key, runs) for key, runs in groups.items() if any(run.get("value") is not None for run in runs)]
-
-
-def diverged_notes(records: Iterable[dict[str, Any]]) -> dict[str, str]:
-    """By cell, the methods of which every final run diverged: they have no figure, and must not go missing."""
-    values: dict[str, dict[str, list[Any]]] = {}
-    for record in records:
-        if record.get("stage", "final") == "final":
-            values.setdefault(record["cell"], {}).setdefault(record["method"], []).append(record.get("value"))
-    lost = {
-        cell: [f"{method} ({len(own)})" for method, own in methods.items() if all(value is None for value in own)]
-        for cell, methods in values.items()
-    }
-    return {cell: f"every run diverged of {', '.join(methods)}." for cell, methods in lost.items() if methods}
+    return [_figure(*key, runs) for key, runs in groups.items()]
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:
@@ -160,8 +162,8 @@ def _figure(
         cell,
         method,
         protocol,
-        statistics.fmean(values),
-        statistics.stdev(values) if len(values) > 1 else 0.0,
+        statistics.fmean(values) if values else math.nan,
+        statistics.stdev(values) if len(values) > 1 else 0.0 if values else math.nan,
         len(values),
         len(runs) - len(values),
         statistics.fmean(validation) if validation else float("nan"),
@@ -172,5 +174,6 @@ def _figure(
     )
 
 
+@functools.cache
 def _paper() -> dict[str, Any]:
     return tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())

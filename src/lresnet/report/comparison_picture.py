@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lresnet.report.aggregate import Figure
+from lresnet.report.order import in_order
 from lresnet.report.palette import METHOD_LOOKS
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def comparison_picture(figures: Sequence[Figure]) -> Picture:
     """
     from matplotlib.figure import Figure as Picture
 
-    groups = panels(figures)
+    groups = panels(in_order(figures))
     if not groups:
         raise ValueError("there are no final runs to compare; `lresnet reproduce` makes them")
     columns = min(_COLUMNS, len(groups))
@@ -73,7 +74,11 @@ def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
     for row, figure in enumerate(figures):
         colour, marker = METHOD_LOOKS.get(figure.method, _OTHER)
         look: dict[str, Any] = {"marker": marker, "color": colour, "markersize": 6.5, "capsize": 2.5, "elinewidth": 1.3}
-        axes.errorbar(figure.mean, row - 0.13, xerr=figure.std, zorder=3, **look)
+        if figure.n:
+            axes.errorbar(figure.mean, row - 0.13, xerr=figure.std, zorder=3, **look)
+        else:
+            beside = axes.get_yaxis_transform()  # x in widths of the panel
+            axes.text(0.02, row, "diverged", transform=beside, color=INK, fontsize=8, va="center")
         if figure.paper_mean is not None:
             hollow = look | {"markerfacecolor": "none", "elinewidth": 0.9}
             axes.errorbar(figure.paper_mean, row + 0.2, xerr=figure.paper_std, zorder=2, **hollow)

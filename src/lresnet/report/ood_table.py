@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from rich import box
 from rich.console import Group
-from rich.table import Table
 from rich.text import Text
 
 from lresnet.report.aggregate import paper_detection
 from lresnet.report.ood_figures import Cell, Gap, Runs, ood_runs, residual_gaps, score_gaps, scores_of
+from lresnet.report.sheets import Row, Sheet, sheet_markdown, sheet_terminal
 
-__all__ = ["READING", "Row", "Sheet", "ood_markdown", "ood_sentences", "ood_sheets", "ood_terminal"]
+__all__ = ["READING", "ood_markdown", "ood_sentences", "ood_sheets", "ood_terminal"]
 
 _METRICS = ("fpr95", "auroc", "aupr")
 _NETWORKS = ("r20", "r32")
@@ -35,29 +34,6 @@ the paper's baselines, which it took from others; *hnnpp_head* with ResNet-20 on
 Places and Textures there, of which one set must be a slip. Cells of one training share its networks, so their intervals
 are not independent."""
 """What the columns and rows of :func:`ood_sheets` are."""
-
-
-class Row(NamedTuple):
-    """A method; ``cells`` in the order of the sheet's columns, empty where nothing was measured."""
-
-    name: str
-    cells: tuple[str, ...]
-    source: str = "ours"
-    """``"ours"``, ``"paper"`` for what the paper measured itself, or ``"quoted"`` for what it took from others."""
-
-    @property
-    def label(self) -> str:
-        """The name, with its source where that is not we."""
-        return self.name if self.source == "ours" else f"{self.source}: {self.name}"
-
-
-class Sheet(NamedTuple):
-    """A small table."""
-
-    title: str
-    note: str
-    columns: tuple[str, ...]
-    rows: list[Row]
 
 
 def ood_sentences(runs: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -186,28 +162,12 @@ def ood_markdown(runs: Iterable[Mapping[str, Any]]) -> str:
     if not sheets:
         return ""
     parts = [f"**{sentence}**" for sentence in ood_sentences(lines)]
-    return "\n\n".join([*parts, READING, *map(_sheet_markdown, sheets)])
-
-
-def _sheet_markdown(sheet: Sheet) -> str:
-    rows = [("", *sheet.columns), ("---",) * (1 + len(sheet.columns)), *((row.label, *row.cells) for row in sheet.rows)]
-    table = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
-    return "\n\n".join(filter(None, (f"### {sheet.title}", sheet.note, table)))
+    return "\n\n".join([*parts, READING, *map(sheet_markdown, sheets)])
 
 
 def ood_terminal(runs: Iterable[Mapping[str, Any]]) -> Group:
     """The same for a terminal of 80 columns."""
     lines = list(runs)
     words = [Text(f"{sentence}\n", style="bold") for sentence in ood_sentences(lines)]
-    return Group(*words, Text(READING.replace("*", "").replace("\n", " ")), *map(_sheet_terminal, ood_sheets(lines)))
-
-
-def _sheet_terminal(sheet: Sheet) -> Table:
-    table = Table(title=f"\nood: {sheet.title}", caption=sheet.note, box=box.SIMPLE_HEAD, padding=0, show_edge=False)
-    table.title_justify = table.caption_justify = "left"
-    table.add_column("", overflow="fold")
-    for column in sheet.columns:
-        table.add_column(column.replace(" ", "\n"), justify="right", no_wrap=True)
-    for row in sheet.rows:
-        table.add_row(row.label, *(cell.replace(" ± ", "±") for cell in row.cells))
-    return table
+    reading = Text(READING.replace("*", "").replace("\n", " "))
+    return Group(*words, reading, *(sheet_terminal("ood", sheet) for sheet in ood_sheets(lines)))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scipy import stats
 
-__all__ = ["PairedDifference", "paired_differences"]
+from lresnet.report.order import method_key
+
+__all__ = ["PairedDifference", "paired_differences", "paired_sentence"]
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,11 @@ class PairedDifference:
     interval: tuple[float, float]
     """95 % interval of the mean, by Student's t."""
     n: int
+
+    @property
+    def half_width(self) -> float:
+        """Half the interval: the difference is the mean give or take this much."""
+        return self.interval[1] - self.mean
 
     @property
     def verdict(self) -> str:
@@ -53,3 +60,22 @@ def _difference(table: str, cell: str, protocol: str, method: str, gaps: list[fl
     mean = sum(gaps) / len(gaps)
     error = float(stats.sem(gaps)) * float(stats.t.ppf(0.975, len(gaps) - 1))
     return PairedDifference(table, cell, protocol, method, mean, (mean - error, mean + error), len(gaps))
+
+
+def paired_sentence(differences: Sequence[PairedDifference]) -> str:
+    """The differences of one cell in a line, by verdict; empty without any.
+
+    Example:
+        >>> paired_sentence([PairedDifference("gnn", "cora/nc", "legacy", "none", 1.0, (0.5, 1.5), 10)])
+        'Lorentz minus the other, paired (n = 10): better than none (+1.00 ± 0.50).'
+    """
+    if not differences:
+        return ""
+    parts = []
+    for verdict, words in (("better", "better than"), ("worse", "worse than"), ("no difference shown", "")):
+        own = sorted((d for d in differences if d.verdict == verdict), key=lambda d: method_key(d.method))
+        shown = ", ".join(f"{d.method} ({d.mean:+.2f} ± {d.half_width:.2f})" for d in own)
+        if shown:
+            parts.append(f"{words or 'no difference shown to'} {shown}")
+    counts = sorted({d.n for d in differences})
+    return f"Lorentz minus the other, paired (n = {' to '.join(map(str, counts))}): {'; '.join(parts)}."

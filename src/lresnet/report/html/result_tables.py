@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from lresnet.report.aggregate import Figure
+from lresnet.report.aggregate import DIVERGED, Figure
 from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim
 from lresnet.report.comparison_picture import comparison_picture, panels, unit_of
+from lresnet.report.depth_picture import depth_picture
+from lresnet.report.depth_runs import DEPTH_TABLE
+from lresnet.report.depth_table import DEPTH_READING, depth_causes, depth_sheets
 from lresnet.report.html.inline_svg import inline_svg
-from lresnet.report.ood_table import READING, Sheet, ood_sentences, ood_sheets
+from lresnet.report.ood_table import READING, ood_sentences, ood_sheets
+from lresnet.report.order import in_order
+from lresnet.report.overview import CellLine, overview, summary_sentence
 from lresnet.report.paired import PairedDifference
+from lresnet.report.sheets import Sheet
 from lresnet.report.tables import ours_and_paper
 
-__all__ = ["VERDICT_LOOKS", "claims_table", "paired_table", "table_section"]
+__all__ = ["VERDICT_LOOKS", "claims_table", "table_section"]
 
 VERDICT_LOOKS = {
     "better": ("▲", "better"),
     "within one s.e.": ("●", "within"),
     "worse": ("▼", "worse"),
+    DIVERGED: ("✗", "worse"),
     "no difference shown": ("●", "within"),
     HOLDS: ("✓", "better"),
     IN_PART: ("◐", "within"),
@@ -37,23 +45,40 @@ def table_section(
     notes: Mapping[str, str],
     runs: Sequence[Mapping[str, Any]] = (),
 ) -> str:
-    """One of the paper's tables: the picture, the figures beside the paper's, and what Lorentz differs by.
+    """One of the paper's tables: a line a cell, the picture, the figures beside the paper's, what Lorentz differs by.
 
     Args:
-        runs: of the table ood, whose figures are several to a cell.
+        runs: of the tables ood and oversmoothing, which have pictures and tables of their own.
     """
     name = escape(table)
-    picture = inline_svg(comparison_picture(figures), f"{name}: means of all methods with error bars")
-    parts = [
-        f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{name}</h2>',
-        _detection_answers(runs) if table == "ood" else "",
-        f"<figure>{picture}</figure>",
-        _detection_tables(runs) if table == "ood" else _figures_table(figures),
-        *(f"<p><b>{escape(f.cell)}</b>: {escape(notes[f.cell])}</p>" for f in _first_of_cells(figures, notes)),
+    if table == DEPTH_TABLE:
+        parts = _depth_parts(runs)
+    elif table == "ood":
+        parts = [_detection_answers(runs), _comparison(table, figures), _detection_tables(runs, differences)]
+    else:
+        lines = overview(figures, differences)
+        summary = f"<p>{escape(summary_sentence(lines))}</p>" if lines else ""
+        parts = [summary, _overview_table(lines), _comparison(table, figures), _figures_table(figures, differences)]
+    parts += [f"<p><b>{escape(f.cell)}</b>: {escape(notes[f.cell])}</p>" for f in _first_of_cells(figures, notes)]
+    head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{name.replace("_", " ")}</h2>'
+    return "\n".join([head, *filter(None, parts), "</section>"])
+
+
+def _comparison(table: str, figures: Sequence[Figure]) -> str:
+    picture = inline_svg(comparison_picture(figures), f"{escape(table)}: means of all methods with error bars")
+    return f"<figure>{picture}</figure>"
+
+
+def _depth_parts(runs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The picture, then its numbers; what explains them is folded away."""
+    words = "AUC by the number of layers, runs that were not finite, and norms, distances and gradients by layer"
+    causes = "".join(map(_sheet_table, depth_causes(runs)))
+    return [
+        f"<figure>{inline_svg(depth_picture(runs), words)}</figure>",
+        f"<p>{escape(DEPTH_READING.replace('*', ''))}</p>",
+        *map(_sheet_table, depth_sheets(runs)),
+        f"<details><summary>Distances and gradients, before and after training</summary>{causes}</details>",
     ]
-    if differences:
-        parts += ["<h3>Is the Lorentz residual better than the others?</h3>", paired_table(differences)]
-    return "\n".join([*filter(None, parts), "</section>"])
 
 
 def _detection_answers(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -62,16 +87,21 @@ def _detection_answers(runs: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join([*answers, "<p>The picture shows the AUROC.</p>"])
 
 
-def _detection_tables(runs: Sequence[Mapping[str, Any]]) -> str:
+def _detection_tables(runs: Sequence[Mapping[str, Any]], differences: Sequence[PairedDifference]) -> str:
     reading = f"<p>{escape(READING.replace('*', ''))}</p>"
-    return "\n".join([reading, *map(_sheet_table, ood_sheets(runs))])
+    return "\n".join([reading, *map(_sheet_table, ood_sheets(runs)), _paired_table(differences)])
 
 
 def _sheet_table(sheet: Sheet) -> str:
-    ours = [row.source == "ours" and row.name.startswith("lorentz") for row in sheet.rows]
-    rows = [_row(row.name, row.cells, row.source, ours=mark) for row, mark in zip(sheet.rows, ours, strict=True)]
-    columns = ("method", *map(escape, sheet.columns), "source")
-    return f"<h3>{escape(sheet.title)}</h3>{_table(sheet.note, columns, rows, last_words=True)}"
+    """With a column for the sources where there are several."""
+    sources = {row.source for row in sheet.rows} != {"ours"}
+    rows = []
+    for row in sheet.rows:
+        ours = row.source == "ours" and row.name.startswith("lorentz")
+        cells = map(escape, row.cells)
+        rows.append(_row(row.name, tuple(cells), row.source if sources else None, ours=ours))
+    columns = ("method", *map(escape, sheet.columns), *["source"] * sources)
+    return f"<h3>{escape(sheet.title)}</h3>{_table(sheet.note, columns, rows, words=int(sources))}"
 
 
 def _first_of_cells(figures: Sequence[Figure], notes: Mapping[str, str]) -> list[Figure]:
@@ -79,46 +109,64 @@ def _first_of_cells(figures: Sequence[Figure], notes: Mapping[str, str]) -> list
     return [cells[cell] for cell in sorted(cells)]
 
 
-def _figures_table(figures: Sequence[Figure]) -> str:
+def _overview_table(lines: Sequence[CellLine]) -> str:
+    """A row a cell, as seen from the Lorentz residual."""
     rows = []
-    for heading, own in panels(figures).items():
+    for line in lines:
+        ours, paper = ours_and_paper(line.lorentz)
+        released = "" if line.released is None else escape(str(line.released))
+        best = "" if line.best is None else escape(f"{line.best.name} {line.best.mean:.2f}")
+        d = line.difference
+        verdicts = _against(line.lorentz), "" if d is None else _verdict(d.verdict, f"{d.mean:+.2f}")
+        rows.append(_row(line.cell, (ours, paper, released, best), *verdicts))
+    notes = [f"{x.cell}: {x.released.note}" for x in lines if x.released and x.released.note]
+    caption = "The Lorentz residual, cell by cell. Released code: our runs of it, their number in brackets"
+    caption += f"; * {'; '.join(notes)}." if notes else "."
+    columns = ("cell", "lorentz", "paper", "released code", "best other", "against the paper", "against the best other")
+    return _table(caption, columns, rows, words=2) if rows else ""
+
+
+def _figures_table(figures: Sequence[Figure], differences: Sequence[PairedDifference]) -> str:
+    paired = {(d.cell, d.protocol, d.method): d for d in differences}
+    rows = []
+    for heading, own in panels(in_order(figures)).items():
         rows.append(f'<tr><th class="group" colspan="7" scope="colgroup">{escape(heading)}</th></tr>')
-        rows += [_figure_row(figure) for figure in own]
+        rows += [_figure_row(f, paired.get((f.cell, f.protocol, f.method))) for f in own]
     unit = unit_of(figures[0].table)
     caption = (
-        f"{unit[0].upper()}{unit[1:]}, mean ± deviation over n runs. "
-        "Against the paper: our mean minus the printed one; "
-        "within one s.e. where that is no more than one of our standard errors."
+        f"{unit[0].upper()}{unit[1:]}, mean ± deviation over n runs. Against the paper: our mean minus the printed "
+        "one; within one s.e. where that is no more than one of our standard errors. Lorentz is: against this method, "
+        "paired over seeds, points with half the 95 % interval of the mean (Student's t)."
     )
-    return _table(
-        caption, ("method", "ours", "n", "s.e.", "valid.", "paper", "against the paper"), rows, last_words=True
-    )
+    columns = ("method", "ours", "n", "valid.", "paper", "against the paper", "lorentz is")
+    return _table(caption, columns, rows, words=2)
 
 
-def _figure_row(figure: Figure) -> str:
+def _figure_row(figure: Figure, difference: PairedDifference | None) -> str:
     ours, paper = ours_and_paper(figure)
-    gap = "" if figure.paper_mean is None else f"{figure.mean - figure.paper_mean:+.2f}"
-    cells = (
-        ours,
-        # "9 of 10": the tenth run diverged and has no figure.
-        f"{figure.n} of {figure.n + figure.diverged}" if figure.diverged else str(figure.n),
-        f"{figure.standard_error:.2f}" if figure.n > 1 else "",
-        "" if math.isnan(figure.validation) else f"{figure.validation:.2f}",
-        paper,
-    )
-    return _row(figure.name, cells, _verdict(figure.verdict, gap), ours=figure.method == "lorentz")
+    validation = "" if math.isnan(figure.validation) else f"{figure.validation:.2f}"
+    d = difference
+    lorentz_is = "" if d is None else _verdict(d.verdict, f"{d.mean:+.2f} ± {d.half_width:.2f}")
+    cells = (ours, figure.runs, validation, paper)
+    return _row(figure.name, cells, _against(figure), lorentz_is, ours=figure.method == "lorentz")
 
 
-def paired_table(differences: Sequence[PairedDifference]) -> str:
+def _against(figure: Figure) -> str:
+    known = figure.paper_mean is not None and figure.n
+    return _verdict(figure.verdict, f"{figure.mean - (figure.paper_mean or 0.0):+.2f}" if known else "")
+
+
+def _paired_table(differences: Sequence[PairedDifference]) -> str:
     """Lorentz minus each other method, a group for each cell and protocol."""
     rows, heading = [], ""
     for d in sorted(differences, key=lambda d: (d.cell, d.protocol)):
         if heading != (heading := f"{d.cell}, {d.protocol}"):
-            rows.append(f'<tr><th class="group" colspan="5" scope="colgroup">{escape(heading)}</th></tr>')
-        interval = f"{d.interval[0]:+.2f} to {d.interval[1]:+.2f}"
-        rows.append(_row(d.method, (f"{d.mean:+.2f}", interval, str(d.n)), _verdict(d.verdict)))
-    caption = "Lorentz minus the other, paired over seeds: points, and the 95 % interval of the mean (Student's t)."
-    return _table(caption, ("against", "difference", "interval", "n", "lorentz is"), rows, last_words=True)
+            rows.append(f'<tr><th class="group" colspan="4" scope="colgroup">{escape(heading)}</th></tr>')
+        rows.append(_row(d.method, (f"{d.mean:+.2f} ± {d.half_width:.2f}", str(d.n)), _verdict(d.verdict)))
+    caption = (
+        "Lorentz minus the other, paired over seeds: points, with half the 95 % interval of the mean (Student's t)."
+    )
+    return _table(caption, ("against", "difference", "n", "lorentz is"), rows, words=1) if rows else ""
 
 
 def claims_table(claims: Sequence[Claim]) -> str:
@@ -131,30 +179,36 @@ def claims_table(claims: Sequence[Claim]) -> str:
         words = f'<td class="words">{escape(claim.evidence)}</td>'
         sentence = f'<th scope="row" style="white-space:normal">{escape(claim.sentence)}</th>'
         rows.append(f"<tr>{sentence}<td>{_verdict(claim.verdict)}</td>{words}</tr>")
-    return _table("", ("the paper says", "we find", "by what"), rows)
+    return _table("", ("the paper says", "we find", "by what"), rows, look="claims")
 
 
 def _verdict(words: str, gap: str = "") -> str:
     sign, look = VERDICT_LOOKS.get(words, ("", "soft"))
-    return (
-        f'<span class="{look}">{f"{sign} {escape(words)}".strip()}</span> {gap.replace("-", "−")}'.strip()
-        if words
-        else ""
-    )
+    return f'<span class="{look}">{f"{sign} {escape(words)}".strip()}</span> {_minus(gap)}'.strip() if words else ""
 
 
-def _row(name: str, numbers: Sequence[str], verdict: str, *, ours: bool = False) -> str:
-    shown = "".join(f'<td class="number">{number.replace("-", "−")}</td>' for number in numbers)
+def _row(name: str, numbers: Sequence[str], *words: str | None, ours: bool = False) -> str:
+    """A row: its name, numbers, and words that are markup already; None: no such cell."""
+    shown = "".join(f'<td class="number">{_minus(number)}</td>' for number in numbers)
+    said = "".join(f"<td>{word}</td>" for word in words if word is not None)
     start = '<tr class="ours">' if ours else "<tr>"
-    return f'{start}<th scope="row">{escape(name)}</th>{shown}<td>{verdict}</td></tr>'
+    return f'{start}<th scope="row">{escape(name)}</th>{shown}{said}</tr>'
 
 
-def _table(caption: str, columns: Sequence[str], rows: Sequence[str], *, last_words: bool = False) -> str:
-    """Columns between the first and, with ``last_words``, the last hold numbers."""
-    numbers = range(1, len(columns) - 1) if last_words else range(0)
+def _minus(number: str) -> str:
+    """With the sign for it in place of hyphens, but in exponents."""
+    return re.sub(r"(?<!e)-", "−", number)
+
+
+def _table(
+    caption: str, columns: Sequence[str], rows: Sequence[str], *, words: int | None = None, look: str = ""
+) -> str:
+    """Columns between the first and the last ``words`` hold numbers; None: no column does."""
+    numbers = range(0) if words is None else range(1, len(columns) - words)
     heads = [
         f'<th scope="col"{" class=number" if k in numbers else ""}>{column}</th>' for k, column in enumerate(columns)
     ]
-    words = f"<caption>{escape(caption)}</caption>" if caption else ""
+    said = f"<caption><span>{escape(caption)}</span></caption>" if caption else ""
     head = f"<thead><tr>{''.join(heads)}</tr></thead>"
-    return f'<div class="scroll"><table>{words}{head}<tbody>{"".join(rows)}</tbody></table></div>'
+    start = f'<table class="{look}">' if look else "<table>"
+    return f'<div class="scroll">{start}{said}{head}<tbody>{"".join(rows)}</tbody></table></div>'

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
+
+from lresnet.report.computing_time import computing_time
 
 __all__ = ["run_details"]
 
@@ -18,12 +20,11 @@ def run_details(runs: Sequence[Record]) -> str:
     groups: dict[str, list[Record]] = {}
     for run in final:
         groups.setdefault(f"{run['table']}, {run['cell']}, {run['protocol']}", []).append(run)
-    hours = sum(run.get("seconds") or 0 for run in runs) / 3600
     facts = [
-        f"<p>{len(runs):,} runs, {len(final):,} of them final, {hours:.1f} hours of training. "
-        "The others are the search, on validation data and on other seeds.</p>",
-        _counted("Commands", runs, lambda run: run.get("command", "not recorded")),
-        _counted("Versions and hardware", runs, _machine),
+        f"<p>{len(runs):,} runs, {len(final):,} of them final; the others are the search, on validation data and on "
+        f"other seeds. {escape(computing_time(runs))}</p>",
+        _folded("Commands", _counted(runs, lambda run: run.get("command", "not recorded"))),
+        "<h3>Versions and hardware</h3>" + _counted(runs, _machine),
     ]
     return "\n".join([*facts, *(_group(name, own) for name, own in groups.items())])
 
@@ -33,14 +34,18 @@ def _machine(run: Record) -> str:
     return f"{versions or 'versions not recorded'}; {run.get('hardware', 'hardware not recorded')}"
 
 
-def _counted(title: str, runs: Sequence[Record], name: Any) -> str:
+def _folded(title: str, text: str) -> str:
+    return f"<details><summary>{title}</summary>{text}</details>"
+
+
+def _counted(runs: Sequence[Record], name: Callable[[Record], str]) -> str:
     counts = Counter(name(run) for run in runs)
     rows = "".join(
         f'<tr><td class="number">{count:,}</td><td><code>{escape(what)}</code></td></tr>'
         for what, count in counts.items()
     )
     head = '<thead><tr><th scope="col" class="number">runs</th><th scope="col"></th></tr></thead>'
-    return f'<h3>{title}</h3><div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>'
+    return f'<div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>'
 
 
 def _group(name: str, runs: Sequence[Record]) -> str:
@@ -57,7 +62,7 @@ def _group(name: str, runs: Sequence[Record]) -> str:
     rows = "".join(_run_row(run) for run in runs)
     table = f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
     title = f"{escape(name)}: {len(runs)} final runs"
-    return f"<details><summary>{title}</summary><dl>{chosen}</dl>{table}</details>"
+    return _folded(title, f"<dl>{chosen}</dl>{table}")
 
 
 def _settings(config: Mapping[str, Any]) -> str:

@@ -1,0 +1,97 @@
+"""The whole report as a page of Markdown: for each of the paper's tables a sentence, a line a cell, and the cells."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from lresnet.report.aggregate import Figure
+from lresnet.report.order import in_order
+from lresnet.report.overview import overview, overview_markdown, summary_sentence
+from lresnet.report.paired import PairedDifference, paired_sentence
+from lresnet.report.tables import against_paper, grouped, ours_and_paper
+
+__all__ = ["markdown_page"]
+
+_PAGE = """\
+# Results
+
+Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one line there, with its command, seed,
+versions and hardware. Percent, mean and deviation over the runs; runtimes are seconds. Hyperparameters: at most 24
+configurations per method and cell (eight for images), taken from the space in `src/lresnet/recipes/` before a test
+figure was read, chosen by validation on seeds that are not reported. The test set is read once per run. *Against the
+paper* compares our mean with the printed one: within one of our standard errors, better, or worse, and by how much.
+*Lorentz is* compares it with another method over the same seeds or splits, by the 95 % interval of the mean difference.
+*euclidean* is the same network in flat space, same budget. *legacy* is the published split; *disjoint* one of ours in
+which no test node is a training node, with the paper's figure for the published one beside it. Runs on graphs are
+float32; on images, convolutions are bfloat16 and the geometry float32. Which torch and which device a run had, its line
+says."""
+
+_COLUMNS = ("method", "ours", "n", "valid.", "paper", "against the paper")
+
+
+def markdown_page(
+    figures: Sequence[Figure],
+    differences: Sequence[PairedDifference] = (),
+    notes: Mapping[str, str] | None = None,
+    bodies: Mapping[str, str] | None = None,
+    time: str = "",
+) -> str:
+    """All tables of the paper that have figures.
+
+    Args:
+        notes: by cell, what was tried.
+        bodies: by table, what to print in place of its overview and its cells; the differences follow, a line a cell.
+        time: what all runs took; see :func:`lresnet.report.computing_time.computing_time`.
+    """
+    parts = [_PAGE, f"**Time of all runs.** {time}" if time else ""]
+    for table, own in grouped(in_order(figures), lambda figure: figure.table).items():
+        paired = [d for d in differences if d.table == table]
+        body = (bodies or {}).get(table)
+        parts += [f"## {table}", *([body, *_lines(paired)] if body else _table(own, paired, notes or {}))]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _lines(differences: Sequence[PairedDifference]) -> list[str]:
+    """The differences alone, a line a cell."""
+    cells: dict[str, list[PairedDifference]] = {}
+    for d in differences:
+        cells.setdefault(f"{d.cell}, {d.protocol}", []).append(d)
+    return [f"*{cell}*: {paired_sentence(own)}" for cell, own in sorted(cells.items())]
+
+
+def _table(figures: Sequence[Figure], differences: Sequence[PairedDifference], notes: Mapping[str, str]) -> list[str]:
+    lines = overview(figures, differences)
+    parts = [" ".join(filter(None, (summary_sentence(lines), _all_verdicts(figures)))), overview_markdown(lines)]
+    noted: set[str] = set()
+    for name, own in grouped(figures, _heading).items():
+        cell, protocol = own[0].cell, own[0].protocol
+        paired = [d for d in differences if (d.cell, d.protocol) == (cell, protocol)]
+        parts += [f"### {name}", _figures(own), paired_sentence(paired)]
+        if cell not in noted and cell in notes:
+            parts.append(notes[cell])
+            noted.add(cell)
+    return parts
+
+
+def _heading(figure: Figure) -> str:
+    """Runtimes of one cell stand together, whatever form they are of."""
+    return figure.cell if figure.table == "runtime" else f"{figure.cell}, {figure.protocol}"
+
+
+def _all_verdicts(figures: Sequence[Figure]) -> str:
+    counts = Counter(figure.verdict for figure in figures if figure.paper_mean is not None and figure.verdict)
+    shown = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
+    return f"All {counts.total()} figures that the paper has too: {shown}." if shown else ""
+
+
+def _figures(figures: Sequence[Figure]) -> str:
+    rows = [f"| {' | '.join(_COLUMNS)} |", "|" + "---|" * len(_COLUMNS)]
+    for figure in figures:
+        ours, paper = ours_and_paper(figure)
+        validation = "" if math.isnan(figure.validation) else f"{figure.validation:.2f}"
+        name = f"{figure.name}, {figure.protocol}" if figure.table == "runtime" else figure.name
+        cells = (name, ours, figure.runs, validation, paper, against_paper(figure))
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)

@@ -1,0 +1,69 @@
+"""The order in which a reader looks for figures: the paper's cells and methods, depths by their number."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from lresnet.report.aggregate import Figure
+
+__all__ = ["METHODS", "cell_key", "in_order", "method_key"]
+
+METHODS = (
+    "none",
+    "parallel_transport",
+    "parallel_transport_reversed",
+    "parallel_transport_textbook",
+    "tangent",
+    "tangent_textbook",
+    "space",
+    "lorentz",
+    "euclidean",
+)
+
+
+def in_order(figures: Sequence[Figure]) -> list[Figure]:
+    """Tables and protocols as they first appear, cells and methods as in the paper.
+
+    Example:
+        >>> in_order([])
+        []
+    """
+    tables = list(dict.fromkeys(figure.table for figure in figures))
+    protocols = list(dict.fromkeys(figure.protocol for figure in figures))
+    return sorted(
+        figures,
+        key=lambda f: (
+            tables.index(f.table),
+            cell_key(f.table, f.cell),
+            protocols.index(f.protocol),
+            method_key(f.method),
+        ),
+    )
+
+
+def method_key(method: str) -> tuple[int, str]:
+    """To sort methods by: the known ones first."""
+    return METHODS.index(method) if method in METHODS else len(METHODS), method
+
+
+def cell_key(table: str, cell: str) -> tuple[Any, ...]:
+    """To sort cells by: the paper's columns first, then by name, numbers within names by size.
+
+    Example:
+        >>> sorted(["disease/lp/16", "disease/lp/4"], key=lambda cell: cell_key("oversmoothing", cell))
+        ['disease/lp/4', 'disease/lp/16']
+    """
+    columns = _columns(table)
+    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", cell)]
+    return columns.index(cell) if cell in columns else len(columns), parts
+
+
+@cache
+def _columns(table: str) -> tuple[str, ...]:
+    paper = tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text(encoding="utf-8"))
+    return tuple(paper.get(table, {}).get("columns", ()))
