@@ -42,6 +42,13 @@ def test_is_the_product_with_the_whole_matrix():
     torch.testing.assert_close(attention_rows(q, k, torch.arange(11)), matrix(q, k))
 
 
+@pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
+def test_float32_is_the_whole_matrix_in_float64_to_five_digits(size):
+    q, k, v = tensors(500, 16)
+    got = linear_attention(size * q.float(), k.float() / size, v.float()).double()
+    assert (got - matrix(q, k) @ v).abs().max() < 1e-5
+
+
 def test_axes_between_are_attentions_of_their_own():
     q, k, v = tensors(11, 3, 2, 6)
     y, rows = linear_attention(q, k, v), attention_rows(q, k, torch.tensor([7, 0]))
