@@ -15,7 +15,7 @@ from torch import Tensor
 from lresnet.data import CELLS
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
-from lresnet.studies.search import recipe, recipe_cells
+from lresnet.studies.search import protocols, recipe, recipe_cells
 from lresnet.train import Objective
 
 __all__ = ["Diagnosis", "cells_of", "depth_cell", "diagnose", "plan_of", "split_depth"]
@@ -48,8 +48,11 @@ def split_depth(cell: str) -> tuple[str, int | None]:
     return (base, int(last)) if base in CELLS and last.isdecimal() else (cell, None)
 
 
-def cells_of(table: str) -> list[str]:
-    """The cells of ``table`` that have a recipe; where a recipe has ``depths``, a cell for each of them.
+def cells_of(table: str, protocol: str | None = None) -> list[str]:
+    """The cells of ``table`` that have a recipe (of this protocol, if one is named); of ``depths``, one for each.
+
+    Raises:
+        ValueError: the table has no recipes, or none of this protocol.
 
     Example:
         >>> cells_of("oversmoothing")[-2:]
@@ -57,8 +60,11 @@ def cells_of(table: str) -> list[str]:
     """
     found = []
     for cell in recipe_cells(table):
-        depths = recipe(table, cell).get("depths")
-        found += [cell] if depths is None else [depth_cell(cell, layers) for layers in depths]
+        if protocol in (None, *protocols(table, cell)):
+            depths = recipe(table, cell, protocol).get("depths")
+            found += [cell] if depths is None else [depth_cell(cell, layers) for layers in depths]
+    if not found:
+        raise ValueError(f"no cell of {table} has a recipe with protocol {protocol}")
     return found
 
 

@@ -85,10 +85,21 @@ def graph_task(run: Run) -> LinkTask | NodeTask:
     """The task of a run, with its split; a run that comes next with the same one finds it in memory."""
     options = {name: run.config[name] for name in GRAPH_TASK if name in run.config}
     # Published splits are one and the same for every seed; honest ones follow it.
-    seed = run.seed if run.split is None and run.protocol == "disjoint" else 0
-    return _task(graph_cell(run.cell) or run.cell, run.protocol, run.split, seed, **options)
+    split = split_name(run.protocol)
+    seed = run.seed if run.split is None and split == "disjoint" else 0
+    return _task(graph_cell(run.cell) or run.cell, split, run.split, seed, **options)
+
+
+def split_name(protocol: str) -> str:
+    """The split of a protocol. A second recipe on the same split has a word behind a dash.
+
+    Example:
+        >>> split_name("legacy"), split_name("legacy-deep")
+        ('legacy', 'legacy')
+    """
+    return protocol.partition("-")[0]
 
 
 @functools.lru_cache(maxsize=12)  # the ten official splits of a data set, and some more
-def _task(cell: str, protocol: str, split: int | None, seed: int, **options: Any) -> LinkTask | NodeTask:
-    return load_task(cell, split=protocol if split is None else split, seed=seed, **options)
+def _task(cell: str, name: str, split: int | None, seed: int, **options: Any) -> LinkTask | NodeTask:
+    return load_task(cell, split=name if split is None else split, seed=seed, **options)

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from lresnet.models.pretrained import Pretrained
-from lresnet.studies.depth import depth_cell, diagnose, plan_of, split_depth
+from lresnet.studies.depth import depth_cell, diagnose, split_depth
+from lresnet.studies.depth_search import cell_plan
+from lresnet.studies.graph_run import split_name
 from lresnet.studies.ood_run import detections, lines_of, remaining, require_sets, training_cell
 from lresnet.studies.run import METHODS, Run, build, complete, execute, require_data
 from lresnet.studies.search import best_configuration, recipe
@@ -130,7 +132,7 @@ def final_runs(
     A recipe with ``variants`` has no search: each of them is a change to what the recipe of the same cell in the table
     ``like`` names as chosen. One with ``depths`` has a variant, and a cell of its own, for each number of layers.
     """
-    plan = plan_of(table, training_cell(table, cell), protocol)
+    plan = cell_plan(table, training_cell(table, cell), protocol)
     if "variants" in plan:
         return _variants(table, cell, plan, methods, seeds)
     searched = _search_plan(table, cell, protocol)[1]
@@ -145,17 +147,17 @@ def final_runs(
         best = best_configuration(records)
         chosen = next(c for c in searched["configurations"] if complete(searched, method, c, "search") == best)
         config = complete(plan, method, chosen)
-        own = seeds or plan.get("seeds", {}).get(method, FINAL_SEEDS)
+        own = seeds or plan.get("seeds", {}).get(method, plan.get("final_seeds", FINAL_SEEDS))
         runs += [Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed)) for seed in own]
     return runs
 
 
 def _search_plan(table: str, cell: str, protocol: str | None) -> tuple[str, dict[str, Any]]:
     """The cell in which the settings of ``cell`` are searched for, and its recipe."""
-    plan = plan_of(table, own := training_cell(table, cell), protocol)
+    plan = cell_plan(table, own := training_cell(table, cell), protocol)
     if "searched_at" not in plan:
         return own, plan
-    return plan["searched_at"], plan_of(table, plan["searched_at"], plan["protocol"])
+    return plan["searched_at"], cell_plan(table, plan["searched_at"], plan["protocol"])
 
 
 def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str], seeds: Sequence[int]) -> list[Run]:
@@ -181,7 +183,7 @@ def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str
 
 def _split(plan: dict[str, Any], seed: int) -> int | None:
     """Of the ten official splits, the one that goes with a seed: 0 to 9 for the seeds 0 to 9, and so on."""
-    return seed % OFFICIAL_SPLITS if plan["protocol"] == "official_splits" else None
+    return seed % OFFICIAL_SPLITS if split_name(plan["protocol"]) == "official_splits" else None
 
 
 def methods_of(plan: dict[str, Any]) -> Sequence[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from importlib import resources
 from typing import Any
 
-__all__ = ["best_configuration", "draw", "recipe", "recipe_cells", "recipe_notes"]
+__all__ = ["best_configuration", "draw", "protocols", "recipe", "recipe_cells", "recipe_notes"]
 
 
 def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]:
@@ -21,15 +21,23 @@ def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]
     Raises:
         ValueError: there is none.
     """
-    files = _files(table)
-    known = [name for name in files if name.partition(".")[0] == cell.replace("/", "_")]
-    plans = [tomllib.loads(files[name]) for name in known]
+    plans = _plans(table, cell)
     chosen = [plan for plan in plans if protocol in (None, plan["protocol"])]
     if not chosen:
-        wanted = f"{table} {cell}" + (f" with protocol {protocol}" if known else "")
-        there = [plan["protocol"] for plan in plans] or files
+        wanted = f"{table} {cell}" + (f" with protocol {protocol}" if plans else "")
+        there = [plan["protocol"] for plan in plans] or _files(table)
         raise ValueError(f"no recipe for {wanted}; there are: {', '.join(there) or 'none'}")
     return chosen[0]
+
+
+def protocols(table: str, cell: str) -> list[str]:
+    """The protocols that a cell has recipes of, the default first.
+
+    Example:
+        >>> protocols("gnn", "airport/nc")
+        ['disjoint', 'legacy']
+    """
+    return [plan["protocol"] for plan in _plans(table, cell)]
 
 
 def recipe_cells(table: str) -> list[str]:
@@ -45,10 +53,15 @@ def recipe_cells(table: str) -> list[str]:
     return ["/".join(name.rsplit("_", 1)) for name in names]
 
 
+def _plans(table: str, cell: str) -> list[dict[str, Any]]:
+    files = _files(table)
+    return [tomllib.loads(files[name]) for name in files if name.partition(".")[0] == cell.replace("/", "_")]
+
+
 def _files(table: str) -> dict[str, str]:
     """File names without .toml, and what they hold, in alphabetical order."""
     folder = resources.files("lresnet.recipes").joinpath(table)
-    files = sorted(folder.iterdir(), key=lambda p: p.name) if folder.is_dir() else []
+    files = sorted(folder.iterdir(), key=lambda p: p.name.removesuffix(".toml")) if folder.is_dir() else []
     return {file.name[:-5]: file.read_text() for file in files if file.name.endswith(".toml")}
 
 
