@@ -4,6 +4,9 @@ import numpy as np
 
 from lresnet.report.disk_embedding import DiskEmbedding
 
+HOSTILE = "<img src=x onerror=\"console.log('run')\"> </script> &amp; 'quoted' \\ 🌲"
+"""A name that would run or vanish if it were taken for markup."""
+
 
 def tree_embedding(nodes: int, seed: int = 0) -> DiskEmbedding:
     """A random tree: a child lies 1.1 radii of curvature further out than its parent, in the parent's sector."""
@@ -21,7 +24,7 @@ def tree_embedding(nodes: int, seed: int = 0) -> DiskEmbedding:
     edges = np.stack([parent[1:], np.arange(1, nodes)])
     classes = ("even", "odd", "third </script><b>class</b>")
     labels = np.where(rng.random(nodes) < 0.2, 2, depth.astype(np.int64) % 2)
-    names = tuple(f"node <{i}>" if i == 5 else f"n{i}" for i in range(nodes))
+    names = tuple(HOSTILE if i == 5 else f"n{i}" for i in range(nodes))
     return DiskEmbedding("a tree & its branches", points, edges, labels, classes, names)
 
 

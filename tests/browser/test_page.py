@@ -11,7 +11,7 @@ from PIL import Image
 from lresnet.report.palette import class_colour
 from lresnet.report.poincare_disk import move_to_centre
 from tests.browser.conftest import settle
-from tests.browser.graphs import tree_embedding
+from tests.browser.graphs import HOSTILE, tree_embedding
 
 TREE = tree_embedding(121)
 DISK = "document.getElementById('disk').disk"
@@ -248,6 +248,13 @@ def test_a_narrow_page_does_not_scroll_sideways(open_page: Any) -> None:
 
 def test_names_are_shown_as_they_are(open_page: Any) -> None:
     page = open_page()
+    page.locator("#search").fill(HOSTILE)
+    page.keyboard.press("Enter")
+    assert page.locator("#said").inner_text().startswith(f"Node {HOSTILE}, ")
+    page.locator("#search").fill("n17")  # a neighbour of it
+    page.keyboard.press("Enter")
+    assert HOSTILE in [text.strip() for text in page.locator("#rows button").all_inner_texts()]
+    assert page.locator("main img").count() == 0
     assert "third </script><b>class</b>" in page.locator(".legend").inner_text()
     assert "Tried <much>." in page.locator("#gnn").inner_text()
 

@@ -18,6 +18,7 @@ from lresnet.report.training_curves import CURVE_FILE, draw_curves, read_curve
 from lresnet.studies.run_folder import train_in_folder
 from lresnet.studies.single import single_run
 from lresnet.train.results import append_result
+from tests.coloured import write_coloured
 
 RESULTS = Path(__file__).parents[2] / "results"
 TRIPLE = DiskEmbedding(
@@ -141,6 +142,28 @@ def test_a_comparison_has_a_panel_a_cell_with_our_bars_and_the_papers() -> None:
     assert twin[0].get_marker() != ours[0].get_marker()  # told apart in black and white
     with pytest.raises(ValueError, match="no final runs to compare"):
         comparison_picture([])
+
+
+def test_a_method_that_diverged_keeps_its_row_in_the_comparison() -> None:
+    lost = record("tangent", 0, 0.0) | {"value": None, "validation": None}
+    (axes,) = comparison_picture(aggregate([record("lorentz", 0, 97.0), lost])).axes
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["tangent", "lorentz"]
+    assert [text.get_text() for text in axes.texts] == ["diverged"]
+
+
+def test_histograms_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    images, folder, out = write_coloured(tmp_path / "coloured.npz"), tmp_path / "run", tmp_path / "h.svg"
+    quick = ["--model", "lorentz_resnet20", "--epochs", "1", "--batch-size", "9", "--pad", "1", "--cutout", "0"]
+    assert cli.main(["train", str(images), *quick, "--device", "cpu", "--out", str(folder)]) == 0
+    call = ["plot", "ood", str(folder), "--out", str(out), "--device", "cpu", "--ood"]
+    assert cli.main([*call, "noise_uniform", "--scores", "energy", "softmax"]) == 0
+    assert f"The picture: {out}" in capsys.readouterr().out.replace("\n", "")
+    text = out.read_text()
+    assert text.count("AUROC") == 2
+    assert "largest probability" in text
+    for sets, words in (("mars", "mars"), (",", "name a set at least")):
+        assert cli.main([*call, sets]) == 2
+        assert words in capsys.readouterr().err
 
 
 def test_the_comparison_of_committed_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """The verbs ``demo`` and ``plot``."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -187,4 +188,41 @@ def depth(
     for claim in depth_answers(runs):
         print(f"{claim.sentence}: {claim.verdict}" + (f" ({claim.evidence})" if claim.evidence else ""))
     print(f"The picture: {path}")
+    return 0
+
+
+@plot.command
+def ood(
+    run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
+    ood: Annotated[tuple[str, ...], arg(metavar="SET,SET,...")] = ("svhn,places,textures",),
+    scores: Annotated[tuple[str, ...], arg(metavar="SCORE")] = ("energy",),
+    out: Path = Path("lresnet-ood.png"),
+    device: str = "auto",
+) -> int:
+    """Draw histograms of scores: the test images of a run beside images of other sets.
+
+    The figures that belong to them: `lresnet ood RUN_DIR`, which draws the same with --out.
+
+    Example: lresnet plot ood runs/cifar10-lorentz-0 --ood svhn,photos/ --scores energy origin_distance
+
+    Args:
+        run: The folder of a run on images.
+        ood: Sets, with commas between them, as `lresnet ood` takes them.
+        scores: One or several, or all; `lresnet ood --help` names them.
+        out: The picture to write; .png, .svg or .pdf.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+    """
+    from lresnet.report.demo_picture import require_drawable
+    from lresnet.report.detection_table import detection_notes
+    from lresnet.report.score_histograms import draw_score_histograms
+    from lresnet.studies.detection import score_folder
+
+    names = [name for part in ood for name in part.split(",") if name]
+    if not names:
+        raise ValueError("name a set at least, e.g. --ood svhn,places,textures")
+    require_drawable(out)
+    found, sets = score_folder(run, names, scores=scores, device=device)
+    for note in detection_notes(sets):
+        print(note, file=sys.stderr)
+    print(f"The picture: {draw_score_histograms(out, found)}")
     return 0

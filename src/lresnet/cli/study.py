@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from lresnet.report.claims import Claim
+    from lresnet.report.run_folders import FolderState
 
 __all__ = ["report", "reproduce"]
 
@@ -110,7 +111,7 @@ def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Se
     from lresnet.studies.reproduce import methods_of
     from lresnet.studies.single import require_known
 
-    cells = cells_of(table)
+    cells = cells_of(table, protocol)
     if cell is not None:
         served = [own for name in cells for own in cells_served(table, name)]
         require_known("cell", cell, dict.fromkeys([*cells, *served]))
@@ -191,33 +192,40 @@ def report(
     Example: lresnet report -o report.html --embedding runs/tree
 
     Args:
-        results: The folder with the results, files of JSON lines.
+        results: The folder with the results, files of JSON lines; or with the folders of runs of `lresnet train`, of
+            which those that `lresnet evaluate` was called for have figures, and the others are listed.
         json: Print a list of objects instead of tables: one for each table, cell, method and protocol.
         markdown: Write the tables to this file too, and the answers to the paper's claims.
         out: Write all to this page too, with pictures and the details of every run; it needs no network.
         embedding: The folder of a run on a graph, whose embedding the page shows in an interactive Poincaré disk.
         overview: Rewrite the short table of graphs in this file, between the marks that it has for it.
     """
+    from rich.console import Console
+
     from lresnet.report.aggregate import aggregate, read_runs
     from lresnet.report.depth_table import depth_terminal
     from lresnet.report.ood_table import ood_terminal
+    from lresnet.report.run_folders import folder_runs, folder_states, folder_table
     from lresnet.report.tables import print_figures, print_json
     from lresnet.train.checkpoint import write_atomically
 
     if embedding is not None and out is None:
         raise ValueError("--embedding is for a page; name its file with -o FILE.html")
-    runs = read_runs(results)
+    folders = folder_states(results)
+    runs = read_runs(results) + folder_runs(folders)
     figures = aggregate(runs)
     if markdown is not None:
         write_atomically(markdown, _markdown(runs, results).encode())
     if overview is not None:
         _rewrite_overview(overview, runs)
     if out is not None:
-        write_atomically(out, _html(runs, results, embedding).encode())
+        write_atomically(out, _html(runs, folders, results, embedding).encode())
     if json:
         print_json(figures)
     else:
         print_figures(figures, {"ood": ood_terminal(runs), "oversmoothing": depth_terminal(runs)})
+        if folders:
+            Console().print(folder_table(folders))
     if out is not None and not json:
         print(f"The page: {out}")
     return 0
@@ -254,12 +262,14 @@ def _markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
     return f"{page}\n{claims_markdown(_claims(runs, results))}"
 
 
-def _html(runs: Sequence[dict[str, Any]], results: Path, embedding: Path | None) -> str:
+def _html(
+    runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", results: Path, embedding: Path | None
+) -> str:
     from lresnet.report.disk_embedding import embedding_of_run
     from lresnet.report.html.page import html_page
 
     disk = None if embedding is None else embedding_of_run(embedding)
-    return html_page(runs, _claims(runs, results), _notes(runs), disk)
+    return html_page(runs, _claims(runs, results), _notes(runs), disk, folders)
 
 
 def _rewrite_overview(file: Path, runs: Sequence[dict[str, Any]]) -> None:

@@ -15,7 +15,9 @@ from lresnet.report.disk_embedding import DiskEmbedding
 from lresnet.report.html.explorer import explorer_section
 from lresnet.report.html.result_tables import VERDICT_LOOKS, claims_table, table_section
 from lresnet.report.html.run_details import run_details
+from lresnet.report.order import in_order
 from lresnet.report.paired import paired_differences
+from lresnet.report.run_folders import FolderState
 
 __all__ = ["html_page"]
 
@@ -59,6 +61,7 @@ def html_page(
     claims: Sequence[Claim],
     notes: Mapping[str, str] | None = None,
     embedding: DiskEmbedding | None = None,
+    folders: Sequence[FolderState] = (),
 ) -> str:
     """The page of ``runs``: a summary, the tables with their pictures, the claims, the embedding and the details.
 
@@ -67,8 +70,9 @@ def html_page(
         claims: see :func:`lresnet.report.claims.answer_claims`.
         notes: what was tried, by cell.
         embedding: for the interactive disk; None: the page has none.
+        folders: of `lresnet train`, to be listed with their states.
     """
-    figures = aggregate(dict(run) for run in runs)
+    figures = in_order(aggregate(dict(run) for run in runs))
     sections = {"summary": ("Summary", _summary(figures, claims))}
     if embedding is not None:
         sections["embedding-section"] = ("Embedding", explorer_section(embedding))
@@ -78,7 +82,7 @@ def html_page(
         paired = [difference for difference in differences if difference.table == table]
         sections[table] = (table.replace("_", " "), table_section(table, own, paired, notes or {}, runs))
     sections["claims"] = ("Claims", _titled("claims", "The paper's claims", claims_table(claims)))
-    sections["runs"] = ("Runs", _titled("runs", "Run details", run_details(runs)))
+    sections["runs"] = ("Runs", _titled("runs", "Run details", run_details(runs, folders)))
     return _PAGE.format(
         policy=_POLICY,
         style=_file("page.css"),

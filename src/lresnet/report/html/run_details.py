@@ -8,14 +8,15 @@ from html import escape
 from typing import Any
 
 from lresnet.report.computing_time import computing_time
+from lresnet.report.run_folders import FolderState
 
 __all__ = ["run_details"]
 
 Record = Mapping[str, Any]
 
 
-def run_details(runs: Sequence[Record]) -> str:
-    """Commands, versions and hardware with their counts, then a foldable list for each table and cell."""
+def run_details(runs: Sequence[Record], folders: Sequence[FolderState] = ()) -> str:
+    """Commands, versions and hardware with their counts, folders, then a foldable list for each table and cell."""
     final = [run for run in runs if run.get("stage", "final") == "final"]
     groups: dict[str, list[Record]] = {}
     for run in final:
@@ -26,7 +27,18 @@ def run_details(runs: Sequence[Record]) -> str:
         _folded("Commands", _counted(runs, lambda run: run.get("command", "not recorded"))),
         "<h3>Versions and hardware</h3>" + _counted(runs, _machine),
     ]
-    return "\n".join([*facts, *(_group(name, own) for name, own in groups.items())])
+    return "\n".join([*facts, *_listed(folders), *(_group(name, own) for name, own in groups.items())])
+
+
+def _listed(folders: Sequence[FolderState]) -> list[str]:
+    if not folders:
+        return []
+    rows = "".join(
+        f'<tr><td><code>{escape(str(one.folder))}</code></td><td class="words">{escape(one.state)}</td></tr>'
+        for one in folders
+    )
+    head = '<thead><tr><th scope="col">folder</th><th scope="col">state</th></tr></thead>'
+    return [f'<h3>Run folders</h3><div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>']
 
 
 def _machine(run: Record) -> str:
@@ -78,7 +90,7 @@ def _run_row(run: Record) -> str:
         value,
         "" if validation is None else f"{validation:.2f}",
         str(run.get("best_epoch", "")),
-        f"{run['seconds']:.1f}" if "seconds" in run else "",
+        "" if run.get("seconds") is None else f"{run['seconds']:.1f}",
     )
-    cells = "".join(f'<td class="number">{text}</td>' for text in shown)
+    cells = "".join(f'<td class="number">{escape(text)}</td>' for text in shown)
     return f'<tr><th scope="row">{escape(run["method"])}</th>{cells}</tr>'

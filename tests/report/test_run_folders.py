@@ -1,0 +1,95 @@
+"""Folders of runs, whole and otherwise, in the report: each is listed for what it is, and none is a traceback."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lresnet import cli
+from lresnet._version import __version__
+from lresnet.report.aggregate import read_runs
+from lresnet.report.run_folders import folder_states
+
+HOSTILE = "<img src=x onerror=alert(1)> \"q\" 'q' 🌲 [bold]"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "tree"
+    options = ["--hidden", "3", "--epochs", "5", "--device", "cpu", "--out", str(folder)]
+    assert cli.main(["train", "disease_tree/lp", *options]) == 0
+    return folder
+
+
+@pytest.fixture
+def runs(trained: Path, tmp_path: Path) -> Path:
+    """One folder of every kind."""
+    root = tmp_path / "runs"
+    for name in ("whole", "unread", "unfinished", "older", "elsewhere", HOSTILE.replace("/", "")):
+        shutil.copytree(trained, root / name)
+    assert cli.main(["evaluate", str(root / "whole"), "--device", "cpu"]) == 0
+    change(root / "unfinished" / "run.json", best_epoch=None)
+    change(root / "older" / "run.json", versions={"lresnet": "0.0.1"})
+    (root / "elsewhere" / "run.json").write_text('{"epochs": 3, "model": "unknown"}')
+    (root / "torn").mkdir()
+    (root / "torn" / "run.json").write_text('{"table": "tra')
+    (root / "no run").mkdir()
+    return root
+
+
+def change(file: Path, **facts: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+
+
+def test_every_folder_is_listed_for_what_it_is(runs: Path) -> None:
+    states = {state.folder.name: state.state for state in folder_states(runs)}
+    assert "no run" not in states
+    assert states["whole"] == "evaluated"
+    assert states["unread"].startswith("not evaluated: `lresnet evaluate ")
+    assert "has not finished" in states["unfinished"]
+    assert states["older"].endswith(f"; made by lresnet 0.0.1, and this is {__version__}")
+    for name in ("elsewhere", "torn"):
+        assert "run.json is not what `lresnet train` writes" in states[name]
+    (state,) = folder_states(runs / "unread")
+    assert state.folder == runs / "unread"
+
+
+def test_the_report_of_folders(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    page, text = tmp_path / "r.html", tmp_path / "r.md"
+    capsys.readouterr()
+    assert cli.main(["report", str(runs), "-o", str(page), "--markdown", str(text)]) == 0
+    printed = "".join(capsys.readouterr().out.split())
+    assert "disease_tree/lp" in printed
+    assert "hasnotfinished" in printed
+    assert "".join(HOSTILE.split()) in printed  # as text, without markup
+    assert "### disease_tree/lp, disjoint" in text.read_text()
+    html = page.read_text()
+    assert "<img src=x" not in html
+    assert "&lt;img src=x onerror=alert(1)&gt; &quot;q&quot; &#x27;q&#x27; 🌲 [bold]" in html
+    assert "made by lresnet 0.0.1" in html
+    assert cli.main(["report", str(runs), "--json"]) == 0
+    (figure,) = json.loads(capsys.readouterr().out)
+    assert (figure["table"], figure["cell"], figure["n"]) == ("train", "disease_tree/lp", 1)
+
+
+@pytest.mark.parametrize("wrong", ["{}", "[]", '{"value": "high"}'])
+def test_an_evaluation_that_is_none(wrong: str, runs: Path) -> None:
+    (runs / "whole" / "evaluation.json").write_text(wrong)
+    (state,) = folder_states(runs / "whole")
+    assert "evaluation.json is not what" in state.state
+    assert state.run is None
+    whole = json.loads((runs / "unread" / "run.json").read_text()) | {"stage": "final", "value": "high"}
+    (runs / "whole" / "evaluation.json").write_text(json.dumps(whole))
+    (state,) = folder_states(runs / "whole")
+    assert state.state.endswith("evaluation.json is not what `lresnet evaluate` writes")
+
+
+@pytest.mark.parametrize(
+    "change", [{"value": "80"}, {"value": True}, {"value": float("nan")}, {"cell": 3}, {"config": []}, {"seconds": "1"}]
+)
+def test_a_line_from_another_version_is_passed_over_with_a_word(change: dict[str, object], tmp_path: Path) -> None:
+    good = {"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0, "value": 80.0}
+    (tmp_path / "gnn.jsonl").write_text(json.dumps(good) + "\n" + json.dumps(good | change) + "\n")
+    with pytest.warns(UserWarning, match=r"gnn\.jsonl: the run gnn, .* is not as this version writes it, passed over"):
+        assert read_runs(tmp_path) == [good]
