@@ -7,8 +7,12 @@ row by row then broadcast as they stand; products with a matrix go through the t
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+
+from lresnet.geometry.checks import traced
 
 __all__ = ["outer_rows", "sum_to", "times_rows"]
 
@@ -28,7 +32,29 @@ def times_rows(matrix: Tensor, x: Tensor) -> Tensor:
         return x @ matrix.mT
     if x.shape[-2] == 1:  # the same rows for every member: one product with all matrices
         return (x.squeeze(-2) @ matrix.flatten(0, 1).mT).unflatten(-1, matrix.shape[:2])  # type: ignore[no-any-return]
+    if traced():
+        return _members_rows(matrix, x)
+    product: Tensor = _StackedProduct.apply(matrix, x)  # type: ignore[no-untyped-call]
+    return product
+
+
+def _members_rows(matrix: Tensor, x: Tensor) -> Tensor:
     return (x.transpose(0, 1) @ matrix.mT).transpose(0, 1)
+
+
+class _StackedProduct(torch.autograd.Function):
+    """Each member's rows times its matrix; the gradient in the matrices is that of :func:`outer_rows`."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, x: Tensor) -> Tensor:
+        ctx.save_for_backward(matrix, x)
+        return _members_rows(matrix, x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        matrix, x = ctx.saved_tensors
+        of_matrix, of_x = ctx.needs_input_grad
+        return outer_rows(g, x) if of_matrix else None, times_rows(matrix.mT, g) if of_x else None
 
 
 def outer_rows(g: Tensor, x: Tensor) -> Tensor:
