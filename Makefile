@@ -61,7 +61,8 @@ docs: $(STAMP) ## render the measured pages and the README's pictures
 	@$(BIN)/python benchmarks/numerics.py
 	@$(BIN)/lresnet plot residuals --out docs/residuals.png
 	@$(BIN)/lresnet demo --out docs/demo.png
-	@$(BIN)/lresnet report --markdown docs/results.md
+	@$(BIN)/lresnet report --markdown docs/results.md --overview README.md
+	@$(BIN)/lresnet plot depth --out docs/depth.png
 	@$(BIN)/lresnet bench page --out docs/benchmarks.md
 
 lock: ## resolve the newest versions afresh and write requirements.lock

@@ -123,6 +123,14 @@ def test_the_short_table_goes_between_the_marks(results: Path, tmp_path: Path) -
         )
 
 
+def test_the_readmes_table_is_the_reports() -> None:
+    root = Path(__file__).parents[2]
+    table = (root / "README.md").read_text().partition(MARKS.partition("\n")[0])[2].partition("<!-- lresnet report")[0]
+    rows = [line for line in table.splitlines() if line.startswith("|")]
+    assert len(rows) > 5
+    assert [row for row in rows if row not in (root / "docs" / "results.md").read_text()] == []
+
+
 @pytest.mark.parametrize("text", ["no marks", MARKS * 2, MARKS.partition("\n")[0]])
 def test_a_file_without_the_marks_is_left_alone(
     text: str, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.console import Group
 
+from lresnet.report.depth_claims import depth_answers
 from lresnet.report.depth_runs import DEPTH_TABLE, Depths, depths_of, finite_values, gaps_to, runs_by_depth, shown_name
 from lresnet.report.ood_figures import Gap
 from lresnet.report.order import method_key
@@ -120,10 +121,13 @@ def _median(values: Sequence[float | None]) -> str:
 
 
 def depth_markdown(runs: Iterable[Mapping[str, Any]]) -> str:
-    """How to read the sheets, and the sheets; empty where there are no runs."""
+    """The answers to the paper's claims of depth, how to read the sheets, and the sheets; empty without runs."""
     lines = list(runs)
     sheets = depth_sheets(lines) + depth_causes(lines)
-    return "\n\n".join([DEPTH_READING, *map(sheet_markdown, sheets)]) if sheets else ""
+    if not sheets:
+        return ""
+    answers = "; ".join(f"{claim.sentence}: **{claim.verdict}**" for claim in depth_answers(lines))
+    return "\n\n".join([f"{answers[0].upper()}{answers[1:]}.", DEPTH_READING, *map(sheet_markdown, sheets)])
 
 
 def depth_terminal(runs: Iterable[Mapping[str, Any]]) -> Group:

@@ -86,7 +86,8 @@ def against_paper(figure: Figure) -> str:
     """The verdict, and by how much: ``"better, +0.79"``; empty where the paper has no figure."""
     if not figure.verdict or not figure.n:
         return figure.verdict
-    return f"{figure.verdict}, {figure.mean - (figure.paper_mean or 0.0):+.2f}"
+    one = " (one run)" if figure.n == 1 else ""
+    return f"{figure.verdict}, {figure.mean - (figure.paper_mean or 0.0):+.2f}{one}"
 
 
 def _cells(figure: Figure) -> tuple[str, ...]:
