@@ -60,6 +60,33 @@ def test_is_its_layers_in_a_row(residual):
 
 
 @every_residual
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_the_layer_of_space_coordinates(residual, sparse):
+    """Written out: linear maps, and centroids by the manifold's own function."""
+    model = make(residual, layer="space", num_layers=2, activation="relu", curvature=-0.5).double().eval()
+    x, (edge_index, _) = features(torch.float64), graph()
+    A = model.graph(edge_index, NODES)
+
+    def convolve(layer: torch.nn.Module, x: Tensor) -> Tensor:
+        h = x @ layer.linear.weight.T + layer.linear.bias
+        if residual == "euclidean":  # whose linear maps these are
+            return A @ h
+        rows = [(A.col[A.row == node], A.values[A.row == node].double()) for node in range(NODES)]
+        return torch.stack([model.manifold.centroid(h[columns], weights) for columns, weights in rows])
+
+    points = x if residual == "euclidean" else features_to_points(x, 0.5).x
+    z = convolve(model.layers[0], points)
+    expected = model.head(model.residuals[0](z, convolve(model.layers[1], torch.relu(z))))
+    torch.testing.assert_close(model(SparseMatrix.from_dense(x) if sparse else x, edge_index), expected)
+
+
+def test_an_unknown_layer_is_refused_by_every_method():
+    for residual in ("lorentz", "euclidean"):
+        with pytest.raises(ValueError, match="layer must be one of hybonet, space, got 'linear'"):
+            make(residual, layer="linear")
+
+
+@every_residual
 def test_every_residual_gives_another_network(residual):
     others = [kind for kind in RESIDUALS if kind != residual]
     # Without curvature addition of space parts is Euclidean addition; the layers around it differ.

@@ -145,9 +145,17 @@ def sparse(task: NodeTask) -> NodeTask:
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("model", [{}, {"residual": "euclidean"}, {"learn_curvature": True}], ids=str)
+@pytest.mark.parametrize(
+    "model", [{}, {"residual": "euclidean"}, {"learn_curvature": True}, {"layer": "space"}], ids=str
+)
 def test_sparse_features(model, dropout):
     agree(lambda: runs(sparse(NC), model | {"dropout": dropout}))
+
+
+@pytest.mark.parametrize("learned", [False, True])
+def test_the_linear_map_of_space_coordinates(learned):
+    model = {"layer": "space", "activation": "relu", "learn_curvature": learned, "curvature": -2.0}
+    agree(lambda: runs(wide(NC), model), dataclasses.replace(SCHEDULE, optimizer="adam_l2"))
 
 
 @pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
@@ -170,6 +178,7 @@ def test_the_other_losses(residual, learned):
         {"lr_schedule": "cosine", "warmup": 4.0},
         {"weight_decay": 0.5, "decay": "all"},
         {"weight_decay": 0.0, "clip": None},
+        {"optimizer": "adam_l2", "weight_decay": 0.5},
         {"average": 0.8, "keep": "best"},
     ],
     ids=lambda change: next(iter(change)),

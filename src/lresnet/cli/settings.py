@@ -34,8 +34,8 @@ class Settings:
     """Of the residual's result, where the method has one."""
     epochs: _Int = None
     """Epochs at most."""
-    optimizer: Annotated[Literal["adam", "sgd"] | None, arg(metavar="adam|sgd")] = None
-    """Adam, or SGD with Nesterov momentum 0.9."""
+    optimizer: Annotated[Literal["adam", "adam_l2", "sgd"] | None, arg(metavar="adam|adam_l2|sgd")] = None
+    """Adam, Adam with weight decay as part of the gradient, or SGD with Nesterov momentum 0.9."""
     lr: _Float = None
     """Learning rate."""
     lr_schedule: Annotated[
@@ -45,7 +45,7 @@ class Settings:
     warmup: Annotated[float | None, arg(metavar="EPOCHS")] = None
     """Epochs in which the learning rate rises."""
     weight_decay: _Float = None
-    """Adam's is decoupled; never on curvature, residual weights and scales."""
+    """That of adam is decoupled; never on curvature, residual weights and scales."""
     decay: Annotated[Literal["matrices", "all"] | None, arg(metavar="matrices|all")] = None
     """What decays: matrices and kernels alone, or norms and biases too."""
     clip: _Float = None
@@ -68,6 +68,8 @@ class GraphSettings:
     """Graph convolutions."""
     hidden: _Int = None
     """Dimension of the space."""
+    layer: Annotated[Literal["hybonet", "space"] | None, arg(metavar="hybonet|space")] = None
+    """Of lorentz_gcn: HyboNet's linear layer, or a linear map of the space coordinates."""
     activation: Annotated[Literal["none", "relu"] | None, arg(metavar="none|relu")] = None
     """On what enters every layer but the first; of lorentz_gcn."""
     dropout: Annotated[float | None, arg(metavar="RATE")] = None

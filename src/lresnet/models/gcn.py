@@ -19,7 +19,7 @@ from lresnet.geometry.curvature import kappa_of
 from lresnet.models.pretrained import Pretrained
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear, mean_normalisation
-from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums, least_times
+from lresnet.nn.graph_conv import LAYERS, LorentzGraphConv, centroid_of_sums, least_times
 from lresnet.nn.input_map import Points, dropout_points, model_input
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
@@ -51,6 +51,8 @@ class LorentzGCN(Pretrained):
         activation: "none" or "relu", on what enters every layer but the first.
         self_loops: every node is its own neighbour.
         max_radius: radius, in radii of curvature, to which input rows are shortened.
+        layer: "hybonet", as in the paper, or "space", a linear map of the space coordinates as the twin has
+            (:data:`lresnet.nn.graph_conv.LAYERS`).
 
     Shapes:
         x [N, in], edge_index [2, E], edge_weight [E] -> embeddings [N, hidden] or logits [N, num_classes]
@@ -79,10 +81,13 @@ class LorentzGCN(Pretrained):
         activation: str = "none",
         self_loops: bool = True,
         max_radius: float = 10.0,
+        layer: str = "hybonet",
     ) -> None:
         super().__init__()
         if activation not in _ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(_ACTIVATIONS)}, got {activation!r}")
+        if layer not in LAYERS:
+            raise ValueError(f"layer must be one of {', '.join(LAYERS)}, got {layer!r}")
         if num_layers < 1 or not 0 <= dropout < 1:
             raise ValueError(f"need num_layers >= 1 and 0 <= dropout < 1, got {num_layers} and {dropout}")
         self.euclidean = residual == "euclidean"
@@ -91,16 +96,16 @@ class LorentzGCN(Pretrained):
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         widths = [in_features] + [hidden] * num_layers
         options = {"weight": 1.0} if residual == "lorentz" and residual_options is None else residual_options or {}
-        self.layers = torch.nn.ModuleList(self._conv(i, o) for i, o in itertools.pairwise(widths))
+        self.layers = torch.nn.ModuleList(self._conv(i, o, layer) for i, o in itertools.pairwise(widths))
         self.residuals = torch.nn.ModuleList(
             make_residual(residual, self.manifold, **options) for _ in range(num_layers - 1)
         )
         self.head: torch.nn.Module | None = None if num_classes is None else self._head(hidden, num_classes)
 
-    def _conv(self, in_features: int, out_features: int) -> torch.nn.Module:
+    def _conv(self, in_features: int, out_features: int, layer: str) -> torch.nn.Module:
         if self.euclidean:
             return EuclideanGraphConv(in_features, out_features)
-        return LorentzGraphConv(in_features, out_features, manifold=self.manifold)
+        return LorentzGraphConv(in_features, out_features, manifold=self.manifold, layer=layer)
 
     def _head(self, hidden: int, num_classes: int) -> torch.nn.Module:
         if self.euclidean:

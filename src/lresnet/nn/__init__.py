@@ -9,6 +9,7 @@ from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.normalised_adjacency import symmetric_normalisation
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
+from lresnet.nn.space_linear import SpaceLinear
 from lresnet.nn.sparse import SparseMatrix, adjacency
 from lresnet.nn.weighted_join import WeightedJoin
 
@@ -23,6 +24,7 @@ __all__ = [
     "LorentzMLR",
     "PoincareMean",
     "Prototypes",
+    "SpaceLinear",
     "SpaceMean",
     "SparseMatrix",
     "WeightedJoin",

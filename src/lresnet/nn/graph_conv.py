@@ -1,4 +1,4 @@
-"""Graph convolution on the hyperboloid: a Lorentz linear layer, then the centroid of each node's neighbours."""
+"""Graph convolution on the hyperboloid: a linear layer, then the centroid of each node's neighbours."""
 
 from __future__ import annotations
 
@@ -15,9 +15,13 @@ from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.stack import sum_to
 from lresnet.nn.kernels import fused, serves
 from lresnet.nn.linear import LorentzLinear
+from lresnet.nn.space_linear import SpaceLinear
 from lresnet.nn.sparse import SparseMatrix, adjacency
 
-__all__ = ["LorentzGraphConv", "aggregate", "aggregate_with_time", "centroid_of_sums", "least_times"]
+__all__ = ["LAYERS", "LorentzGraphConv", "aggregate", "aggregate_with_time", "centroid_of_sums", "least_times"]
+
+LAYERS: dict[str, type[LorentzLinear] | type[SpaceLinear]] = {"hybonet": LorentzLinear, "space": SpaceLinear}
+"""What a convolution may do to each point before it takes centroids, by name."""
 
 
 def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
@@ -114,11 +118,12 @@ class _Centroid(torch.autograd.Function):
 
 
 class LorentzGraphConv(ManifoldModule):
-    r"""Fully hyperbolic graph convolution (HyboNet): :class:`LorentzLinear`, then :func:`aggregate`.
+    r"""Fully hyperbolic graph convolution: a linear layer on the hyperboloid, then :func:`aggregate`.
 
     Args:
         in_channels, out_channels: dimensions of the spaces.
         manifold: owner of the curvature; referred to, not registered.
+        layer: a name of :data:`LAYERS`: "hybonet" (:class:`LorentzLinear`) or "space" (:class:`SpaceLinear`).
         self_loops: add self loops to ``edge_index`` (an adjacency that is passed in is taken as it is).
 
     Shapes:
@@ -131,10 +136,19 @@ class LorentzGraphConv(ManifoldModule):
     """
 
     def __init__(
-        self, in_channels: int, out_channels: int, *, manifold: Lorentz, self_loops: bool = True, **linear: Any
+        self,
+        in_channels: int,
+        out_channels: int,
+        *,
+        manifold: Lorentz,
+        layer: str = "hybonet",
+        self_loops: bool = True,
+        **linear: Any,
     ) -> None:
         super().__init__(manifold)
-        self.linear = LorentzLinear(in_channels, out_channels, manifold=manifold, **linear)
+        if layer not in LAYERS:
+            raise ValueError(f"layer must be one of {', '.join(LAYERS)}, got {layer!r}")
+        self.linear = LAYERS[layer](in_channels, out_channels, manifold=manifold, **linear)
         self.self_loops = self_loops
 
     def forward(

@@ -13,7 +13,7 @@ from lresnet.geometry import Lorentz
 from lresnet.optim.groups import ParameterGroups, parameter_groups
 from lresnet.optim.riemannian import RiemannianAdam
 
-__all__ = ["Decay", "Optimizers", "adamw", "device_rate", "make_adam", "make_sgd"]
+__all__ = ["Decay", "Optimizers", "adam_l2", "adamw", "device_rate", "make_adam", "make_adam_l2", "make_sgd"]
 
 Decay = Literal["matrices", "all"]
 
@@ -100,6 +100,24 @@ def make_adam(
     return Optimizers(optimizers)
 
 
+def make_adam_l2(
+    model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, decay: Decay = "matrices"
+) -> Optimizers:
+    r"""Adam whose weight decay is part of the gradient, :math:`g + \lambda w`: the penalty :math:`\lambda |w|^2 / 2`.
+
+    Adam then rescales it with the gradient: where few labels give small gradients, a weight shrinks by about lr a step
+    until the data speak for it. With decoupled decay, which is :func:`make_adam`'s, it would shrink by lr times
+    ``weight_decay`` of itself. Points of a manifold have none, as there.
+    """
+    groups = parameter_groups(model)
+    optimizers: list[torch.optim.Optimizer] = []
+    if euclidean := _euclidean(groups, weight_decay, decay):
+        optimizers.append(adam_l2(euclidean, lr))
+    if groups.manifold:
+        optimizers.append(_riemannian_adam(list(groups.manifold.values()), lr))
+    return Optimizers(optimizers)
+
+
 def _riemannian_adam(points: list[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
     """geoopt's; on one CUDA device ours, the same steps, which can be recorded (points of one manifold, ours)."""
     rate, manifolds = device_rate(lr, points), [getattr(point, "manifold", None) for point in points]
@@ -115,6 +133,12 @@ def adamw(groups: list[dict[str, Any]], lr: float) -> torch.optim.AdamW:
     # AdamW shrinks by lr * weight_decay, as the decoupled decay of the released code does.
     options = _fused(groups, lr)
     return torch.optim.AdamW(groups, **options, capturable=isinstance(options["lr"], torch.Tensor))
+
+
+def adam_l2(groups: list[dict[str, Any]], lr: float) -> torch.optim.Adam:
+    """torch's Adam, which adds ``weight_decay`` times the parameter to its gradient; as :func:`adamw` otherwise."""
+    options = _fused(groups, lr)
+    return torch.optim.Adam(groups, **options, capturable=isinstance(options["lr"], torch.Tensor))
 
 
 def make_sgd(model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, decay: Decay = "matrices") -> Optimizers:

@@ -16,7 +16,8 @@ __all__ = ["best_configuration", "draw", "protocols", "recipe", "recipe_cells", 
 def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]:
     """The recipe of a cell: ``protocol``, ``fixed`` values, the search ``space`` and the drawn ``configurations``.
 
-    A cell with several protocols has a file for each, ``CELL.PROTOCOL.toml``; None: the first in the alphabet.
+    A cell with several protocols has a file for each, ``CELL.PROTOCOL.toml``; None: ``CELL.toml`` where there is one,
+    else the first in the alphabet.
 
     Raises:
         ValueError: there is none.

@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
-from lresnet.optim import Optimizers, make_adam, make_sgd
+from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
 from lresnet.train.average import MovingAverage
 from lresnet.train.capture import CapturedStep
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
@@ -107,9 +107,8 @@ def _tried_convolutions() -> Iterator[None]:
 
 
 def _optimizers(model: torch.nn.Module, schedule: Schedule) -> Optimizers:
-    if schedule.optimizer == "sgd":
-        return make_sgd(model, schedule.lr, schedule.weight_decay, decay=schedule.decay)
-    return make_adam(model, schedule.lr, schedule.weight_decay, decay=schedule.decay)
+    make = {"adam": make_adam, "adam_l2": make_adam_l2, "sgd": make_sgd}[schedule.optimizer]
+    return make(model, schedule.lr, schedule.weight_decay, decay=schedule.decay)
 
 
 class _Run(Generic[Trained]):

@@ -27,7 +27,7 @@ class Schedule:
     epochs: int = 1000
     lr: float = 0.01
     weight_decay: float = 0.0
-    """Adam's is decoupled, SGD's is part of the gradient; never on curvature, residual weights and scales."""
+    """Adam's is decoupled, that of adam_l2 and SGD part of the gradient; not of curvature, residual weights, scales."""
     lr_schedule: LrSchedule = "constant"
     clip: float | None = None
     """Largest global gradient norm."""
@@ -35,8 +35,8 @@ class Schedule:
     """Stop at the first look at the validation set that is this many epochs or more after the best one."""
     eval_every: int = 5
     """Epochs between two looks at the validation set."""
-    optimizer: Literal["adam", "sgd"] = "adam"
-    """SGD has Nesterov momentum 0.9."""
+    optimizer: Literal["adam", "adam_l2", "sgd"] = "adam"
+    """SGD has Nesterov momentum 0.9; adam_l2 is :func:`lresnet.optim.make_adam_l2`."""
     decay: Literal["matrices", "all"] = "matrices"
     """What weight decay touches: matrices and kernels alone, or norms and biases too."""
     warmup: float = 0.0

@@ -14,7 +14,7 @@ from torch import Tensor
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
 from lresnet.optim import Optimizers, RiemannianAdam, parameter_groups
-from lresnet.optim.optimizers import adamw, device_rate
+from lresnet.optim.optimizers import adam_l2, adamw, device_rate
 from lresnet.train.capture import CapturedStep
 from lresnet.train.engine import Execution, Outcome
 from lresnet.train.objective import Objective
@@ -233,7 +233,8 @@ def _stack_and_optimizers(
     sections = {rate: [name for name in rates if rates[name] == rate] for rate in sorted(set(rates.values()))}
     stack = ModelStack(models, list(sections.values()), list(groups.manifold))
     flat = [{"params": [leaf], "weight_decay": rate} for leaf, rate in zip(stack.leaves, sections, strict=False)]
-    optimizers: list[torch.optim.Optimizer] = [adamw(flat, schedule.lr)]
+    adam = adam_l2 if schedule.optimizer == "adam_l2" else adamw
+    optimizers: list[torch.optim.Optimizer] = [adam(flat, schedule.lr)]
     if points := stack.leaves[len(sections) :]:
         optimizers.append(RiemannianAdam(points, stack.curvature, device_rate(schedule.lr, points)))
     return stack, Optimizers(optimizers)
@@ -255,5 +256,5 @@ def _require_sense(
         raise ValueError(f"one generator for each model is needed, got {len(generators)} for {len(models)} models")
     if not generators and any(model.dropout > 0 for model in models):
         raise ValueError("dropout needs generators, one for each model: pass own_generator(device) of each run")
-    if schedule.optimizer != "adam":
+    if schedule.optimizer not in ("adam", "adam_l2"):
         raise StackError(f"stacked runs are trained by adam, not by {schedule.optimizer!r}; run them one by one")
