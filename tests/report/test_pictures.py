@@ -172,3 +172,5 @@ def test_the_comparison_of_committed_results(tmp_path: Path, capsys: pytest.Capt
     assert out.read_text().startswith("<?xml")
     assert cli.main(["plot", "comparison", str(RESULTS), "--table", "gn", "--out", str(out)]) == 2
     assert "did you mean 'gnn'" in capsys.readouterr().err
+    assert cli.main(["plot", "comparison", str(tmp_path), "--out", str(out)]) == 2
+    assert "holds no final runs to compare" in capsys.readouterr().err

@@ -68,6 +68,10 @@ def test_the_report_of_folders(runs: Path, tmp_path: Path, capsys: pytest.Captur
     assert "<img src=x" not in html
     assert "&lt;img src=x onerror=alert(1)&gt; &quot;q&quot; &#x27;q&#x27; 🌲 [bold]" in html
     assert "made by lresnet 0.0.1" in html
+    drawn = tmp_path / "c.svg"
+    assert cli.main(["plot", "comparison", str(runs), "--table", "train", "--out", str(drawn)]) == 0
+    assert "disease_tree/lp, disjoint" in drawn.read_text()
+    capsys.readouterr()
     assert cli.main(["report", str(runs), "--json"]) == 0
     (figure,) = json.loads(capsys.readouterr().out)
     assert (figure["table"], figure["cell"], figure["n"]) == ("train", "disease_tree/lp", 1)

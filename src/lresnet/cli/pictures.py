@@ -146,16 +146,19 @@ def comparison(
     Example: lresnet plot comparison results --table gnn --out gnn.svg
 
     Args:
-        results: The folder with the results, files of JSON lines.
-        table: A table of the paper with results.
+        results: The folder with the results, files of JSON lines, or with the folders of evaluated runs.
+        table: A table of the paper with results; of runs in folders: train.
         out: The picture to write; .png, .svg or .pdf.
     """
     from lresnet.report.aggregate import aggregate, read_runs
     from lresnet.report.comparison_picture import draw_comparison
     from lresnet.report.demo_picture import require_drawable
+    from lresnet.report.run_folders import folder_runs, folder_states
     from lresnet.studies.single import require_known
 
-    figures = aggregate(read_runs(results))
+    figures = aggregate(read_runs(results) + folder_runs(folder_states(results)))
+    if not figures:
+        raise ValueError(f"{results} holds no final runs to compare; `lresnet reproduce` makes them")
     require_known("table with results", table, list(dict.fromkeys(figure.table for figure in figures)))
     require_drawable(out)
     print(f"The picture: {draw_comparison(out, [figure for figure in figures if figure.table == table])}")
