@@ -37,6 +37,8 @@ def test_cells_and_methods_are_in_the_papers_order() -> None:
     figures = in_order(aggregate(RUNS))
     assert [f.cell for f in figures[::4]] == ["disease/lp", "cora/nc"]
     assert [f.method for f in figures[:4]] == ["none", "tangent", "lorentz", "euclidean"]
+    tables = [run("x", "none", 0, 1.0, table=table) for table in ("train", "oversmoothing", "curvature", "gnn")]
+    assert [f.table for f in in_order(aggregate(tables))] == ["gnn", "curvature", "oversmoothing", "train"]
     deep = [run(f"disease/lp/{n}", "none", 0, 1.0, table="oversmoothing") for n in (16, 4, 64)]
     assert [f.cell for f in in_order(aggregate(deep))] == ["disease/lp/4", "disease/lp/16", "disease/lp/64"]
 

@@ -27,21 +27,21 @@ METHODS = (
 
 
 def in_order(figures: Sequence[Figure]) -> list[Figure]:
-    """Tables and protocols as they first appear, cells and methods as in the paper.
+    """Tables, cells and methods as in the paper, protocols as they first appear.
 
     Example:
         >>> in_order([])
         []
     """
-    tables = list(dict.fromkeys(figure.table for figure in figures))
     protocols = list(dict.fromkeys(figure.protocol for figure in figures))
     return sorted(
         figures,
         key=lambda f: (
-            tables.index(f.table),
+            _table_key(f.table),
             cell_key(f.table, f.cell),
             protocols.index(f.protocol),
             method_key(f.method),
+            f.curvature or "",
         ),
     )
 
@@ -63,7 +63,15 @@ def cell_key(table: str, cell: str) -> tuple[Any, ...]:
     return columns.index(cell) if cell in columns else len(columns), parts
 
 
-@cache
+def _table_key(table: str) -> tuple[int, str]:
+    tables = list(_paper())
+    return tables.index(table) if table in tables else len(tables), table
+
+
 def _columns(table: str) -> tuple[str, ...]:
-    paper = tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text(encoding="utf-8"))
-    return tuple(paper.get(table, {}).get("columns", ()))
+    return tuple(_paper().get(table, {}).get("columns", ()))
+
+
+@cache
+def _paper() -> dict[str, Any]:
+    return tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text(encoding="utf-8"))

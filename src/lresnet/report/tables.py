@@ -37,7 +37,7 @@ def terminal_table(figures: Sequence[Figure], title: str) -> Table:
 def print_figures(figures: Sequence[Figure], bodies: Mapping[str, Group] | None = None) -> None:
     """The terminal tables, one for each of the paper's; ``bodies``: by table, what to print in place of its figures."""
     console = Console()
-    for name, own in grouped(figures, lambda figure: figure.table).items():
+    for name, own in grouped(in_order(figures), lambda figure: figure.table).items():
         if bodies and name in bodies:
             console.print(bodies[name])
             continue

@@ -95,11 +95,12 @@ def html_page(
 
 def _summary(figures: Sequence[Figure], claims: Sequence[Claim]) -> str:
     """How the figures compare with the paper's, and how the claims stand, counted."""
-    compared = Counter(figure.verdict for figure in figures if figure.verdict)
+    known = [figure for figure in figures if figure.verdict and figure.paper_mean is not None]
+    compared = Counter(figure.verdict for figure in known)
     answered = Counter(claim.verdict for claim in claims)
     if not figures:
         return _titled("summary", "Summary", "<p>No final runs yet; <code>lresnet reproduce</code> makes them.</p>")
-    ours = Counter(figure.verdict for figure in figures if figure.verdict and figure.method == "lorentz")
+    ours = Counter(figure.verdict for figure in known if figure.method == "lorentz")
     text = (
         f"<h3>Our means against the paper's, {sum(compared.values())} figures</h3>{_facts(compared)}"
         f"<h3>Of these, of the Lorentz residual</h3>{_facts(ours)}"
