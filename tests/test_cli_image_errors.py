@@ -123,8 +123,11 @@ def test_a_run_on_a_graph_predicts_no_images(here: Path, capsys: pytest.CaptureF
     assert cli.main(["train", "disease_tree/lp", "--epochs", "1", "--out", "graph"]) == 0
     Image.new("RGB", (8, 8)).save("image.png")
     capsys.readouterr()
-    for call in (["predict", "graph", "image.png"], ["delta", "graph"]):
-        assert "graph holds a run on the graph disease_tree/lp; this needs one on images" in complaint(capsys, *call)
+    assert "name nodes by their numbers, not 'image.png'" in complaint(capsys, "predict", "graph", "image.png")
+    assert "this needs one that classifies nodes" in complaint(capsys, "predict", "graph", "3")
+    assert "graph holds a run on the graph disease_tree/lp; this needs one on images" in complaint(
+        capsys, "delta", "graph"
+    )
 
 
 def test_memory_that_is_full(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

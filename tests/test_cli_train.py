@@ -99,3 +99,15 @@ def test_user_errors_are_one_line_and_leave_nothing(
     assert captured.err.count("\n") == 1
     assert captured.out == ""
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_predict_names_the_classes_of_nodes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = str(tmp_path / "run")
+    assert cli.main(["train", "disease_tree/nc", "--epochs", "2", "--out", run, "--device", "cpu"]) == 0
+    capsys.readouterr()
+    assert cli.main(["predict", run, "0", "17", "--top", "2", "--json", "-", "--device", "cpu"]) == 0
+    nodes = json.loads(capsys.readouterr().out)["nodes"]
+    assert [one["node"] for one in nodes] == [0, 17]
+    assert sum(share["probability"] for share in nodes[0]["predictions"]) == pytest.approx(1, abs=1e-4)
+    assert cli.main(["predict", run, "--device", "cpu"]) == 0  # all nodes
+    assert "999" in capsys.readouterr().out

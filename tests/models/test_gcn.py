@@ -369,3 +369,15 @@ def test_model_and_registry_build_the_same():
     expected = make("tangent", curvature=-2.0, num_classes=None)
     assert torch.equal(model(features(), *graph()), expected(features(), *graph()))
     assert isinstance(model.residuals[0], type(make_residual("tangent", model.manifold)))
+
+
+@pytest.mark.parametrize(
+    ("residual", "sparse"), [("lorentz", True), ("lorentz", False), ("euclidean", True), ("none", False)]
+)
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # the compiler's own doing
+def test_it_compiles_without_a_break(residual, sparse):
+    model = make(residual, num_layers=3).eval()
+    points = model.input_points(SparseMatrix.from_dense(features()) if sparse else features())
+    A = model.graph(graph()[0], NODES)
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(points, A), model(points, A))

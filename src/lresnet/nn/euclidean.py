@@ -60,5 +60,5 @@ class EuclideanGraphConv(torch.nn.Module):
             A = adjacency(edge_index, x.shape[0], edge_weight, self_loops=self.self_loops)
             edge_index = mean_normalisation(A)
         W, b = self.linear.weight, self.linear.bias
-        h = x @ W.movedim(-1, 0) + b if isinstance(x, SparseMatrix) else self.linear(x)
-        return edge_index @ h
+        h = x.product(W.movedim(-1, 0)) + b if isinstance(x, SparseMatrix) else self.linear(x)
+        return edge_index.product(h)

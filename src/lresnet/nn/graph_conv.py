@@ -42,7 +42,7 @@ def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
     Args:
         x: the points, and last :math:`T = \sqrt\kappa` times their time.
     """
-    return centroid_of_sums(A @ x, least_times(A, x), kappa, some_empty=A.has_empty_rows())
+    return centroid_of_sums(A.product(x), least_times(A, x), kappa, some_empty=A.has_empty_rows())
 
 
 def least_times(A: SparseMatrix, x: Tensor) -> Tensor:

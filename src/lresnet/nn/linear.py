@@ -171,7 +171,7 @@ class LorentzLinear(ManifoldModule):
         if isinstance(x, SparseMatrix):
             if time is None:
                 raise ValueError("a sparse x needs its time, [N, 1] (lresnet.nn.input_map.features_to_points gives it)")
-            z = torch.addcmul(x @ self.weight.movedim(-1, 0) + self.bias, time, self.time_weight)
+            z = torch.addcmul(x.product(self.weight.movedim(-1, 0)) + self.bias, time, self.time_weight)
             return on_sphere(z, self._log_scale(), kappa_of(self.manifold.curvature, z.dtype), self.floor)
         (x,), _ = prepare(x)
         require_features(x, self.in_features, "LorentzLinear")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rich import box
@@ -11,23 +11,40 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
+    from lresnet.studies.node_prediction import NodePrediction
     from lresnet.studies.prediction import Predictions
 
-__all__ = ["prediction_json", "prediction_notes", "prediction_table"]
+__all__ = ["node_json", "node_table", "prediction_json", "prediction_notes", "prediction_table"]
 
 
 def prediction_table(predictions: Predictions) -> Table:
     """A row for each image and class; the file is named once."""
+    table = _table("image")
+    for image in predictions.images:
+        _add_rows(table, str(image.file), image.classes, image.probabilities)
+    return table
+
+
+def node_table(predictions: Sequence[NodePrediction]) -> Table:
+    """A row for each node and class; the node is named once."""
+    table = _table("node")
+    for one in predictions:
+        _add_rows(table, str(one.node), [str(label) for label in one.classes], one.probabilities)
+    return table
+
+
+def _table(first: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("image", overflow="fold")
+    table.add_column(first, overflow="fold")
     table.add_column("class", overflow="fold")
     table.add_column("probability", justify="right", no_wrap=True)
-    for image in predictions.images:
-        name = escape(str(image.file))
-        for label, share in zip(image.classes, image.probabilities, strict=True):
-            table.add_row(name, escape(label), f"{100 * share:.1f} %")
-            name = ""
     return table
+
+
+def _add_rows(table: Table, name: str, classes: Sequence[str], probabilities: Sequence[float]) -> None:
+    for label, share in zip(classes, probabilities, strict=True):
+        table.add_row(escape(name), escape(label), f"{100 * share:.1f} %")
+        name = ""
 
 
 def prediction_notes(predictions: Predictions) -> Iterator[str]:
@@ -45,12 +62,21 @@ def prediction_json(predictions: Predictions) -> str:
         {
             "file": str(image.file),
             "size": list(image.size),
-            "predictions": [
-                {"class": label, "probability": round(share, 6)}
-                for label, share in zip(image.classes, image.probabilities, strict=True)
-            ],
+            "predictions": _pairs(image.classes, image.probabilities),
         }
         for image in predictions.images
     ]
     skipped = [{"file": str(file), "reason": reason} for file, reason in predictions.skipped]
     return json.dumps({"size": list(predictions.size), "images": images, "skipped": skipped}, indent=2)
+
+
+def node_json(predictions: Sequence[NodePrediction]) -> str:
+    """One object: ``nodes``, each with its number and classes."""
+    nodes = [{"node": one.node, "predictions": _pairs(one.classes, one.probabilities)} for one in predictions]
+    return json.dumps({"nodes": nodes}, indent=2)
+
+
+def _pairs(classes: Sequence[str | int], probabilities: Sequence[float]) -> list[dict[str, str | int | float]]:
+    return [
+        {"class": label, "probability": round(share, 6)} for label, share in zip(classes, probabilities, strict=True)
+    ]
