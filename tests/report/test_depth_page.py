@@ -17,5 +17,6 @@ def test_the_tables_of_the_page_are_those_of_the_runs() -> None:
 
 
 def test_the_answers_of_the_page_are_those_of_the_runs() -> None:
-    verdicts = [claim.verdict for claim in depth_answers(read_runs(ROOT / "results"))]
+    untuned = [run for run in read_runs(ROOT / "results") if run["protocol"] == "legacy"]
+    verdicts = [claim.verdict for claim in depth_answers(untuned)]
     assert verdicts == ["does not hold", "no difference shown", "holds"]

@@ -10,7 +10,7 @@ from lresnet import cli
 from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED
 from lresnet.report.depth_claims import depth_answers
 from lresnet.report.depth_picture import depth_picture, draw_depth
-from lresnet.report.depth_runs import gaps_to, runs_by_depth
+from lresnet.report.depth_runs import all_runs_by_depth, depth_protocols, gaps_to, runs_by_depth
 
 DEPTHS = (4, 8, 16, 32)
 GAIN = {"none": 0.0, "lorentz": 2.0, "tangent": 1.0, "parallel_transport": -1.0, "parallel_transport_textbook": -1.0}
@@ -50,6 +50,24 @@ def test_gaps_are_paired_over_seeds(runs):
     assert list(gaps) == list(DEPTHS)
     assert gaps[4] == pytest.approx({0: 1.0, 1: 1.0, 2: 1.0})
     assert gaps[8] == pytest.approx({0: 2.0, 2: 2.0})
+
+
+def test_protocols_are_kept_apart(runs):
+    deep = [record | {"protocol": "legacy-deep"} for record in runs if record["config"]["num_layers"] >= 16]
+    both = [*deep, *runs]
+    assert depth_protocols(both) == ["legacy", "legacy-deep"]
+    assert runs_by_depth(both) == runs_by_depth(runs)
+    assert list(all_runs_by_depth(both)) == [
+        "disease/lp",
+        "airport/lp",
+        "disease/lp, legacy-deep",
+        "airport/lp, legacy-deep",
+    ]
+    titles = [axes.get_title(loc="left") for axes in depth_picture(both, protocol="legacy-deep").axes]
+    assert titles[0] == "disease/lp, legacy-deep: AUC minus that of none"
+    assert "disease/lp, legacy-deep +6.0 at 16, +8.0 at 32: +2.00 a doubling" in depth_answers(both)[0].evidence
+    change(deep, -30.0, cell="disease/lp/32", method="lorentz")
+    assert answers([*deep, *runs])[0] == IN_PART
 
 
 def test_other_tables_and_searches_are_left_out(runs):
@@ -155,5 +173,7 @@ def test_the_verb(runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert cli.main(["plot", "depth", str(tmp_path), "--layers", "16", "--out", str(tmp_path / "depth.svg")]) == 0
     assert "disease/lp, 16 layers: gradient" in (tmp_path / "depth.svg").read_text()
     printed = capsys.readouterr().out
+    assert cli.main(["plot", "depth", str(tmp_path), "--protocol", "deep", "--out", str(tmp_path / "depth.svg")]) == 2
+    assert "unknown protocol with results 'deep'; did you mean 'legacy'" in capsys.readouterr().err
     assert "the gap of lorentz over none widens with depth: holds (" in printed
     assert f"The picture: {tmp_path / 'depth.svg'}" in printed.replace("\n", "")

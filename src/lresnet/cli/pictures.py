@@ -169,6 +169,7 @@ def comparison(
 def depth(
     results: Annotated[Positional[Path], arg(metavar="RESULTS_DIR")] = Path("results"),
     layers: Annotated[int | None, arg(metavar="INT")] = None,
+    protocol: Annotated[str | None, arg(metavar="NAME")] = None,
     out: Path = Path("lresnet-depth.png"),
 ) -> int:
     """Draw AUC against the number of layers, and what the layers do; print what that says of the paper's claims.
@@ -178,16 +179,21 @@ def depth(
     Args:
         results: The folder with the results of `lresnet reproduce oversmoothing`.
         layers: How deep the networks are that are drawn layer by layer. None: the deepest.
+        protocol: Which runs, where there are several protocols: legacy or legacy-deep. None: the first.
         out: The picture to write; .png, .svg or .pdf.
     """
     from lresnet.report.aggregate import read_runs
     from lresnet.report.demo_picture import require_drawable
     from lresnet.report.depth_claims import depth_answers
     from lresnet.report.depth_picture import draw_depth
+    from lresnet.report.depth_runs import depth_protocols
+    from lresnet.studies.single import require_known
 
     runs = read_runs(results)
     require_drawable(out)
-    path = draw_depth(out, runs, layers)
+    if protocol is not None:
+        require_known("protocol with results", protocol, depth_protocols(runs) or ["legacy"])
+    path = draw_depth(out, runs, layers, protocol)
     for claim in depth_answers(runs):
         print(f"{claim.sentence}: {claim.verdict}" + (f" ({claim.evidence})" if claim.evidence else ""))
     print(f"The picture: {path}")

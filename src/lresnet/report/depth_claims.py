@@ -12,7 +12,7 @@ from typing import Any
 from scipy import stats
 
 from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim
-from lresnet.report.depth_runs import DEPTH_TABLE, TEXTBOOK, Depths, gaps_to, runs_by_depth, shown_name
+from lresnet.report.depth_runs import DEPTH_TABLE, TEXTBOOK, Depths, all_runs_by_depth, gaps_to, shown_name
 
 __all__ = ["depth_answers"]
 
@@ -26,7 +26,7 @@ def depth_answers(runs: Iterable[Mapping[str, Any]]) -> list[Claim]:
         >>> depth_answers([])[0].verdict
         'not measured yet'
     """
-    groups = runs_by_depth(runs)
+    groups = all_runs_by_depth(runs)
     paper = tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())[DEPTH_TABLE]
     return [Claim(DEPTH_TABLE, sentence, *_JUDGES[sentence](groups)) for sentence in paper["claims"]]
 
@@ -73,7 +73,7 @@ def _transport_breaks(groups: Mapping[str, Depths]) -> tuple[str, str]:
 
 
 def _not_finite(groups: Mapping[str, Depths], method: str) -> list[tuple[int, list[bool]]]:
-    """By depth, of each run on all data sets whether it diverged."""
+    """By depth, of each run on all data sets and with all settings whether it diverged."""
     found: dict[int, list[bool]] = {}
     for own in groups.values():
         for depth, runs in own.get(method, {}).items():

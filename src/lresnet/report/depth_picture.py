@@ -42,8 +42,8 @@ Bands: one deviation over seeds. By layer: medians over seeds, of the Euclidean 
 number is 0 or not finite, and is dotted, of the network before training, where no run ended well."""
 
 
-def depth_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None) -> Picture:
-    """Two rows of panels for each data set.
+def depth_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None, protocol: str | None = None) -> Picture:
+    """Two rows of panels for each data set, of one protocol (None: the first).
 
     Above, by depth: AUC minus that of none, AUC itself (means, bands of one deviation over seeds), runs that were not
     finite. Below, layer by layer of the trained networks with ``layers`` layers (default: the deepest): norms,
@@ -54,7 +54,7 @@ def depth_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None) 
     """
     from matplotlib.figure import Figure as Picture
 
-    groups = runs_by_depth(runs)
+    groups = runs_by_depth(runs, protocol)
     if not groups:
         raise ValueError(
             f"there are no final runs of the table {DEPTH_TABLE}; `lresnet reproduce {DEPTH_TABLE}` makes them"
@@ -81,10 +81,12 @@ def depth_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None) 
     return picture
 
 
-def draw_depth(path: str | Path, runs: Iterable[Mapping[str, Any]], layers: int | None = None) -> Path:
+def draw_depth(
+    path: str | Path, runs: Iterable[Mapping[str, Any]], layers: int | None = None, protocol: str | None = None
+) -> Path:
     """Write :func:`depth_picture` to ``path`` (.png, .svg or .pdf) and return that."""
     path = Path(path)
-    picture = depth_picture(runs, layers)
+    picture = depth_picture(runs, layers, protocol)
     picture.savefig(path, dpi=140, facecolor="white", metadata={"Software": None} if path.suffix == ".png" else None)
     return path
 

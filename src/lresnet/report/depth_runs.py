@@ -8,7 +8,18 @@ from typing import Any
 from lresnet.report.order import cell_key
 from lresnet.studies.depth import split_depth
 
-__all__ = ["DEPTH_TABLE", "TEXTBOOK", "Depths", "depths_of", "finite_values", "gaps_to", "runs_by_depth", "shown_name"]
+__all__ = [
+    "DEPTH_TABLE",
+    "TEXTBOOK",
+    "Depths",
+    "all_runs_by_depth",
+    "depth_protocols",
+    "depths_of",
+    "finite_values",
+    "gaps_to",
+    "runs_by_depth",
+    "shown_name",
+]
 
 DEPTH_TABLE, TEXTBOOK = "oversmoothing", "parallel_transport_textbook"
 
@@ -32,14 +43,36 @@ def shown_name(method: str) -> str:
     return _NAMES.get(method, method)
 
 
-def runs_by_depth(runs: Iterable[Mapping[str, Any]]) -> dict[str, Depths]:
-    """The final runs of the table, by data set, method and depth; depths ascend."""
+def depth_protocols(runs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The protocols that have final runs of the table: the paper's, which tunes no depth, before those that do."""
+    return sorted({run["protocol"] for run in runs if run["table"] == DEPTH_TABLE and _is_final(run)})
+
+
+def runs_by_depth(runs: Iterable[Mapping[str, Any]], protocol: str | None = None) -> dict[str, Depths]:
+    """The final runs of one protocol (None: the first), by data set, method and depth; depths ascend.
+
+    With another protocol than the first, data sets are called ``"disease/lp, legacy-deep"``.
+    """
+    lines = list(runs)
+    first, *_ = [*depth_protocols(lines), ""]
+    wanted = first if protocol is None else protocol
     found: dict[str, Depths] = {}
-    for run in sorted(runs, key=lambda run: split_depth(run["cell"])[1] or 0):
+    for run in sorted(lines, key=lambda run: split_depth(run["cell"])[1] or 0):
         cell, depth = split_depth(run["cell"])
-        if run["table"] == DEPTH_TABLE and depth is not None and run.get("stage", "final") == "final":
+        if run["table"] == DEPTH_TABLE and depth is not None and _is_final(run) and run["protocol"] == wanted:
             found.setdefault(cell, {}).setdefault(run["method"], {}).setdefault(depth, []).append(dict(run))
-    return dict(sorted(found.items(), key=lambda item: cell_key("gnn", item[0])))
+    ordered = sorted(found.items(), key=lambda item: cell_key("gnn", item[0]))
+    return {cell if wanted == first else f"{cell}, {wanted}": own for cell, own in ordered}
+
+
+def all_runs_by_depth(runs: Iterable[Mapping[str, Any]]) -> dict[str, Depths]:
+    """Those of every protocol, one after the other."""
+    lines = list(runs)
+    return {name: own for one in depth_protocols(lines) for name, own in runs_by_depth(lines, one).items()}
+
+
+def _is_final(run: Mapping[str, Any]) -> bool:
+    return bool(run.get("stage", "final") == "final")
 
 
 def depths_of(own: Depths) -> list[int]:

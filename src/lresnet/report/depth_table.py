@@ -15,7 +15,15 @@ from typing import Any
 from rich.console import Group
 
 from lresnet.report.depth_claims import depth_answers
-from lresnet.report.depth_runs import DEPTH_TABLE, Depths, depths_of, finite_values, gaps_to, runs_by_depth, shown_name
+from lresnet.report.depth_runs import (
+    DEPTH_TABLE,
+    Depths,
+    all_runs_by_depth,
+    depths_of,
+    finite_values,
+    gaps_to,
+    shown_name,
+)
 from lresnet.report.ood_figures import Gap
 from lresnet.report.order import method_key
 from lresnet.report.sheets import Row, Sheet, sheet_markdown, sheet_terminal
@@ -24,7 +32,8 @@ __all__ = ["DEPTH_READING", "depth_causes", "depth_markdown", "depth_sheets", "d
 
 DEPTH_READING = """\
 Columns: the number of layers. Only it differs from the settings that the table gnn chose for each method at two or
-three layers; no depth is tuned. *n of m*: the other runs were not finite, and *diverged*: none was."""
+three layers; no depth is tuned, but in the protocol *legacy-deep*, which searches the rate and the residual's weight at
+each depth. *n of m*: the other runs were not finite, and *diverged*: none was."""
 """What the rows and columns of :func:`depth_sheets` are."""
 
 _LOST = "not finite"
@@ -48,7 +57,7 @@ def depth_sheets(runs: Iterable[Mapping[str, Any]]) -> list[Sheet]:
         []
     """
     sheets = []
-    for cell, own in runs_by_depth(runs).items():
+    for cell, own in all_runs_by_depth(runs).items():
         note = "Percent, mean ± deviation over the seeds."
         sheets.append(Sheet(f"{cell}: AUC", note, _columns(own), _rows(own, _figure)))
         sheets.append(Sheet(f"{cell}: Lorentz minus the other", _PAIRED, _columns(own), _gap_rows(own)))
@@ -58,7 +67,7 @@ def depth_sheets(runs: Iterable[Mapping[str, Any]]) -> list[Sheet]:
 def depth_causes(runs: Iterable[Mapping[str, Any]]) -> list[Sheet]:
     """For each data set: distances after the last layer, and gradients at the first, before and after training."""
     sheets = []
-    for cell, own in runs_by_depth(runs).items():
+    for cell, own in all_runs_by_depth(runs).items():
         for title, note, name, layer in _CAUSES:
             words = partial(_before_and_after, name=name, layer=layer)
             sheets.append(Sheet(f"{cell}: {title}", note, _columns(own), _rows(own, words)))

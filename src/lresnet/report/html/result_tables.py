@@ -12,7 +12,7 @@ from lresnet.report.aggregate import DIVERGED, Figure
 from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim
 from lresnet.report.comparison_picture import comparison_picture, panels, unit_of
 from lresnet.report.depth_picture import depth_picture
-from lresnet.report.depth_runs import DEPTH_TABLE
+from lresnet.report.depth_runs import DEPTH_TABLE, depth_protocols
 from lresnet.report.depth_table import DEPTH_READING, depth_causes, depth_sheets
 from lresnet.report.html.inline_svg import inline_svg
 from lresnet.report.ood_table import READING, ood_sentences, ood_sheets
@@ -74,7 +74,7 @@ def _depth_parts(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     words = "AUC by the number of layers, runs that were not finite, and norms, distances and gradients by layer"
     causes = "".join(map(_sheet_table, depth_causes(runs)))
     return [
-        f"<figure>{inline_svg(depth_picture(runs), words)}</figure>",
+        *(f"<figure>{inline_svg(depth_picture(runs, None, one), words)}</figure>" for one in depth_protocols(runs)),
         f"<p>{escape(DEPTH_READING.replace('*', ''))}</p>",
         *map(_sheet_table, depth_sheets(runs)),
         f"<details><summary>Distances and gradients, before and after training</summary>{causes}</details>",
