@@ -8,9 +8,12 @@ import pytest
 
 from lresnet.models import LorentzGCN
 from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, best_configuration, draw, recipe, recipe_cells
+from lresnet.studies.graph_run import split_name
+from lresnet.studies.search import protocols
 from lresnet.studies.settings import GRAPH_OBJECTIVE, GRAPH_TASK, RESIDUAL, SCHEDULE
 
 CELLS = recipe_cells("gnn")
+PLANS = [(cell, protocol) for cell in CELLS for protocol in protocols("gnn", cell)]
 
 
 # --- the recipes ------------------------------------------------------------------------------------------------------
@@ -20,16 +23,16 @@ def test_the_three_cells_have_a_recipe():
     assert {"disease/lp", "airport/lp", "cora/nc"} <= set(CELLS)
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_configurations_are_what_the_stated_seed_draws(cell):
-    plan = recipe("gnn", cell)
+@pytest.mark.parametrize(("cell", "protocol"), PLANS)
+def test_configurations_are_what_the_stated_seed_draws(cell, protocol):
+    plan = recipe("gnn", cell, protocol)
     assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
     assert 1 <= len(plan["configurations"]) <= 24
 
 
-@pytest.mark.parametrize("cell", CELLS)
-def test_every_name_is_an_argument_of_something(cell):
-    plan = recipe("gnn", cell)
+@pytest.mark.parametrize(("cell", "protocol"), PLANS)
+def test_every_name_is_an_argument_of_something(cell, protocol):
+    plan = recipe("gnn", cell, protocol)
     known = set(inspect.signature(LorentzGCN).parameters) | SCHEDULE | GRAPH_OBJECTIVE | GRAPH_TASK | RESIDUAL
     used = set(plan["space"]) | set(plan["fixed"])
     for options in plan.get("only", {}).values():
@@ -37,7 +40,16 @@ def test_every_name_is_an_argument_of_something(cell):
     assert used <= known
     assert not set(plan["space"]) & set(plan["fixed"])
     assert set(plan.get("only", {})) <= set(METHODS)
-    assert plan["protocol"] in ("legacy", "disjoint", "official", "official_splits")
+    assert split_name(plan["protocol"]) in ("legacy", "disjoint", "official", "official_splits")
+    assert not set(plan.get("search_seeds", ())) & set(FINAL_SEEDS)
+
+
+@pytest.mark.parametrize("cell", ["cora/nc", "pubmed/nc"])
+def test_the_second_recipe_is_asked_for_by_name(cell):
+    assert protocols("gnn", cell) == ["legacy", "legacy-plain"]
+    assert recipe("gnn", cell)["protocol"] == "legacy"
+    plain = recipe("gnn", cell, "legacy-plain")
+    assert (plain["fixed"]["layer"], plain["fixed"]["optimizer"]) == ("space", "adam_l2")
 
 
 def test_every_recipe_of_every_table_can_be_read():
