@@ -16,8 +16,8 @@ def computing_time(runs: Iterable[Mapping[str, Any]]) -> str:
     """The time of ``runs``, searches too, in a sentence or two; nothing without runs.
 
     Example:
-        >>> computing_time([{"seconds": 7200, "hardware": "NVIDIA H200"}]).partition(".  ")[0][:46]
-        'GPU: 2.0 hours (1 run on NVIDIA H200); CPU: no'
+        >>> computing_time([{"seconds": 7200, "hardware": "NVIDIA H200"}]).partition("; CPU")[0]
+        'GPU: 2.0 hours (1 run on NVIDIA H200)'
     """
     places: dict[bool, list[Mapping[str, Any]]] = {True: [], False: []}
     for run in runs:
