@@ -18,19 +18,20 @@ from lresnet import cli
 from lresnet.data.ood_sets import OodSet
 from lresnet.metrics import ood_metrics
 from lresnet.models import LorentzResNet
-from lresnet.studies import Run, draw, execute, final_runs, recipe, recipe_cells, run_all, search_runs
+from lresnet.studies import Run, detection, draw, execute, final_runs, recipe, recipe_cells, run_all, search_runs
 from lresnet.studies import ood_run as ood_run_module
 from lresnet.studies.detection import embed_and_score
 from lresnet.studies.image_run import image_data
 from lresnet.studies.ood_run import PAPER_SETS, cells_served, detections, lines_of, ood_set, remaining, training_cell
 from lresnet.studies.reproduce import missing_runs, reproduce_cell
 from lresnet.studies.settings import IMAGE_OBJECTIVE, IMAGE_TASK, RESIDUAL, SCHEDULE
-from lresnet.train import NonFiniteError
+from lresnet.train import ImageClassification, NonFiniteError
 from lresnet.train.results import append_result, read_results
 from tests.coloured import coloured_data
 
 CELLS = ["cifar100/r20", "cifar100/r32", "cifar10/r20", "cifar10/r32"]
 CONFIG = {"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20, "lr": 0.05, "optimizer": "sgd", "keep": "last"}
+NAN = float("nan")
 NOTES = {"places": "a stand-in", "svhn": "", "textures": "a part of it"}
 
 
@@ -280,6 +281,25 @@ def test_a_training_that_diverges_is_three_lines_without_a_figure(toys, training
     assert missing_runs([run()], path) == []
 
 
+@pytest.mark.parametrize("where", ["its own images", "the images of a set"])
+def test_a_network_whose_scores_are_not_finite_is_a_line_too(toys, trainings, tmp_path, monkeypatch, where):
+    """Training was finite, so nothing was noticed there: the table must not stop at it, now and every time again."""
+    if where == "its own images":
+        monkeypatch.setattr(
+            ImageClassification, "_judge", lambda self, model, images: torch.full((len(images), 3), NAN)
+        )
+    else:
+        monkeypatch.setitem(detection._OF_LOGITS, "logit", lambda logits: logits.amax(-1) * NAN)
+    path = tmp_path / "ood.jsonl"
+    assert run_all([run()], path, command="c") == 0
+    lines = list(read_results(path))
+    assert [line["value"] for line in lines] == [None] * 3
+    assert {line["error"].partition(" ")[0] for line in lines} == {
+        "the" if where == "its own images" else "in-distribution"
+    }
+    assert missing_runs([run()], path) == []
+
+
 def test_a_search_run_looks_at_no_set_and_at_no_test_image(toys, trainings, tmp_path):
     path = tmp_path / "ood.jsonl"
     assert run_all([run(stage="search", config=CONFIG | {"holdout": 0.2})], path, command="c") == 0
@@ -289,13 +309,16 @@ def test_a_search_run_looks_at_no_set_and_at_no_test_image(toys, trainings, tmp_
     assert toys == []
 
 
-def test_missing_images_are_said_before_anything_is_trained(toys, trainings, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "how", [{"protocol": "paper", "stage": "final"}, {}]
+)  # the second would search for hours first
+def test_missing_images_are_said_before_anything_is_trained(toys, trainings, tmp_path, monkeypatch, how):
     def gone(name: str) -> OodSet:
         raise FileNotFoundError(f"there are no images of {name}")
 
     monkeypatch.setattr(ood_run_module, "load_ood_set", gone)
     with pytest.raises(FileNotFoundError, match="no images of places"):
-        reproduce_cell("ood", "cifar10/r20", tmp_path / "ood.jsonl", protocol="paper", stage="final")
+        reproduce_cell("ood", "cifar10/r20", tmp_path / "ood.jsonl", **how)
     assert trainings == []
 
 

@@ -123,6 +123,15 @@ def test_a_value_that_leaves_its_range_is_a_run_that_diverged():
         fit(model, ImageClassification(data, batch_size=20), Schedule(epochs=2, lr=1.0, optimizer="sgd"))
 
 
+def test_a_network_that_is_not_finite_in_eval_mode_has_diverged():
+    """Batch norms may have seen variances that training survives and the running ones do not."""
+    model = LorentzResNet(8, num_classes=3)
+    model.stem[1].register_forward_hook(lambda module, _, output: output * (1.0 if module.training else float("nan")))
+    objective = ImageClassification(coloured_data(), batch_size=20, holdout=0.2)
+    with pytest.raises(NonFiniteError, match=r"diverged at step \d: the logits of row 0 hold NaN\. Lower the learning"):
+        fit(model, objective, Schedule(epochs=1))
+
+
 def test_steps_are_counted_over_epochs_of_several_steps():
     model = LorentzResNet(8, num_classes=3)
     calls = iter(range(1000))

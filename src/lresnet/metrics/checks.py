@@ -7,14 +7,19 @@ from torch import Tensor
 
 from lresnet.geometry.checks import checks_values
 
-__all__ = ["require_classification", "require_ranking"]
+__all__ = ["NonFiniteScores", "require_classification", "require_ranking"]
+
+
+class NonFiniteScores(ValueError):
+    """Scores or logits that are NaN or infinite: of the right form, so it is the network that is at fault."""
 
 
 def require_ranking(scores: Tensor, labels: Tensor) -> None:
     """Refuse scores ``[m]`` and labels ``[m]`` that cannot be ranked.
 
     Raises:
-        ValueError: other shapes, nothing to rank, a NaN among the scores, labels other than 0 and 1, or one class only.
+        ValueError: other shapes, nothing to rank, labels other than 0 and 1, or one class only.
+        NonFiniteScores: a NaN among the scores.
     """
     if scores.dim() != 1 or scores.shape != labels.shape:
         raise ValueError(f"scores {list(scores.shape)} and labels {list(labels.shape)} must both have shape [m]")
@@ -23,7 +28,7 @@ def require_ranking(scores: Tensor, labels: Tensor) -> None:
     if not checks_values(scores):
         return
     if scores.isnan().any():
-        raise ValueError(f"score {int(scores.isnan().int().argmax())} is NaN; NaNs cannot be ranked")
+        raise NonFiniteScores(f"score {int(scores.isnan().int().argmax())} is NaN; NaNs cannot be ranked")
     if not ((labels == 0) | (labels == 1)).all():
         raise ValueError("labels must be 0 (negative) or 1 (positive)")
     if (labels == labels[0]).all():
@@ -34,7 +39,8 @@ def require_classification(logits: Tensor, y: Tensor) -> None:
     """Refuse logits ``[m, classes]`` and labels ``[m]`` that do not belong together.
 
     Raises:
-        ValueError: other shapes, no rows, a NaN among the logits, or a label that is not a class.
+        ValueError: other shapes, no rows, or a label that is not a class.
+        NonFiniteScores: a NaN among the logits.
     """
     if logits.dim() != 2 or y.shape != logits.shape[:1] or y.dtype != torch.int64:
         raise ValueError(
@@ -45,6 +51,6 @@ def require_classification(logits: Tensor, y: Tensor) -> None:
     if not checks_values(logits):
         return
     if logits.isnan().any():
-        raise ValueError(f"the logits of row {int(logits.isnan().any(dim=1).int().argmax())} hold NaN")
+        raise NonFiniteScores(f"the logits of row {int(logits.isnan().any(dim=1).int().argmax())} hold NaN")
     if ((y < 0) | (y >= logits.shape[1])).any():
         raise ValueError(f"labels are {int(y.min())} to {int(y.max())}, but the logits have {logits.shape[1]} classes")

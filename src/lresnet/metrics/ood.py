@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from lresnet.metrics.average_precision import average_precision
+from lresnet.metrics.checks import NonFiniteScores
 from lresnet.metrics.roc_auc import link_scores, roc_auc
 
 __all__ = ["OOD_METRICS", "draw_size", "ood_metrics", "ood_metrics_by_draws"]
@@ -36,7 +37,8 @@ def ood_metrics(id_scores: Tensor, ood_scores: Tensor) -> dict[str, float]:
         ood_scores: ``[m]``.
 
     Raises:
-        ValueError: scores of another shape, none of a kind, or some that are not finite.
+        ValueError: scores of another shape, or none of a kind.
+        NonFiniteScores: some are not finite.
 
     Example:
         >>> figures = ood_metrics(torch.tensor([3.0, 2.0, 4.0]), torch.tensor([1.0, 2.5]))
@@ -139,6 +141,6 @@ def _require_scores(id_scores: Tensor, ood_scores: Tensor) -> None:
         finite = scores.isfinite()
         if not finite.all():
             at = int(finite.int().argmin())
-            raise ValueError(
+            raise NonFiniteScores(
                 f"{kind} score {at} is {float(scores[at])}; scores must be finite (has training diverged?)"
             )

@@ -75,11 +75,11 @@ def remaining(run: Run, finished: Container[tuple[Any, ...]]) -> list[Run]:
     return [run] if len(left) == len(runs) else left
 
 
-def require_sets(run: Run) -> None:
-    """Load the sets that a final run of the table is judged by, or say what is missing."""
-    if run.table == _TABLE and run.stage == "final":
-        for cell in cells_served(run.table, run.cell):
-            ood_set(cell.split("/")[1])
+def require_sets(table: str, cell: str) -> None:
+    """Load the sets that final runs of ``cell`` are judged by, or say what is missing; other tables have none."""
+    if table == _TABLE:
+        for served in cells_served(table, cell):
+            ood_set(served.split("/")[1])
 
 
 def detections(run: Run, model: Pretrained, device: torch.device | str) -> dict[str, Any]:

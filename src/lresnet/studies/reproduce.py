@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from lresnet.metrics.checks import NonFiniteScores
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.depth import depth_cell, diagnose, split_depth
 from lresnet.studies.depth_search import cell_plan
@@ -77,13 +78,15 @@ def reproduce_cell(
     """
     deadline = None if minutes is None else time.monotonic() + 60 * minutes
     missing = 0
-    for name in ("search", "final") if stage == "all" else (stage,):
+    stages = ("search", "final") if stage == "all" else (stage,)
+    for name in stages:
         searched = search_runs(table, cell, methods, protocol)
         runs = searched if name == "search" else final_runs(table, cell, results, methods, seeds, protocol)
         todo = missing_runs(runs, results)
         if todo:
             require_data(todo[0])  # missing data: better said here, at once, than by every worker
-            require_sets(todo[0])
+            if "final" in stages:
+                require_sets(table, cell)
         if report is not None:
             report(name, 0, len(todo), None)
         missing += run_all(
@@ -267,17 +270,17 @@ def _execute_stack(runs: Sequence[Run], command: str, device: str) -> list[dict[
 def _execute(run: Run, command: str, device: str = "cpu") -> dict[str, Any]:
     try:
         return _line(run, execute(run, command=command, device=device), command, device)
-    except NonFiniteError as error:
+    except (NonFiniteError, NonFiniteScores) as error:  # in training; on the test images or those of a set
         return _line(run, error, command, device)
 
 
 def _line(
-    run: Run, outcome: tuple[dict[str, Any], Pretrained] | NonFiniteError, command: str, device: str
+    run: Run, outcome: tuple[dict[str, Any], Pretrained] | Exception, command: str, device: str
 ) -> dict[str, Any]:
     """The line of a run that has ended, well or not; in a table of depths with what its layers do, in that of detection
     with what the network tells from its own images."""
     model: Pretrained | None = None
-    if isinstance(outcome, NonFiniteError):
+    if isinstance(outcome, Exception):
         record = _failure(run, outcome, command, device)
     else:
         record, model = outcome
@@ -293,7 +296,7 @@ def _layers(run: Run, model: Pretrained | None, device: str) -> dict[str, Any]:
     return found if model is None else found | {"layers": diagnose(model, objective)}
 
 
-def _failure(run: Run, error: NonFiniteError, command: str, device: str) -> dict[str, Any]:
+def _failure(run: Run, error: Exception, command: str, device: str) -> dict[str, Any]:
     """A run that diverges is a result too: it is kept, without a figure."""
     record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
     failure = {"value": None, "validation": None, "error": str(error), "command": command}

@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 import torch
 
+from lresnet.metrics.checks import NonFiniteScores
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
 from lresnet.train.average import MovingAverage
 from lresnet.train.capture import CapturedStep
@@ -171,8 +172,12 @@ class _Run(Generic[Trained]):
     def look(self) -> None:
         """Validate, and keep a copy of the parameters if they are the best so far."""
         self.sentry.check(self.model, lambda: self.objective.loss(self.model))
-        self.sentry.check_parameters(self.model, self.epoch * self.objective.steps_per_epoch - 1)
-        value = self._validate()
+        step = self.epoch * self.objective.steps_per_epoch - 1
+        self.sentry.check_parameters(self.model, step)
+        try:
+            value = self._validate()
+        except NonFiniteScores as error:  # finite with the statistics of a batch, and not with the running ones
+            raise out_of_range(error, step) from error
         if value is not None:
             self.curve.append((self.epoch, value))
         if value is None or self.schedule.keep == "last":
