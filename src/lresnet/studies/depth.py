@@ -64,7 +64,8 @@ def cells_of(table: str, protocol: str | None = None) -> list[str]:
             depths = recipe(table, cell, protocol).get("depths")
             found += [cell] if depths is None else [depth_cell(cell, layers) for layers in depths]
     if not found:
-        raise ValueError(f"no cell of {table} has a recipe with protocol {protocol}")
+        known = sorted({name for cell in recipe_cells(table) for name in protocols(table, cell)})
+        raise ValueError(f"no cell of {table} has a recipe with protocol {protocol}; there are: {', '.join(known)}")
     return found
 
 
