@@ -129,6 +129,15 @@ def test_resnet_32_takes_what_resnet_20_chose(tmp_path):
     assert final_runs("ood", "cifar100/r32", path) == []
 
 
+def test_of_equal_configurations_the_recipes_first_is_chosen_whichever_was_ready_first(tmp_path):
+    for name, order in (("as asked", 1), ("backwards", -1)):
+        path = tmp_path / f"{name}.jsonl"
+        for one in search_runs("ood", "cifar10/r20", ["lorentz"])[::order]:
+            append_result(path, dataclasses.asdict(one) | {"validation": 90.0})
+        first = recipe("ood", "cifar10/r20")["configurations"][0]
+        assert all(one.config.items() >= first.items() for one in final_runs("ood", "cifar10/r20", path, ["lorentz"]))
+
+
 def test_seeds_are_those_of_the_recipe(tmp_path):
     path = tmp_path / "ood.jsonl"
     for images in ("cifar10", "cifar100"):

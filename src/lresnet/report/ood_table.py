@@ -52,7 +52,7 @@ def ood_sentences(runs: Iterable[Mapping[str, Any]]) -> list[str]:
 def _answers(protocol: str, runs: Runs) -> list[str]:
     over_seeds = {f"against {other}": residual_gaps(runs, other) for other in ("euclidean", "space")}
     on_networks = {f"with {score}": score_gaps(runs, "lorentz", score) for score in _HYPERBOLIC_SCORES}
-    scores = "Do the scores that only hyperbolic networks have, in place of the energy"
+    scores = "Do the scores that only hyperbolic networks have help, in place of the energy"
     answers = (
         ("Does the Lorentz residual help detection", _counted(over_seeds), "paired over seeds"),
         (scores, _counted(on_networks), "on the same Lorentz networks"),

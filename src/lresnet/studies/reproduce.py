@@ -139,12 +139,13 @@ def final_runs(
     if "variants" in plan:
         return _variants(table, cell, plan, methods, seeds)
     searched = _search_plan(table, cell, protocol)[1]
-    wanted = {run.key() for run in search_runs(table, cell, methods, protocol)}
-    done = {key: r for r in read_results(results) if (key := _run(r).key()) in wanted}  # a line twice counts once
+    found = {_run(record).key(): record for record in read_results(results)}  # a line twice counts once
+    # In the recipe's order: that of the lines is the order in which workers were ready, and would decide between equals.
+    done = [found[key] for run in search_runs(table, cell, methods, protocol) if (key := run.key()) in found]
     count = len(searched["configurations"]) * len(searched.get("search_seeds", SEARCH_SEEDS))
     runs = []
     for method in methods or methods_of(plan):
-        records = [r for r in done.values() if r["method"] == method]
+        records = [record for record in done if record["method"] == method]
         if len(records) < count:
             continue
         best = best_configuration(records)
