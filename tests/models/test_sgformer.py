@@ -90,6 +90,27 @@ def test_euclidean_branches_are_the_formulas_of_sgformer(residual, norm):
     torch.testing.assert_close(model(x, edge_index, weight), model.head(expected), rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_branches_as_in_the_released_code(residual, sparse):
+    """Convolutions from the features, values without a matrix; written out."""
+    model = make(residual, num_layers=3, graph_input="features", values="identity", heads=1).double()
+    x, (edge_index, _) = features(torch.float64), graph()
+    A, branches = model.graph(edge_index, NODES), model.branches
+    z = torch.relu(branches.input(x))
+    for attention in branches.attentions:
+        q, k = attention.query(z), attention.key(z)
+        weights = torch.eye(NODES) + (q / q.norm()) @ (k / k.norm()).T / NODES
+        z = 0.5 * z + 0.5 * (weights / weights.sum(-1, keepdim=True)) @ z
+    g = x
+    for i, conv in enumerate(branches.convs):
+        g = A @ conv.linear(torch.relu(g) if i else g)
+    expected = model.head(model.join.of_vectors(z, g))
+    torch.testing.assert_close(model(SparseMatrix.from_dense(x) if sparse else x, edge_index), expected)
+    names = [name for name, _ in model.named_parameters()]
+    assert not any("value" in name for name in names)
+
+
 @pytest.mark.parametrize("residual", [kind for kind in RESIDUALS if kind != "euclidean"])
 def test_lorentz_branches_are_residuals_throughout(residual):
     model = make(residual, curvature=-0.5, branches="lorentz", graph_weight=0.6).double()
@@ -298,6 +319,10 @@ def compiles_into_one_graph(residual: str, branches: str, sparse: bool, backend:
         ({"norm": "batch"}, "norm must be one of none, layer, got 'batch'"),
         ({"branches": "lorentz", "residual": "euclidean"}, "needs a residual on the hyperboloid, got residual='euclid"),
         ({"branches": "lorentz", "norm": "layer"}, "norms are for Euclidean branches; use norm='none'"),
+        ({"graph_input": "raw"}, "graph_input must be one of embedding, features, got 'raw'"),
+        ({"values": "none"}, "values must be one of matrix, identity, got 'none'"),
+        ({"branches": "lorentz", "values": "identity"}, "values='identity' is for Euclidean branches; use 'matrix'"),
+        ({"branches": "lorentz", "graph_input": "features"}, "is for Euclidean branches; use 'embedding' with"),
         ({"heads": 0}, "must be at least 1, got 3, 2 and 0"),
         ({"dropout": 1.0}, r"dropout must be at least 0 and below 1, got 1\.0"),
         ({"graph_weight": 1.0}, r"must be above 0 and below 1, got 1\.0"),
@@ -337,7 +362,17 @@ def test_saved_and_read_back(residual, branches, tmp_path):
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_a_stack_gives_what_its_members_do(residual, branches, sparse):
     """Three networks as one computation, dropout included."""
-    options = {"branches": branches, "dropout": 0.3, "learn_graph_weight": True, "curvature": -2.0}
+    a_stack_gives_what_its_members_do(residual, sparse, branches=branches)
+
+
+@pytest.mark.parametrize("residual", ["lorentz", "tangent", "euclidean"])
+@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
+def test_so_does_a_stack_with_branches_as_in_the_released_code(residual, sparse):
+    a_stack_gives_what_its_members_do(residual, sparse, graph_input="features", values="identity")
+
+
+def a_stack_gives_what_its_members_do(residual: str, sparse: bool, **branches: str) -> None:
+    options = {"dropout": 0.3, "learn_graph_weight": True, "curvature": -2.0} | branches
     members = [make(residual, **options).double() for _ in range(3)]
     for i, member in enumerate(members):
         torch.manual_seed(i)

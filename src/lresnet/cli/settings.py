@@ -104,6 +104,10 @@ class TransformerSettings:
     """Of an attention layer against its skip, above 0 and below 1."""
     norm: Annotated[Literal["none", "layer"] | None, arg(metavar="none|layer")] = None
     """Of the vectors in Euclidean branches."""
+    graph_input: Annotated[Literal["embedding", "features"] | None, arg(metavar="embedding|features")] = None
+    """What convolutions in Euclidean branches start from: as in the paper, or as in the released code."""
+    values: Annotated[Literal["matrix", "identity"] | None, arg(metavar="matrix|identity")] = None
+    """Of the attention in Euclidean branches: as in SGFormer's paper, or as in the released scripts."""
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 After He, Yang, Ying (KDD 2025), section 5.2, and Wu et al., SGFormer (NeurIPS 2023). Where this differs from the
 released code: the exponential map takes n space coordinates and time 0, where the code lets the first coordinate pass
 for time; both branches start from the input embedding z^(0), as the formula says, where the code's graph branch starts
-from the features; values have a matrix of their own, as in SGFormer's paper; the adjacency is normalised once; alpha
-can be learned; there may be several attention layers and heads, and a norm is a choice.
+from the features (graph_input); values have a matrix of their own, as in SGFormer's paper (values); the adjacency is
+normalised once; alpha can be learned; there may be several attention layers and heads, and a norm is a choice.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.models.pretrained import Pretrained
 from lresnet.models.sgformer_branches import NORMS, EuclideanBranches, LorentzBranches
+from lresnet.nn.attention import VALUES
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanLinear
 from lresnet.nn.input_map import Points, model_input
@@ -29,6 +30,7 @@ from lresnet.nn.weighted_join import WeightedJoin
 __all__ = ["LorentzSGFormer"]
 
 _BRANCHES = ("euclidean", "lorentz")
+_GRAPH_INPUTS = ("embedding", "features")
 
 
 class LorentzSGFormer(Pretrained):
@@ -53,6 +55,10 @@ class LorentzSGFormer(Pretrained):
         graph_weight: alpha. learn_graph_weight: train it.
         attention_weight: beta, of the attention against its skip.
         norm: "none" or "layer", of the vectors in Euclidean branches.
+        graph_input: what the convolutions of Euclidean branches start from: the "embedding" z^(0), as in the paper, or
+            the "features", as in the released code.
+        values: of the attention in Euclidean branches: "matrix", as in SGFormer's paper, or "identity", as in the
+            released scripts.
         self_loops: every node is its own neighbour.
         curvature: K < 0. learn_curvature: train it.
         dropout: rate on what goes from layer to layer.
@@ -94,18 +100,22 @@ class LorentzSGFormer(Pretrained):
         learn_curvature: bool = False,
         dropout: float = 0.0,
         max_radius: float = 10.0,
+        graph_input: str = "embedding",
+        values: str = "matrix",
     ) -> None:
         super().__init__()
+        _require_released(branches, graph_input, values)
         _require_sense(residual, branches, norm, num_layers, attention_layers, heads, dropout)
         self.euclidean, self.hyperbolic_branches = residual == "euclidean", branches == "lorentz"
         self.dropout, self.self_loops, self.max_radius = dropout, self_loops, max_radius
+        self.graph_input = graph_input
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         sizes = in_features, hidden, num_layers, attention_layers, heads, attention_weight
         self.branches: EuclideanBranches | LorentzBranches
         if self.hyperbolic_branches:
             self.branches = LorentzBranches(*sizes, residual, self.manifold)
         else:
-            self.branches = EuclideanBranches(*sizes, norm, self.manifold)
+            self.branches = EuclideanBranches(*sizes, norm, self.manifold, graph_input, values)
         options = residual_options or {}
         self.join = WeightedJoin(
             residual, self.manifold, graph_weight, learn_weight=learn_graph_weight, max_radius=max_radius, **options
@@ -138,7 +148,9 @@ class LorentzSGFormer(Pretrained):
         if not isinstance(A, SparseMatrix):
             A = self.graph(A, points.x.shape[0], edge_weight)
         start = self.branches.start(points, self._drop)
-        z, g = self.branches.attend(start, self._drop), self.branches.convolve(start, A, self._drop)
+        z = self.branches.attend(start, self._drop)
+        entering = points.x if self.graph_input == "features" else start
+        g = self.branches.convolve(entering, A, self._drop)  # type: ignore[arg-type]
         return self.join(z, g) if self.hyperbolic_branches else self.join.of_vectors(z, g)
 
     def attention(self, x: Tensor | SparseMatrix | Points, nodes: Tensor, layer: int = 0) -> Tensor:
@@ -162,6 +174,15 @@ class LorentzSGFormer(Pretrained):
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
         """The symmetrically normalised adjacency, made once for many calls."""
         return symmetric_normalisation(adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops))
+
+
+def _require_released(branches: str, graph_input: str, values: str) -> None:
+    """What only the released code has, and there in vectors."""
+    for name, value, known in (("graph_input", graph_input, _GRAPH_INPUTS), ("values", values, VALUES)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
+        if branches == "lorentz" and value != known[0]:
+            raise ValueError(f"{name}={value!r} is for Euclidean branches; use {known[0]!r} with branches='lorentz'")
 
 
 def _require_sense(

@@ -53,6 +53,8 @@ class EuclideanBranches(torch.nn.Module):
     Args:
         in_features, hidden: widths. num_layers: convolutions. attention_layers, heads: of the attention.
         attention_weight: beta. norm: a name of :data:`NORMS`. manifold: of no account here.
+        graph_input: "embedding"; with "features" the first convolution takes X in place of z^(0).
+        values: of :class:`LinearAttention`.
     """
 
     def __init__(
@@ -65,21 +67,22 @@ class EuclideanBranches(torch.nn.Module):
         attention_weight: float,
         norm: str,
         manifold: Lorentz,
+        graph_input: str = "embedding",
+        values: str = "matrix",
     ) -> None:
         super().__init__()
         self.input, self.input_norm = EuclideanLinear(in_features, hidden), NORMS[norm](hidden)
         attentions = range(attention_layers)
-        self.attentions = torch.nn.ModuleList(LinearAttention(hidden, hidden, heads) for _ in attentions)
+        self.attentions = torch.nn.ModuleList(LinearAttention(hidden, hidden, heads, values) for _ in attentions)
         self.joins = torch.nn.ModuleList(WeightedJoin("euclidean", manifold, attention_weight) for _ in attentions)
         self.attention_norms = torch.nn.ModuleList(NORMS[norm](hidden) for _ in attentions)
-        self.convs = torch.nn.ModuleList(EuclideanGraphConv(hidden, hidden) for _ in range(num_layers))
+        widths = [in_features if graph_input == "features" else hidden] + [hidden] * (num_layers - 1)
+        self.convs = torch.nn.ModuleList(EuclideanGraphConv(width, hidden) for width in widths)
         self.conv_norms = torch.nn.ModuleList(NORMS[norm](hidden) for _ in range(num_layers - 1))
 
     def start(self, points: Points, drop: Drop) -> Tensor:
         """Features to z^(0)."""
-        x, W, b = points.x, self.input.weight, self.input.bias
-        z = x.product(W.movedim(-1, 0)) + b if isinstance(x, SparseMatrix) else self.input(x)
-        return drop(torch.relu(self.input_norm(z)))
+        return drop(torch.relu(self.input_norm(_linear(self.input, points.x))))
 
     def attend(self, z: Tensor, drop: Drop, layers: int | None = None) -> Tensor:
         """The attention branch, or its first ``layers``."""
@@ -88,9 +91,9 @@ class EuclideanBranches(torch.nn.Module):
             z = drop(norm(join(z, attention(z))))
         return z
 
-    def convolve(self, z: Tensor, A: SparseMatrix, drop: Drop) -> Tensor:
-        """The graph branch."""
-        g = A.product(self.convs[0].linear(z))  # type: ignore[operator]
+    def convolve(self, z: Tensor | SparseMatrix, A: SparseMatrix, drop: Drop) -> Tensor:
+        """The graph branch, from z^(0) or from the features."""
+        g = A.product(_linear(self.convs[0].linear, z))  # type: ignore[arg-type]
         for norm, conv in zip(self.conv_norms, self.convs[1:], strict=True):
             g = A.product(conv.linear(drop(torch.relu(norm(g)))))  # type: ignore[operator]
         return g
@@ -98,6 +101,12 @@ class EuclideanBranches(torch.nn.Module):
     def rows(self, z: Tensor, nodes: Tensor, layer: int, drop: Drop) -> Tensor:
         """What ``nodes`` attend to in attention layer number ``layer``."""
         return self.attentions[layer].rows(self.attend(z, drop, layer), nodes)  # type: ignore[operator, no-any-return]
+
+
+def _linear(layer: torch.nn.Module, x: Tensor | SparseMatrix) -> Tensor:
+    if isinstance(x, SparseMatrix):
+        return x.product(layer.weight.movedim(-1, 0)) + layer.bias  # type: ignore[operator]
+    return layer(x)  # type: ignore[no-any-return]
 
 
 class LorentzBranches(torch.nn.Module):

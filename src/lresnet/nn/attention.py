@@ -12,7 +12,10 @@ from lresnet.nn.euclidean import EuclideanLinear
 from lresnet.nn.graph_conv import centroid_of_sums
 from lresnet.nn.linear import LorentzLinear
 
-__all__ = ["LinearAttention", "LorentzAttention", "attention_rows", "linear_attention"]
+__all__ = ["VALUES", "LinearAttention", "LorentzAttention", "attention_rows", "linear_attention"]
+
+VALUES = ("matrix", "identity")
+"""What :class:`LinearAttention` takes a mean of, by name."""
 
 
 def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -77,6 +80,8 @@ class LinearAttention(torch.nn.Module):
 
     Args:
         in_features, out_features: widths. heads: how many.
+        values: "matrix": values are a linear map of x, as in the paper; "identity": x itself, as in the released
+            scripts, and in and out are one width.
 
     Shapes:
         [N, in] -> [N, out]; with parameters that are stacks (:mod:`lresnet.geometry.stack`) [N, S, in] -> [N, S, out].
@@ -86,13 +91,19 @@ class LinearAttention(torch.nn.Module):
         torch.Size([100, 4])
     """
 
-    def __init__(self, in_features: int, out_features: int, heads: int = 1) -> None:
+    def __init__(self, in_features: int, out_features: int, heads: int = 1, values: str = "matrix") -> None:
         super().__init__()
+        if values not in VALUES:
+            raise ValueError(f"values must be one of {', '.join(VALUES)}, got {values!r}")
+        if values == "identity" and in_features != out_features:
+            raise ValueError(f"values='identity' needs one width, got {in_features} and {out_features}")
         self.heads = heads
-        self.query, self.key, self.value = (EuclideanLinear(in_features, heads * out_features) for _ in range(3))
+        self.query, self.key = (EuclideanLinear(in_features, heads * out_features) for _ in range(2))
+        self.value = EuclideanLinear(in_features, heads * out_features) if values == "matrix" else None
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (_split(layer(x), self.heads) for layer in (self.query, self.key, self.value))
+        q, k = (_split(layer(x), self.heads) for layer in (self.query, self.key))
+        v = x.unsqueeze(-2) if self.value is None else _split(self.value(x), self.heads)
         return _mean(linear_attention(q, k, v))
 
     def rows(self, x: Tensor, nodes: Tensor) -> Tensor:
