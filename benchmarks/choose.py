@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lresnet.studies import METHODS, best_configuration, search_runs
+from lresnet.studies import METHODS, final_runs
 from lresnet.studies.search import recipe_cells
-from lresnet.train.results import read_results
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES, RESULTS = ROOT / "src/lresnet/recipes", ROOT / "results"
@@ -43,14 +42,11 @@ def write(file: Path, table: str, cell: str) -> None:
 
 
 def chosen(table: str, cell: str, plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each method whose search is complete, and the values of the space that won."""
-    done = [r for r in read_results(RESULTS / f"{table}.jsonl") if (r["cell"], r["stage"]) == (cell, "search")]
-    done = [r for r in done if r["protocol"] == plan["protocol"]]
-    for method in plan.get("methods", METHODS):
-        own = [r for r in done if r["method"] == method]
-        if len(own) == len(search_runs(table, cell, [method], plan["protocol"])) > 0:
-            best = best_configuration(own)
-            yield method, {name: best[name] for name in plan["space"]}
+    """Each method whose search is complete, and the values of the space that won: those its final runs have."""
+    for method in plan.get("methods", METHODS) if "space" in plan else ():
+        runs = final_runs(table, cell, RESULTS / f"{table}.jsonl", [method], protocol=plan["protocol"])
+        if runs:
+            yield method, {name: runs[0].config[name] for name in plan["space"]}
 
 
 def section(method: str, values: dict[str, Any]) -> str:

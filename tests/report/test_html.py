@@ -81,7 +81,7 @@ RUNS += [run(1000, None, stage="search", validation=50.0)]
 
 
 def test_figures_stand_beside_the_papers_with_the_gap_in_words() -> None:
-    page = html_page(RUNS, answer_claims(aggregate(RUNS)), {"disease/lp": "Tried <much>."}, None)
+    page = html_page(RUNS, answer_claims(aggregate(RUNS)), {("gnn", "disease/lp", "legacy"): "Tried <much>."}, None)
     rows = Reader(page).rows
     assert ["lorentz", "97.50 ± 0.71", "2 of 3", "97.50", "97.3 ± 0.4", "● within one s.e. +0.20", ""] in rows
     space = next(row for row in rows if row[:2] == ["space", "81.00 ± 1.00"])

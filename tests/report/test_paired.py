@@ -42,5 +42,7 @@ def test_the_page_shows_it():
     assert "Lorentz minus the other, paired (n = 4): better than none (+0.99 ± 0.14).\n" in page
     assert "| none 96.14 | better, +0.99 |" in page
     assert "+0.99" not in markdown_page(figures)
-    assert "\nmore\n" in markdown_page(figures, notes={"disease/lp": "more", "cora/nc": "less"})
-    assert "less" not in markdown_page(figures, notes={"disease/lp": "more", "cora/nc": "less"})
+    here, *_ = figures
+    notes = {(here.table, here.cell, here.protocol): "more", ("curvature", here.cell, here.protocol): "less"}
+    assert "\nmore\n" in markdown_page(figures, notes=notes)
+    assert "less" not in markdown_page(figures, notes=notes)

@@ -240,7 +240,7 @@ def _claims(runs: Sequence[dict[str, Any]], results: Path) -> "list[Claim]":
     return answer_claims(aggregate(runs), read_results(results / "numerics.jsonl"), runs) + depth_answers(runs)
 
 
-def _notes(runs: Sequence[dict[str, Any]]) -> dict[str, str]:
+def _notes(runs: Sequence[dict[str, Any]]) -> dict[tuple[str, str, str], str]:
     from lresnet.studies.search import recipe_notes
 
     return recipe_notes({(run["table"], run["cell"]) for run in runs})

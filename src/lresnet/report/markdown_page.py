@@ -12,7 +12,7 @@ from lresnet.report.overview import overview, overview_markdown, summary_sentenc
 from lresnet.report.paired import PairedDifference, paired_sentence
 from lresnet.report.tables import against_paper, grouped, ours_and_paper
 
-__all__ = ["markdown_page"]
+__all__ = ["Notes", "markdown_page"]
 
 _PAGE = """\
 # Results
@@ -28,20 +28,23 @@ which no test node is a training node, with the paper's figure for the published
 float32; on images, convolutions are bfloat16 and the geometry float32. Which torch and which device a run had, its line
 says."""
 
+Notes = Mapping[tuple[str, str, str], str]
+"""What was tried, by table, cell and protocol."""
+
 _COLUMNS = ("method", "ours", "n", "valid.", "paper", "against the paper")
 
 
 def markdown_page(
     figures: Sequence[Figure],
     differences: Sequence[PairedDifference] = (),
-    notes: Mapping[str, str] | None = None,
+    notes: Notes | None = None,
     bodies: Mapping[str, str] | None = None,
     time: str = "",
 ) -> str:
     """All tables of the paper that have figures.
 
     Args:
-        notes: by cell, what was tried.
+        notes: by table, cell and protocol, what was tried.
         bodies: by table, what to print in place of its overview and its cells; the differences follow, a line a cell.
         time: what all runs took; see :func:`lresnet.report.computing_time.computing_time`.
     """
@@ -61,17 +64,14 @@ def _lines(differences: Sequence[PairedDifference]) -> list[str]:
     return [f"*{cell}*: {paired_sentence(own)}" for cell, own in sorted(cells.items())]
 
 
-def _table(figures: Sequence[Figure], differences: Sequence[PairedDifference], notes: Mapping[str, str]) -> list[str]:
+def _table(figures: Sequence[Figure], differences: Sequence[PairedDifference], notes: Notes) -> list[str]:
     lines = overview(figures, differences)
     parts = [" ".join(filter(None, (summary_sentence(lines), _all_verdicts(figures)))), overview_markdown(lines)]
-    noted: set[str] = set()
     for name, own in grouped(figures, _heading).items():
         cell, protocol = own[0].cell, own[0].protocol
         paired = [d for d in differences if (d.cell, d.protocol) == (cell, protocol)]
         parts += [f"### {name}", _figures(own), paired_sentence(paired)]
-        if cell not in noted and cell in notes:
-            parts.append(notes[cell])
-            noted.add(cell)
+        parts.append(notes.get((own[0].table, cell, protocol), ""))
     return parts
 
 

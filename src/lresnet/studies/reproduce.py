@@ -140,7 +140,7 @@ def final_runs(
         return _variants(table, cell, plan, methods, seeds)
     searched = _search_plan(table, cell, protocol)[1]
     found = {_run(record).key(): record for record in read_results(results)}  # a line twice counts once
-    # In the recipe's order: that of the lines is the order in which workers were ready, and would decide between equals.
+    # In the recipe's order: that of the lines, in which workers were ready, would decide between equals.
     done = [found[key] for run in search_runs(table, cell, methods, protocol) if (key := run.key()) in found]
     count = len(searched["configurations"]) * len(searched.get("search_seeds", SEARCH_SEEDS))
     runs = []

@@ -66,20 +66,15 @@ def _files(table: str) -> dict[str, str]:
     return {file.name[:-5]: file.read_text() for file in files if file.name.endswith(".toml")}
 
 
-def recipe_notes(cells: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """What was tried, by cell, where the recipe of one of ``cells`` = (table, cell) says so.
+def recipe_notes(cells: Iterable[tuple[str, str]]) -> dict[tuple[str, str, str], str]:
+    """What was tried, by table, cell and protocol, where a recipe of one of ``cells`` = (table, cell) says so.
 
     Example:
         >>> list(recipe_notes([("gnn", "airport/lp"), ("gnn", "disease/lp")]))
-        ['airport/lp']
+        [('gnn', 'airport/lp', 'legacy')]
     """
-    notes = {}
-    for table, cell in sorted(cells):
-        for name, text in _files(table).items():
-            note = tomllib.loads(text).get("note") if name.partition(".")[0] == cell.replace("/", "_") else None
-            if note:
-                notes[cell] = note
-    return notes
+    plans = [(table, cell, plan) for table, cell in sorted(cells) for plan in _plans(table, cell)]
+    return {(table, cell, plan["protocol"]): plan["note"] for table, cell, plan in plans if "note" in plan}
 
 
 def draw(space: dict[str, list[Any]], count: int, seed: int) -> list[dict[str, Any]]:

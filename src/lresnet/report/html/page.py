@@ -15,6 +15,7 @@ from lresnet.report.disk_embedding import DiskEmbedding
 from lresnet.report.html.explorer import explorer_section
 from lresnet.report.html.result_tables import VERDICT_LOOKS, claims_table, table_section
 from lresnet.report.html.run_details import run_details
+from lresnet.report.markdown_page import Notes
 from lresnet.report.order import in_order
 from lresnet.report.paired import paired_differences
 from lresnet.report.run_folders import FolderState
@@ -59,7 +60,7 @@ Rendered by lresnet {version} from the results; every number is an average over 
 def html_page(
     runs: Sequence[Mapping[str, Any]],
     claims: Sequence[Claim],
-    notes: Mapping[str, str] | None = None,
+    notes: Notes | None = None,
     embedding: DiskEmbedding | None = None,
     folders: Sequence[FolderState] = (),
 ) -> str:
@@ -68,7 +69,7 @@ def html_page(
     Args:
         runs: lines of results, as :func:`lresnet.report.aggregate.read_runs` gives them.
         claims: see :func:`lresnet.report.claims.answer_claims`.
-        notes: what was tried, by cell.
+        notes: what was tried, by table, cell and protocol.
         embedding: for the interactive disk; None: the page has none.
         folders: of `lresnet train`, to be listed with their states.
     """

@@ -15,6 +15,7 @@ from lresnet.report.depth_picture import depth_picture
 from lresnet.report.depth_runs import DEPTH_TABLE, depth_protocols
 from lresnet.report.depth_table import DEPTH_READING, depth_causes, depth_sheets
 from lresnet.report.html.inline_svg import inline_svg
+from lresnet.report.markdown_page import Notes
 from lresnet.report.ood_table import READING, ood_sentences, ood_sheets
 from lresnet.report.order import in_order
 from lresnet.report.overview import CellLine, overview, summary_sentence
@@ -42,7 +43,7 @@ def table_section(
     table: str,
     figures: Sequence[Figure],
     differences: Sequence[PairedDifference],
-    notes: Mapping[str, str],
+    notes: Notes,
     runs: Sequence[Mapping[str, Any]] = (),
 ) -> str:
     """One of the paper's tables: a line a cell, the picture, the figures beside the paper's, what Lorentz differs by.
@@ -59,7 +60,8 @@ def table_section(
         lines = overview(figures, differences)
         summary = f"<p>{escape(summary_sentence(lines))}</p>" if lines else ""
         parts = [summary, _overview_table(lines), _comparison(table, figures), _figures_table(figures, differences)]
-    parts += [f"<p><b>{escape(f.cell)}</b>: {escape(notes[f.cell])}</p>" for f in _first_of_cells(figures, notes)]
+    own = dict.fromkeys((f.table, f.cell, f.protocol) for f in figures)
+    parts += [f"<p><b>{escape(key[1])}</b>: {escape(notes[key])}</p>" for key in own if key in notes]
     head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{name.replace("_", " ")}</h2>'
     return "\n".join([head, *filter(None, parts), "</section>"])
 
@@ -102,11 +104,6 @@ def _sheet_table(sheet: Sheet) -> str:
         rows.append(_row(row.name, tuple(cells), row.source if sources else None, ours=ours))
     columns = ("method", *map(escape, sheet.columns), *["source"] * sources)
     return f"<h3>{escape(sheet.title)}</h3>{_table(sheet.note, columns, rows, words=int(sources))}"
-
-
-def _first_of_cells(figures: Sequence[Figure], notes: Mapping[str, str]) -> list[Figure]:
-    cells = {figure.cell: figure for figure in reversed(figures) if figure.cell in notes}
-    return [cells[cell] for cell in sorted(cells)]
 
 
 def _overview_table(lines: Sequence[CellLine]) -> str:
