@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -16,7 +18,10 @@ __all__ = ["require_workers", "worker_pool"]
 
 @contextmanager
 def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``workers`` processes. What has not begun when an error leaves the block is not begun any more."""
+    """A pool of ``workers`` processes. What has not begun when an error leaves the block is not begun any more.
+
+    The workers end when this process does, also where it is killed and cannot tell them.
+    """
     require_workers(workers)
     context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads may hang
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start)
@@ -38,4 +43,13 @@ def require_workers(workers: int) -> None:
 
 def _start() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # control-C ends a worker without a traceback of its own
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+
+
+def _end_with_parent() -> None:
+    """A worker would wait for work for ever: it holds the queue's other end itself, so no end of file comes."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None  # this is a worker
+    parent.join()
+    os._exit(1)

@@ -1,0 +1,53 @@
+"""Worker processes: as many as asked for, and none left behind."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lresnet.studies.workers import require_workers
+
+SCRIPT = """
+import os, time
+from lresnet.studies.workers import worker_pool
+
+if __name__ == "__main__":
+    with worker_pool(1) as pool:
+        print(pool.submit(os.getpid).result(), flush=True)
+        time.sleep(600)
+"""
+
+
+def test_a_worker_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(SCRIPT)
+    with subprocess.Popen([sys.executable, tmp_path / "parent.py"], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        worker = int(parent.stdout.readline())
+        assert _runs(worker)
+        parent.kill()
+        parent.wait()
+        deadline = time.monotonic() + 30
+        while _runs(worker) and time.monotonic() < deadline:
+            time.sleep(0.05)
+    assert not _runs(worker)
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_too_few(workers: int) -> None:
+    with pytest.raises(ValueError, match=f"workers must be at least 1, got {workers}"):
+        require_workers(workers)
+
+
+def _runs(process: int) -> bool:
+    """Whether it is there and no zombie, which nobody may be left to bury."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    status = Path(f"/proc/{process}/stat")
+    return not status.is_file() or status.read_text().rpartition(")")[2].split()[0] != "Z"
