@@ -80,6 +80,16 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         write_atomically(tmp_path / "file" / "run.ckpt", b"new")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="permissions of a file are POSIX's")
+def test_others_may_read_what_the_umask_lets_them(tmp_path):
+    before = os.umask(0o027)
+    try:
+        write_atomically(tmp_path / "page.html", b"new")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "page.html").stat().st_mode & 0o777 == 0o640
+
+
 def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
     """Root may write anywhere, so the refusal is the system's own, imitated."""
 
@@ -88,7 +98,7 @@ def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refuse)
-        with pytest.raises(PermissionError, match=rf"Permission denied: '{tmp_path}"):
+        with pytest.raises(PermissionError, match=rf"Permission denied: '{tmp_path / 'run.ckpt'}'"):
             write_atomically(tmp_path / "run.ckpt", b"new")
     assert list(tmp_path.iterdir()) == []
 
