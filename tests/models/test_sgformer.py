@@ -68,14 +68,16 @@ def test_euclidean_branches_are_the_formulas_of_sgformer(residual, norm):
     weight = weight[keep].double()
     nu = torch.nn.LayerNorm(5, dtype=torch.float64) if norm == "layer" else torch.nn.Identity()
     branches = model.branches
+    for conv in branches.convs:
+        torch.nn.init.normal_(conv.linear.bias)  # 0 at the start, which would hide where it is added
     start = torch.relu(nu(branches.input(x)))
     z = start
     for attention in branches.attentions:
         z = nu(0.7 * z + 0.3 * attention(z))
     g = start
     for i, conv in enumerate(branches.convs):
-        pyg = GCNConv(5, 5, bias=False).double()
-        pyg.lin.weight = conv.linear.weight
+        pyg = GCNConv(5, 5).double()
+        pyg.lin.weight, pyg.bias = conv.linear.weight, conv.linear.bias
         g = pyg(torch.relu(nu(g)) if i else g, edge_index, weight)
     alpha, exp = 0.7, lambda u: features_to_points(u, 0.5).x
     if residual == "euclidean":
@@ -97,6 +99,8 @@ def test_branches_as_in_the_released_code(residual, sparse):
     model = make(residual, num_layers=3, graph_input="features", values="identity", heads=1).double()
     x, (edge_index, _) = features(torch.float64), graph()
     A, branches = model.graph(edge_index, NODES), model.branches
+    for conv in branches.convs:
+        torch.nn.init.normal_(conv.linear.bias)
     z = torch.relu(branches.input(x))
     for attention in branches.attentions:
         q, k = attention.query(z), attention.key(z)
@@ -104,7 +108,7 @@ def test_branches_as_in_the_released_code(residual, sparse):
         z = 0.5 * z + 0.5 * (weights / weights.sum(-1, keepdim=True)) @ z
     g = x
     for i, conv in enumerate(branches.convs):
-        g = A @ conv.linear(torch.relu(g) if i else g)
+        g = A @ ((torch.relu(g) if i else g) @ conv.linear.weight.T) + conv.linear.bias
     expected = model.head(model.join.of_vectors(z, g))
     torch.testing.assert_close(model(SparseMatrix.from_dense(x) if sparse else x, edge_index), expected)
     names = [name for name, _ in model.named_parameters()]

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import kappa_of
+from lresnet.geometry.stack import times_rows
 from lresnet.nn.attention import LinearAttention, LorentzAttention
 from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear
 from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums, least_times
@@ -48,7 +49,8 @@ class EuclideanBranches(torch.nn.Module):
 
         g^{(1)} = \hat A z^{(0)} W_1 + b_1, \qquad g^{(l)} = \hat A\, \mathrm{relu}(\nu(g^{(l-1)})) W_l + b_l
 
-    :math:`\nu` is the norm or nothing, :math:`\hat A` the normalised adjacency (it also takes the bias along).
+    :math:`\nu` is the norm or nothing, :math:`\hat A` the normalised adjacency. The bias comes after it: rows of
+    :math:`\hat A` do not sum to 1, so that a bias before it would be as large as the degrees have it.
 
     Args:
         in_features, hidden: widths. num_layers: convolutions. attention_layers, heads: of the attention.
@@ -82,7 +84,8 @@ class EuclideanBranches(torch.nn.Module):
 
     def start(self, points: Points, drop: Drop) -> Tensor:
         """Features to z^(0)."""
-        return drop(torch.relu(self.input_norm(_linear(self.input, points.x))))
+        z = _times(points.x, self.input.weight) + self.input.bias
+        return drop(torch.relu(self.input_norm(z)))
 
     def attend(self, z: Tensor, drop: Drop, layers: int | None = None) -> Tensor:
         """The attention branch, or its first ``layers``."""
@@ -93,9 +96,9 @@ class EuclideanBranches(torch.nn.Module):
 
     def convolve(self, z: Tensor | SparseMatrix, A: SparseMatrix, drop: Drop) -> Tensor:
         """The graph branch, from z^(0) or from the features."""
-        g = A.product(_linear(self.convs[0].linear, z))  # type: ignore[arg-type]
+        g = _convolved(self.convs[0], z, A)
         for norm, conv in zip(self.conv_norms, self.convs[1:], strict=True):
-            g = A.product(conv.linear(drop(torch.relu(norm(g)))))  # type: ignore[operator]
+            g = _convolved(conv, drop(torch.relu(norm(g))), A)
         return g
 
     def rows(self, z: Tensor, nodes: Tensor, layer: int, drop: Drop) -> Tensor:
@@ -103,10 +106,13 @@ class EuclideanBranches(torch.nn.Module):
         return self.attentions[layer].rows(self.attend(z, drop, layer), nodes)  # type: ignore[operator, no-any-return]
 
 
-def _linear(layer: torch.nn.Module, x: Tensor | SparseMatrix) -> Tensor:
-    if isinstance(x, SparseMatrix):
-        return x.product(layer.weight.movedim(-1, 0)) + layer.bias  # type: ignore[operator]
-    return layer(x)  # type: ignore[no-any-return]
+def _times(x: Tensor | SparseMatrix, weight: Tensor) -> Tensor:
+    return x.product(weight.movedim(-1, 0)) if isinstance(x, SparseMatrix) else times_rows(weight, x)
+
+
+def _convolved(conv: torch.nn.Module, x: Tensor | SparseMatrix, A: SparseMatrix) -> Tensor:
+    linear: EuclideanLinear = conv.linear  # type: ignore[assignment]
+    return A.product(_times(x, linear.weight)) + linear.bias
 
 
 class LorentzBranches(torch.nn.Module):
