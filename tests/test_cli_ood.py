@@ -112,6 +112,43 @@ def test_calls_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
     assert "a picture's name ends with one of" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--out", "a.txt")
 
 
+def test_lists_have_commas_or_blanks_or_both(capsys: pytest.CaptureFixture[str]) -> None:
+    def scores(*args: str) -> list[str]:
+        assert cli.main(["ood", "lorentz", *args, "--json", *CPU]) == 0
+        return [row["score"] for row in json.loads(capsys.readouterr().out)["rows"][::2]]
+
+    assert scores("--ood", "grains.npz", "--scores", "energy,logit") == ["energy", "logit"]
+    assert scores("--ood", "grains.npz, photos", "--scores", "logit, softmax", "energy") == 2 * [
+        "logit",
+        "softmax",
+        "energy",
+    ]
+    assert len(scores("--ood", "grains.npz", "--scores", "energy", "all")) == 5
+    assert scores("--ood", "photos", "photos") == ["energy"]  # named twice, it is still one set
+
+
+def test_sets_of_the_same_name_go_by_their_paths(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    for parent in ("home", "work"):
+        (folder / parent).mkdir(exist_ok=True)
+        (folder / parent / "grains.npz").write_bytes((folder / "grains.npz").read_bytes())
+    assert cli.main(["ood", "lorentz", "--ood", "home/grains.npz,photos,work/grains.npz", *CPU]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines() if "±" in line]
+    assert [row[0] for row in rows] == ["home/grains.npz", "photos", "work/grains.npz"]
+
+
+def test_what_is_wrong_is_said_before_any_image_is_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("images were read")
+
+    monkeypatch.setattr("lresnet.studies.folder_detection.load_ood_set", read)
+    monkeypatch.setattr("lresnet.studies.folder_detection.image_data", read)
+    assert "draws must be at least 1" in complaint(capsys, "lorentz", "--draws", "0")
+    assert "this model has no score 'energi'" in complaint(capsys, "lorentz", "--scores", "energi")
+    assert "name a score at least" in complaint(capsys, "lorentz", "--scores", ",")
+
+
 def test_a_run_on_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "disease_tree/lp", "--epochs", "1", "--out", "graph"]) == 0
     capsys.readouterr()

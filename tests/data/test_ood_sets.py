@@ -165,6 +165,8 @@ def test_arrays_of_one_s_own(tmp_path: Path, saved: dict[str, Any], expected: np
         ({"x": COLOUR / 255}, "x is float64; save pixels 0 to 255 as uint8"),
         ({"x": COLOUR[..., :2]}, r"x has shape \[7, 32, 32, 2\]"),
         ({"x": COLOUR[:, :3]}, r"x has shape \[7, 3, 32, 3\]"),
+        ({"x": COLOUR[:, :0]}, r"x has shape \[7, 0, 32, 3\]: images without a pixel"),
+        ({"x": COLOUR[0]}, r"x has shape \[32, 32, 3\], that of one image; save it as \[1, H, W, C\]"),
         ({"x": COLOUR[:0]}, "places holds no readable image; add some"),
         ({"x": np.array([None])}, "cannot be read as images"),
     ],

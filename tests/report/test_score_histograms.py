@@ -21,9 +21,9 @@ def scores(count: int, seed: int, shift: float = 0.0) -> dict[str, torch.Tensor]
 def test_a_panel_for_every_set_and_score(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     titles = []
     monkeypatch.setattr(matplotlib.axes.Axes, "set_title", lambda axes, title, **_: titles.append(title))
-    sets = [ScoredSet("low", "", scores(300, 1, -9.0)), ScoredSet("high", "", scores(50, 2, 9.0))]
+    sets = [ScoredSet("low", "", scores(300, 1, -9.0)), ScoredSet("photos/of/last/summer", "", scores(50, 2, 9.0))]
     path = draw_score_histograms(tmp_path / "scores.png", Scores(scores(400, 0), sets))
-    assert titles == ["low, all 300: AUROC 100.0 %"] * 2 + ["high, all 50: AUROC 0.0 %"] * 2
+    assert titles == ["low, all 300: AUROC 100.0 %"] * 2 + ["…otos/of/last/summer, all 50: AUROC 0.0 %"] * 2
     with Image.open(path) as picture:
         assert min(picture.size) > 500
         assert len(picture.convert("RGB").getcolors(2**24) or ()) > 50

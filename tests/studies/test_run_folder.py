@@ -248,3 +248,18 @@ def test_auto_is_a_gpu_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch, "zeros", lambda *args, **options: torch.tensor(0.0))
     assert usable_device("auto") == torch.device("cuda")
+
+
+@pytest.mark.parametrize("name", ["cpu:0", "cpu:7"])
+def test_a_cpu_has_no_number(name: str) -> None:
+    with pytest.raises(ValueError, match=f"device '{name}' cannot be used here: a CPU has no number; take cpu"):
+        usable_device(name)
+
+
+def test_of_torchs_reason_the_first_sentence_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise NotImplementedError("Could not run on 'MPS'. This could be because of a long list.\nAnd more")
+
+    monkeypatch.setattr(torch, "zeros", refuse)
+    with pytest.raises(ValueError, match=r"device 'mps' cannot be used here: Could not run on 'MPS'$"):
+        usable_device("mps")

@@ -1,18 +1,19 @@
 """The verb ``ood``: how well a trained network tells its own kind of images from others."""
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-__all__ = ["ood"]
+__all__ = ["listed", "ood"]
 
 
 def ood(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     ood: Annotated[tuple[str, ...], arg(metavar="SET,SET,...")] = ("svhn,places,textures",),
-    scores: Annotated[tuple[str, ...], arg(metavar="SCORE")] = ("energy",),
+    scores: Annotated[tuple[str, ...], arg(metavar="SCORE,SCORE,...")] = ("energy",),
     full: Annotated[bool, FlagCreatePairsOff] = False,
     draws: int = 10,
     seed: int = 0,
@@ -47,14 +48,17 @@ def ood(
     from lresnet.report.demo_picture import require_drawable
     from lresnet.report.detection_table import detection_json, detection_notes, detection_table
     from lresnet.report.score_histograms import draw_score_histograms
-    from lresnet.studies.detection import judge, score_folder
+    from lresnet.studies.detection import judge
+    from lresnet.studies.folder_detection import score_folder
 
-    names = [name for part in ood for name in part.split(",") if name]
+    names = listed(ood)
     if not names:
         raise ValueError("name a set at least, e.g. --ood svhn,places,textures")
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
     if out is not None:
         require_drawable(out)
-    found, sets = score_folder(run, names, scores=scores, device=device)
+    found, sets = score_folder(run, names, scores=listed(scores), device=device)
     rows = judge(found, draws=draws, seed=seed)
     if json:
         print(detection_json(rows, sets))
@@ -69,3 +73,13 @@ def ood(
     if out is not None:
         print(f"The picture: {draw_score_histograms(out, found)}", file=sys.stderr if json else sys.stdout)
     return 0
+
+
+def listed(parts: Sequence[str]) -> list[str]:
+    """What is named in ``parts``, with commas or blanks between.
+
+    Example:
+        >>> listed(["svhn,places", " textures"])
+        ['svhn', 'places', 'textures']
+    """
+    return [name for part in parts for name in map(str.strip, part.split(",")) if name]

@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 from tyro.extras import SubcommandApp
 
+from lresnet.cli.ood import listed
+
 __all__ = ["demo", "plot"]
 
 
@@ -204,7 +206,7 @@ def depth(
 def ood(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     ood: Annotated[tuple[str, ...], arg(metavar="SET,SET,...")] = ("svhn,places,textures",),
-    scores: Annotated[tuple[str, ...], arg(metavar="SCORE")] = ("energy",),
+    scores: Annotated[tuple[str, ...], arg(metavar="SCORE,SCORE,...")] = ("energy",),
     out: Path = Path("lresnet-ood.png"),
     device: str = "auto",
 ) -> int:
@@ -212,7 +214,7 @@ def ood(
 
     The figures that belong to them: `lresnet ood RUN_DIR`, which draws the same with --out.
 
-    Example: lresnet plot ood runs/cifar10-lorentz-0 --ood svhn,photos/ --scores energy origin_distance
+    Example: lresnet plot ood runs/cifar10-lorentz-0 --ood svhn,photos/ --scores energy,origin_distance
 
     Args:
         run: The folder of a run on images.
@@ -224,13 +226,13 @@ def ood(
     from lresnet.report.demo_picture import require_drawable
     from lresnet.report.detection_table import detection_notes
     from lresnet.report.score_histograms import draw_score_histograms
-    from lresnet.studies.detection import score_folder
+    from lresnet.studies.folder_detection import score_folder
 
-    names = [name for part in ood for name in part.split(",") if name]
+    names = listed(ood)
     if not names:
         raise ValueError("name a set at least, e.g. --ood svhn,places,textures")
     require_drawable(out)
-    found, sets = score_folder(run, names, scores=scores, device=device)
+    found, sets = score_folder(run, names, scores=listed(scores), device=device)
     for note in detection_notes(sets):
         print(note, file=sys.stderr)
     print(f"The picture: {draw_score_histograms(out, found)}")

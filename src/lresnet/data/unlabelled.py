@@ -92,6 +92,10 @@ def _in_colours(name: str, images: NDArray[Any]) -> NDArray[np.uint8]:
     """``[N, H, W, 3]``."""
     if images.dtype != np.uint8:
         raise ValueError(f"{name} is {images.dtype}; save pixels 0 to 255 as uint8")
+    if 0 in images.shape[1:]:
+        raise ValueError(f"{name} has shape {list(images.shape)}: images without a pixel")
+    if images.ndim == 3 and images.shape[2] in _CHANNELS:  # not H grey strips
+        raise ValueError(f"{name} has shape {list(images.shape)}, that of one image; save it as [1, H, W, C]")
     if images.ndim == 3:
         images = images[..., None]
     elif images.ndim != 4 or (images.shape[1] in _CHANNELS) == (images.shape[3] in _CHANNELS):

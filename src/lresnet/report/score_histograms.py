@@ -22,6 +22,7 @@ __all__ = ["draw_score_histograms"]
 _INK, _INSIDE, _OUTSIDE = "#222222", "#0072B2", "#D55E00"
 _BINS = 60
 _PANEL = (3.6, 2.5)  # inches
+_LONGEST = 20  # characters of a set's name above such a panel
 _LABELS = {
     "energy": "negative energy",
     "softmax": "largest probability",
@@ -64,13 +65,19 @@ def draw_score_histograms(path: str | Path, found: Scores) -> Path:
         for axes, (score, inside) in zip(row, found.inside.items(), strict=True):
             _draw_panel(axes, inside, outside[score], bins[score])
             auroc = ood_metrics(inside, outside[score])["auroc"]
-            axes.set_title(f"{name}, all {len(outside[score]):,}: AUROC {auroc:.1f} %", fontsize=9.5, color=_INK)
+            title = f"{_short(name)}, all {len(outside[score]):,}: AUROC {auroc:.1f} %"
+            axes.set_title(title, fontsize=9.5, color=_INK)
             axes.set_xlabel(_LABELS.get(score, score), fontsize=8.8, color=_INK)
     figure.legend(
         *panels[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False, fontsize=9
     )
     figure.savefig(path, dpi=160, metadata={"Software": None} if path.suffix == ".png" else None)
     return path
+
+
+def _short(name: str) -> str:
+    """The end of a name that would run into the next panel's."""
+    return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
 
 
 def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor, bins: list[float]) -> None:

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from lresnet.data import ImageData
-from lresnet.data.ood_sets import OodSet, load_ood_set
+from lresnet.data.ood_sets import OodSet
 from lresnet.geometry.checks import full_precision
 from lresnet.metrics import ood_metrics, ood_metrics_by_draws, ood_scores
 from lresnet.metrics.ood import draw_size
 from lresnet.models import LorentzResNet
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
-from lresnet.studies.image_run import image_data
-from lresnet.studies.prediction import ImageNetwork, load_network
-from lresnet.studies.run_folder import finished_run, usable_device
 from lresnet.train.image_classification import class_scores
 
 __all__ = [
@@ -31,7 +27,7 @@ __all__ = [
     "embed_and_score",
     "judge",
     "norm_confidence",
-    "score_folder",
+    "require_scores",
     "score_sets",
 ]
 
@@ -82,6 +78,19 @@ def available_scores(model: LorentzResNet) -> tuple[str, ...]:
     )
 
 
+def require_scores(model: LorentzResNet, scores: Sequence[str]) -> None:
+    """Refuse what ``model`` has no score of.
+
+    Raises:
+        ValueError: there is no such score, or none is named.
+    """
+    known = available_scores(model)
+    if not scores:
+        raise ValueError(f"name a score at least; this model has {', '.join(known)}")
+    if unknown := [name for name in scores if name not in known]:
+        raise ValueError(f"this model has no score {unknown[0]!r}; it has {', '.join(known)}")
+
+
 @torch.no_grad()
 def embed_and_score(
     model: LorentzResNet,
@@ -107,11 +116,7 @@ def embed_and_score(
     Raises:
         ValueError: the model has no such score, or there are no images.
     """
-    known = available_scores(model)
-    if not scores:
-        raise ValueError(f"name a score at least; this model has {', '.join(known)}")
-    if unknown := [name for name in scores if name not in known]:
-        raise ValueError(f"this model has no score {unknown[0]!r}; it has {', '.join(known)}")
+    require_scores(model, scores)
     if len(images) == 0:
         raise ValueError("there are no images to score")
     place = next(model.parameters()).device
@@ -218,33 +223,6 @@ def norm_confidence(model: LorentzResNet, data: ImageData) -> dict[str, float]:
     return {"spearman": _correlation(_ranks(x), _ranks(y)), "pearson": _correlation(x, y)}
 
 
-def score_folder(
-    folder: Path, names: Sequence[str], *, scores: Sequence[str] = ("energy",), device: str = "cpu"
-) -> tuple[Scores, list[OodSet]]:
-    """:func:`score_sets` by the network that ``lresnet train`` left in ``folder``.
-
-    Args:
-        folder: of a finished run on images.
-        names: what :func:`lresnet.data.load_ood_set` takes.
-        scores: of :func:`available_scores`, or ``("all",)``.
-        device: see :func:`lresnet.studies.run_folder.usable_device`.
-
-    Returns:
-        The scores, and the sets.
-
-    Raises:
-        FileNotFoundError: there is no run in the folder, or images are missing.
-        ValueError: the folder holds no finished run of images, its images have changed, or a set is none.
-    """
-    place = usable_device(device)
-    network, record = load_network(folder, place), finished_run(folder)
-    data = image_data(record["cell"], record["config"].get("size"))
-    _require_same_images(network, data, folder)
-    sets = [load_ood_set(name, size=(network.height, network.width)) for name in names]
-    chosen = available_scores(network.model) if tuple(scores) == ("all",) else scores
-    return score_sets(network.model, data, sets, scores=chosen), sets
-
-
 def _score(name: str, model: LorentzResNet, points: Tensor, logits: Tensor) -> Tensor:
     if name in _OF_LOGITS:
         return _OF_LOGITS[name](logits)
@@ -292,16 +270,3 @@ def _correlation(x: Tensor, y: Tensor) -> float:
     x, y = x - x.mean(), y - y.mean()
     spread = x.norm() * y.norm()
     return float((x @ y / spread).clamp(-1, 1)) if spread > 0 else 0.0
-
-
-def _require_same_images(network: ImageNetwork, data: ImageData, folder: Path) -> None:
-    """Files of a user may change, and other images would not be in distribution."""
-    then = {
-        "classes": network.classes,
-        "size or channels": (network.height, network.width, network.channels),
-        "pixels": (network.mean, network.std),
-    }
-    now = (data.classes, tuple(data.test.images.shape[1:]), (data.mean, data.std))
-    for (what, before), found in zip(then.items(), now, strict=True):
-        if found != before:
-            raise ValueError(f"{data.name} has other {what} than the run in {folder} was trained on; bring them back")

@@ -1,0 +1,65 @@
+"""Out-of-distribution detection by the network of a run's folder."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from lresnet.data import ImageData
+from lresnet.data.ood_sets import OodSet, load_ood_set
+from lresnet.studies.detection import Scores, available_scores, require_scores, score_sets
+from lresnet.studies.image_run import image_data
+from lresnet.studies.prediction import ImageNetwork, load_network
+from lresnet.studies.run_folder import finished_run, usable_device
+
+__all__ = ["score_folder"]
+
+
+def score_folder(
+    folder: Path, names: Sequence[str], *, scores: Sequence[str] = ("energy",), device: str = "cpu"
+) -> tuple[Scores, list[OodSet]]:
+    """:func:`~lresnet.studies.detection.score_sets` by the network that ``lresnet train`` left in ``folder``.
+
+    Args:
+        folder: of a finished run on images.
+        names: what :func:`lresnet.data.load_ood_set` takes; one named twice counts once.
+        scores: of :func:`~lresnet.studies.detection.available_scores`; ``"all"`` among them is all.
+        device: see :func:`lresnet.studies.run_folder.usable_device`.
+
+    Returns:
+        The scores, and the sets.
+
+    Raises:
+        FileNotFoundError: there is no run in the folder, or images are missing.
+        ValueError: the folder holds no finished run of images, its images have changed, or a set is none.
+    """
+    place = usable_device(device)
+    network, record = load_network(folder, place), finished_run(folder)
+    chosen = available_scores(network.model) if "all" in scores else scores
+    require_scores(network.model, chosen)  # before images are read, which may take minutes
+    data = image_data(record["cell"], record["config"].get("size"))
+    _require_same_images(network, data, folder)
+    sets = _load_sets(dict.fromkeys(names), (network.height, network.width))
+    return score_sets(network.model, data, sets, scores=chosen), sets
+
+
+def _load_sets(names: Iterable[str], size: tuple[int, int]) -> list[OodSet]:
+    """The sets; of those that have the same name, each goes by what it was called here."""
+    sets = {name: load_ood_set(name, size=size) for name in names}
+    counts = Counter(one.name for one in sets.values())
+    return [replace(one, name=name) if counts[one.name] > 1 else one for name, one in sets.items()]
+
+
+def _require_same_images(network: ImageNetwork, data: ImageData, folder: Path) -> None:
+    """Files of a user may change, and other images would not be in distribution."""
+    then = {
+        "classes": network.classes,
+        "size or channels": (network.height, network.width, network.channels),
+        "pixels": (network.mean, network.std),
+    }
+    now = (data.classes, tuple(data.test.images.shape[1:]), (data.mean, data.std))
+    for (what, before), found in zip(then.items(), now, strict=True):
+        if found != before:
+            raise ValueError(f"{data.name} has other {what} than the run in {folder} was trained on; bring them back")
