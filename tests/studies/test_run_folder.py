@@ -154,6 +154,13 @@ def test_a_folder_without_a_run_cannot_be_evaluated(tmp_path: Path) -> None:
         evaluate_folder(tmp_path)
 
 
+def test_settings_that_are_no_table_are_refused(tmp_path: Path) -> None:
+    record = dataclasses.asdict(run()) | {"config": None, "best_epoch": 1, "command": "c"}
+    (tmp_path / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match="its config is None, not a table of settings"):
+        evaluate_folder(tmp_path)
+
+
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Run:
     path = write_coloured(tmp_path_factory.mktemp("images") / "coloured.npz")

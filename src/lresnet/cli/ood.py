@@ -51,14 +51,11 @@ def ood(
     from lresnet.studies.detection import judge
     from lresnet.studies.folder_detection import score_folder
 
-    names = listed(ood)
-    if not names:
-        raise ValueError("name a set at least, e.g. --ood svhn,places,textures")
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
     if out is not None:
         require_drawable(out)
-    found, sets = score_folder(run, names, scores=listed(scores), device=device)
+    found, sets = score_folder(run, listed(ood), scores=listed(scores), device=device)
     rows = judge(found, draws=draws, seed=seed)
     if json:
         print(detection_json(rows, sets))

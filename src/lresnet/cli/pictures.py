@@ -228,11 +228,8 @@ def ood(
     from lresnet.report.score_histograms import draw_score_histograms
     from lresnet.studies.folder_detection import score_folder
 
-    names = listed(ood)
-    if not names:
-        raise ValueError("name a set at least, e.g. --ood svhn,places,textures")
     require_drawable(out)
-    found, sets = score_folder(run, names, scores=listed(scores), device=device)
+    found, sets = score_folder(run, listed(ood), scores=listed(scores), device=device)
     for note in detection_notes(sets):
         print(note, file=sys.stderr)
     print(f"The picture: {draw_score_histograms(out, found)}")

@@ -33,8 +33,10 @@ def score_folder(
 
     Raises:
         FileNotFoundError: there is no run in the folder, or images are missing.
-        ValueError: the folder holds no finished run of images, its images have changed, or a set is none.
+        ValueError: the folder holds no finished run of images, its images have changed, no set is named, or one is none.
     """
+    if not names:
+        raise ValueError("name a set at least, e.g. svhn,places,textures")
     place = usable_device(device)
     network, record = load_network(folder, place), finished_run(folder)
     chosen = available_scores(network.model) if "all" in scores else scores
