@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from lresnet.models import LorentzGCN
+from lresnet.models import LorentzGCN, LorentzSGFormer
 from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, best_configuration, draw, recipe, recipe_cells
 from lresnet.studies.graph_run import split_name
 from lresnet.studies.search import protocols
@@ -50,6 +50,14 @@ def test_the_second_recipe_is_asked_for_by_name(cell):
     assert recipe("gnn", cell)["protocol"] == "legacy"
     plain = recipe("gnn", cell, "legacy-plain")
     assert (plain["fixed"]["layer"], plain["fixed"]["optimizer"]) == ("space", "adam_l2")
+
+
+def test_the_second_recipe_of_chameleon_s_transformer_is_what_its_seed_draws():
+    assert protocols("graph_transformer", "chameleon") == ["official_splits", "official_splits-released"]
+    plan = recipe("graph_transformer", "chameleon", "official_splits-released")
+    assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
+    known = set(inspect.signature(LorentzSGFormer).parameters) | SCHEDULE | {"model"}
+    assert set(plan["space"]) | set(plan["fixed"]) <= known
 
 
 def test_every_recipe_of_every_table_can_be_read():
