@@ -33,7 +33,7 @@ def score_folder(
 
     Raises:
         FileNotFoundError: there is no run in the folder, or images are missing.
-        ValueError: the folder holds no finished run of images, its images have changed, no set is named, or one is none.
+        ValueError: the folder holds no finished run of images, its images have changed, or no set is named.
     """
     if not names:
         raise ValueError("name a set at least, e.g. svhn,places,textures")
