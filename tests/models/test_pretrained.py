@@ -67,6 +67,7 @@ def test_what_is_written(tmp_path):
         "model": "lorentz_gcn",
         "in_features": FEATURES,
         "hidden": 5,
+        "layer": "hybonet",
         "num_layers": 3,
         "num_classes": CLASSES,
         "residual": "lorentz",
