@@ -38,7 +38,9 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
                 for seed in range(3)
             ]
             written[nodes] = Path(folder) / f"{nodes}.html"
-            text = html_page(runs, answer_claims([]), {"disease/lp": "Tried <much>."}, tree_embedding(nodes))
+            text = html_page(
+                runs, answer_claims([]), {("gnn", "disease/lp", "legacy"): "Tried <much>."}, tree_embedding(nodes)
+            )
             written[nodes].write_text(text, encoding="utf-8")
         return written[nodes].as_uri()
 
