@@ -10,7 +10,7 @@ from lresnet.geometry.pair import dot, radial_part, unit, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.stack import times_rows
 
-__all__ = ["cross_separation"]
+__all__ = ["cross_separation", "separations"]
 
 
 def cross_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
@@ -21,13 +21,14 @@ def cross_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
     :meth:`lresnet.Lorentz.dist`.
     """
     with full_precision(x):
-        value = _value(x.detach(), y.detach(), constant(kappa))
+        value = separations(x.detach(), y.detach(), constant(kappa))
         T_x, T_y = unitless_time(x, kappa, -1), (1 + kappa * dot(y, y, -1).squeeze(-1)).sqrt()
         smooth = T_x * T_y - kappa * times_rows(y, x)
         return with_derivatives_of(value, smooth)
 
 
-def _value(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
+def separations(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
+    """The value of :func:`cross_separation`, for those who bring its derivatives along."""
     (u, r_x), (v, r_y) = unit(x, -1), unit(y, -1)
     R_x, R_y = root(kappa) * r_x, root(kappa) * r_y.squeeze(-1)
     T_x, T_y = (1 + R_x.square()).sqrt(), (1 + R_y.square()).sqrt()

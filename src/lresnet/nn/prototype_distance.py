@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.checks import full_precision, traced
-from lresnet.geometry.cross import _value as separations  # the value without its differentiable double
-from lresnet.geometry.cross import cross_separation
+from lresnet.geometry.cross import cross_separation, separations
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows

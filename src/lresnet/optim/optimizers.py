@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal
 
 import geoopt
@@ -92,12 +92,7 @@ def make_adam(
             "all of its parameters get ordinary Adam updates",
             stacklevel=2,
         )
-    optimizers: list[torch.optim.Optimizer] = []
-    if euclidean := _euclidean(groups, weight_decay, decay):
-        optimizers.append(adamw(euclidean, lr))
-    if groups.manifold:
-        optimizers.append(_riemannian_adam(list(groups.manifold.values()), lr))
-    return Optimizers(optimizers)
+    return _adam(groups, adamw, lr, weight_decay, decay)
 
 
 def make_adam_l2(
@@ -109,10 +104,19 @@ def make_adam_l2(
     until the data speak for it. With decoupled decay, which is :func:`make_adam`'s, it would shrink by lr times
     ``weight_decay`` of itself. Points of a manifold have none, as there.
     """
-    groups = parameter_groups(model)
+    return _adam(parameter_groups(model), adam_l2, lr, weight_decay, decay)
+
+
+def _adam(
+    groups: ParameterGroups,
+    euclidean_adam: Callable[[list[dict[str, Any]], float], torch.optim.Optimizer],
+    lr: float,
+    weight_decay: float,
+    decay: Decay,
+) -> Optimizers:
     optimizers: list[torch.optim.Optimizer] = []
     if euclidean := _euclidean(groups, weight_decay, decay):
-        optimizers.append(adam_l2(euclidean, lr))
+        optimizers.append(euclidean_adam(euclidean, lr))
     if groups.manifold:
         optimizers.append(_riemannian_adam(list(groups.manifold.values()), lr))
     return Optimizers(optimizers)

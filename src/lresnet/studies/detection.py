@@ -126,7 +126,7 @@ def embed_and_score(
         for part in images.split(max(1, _TOGETHER // images[0, ..., 0].numel())):
             pixels = _as_channels(part.to(place), model.in_channels)
             # What it calls here is the network up to its head: one pass gives the points, and the points the logits.
-            points = class_scores(model.embed, pixels, mean, std)  # type: ignore[arg-type]
+            points = class_scores(model.embed, pixels, mean, std)
             with full_precision(points):
                 logits = model.head(points)
                 batches.append({name: _score(name, model, points, logits) for name in scores})

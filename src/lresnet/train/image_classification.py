@@ -24,13 +24,13 @@ _EVALUATION_BATCH = 1000
 
 
 def class_scores(
-    model: LorentzResNet, images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
+    model: Callable[[Tensor], Tensor], images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
 ) -> Tensor:
-    """Logits, float32 ``[N, classes]``, of images as bytes, uint8 ``[N, H, W, C]``."""
+    """Logits, float32 ``[N, classes]``, of images as bytes, uint8 ``[N, H, W, C]``; of part of a model, its output."""
     on_gpu = images.device.type == "cuda"
     dtype = torch.bfloat16 if on_gpu else torch.float32
     with torch.autocast("cuda", dtype) if on_gpu else contextlib.nullcontext():
-        return model(normalise(images, mean, std, dtype))  # type: ignore[no-any-return]
+        return model(normalise(images, mean, std, dtype))
 
 
 def mirrored_scores(
