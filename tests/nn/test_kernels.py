@@ -105,13 +105,14 @@ def test_distances_of_pairs(kappa):
 
 
 def test_second_derivatives_go_by_torch_s_operations():
+    scale = torch.tensor(0.3, device=DEVICE)
     with enabled():
         z = points(4)[:6].requires_grad_()
-        first = torch.autograd.grad(on_sphere(z, torch.tensor(0.3), 2.0, 0.5).square().sum(), z, create_graph=True)[0]
+        first = torch.autograd.grad(on_sphere(z, scale, 2.0, 0.5).square().sum(), z, create_graph=True)[0]
         assert first.grad_fn is not None
         (second,) = torch.autograd.grad(first.square().sum(), z)
     with disabled():
-        first = torch.autograd.grad(on_sphere(z, torch.tensor(0.3), 2.0, 0.5).square().sum(), z, create_graph=True)[0]
+        first = torch.autograd.grad(on_sphere(z, scale, 2.0, 0.5).square().sum(), z, create_graph=True)[0]
         (expected,) = torch.autograd.grad(first.square().sum(), z)
     torch.testing.assert_close(second, expected, rtol=1e-4, atol=1e-5)
 

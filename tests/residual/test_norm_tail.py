@@ -192,7 +192,8 @@ def statistics(rows: Tensor, eps: float = 1e-5, tile: Tile | None = None) -> Ten
 def test_the_variance_keeps_its_digits_far_from_zero(mean):
     rows = (normals(3000, 3) + mean).to(DEVICE)
     found, exact = statistics(rows), rows.double()
-    assert (found[MEAN] - exact.mean(0)).abs().max() <= 2.0**-24 * (1 + abs(mean))
+    # One rounding of the mean, and one of partial sums of values of deviation 1.
+    assert (found[MEAN] - exact.mean(0)).abs().max() <= 2.0**-24 * (2 + abs(mean))
     torch.testing.assert_close(found[VARIANCE].double(), exact.var(0, correction=0), rtol=3e-6, atol=0)
 
 
@@ -279,7 +280,7 @@ def test_norms_in_any_mode(skip, branch):
     if skip == "none":
         made[0] = None
     if skip == "other":
-        made[0] = torch.nn.SyncBatchNorm(5) if DEVICE == "cuda" else torch.nn.InstanceNorm2d(5, affine=True).to(DEVICE)
+        made[0] = (torch.nn.SyncBatchNorm(5) if DEVICE == "cuda" else torch.nn.InstanceNorm2d(5, affine=True)).to(DEVICE)
     found = run(norm_tail, x, y, g, tuple(made), scalars())
     assert_near(found, run(by_hand, x, y, g, tuple(made), scalars(), torch.float64))
 
