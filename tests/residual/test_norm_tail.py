@@ -280,7 +280,9 @@ def test_norms_in_any_mode(skip, branch):
     if skip == "none":
         made[0] = None
     if skip == "other":
-        made[0] = (torch.nn.SyncBatchNorm(5) if DEVICE == "cuda" else torch.nn.InstanceNorm2d(5, affine=True)).to(DEVICE)
+        made[0] = (torch.nn.SyncBatchNorm(5) if DEVICE == "cuda" else torch.nn.InstanceNorm2d(5, affine=True)).to(
+            DEVICE
+        )
     found = run(norm_tail, x, y, g, tuple(made), scalars())
     assert_near(found, run(by_hand, x, y, g, tuple(made), scalars(), torch.float64))
 
