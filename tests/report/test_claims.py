@@ -11,6 +11,7 @@ from lresnet.report.claims import (
     HOLDS,
     IN_PART,
     JUDGES,
+    NO_DIFFERENCE,
     NOT_MEASURED,
     REFUTED,
     Claim,
@@ -86,6 +87,48 @@ def test_one_node_classification_in_which_another_is_best_refutes_best_in_every_
     assert "best in 5 of 6" in answers(spoilt)[sentence].evidence
 
 
+def test_no_answer_waits_for_the_cell_whose_features_were_not_published() -> None:
+    sentence = "up to 10.9 % over other residual methods"
+    printed = as_printed("gnn", METHODS)
+    modest = [dataclasses.replace(f, mean=90.0 + (f.method == "lorentz")) for f in printed if f.cell != "disease/nc"]
+    assert answers(modest)[sentence].verdict == REFUTED
+    assert "9 of 10 cells" in answers(modest)[sentence].evidence
+    assert answers([f for f in modest if f.cell != "squirrel/nc"])[sentence].verdict == NOT_MEASURED
+
+
+def test_the_tree_stands_in_for_the_unpublished_cell_and_that_is_said() -> None:
+    sentence, words = "lorentz is best in 8 of 10 cells", "disease_tree/nc stands in for disease/nc"
+    printed = as_printed("gnn", METHODS)
+    tree = [figure("gnn", "disease_tree/nc", m, 90.0, protocol="disjoint") for m in METHODS]
+    without = [f for f in printed if f.cell != "disease/nc"]
+    assert answers(without + tree)[sentence].evidence.endswith(f"disease_tree/nc); {words}")
+    assert "highest mean in 8 of 10 cells" in answers(without + tree)[sentence].evidence
+    for other in ("up to 10.9 % over other residual methods", "better than the base in 9 of 10, best in every node "):
+        (found,) = [claim for claim in answer_claims(without + tree) if claim.sentence.startswith(other)]
+        assert found.evidence.endswith(words)
+    assert answers(printed + tree)[sentence] == answers(printed)[sentence]
+
+
+def test_most_hyperbolic_transformers_must_be_ahead_of_the_euclidean_one() -> None:
+    sentence, methods = "hyperbolic beats the Euclidean SGFormer in 2 of 3", ("euclidean", *METHODS[1:])
+    printed = as_printed("graph_transformer", methods)
+    assert answers(printed)[sentence].evidence.endswith("2 of 3 cells measured; of 4: chameleon 4, squirrel 3, actor 1")
+    lone = [dataclasses.replace(f, mean=40.0 + (f.method == "lorentz")) for f in printed]
+    assert answers(lone)[sentence].verdict == REFUTED
+    assert answers([f for f in lone if f.cell == "actor"])[sentence].verdict == NOT_MEASURED
+    assert answers([f for f in printed if f.method != "space"])[sentence].evidence == ""
+
+
+def test_of_two_protocols_the_whole_one_counts_and_of_equals_the_first_by_name() -> None:
+    sentence, methods = "hyperbolic beats the Euclidean SGFormer in 2 of 3", ("euclidean", *METHODS[1:])
+    first = [
+        figure("graph_transformer", "actor", m, 40.0 + (m != "euclidean"), protocol="official_splits") for m in methods
+    ]
+    second = [dataclasses.replace(f, protocol="official_splits-released", mean=40.0) for f in first]
+    assert answers(second + first)[sentence].evidence.endswith("actor 4")
+    assert answers(second + first[1:])[sentence].evidence.endswith("actor 0")
+
+
 def test_the_curvature_matters_where_means_vary_more_than_the_papers() -> None:
     sentence, settings = "not sensitive to the curvature", ("-0.5", "-1.0", "-1.5", "-2.0", "trainable")
     cells = paper()["curvature"]["columns"]  # type: ignore[index]
@@ -97,6 +140,10 @@ def test_the_curvature_matters_where_means_vary_more_than_the_papers() -> None:
     ]
     assert answers(printed)[sentence].verdict == HOLDS
     assert answers(printed[:5])[sentence].verdict == NOT_MEASURED
+    assert "in the paper by 1.0" in answers(printed[:5])[sentence].evidence  # by its own cell that varies most
+    published = [f for f in printed if f.cell != "disease/nc"]
+    assert answers(published)[sentence].verdict == HOLDS  # what cannot be had is not waited for
+    assert answers([f for f in published if f.cell != "airport/nc"])[sentence].verdict == NOT_MEASURED
     moved = [dataclasses.replace(printed[0], mean=printed[0].mean - 3), *printed[1:]]
     assert answers(moved)[sentence].verdict == REFUTED
     assert answers(printed[:4])[sentence].evidence == ""
@@ -107,7 +154,9 @@ def test_the_curvature_matters_where_means_vary_more_than_the_papers() -> None:
     [
         ((5.0, -5.0), HOLDS, HOLDS),
         ((5.0, 5.0), HOLDS, REFUTED),
-        ((0.001, -0.001), NOT_MEASURED, REFUTED),
+        ((5.0, 0.001), HOLDS, NO_DIFFERENCE),
+        ((0.001, -0.001), NO_DIFFERENCE, NO_DIFFERENCE),
+        ((0.001,), NO_DIFFERENCE, NOT_MEASURED),
         ((5.0,), HOLDS, NOT_MEASURED),
     ],
 )

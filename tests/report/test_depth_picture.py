@@ -132,6 +132,13 @@ def answers(runs: list[dict[str, Any]]) -> list[str]:
     return [claim.verdict for claim in depth_answers(runs)]
 
 
+def test_a_depth_at_which_a_method_is_lost_takes_no_answer_from_the_others(runs):
+    change(runs, None, cell="disease/lp/32", method="none")
+    widens = depth_answers(runs)[0]
+    assert widens.verdict == HOLDS
+    assert widens.evidence.startswith("disease/lp +2.0 at 4, +4.0 at 8, +6.0 at 16: +2.00 a doubling")
+
+
 def test_answers(runs):
     assert answers([]) == [NOT_MEASURED] * 3
     assert answers(runs) == [HOLDS, REFUTED, HOLDS]

@@ -8,20 +8,19 @@ import statistics
 import tomllib
 import warnings
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from lresnet.report.run_line import RUN_FIELDS, is_run, run_key
 from lresnet.train.results import read_results
 
-__all__ = ["DIVERGED", "Figure", "aggregate", "is_run", "paper_detection", "paper_figure", "read_runs"]
+__all__ = ["DIVERGED", "Figure", "aggregate", "paper_detection", "paper_figure", "read_runs"]
 
 DIVERGED = "every run diverged"
 """The verdict on a method without a single finite run."""
-
-_RUN = {"table", "cell", "method", "protocol", "seed"}
 
 # Where the paper's row has another name than the method.
 _ROWS = {
@@ -106,43 +105,22 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     """The runs of every results file of ``folder``; lines that are no runs (a benchmark's) are passed over.
 
     A line that has the fields of a run and something else in them, as another version or a broken program may leave
-    it, is passed over with a warning.
+    it, is passed over with a warning. A run that stands there twice counts once, as its later line says.
 
     Raises:
         FileNotFoundError: there is no such folder.
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder} with results; `lresnet reproduce` writes them")
-    found = []
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
     for file in sorted(folder.glob("*.jsonl")):
         for record in read_results(file):
             if is_run(record):
-                found.append(record)
-            elif record.keys() >= _RUN:
+                found[run_key(record)] = record
+            elif record.keys() >= RUN_FIELDS:
                 place = ", ".join(str(record[name]) for name in ("table", "cell", "method", "seed"))
                 warnings.warn(f"{file}: the run {place} is not as this version writes it, passed over", stacklevel=2)
-    return found
-
-
-def is_run(record: Mapping[str, Any]) -> bool:
-    """Whether a line is a run that can be counted: its fields are there, its figures numbers that are finite, or None.
-
-    Example:
-        >>> is_run({"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0})
-        True
-    """
-    figures = [record.get(name) for name in ("value", "validation", "seconds")]
-    return (
-        record.keys() >= _RUN
-        and all(isinstance(record[name], str) for name in _RUN - {"seed"})
-        and all(figure is None or (_is_number(figure) and math.isfinite(figure)) for figure in figures)
-        and isinstance(record.get("config", {}), dict)
-        and isinstance(record.get("versions", {}), dict)
-    )
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return list(found.values())
 
 
 def paper_figure(table: str, cell: str, method: str, curvature: str | None = None) -> tuple[float | None, float | None]:

@@ -11,12 +11,10 @@ from typing import Any
 
 from scipy import stats
 
-from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim
+from lresnet.report.claims import HOLDS, IN_PART, NO_DIFFERENCE, NOT_MEASURED, REFUTED, Claim
 from lresnet.report.depth_runs import DEPTH_TABLE, TEXTBOOK, Depths, all_runs_by_depth, gaps_to, shown_name
 
 __all__ = ["depth_answers"]
-
-_NO_DIFFERENCE = "no difference shown"
 
 
 def depth_answers(runs: Iterable[Mapping[str, Any]]) -> list[Claim]:
@@ -35,7 +33,8 @@ def _gap_widens(groups: Mapping[str, Depths]) -> tuple[str, str]:
     """By the slope over doublings of the depth, seed by seed: widens where its 95 % interval is above 0."""
     verdicts, evidence = list[bool | None](), []
     for cell, own in groups.items():
-        gaps = gaps_to("none", own, "lorentz")
+        # A depth at which every run of one of the two diverged has no gap, and takes none from the others.
+        gaps = {depth: by_seed for depth, by_seed in gaps_to("none", own, "lorentz").items() if by_seed}
         seeds = set.intersection(*map(set, gaps.values())) if len(gaps) > 1 else set()
         if len(seeds) > 1:
             doublings = [math.log2(depth) for depth in gaps]
@@ -87,7 +86,7 @@ def _verdict(found: Sequence[bool | None]) -> str:
         return NOT_MEASURED
     if any(found):
         return HOLDS if all(found) else IN_PART
-    return REFUTED if False in found else _NO_DIFFERENCE
+    return REFUTED if False in found else NO_DIFFERENCE
 
 
 def _interval(values: Sequence[float]) -> tuple[float, float, float]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from lresnet.report.aggregate import Figure
 
-__all__ = ["METHODS", "cell_key", "in_order", "method_key"]
+__all__ = ["METHODS", "cell_key", "in_order", "method_key", "paper_columns"]
 
 METHODS = (
     "none",
@@ -58,7 +58,7 @@ def cell_key(table: str, cell: str) -> tuple[Any, ...]:
         >>> sorted(["disease/lp/16", "disease/lp/4"], key=lambda cell: cell_key("oversmoothing", cell))
         ['disease/lp/4', 'disease/lp/16']
     """
-    columns = _columns(table)
+    columns = paper_columns(table)
     parts = [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", cell)]
     return columns.index(cell) if cell in columns else len(columns), parts
 
@@ -68,7 +68,13 @@ def _table_key(table: str) -> tuple[int, str]:
     return tables.index(table) if table in tables else len(tables), table
 
 
-def _columns(table: str) -> tuple[str, ...]:
+def paper_columns(table: str) -> tuple[str, ...]:
+    """The cells that the paper has in ``table``.
+
+    Example:
+        >>> paper_columns("commutativity")
+        ('disease/lp', 'airport/lp')
+    """
     return tuple(_paper().get(table, {}).get("columns", ()))
 
 

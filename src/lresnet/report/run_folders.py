@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from lresnet._version import __version__
-from lresnet.report.aggregate import is_run
+from lresnet.report.run_line import is_run
 from lresnet.studies.run_folder import evaluate_folder, finished_run
 
 __all__ = ["FolderState", "folder_runs", "folder_states", "folder_table"]
