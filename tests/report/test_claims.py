@@ -37,8 +37,12 @@ def as_printed(table: str, methods: tuple[str, ...]) -> list[Figure]:
     return [figure(table, cell, m, paper_figure(table, cell, m)[0] or 0.0) for cell in columns for m in methods]
 
 
-def answers(figures: list[Figure], numerics: list[dict[str, object]] | None = None) -> dict[str, Claim]:
-    return {claim.sentence: claim for claim in answer_claims(figures, numerics or [])}
+def answers(
+    figures: list[Figure],
+    numerics: list[dict[str, object]] | None = None,
+    benchmarks: list[dict[str, object]] | None = None,
+) -> dict[str, Claim]:
+    return {claim.sentence: claim for claim in answer_claims(figures, numerics or [], (), benchmarks or [])}
 
 
 def test_every_judge_has_its_sentence_and_without_results_none_is_answered() -> None:
@@ -184,6 +188,27 @@ def test_speed_counts_only_by_clocks_that_wait() -> None:
     assert answers(both)[sentence].evidence.startswith("at most 9.0 times")
     assert answers(seconds("eager", 2.5))[sentence].verdict == HOLDS
     assert answers(seconds("eager, not synchronised", 9.0))[sentence].verdict == NOT_MEASURED
+
+
+def test_speed_is_answered_by_benchmarks_at_the_papers_sizes_too() -> None:
+    def lines(cell: str, hardware: str, part: str = "forward") -> list[dict[str, object]]:
+        times = {"parallel_transport": 0.03, "tangent": 0.02, "lorentz": 0.001}
+        base = {"table": "benchmarks", "study": "residual", "cell": cell, "hardware": hardware, "part": part}
+        return [base | {"method": method, "value": seconds} for method, seconds in times.items()]
+
+    sentence, cell = "over 2000 times faster", "4096/100000"
+    missing = {"study": "residual", "part": "forward", "cell": cell, "method": "lorentz", "value": None}
+    found = answers([], None, [*lines(cell, "a GPU"), missing])[sentence]
+    assert found.verdict == REFUTED
+    assert found.evidence == "at most 20.0 times, our fastest form against their slowest, at 4096/100000 on a GPU"
+    for strange in (lines("256/4000", "a GPU"), lines(cell, "a GPU", "backward"), [{"study": "copy"}]):
+        assert answers([], None, strange)[sentence].verdict == NOT_MEASURED
+    two = [*lines(cell, "a GPU")[:2], *lines(cell, "a CPU")[2:]]  # never one device against another
+    assert answers([], None, two)[sentence].verdict == NOT_MEASURED
+    table = [
+        figure("runtime", cell, m, t) for m, t in (("parallel_transport", 9.0), ("tangent", 9.0), ("lorentz", 3.0))
+    ]
+    assert answers(table, None, lines(cell, "a GPU"))[sentence].evidence.startswith("at most 3.0 times")
 
 
 def test_stability_of_our_form_and_of_the_printed_one() -> None:

@@ -92,6 +92,16 @@ def test_what_was_released() -> None:
     assert "\n\\* cora/nc: stopped after 1,485 of 5,000 epochs, still rising.\n" in page
 
 
+def test_a_second_recipe_stands_behind_the_first_and_shares_its_footnote() -> None:
+    second = [one | {"protocol": "legacy-plain"} for one in RUNS if one["cell"] == "cora/nc"]
+    page = markdown_page(aggregate(second + RUNS))
+    lines = [line.partition(" |")[0] for line in page.splitlines() if line.startswith("| cora/nc")]
+    assert lines == ["| cora/nc, legacy", "| cora/nc, legacy-plain"]
+    assert page.count("stopped after 1,485 of 5,000 epochs") == 1
+    assert "names a second recipe on the same split" in page.partition("## gnn")[0].replace("\n", " ")
+    assert "stands in for disease/nc" in page.partition("## gnn")[0]
+
+
 def test_what_it_took() -> None:
     on_gpu = [run("cora/nc", "none", seed, 1.0, seconds=1800.0, hardware="NVIDIA H200") for seed in range(4)]
     on_cpu = [run("cora/nc", "none", 9, 1.0, seconds=360.0), run("cora/nc", "none", 10, None)]

@@ -5,7 +5,7 @@ from scipy import stats
 
 from lresnet.report.aggregate import aggregate
 from lresnet.report.markdown_page import markdown_page
-from lresnet.report.paired import paired_differences
+from lresnet.report.paired import PairedDifference, paired_differences, paired_sentence
 
 LORENTZ = [97.0, 98.0, 96.0, 97.5]
 
@@ -46,3 +46,8 @@ def test_the_page_shows_it():
     notes = {(here.table, here.cell, here.protocol): "more", ("curvature", here.cell, here.protocol): "less"}
     assert "\nmore\n" in markdown_page(figures, notes=notes)
     assert "less" not in markdown_page(figures, notes=notes)
+
+
+def test_how_many_pairs_is_said_from_the_fewest_to_the_most() -> None:
+    found = [PairedDifference("gnn", "cora/nc", "legacy", f"m{n}", 1.0, (0.5, 1.5), n) for n in (9, 5, 10)]
+    assert "paired (n = 5 to 10):" in paired_sentence(found)

@@ -237,7 +237,8 @@ def _claims(runs: Sequence[dict[str, Any]], results: Path) -> "list[Claim]":
     from lresnet.report.depth_claims import depth_answers
     from lresnet.train.results import read_results
 
-    return answer_claims(aggregate(runs), read_results(results / "numerics.jsonl"), runs) + depth_answers(runs)
+    numerics, benchmarks = (list(read_results(results / f"{name}.jsonl")) for name in ("numerics", "benchmarks"))
+    return answer_claims(aggregate(runs), numerics, runs, benchmarks) + depth_answers(runs)
 
 
 def _notes(runs: Sequence[dict[str, Any]]) -> dict[tuple[str, str, str], str]:

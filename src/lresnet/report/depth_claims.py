@@ -11,7 +11,7 @@ from typing import Any
 
 from scipy import stats
 
-from lresnet.report.claims import HOLDS, IN_PART, NO_DIFFERENCE, NOT_MEASURED, REFUTED, Claim
+from lresnet.report.claim import HOLDS, IN_PART, NO_DIFFERENCE, NOT_MEASURED, REFUTED, Claim
 from lresnet.report.depth_runs import DEPTH_TABLE, TEXTBOOK, Depths, all_runs_by_depth, gaps_to, shown_name
 
 __all__ = ["depth_answers"]

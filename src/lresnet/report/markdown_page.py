@@ -12,7 +12,7 @@ from lresnet.report.overview import overview, overview_markdown, summary_sentenc
 from lresnet.report.paired import PairedDifference, paired_sentence
 from lresnet.report.tables import against_paper, grouped, ours_and_paper
 
-__all__ = ["Notes", "markdown_page"]
+__all__ = ["READING", "Notes", "markdown_page"]
 
 _PAGE = """\
 # Results
@@ -20,13 +20,20 @@ _PAGE = """\
 Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one line there, with its command, seed,
 versions and hardware. Percent, mean and deviation over the runs; runtimes are seconds. Hyperparameters: at most 24
 configurations per method and cell (eight for images), taken from the space in `src/lresnet/recipes/` before a test
-figure was read, chosen by validation on seeds that are not reported. The test set is read once per run. *Against the
-paper* compares our mean with the printed one: within one of our standard errors, better, or worse, and by how much.
-*Lorentz is* compares it with another method over the same seeds or splits, by the 95 % interval of the mean difference.
-*euclidean* is the same network in flat space, same budget. *legacy* is the published split; *disjoint* one of ours in
-which no test node is a training node, with the paper's figure for the published one beside it. Runs on graphs are
-float32; on images, convolutions are bfloat16 and the geometry float32. Which torch and which device a run had, its line
-says."""
+figure of that recipe was read, chosen by validation on seeds that are not reported. The test set is read once per run.
+*Against the paper* compares our mean with the printed one: within one of our standard errors, better, or worse, and by
+how much. *Lorentz is* compares it with another method over the same seeds or splits, by the 95 % interval of the mean
+difference. *euclidean* is the same network in flat space, same budget. Runs on graphs are float32; on images,
+convolutions are bfloat16 and the geometry float32. Which torch and which device a run had, its line says."""
+
+READING = """\
+*legacy* is the published split; *disjoint* one of ours in which no test node is a training node, with the paper's
+figure for the published one beside it; *official_splits* are the ten published ones, a run each. A word behind a dash
+names a second recipe on the same split, for every method alike, whose space was written when the figures of the first
+had been seen: *legacy-plain* has plain linear layers, *official_splits-released* what the released transformer has, and
+*legacy-deep* searches at each depth. *disease_tree* is a tree made here: it stands in for disease/nc, whose features
+were not published."""
+"""What the names of protocols and of one data set mean."""
 
 Notes = Mapping[tuple[str, str, str], str]
 """What was tried, by table, cell and protocol."""
@@ -48,7 +55,7 @@ def markdown_page(
         bodies: by table, what to print in place of its overview and its cells; the differences follow, a line a cell.
         time: what all runs took; see :func:`lresnet.report.computing_time.computing_time`.
     """
-    parts = [_PAGE, f"**Time of all runs.** {time}" if time else ""]
+    parts = [_PAGE, READING, f"**Time of all runs.** {time}" if time else ""]
     for table, own in grouped(in_order(figures), lambda figure: figure.table).items():
         paired = [d for d in differences if d.table == table]
         body = (bodies or {}).get(table)
@@ -83,7 +90,7 @@ def _heading(figure: Figure) -> str:
 def _all_verdicts(figures: Sequence[Figure]) -> str:
     counts = Counter(figure.verdict for figure in figures if figure.paper_mean is not None and figure.verdict)
     shown = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    return f"All {counts.total()} figures that the paper has too: {shown}." if shown else ""
+    return f"Of all {counts.total()} figures that have one of the paper's beside them: {shown}." if shown else ""
 
 
 def _figures(figures: Sequence[Figure]) -> str:

@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 from lresnet.report.aggregate import Figure
+from lresnet.studies.graph_run import split_name
 
 __all__ = ["METHODS", "cell_key", "in_order", "method_key", "paper_columns"]
 
@@ -27,19 +28,20 @@ METHODS = (
 
 
 def in_order(figures: Sequence[Figure]) -> list[Figure]:
-    """Tables, cells and methods as in the paper, protocols as they first appear.
+    """Tables, cells and methods as in the paper, protocols as they first appear, a second recipe behind the first.
 
     Example:
         >>> in_order([])
         []
     """
-    protocols = list(dict.fromkeys(figure.protocol for figure in figures))
+    splits = list(dict.fromkeys(split_name(figure.protocol) for figure in figures))
     return sorted(
         figures,
         key=lambda f: (
             _table_key(f.table),
             cell_key(f.table, f.cell),
-            protocols.index(f.protocol),
+            splits.index(split_name(f.protocol)),
+            f.protocol,
             method_key(f.method),
             f.curvature or "",
         ),

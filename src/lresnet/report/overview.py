@@ -13,7 +13,14 @@ from lresnet.report.paired import PairedDifference
 from lresnet.report.released import Released, released_figure
 from lresnet.report.tables import against_paper, grouped, ours_and_paper
 
-__all__ = ["CellLine", "overview", "overview_markdown", "rewrite_between_marks", "summary_sentence"]
+__all__ = [
+    "CellLine",
+    "overview",
+    "overview_markdown",
+    "released_notes",
+    "rewrite_between_marks",
+    "summary_sentence",
+]
 
 _BEGIN, _END = "<!-- lresnet report --overview: begin -->", "<!-- lresnet report --overview: end -->"
 
@@ -86,12 +93,23 @@ def overview_markdown(lines: Sequence[CellLine]) -> str:
         "|" + "---|" * len(columns),
         *(_row(line, released=released) for line in lines),
     ]
-    notes = [f"{line.cell}: {line.released.note}" for line in lines if line.released and line.released.note]
-    footnote = f"\n\n\\* {'; '.join(notes)}." if notes else ""
+    notes = released_notes(lines)
+    footnote = f"\n\n\\* {notes}." if notes else ""
     brackets = (
         "\n\nReleased code: our runs of it, their number in brackets (`recipes/released.toml`)." if released else ""
     )
     return "\n".join(rows) + brackets + footnote
+
+
+def released_notes(lines: Sequence[CellLine]) -> str:
+    """What keeps figures of the released code from being compared, once a cell whatever its protocols.
+
+    Example:
+        >>> released_notes([])
+        ''
+    """
+    notes = [f"{line.lorentz.cell}: {line.released.note}" for line in lines if line.released and line.released.note]
+    return "; ".join(dict.fromkeys(notes))
 
 
 def _row(line: CellLine, *, released: bool) -> str:

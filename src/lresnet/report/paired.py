@@ -77,5 +77,6 @@ def paired_sentence(differences: Sequence[PairedDifference]) -> str:
         shown = ", ".join(f"{d.method} ({d.mean:+.2f} ± {d.half_width:.2f})" for d in own)
         if shown:
             parts.append(f"{words or 'no difference shown to'} {shown}")
-    counts = sorted({d.n for d in differences})
-    return f"Lorentz minus the other, paired (n = {' to '.join(map(str, counts))}): {'; '.join(parts)}."
+    fewest, most = min(d.n for d in differences), max(d.n for d in differences)
+    number = str(most) if fewest == most else f"{fewest} to {most}"
+    return f"Lorentz minus the other, paired (n = {number}): {'; '.join(parts)}."

@@ -15,7 +15,7 @@ from lresnet.report.disk_embedding import DiskEmbedding
 from lresnet.report.html.explorer import explorer_section
 from lresnet.report.html.result_tables import VERDICT_LOOKS, claims_table, table_section
 from lresnet.report.html.run_details import run_details
-from lresnet.report.markdown_page import Notes
+from lresnet.report.markdown_page import READING, Notes
 from lresnet.report.order import in_order
 from lresnet.report.paired import paired_differences
 from lresnet.report.run_folders import FolderState
@@ -106,6 +106,7 @@ def _summary(figures: Sequence[Figure], claims: Sequence[Claim]) -> str:
         f"<h3>Our means against the paper's, {sum(compared.values())} figures</h3>{_facts(compared)}"
         f"<h3>Of these, of the Lorentz residual</h3>{_facts(ours)}"
         f"<h3>The paper's claims</h3>{_facts(answered)}"
+        f"<h3>Names</h3><p>{escape(READING.replace('*', ''))}</p>"
     )
     return _titled("summary", "Summary", text)
 

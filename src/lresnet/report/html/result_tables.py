@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from lresnet.report.aggregate import DIVERGED, Figure
-from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim
+from lresnet.report.claim import HOLDS, IN_PART, NO_DIFFERENCE, NOT_MEASURED, REFUTED, Claim
 from lresnet.report.comparison_picture import comparison_picture, panels, unit_of
 from lresnet.report.depth_picture import depth_picture
 from lresnet.report.depth_runs import DEPTH_TABLE, depth_protocols
@@ -18,7 +18,7 @@ from lresnet.report.html.inline_svg import inline_svg
 from lresnet.report.markdown_page import Notes
 from lresnet.report.ood_table import READING, ood_sentences, ood_sheets
 from lresnet.report.order import in_order
-from lresnet.report.overview import CellLine, overview, summary_sentence
+from lresnet.report.overview import CellLine, overview, released_notes, summary_sentence
 from lresnet.report.paired import PairedDifference
 from lresnet.report.sheets import Sheet
 from lresnet.report.tables import ours_and_paper
@@ -30,9 +30,9 @@ VERDICT_LOOKS = {
     "within one s.e.": ("●", "within"),
     "worse": ("▼", "worse"),
     DIVERGED: ("✗", "worse"),
-    "no difference shown": ("●", "within"),
     HOLDS: ("✓", "better"),
     IN_PART: ("◐", "within"),
+    NO_DIFFERENCE: ("●", "within"),
     REFUTED: ("✗", "worse"),
     NOT_MEASURED: ("", "soft"),
 }
@@ -61,7 +61,7 @@ def table_section(
         summary = f"<p>{escape(summary_sentence(lines))}</p>" if lines else ""
         parts = [summary, _overview_table(lines), _comparison(table, figures), _figures_table(figures, differences)]
     own = dict.fromkeys((f.table, f.cell, f.protocol) for f in figures)
-    parts += [f"<p><b>{escape(key[1])}</b>: {escape(notes[key])}</p>" for key in own if key in notes]
+    parts += [f"<p><b>{escape(f'{key[1]}, {key[2]}')}</b>: {escape(notes[key])}</p>" for key in own if key in notes]
     head = f'<section id="{name}" aria-labelledby="{name}-title"><h2 id="{name}-title">{name.replace("_", " ")}</h2>'
     return "\n".join([head, *filter(None, parts), "</section>"])
 
@@ -116,11 +116,11 @@ def _overview_table(lines: Sequence[CellLine]) -> str:
         d = line.difference
         verdicts = _against(line.lorentz), "" if d is None else _verdict(d.verdict, f"{d.mean:+.2f}")
         rows.append(_row(line.cell, (ours, paper, released, best), *verdicts))
-    notes = [f"{x.cell}: {x.released.note}" for x in lines if x.released and x.released.note]
+    notes = released_notes(lines)
     caption = "The Lorentz residual, cell by cell. Released code: our runs of it, their number in brackets"
-    caption += f"; * {'; '.join(notes)}." if notes else "."
+    caption += f"; * {notes}." if notes else "."
     columns = ("cell", "lorentz", "paper", "released code", "best other", "against the paper", "against the best other")
-    return _table(caption, columns, rows, words=2) if rows else ""
+    return _table(caption, columns, rows, words=2, look="lines") if rows else ""
 
 
 def _figures_table(figures: Sequence[Figure], differences: Sequence[PairedDifference]) -> str:

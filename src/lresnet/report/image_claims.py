@@ -1,0 +1,59 @@
+"""What the paper says of images: accuracy, robustness, and what the norm of an embedding tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from lresnet.report.claim import HOLDS, IN_PART, NOT_MEASURED, NOTHING, REFUTED, Answer, Measured
+from lresnet.report.graph_claims import largest_gain
+from lresnet.report.ood_figures import Gap, first_protocol, ood_runs, residual_gaps, spearman
+
+__all__ = ["IMAGE_JUDGES"]
+
+
+def _images(measured: Measured) -> Answer:
+    better, evidence = largest_gain(measured, "image_classification", 0.5)
+    robust, words = _robust(measured)
+    found = {better, robust}
+    if REFUTED in found:
+        verdict = IN_PART if found & {HOLDS, IN_PART} else REFUTED
+    else:
+        verdict = next(word for word in (NOT_MEASURED, IN_PART, HOLDS) if word in found)
+    return verdict, "; ".join(filter(None, (evidence, words or (evidence and "robustness not measured yet"))))
+
+
+def _robust(measured: Measured) -> Answer:
+    """At detecting images from elsewhere than the Euclidean twin, in most of the twelve cells or in some."""
+    runs = first_protocol(ood_runs(measured.runs))
+    gaps = {other: [gap.sign for gap in residual_gaps(runs, other).values()] for other in ("euclidean", "space")}
+    evidence = [
+        f"than {other} in {own.count(1)} of {len(own)} cells, worse in {own.count(-1)}"
+        for other, own in gaps.items()
+        if own
+    ]
+    if not evidence:
+        return NOTHING
+    better, cells = gaps["euclidean"].count(1), len(gaps["euclidean"])
+    verdict = NOT_MEASURED if cells < 12 else HOLDS if better > 6 else IN_PART if better else REFUTED
+    return verdict, f"AUROC of detection, paired over seeds: better {'; '.join(evidence)}"
+
+
+def _norm_and_confidence(measured: Measured) -> Answer:
+    runs = ood_runs(measured.runs)
+    ours, twin = spearman(runs, "lorentz"), spearman(runs, "euclidean")
+    if not ours:
+        return NOTHING
+    positive = sum(gap.sign == 1 for gap in ours.values())
+    verdict = HOLDS if positive == len(ours) else IN_PART if positive else REFUTED
+    beside = f"; of the Euclidean twin {_correlations(twin)}" if twin else ""
+    return verdict, f"Spearman's correlation over the test images, by networks: {_correlations(ours)}{beside}"
+
+
+def _correlations(found: Mapping[str, Gap]) -> str:
+    return ", ".join(f"{name} {gap.mean:+.2f} ({gap.low:+.2f} to {gap.high:+.2f})" for name, gap in found.items())
+
+
+IMAGE_JUDGES: dict[str, Callable[[Measured], Answer]] = {
+    "up to 0.5 % better, and more robust": _images,
+    "embedding norm correlates with confidence": _norm_and_confidence,
+}
