@@ -222,6 +222,12 @@ def test_weight_per_pixel_in_any_broadcastable_shape():
         lorentz_residual(x, y, torch.ones(2, 6, 3, 4, device=DEVICE), dim=1)
 
 
+@pytest.mark.parametrize("weight", [torch.tensor([0.37]), per_point(10)[::2], per_point(1).expand(5)])
+def test_weights_that_lie_apart_in_memory(weight):
+    x, y = on_device(normals(5, 6), normals(5, 6, seed=1))
+    compare("lorentz", x, y, weight=weight.to(DEVICE), scale=weight.to(DEVICE).abs() + 0.1)
+
+
 # --- sums over rows ---------------------------------------------------------------------------------------------------
 
 

@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from torch.func import grad, vmap
+from torch.utils.checkpoint import checkpoint
 
 from lresnet import Lorentz, LorentzResidual
 from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
@@ -155,6 +156,17 @@ def test_a_result_may_be_changed_in_place(launches):
         residual("lorentz", x, y, dim=dim).relu_().sum().backward()
         assert x.grad.isfinite().all()
     assert launches == ["forward", "backward"] * 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_activations_may_be_computed_again(kind, launches):
+    found = []
+    for again in (False, True):
+        x, y = (t.requires_grad_() for t in points(4, 6))
+        z = checkpoint(residual, kind, x, y, use_reentrant=False) if again else residual(kind, x, y)
+        found.append(torch.autograd.grad(z.square().sum(), (x, y)))
+    assert torch.equal(*map(torch.cat, found))
+    assert launches == ["forward", "backward", "forward", "forward", "backward"]
 
 
 # --- when the kernels run --------------------------------------------------------------------------------------------

@@ -33,7 +33,8 @@ class EagerResidual(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        x, y, *factors = ctx.saved_tensors
+        tensors = ctx.saved_tensors  # asked for once: under torch.utils.checkpoint a second time is an error
+        x, y, *factors = tensors
         dim = ctx.dim
 
         def backward(needs_sums: bool) -> Sequence[Tensor]:
@@ -42,5 +43,5 @@ class EagerResidual(torch.autograd.Function):
             return from_rows(found.x, x.shape, dim), from_rows(found.y, y.shape, dim), *found[2:]
 
         formula = functools.partial(reference, kind=ctx.kind, relu=ctx.relu)
-        gradients = derivative(backward, formula, g, ctx.saved_tensors, ctx.needs_input_grad[:9], dim)
+        gradients = derivative(backward, formula, g, tensors, ctx.needs_input_grad[:9], dim)
         return *gradients, None, None, None

@@ -56,4 +56,5 @@ def one_per_row(
         return rows
     per_point = list(points.shape)
     per_point[dim] = 1
-    return rows.expand(per_point).movedim(dim, -1).reshape(-1)
+    # One after the other in memory, as the kernels read them: a reshape alone may leave steps of 0 or 2 between them.
+    return rows.expand(per_point).movedim(dim, -1).reshape(-1).contiguous()

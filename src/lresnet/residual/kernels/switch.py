@@ -58,7 +58,10 @@ def is_available(device: str | torch.device = "cuda") -> Availability:
 
 @contextlib.contextmanager
 def disabled() -> Iterator[None]:
-    """The reference formulas while the context is open, on every device.
+    """The reference formulas while the context is open, on every device, in this thread.
+
+    A compiled or exported function keeps what was chosen when it was traced. ``LRESNET_KERNELS=off`` in the
+    environment is for whole programs.
 
     Example:
         >>> with disabled():
