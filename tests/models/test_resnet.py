@@ -288,6 +288,17 @@ def test_what_is_no_batch_of_images(shape):
         make()(torch.zeros(shape))
 
 
+def test_one_small_image_is_too_little_to_train_on():
+    model = make().train()
+    words = r"more than one pixel a channel, but images of shape \(1, 3, 4, 4\) end as one; take more"
+    with pytest.raises(ValueError, match=words):
+        model(images(1, 4, 4))
+    assert model(images(1, 4, 5)).shape == model(images(2, 4, 4))[:1].shape == (1, 4)
+    for module in model.modules():
+        module.train(not isinstance(module, torch.nn.BatchNorm2d))  # norms that are frozen need no pixels
+    assert model(images(1, 4, 4)).shape == (1, 4)
+
+
 def test_images_are_floating_point():
     with pytest.raises(TypeError, match=r"floating point tensor, got torch.uint8; convert them, e\.g\. x\.float\(\)"):
         make()(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))

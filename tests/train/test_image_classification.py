@@ -159,7 +159,13 @@ def test_an_image_is_judged_the_same_alone_and_among_others(monkeypatch):
     together = objective._judge(model, DATA.test.images)
     alone = torch.cat([objective._judge(model, image) for image in DATA.test.images.split(1)])
     torch.testing.assert_close(alone, together)
-    monkeypatch.setattr(image_classification, "_EVALUATION_BATCH", 1)
+    seen = []
+    judge = objective._judge
+    monkeypatch.setattr(objective, "_judge", lambda model, part: (seen.append(len(part)), judge(model, part))[1])
+    monkeypatch.setattr(image_classification, "_EVALUATION_PIXELS", 2 * DATA.test.images[0, ..., 0].numel() + 1)
+    assert objective.test(model) == figures[1]
+    assert set(seen) == {2}
+    monkeypatch.setattr(image_classification, "_EVALUATION_PIXELS", 1)
     assert (objective.validation(model), objective.test(model)) == figures
 
 

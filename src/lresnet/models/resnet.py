@@ -103,6 +103,7 @@ class LorentzResNet(Pretrained):
         flat = residual in _FLAT and pooling == "mean" and head == "linear"
         options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | (residual_options or {})
         self.in_channels = in_channels
+        self.reduction = 2 ** (len(widths) - 1)  # an image's sides end divided by this, rounded up
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not flat)
         self.stem = torch.nn.Sequential(
             torch.nn.Conv2d(in_channels, widths[0], 3, padding=1, bias=False),
@@ -137,6 +138,8 @@ class LorentzResNet(Pretrained):
     def features(self, x: Tensor) -> Tensor:
         """The points before pooling, [B, widths[-1], H', W']."""
         _require_images(x, self.in_channels)
+        if self.blocks[-1].bn2.training:  # type: ignore[union-attr]
+            _require_pixels(x, self.reduction)
         x = x.contiguous(memory_format=torch.channels_last)
         return self.blocks(self.stem(x))  # type: ignore[no-any-return]
 
@@ -237,4 +240,14 @@ def _require_images(x: object, channels: int) -> None:
         raise ValueError(
             f"images must have shape [B, {channels}, H, W] with at least one pixel, got {tuple(x.shape)}; "
             "a single image needs a batch axis, x.unsqueeze(0)"
+        )
+
+
+def _require_pixels(x: Tensor, reduction: int) -> None:
+    """Torch would say so too, but of the last stage's pixels and not of the images."""
+    height, width = (-(-side // reduction) for side in x.shape[2:])
+    if x.shape[0] * height * width == 1:
+        raise ValueError(
+            "a batch norm in training needs more than one pixel a channel, but images of shape "
+            f"{tuple(x.shape)} end as one; take more or larger images, or call eval()"
         )

@@ -20,7 +20,8 @@ __all__ = ["ImageClassification", "class_scores", "mirrored_scores"]
 
 # The images held out are the same for every method and seed: what differs between two runs is the run.
 _HOLD_OUT_SEED = 0
-_EVALUATION_BATCH = 1000
+# Pixels judged at once, a thousand images of CIFAR: larger images are fewer, or their activations fill the memory.
+_EVALUATION_PIXELS = 1000 * 32 * 32
 
 
 def class_scores(
@@ -126,7 +127,8 @@ class ImageClassification(Objective[LorentzResNet]):
         self.generator.set_state(state["generator"])
 
     def _accuracy(self, model: LorentzResNet, images: ImageSet) -> Tensor:
-        logits = [self._judge(model, part) for part in images.images.split(_EVALUATION_BATCH)]
+        together = max(1, _EVALUATION_PIXELS // images.images[0, ..., 0].numel())
+        logits = [self._judge(model, part) for part in images.images.split(together)]
         return accuracy(torch.cat(logits), images.labels)
 
     def _judge(self, model: LorentzResNet, images: Tensor) -> Tensor:
