@@ -327,7 +327,10 @@ def compiles_into_one_graph(residual: str, branches: str, sparse: bool, backend:
         ({"values": "none"}, "values must be one of matrix, identity, got 'none'"),
         ({"branches": "lorentz", "values": "identity"}, "values='identity' is for Euclidean branches; use 'matrix'"),
         ({"branches": "lorentz", "graph_input": "features"}, "is for Euclidean branches; use 'embedding' with"),
-        ({"heads": 0}, "must be at least 1, got 3, 2 and 0"),
+        ({"heads": 0}, "heads must be at least 1, got 0"),
+        ({"attention_layers": 0}, "attention_layers must be at least 1, got 0"),
+        ({"hidden": 0}, "hidden must be at least 1, got 0"),
+        ({"residual_options": {"weight": 2.0}}, "the weight is graph_weight, .* not weight as an option"),
         ({"dropout": 1.0}, r"dropout must be at least 0 and below 1, got 1\.0"),
         ({"graph_weight": 1.0}, r"must be above 0 and below 1, got 1\.0"),
         ({"residual": "lorenz"}, "unknown residual 'lorenz'; did you mean 'lorentz'"),
@@ -344,6 +347,26 @@ def test_bad_inputs():
         make()(torch.ones(NODES, FEATURES, dtype=torch.int64), graph()[0])
     with pytest.raises(ValueError, match="edge_index has node 14, but nodes are 0 to 13"):
         make()(features(), torch.tensor([[0], [NODES]]))
+
+
+@both_branches
+def test_features_of_another_width_and_nodes_that_are_not_there(branches):
+    model = make(branches=branches)
+    for wrong in (features()[:, 1:], features()[0]):
+        with pytest.raises(ValueError, match=rf"built for features \[N, {FEATURES}\], got shape \("):
+            model(wrong, graph()[0])
+    for number in (-1, NODES):
+        with pytest.raises(ValueError, match=f"nodes has {number}, but nodes are 0 to 13"):
+            model.attention(features(), torch.tensor([0, number]))
+    for wrong in (torch.tensor(0), torch.tensor([0.0])):
+        with pytest.raises(ValueError, match=r"nodes must be integers of shape \[R\], got torch"):
+            model.attention(features(), wrong)
+
+
+@both_branches
+def test_a_graph_without_nodes(branches):
+    model = make(branches=branches)
+    assert model(features()[:0], torch.zeros(2, 0, dtype=torch.int64)).shape == (0, CLASSES)
 
 
 # --- state ------------------------------------------------------------------------------------------------------------

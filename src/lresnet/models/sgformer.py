@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
+from lresnet.geometry.checks import traced
 from lresnet.models.pretrained import Pretrained
 from lresnet.models.sgformer_branches import NORMS, EuclideanBranches, LorentzBranches
 from lresnet.nn.attention import VALUES
@@ -105,7 +106,11 @@ class LorentzSGFormer(Pretrained):
     ) -> None:
         super().__init__()
         _require_released(branches, graph_input, values)
-        _require_sense(residual, branches, norm, num_layers, attention_layers, heads, dropout)
+        _require_sense(residual, branches, norm, residual_options, dropout)
+        _require_at_least_one(
+            in_features=in_features, hidden=hidden, num_layers=num_layers, attention_layers=attention_layers, heads=heads
+        )
+        self.in_features = in_features
         self.euclidean, self.hyperbolic_branches = residual == "euclidean", branches == "lorentz"
         self.dropout, self.self_loops, self.max_radius = dropout, self_loops, max_radius
         self.graph_input = graph_input
@@ -162,6 +167,7 @@ class LorentzSGFormer(Pretrained):
         if not 0 <= layer < layers:
             raise ValueError(f"layer must be 0 to {layers - 1}, as there are {layers} attention layers, got {layer}")
         points = x if isinstance(x, Points) else self.input_points(x)
+        _require_nodes(nodes, points.x.shape[0])
         return self.branches.rows(self.branches.start(points, self._drop), nodes, layer, self._drop)
 
     def _drop(self, x: Tensor) -> Tensor:
@@ -169,6 +175,9 @@ class LorentzSGFormer(Pretrained):
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
         """What the branches start from: the features, for hyperbolic branches as points. Made once and passed in."""
+        shape = tuple(features.shape)
+        if len(shape) < 2 or shape[-1] != self.in_features:
+            raise ValueError(f"the model was built for features [N, {self.in_features}], got shape {shape}")
         return model_input(features, self.manifold if self.hyperbolic_branches else None, self.max_radius)
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
@@ -186,7 +195,7 @@ def _require_released(branches: str, graph_input: str, values: str) -> None:
 
 
 def _require_sense(
-    residual: str, branches: str, norm: str, num_layers: int, attention_layers: int, heads: int, dropout: float
+    residual: str, branches: str, norm: str, residual_options: dict[str, Any] | None, dropout: float
 ) -> None:
     for name, value, known in (("branches", branches, _BRANCHES), ("norm", norm, NORMS)):
         if value not in known:
@@ -195,10 +204,22 @@ def _require_sense(
         raise ValueError("branches='lorentz' needs a residual on the hyperboloid, got residual='euclidean'")
     if branches == "lorentz" and norm != "none":
         raise ValueError(f"norms are for Euclidean branches; use norm='none' with branches='lorentz', got {norm!r}")
-    if min(num_layers, attention_layers, heads) < 1:
-        raise ValueError(
-            "num_layers, attention_layers and heads must be at least 1, "
-            f"got {num_layers}, {attention_layers} and {heads}"
-        )
+    if own := {"weight", "initial_weight", "learn_weight"} & set(residual_options or {}):
+        raise ValueError(f"the weight is graph_weight, trained with learn_graph_weight; not {min(own)} as an option")
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+
+
+def _require_at_least_one(**sizes: int) -> None:
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1, got {size}")
+
+
+def _require_nodes(nodes: Tensor, count: int) -> None:
+    """Values are looked at where that does not wait for a device."""
+    if nodes.dim() != 1 or nodes.dtype not in (torch.int64, torch.int32):
+        raise ValueError(f"nodes must be integers of shape [R], got {nodes.dtype} of shape {tuple(nodes.shape)}")
+    if nodes.device.type == "cpu" and not traced():
+        for node in nodes[(nodes < 0) | (nodes >= count)][:1].tolist():
+            raise ValueError(f"nodes has {node}, but nodes are 0 to {count - 1}")

@@ -54,7 +54,7 @@ def attention_rows(q: Tensor, k: Tensor, nodes: Tensor) -> Tensor:
         torch.Size([2, 100])
     """
     count, scale = q.shape[0], _scale(q, k)
-    own = torch.nn.functional.one_hot(nodes, count).to(q.dtype)
+    own = torch.nn.functional.one_hot(nodes.long(), count).to(q.dtype)
     own = own.view(-1, *[1] * (q.dim() - 2), count)
     q = q.index_select(0, nodes)
     seen = torch.einsum("r...d,n...d->r...n", q, k) * scale
@@ -62,10 +62,10 @@ def attention_rows(q: Tensor, k: Tensor, nodes: Tensor) -> Tensor:
 
 
 def _scale(q: Tensor, k: Tensor) -> Tensor:
-    """1 / (N |q|_F |k|_F), [..., 1]; 0 for one node alone. Norms that are 0 count as 1."""
+    """1 / (N |q|_F |k|_F), [..., 1]; 0 for one node alone, and for none. Norms that are 0 count as 1."""
     norms = [torch.linalg.vector_norm(part, dim=(0, -1)).unsqueeze(-1) for part in (q, k)]
     of_q, of_k = (torch.where(norm > 0, norm, 1.0) for norm in norms)
-    return (0.0 if q.shape[0] == 1 else 1 / q.shape[0]) / of_q / of_k
+    return (0.0 if q.shape[0] < 2 else 1 / q.shape[0]) / of_q / of_k
 
 
 def _row_sums(q: Tensor, k: Tensor) -> Tensor:
