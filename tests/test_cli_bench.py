@@ -113,6 +113,26 @@ def test_user_errors_are_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--json", "--results"])
+def test_a_place_that_cannot_be_written_to_is_said_before_the_measuring(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("")
+    for verb in ("residual", "resnet", "gcn", "sgformer"):
+        monkeypatch.setattr(f"lresnet.studies.benchmark.bench_{verb}", lambda *_, **__: pytest.fail("it is measured"))
+        assert cli.main(["bench", verb, "--device", "cpu", option, "file/figures"]) == 2
+        assert "file" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_json_in_a_folder_that_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "a" / "b" / "figures.json"
+    call = ["bench", "residual", "--sizes", "4/4", "--rounds", "2", "--device", "cpu", "--results", "None"]
+    assert cli.main([*call, "--json", str(file)]) == 0
+    assert json.loads(file.read_text())
+
+
 def test_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def empty(*args: object, **options: object) -> None:
         raise AssertionError("Torch not compiled with CUDA enabled")

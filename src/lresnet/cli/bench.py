@@ -53,6 +53,7 @@ def residual(
     from lresnet.studies.run_folder import usable_device
 
     place = usable_device(device)
+    _require_places(json, results)
     measured = bench_residual(sizes, place, rounds=rounds, compiled=compiled)
     options = {"sizes": sizes, "compiled": compiled, "rounds": rounds, "device": device}
     _hand_out(measured, _command(residual, options), place, json, results)
@@ -91,6 +92,7 @@ def resnet(
     from lresnet.studies.run_folder import usable_device
 
     place = usable_device(device)
+    _require_places(json, results)
     measured = bench_resnet(model, methods, batch, place, rounds=rounds)
     options = {"model": model, "methods": methods, "batch": batch, "rounds": rounds, "device": device}
     _hand_out(measured, _command(resnet, options), place, json, results)
@@ -129,6 +131,7 @@ def gcn(
         for cell in cells:
             require_known("cell", cell, CELLS)
     place = usable_device(device)
+    _require_places(json, results)
     measured = bench_gcn(cells, methods, place, rounds=rounds)
     options = {"cells": cells, "methods": methods, "rounds": rounds, "device": device}
     _hand_out(measured, _command(gcn, options), place, json, results)
@@ -165,6 +168,7 @@ def sgformer(
     from lresnet.studies.run_folder import usable_device
 
     place = usable_device(device)
+    _require_places(json, results)
     measured = bench_sgformer(cells, methods, nodes, place, rounds=rounds)
     options = {"cells": cells, "methods": methods, "nodes": nodes, "rounds": rounds, "device": device}
     _hand_out(measured, _command(sgformer, options), place, json, results)
@@ -207,6 +211,20 @@ def _command(verb: "Callable[..., int]", options: "Mapping[str, Any]") -> str:
     return " ".join(words)
 
 
+def _require_places(json: str | None, results: Path | None) -> None:
+    """Fail before the measuring, and not after it, where figures cannot be written; leave nothing behind."""
+    files = [Path(json)] if json is not None and json != "-" else []
+    for file in [*files, *([results / "benchmarks.jsonl"] if results is not None else [])]:
+        made = [folder for folder in file.parents if not folder.exists()]
+        new = not file.exists()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.open("a").close()
+        if new:
+            file.unlink()
+        for folder in made:
+            folder.rmdir()
+
+
 def _hand_out(
     measured: "Sequence[Measurement]", command: str, place: "torch.device", json: str | None, results: Path | None
 ) -> None:
@@ -214,6 +232,7 @@ def _hand_out(
     from json import dumps
 
     from lresnet.studies.benchmark import line
+    from lresnet.train.checkpoint import write_atomically
     from lresnet.train.results import append_result
 
     records = [line(one, command, place) for one in measured]
@@ -224,7 +243,7 @@ def _hand_out(
         print(dumps(records, indent=2, allow_nan=False))
         return
     if json is not None:
-        Path(json).write_text(dumps(records, indent=2, allow_nan=False) + "\n")
+        write_atomically(Path(json), (dumps(records, indent=2, allow_nan=False) + "\n").encode())
     show_sheets(records)
     if results is not None:
         print(f"{len(records)} lines added to {results / 'benchmarks.jsonl'}")

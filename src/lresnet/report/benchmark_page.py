@@ -29,14 +29,15 @@ command, versions and hardware. Measure again with
 
 How: all contenders take turns in every round, every second round in reverse; the median over rounds, and after ± half
 the distance of the quartiles; a ratio is the median of the rounds' ratios. On a GPU time is that of CUDA events; what
-is timed at once moves 8 GB, on sets of points that together exceed four times the cache; up to 256 MB a tensor
-everything that can be recorded is replayed as a CUDA graph, so that the GPU is timed and not Python. On a CPU it is
-process time of one thread, and the backward pass finds x and y in the cache. *GB/s* counts the bytes that must move:
-forward 3 passes (read x and y, write z), backward 5 (read x, y and the gradient, write two); *copy* is their share of
-the copy rate, the best of torch's copy and of an elementwise kernel. The backward pass is forward + backward minus
-forward; x + y has none, its gradient goes on as it is. *kernels* are ours, *reference* the formulas they follow in
-torch, *textbook* the published exp and log, *geoopt* the composition a user of that library would write, lifting to
-time-first vectors included. Where a row has no figure, the reason is below."""
+is timed at once moves 8 GB, on sets of points that together exceed four times the cache, and is handed in while the
+GPU is still busy; up to 256 MB a tensor everything that can be recorded is replayed as a CUDA graph, so that the GPU
+is timed and not Python. On a CPU it is process time of one thread, and the backward pass finds x and y in the cache.
+*GB/s* counts the bytes that must move: forward 3 passes (read x and y, write z), backward 5 (read x, y and the
+gradient, write two); *copy* is their share of the copy rate, the best of torch's copy and of an elementwise kernel.
+The backward pass is forward + backward minus forward; x + y has none, its gradient goes on as it is. *kernels* are
+ours, *reference* the formulas they follow in torch, *textbook* the published exp and log, *geoopt* the composition a
+user of that library would write, lifting to time-first vectors included. Where a row has no figure, the reason is
+below."""
 
 
 def read_benchmarks(folder: Path) -> list[Record]:
@@ -59,7 +60,7 @@ _KEY = ("table", "study", "cell", "method", "protocol", "part", "hardware")
 
 
 def benchmark_page(records: Sequence[Record]) -> str:
-    """The page: the bars, then for each device its tables, GPUs first, and what we think of the paper's clock."""
+    """The page: for each device, GPUs first, its bars and its tables; then what we think of the paper's clock."""
     devices = sorted(dict.fromkeys(record["hardware"] for record in records), key=lambda name: name.startswith("CPU"))
     parts = [_INTRODUCTION]
     for device in devices:

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lresnet.report.aggregate import paper_figure
+from lresnet.report.benchmark_floor import with_floors
 
 __all__ = ["Sheet", "markdown_sheet", "sheets", "terminal_sheet"]
 
@@ -30,7 +31,7 @@ class Sheet:
 def sheets(records: Sequence[Record]) -> list[Sheet]:
     """All sheets that lines of ``results/benchmarks.jsonl`` or ``results/runtime.jsonl`` fill, in a fixed order."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
-    for record in records:
+    for record in with_floors(records):
         key = str(record.get("study", record["table"])), str(record["cell"]), str(record.get("part", ""))
         groups.setdefault(key, []).append(record)
     order = sorted(groups, key=lambda key: list(_STUDIES).index(key[0]))
@@ -87,14 +88,18 @@ def _residual(cell: str, part: str, records: Sequence[Record]) -> Sheet:
 
 
 def _stack(cell: str, part: str, records: Sequence[Record]) -> Sheet:
+    floors = any("floor_seconds" in record["metrics"] for record in records)
+
     def cells(record: Record) -> tuple[str, ...]:
+        share = (f"{record['metrics']['floor_seconds'] / record['value']:.0%}",) if floors else ()
         others = (_times(record, other) for other in ("reference", "reference compiled"))
-        return _digits(1e3 * record["value"]), _deviation(record), _inverse(record, "x + y"), *others
+        return _digits(1e3 * record["value"]), _deviation(record), *share, _inverse(record, "x + y"), *others
 
     size, depth = cell.split(" x ")
-    columns = ("", "ms", "±", "/ x + y", "reference", "compiled")
+    columns = ("", "ms", "±", *(("floor",) if floors else ()), "/ x + y", "reference", "compiled")
     title = f"A stack of {depth} residuals, {part}: {_size(size)}, float32"
-    return Sheet(title, columns, _grouped(records, cells), [_FASTER, *_missing(records)])
+    notes = [f"{_FLOOR} {_FASTER}" if floors else _FASTER, *_missing(records)]
+    return Sheet(title, columns, _grouped(records, cells), notes)
 
 
 def _resnet(cell: str, part: str, records: Sequence[Record]) -> Sheet:
@@ -169,7 +174,7 @@ def _clock(cell: str, part: str, records: Sequence[Record]) -> Sheet:
 
     columns = ("", "seems, s", "takes, s", "seems, GB/s", "moves, GB/s")
     title = f"100 additions without waiting, and in truth: {_size(cell)}"
-    return Sheet(title, columns, _grouped(records, cells), [])
+    return Sheet(title, columns, _grouped(records, cells), [_HOST])
 
 
 def _runtime(cell: str, part: str, records: Sequence[Record]) -> Sheet:
@@ -198,6 +203,11 @@ _STUDIES: dict[str, Callable[[str, str, Sequence[Record]], Sheet]] = {
 _SGFORMER_BAR = 1.3
 _FASTER = "/ x + y: in times of x + y; last columns: that form of the same method takes so many times as long."
 _COPY = "copy: share of the copy rate."
+_FLOOR = "floor: what 8 passes over memory a level (x + y: 3) take at the copy rate, as a share of the time."
+_HOST = (
+    "Called one by one from Python, not replayed. Where the work of a call takes less time than the call, as with few "
+    "points, both clocks show Python."
+)
 
 
 def _grouped(records: Sequence[Record], cells: Callable[[Record], tuple[str, ...]]) -> list[tuple[str, ...]]:
