@@ -81,7 +81,7 @@ def test_plot_draws_into_the_current_folder_by_default(tmp_path: Path, monkeypat
         (["plot", "residuals", "--curvature", "1"], "curvature must be negative"),
         (["plot", "residuals", "--x", "nan", "0"], "x must be two finite numbers"),
         (["plot", "residuals", "--out", "no-such-folder/picture.png"], "No such file or directory"),
-        (["plot", "residuals", "--out", "picture.doc"], "doc"),
+        (["plot", "residuals", "--out", "picture.doc"], "ends with one of .png, .svg, .pdf"),
         (["demo", "--out", "no-such-folder/picture.png"], "no-such-folder/picture.png: No such file or directory"),
         (["demo", "--out", "picture.doc"], "ends with one of .png, .svg, .pdf"),
         (["demo", "--workers", "0"], "workers must be at least 1"),

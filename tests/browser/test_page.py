@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from lresnet.report.disk_embedding import DiskEmbedding
+from lresnet.report.html.page import html_page
 from lresnet.report.palette import class_colour
 from lresnet.report.poincare_disk import move_to_centre
 from tests.browser.conftest import settle
@@ -95,6 +97,40 @@ def test_many_drags_change_no_distance(open_page: Any) -> None:
         (a, b), (c, d) = rng.uniform(-150, 150, (2, 2))
         drag(page, (x + a, y + b), (x + c, y + d))
     np.testing.assert_allclose(distances(points(page)), distances(TREE.points), rtol=1e-6, atol=1e-6)
+
+
+def test_a_key_held_for_long_stops_where_float64_ends(open_page: Any) -> None:
+    page = open_page()
+    page.locator("#disk").focus()
+    for _ in range(80):
+        page.keyboard.press("Shift+ArrowRight")
+    settle(page)
+    assert np.isfinite(points(page)).all()
+    assert np.linalg.norm(points(page), axis=-1).max() <= 1 + 1e-12
+    for _ in range(80):
+        page.keyboard.press("Shift+ArrowLeft")
+    page.fill("#search", TREE.names[17])
+    page.press("#search", "Enter")
+    settle(page)
+    np.testing.assert_allclose(points(page)[17], 0.0, atol=1e-6)
+    np.testing.assert_allclose(distances(points(page)), distances(TREE.points), rtol=1e-6, atol=1e-6)
+
+
+def test_nodes_at_the_rim_can_be_searched_for(browser: Any, tmp_path: Any) -> None:
+    edge = 1 - 2.0**-52
+    rim = np.array([[edge, 0.0], [-edge, 0.0], [0.0, edge], [0.999999, 0.0]])
+    ring = DiskEmbedding("rim", rim, np.array([[0, 0, 1, 2], [1, 2, 2, 3]]))
+    (tmp_path / "rim.html").write_text(html_page([], [], None, ring), encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "rim.html").as_uri())
+    for node in (1, 0, 2, 3):
+        page.fill("#search", str(node))
+        page.press("#search", "Enter")
+        settle(page)
+        assert np.isfinite(points(page)).all()
+        assert page.locator("#said").inner_text().startswith(f"Node {node}: ")
+    np.testing.assert_allclose(points(page)[3], 0.0, atol=1e-6)
+    page.close()
 
 
 def test_hover_shows_the_node_its_class_and_its_neighbours(open_page: Any) -> None:

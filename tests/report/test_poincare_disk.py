@@ -69,6 +69,15 @@ def test_ends_at_the_rim_give_finite_arcs_inside() -> None:
     assert (np.linalg.norm(arcs, axis=-1) <= 1).all()
 
 
+def test_points_at_the_rim_stay_inside_when_another_one_is_centred() -> None:
+    edge = 1 - 2.0**-52
+    rim = np.array([[edge, 0.0], [-edge, 0.0], [0.0, edge], [0.6 * edge, 0.8 * edge], [0.0, 0.0]])
+    for node in range(len(rim)):
+        moved = move_to_centre(rim, rim[node])
+        assert ((moved**2).sum(-1) < 1).all()
+        assert moved[node].tolist() == [0.0, 0.0]
+
+
 def test_moving_and_turning_change_no_distance() -> None:
     p, q = disk_points(40, 2), disk_points(40, 3)
     moved = [turn(move_to_centre(x, p[0]), 1.2) for x in (p, q)]

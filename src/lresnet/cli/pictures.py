@@ -76,8 +76,10 @@ def residuals(
     """
     from rich.console import Console
 
+    from lresnet.report.demo_picture import require_drawable
     from lresnet.report.residual_picture import draw_residuals, residual_table
 
+    require_drawable(out)
     console = Console()
     console.print(residual_table(x, y, curvature))
     console.print(f"The picture: {draw_residuals(out, x, y, curvature)}", soft_wrap=True, highlight=False)

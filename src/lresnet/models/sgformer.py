@@ -108,7 +108,11 @@ class LorentzSGFormer(Pretrained):
         _require_released(branches, graph_input, values)
         _require_sense(residual, branches, norm, residual_options, dropout)
         _require_at_least_one(
-            in_features=in_features, hidden=hidden, num_layers=num_layers, attention_layers=attention_layers, heads=heads
+            in_features=in_features,
+            hidden=hidden,
+            num_layers=num_layers,
+            attention_layers=attention_layers,
+            heads=heads,
         )
         self.in_features = in_features
         self.euclidean, self.hyperbolic_branches = residual == "euclidean", branches == "lorentz"

@@ -16,12 +16,11 @@ from lresnet.data.cells import CELLS
 from lresnet.geometry import Lorentz
 from lresnet.models import from_pretrained
 from lresnet.report.hyperbolic_pca import hyperbolic_pca
+from lresnet.report.poincare_disk import inside
 from lresnet.studies.graph_run import graph_cell, graph_task
 from lresnet.studies.run_folder import finished_run, run_of, usable_device
 
 __all__ = ["DiskEmbedding", "disk_points", "embedding_of_run"]
-
-_INSIDE = 1 - 2.0**-52  # points further out than 36 radii of curvature would round to the boundary itself
 
 
 @dataclass(frozen=True)
@@ -80,8 +79,7 @@ def disk_points(x: Tensor, manifold: Lorentz) -> tuple[NDArray[np.float64], str]
     wide = torch.nn.functional.pad(wide, (0, 2 - wide.shape[1]))
     wide = manifold.boost(-manifold.centroid(wide), wide)
     points = manifold.to_poincare(wide) * manifold.kappa.detach().double().sqrt()
-    norm = points.norm(dim=-1, keepdim=True)
-    return (points * torch.where(norm > _INSIDE, _INSIDE / norm, 1.0)).cpu().numpy(), note
+    return inside(points.cpu().numpy()), note
 
 
 def embedding_of_run(folder: Path, *, device: str = "cpu") -> DiskEmbedding:

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-__all__ = ["draw_disk", "draw_geodesics", "geodesic_arcs", "move_to_centre", "turn"]
+__all__ = ["draw_disk", "draw_geodesics", "geodesic_arcs", "inside", "move_to_centre", "turn"]
 
 _INK, _PAPER, _EDGE = "#222222", "#FAFAFA", "#9A9A9A"
 _MARKERS = "oD^sv"  # one a class: told apart without colour too
+_INSIDE = 1 - 2.0**-52  # points further out than 36 radii of curvature would round to the boundary itself
 _MAX_TANH = 1 - 2.0**-53  # the largest float64 below 1; two ends further apart than this says look the same on paper
 
 
@@ -44,10 +45,24 @@ def geodesic_arcs(starts: ArrayLike, ends: ArrayLike, steps: int = 24) -> NDArra
     return _real((a + w) / (1 + a.conj() * w))
 
 
+def inside(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The points [N, 2] of the disk, those that rounding has put on its boundary or beyond drawn back inside.
+
+    Example:
+        >>> bool((inside(np.array([[0.6, 0.8]])) ** 2).sum() < 1)
+        True
+    """
+    norm = np.hypot(points[:, :1], points[:, 1:])
+    return points * np.divide(_INSIDE, norm, out=np.ones_like(norm), where=norm > _INSIDE)
+
+
 def move_to_centre(points: ArrayLike, centre: ArrayLike) -> NDArray[np.float64]:
-    """The points [N, 2] after the translation that takes ``centre`` [2] to the origin; distances stay."""
+    """The points [N, 2] after the translation that takes ``centre`` [2] to the origin; distances stay.
+
+    As far as float64 tells them: a point more than 36 radii of curvature from the centre is drawn at the boundary.
+    """
     a, z = _complex(np.reshape(centre, (1, 2)), "centre"), _complex(points, "points")
-    return _real((z - a) / (1 - a.conj() * z))
+    return inside(_real((z - a) / (1 - a.conj() * z)))
 
 
 def turn(points: ArrayLike, angle: float) -> NDArray[np.float64]:

@@ -190,9 +190,14 @@ class Controls {
     return [this.disk.original[2 * node], this.disk.original[2 * node + 1]];
   }
 
-  /** Select a node and move it to the centre. */
+  /** Select a node and move it to the centre, or as near as can be told. */
   show(node) {
     this.disk.setView(compose(carry(this.disk.position(node), [0, 0]), this.disk.view));
+    if (!(Math.hypot(...this.disk.position(node)) < 1e-6)) {
+      // From very far away digits are gone: from where the page began, they are not.
+      const [x, y] = this.place(node), shorter = Math.min(1, Math.sqrt(1 - 2 * RIM) / Math.hypot(x, y));
+      this.disk.setView(translation([-shorter * x, -shorter * y]));
+    }
     this.select(node);
   }
 

@@ -2,6 +2,7 @@
 
 const MANY = 5000;          // beyond so many points, some edges and plain squares are drawn while things move
 const EDGES_MOVING = 1000;  // about the longest on the screen
+const RIM = 2 ** -46;       // 1 - |focus|² is more: a focus 33 radii of curvature from the start is as far as it goes
 const SHAPES = ["circle", "diamond", "triangle", "square", "wedge"];
 
 class Disk {
@@ -54,7 +55,10 @@ class Disk {
     return [this.points[2 * node], this.points[2 * node + 1]];
   }
 
+  /** Look from elsewhere; not from where float64 tells no two points apart. */
   setView(view) {
+    const [x, y] = focusOf(view);
+    if (!(1 - x * x - y * y > RIM)) return;
     this.view = view;
     applyAll(view, this.original, this.points);
     this.request();

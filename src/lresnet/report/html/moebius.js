@@ -1,12 +1,11 @@
-// Isometries of the Poincaré disk: z -> (a z + b) / (conj(b) z + conj(a)) with |a|² - |b|² = 1, kept as
-// [re a, im a, re b, im b]. All in float64.
+// Isometries of the Poincaré disk: z -> (a z + b) / (conj(b) z + conj(a)) with |a| > |b|, kept as
+// [re a, im a, re b, im b]. A multiple is the same map: |a| is 1, which no distance makes overflow. All in float64.
 
 const IDENTITY = [1, 0, 0, 0];
 
 /** The translation z -> (z + t) / (1 + conj(t) z): it takes the centre to t and turns nothing there. */
 function translation([x, y]) {
-  const a = 1 / Math.sqrt(1 - x * x - y * y);
-  return [a, 0, a * x, a * y];
+  return [1, 0, x, y];
 }
 
 /** f after g. */
@@ -15,8 +14,7 @@ function compose([ar, ai, br, bi], [cr, ci, dr, di]) {
   const im = ar * ci + ai * cr + bi * dr - br * di;
   const u = ar * dr - ai * di + br * cr + bi * ci;
   const v = ar * di + ai * dr + bi * cr - br * ci;
-  // Rounding must not add up over a long drag: |a|² - |b|² is made 1 again.
-  const scale = 1 / Math.sqrt(re * re + im * im - u * u - v * v);
+  const scale = 1 / Math.hypot(re, im);
   return [re * scale, im * scale, u * scale, v * scale];
 }
 
