@@ -37,6 +37,7 @@ from lresnet.models.pretrained import Pretrained
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
+from lresnet.nn.side_by_side import Conv2d, separate, side_by_side
 from lresnet.residual import make_residual
 from lresnet.residual.kernels import norm_tail, serves
 from lresnet.residual.modules import NoResidual, Residual
@@ -46,6 +47,8 @@ __all__ = ["LorentzResNet", "ResidualBlock"]
 _POOLINGS = {"poincare": PoincareMean, "centroid": CentroidPool, "mean": SpaceMean}
 _HEADS = ("mlr", "prototypes", "linear")
 _FLAT = ("euclidean", "space", "none")  # residuals that the curvature does not enter
+# Channels of a convolution that keep a GPU's matrix units busy (lresnet.nn.side_by_side has the figures).
+_BUSY = 64
 _LORENTZ_OPTIONS = {"weight": "learned", "scale": "learned", "initial_scale": 2.0}
 
 
@@ -102,11 +105,11 @@ class LorentzResNet(Pretrained):
         _require_choice("head", head, _HEADS)
         flat = residual in _FLAT and pooling == "mean" and head == "linear"
         options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | (residual_options or {})
-        self.in_channels = in_channels
+        self.in_channels, self.width = in_channels, widths[0]
         self.reduction = 2 ** (len(widths) - 1)  # an image's sides end divided by this, rounded up
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not flat)
         self.stem = torch.nn.Sequential(
-            torch.nn.Conv2d(in_channels, widths[0], 3, padding=1, bias=False),
+            Conv2d(in_channels, widths[0], 3, padding=1, bias=False),
             torch.nn.BatchNorm2d(widths[0]),
             torch.nn.ReLU(),
         )
@@ -140,8 +143,22 @@ class LorentzResNet(Pretrained):
         _require_images(x, self.in_channels)
         if self.blocks[-1].bn2.training:  # type: ignore[union-attr]
             _require_pixels(x, self.reduction)
-        x = x.contiguous(memory_format=torch.channels_last)
-        return self.blocks(self.stem(x))  # type: ignore[no-any-return]
+        images = self.images_side_by_side(x)
+        x = x.contiguous(memory_format=torch.channels_last) if images == 1 else side_by_side(x, images)
+        conv, norm, relu = self.stem
+        x = relu(norm(conv(x, images)))
+        for block in self.blocks:
+            x = block(x, images)
+        return x if images == 1 else separate(x, images)
+
+    def images_side_by_side(self, x: Tensor) -> int:
+        """How many images of the batch x pass through the convolutions of a narrow network side by side.
+
+        Only in training, where batch norms mix images anyway: what is not finite in one spreads to its neighbours.
+        """
+        half = x.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cuda")
+        images = max(1, _BUSY // self.width)
+        return images if self.training and x.device.type == "cuda" and half and x.shape[0] % images == 0 else 1
 
 
 class ResidualBlock(torch.nn.Module):
@@ -156,9 +173,9 @@ class ResidualBlock(torch.nn.Module):
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, residual: Residual) -> None:
         super().__init__()
-        self.conv1 = torch.nn.Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
+        self.conv1 = Conv2d(in_channels, out_channels, 3, stride, padding=1, bias=False)
         self.bn1 = torch.nn.BatchNorm2d(out_channels)
-        self.conv2 = torch.nn.Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
+        self.conv2 = Conv2d(out_channels, out_channels, 3, padding=1, bias=False)
         self.bn2 = torch.nn.BatchNorm2d(out_channels)
         self.residual = residual
         self.shortcut = torch.nn.Sequential()
@@ -166,9 +183,10 @@ class ResidualBlock(torch.nn.Module):
             self.shortcut.append(_Pointwise(in_channels, out_channels, 1, stride, bias=False))
             self.shortcut.append(torch.nn.BatchNorm2d(out_channels))
 
-    def forward(self, x: Tensor) -> Tensor:
-        branch = self.conv2(torch.relu(self.bn1(self.conv1(x))))
-        return self.join(self.shortcut[0](x) if len(self.shortcut) else x, branch)
+    def forward(self, x: Tensor, images: int = 1) -> Tensor:
+        """``images`` of them lie side by side in x (:mod:`lresnet.nn.side_by_side`)."""
+        branch = self.conv2(torch.relu(self.bn1(self.conv1(x, images))), images)
+        return self.join(self.shortcut[0](x, images) if len(self.shortcut) else x, branch)
 
     def join(self, skip: Tensor, branch: Tensor) -> Tensor:
         """All that comes after the block's convolutions: both batch norms, the residual with its scale, ReLU.
@@ -183,7 +201,7 @@ class ResidualBlock(torch.nn.Module):
         return torch.relu(self.residual(skip, self.bn2(branch)))
 
 
-class _Pointwise(torch.nn.Conv2d):
+class _Pointwise(Conv2d):
     """A 1 x 1 convolution with a stride; on a CPU the pixels it looks at are picked out first.
 
     oneDNN does so itself, but where pixels have fewer channels than a vector register (8 in the small ResNets), its
@@ -191,9 +209,9 @@ class _Pointwise(torch.nn.Conv2d):
     6035). Without a stride it does not.
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        if x.device.type != "cpu":
-            return super().forward(x)
+    def forward(self, x: Tensor, images: int = 1) -> Tensor:
+        if x.device.type != "cpu" or images > 1:
+            return super().forward(x, images)
         down, right = self.stride
         return torch.nn.functional.conv2d(x[:, :, ::down, ::right], self.weight)
 
