@@ -1,6 +1,7 @@
 """The pictures of `lresnet plot`: embeddings, training curves, comparison of methods."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from matplotlib.colors import to_hex
 
 from lresnet import cli
+from lresnet._version import __version__
 from lresnet.report.aggregate import aggregate
 from lresnet.report.comparison_picture import comparison_picture
 from lresnet.report.disk_embedding import DiskEmbedding
@@ -93,6 +95,21 @@ def test_a_curve_has_every_look_and_the_later_of_two_counts(tree: Path, tmp_path
     for epoch, value in ((5, 50.0), (10, 60.0), (10, 61.0), (15, None)):
         append_result(tmp_path / CURVE_FILE, {"epoch": epoch, "validation": value})
     assert read_curve(tmp_path).validation == (50.0, 61.0)
+    for odd in ({"epoch": 20}, {"epoch": [25], "validation": 1.0}, {"epoch": 30, "validation": "high"}, {"loss": 1.0}):
+        append_result(tmp_path / CURVE_FILE, odd)
+    assert read_curve(tmp_path).validation == (50.0, 61.0)
+
+
+@pytest.mark.parametrize("change", [{"cell": None}, {"method": ["lorentz"]}, {"protocol": 3}, {"seed": "x"}])
+def test_a_record_of_another_kind_is_said_in_one_line(
+    change: dict[str, object], tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(tree, tmp_path / "odd")
+    record = json.loads((tree / "run.json").read_text()) | change
+    (tmp_path / "odd" / "run.json").write_text(json.dumps(record))
+    for verb in ("curves", "embedding"):
+        assert cli.main(["plot", verb, str(tmp_path / "odd"), "--out", str(tmp_path / "p.png")]) == 2
+        assert f"run.json is not what lresnet {__version__} writes" in capsys.readouterr().err
 
 
 def test_curves_are_drawn_in_the_colours_of_their_methods(

@@ -14,7 +14,7 @@ import pytest
 
 from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, Run, final_runs, recipe, run_all, search_runs
 from lresnet.studies import reproduce as reproduce_module
-from lresnet.studies.reproduce import reproduce_cell
+from lresnet.studies.reproduce import missing_runs, reproduce_cell
 from lresnet.studies.stacked_run import stacks
 from lresnet.train import NonFiniteError
 from lresnet.train.results import append_result, read_results
@@ -89,6 +89,14 @@ def test_an_interrupted_file_is_continued(executed, tmp_path):
     assert [run.seed for run in executed] == [2, 3, 4]
     with pytest.warns(UserWarning, match="is no result"):
         assert sorted(r["seed"] for r in read_results(path)) == [0, 1, 2, 3, 4]
+
+
+def test_lines_that_are_no_runs_are_left_alone(executed, tmp_path):
+    path = tmp_path / "gnn.jsonl"
+    whole = {name: getattr(runs(1)[0], name) for name in Run.__dataclass_fields__}
+    for odd in ({"milliseconds": 3.0}, {"table": "gnn"}, whole | {"config": None}, whole | {"seed": [0]}):
+        append_result(path, odd)
+    assert missing_runs(runs(2), path) == runs(2)
 
 
 def test_a_line_is_added_as_each_run_ends(executed, tmp_path):

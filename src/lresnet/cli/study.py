@@ -142,13 +142,14 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     from lresnet.report.ood_table import ood_terminal
     from lresnet.report.paired import paired_differences
     from lresnet.report.paired_table import paired_table
+    from lresnet.report.run_line import is_run
     from lresnet.report.tables import terminal_table
     from lresnet.studies.ood_run import cells_served
     from lresnet.train.results import read_results
 
     console = Console()
     own = {cell for name in cells for cell in cells_served(table, name)}
-    runs = [run for run in read_results(file) if run["table"] == table and run["cell"] in own]
+    runs = [run for run in read_results(file) if is_run(run) and run["table"] == table and run["cell"] in own]
     runs = [run for run in runs if protocol in (None, run["protocol"])]
     if table == "ood":
         console.print(ood_terminal(runs))

@@ -17,8 +17,9 @@ from lresnet.geometry import Lorentz
 from lresnet.models import from_pretrained
 from lresnet.report.hyperbolic_pca import hyperbolic_pca
 from lresnet.report.poincare_disk import inside
+from lresnet.report.run_folders import whole_run
 from lresnet.studies.graph_run import graph_cell, graph_task
-from lresnet.studies.run_folder import finished_run, run_of, usable_device
+from lresnet.studies.run_folder import run_of, usable_device
 
 __all__ = ["DiskEmbedding", "disk_points", "embedding_of_run"]
 
@@ -89,7 +90,7 @@ def embedding_of_run(folder: Path, *, device: str = "cpu") -> DiskEmbedding:
         FileNotFoundError: there is no run in the folder.
         ValueError: the run has not finished, is not of a graph, or its network is the Euclidean twin.
     """
-    run = run_of(finished_run(folder))
+    run = run_of(whole_run(folder))
     cell = graph_cell(run.cell)
     if cell is None:
         raise ValueError(f"{folder} holds a run on {run.cell}, which is no graph; take the folder of a run on a graph")

@@ -16,7 +16,7 @@ from lresnet._version import __version__
 from lresnet.report.run_line import is_run
 from lresnet.studies.run_folder import evaluate_folder, finished_run
 
-__all__ = ["FolderState", "folder_runs", "folder_states", "folder_table"]
+__all__ = ["FolderState", "folder_runs", "folder_states", "folder_table", "whole_run"]
 
 EVALUATED = "evaluated"
 
@@ -28,6 +28,19 @@ class FolderState(NamedTuple):
     state: str
     run: dict[str, Any] | None
     """A line of results, of a folder that was evaluated."""
+
+
+def whole_run(folder: Path) -> dict[str, Any]:
+    """What ``folder`` says of its finished run.
+
+    Raises:
+        FileNotFoundError: there is no run in the folder.
+        ValueError: the run has not finished, or its record is not one that this version writes.
+    """
+    record = finished_run(folder)
+    if not is_run(record):
+        raise ValueError(f"{folder / 'run.json'} is not what lresnet {__version__} writes; train the run again")
+    return record
 
 
 def folder_states(root: Path) -> list[FolderState]:
@@ -43,7 +56,7 @@ def folder_states(root: Path) -> list[FolderState]:
 
 def _state(folder: Path) -> FolderState:
     try:
-        record = finished_run(folder)
+        record = whole_run(folder)
         evaluated = evaluate_folder(folder) if (folder / "evaluation.json").is_file() else None  # read, not computed
     except (OSError, ValueError) as error:
         return FolderState(folder, str(error), None)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lresnet.studies.depth import split_depth
 
-__all__ = ["RUN_FIELDS", "is_run", "run_key"]
+__all__ = ["RUN_FIELDS", "is_finite", "is_run", "run_key"]
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """What every run has; a line with less is something else, a benchmark's, say."""
@@ -30,7 +30,7 @@ def is_run(record: Mapping[str, Any]) -> bool:
         and all(isinstance(record.get(name, ""), str) for name in ("stage", "command", "hardware"))
         and _is_whole(record["seed"])
         and (record.get("split") is None or _is_whole(record["split"]))
-        and all(record.get(name) is None or _is_finite(record[name]) for name in ("value", "validation", "seconds"))
+        and all(record.get(name) is None or is_finite(record[name]) for name in ("value", "validation", "seconds"))
         and all(isinstance(record.get(name, {}), dict) for name in ("config", "versions"))
         and isinstance(record.get("note", ""), str | None)
         and _OWN.get(record["table"], _anything)(record)
@@ -52,7 +52,7 @@ def _anything(record: Mapping[str, Any]) -> bool:
 
 
 def _has_curvature(record: Mapping[str, Any]) -> bool:
-    return _is_finite(record.get("config", {}).get("curvature", -1.0))
+    return is_finite(record.get("config", {}).get("curvature", -1.0))
 
 
 def _has_layers(record: Mapping[str, Any]) -> bool:
@@ -62,7 +62,7 @@ def _has_layers(record: Mapping[str, Any]) -> bool:
     return all(
         isinstance(own, dict)
         and all(isinstance(own.get(name), list) and len(own[name]) == depth for name in _BY_LAYER)
-        and all(value is None or _is_finite(value) for name in _BY_LAYER for value in own[name])
+        and all(value is None or is_finite(value) for name in _BY_LAYER for value in own[name])
         for own in given
     )
 
@@ -76,11 +76,11 @@ def _has_detection(record: Mapping[str, Any]) -> bool:
         record.get("value") is None
         or (
             isinstance(metrics, dict)
-            and all(_is_finite(metrics.get(name)) for name in _DETECTION)
+            and all(is_finite(metrics.get(name)) for name in _DETECTION)
             and isinstance(metrics.get("scores"), dict)
-            and all(isinstance(own, dict) and _is_finite(own.get("auroc")) for own in metrics["scores"].values())
+            and all(isinstance(own, dict) and is_finite(own.get("auroc")) for own in metrics["scores"].values())
             and isinstance(norms, dict)
-            and _is_finite(norms.get("spearman"))
+            and is_finite(norms.get("spearman"))
         )
     )
 
@@ -89,7 +89,13 @@ def _is_whole(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_finite(value: Any) -> bool:
+def is_finite(value: Any) -> bool:
+    """Whether a value that was read is a finite number.
+
+    Example:
+        >>> is_finite(0), is_finite(True), is_finite(math.nan), is_finite("0")
+        (True, False, False, False)
+    """
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from lresnet.report.palette import METHOD_LOOKS
-from lresnet.studies.run_folder import finished_run
+from lresnet.report.run_folders import whole_run
+from lresnet.report.run_line import is_finite
 from lresnet.train.results import read_results
 
 __all__ = ["CURVE_FILE", "Curve", "draw_curves", "read_curve"]
@@ -39,14 +40,16 @@ def read_curve(folder: Path) -> Curve:
         FileNotFoundError: there is no run, or it has no curve.
         ValueError: the run has not finished.
     """
-    record = finished_run(folder)
-    lines = {line["epoch"]: line["validation"] for line in read_results(folder / CURVE_FILE)}
-    looked = sorted((epoch, value) for epoch, value in lines.items() if value is not None)
+    record = whole_run(folder)
+    lines = [line for line in read_results(folder / CURVE_FILE) if isinstance(line.get("epoch"), int)]
+    later = {line["epoch"]: line.get("validation") for line in lines}
+    looked = sorted((epoch, value) for epoch, value in later.items() if is_finite(value))
     if not looked:
         raise FileNotFoundError(f"{folder} has no curve: {CURVE_FILE} is missing or empty; train the run again for one")
     epochs, values = zip(*looked, strict=True)
     name = f"{record['cell']}, {record['method']}, seed {record['seed']}"
-    return Curve(name, record["method"], epochs, values, record["best_epoch"])
+    best = record.get("best_epoch")
+    return Curve(name, record["method"], epochs, values, best if isinstance(best, int) else epochs[-1])
 
 
 def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:

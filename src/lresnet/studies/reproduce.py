@@ -103,7 +103,7 @@ def reproduce_cell(
 
 def missing_runs(runs: Iterable[Run], results: Path) -> list[Run]:
     """Those of ``runs`` that ``results`` has no line of."""
-    finished = {_run(record).key() for record in read_results(results)}
+    finished = set(_recorded(results))
     return [left for run in runs for left in remaining(run, finished)]
 
 
@@ -139,7 +139,7 @@ def final_runs(
     if "variants" in plan:
         return _variants(table, cell, plan, methods, seeds)
     searched = _search_plan(table, cell, protocol)[1]
-    found = {_run(record).key(): record for record in read_results(results)}  # a line twice counts once
+    found = _recorded(results)
     # In the recipe's order: that of the lines, in which workers were ready, would decide between equals.
     done = [found[key] for run in search_runs(table, cell, methods, protocol) if (key := run.key()) in found]
     count = len(searched["configurations"]) * len(searched.get("search_seeds", SEARCH_SEEDS))
@@ -304,8 +304,11 @@ def _failure(run: Run, error: Exception, command: str, device: str) -> dict[str,
     return record | failure | environment(device)
 
 
-def _run(record: dict[str, Any]) -> Run:
-    return Run(**{name: record[name] for name in Run.__dataclass_fields__})
+def _recorded(results: Path) -> dict[Any, dict[str, Any]]:
+    """The runs that ``results`` has lines of, by their keys: a line twice counts once, what is no run not at all."""
+    lines = (line for line in read_results(results) if line.keys() >= Run.__dataclass_fields__.keys())
+    runs = (line for line in lines if isinstance(line["config"], dict) and isinstance(line["seed"], int))
+    return {Run(**{name: line[name] for name in Run.__dataclass_fields__}).key(): line for line in runs}
 
 
 def _require_writable(results: Path) -> None:
