@@ -1,4 +1,4 @@
-"""``cosh d - 1`` between points and prototypes, with a backward pass in closed form."""
+"""``cosh d - 1`` between points and prototypes, with a backward pass in closed form, and the logits made of it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,43 @@ from lresnet.geometry.cross import cross_separation, separations
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
+from lresnet.nn.kernels import fused, serves
 
-__all__ = ["prototype_separation"]
+__all__ = ["prototype_logits", "prototype_separation"]
+
+
+# The gradient of the prototypes reads the points once for each class, from the cache; beyond, products are faster.
+_MOST_CLASSES = 64
+
+
+def prototype_logits(x: Tensor, y: Tensor, bias: Tensor, kappa: Curvature) -> Tensor:
+    r""":math:`\beta_k - d_L^2(x, y_k)` with :math:`d_L^2 = \frac2\kappa (\cosh d - 1)`; on CUDA by one kernel.
+
+    Shapes:
+        x [..., n], y [C, n], bias [C] -> [..., C]; stacks: [N, S, n], [S, C, n], [S, C] -> [N, S, C]
+
+    Example:
+        >>> prototype_logits(torch.zeros(2, 3), torch.zeros(4, 3), torch.ones(4), 1.0).shape
+        torch.Size([2, 4])
+    """
+    if not traced() and serves(x, kappa) and _kernels_take(x, y, bias):
+        from lresnet.nn.kernels.prototypes import logits_backward, logits_forward
+
+        return fused(logits_forward, logits_backward, _plain_logits, x, y, bias, kappa=float(kappa))
+    return bias - 2 / kappa * prototype_separation(x, y, kappa)
+
+
+def _kernels_take(x: Tensor, y: Tensor, bias: Tensor) -> bool:
+    """Whether these are points and prototypes of one network, or of each member of a stack, and not too many."""
+    if any(t.dtype != torch.float32 or t.device != x.device for t in (y, bias)) or bias.shape != y.shape[:-1]:
+        return False
+    alike = y.dim() == 2 or (y.dim() == x.dim() == 3 and y.shape[0] == x.shape[1])
+    return alike and x.shape[-1] == y.shape[-1] and 0 < y.shape[-2] <= _MOST_CLASSES
+
+
+def _plain_logits(x: Tensor, y: Tensor, bias: Tensor, kappa: float) -> Tensor:
+    """By formulas that autograd sees through, to any order."""
+    return bias - 2 / kappa * cross_separation(x, y, kappa)
 
 
 def prototype_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:

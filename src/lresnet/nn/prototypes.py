@@ -9,7 +9,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import prepare, require_features
 from lresnet.geometry.curvature import kappa_of
-from lresnet.nn.prototype_distance import prototype_separation
+from lresnet.nn.prototype_distance import prototype_logits
 
 __all__ = ["Prototypes"]
 
@@ -61,8 +61,8 @@ class Prototypes(ManifoldModule):
         (points,), dtype = prepare(x)
         require_features(points, self.in_features, "Prototypes")
         kappa = kappa_of(self.manifold.curvature, points.dtype)
-        separation = prototype_separation(points, self.points.to(points.dtype), kappa)
-        return (self.bias.to(points.dtype) - 2 / kappa * separation).to(dtype)
+        prototypes, bias = self.points.to(points.dtype), self.bias.to(points.dtype)
+        return prototype_logits(points, prototypes, bias, kappa).to(dtype)
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.num_classes}, {super().extra_repr()}"

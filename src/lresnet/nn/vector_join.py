@@ -23,7 +23,8 @@ from lresnet.geometry.pair import dot
 from lresnet.geometry.stack import sum_to
 from lresnet.geometry.weights import weight_rows
 from lresnet.nn.bounded_exp import bounded_exp, bounded_radius, slope_of_factor
-from lresnet.residual.kernels.switch import serves
+from lresnet.nn.kernels import fused, serves
+from lresnet.residual.kernels import switch
 from lresnet.residual.lorentz import lorentz_residual, normaliser
 
 __all__ = ["lorentz_join"]
@@ -45,7 +46,11 @@ def lorentz_join(z: Tensor, g: Tensor, weight: Tensor, kappa: Curvature, max_rad
         >>> lorentz_join(z, -z, torch.tensor(1.0), 1.0, max_radius=10.0)
         tensor([[0., 0.]])
     """
-    if traced() or serves(z, g, kappa, dim=-1) or z.shape != g.shape:
+    if traced() or z.shape != g.shape:
+        return _plain(z, g, weight, kappa, max_radius)
+    if serves(z, kappa) and serves(g, kappa) and _one_a_member(weight, z):
+        return _by_kernels(z, g, weight, float(kappa), max_radius)
+    if switch.serves(z, g, kappa, dim=-1):
         return _plain(z, g, weight, kappa, max_radius)
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     w = weight_rows(weight, z, -1).abs()
@@ -54,8 +59,21 @@ def lorentz_join(z: Tensor, g: Tensor, weight: Tensor, kappa: Curvature, max_rad
 
 
 def _plain(z: Tensor, g: Tensor, weight: Tensor, kappa: Curvature, max_radius: float) -> Tensor:
-    """One after the other: what compilers, transforms, the kernels and second derivatives take."""
+    """One after the other: what compilers, transforms and second derivatives take."""
     return lorentz_residual(bounded_exp(z, kappa, max_radius), bounded_exp(g, kappa, max_radius), weight, K=-kappa)
+
+
+def _one_a_member(weight: Tensor, z: Tensor) -> bool:
+    """Whether the kernels have an eye for this weight: one number, or one for each member of a stack."""
+    members = z.shape[1:2] if z.dim() == 3 else None
+    return weight.dtype == torch.float32 and weight.device == z.device and weight.shape in (torch.Size(()), members)
+
+
+def _by_kernels(z: Tensor, g: Tensor, weight: Tensor, kappa: float, max_radius: float) -> Tensor:
+    from lresnet.nn.kernels.joins import join_backward, join_backward_and_weight, join_forward
+
+    backward = join_backward_and_weight if weight.requires_grad else join_backward
+    return fused(join_forward, backward, _plain, z, g, weight, kappa=kappa, max_radius=max_radius)
 
 
 class _LorentzJoin(torch.autograd.Function):
