@@ -133,7 +133,7 @@ def _draw_not_finite(axes: Axes, cell: str, own: Depths) -> None:
     axes.set_xticks(range(len(depths)), [str(depth) for depth in depths])
     axes.set_yticks(range(len(methods)), [shown_name(method).replace(", ", ",\n") for method in methods])
     axes.set_ylim(len(methods) - 0.5, -0.5)
-    _finish(axes, f"{cell}: runs that were not finite", "layers", "")
+    _finish(axes, f"{cell}: not finite", "layers", "")
     axes.grid(visible=False)
 
 
