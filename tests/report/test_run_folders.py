@@ -119,6 +119,20 @@ def test_a_line_from_another_version_is_passed_over_with_a_word(change: dict[str
         assert read_runs(tmp_path) == [good]
 
 
+def test_what_could_not_be_timed_is_no_run_that_diverged(tmp_path: Path) -> None:
+    run = {
+        "table": "runtime",
+        "cell": "2048/10000",
+        "method": "lorentz",
+        "protocol": "kernels",
+        "seed": 0,
+        "value": 1.0,
+    }
+    none = run | {"protocol": "geoopt", "value": None, "missing": "geoopt has no such operation"}
+    (tmp_path / "runtime.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (run | {"missing": ""}, none)))
+    assert [found["protocol"] for found in read_runs(tmp_path)] == ["kernels"]
+
+
 def test_a_run_that_stands_there_twice_counts_once_as_its_later_line_says(tmp_path: Path) -> None:
     run = {"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0, "value": 80.0}
     same = run | {"value": 70.0, "stage": "final", "split": None, "hardware": "another"}

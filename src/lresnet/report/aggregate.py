@@ -102,7 +102,8 @@ def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
 
 
 def read_runs(folder: Path) -> list[dict[str, Any]]:
-    """The runs of every results file of ``folder``; lines that are no runs (a benchmark's) are passed over.
+    """The runs of every results file of ``folder``; lines that are no runs (a benchmark's) are passed over, and so is
+    what is ``missing``: geoopt has no Lorentz residual that could be timed.
 
     A line that has the fields of a run and something else in them, as another version or a broken program may leave
     it, is passed over with a warning. A run that stands there twice counts once, as its later line says.
@@ -115,6 +116,8 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for file in sorted(folder.glob("*.jsonl")):
         for record in read_results(file):
+            if record.get("missing"):
+                continue
             if is_run(record):
                 found[run_key(record)] = record
             elif record.keys() >= RUN_FIELDS:
