@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lresnet.geometry import maps
 from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.nn.kernels import serves
 
 __all__ = ["RiemannianAdam"]
 
@@ -22,7 +23,8 @@ class RiemannianAdam(torch.optim.Optimizer):
         x' = \exp_x\Big(-\eta \frac{\hat m}{\sqrt{\hat v} + \epsilon}\Big), \quad m \leftarrow P_{x \to x'} m
 
     with the Riemannian gradient g and one second moment v for each point. The same steps as
-    ``geoopt.optim.RiemannianAdam``, which counts them on the host and so cannot be recorded.
+    ``geoopt.optim.RiemannianAdam``, which counts them on the host and so cannot be recorded. On CUDA a step in float32
+    with a curvature that is not learned is one kernel (:mod:`lresnet.optim.fused_step`).
 
     Args:
         points: tensors [..., n] of space coordinates.
@@ -59,23 +61,52 @@ class RiemannianAdam(torch.optim.Optimizer):
                     self._move(x, kappa_of(K, x.dtype), **{name: group[name] for name in ("lr", "betas", "eps")})
 
     def _move(self, x: Tensor, kappa: Curvature, lr: Any, betas: tuple[float, float], eps: float) -> None:
-        state = self.state[x]
+        state, g = self.state[x], x.grad
         if not state:
-            # In float64: 1 - 0.999 ** step would lose four digits of float32.
-            state["step"] = torch.zeros((), dtype=torch.float64, device=x.device)
+            state["step"] = _counters(0, x)
             state["mean"], state["square"] = torch.zeros_like(x), torch.zeros_like(x[..., :1])
-        count, mean, square = state["step"], state["mean"], state["square"]
-        g = maps.egrad2rgrad(x, x.grad, kappa, -1)  # type: ignore[arg-type]
-        count.add_(1)
-        mean.lerp_(g, 1 - betas[0])
-        square.lerp_(maps.inner(x, g, g, kappa, -1), 1 - betas[1])
-        spread = (square / (1 - betas[1] ** count)).sqrt() + eps
-        y = maps.expmap_value(x, -lr * (mean / (1 - betas[0] ** count)) / spread, kappa, -1)
-        mean.copy_(maps.transp_value(x, y, mean, kappa, -1))
-        x.copy_(y)
+        moments = state["mean"], state["square"], state["step"]
+        if serves(x, kappa) and x.is_contiguous() and g.dtype == x.dtype:  # type: ignore[union-attr]
+            from lresnet.optim.fused_step import fused_step
+
+            rate = lr if isinstance(lr, Tensor) else torch.full((), lr, device=x.device)
+            fused_step(x, g, *moments, rate, kappa=float(kappa), betas=betas, eps=eps)  # type: ignore[arg-type]
+        else:
+            _step(x, g, *moments, lr, kappa, betas, eps)  # type: ignore[arg-type]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """As torch's; the step counters go where the points are and keep their digits."""
         super().load_state_dict(state_dict)
         for x, state in self.state.items():
-            state["step"] = torch.as_tensor(state["step"], dtype=torch.float64, device=x.device)
+            state["step"] = _counters(state["step"], x)
+
+
+def _counters(step: float | Tensor, x: Tensor) -> Tensor:
+    """One for each point, [..., 1], so that one kernel can both read and move them on; ``step``: one number, or those.
+
+    In float64: 1 - 0.999 ** step would lose four digits of float32.
+    """
+    counters = torch.as_tensor(step, dtype=torch.float64, device=x.device)
+    return counters.expand(*x.shape[:-1], 1).clone(memory_format=torch.contiguous_format)
+
+
+def _step(
+    x: Tensor,
+    g: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    count: Tensor,
+    lr: float | Tensor,
+    kappa: Curvature,
+    betas: tuple[float, float],
+    eps: float,
+) -> None:
+    """By torch's operations; all tensors but g and lr are changed in place."""
+    g = maps.egrad2rgrad(x, g, kappa, -1)
+    count.add_(1)
+    first, second = ((1 - beta**count).to(x.dtype) for beta in betas)
+    mean.lerp_(g, 1 - betas[0])
+    square.lerp_(maps.inner(x, g, g, kappa, -1), 1 - betas[1])
+    y = maps.expmap_value(x, -lr * (mean / first) / ((square / second).sqrt() + eps), kappa, -1)
+    mean.copy_(maps.transp_value(x, y, mean, kappa, -1))
+    x.copy_(y)

@@ -10,7 +10,7 @@ import triton.language as tl
 from torch import Tensor
 
 from lresnet.geometry.stack import sum_to
-from lresnet.nn.kernels.layout import rows_of, tile_for
+from lresnet.nn.kernels.layout import Tile, rows_of, tile_for
 from lresnet.residual.kernels.formulas import normaliser, sinhc
 
 __all__ = ["join_backward", "join_backward_and_weight", "join_forward"]
@@ -45,12 +45,16 @@ def join_backward_and_weight(
 
 
 def _launch(kernel, z, g, weight, kappa, max_radius, *others):
-    rows, g_rows, tile = rows_of(z), rows_of(g), tile_for(z.shape[-1])
+    rows, g_rows = rows_of(z), rows_of(g)
+    # Two rows a warp: the formulas of a row take longer than its coordinates.
+    block = tile_for(z.shape[-1]).block
+    tile = Tile(max(1, 512 // block), block)
     weight_step = 0 if weight.numel() == 1 else weight.stride(0)
     steps = rows.members, rows.node_step, rows.member_step, g_rows.node_step, g_rows.member_step, weight_step
     arguments = rows.tensor, g_rows.tensor, weight, *others, z.shape[-1], rows.total, *steps
+    bounds = math.sqrt(kappa), float(max_radius)
     with torch.cuda.device_of(z):
-        kernel[tile.grid(rows.total)](*arguments, math.sqrt(kappa), max_radius, ROWS=tile.rows, BLOCK=tile.block)
+        kernel[tile.grid(rows.total)](*arguments, *bounds, ROWS=tile.rows, BLOCK=tile.block)
 
 
 @triton.jit
@@ -80,14 +84,8 @@ def _radius(v, root, max_radius):
 
 @triton.jit
 def _cosh(a, R):
-    """From the radius a and its sinh R, whose square may leave float32 where cosh, then the same number, does not."""
-    return tl.where(a > 10.0, R, tl.sqrt_rn(1.0 + R * R))
-
-
-@triton.jit
-def _sinh(a):
-    value, _ = sinhc(a * a)
-    return a * value
+    """From a >= 0 and its sinh R, whose square may leave float32 where cosh, then the same number, does not."""
+    return tl.where(a > 10.0, tl.abs(R), tl.sqrt_rn(1.0 + R * R))
 
 
 @triton.jit
@@ -99,9 +97,11 @@ def _apart(z, g, r_z, r_g, to_u):
 
 @triton.jit
 def _distance(a, b, R_z, R_g, omega):
-    """``cosh d - 1``."""
-    half = _sinh(0.5 * (a - b))
-    return 2.0 * half * half + R_z * R_g * omega
+    """``cosh d - 1`` and ``sinh(a - b)``, both by the sinh of half of that."""
+    half = 0.5 * (a - b)
+    value, _ = sinhc(half * half)
+    sinh = half * value
+    return 2.0 * sinh * sinh + R_z * R_g * omega, 2.0 * sinh * _cosh(tl.abs(half), sinh)
 
 
 @triton.jit
@@ -121,7 +121,7 @@ def _forward(
     r_z, a, F_z, _H_z = _radius(z, root, max_radius)
     r_g, b, F_g, _H_g = _radius(g, root, max_radius)
     _across, omega = _apart(z, g, r_z, r_g, root / r_z)
-    D = _distance(a, b, F_z * r_z, F_g * r_g, omega)
+    D, _turn = _distance(a, b, F_z * r_z, F_g * r_g, omega)
     c = tl.div_rn(1.0, normaliser(w, D))
     # Equal vectors give their point, to the last digit. (So near the origin that cosh is 1, D = 0 may be an underflow.)
     equal = (D == 0.0) & (a > 1e-3)
@@ -150,12 +150,11 @@ def _backward(
     R_z, R_g = F_z * r_z, F_g * r_g
     to_u, to_v = root / r_z, root / r_g
     across, omega = _apart(z, g, r_z, r_g, to_u)
-    D = _distance(a, b, R_z, R_g, omega)
+    D, turn = _distance(a, b, R_z, R_g, omega)
     c = tl.div_rn(1.0, normaliser(w, D))
     Gz, Gg = tl.sum(G * z, axis=1, keep_dims=True), tl.sum(G * g, axis=1, keep_dims=True)
     # Times c again and again: n^3 may leave the range of float32 where its factors do not.
     h = root * (F_z * Gz + w * F_g * Gg) * c * c * w * c
-    turn = _sinh(a - b)
     D_a = tl.where(r_z > max_radius, 0.0, _cosh(a, R_z) * R_g * omega + turn)
     D_b = tl.where(r_g > max_radius, 0.0, _cosh(b, R_g) * R_z * omega - turn)
     to_z = kappa * H_z * Gz * c + h * (F_z * R_g * omega - D_a) * to_u

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lresnet.nn.kernels.layout import rows_of, tile_for
+from lresnet.nn.kernels.layout import Tile, rows_of, tile_for
 from lresnet.residual.kernels.formulas import norm_ratio, polar
 
 __all__ = ["logits_backward", "logits_forward"]
@@ -23,7 +23,7 @@ _PROGRAMS = 1024
 
 def logits_forward(x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> Tensor:
     """[..., n], [C, n], [C] -> [..., C]; for stacks [N, S, n], [S, C, n], [S, C] -> [N, S, C]."""
-    logits, rows, tile = x.new_empty(*x.shape[:-1], y.shape[-2]), _rows(x, y), tile_for(x.shape[-1])
+    logits, rows, tile = x.new_empty(*x.shape[:-1], y.shape[-2]), _rows(x, y), _tile(x.shape[-1])
     bias_steps = bias.stride(0) if bias.dim() == 2 else 0, bias.stride(-1)
     with torch.cuda.device_of(x):
         _forward[(*tile.grid(rows.total // rows.members), rows.members)](
@@ -35,7 +35,7 @@ def logits_forward(x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> Tenso
 
 def logits_backward(g: Tensor, x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of points, prototypes and bias; sums over points are added up in a fixed order."""
-    g, y, gx, rows, tile = g.contiguous(), y.contiguous(), x.new_empty(x.shape), _rows(x, y), tile_for(x.shape[-1])
+    g, y, gx, rows, tile = g.contiguous(), y.contiguous(), x.new_empty(x.shape), _rows(x, y), _tile(x.shape[-1])
     (tiles,) = tile.grid(rows.total // rows.members)
     programs = min(tiles, max(1, _PROGRAMS // bias.numel()))
     lines = x.new_empty(programs, y.numel() + bias.numel())
@@ -51,6 +51,12 @@ def logits_backward(g: Tensor, x: Tensor, y: Tensor, bias: Tensor, *, kappa: flo
 def _rows(x, y):
     """Rows of each member; where the prototypes are no stack, of one."""
     return rows_of(x if y.dim() == 3 else x.reshape(-1, x.shape[-1]))
+
+
+def _tile(n):
+    """Two rows a warp: with every class, the formulas of a row take longer than its coordinates."""
+    block = tile_for(n).block
+    return Tile(max(1, 512 // block), block)
 
 
 def _sizes(rows, y):

@@ -1,0 +1,136 @@
+"""The step of :class:`~lresnet.optim.riemannian.RiemannianAdam` as one Triton kernel; its formulas are those there.
+
+In torch's operations the step is a chain of a hundred, each on a few numbers: on a GPU as many launches.
+"""
+# mypy: ignore-errors
+# (Triton's language has the syntax of Python, not its types.)
+
+import math
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from lresnet.nn.kernels.layout import Tile, tile_for
+from lresnet.residual.kernels.formulas import asinhc, sinhc
+
+__all__ = ["fused_step"]
+
+# Norms below this have lost digits to the underflow of their square, as in lresnet.geometry.pair.unit.
+SHORTEST = tl.constexpr(1.0842021724855044e-19)
+SMALLEST = tl.constexpr(1.1754943508222875e-38)
+
+
+def fused_step(
+    x: Tensor,
+    g: Tensor,
+    mean: Tensor,
+    square: Tensor,
+    count: Tensor,
+    lr: Tensor,
+    *,
+    kappa: float,
+    betas: tuple[float, float],
+    eps: float,
+) -> None:
+    """Move points x [..., n] along the gradient g, and ``mean`` [..., n], ``square``, ``count`` [..., 1] with them."""
+    n = x.shape[-1]
+    rows, block = x.numel() // n, tile_for(n).block
+    tile = Tile(max(1, 256 // block), block)  # few rows a program: the step is one long chain, and points are few
+    logarithms = [math.log(beta) if beta > 0 else -math.inf for beta in betas]
+    # Shares and logarithms are made here: as float32, beta itself would be short of the digits that 1 - beta needs.
+    factors = math.sqrt(kappa), *(1 - beta for beta in betas), *logarithms, eps
+    with torch.cuda.device_of(x):
+        _step[tile.grid(rows)](
+            x, g.contiguous(), mean, square, count, lr, n, rows, *factors, ROWS=tile.rows, BLOCK=tile.block
+        )
+
+
+@triton.jit
+def _dot(x, y):
+    return tl.sum(x * y, axis=1, keep_dims=True)
+
+
+@triton.jit
+def _unit(x):
+    """Direction and norm."""
+    r = tl.sqrt_rn(_dot(x, x))
+    return x / tl.maximum(r, SHORTEST, propagate_nan=tl.PropagateNan.ALL), r
+
+
+@triton.jit
+def _metric(x, e, g, kappa):
+    """The square of g in the metric at x, whose direction is e: ``lresnet.geometry.maps.inner``."""
+    T2, xg, a = 1.0 + kappa * _dot(x, x), _dot(x, g), _dot(e, g)
+    across = g - a * e
+    return tl.where(T2 > 2.0, _dot(across, across) + a * a / T2, _dot(g, g) - kappa * xg * (xg / T2))
+
+
+@triton.jit
+def _exp(x, e, r, T, u, root):
+    """The end of the geodesic from x along u: ``lresnet.geometry.maps.expmap_value``."""
+    a = _dot(e, u)
+    across = u - a * e
+    beta, pi2 = root * a / T, root * root * _dot(across, across)
+    alpha2 = beta * beta + pi2
+    alpha = tl.sqrt_rn(alpha2)
+    stretch, _ = sinhc(alpha2)
+    outwards = tl.where(beta < 0.0, -1.0, 1.0)
+    slack = stretch * (pi2 / tl.where(alpha > 0.0, alpha + tl.abs(beta), 1.0)) * T
+    R = root * r
+    per_sinh, _ = asinhc(R * R)
+    end = R * per_sinh + outwards * alpha
+    per_radius, _ = sinhc(end * end)
+    radial = end * per_radius - outwards * slack
+    return tl.where(alpha == 0.0, x + u, (radial / root) * e + stretch * across)
+
+
+@triton.jit
+def _transported(x, e, r_x, T_x, y, u, root):
+    """u, tangent at x, at y: ``lresnet.geometry.maps.transp_value``."""
+    f, r_y = _unit(y)
+    R_x, R_y = root * r_x, root * r_y
+    T_y = tl.sqrt_rn(1.0 + R_y * R_y)
+    difference = f - e
+    omega = 0.5 * _dot(difference, difference)
+    sinh = (R_x - R_y) * ((R_x + R_y) / tl.maximum(R_x * T_y + T_x * R_y, SMALLEST))
+    separation = sinh * (sinh / (1.0 + tl.sqrt_rn(1.0 + sinh * sinh))) + R_x * R_y * omega
+    u -= _dot(e, u) * (1.0 - 1.0 / T_x) * e
+    X, d, c = root * x, R_y * (difference + omega * e), 2.0 + T_x + T_y + separation
+    first = _dot(d, u) * X - _dot(X, u) * d
+    second = _dot(d, first) * X - _dot(X, first) * d
+    u += 2.0 * (c * first + second) / (c * c + _dot(X, X) * _dot(d, d))
+    return u + _dot(f, u) * (T_y - 1.0) * f
+
+
+@triton.jit
+def _step(
+    x_pointer, g_pointer, mean_pointer, square_pointer, count_pointer, lr_pointer, n, rows,
+    root, share_1, share_2, log_1, log_2, eps, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    there, place = row < rows, row.to(tl.int64) * n + column
+    inside = there & (column < n)
+    x = tl.load(x_pointer + place, mask=inside, other=0.0)
+    g = tl.load(g_pointer + place, mask=inside, other=0.0)
+    mean = tl.load(mean_pointer + place, mask=inside, other=0.0)
+    square = tl.load(square_pointer + row, mask=there, other=0.0)
+    count = tl.load(count_pointer + row, mask=there, other=0.0) + 1.0
+    # In float64, as the count is: 1 - 0.999 ** step would lose four digits of float32.
+    correction_1 = (1.0 - tl.exp(count * log_1)).to(tl.float32)
+    correction_2 = (1.0 - tl.exp(count * log_2)).to(tl.float32)
+    e, r = _unit(x)
+    R = root * r
+    T = tl.sqrt_rn(1.0 + R * R)
+    g += root * root * _dot(x, g) * x  # the Riemannian gradient
+    mean += share_1 * (g - mean)
+    square += share_2 * (_metric(x, e, g, root * root) - square)
+    spread = tl.sqrt_rn(square / correction_2) + eps
+    y = _exp(x, e, r, T, -tl.load(lr_pointer).to(tl.float32) * (mean / correction_1) / spread, root)
+    mean = _transported(x, e, r, T, y, mean, root)
+    tl.store(x_pointer + place, y, mask=inside)
+    tl.store(mean_pointer + place, mean, mask=inside)
+    tl.store(square_pointer + row, square, mask=there)
+    tl.store(count_pointer + row, count, mask=there)
