@@ -38,7 +38,7 @@ were not published."""
 _RUNTIME = """\
 Seconds for 100 additions of float32, the median of rounds in which all took turns, by a clock that waits. The paper's
 column is of an RTX 3070; at 2048/10000, and for lorentz at both sizes, it would be more bytes a second than that card's
-memory moves ([benchmarks](benchmarks.md)). *Not synchronised*: what a clock says here that does not wait for the GPU."""
+memory moves ([benchmarks](benchmarks.md)). *Not synchronised*: what a clock says here that does not wait."""
 
 Notes = Mapping[tuple[str, str, str], str]
 """What was tried, by table, cell and protocol."""
