@@ -137,3 +137,9 @@ def test_unknown_data_get_the_nearest_and_all_there_is(name: str, near: str) -> 
     ) as e:
         find_data(name)
     assert "images: cifar10, cifar100" in str(e.value)
+
+
+def test_images_of_ones_own_are_trained_with_clipped_gradients(tmp_path: Path) -> None:
+    assert single_image_run(str(tmp_path)).config["clip"] == 1.0
+    assert single_image_run(str(tmp_path), config={"clip": 3.0}).config["clip"] == 3.0
+    assert "clip" not in single_image_run("cifar10").config

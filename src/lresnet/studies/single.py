@@ -18,6 +18,9 @@ __all__ = ["TaskKind", "command_of", "find_data", "require_known", "single_image
 
 TaskKind = Literal["graphs", "images"]
 
+# CIFAR's rate is for 50,000 images: on a few hundred its first steps drive the learned scales of the residuals to 0,
+# and the network stays at chance (540 images, ResNet-20, 12 epochs: 30 % without clipping, 100 % with, all seeds tried).
+_OWN_IMAGES = {"clip": 1.0}
 _DEFAULTS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10"}
 _OPTIONS = {"num_layers": "layers"}  # where the command line has a shorter name
 
@@ -90,8 +93,8 @@ def single_image_run(
     """A run on images. What ``config`` does not say comes from a recipe.
 
     Args:
-        images: ``"cifar10"``, ``"cifar100"``, or the path of a user's own, which take CIFAR-10's recipe. A path is kept
-            in full, so that the run can be evaluated from another folder.
+        images: ``"cifar10"``, ``"cifar100"``, or the path of a user's own, which take CIFAR-10's recipe with gradients
+            clipped at norm 1. A path is kept in full, so that the run can be evaluated from another folder.
         protocol: which recipe, ``"fast"`` or ``"paper"``; None: the first, fast.
         config: with other ``epochs`` and no ``warmup``, the share of the epochs that is warm-up stays.
 
@@ -107,6 +110,8 @@ def single_image_run(
     plan = recipe("image_classification", images if official else _DEFAULTS["images"], protocol)
     chosen = plan.get("chosen", {}).get(method, plan["configurations"][0])
     fixed, said = complete(plan, method, chosen, "train"), config or {}
+    if not official:
+        fixed = _OWN_IMAGES | fixed
     if "warmup" in fixed and "epochs" in said:
         fixed["warmup"] *= said["epochs"] / fixed["epochs"]
     cell = images if official else str(Path(images).resolve())
