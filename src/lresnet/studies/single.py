@@ -19,7 +19,7 @@ __all__ = ["TaskKind", "command_of", "find_data", "require_known", "single_image
 TaskKind = Literal["graphs", "images"]
 
 # CIFAR's rate is for 50,000 images: on a few hundred its first steps drive the learned scales of the residuals to 0,
-# and the network stays at chance (540 images, ResNet-20, 12 epochs: 30 % without clipping, 100 % with, all seeds tried).
+# and the network stays at chance (540 images, ResNet-20, 12 epochs: 30 % without clipping, 100 % with, for all seeds).
 _OWN_IMAGES = {"clip": 1.0}
 _DEFAULTS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10"}
 _OPTIONS = {"num_layers": "layers"}  # where the command line has a shorter name
