@@ -70,29 +70,24 @@ def _load(
 
 
 @triton.jit
-def _radius(v, root, max_radius):
-    """Radius, bounded radius, F, and H = 2 F'; as in lresnet.nn.bounded_exp, no radius is 0."""
+def _polar(v, root, max_radius):
+    """Direction and norm, the radius, the bounded one, F, and H = 2 F'; as in lresnet.nn.bounded_exp, none is 0."""
     norm = tl.sqrt_rn(tl.sum(v * v, axis=1, keep_dims=True))
-    r = tl.maximum(root * norm, SHORTEST, propagate_nan=tl.PropagateNan.ALL)
+    norm = tl.maximum(norm, SHORTEST / root, propagate_nan=tl.PropagateNan.ALL)
+    r = root * norm
     # Not a minimum: a norm that has overflowed becomes NaN here, which is found, and not the origin, which is not.
     share = tl.minimum(tl.div_rn(max_radius, r), 1.0)
     bounded = r * share
     value, slope = sinhc(bounded * bounded)
     F = value * share
-    return r, bounded, F, tl.where(r > max_radius, -((F / r) / r), 2.0 * slope)
+    # Rounded once, so that equal directions are exactly 0 apart.
+    return tl.div_rn(v, norm), norm, r, bounded, F, tl.where(r > max_radius, -((F / r) / r), 2.0 * slope)
 
 
 @triton.jit
 def _cosh(a, R):
     """From a >= 0 and its sinh R, whose square may leave float32 where cosh, then the same number, does not."""
     return tl.where(a > 10.0, tl.abs(R), tl.sqrt_rn(1.0 + R * R))
-
-
-@triton.jit
-def _apart(z, g, r_z, r_g, to_u):
-    r"""``|z|`` times the difference of the directions, and :math:`\omega`; equal vectors are exactly 0 apart."""
-    across = z - tl.where(r_z == r_g, 1.0, r_z / r_g) * g
-    return across, 0.5 * (tl.sum(across * across, axis=1, keep_dims=True) * to_u * to_u)
 
 
 @triton.jit
@@ -118,9 +113,9 @@ def _forward(
         weight_step,
     )  # fmt: skip
     w = tl.abs(weight)
-    r_z, a, F_z, _H_z = _radius(z, root, max_radius)
-    r_g, b, F_g, _H_g = _radius(g, root, max_radius)
-    _across, omega = _apart(z, g, r_z, r_g, root / r_z)
+    u, _norm_z, r_z, a, F_z, _H_z = _polar(z, root, max_radius)
+    v, _norm_g, r_g, b, F_g, _H_g = _polar(g, root, max_radius)
+    omega = 0.5 * tl.sum((u - v) * (u - v), axis=1, keep_dims=True)
     D, _turn = _distance(a, b, F_z * r_z, F_g * r_g, omega)
     c = tl.div_rn(1.0, normaliser(w, D))
     # Equal vectors give their point, to the last digit. (So near the origin that cosh is 1, D = 0 may be an underflow.)
@@ -145,11 +140,10 @@ def _backward(
     place = row.to(tl.int64) * n + column
     G = tl.load(G_pointer + place, mask=inside, other=0.0)
     w, kappa = tl.abs(weight), root * root
-    r_z, a, F_z, H_z = _radius(z, root, max_radius)
-    r_g, b, F_g, H_g = _radius(g, root, max_radius)
-    R_z, R_g = F_z * r_z, F_g * r_g
-    to_u, to_v = root / r_z, root / r_g
-    across, omega = _apart(z, g, r_z, r_g, to_u)
+    u, norm_z, r_z, a, F_z, H_z = _polar(z, root, max_radius)
+    v, norm_g, r_g, b, F_g, H_g = _polar(g, root, max_radius)
+    R_z, R_g, apart = F_z * r_z, F_g * r_g, u - v
+    omega = 0.5 * tl.sum(apart * apart, axis=1, keep_dims=True)
     D, turn = _distance(a, b, R_z, R_g, omega)
     c = tl.div_rn(1.0, normaliser(w, D))
     Gz, Gg = tl.sum(G * z, axis=1, keep_dims=True), tl.sum(G * g, axis=1, keep_dims=True)
@@ -157,16 +151,15 @@ def _backward(
     h = root * (F_z * Gz + w * F_g * Gg) * c * c * w * c
     D_a = tl.where(r_z > max_radius, 0.0, _cosh(a, R_z) * R_g * omega + turn)
     D_b = tl.where(r_g > max_radius, 0.0, _cosh(b, R_g) * R_z * omega - turn)
-    to_z = kappa * H_z * Gz * c + h * (F_z * R_g * omega - D_a) * to_u
-    to_g = kappa * H_g * (w * Gg * c) + h * (F_g * R_z * omega - D_b) * to_v
-    difference = across * to_u
-    tl.store(gz_pointer + place, (F_z * c) * G + to_z * z - (h * F_z * R_g) * difference, mask=inside)
-    tl.store(gg_pointer + place, (w * F_g * c) * G + to_g * g + (h * F_g * R_z) * difference, mask=inside)
+    to_z = kappa * H_z * Gz * c + h * (F_z * R_g * omega - D_a) / norm_z
+    to_g = kappa * H_g * (w * Gg * c) + h * (F_g * R_z * omega - D_b) / norm_g
+    tl.store(gz_pointer + place, (F_z * c) * G + to_z * z - (h * F_z * R_g) * apart, mask=inside)
+    tl.store(gg_pointer + place, (w * F_g * c) * G + to_g * g + (h * F_g * R_z) * apart, mask=inside)
     if gw_pointer is not None:
         # G (x - y) by the difference of the directions: equal vectors have none.
-        along = R_z * Gz * to_u
-        e = (R_z - R_g) * Gz * to_u + R_g * tl.sum(G * difference, axis=1, keep_dims=True)
+        Gu = Gz / norm_z
+        e = tl.where(a == b, 0.0, R_z - R_g) * Gu + R_g * tl.sum(G * apart, axis=1, keep_dims=True)
         ratio = D * c * c
-        gw = -(e * ((1.0 + w) * c * c + w * ratio) + (1.0 - w) * ratio * along) * c / root
+        gw = -(e * ((1.0 + w) * c * c + w * ratio) + (1.0 - w) * ratio * R_z * Gu) * c / root
         sign = tl.where(weight > 0.0, 1.0, tl.where(weight < 0.0, -1.0, 0.0))
         tl.store(gw_pointer + row, sign * gw, mask=row < rows)

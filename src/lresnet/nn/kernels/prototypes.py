@@ -1,8 +1,7 @@
 """Logits of class prototypes (:mod:`lresnet.nn.prototype_distance`): one pass over the points, a loop over the classes.
 
-Nothing of the size [N, C, n] is written down, and none of the digits that the matrix product of
-:func:`lresnet.geometry.cross.cross_separation` costs is lost: with a point and a prototype both at hand their directions
-are subtracted before anything is squared.
+Nothing of the size [N, C, n] is written down. Nor does it lose the digits near a prototype that a matrix product costs
+(:func:`lresnet.geometry.cross.cross_separation`): with both at hand, directions are subtracted before they are squared.
 """
 # mypy: ignore-errors
 # (Triton's language has the syntax of Python, not its types.)
@@ -119,7 +118,7 @@ def _sums_backward(
     g_pointer, x_pointer, y_pointer, lines_pointer, n, classes, nodes, members, node_step, member_step, kappa,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """What every so-manieth tile of points adds to the gradients of one prototype and its bias: part of a line."""
+    """What this program's tiles of points add to the gradients of one prototype and its bias: part of a line."""
     k, programs = tl.program_id(2), tl.num_programs(0)
     gx, gT, total = (
         tl.zeros((ROWS, BLOCK), dtype=tl.float32),
