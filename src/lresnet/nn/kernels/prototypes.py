@@ -35,13 +35,15 @@ def logits_forward(x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> Tenso
 def logits_backward(g: Tensor, x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of points, prototypes and bias; sums over points are added up in a fixed order."""
     g, y, gx, rows, tile = g.contiguous(), y.contiguous(), x.new_empty(x.shape), _rows(x, y), _tile(x.shape[-1])
-    (tiles,) = tile.grid(rows.total // rows.members)
-    programs = min(tiles, max(1, _PROGRAMS // bias.numel()))
-    lines = x.new_empty(programs, y.numel() + bias.numel())
-    shape, options = (*_sizes(rows, y), kappa), {"ROWS": tile.rows, "BLOCK": tile.block}
+    nodes, block = rows.total // rows.members, tile.block
+    large = Tile(max(1, 2048 // block), block)  # of a point, the sums need little more than its coordinates
+    programs = min(*large.grid(nodes), max(1, _PROGRAMS // bias.numel()))
+    lines, shape = x.new_empty(programs, y.numel() + bias.numel()), (*_sizes(rows, y), kappa)
     with torch.cuda.device_of(x):
-        _points_backward[(tiles, rows.members)](g, rows.tensor, y, gx, *shape, **options)
-        _sums_backward[(programs, rows.members, y.shape[-2])](g, rows.tensor, y, lines, *shape, **options)
+        _points_backward[(*tile.grid(nodes), rows.members)](g, rows.tensor, y, gx, *shape, ROWS=tile.rows, BLOCK=block)
+        _sums_backward[(programs, rows.members, y.shape[-2])](
+            g, rows.tensor, y, lines, *shape, ROWS=large.rows, BLOCK=block
+        )
         sums = lines.sum(0)
     # Parts without gaps in them: autograd keeps them as gradients and copies nothing.
     return gx, sums[: y.numel()].view(y.shape), sums[y.numel() :].view(bias.shape)
