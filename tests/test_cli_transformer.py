@@ -7,6 +7,7 @@ import pytest
 
 from lresnet import cli
 from lresnet.models import LorentzGCN, LorentzSGFormer, from_pretrained
+from lresnet.studies import recipe
 from lresnet.studies.transformer_run import transformer_run
 
 SGFORMER = ["--model", "lorentz_sgformer"]
@@ -54,7 +55,9 @@ def test_both_models_of_a_graph_have_folders_of_their_own(tmp_path: Path, monkey
 def test_settings_come_from_the_table_of_graph_transformers() -> None:
     run = transformer_run("squirrel/nc", "tangent", seed=2, config={"lr": 0.1})
     assert (run.cell, run.protocol, run.split, run.stage) == ("squirrel/nc", "official_splits", 0, "train")
-    assert run.config == {"model": "lorentz_sgformer", "epochs": 500, "patience": 150, "eval_every": 5, "lr": 0.1}
+    fixed = {"model": "lorentz_sgformer", "epochs": 500, "patience": 150, "eval_every": 5}
+    chosen = recipe("graph_transformer", "squirrel")["chosen"]["tangent"]
+    assert run.config == fixed | chosen | {"lr": 0.1}
     assert transformer_run("cora/nc").config == {"model": "lorentz_sgformer"}  # not what lorentz_gcn's recipe fixes
 
 
