@@ -13,6 +13,7 @@ from lresnet import Lorentz, LorentzResidual
 from lresnet.models import LorentzGCN, LorentzMLP
 from lresnet.nn import LorentzMLR
 from lresnet.optim import make_adam, make_sgd, parameter_groups
+from lresnet.optim.riemannian import RiemannianAdam
 
 
 def model(**options: object) -> LorentzGCN:
@@ -162,7 +163,7 @@ def test_prototypes_move_along_the_manifold():
     network = model(curvature=-2.0, learn_curvature=False)
     before = network.head.points.detach().clone()
     optimizers = make_adam(network, lr=0.05)
-    assert [type(o) for o in optimizers.optimizers] == [torch.optim.AdamW, geoopt.optim.RiemannianAdam]
+    assert [type(o) for o in optimizers.optimizers] == [torch.optim.AdamW, RiemannianAdam]
     step(network, optimizers, 0)
     moved = network.manifold.dist(before, network.head.points.detach())
     torch.testing.assert_close(moved, torch.full_like(moved, 0.05), rtol=1e-4, atol=0.0)
@@ -172,7 +173,30 @@ def test_only_manifold_parameters():
     point = torch.nn.Module()
     point.p = geoopt.ManifoldParameter(torch.ones(2, 3), manifold=Lorentz())
     optimizers = make_adam(point, lr=0.1, expect_manifold=True)
-    assert [type(o) for o in optimizers.optimizers] == [geoopt.optim.RiemannianAdam]
+    assert [type(o) for o in optimizers.optimizers] == [RiemannianAdam]
+
+
+def test_points_of_other_manifolds_get_geoopts_optimiser_which_goes_on_after_loading():
+    def start():
+        module = torch.nn.Module()
+        module.p = geoopt.ManifoldParameter(torch.tensor([[0.6, 0.8]]), manifold=geoopt.Sphere())
+        return module, make_adam(module, lr=0.1)
+
+    def move(module, optimizers):
+        module.p.grad = torch.tensor([[1.0, -2.0]])
+        optimizers.step()
+
+    through, there = start()
+    assert [type(o) for o in there.optimizers] == [geoopt.optim.RiemannianAdam]
+    assert not there.capturable
+    move(through, there)
+    loaded, later = start()
+    loaded.load_state_dict(through.state_dict())
+    later.load_state_dict(copy.deepcopy(there.state_dict()))  # as by way of a file
+    for _ in range(3):
+        move(through, there)
+        move(loaded, later)
+    assert torch.equal(loaded.p, through.p)
 
 
 def test_a_riemannian_optimiser_for_nothing_is_reported():
