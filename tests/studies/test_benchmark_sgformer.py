@@ -14,7 +14,7 @@ from lresnet import cli
 from lresnet.report.benchmark_table import markdown_sheet, sheets
 from lresnet.studies.benchmark import bench_sgformer, line
 from lresnet.studies.benchmark import sgformer_scale as scale
-from lresnet.studies.benchmark.sgformer import RANDOM, TABLE, found_graphs, measure_sgformer, random_training
+from lresnet.studies.benchmark.sgformer import GRAPHS, RANDOM, found_graphs, measure_sgformer, random_training
 from lresnet.train.results import read_results
 from tests.studies.fake_clock import TaskClock
 
@@ -48,7 +48,8 @@ def test_without_data_the_random_graph_is_timed(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("lresnet.studies.benchmark.sgformer.graph_task", task)
     assert found_graphs() == [RANDOM]
     monkeypatch.setattr("lresnet.studies.benchmark.sgformer.graph_task", lambda run: None)
-    assert found_graphs() == [*TABLE, RANDOM]
+    assert found_graphs() == [*GRAPHS, RANDOM]
+    assert "wordnet" in GRAPHS
 
 
 # --- growing graphs ---------------------------------------------------------------------------------------------------

@@ -150,13 +150,13 @@ def sgformer(
 ) -> int:
     """Time a training epoch of lorentz_sgformer beside its twin's, and see how time and memory grow with the graph.
 
-    Depth and width are those of the released scripts. Growing graphs are random ones with 8 neighbours a node and 64
-    features, each in a fresh process.
+    Depth and width are those of the released scripts; of WordNet, which they have not, three layers of 64. Growing
+    graphs are random ones with 8 neighbours a node and 64 features, each in a fresh process.
 
     Example: lresnet bench sgformer --cells chameleon --nodes 10000 100000
 
     Args:
-        cells: chameleon, squirrel, actor, random/10000. None named: those whose data are found, and the random one.
+        cells: chameleon, squirrel, actor, wordnet, random/10000. None named: those whose data are found.
         methods: Residual connections. None named: lorentz. The Euclidean twin always takes part.
         nodes: Sizes of the growing graph. None named: ten thousand, a hundred thousand and a million.
         rounds: Rounds that count; all contenders take turns in each.

@@ -16,7 +16,7 @@ from lresnet.studies.benchmark.measurement import Measurement
 from lresnet.studies.benchmark.memory import Network, peaks_in_fresh_processes
 from lresnet.studies.benchmark.residuals import PARTS, measure_residuals
 from lresnet.studies.benchmark.resnets import TWIN, measure_resnets
-from lresnet.studies.benchmark.sgformer import RANDOM, TABLE, found_graphs, measure_sgformer
+from lresnet.studies.benchmark.sgformer import GRAPHS, RANDOM, found_graphs, measure_sgformer
 from lresnet.studies.benchmark.sgformer_scale import SIZES, measure_scale
 from lresnet.studies.benchmark.sizes import PAPER_SIZES, Size, parse_size
 from lresnet.studies.benchmark.stacks import measure_stack
@@ -121,7 +121,7 @@ def bench_sgformer(
     for method in methods:
         require_known("method", method, RESIDUALS)
     for cell in cells:
-        require_known("graph", cell, (*TABLE, RANDOM))
+        require_known("graph", cell, (*GRAPHS, RANDOM))
     if nodes and min(nodes) < 2:
         raise ValueError(f"a graph needs at least 2 nodes, got {min(nodes)}")
     methods, measured = methods or ("lorentz",), list[Measurement]()
