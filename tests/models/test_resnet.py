@@ -454,3 +454,13 @@ def test_a_deep_copy_answers_the_same(head):
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
 def test_compiles_to_one_graph(residual):
     assert_compiles(trained(make(residual, 20, learn_curvature=True)), images(2), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("name", ["stem", "blocks", "blocks.1", "blocks.1.conv1"])
+def test_hooks_see_what_passes(name):
+    """People look into a network by hooks on its parts, containers too."""
+    seen = []
+    network = LorentzResNet(8, 5)
+    network.get_submodule(name).register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    network(torch.randn(2, 3, 8, 8))
+    assert len(seen) == 1

@@ -144,12 +144,13 @@ class LorentzResNet(Pretrained):
         if self.blocks[-1].bn2.training:  # type: ignore[union-attr]
             _require_pixels(x, self.reduction)
         images = self.images_side_by_side(x)
-        x = x.contiguous(memory_format=torch.channels_last) if images == 1 else side_by_side(x, images)
+        if images == 1:
+            return self.blocks(self.stem(x.contiguous(memory_format=torch.channels_last)))  # type: ignore[no-any-return]
         conv, norm, relu = self.stem
-        x = relu(norm(conv(x, images)))
+        x = relu(norm(conv(side_by_side(x, images), images)))
         for block in self.blocks:
             x = block(x, images)
-        return x if images == 1 else separate(x, images)
+        return separate(x, images)
 
     def images_side_by_side(self, x: Tensor) -> int:
         """How many images of the batch x pass through the convolutions of a narrow network side by side.
