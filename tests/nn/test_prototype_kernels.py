@@ -104,7 +104,17 @@ def test_near_a_prototype_digits_are_kept_that_a_matrix_product_would_lose():
     got = separations(x, y, 1.0)
     assert ((got - exact).abs() <= 1e-3 * exact).all()
     assert exact.min() < 8 * 6e-8 * 901  # below the error that the product may have
-    assert torch.equal(separations(x, x, 1.0).diagonal(), torch.zeros(32).double())
+
+
+@pytest.mark.parametrize("width", [1, 2, 5, 16, 48, 64, 300])
+@pytest.mark.parametrize("gap", [0, 3])
+def test_a_point_on_a_prototype_is_at_distance_0(width, gap):
+    """Wherever it lies in memory: both norms are summed in one order."""
+    x = (30 * normals(32, width + gap))[:, :width]
+    with enabled():
+        logits = prototype_logits(x, x.clone(), torch.zeros(32, device=DEVICE), 1.0)
+    assert (logits.diagonal() == 0).all()
+    assert (logits <= 0).all()
 
 
 def test_rows_of_any_shape_and_a_vector():

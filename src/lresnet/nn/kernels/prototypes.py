@@ -75,9 +75,13 @@ def _points(x_pointer, tile, n, nodes, node_step, member_step, ROWS: tl.constexp
 
 
 @triton.jit
-def _prototype(y_pointer, k, n, classes, BLOCK: tl.constexpr):
-    """Prototype number k of this program's member, [1, n], and the square of its norm."""
-    column = tl.arange(0, BLOCK)[None, :]
+def _prototype(y_pointer, k, n, classes, ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    """Prototype number k of this program's member, once for each of ROWS rows, and the square of its norm.
+
+    As many rows as points have: the compiler then adds both squares up in the same order, and a point that is equal to
+    a prototype has its norm, to the last digit.
+    """
+    column = tl.zeros((ROWS, 1), dtype=tl.int32) + tl.arange(0, BLOCK)[None, :]
     y = tl.load(y_pointer + (tl.program_id(1) * classes + k) * n + column, mask=column < n, other=0.0)
     return y, tl.sum(y * y, axis=1, keep_dims=True)
 
@@ -90,7 +94,7 @@ def _forward(
     node, x, x2 = _points(x_pointer, tl.program_id(0), n, nodes, node_step, member_step, ROWS, BLOCK)
     line = (node.to(tl.int64) * members + tl.program_id(1)) * classes
     for k in range(classes):
-        y, y2 = _prototype(y_pointer, k, n, classes, BLOCK)
+        y, y2 = _prototype(y_pointer, k, n, classes, ROWS, BLOCK)
         across = x - norm_ratio(x2, y2) * y
         D, _growth, _T_x, _T_y = polar(x2, y2, tl.sum(across * across, axis=1, keep_dims=True), kappa)
         bias = tl.load(bias_pointer + tl.program_id(1) * bias_member + k * bias_class)
@@ -106,7 +110,7 @@ def _points_backward(
     row = node.to(tl.int64) * members + tl.program_id(1)
     gx, pull = tl.zeros((ROWS, BLOCK), dtype=tl.float32), tl.zeros((ROWS, 1), dtype=tl.float32)
     for k in range(classes):
-        y, y2 = _prototype(y_pointer, k, n, classes, BLOCK)
+        y, y2 = _prototype(y_pointer, k, n, classes, ROWS, BLOCK)
         g = -2.0 * tl.load(g_pointer + row * classes + k, mask=node < nodes, other=0.0)
         gx -= g * y
         pull += g * tl.sqrt_rn(1.0 + kappa * y2)
@@ -134,7 +138,7 @@ def _sums_backward(
         gx += g * x
         gT += g * tl.sqrt_rn(1.0 + kappa * x2)
         total += g
-    y, y2 = _prototype(y_pointer, k, n, classes, BLOCK)
+    y, y2 = _prototype(y_pointer, k, n, classes, 1, BLOCK)
     pull = tl.sum(gT, axis=0, keep_dims=True) / tl.sqrt_rn(1.0 + kappa * y2)
     gy = -2.0 * (pull * y - tl.sum(gx, axis=0, keep_dims=True))
     prototypes = members * classes
