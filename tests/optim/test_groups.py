@@ -262,3 +262,17 @@ def test_every_model_learns_with_it():
         before = {name: p.detach().clone() for name, p in network.named_parameters()}
         step(network, make_adam(network, lr=0.1), 0)
         assert all(not torch.equal(p, before[name]) for name, p in network.named_parameters())
+
+
+@pytest.mark.parametrize("learn_curvature", [False, True])
+def test_a_network_and_its_optimisers_are_copied_together(learn_curvature):
+    network = model(learn_curvature=learn_curvature)
+    optimizers = make_adam(network, lr=0.1)
+    step(network, optimizers, 0)
+    copied = copy.deepcopy((network, optimizers))
+    for seed in range(1, 4):
+        step(network, optimizers, seed)
+        step(*copied, seed)
+    for (name, a), b in zip(network.named_parameters(), copied[0].parameters(), strict=True):
+        assert torch.equal(a, b), name
+        assert a.data_ptr() != b.data_ptr(), name

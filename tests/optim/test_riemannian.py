@@ -99,3 +99,77 @@ def test_goes_on_from_a_saved_state_with_all_digits_of_the_counter():
         second.grad = g.clone()
         three.step()
     assert torch.equal(second, whole)
+
+
+@pytest.mark.parametrize(("dtype", "left"), [(torch.bfloat16, 0.15), (torch.float16, 0.005), (torch.float32, 0.004)])
+@pytest.mark.parametrize("size", [1.0, 1e-3])
+def test_points_in_half_precision_arrive_as_far_as_they_can(size, dtype, left):
+    """Squares of small gradients are 0 there, and so is epsilon: they are remembered in float32."""
+    M, target = Lorentz(-1.0), cloud(5, 8, dtype=torch.float32)
+    points = (0.3 * cloud(6, 8, seed=1)).to(dtype).requires_grad_()
+    last = points[5].detach().clone()  # never has a gradient
+    optimizer = RiemannianAdam([points], lambda: -1.0, lr=0.02)
+    for _ in range(300):
+        optimizer.zero_grad()
+        distance = M.dist2(points[:5].float(), target).sum()
+        (size * distance).backward()
+        optimizer.step()
+    assert distance <= left
+    assert torch.equal(points[5], last)
+    assert optimizer.state[points]["mean"].dtype == torch.float32
+
+
+def test_the_state_of_half_precision_points_is_saved_with_all_digits():
+    points = cloud(4, 3).to(torch.bfloat16).requires_grad_()
+    first, second = (RiemannianAdam([points], lambda: -1.0, lr=0.1) for _ in range(2))
+    points.grad = cloud(4, 3, seed=1).to(torch.bfloat16)
+    first.step()
+    second.load_state_dict(first.state_dict())
+    for name, value in first.state[points].items():
+        assert torch.equal(second.state[points][name], value), name
+        assert second.state[points][name].data_ptr() != value.data_ptr(), name
+
+
+def test_goes_on_from_a_state_of_geoopt_s():
+    M, start = Lorentz(-2.0), cloud(5, 3, seed=99)
+    theirs = geoopt.ManifoldParameter(start.clone(), manifold=M)
+    optimizer = geoopt.optim.RiemannianAdam([theirs], lr=0.05)
+    descend(M, theirs, optimizer, steps=5)
+    ours = theirs.detach().clone().requires_grad_()
+    resumed = RiemannianAdam([ours], lambda: -2.0, lr=0.05)
+    resumed.load_state_dict(optimizer.state_dict())
+    for a, b in zip(descend(M, ours, resumed), descend(M, theirs, optimizer), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
+
+
+def test_a_state_saved_of_points_that_lie_otherwise_in_memory_has_no_gaps():
+    aside = cloud(3, 4).mT.requires_grad_()
+    first = RiemannianAdam([aside], lambda: -1.0, lr=0.1)
+    aside.grad = cloud(4, 3, seed=1)
+    first.step()
+    points = aside.detach().contiguous().requires_grad_()
+    second = RiemannianAdam([points], lambda: -1.0, lr=0.1)
+    second.load_state_dict(first.state_dict())
+    assert all(value.is_contiguous() for value in second.state[points].values())
+    assert torch.equal(second.state[points]["mean"], first.state[aside]["mean"])
+
+
+def test_a_gradient_that_comes_later_starts_its_own_count():
+    early, late, alone = cloud(2, 3).requires_grad_(), *(cloud(2, 3, seed=1).requires_grad_() for _ in range(2))
+    both, one = (RiemannianAdam(points, lambda: -1.0, lr=0.1) for points in ([early, late], [alone]))
+    early.grad = cloud(2, 3, seed=2)
+    both.step()
+    late.grad, alone.grad = (cloud(2, 3, seed=3) for _ in range(2))
+    both.step()
+    one.step()
+    assert torch.equal(late, alone)
+    assert [float(both.state[x]["step"].max()) for x in (early, late)] == [2.0, 1.0]
+
+
+def test_groups_have_rates_of_their_own():
+    fast, slow = (cloud(2, 3).requires_grad_() for _ in range(2))
+    optimizer = RiemannianAdam([{"params": [fast], "lr": 0.1}, {"params": [slow]}], lambda: -1.0, lr=0.0)
+    fast.grad = slow.grad = cloud(2, 3, seed=1)
+    optimizer.step()
+    assert torch.equal(slow, cloud(2, 3))
+    torch.testing.assert_close(Lorentz(-1.0).dist(fast.detach(), cloud(2, 3)), torch.full((2,), 0.1).double())

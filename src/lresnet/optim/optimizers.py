@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal
 
 import geoopt
@@ -127,7 +128,7 @@ def _riemannian_adam(points: list[torch.nn.Parameter], lr: float) -> torch.optim
     manifolds = [getattr(point, "manifold", None) for point in points]
     first = manifolds[0]
     if isinstance(first, Lorentz) and all(other is first for other in manifolds):
-        return RiemannianAdam(points, lambda: first.curvature, device_rate(lr, points))
+        return RiemannianAdam(points, partial(getattr, first, "curvature"), device_rate(lr, points))
     adam: torch.optim.Optimizer = geoopt.optim.RiemannianAdam(points, lr=lr, weight_decay=0.0)
     return adam
 

@@ -14,6 +14,9 @@ from lresnet.nn.kernels import serves
 
 __all__ = ["RiemannianAdam"]
 
+# Of what is remembered of each point, here and in geoopt.
+_NAMES = (("step", "step"), ("mean", "exp_avg"), ("square", "exp_avg_sq"))
+
 
 class RiemannianAdam(torch.optim.Optimizer):
     r"""Adam on points of the hyperboloid (Becigneul and Ganea, ICLR 2019).
@@ -58,36 +61,60 @@ class RiemannianAdam(torch.optim.Optimizer):
         for group in self.param_groups:
             for x in group["params"]:
                 if x.grad is not None:
-                    self._move(x, kappa_of(K, x.dtype), **{name: group[name] for name in ("lr", "betas", "eps")})
+                    kappa = kappa_of(K, _precision(x))
+                    self._move(x, kappa, **{name: group[name] for name in ("lr", "betas", "eps")})
 
     def _move(self, x: Tensor, kappa: Curvature, lr: Any, betas: tuple[float, float], eps: float) -> None:
+        if not self.state[x]:
+            self.state[x] = _state_of(x)
         state, g = self.state[x], x.grad
-        if not state:
-            state["step"] = _counters(0, x)
-            state["mean"], state["square"] = torch.zeros_like(x), torch.zeros_like(x[..., :1])
         moments = state["mean"], state["square"], state["step"]
         if serves(x, kappa) and x.is_contiguous() and g.dtype == x.dtype:  # type: ignore[union-attr]
             from lresnet.optim.fused_step import fused_step
 
-            rate = lr if isinstance(lr, Tensor) else torch.full((), lr, device=x.device)
+            rate = lr.to(x.device) if isinstance(lr, Tensor) else torch.full((), lr, device=x.device)
             fused_step(x, g, *moments, rate, kappa=float(kappa), betas=betas, eps=eps)  # type: ignore[arg-type]
         else:
             _step(x, g, *moments, lr, kappa, betas, eps)  # type: ignore[arg-type]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's; the step counters go where the points are and keep their digits."""
+        """As torch's, but moments and step counters keep their digits; the state of geoopt's optimiser fits too."""
         super().load_state_dict(state_dict)
-        for x, state in self.state.items():
-            state["step"] = _counters(state["step"], x)
+        places = [place for group in state_dict["param_groups"] for place in group["params"]]
+        points = [x for group in self.param_groups for x in group["params"]]
+        for place, x in zip(places, points, strict=True):
+            if saved := state_dict["state"].get(place):
+                self.state[x] = _state_of(x, *(saved.get(name, saved.get(theirs)) for name, theirs in _NAMES))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is copied and pickled: torch's own would leave the curvature behind."""
+        return super().__getstate__() | {"curvature": self.curvature}
 
 
-def _counters(step: float | Tensor, x: Tensor) -> Tensor:
-    """One for each point, [..., 1], so that one kernel can both read and move them on; ``step``: one number, or those.
+def _precision(x: Tensor) -> torch.dtype:
+    """What is computed and remembered in: float32 where points are half, whose squares of gradients would be 0."""
+    return torch.promote_types(x.dtype, torch.float32)
 
-    In float64: 1 - 0.999 ** step would lose four digits of float32.
+
+def _state_of(
+    x: Tensor, step: float | Tensor = 0.0, mean: float | Tensor = 0.0, square: float | Tensor = 0.0
+) -> dict[str, Tensor]:
+    """Step counters [..., 1] and moments of the points x, without gaps in memory; numbers stand for all points.
+
+    A counter for each point, so that one kernel can both read and move them on. In float64: 1 - 0.999 ** step would
+    lose four digits of float32.
     """
-    counters = torch.as_tensor(step, dtype=torch.float64, device=x.device)
-    return counters.expand(*x.shape[:-1], 1).clone(memory_format=torch.contiguous_format)
+
+    def filled(value: float | Tensor, columns: int, dtype: torch.dtype) -> Tensor:
+        values = torch.as_tensor(value, dtype=dtype, device=x.device).expand(x.shape)
+        return values[..., :columns].clone(memory_format=torch.contiguous_format)
+
+    dtype = _precision(x)
+    return {
+        "step": filled(step, 1, torch.float64),
+        "mean": filled(mean, x.shape[-1], dtype),
+        "square": filled(square, 1, dtype),
+    }
 
 
 def _step(
@@ -102,11 +129,12 @@ def _step(
     eps: float,
 ) -> None:
     """By torch's operations; all tensors but g and lr are changed in place."""
-    g = maps.egrad2rgrad(x, g, kappa, -1)
+    points, g = x.to(mean.dtype), g.to(mean.dtype)
+    g = maps.egrad2rgrad(points, g, kappa, -1)
     count.add_(1)
-    first, second = ((1 - beta**count).to(x.dtype) for beta in betas)
+    first, second = ((1 - beta**count).to(mean.dtype) for beta in betas)
     mean.lerp_(g, 1 - betas[0])
-    square.lerp_(maps.inner(x, g, g, kappa, -1), 1 - betas[1])
-    y = maps.expmap_value(x, -lr * (mean / first) / ((square / second).sqrt() + eps), kappa, -1)
-    mean.copy_(maps.transp_value(x, y, mean, kappa, -1))
+    square.lerp_(maps.inner(points, g, g, kappa, -1), 1 - betas[1])
+    y = maps.expmap_value(points, -lr * (mean / first) / ((square / second).sqrt() + eps), kappa, -1)
+    mean.copy_(maps.transp_value(points, y, mean, kappa, -1))
     x.copy_(y)
