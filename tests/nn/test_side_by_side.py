@@ -1,12 +1,17 @@
 """Images side by side: the same numbers as one after the other."""
 
+import copy
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 
-from lresnet.models import LorentzResNet
+from lresnet.models import LorentzResNet, resnet
 from lresnet.nn.side_by_side import conv2d_side_by_side, separate, side_by_side
+from lresnet.residual import RESIDUALS
+from lresnet.testing import assert_compiles
 
 
 @settings(deadline=None)
@@ -63,16 +68,57 @@ def test_a_network_learns_the_same(residual, monkeypatch):
         torch.testing.assert_close(many, one, rtol=1e-9, atol=1e-11)
 
 
+class OnGPU:
+    """What is asked of a batch of images."""
+
+    def __init__(self, batch: int, dtype: torch.dtype = torch.bfloat16) -> None:
+        self.shape, self.dtype, self.device = (batch, 3, 8, 8), dtype, torch.device("cuda")
+
+
 def test_only_narrow_networks_in_half_precision_on_a_gpu_that_are_trained():
     model = LorentzResNet(8, 5)
     assert model.images_side_by_side(torch.zeros(16, 3, 8, 8)) == 1  # a CPU multiplies the zeros
-
-    class OnGPU:
-        def __init__(self, batch: int, dtype: torch.dtype = torch.bfloat16) -> None:
-            self.shape, self.dtype, self.device = (batch, 3, 8, 8), dtype, torch.device("cuda")
-
     assert model.images_side_by_side(OnGPU(16)) == 8
     assert model.images_side_by_side(OnGPU(16, torch.float32)) == 1
     assert model.images_side_by_side(OnGPU(12)) == 1  # eight do not divide it
+    assert model.images_side_by_side(OnGPU(0)) == 1
     assert LorentzResNet(18).images_side_by_side(OnGPU(16)) == 1
     assert model.eval().images_side_by_side(OnGPU(16)) == 1
+
+
+def test_every_residual_goes_side_by_side_and_so_do_copies_and_synchronised_norms():
+    for residual in RESIDUALS:
+        model = LorentzResNet(8, 5, residual=residual)
+        assert model.images_side_by_side(OnGPU(16)) == 8, residual
+    assert copy.deepcopy(model).images_side_by_side(OnGPU(16)) == 8
+    assert torch.nn.SyncBatchNorm.convert_sync_batchnorm(model).images_side_by_side(OnGPU(16)) == 8
+
+
+def test_not_through_parts_of_another_kind():
+    """A group norm would take neighbours for one image; a torch convolution knows of none."""
+    for name, part in (("bn1", torch.nn.GroupNorm(2, 8)), ("conv2", torch.nn.Conv2d(8, 8, 3, padding=1))):
+        model = LorentzResNet(8, 5)
+        setattr(model.blocks[0], name, part)
+        assert model.images_side_by_side(OnGPU(16)) == 1
+    model = LorentzResNet(8, 5)
+    model.stem = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU())
+    assert model.images_side_by_side(OnGPU(16)) == 1
+
+
+@pytest.mark.parametrize("name", ["stem", "stem.0", "blocks", "blocks.1", "blocks.1.conv1"])
+def test_a_hook_sees_the_usual_shapes(name):
+    model = LorentzResNet(8, 5)
+    hook = model.get_submodule(name).register_forward_hook(lambda module, inputs, output: None)
+    assert model.images_side_by_side(OnGPU(16)) == 1
+    hook.remove()
+    assert model.images_side_by_side(OnGPU(16)) == 8
+
+
+def test_the_choice_and_the_way_compile_to_one_graph(monkeypatch):
+    model = LorentzResNet(8, 5, residual="euclidean")
+
+    def choice(self: LorentzResNet, x: Tensor) -> int:
+        return 4 if resnet._as_built(self.stem) and resnet._as_built(self.blocks) else 1
+
+    monkeypatch.setattr(LorentzResNet, "images_side_by_side", choice)
+    assert_compiles(model, torch.randn(8, 3, 8, 8), tolerance=1e-3)

@@ -64,13 +64,18 @@ def conv2d_side_by_side(
 
 
 class Conv2d(torch.nn.Conv2d):
-    """A convolution without a bias that may be told that several images lie side by side.
+    """A convolution, without a bias, that may be told that several images lie side by side.
 
     Example:
-        >>> conv, x = Conv2d(2, 4, 3, padding=1, bias=False), torch.randn(6, 2, 5, 5)
+        >>> conv, x = Conv2d(2, 4, 3, padding=1), torch.randn(6, 2, 5, 5)
         >>> torch.allclose(separate(conv(side_by_side(x, 3), images=3), 3), conv(x), atol=1e-5)
         True
     """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, padding: int = 0
+    ) -> None:
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=False)
 
     def forward(self, x: Tensor, images: int = 1) -> Tensor:
         if images == 1:
