@@ -143,3 +143,4 @@ def test_images_of_ones_own_are_trained_with_clipped_gradients(tmp_path: Path) -
     assert single_image_run(str(tmp_path)).config["clip"] == 1.0
     assert single_image_run(str(tmp_path), config={"clip": 3.0}).config["clip"] == 3.0
     assert "clip" not in single_image_run("cifar10").config
+    assert "--clip 1 " in command_of(single_image_run(str(tmp_path))) + " "

@@ -49,7 +49,7 @@ class Settings:
     decay: Annotated[Literal["matrices", "all"] | None, arg(metavar="matrices|all")] = None
     """What decays: matrices and kernels alone, or norms and biases too."""
     clip: _Float = None
-    """Largest norm of the gradient."""
+    """Largest norm of the gradient; for your own images 1 where nothing is said."""
     average: Annotated[float | None, arg(metavar="SHARE")] = None
     """Average the parameters over the steps; the share of the old value, e.g. 0.999."""
     keep: Annotated[Literal["best", "last"] | None, arg(metavar="best|last")] = None

@@ -57,7 +57,8 @@ def train(
         task: Of DATA, where its name says two things. Without DATA: graphs, disease_tree/lp; images, cifar10.
         method: The residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the twin.
         seed: Of parameters, negatives and honest splits; of shuffling and augmentation.
-        recipe: Of images: what supplies settings that are not given. None: fast. Your own images take CIFAR-10's.
+        recipe: Of images: what supplies settings that are not given. None: fast. Your own images take CIFAR-10's,
+            with gradients clipped at norm 1 (--clip).
         split: Of a graph: legacy, disjoint, official, or the number of an official one. None: as the recipe says.
         out: The folder of the run. None: runs/DATA-METHOD-SEED, of lorentz_sgformer runs/DATA-sgformer-METHOD-SEED.
         checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
