@@ -48,7 +48,7 @@ def lorentz_join(z: Tensor, g: Tensor, weight: Tensor, kappa: Curvature, max_rad
     """
     if traced() or z.shape != g.shape:
         return _plain(z, g, weight, kappa, max_radius)
-    if serves(z, kappa) and serves(g, kappa) and _one_a_member(weight, z):
+    if serves(z, kappa) and serves(g, kappa) and g.device == z.device and _one_a_member(weight, z):
         return _by_kernels(z, g, weight, float(kappa), max_radius)
     if switch.serves(z, g, kappa, dim=-1):
         return _plain(z, g, weight, kappa, max_radius)
