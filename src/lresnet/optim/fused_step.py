@@ -130,6 +130,8 @@ def _step(
     spread = tl.sqrt_rn(square / correction_2) + eps
     y = _exp(x, e, r, T, -tl.load(lr_pointer).to(tl.float32) * (mean / correction_1) / spread, root)
     mean = _transported(x, e, r, T, y, mean, root)
+    # Small tiles are held by several warps at once: none may write before all have read.
+    tl.debug_barrier()
     tl.store(x_pointer + place, y, mask=inside)
     tl.store(mean_pointer + place, mean, mask=inside)
     tl.store(square_pointer + row, square, mask=there)
