@@ -110,9 +110,10 @@ def test_near_a_prototype_digits_are_kept_that_a_matrix_product_would_lose():
 @pytest.mark.parametrize("gap", [0, 3])
 def test_a_point_on_a_prototype_is_at_distance_0(width, gap):
     """Wherever it lies in memory: both norms are summed in one order."""
-    x = (30 * normals(32, width + gap))[:, :width]
+    count = 32 if width < 100 else 8  # the interpreter takes its time
+    x = (30 * normals(count, width + gap))[:, :width]
     with enabled():
-        logits = prototype_logits(x, x.clone(), torch.zeros(32, device=DEVICE), 1.0)
+        logits = prototype_logits(x, x.clone(), torch.zeros(count, device=DEVICE), 1.0)
     assert (logits.diagonal() == 0).all()
     assert (logits <= 0).all()
 
