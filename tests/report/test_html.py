@@ -2,8 +2,8 @@
 
 import base64
 import json
-import shutil
 import re
+import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
