@@ -56,7 +56,8 @@ def _dot(x, y):
 def _unit(x):
     """Direction and norm."""
     r = tl.sqrt_rn(_dot(x, x))
-    return x / tl.maximum(r, SHORTEST, propagate_nan=tl.PropagateNan.ALL), r
+    # Rounded once: where a point is far out, an error of its direction's length is one of its distance, step by step.
+    return tl.div_rn(x, tl.maximum(r, SHORTEST, propagate_nan=tl.PropagateNan.ALL)), r
 
 
 @triton.jit
