@@ -42,9 +42,12 @@ def refuse_torch(monkeypatch):
 
 @pytest.mark.parametrize("kappa", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("length", [0.0, 1e-3, 1.0, 30.0])
-@pytest.mark.parametrize("shape", [(5, 3), (2, 3, 64)])
+@pytest.mark.parametrize("shape", [(25, 3), (2, 6, 64)])
 def test_same_numbers_as_torch_s_operations(shape, length, kappa, monkeypatch):
-    """In float64, to what either way rounds in float32."""
+    """In float64, to what either way rounds in float32.
+
+    The mean over the points: the worst one's error is a matter of luck far from the origin, by a factor of ten.
+    """
     start = normals(*shape, seed=99) * length / (kappa * shape[-1]) ** 0.5
     with disabled():
         others = descend(start, kappa)
@@ -55,8 +58,8 @@ def test_same_numbers_as_torch_s_operations(shape, length, kappa, monkeypatch):
     for got, other, expected in zip(found, others, exact, strict=True):
         assert got.shape == expected.shape
         scale = expected.abs().max()
-        error, theirs = ((t.double() - expected).abs().max() / scale for t in (got, other))
-        assert error <= 3 * theirs + 2e-6
+        error, theirs = ((t.double() - expected).abs().amax(-1).mean() / scale for t in (got, other))
+        assert error <= 2 * theirs + 2e-6
     assert torch.equal(found[3], torch.full_like(found[3], STEPS))
     assert (found[0] - start).norm() > 0.1
 
