@@ -34,6 +34,17 @@ def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     )
 
 
+def test_train_and_read_the_test_set_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run"
+    for _ in range(2):  # a run that has ended is not trained again, and says the same
+        assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(folder), "--test"]) == 0
+        figures = json.loads((folder / "evaluation.json").read_text())["metrics"]
+        lines = capsys.readouterr().out.splitlines()
+        assert lines[-2] == f"The run is in {folder}"
+        assert lines[-1].startswith("disease_tree/nc, lorentz, seed 0: f1_binary")
+        assert f"accuracy {figures['accuracy']:.2f}" in lines[-1]
+
+
 def test_the_recorded_command_gives_the_same_run(tmp_path: Path) -> None:
     first, second = tmp_path / "first", tmp_path / "second"
     assert cli.main(["train", "disease_tree/lp", *QUICK, "--learn-curvature", "--out", str(first)]) == 0

@@ -35,12 +35,13 @@ def train(
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
     checkpoint_every: Annotated[int | None, arg(metavar="EPOCHS")] = None,
     device: str = "auto",
+    test: bool = False,
     settings: OmitArgPrefixes[Settings] = _SETTINGS,
     graphs: OmitArgPrefixes[GraphSettings] = _GRAPHS,
     transformer: OmitArgPrefixes[TransformerSettings] = _TRANSFORMER,
     images: OmitArgPrefixes[ImageSettings] = _IMAGES,
 ) -> int:
-    """Train one model on one task; the test set is left for `lresnet evaluate`.
+    """Train one model on one task; the test set is left for `lresnet evaluate`, or read at the end with --test.
 
     The same command goes on from the checkpoint of a run that was interrupted, on a CPU to the same numbers. Your own
     images are a folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and
@@ -63,6 +64,7 @@ def train(
         out: The folder of the run. None: runs/DATA-METHOD-SEED, of lorentz_sgformer runs/DATA-sgformer-METHOD-SEED.
         checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        test: Read the test set when the run has ended, once, as `lresnet evaluate` does.
         settings: What else decides the run. None: as the recipe says, else the default of the library.
         graphs: Of graphs alone.
         transformer: Of lorentz_sgformer alone.
@@ -80,7 +82,8 @@ def train(
         run = _graph_run(name, method, seed, split, said(settings) | of_graphs)
         _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
     folder = out or Path("runs") / f"{_folder_name(run.cell)}{_model_name(run.config)}-{method}-{seed}"
-    return _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every)
+    ended = _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every, test)
+    return ended or (evaluate(folder, device) if test else 0)
 
 
 def _graph_run(name: str, method: str, seed: int, split: str | None, config: dict[str, Any]) -> "Run":
@@ -117,7 +120,7 @@ def _model_name(config: dict[str, Any]) -> str:
     return "-sgformer" if config.get("model") == "lorentz_sgformer" else ""
 
 
-def _train(run: "Run", folder: Path, device: str, checkpoint_every: int) -> int:
+def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: bool) -> int:
     from lresnet.cli.console import progress_bars
     from lresnet.studies.run_folder import train_in_folder
     from lresnet.studies.single import command_of
@@ -157,7 +160,8 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int) -> int:
             progress.stop()
     figure = "nothing held out" if record["validation"] is None else f"validation {record['validation']:.2f}"
     print(f"{figure}, epoch {record['best_epoch']}")
-    print(f"The run is in {folder}; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set")
+    hint = "" if test else f"; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set"
+    print(f"The run is in {folder}{hint}")
     return 0
 
 
