@@ -91,7 +91,7 @@ def test_images_by_default_are_cifar10_with_ten_epochs_between_checkpoints(monke
     monkeypatch.setattr("lresnet.cli.single_run._train", lambda *args: calls.append(args) or 0)
     assert cli.main(["train", "--task", "images"]) == 0
     assert cli.main(["train"]) == 0
-    (images, folder, device, every), (graph, _, _, every_of_graphs) = calls
+    (images, folder, device, every, _), (graph, _, _, every_of_graphs, _) = calls
     assert (images.cell, images.protocol, device, every) == ("cifar10", "fast", "auto", 10)
     assert folder == Path("runs/cifar10-lorentz-0")
     assert (graph.cell, every_of_graphs) == ("disease_tree/lp", 200)
