@@ -146,7 +146,7 @@ def test_accuracies_and_other_scores_have_sheets_of_their_own() -> None:
 
 
 def test_the_sentences_count_cells() -> None:
-    residual, scores = ood_sentences(table(2.0))
+    _, residual, scores = ood_sentences(table(2.0))
     assert residual.startswith(
         "Does the Lorentz residual help detection (fast)? Against euclidean better in 12 of 12 cells, worse in 0, no "
         "difference shown in 0 (mean +2.00 points); against space better in 0 of 12 cells, worse in 0, no difference "
@@ -154,12 +154,24 @@ def test_the_sentences_count_cells() -> None:
     )
     assert "With origin_distance better in 0 of 12 cells, worse in 12" in scores
     assert "with boundary_distance better in 0 of 12 cells, worse in 0, no difference shown in 12" in scores
-    assert "worse in 12, no difference shown in 0 (mean -2.00 points)" in ood_sentences(table(-2.0))[0]
+    assert "worse in 12, no difference shown in 0 (mean -2.00 points)" in ood_sentences(table(-2.0))[1]
+
+
+def test_what_the_recipes_plan_and_nobody_ran_is_counted() -> None:
+    part = "Not complete (fast): 36 of the 68 trainings that the recipes plan have been run."
+    assert ood_sentences(table(2.0))[0] == part
+    more = [
+        line(f"{images}/svhn/{network}", method, seed, 80.0)
+        for images, network in TRAININGS
+        for method in ("parallel_transport", "tangent", "lorentz", "euclidean", "space")
+        for seed in range(5)
+    ]
+    assert not any("Not complete" in sentence for sentence in ood_sentences(table(2.0) + more))
 
 
 def test_each_protocol_has_its_sentences_and_its_paired_rows(tmp_path: Path) -> None:
     runs = table(2.0, 3) + table(-2.0, 3, protocol="paper")
-    assert [("(fast)" in s, "(paper)" in s) for s in ood_sentences(runs)] == [(True, False)] * 2 + [(False, True)] * 2
+    assert [("(fast)" in s, "(paper)" in s) for s in ood_sentences(runs)] == [(True, False)] * 3 + [(False, True)] * 3
     (tmp_path / "ood.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
     assert cli.main(["report", str(tmp_path), "--markdown", str(tmp_path / "page.md")]) == 0
     page = (tmp_path / "page.md").read_text()

@@ -15,6 +15,8 @@ from rich.text import Text
 from lresnet.report.aggregate import paper_detection
 from lresnet.report.ood_figures import Cell, Gap, Runs, ood_runs, residual_gaps, score_gaps, scores_of
 from lresnet.report.sheets import Row, Sheet, sheet_markdown, sheet_terminal
+from lresnet.studies.depth import cells_of
+from lresnet.studies.search import recipe
 
 __all__ = ["READING", "ood_markdown", "ood_sentences", "ood_sheets", "ood_terminal"]
 
@@ -39,6 +41,8 @@ are not independent."""
 def ood_sentences(runs: Iterable[Mapping[str, Any]]) -> list[str]:
     """What was found, protocol by protocol: does the Lorentz residual help detection, and do the hyperbolic scores?
 
+    Before that, whether runs are still missing.
+
     Example:
         >>> ood_sentences([])
         []
@@ -46,7 +50,31 @@ def ood_sentences(runs: Iterable[Mapping[str, Any]]) -> list[str]:
     found = ood_runs(runs)
     protocols = sorted({cell.protocol for cell in found})
     by_protocol = {p: {cell: own for cell, own in found.items() if cell.protocol == p} for p in protocols}
-    return [sentence for protocol, own in by_protocol.items() for sentence in _answers(protocol, own)]
+    return [
+        sentence
+        for protocol, own in by_protocol.items()
+        for sentence in (*_missing(protocol, own), *_answers(protocol, own))
+    ]
+
+
+def _missing(protocol: str, runs: Runs) -> list[str]:
+    """A sentence if trainings that the recipes plan are not among the runs."""
+    there = {
+        (cell.training, method, run["seed"])
+        for cell, methods in runs.items()
+        for method, own in methods.items()
+        for run in own
+    }
+    planned = set()
+    for cell in cells_of("ood", protocol):
+        plan = recipe("ood", cell, protocol)
+        for method in plan["methods"]:
+            seeds = plan.get("seeds", {}).get(method, plan.get("final_seeds", ()))
+            planned |= {(cell, method, seed) for seed in seeds}
+    if planned <= there:
+        return []
+    done = len(planned & there)
+    return [f"Not complete ({protocol}): {done} of the {len(planned)} trainings that the recipes plan have been run."]
 
 
 def _answers(protocol: str, runs: Runs) -> list[str]:
