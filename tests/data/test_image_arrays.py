@@ -66,7 +66,7 @@ def test_labels_in_a_column_and_named_classes(tmp_path: Path) -> None:
         ({"train_labels": np.zeros(6, dtype=int)}, "1 class"),
         ({"train_labels": np.array([0, 2, 2, 0, 3, 3])}, "go up to 3, but no image has label 1; number the classes"),
         ({"train_labels": np.array([0, 1, 10**12, 0, 1, 2])}, "go up to 1000000000000, but no image has label 3"),
-        ({"train_labels": np.array([0, 1, -1, 0, 1, 2])}, "a training label is -1, but the classes are 0 to "),
+        ({"train_labels": np.array([0, 1, -1, 0, 1, 2])}, "a training label is -1, but the classes are 0 to 2"),
         ({"train_images": GREY[:, :0], "test_images": GREY[:2, :0]}, r"train_images is empty \(shape \[6, 0, 7, 1\]\)"),
         ({"classes": np.array("cat")}, r"classes is <U3 \[\]; save the names as text"),
         ({"classes": np.array([b"cat", b"dog", b"owl"])}, "classes is |S3"),

@@ -106,7 +106,7 @@ def test_the_tree_stands_in_for_the_unpublished_cell_and_that_is_said() -> None:
     tree = [figure("gnn", "disease_tree/nc", m, 90.0, protocol="disjoint") for m in METHODS]
     without = [f for f in printed if f.cell != "disease/nc"]
     assert answers(without + tree)[sentence].evidence.endswith(f"disease_tree/nc); {words}")
-    assert "highest mean in 8 of 10 cells" in answers(without + tree)[sentence].evidence
+    assert "highest mean, the twin aside, in 8 of 10 cells" in answers(without + tree)[sentence].evidence
     for other in ("up to 10.9 % over other residual methods", "better than the base in 9 of 10, best in every node "):
         (found,) = [claim for claim in answer_claims(without + tree) if claim.sentence.startswith(other)]
         assert found.evidence.endswith(words)
@@ -121,6 +121,30 @@ def test_most_hyperbolic_transformers_must_be_ahead_of_the_euclidean_one() -> No
     assert answers(lone)[sentence].verdict == REFUTED
     assert answers([f for f in lone if f.cell == "actor"])[sentence].verdict == NOT_MEASURED
     assert answers([f for f in printed if f.method != "space"])[sentence].evidence == ""
+
+
+def test_leads_that_a_paired_test_does_not_show_are_called_so() -> None:
+    sentence, methods = "hyperbolic beats the Euclidean SGFormer in 2 of 3", ("euclidean", *METHODS[1:])
+    cells = ("actor", "chameleon", "squirrel")
+    for spread, verdict, shown in ((0.1, HOLDS, 4), (30.0, NO_DIFFERENCE, 0)):
+        runs = [
+            {
+                "table": "graph_transformer",
+                "cell": cell,
+                "method": m,
+                "protocol": "legacy",
+                "seed": seed,
+                "value": value,
+            }
+            for cell in cells
+            for m in methods
+            for seed in range(4)
+            for value in [40.0 + (m != "euclidean") + spread * (seed % 2) * (m == "euclidean")]
+        ]
+        figures = [figure("graph_transformer", cell, m, 40.0 + (m != "euclidean")) for cell in cells for m in methods]
+        claim = {c.sentence: c for c in answer_claims(figures, [], runs, [])}[sentence]
+        assert claim.verdict == verdict
+        assert claim.evidence.endswith(f"by more than chance: actor {shown}, chameleon {shown}, squirrel {shown}")
 
 
 def test_of_two_protocols_the_whole_one_counts_and_of_equals_the_first_by_name() -> None:
@@ -240,7 +264,9 @@ def test_the_papers_split_counts_and_methods_that_diverged_do_not() -> None:
     best = [figure("gnn", "airport/nc", m, 90.0 + (m == "lorentz")) for m in METHODS]
     other = [dataclasses.replace(f, protocol="disjoint", mean=90.0 - (f.method == "lorentz")) for f in best]
     for figures in (best + other, other + best):
-        assert answers(figures)[sentence].evidence == "highest mean in 1 of 1 cells measured (airport/nc)"
+        assert (
+            answers(figures)[sentence].evidence == "highest mean, the twin aside, in 1 of 1 cells measured (airport/nc)"
+        )
     lost = dataclasses.replace(best[1], n=0, mean=float("nan"), std=float("nan"), diverged=5)
     assert answers([best[0], lost, *best[2:]])[sentence].evidence == ""
 
@@ -249,4 +275,6 @@ def test_markdown_has_a_row_a_claim() -> None:
     claims = answer_claims(as_printed("gnn", METHODS))
     lines = claims_markdown(claims).splitlines()
     assert len(lines) == 4 + len(claims)
-    assert lines[4].startswith("| gnn | lorentz is best in 8 of 10 cells | holds | highest mean in 8 of 10")
+    assert lines[4].startswith(
+        "| gnn | lorentz is best in 8 of 10 cells | holds | highest mean, the twin aside, in 8 of 10"
+    )

@@ -71,3 +71,20 @@ def test_a_graph_s_run_has_no_images(tmp_path: Path) -> None:
     train_in_folder(single_run("disease_tree/lp", config={"epochs": 1}), tmp_path, command="")
     with pytest.raises(ValueError, match="holds a run on the graph disease_tree/lp"):
         embedding_delta(tmp_path)
+
+
+def test_images_that_changed_have_no_delta(run: Path) -> None:
+    from lresnet.studies.image_run import image_data
+
+    file = run.parent / "coloured.npz"
+    before = file.read_bytes()
+    with np.load(file) as arrays:
+        changed = {name: array[:, ::2] if name.endswith("images") else array for name, array in arrays.items()}
+    np.savez(file, **changed)
+    image_data.cache_clear()
+    try:
+        with pytest.raises(ValueError, match="has other size or channels than the run in"):
+            embedding_delta(run, images=12)
+    finally:
+        file.write_bytes(before)
+        image_data.cache_clear()

@@ -101,8 +101,8 @@ def _names(classes: NDArray[Any]) -> tuple[str, ...]:
 
 def _numbers(labels: Tensor) -> tuple[str, ...]:
     """The classes by their numbers; a gap is a slip, and one label of a billion would be a billion classes."""
-    found = labels.unique().tolist()
-    if found[0] >= 0 and found[-1] >= len(found):
+    found = [label for label in labels.unique().tolist() if label >= 0]  # ImageData refuses the others
+    if found and found[-1] >= len(found):
         gap = next(number for number, label in enumerate(found) if number != label)
         raise ValueError(
             f"train_labels go up to {found[-1]}, but no image has label {gap}; number the classes 0, 1, ... without "

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from lresnet.report.aggregate import Figure
+from lresnet.report.later_work import later_work
 from lresnet.report.order import in_order
 from lresnet.report.overview import overview, overview_markdown, summary_sentence
 from lresnet.report.paired import PairedDifference, paired_sentence
@@ -78,7 +79,8 @@ def _lines(differences: Sequence[PairedDifference]) -> list[str]:
 
 def _table(figures: Sequence[Figure], differences: Sequence[PairedDifference], notes: Notes) -> list[str]:
     lines = overview(figures, differences)
-    parts = [" ".join(filter(None, (summary_sentence(lines), _all_verdicts(figures)))), overview_markdown(lines)]
+    sentences = summary_sentence(lines), _all_verdicts(figures), later_work(figures)
+    parts = [" ".join(filter(None, sentences)), overview_markdown(lines)]
     if figures[0].table == "runtime":
         parts.append(_RUNTIME)
     for name, own in grouped(figures, _heading).items():

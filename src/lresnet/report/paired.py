@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ __all__ = ["PairedDifference", "paired_differences", "paired_sentence"]
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """Lorentz minus another method, over the seeds both have; percentage points."""
+    """Lorentz, or who is asked about, minus another method, over the seeds both have; percentage points."""
 
     table: str
     cell: str
@@ -33,13 +33,13 @@ class PairedDifference:
 
     @property
     def verdict(self) -> str:
-        """What the interval shows of the Lorentz residual."""
+        """What the interval shows of the one that is asked about."""
         low, high = self.interval
         return "better" if low > 0 else "worse" if high < 0 else "no difference shown"
 
 
-def paired_differences(records: Iterable[dict[str, Any]]) -> list[PairedDifference]:
-    """One difference for each cell, protocol and method that shares at least two runs with the Lorentz residual."""
+def paired_differences(records: Iterable[Mapping[str, Any]], of: str = "lorentz") -> list[PairedDifference]:
+    """One difference for each cell, protocol and method that shares at least two runs with the method ``of``."""
     values: dict[tuple[str, str, str], dict[str, dict[tuple[Any, Any], float]]] = {}
     for r in records:
         if r.get("stage", "final") == "final" and r.get("value") is not None:
@@ -47,10 +47,10 @@ def paired_differences(records: Iterable[dict[str, Any]]) -> list[PairedDifferen
             place.setdefault(r["method"], {})[r["seed"], r.get("split")] = r["value"]
     found = []
     for (table, cell, protocol), methods in values.items():
-        ours = methods.get("lorentz", {})
+        ours = methods.get(of, {})
         for method, theirs in methods.items():
             shared = sorted(ours.keys() & theirs.keys(), key=str)
-            if method != "lorentz" and len(shared) > 1:
+            if method != of and len(shared) > 1:
                 gaps = [ours[key] - theirs[key] for key in shared]
                 found.append(_difference(table, cell, protocol, method, gaps))
     return found

@@ -13,7 +13,7 @@ from lresnet.data.augment import normalise
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet
 from lresnet.studies.image_run import image_data
-from lresnet.studies.prediction import load_network
+from lresnet.studies.prediction import load_network, require_same_images
 from lresnet.studies.run_folder import finished_run, usable_device
 
 __all__ = ["EmbeddingDelta", "distances", "embedding_delta"]
@@ -44,13 +44,15 @@ def embedding_delta(
 
     Raises:
         FileNotFoundError: there is no run in the folder, or its images are gone.
-        ValueError: the folder holds no finished run of images, or there are too few of them.
+        ValueError: the folder holds no finished run of images, its images have changed, or there are too few of them.
     """
     if images < 4:
         raise ValueError(f"images must be at least 4, as delta is of quadruples, got {images}")
     place = usable_device(device)
     network, record = load_network(folder, place), finished_run(folder)
-    test = image_data(record["cell"], record["config"].get("size")).test.images
+    data = image_data(record["cell"], record["config"].get("size"))
+    require_same_images(network, data, folder)
+    test = data.test.images
     drawn = torch.from_numpy(np.random.RandomState(seed).permutation(len(test))[:images])
     batches = [part.to(place) for part in test[drawn].split(_TOGETHER)]
     with torch.no_grad():

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lresnet.data import ImageData
 from lresnet.data.ood_sets import OodSet, load_ood_set
 from lresnet.studies.detection import Scores, available_scores, require_scores, score_sets
 from lresnet.studies.image_run import image_data
-from lresnet.studies.prediction import ImageNetwork, load_network
+from lresnet.studies.prediction import load_network, require_same_images
 from lresnet.studies.run_folder import finished_run, usable_device
 
 __all__ = ["score_folder"]
@@ -42,7 +41,7 @@ def score_folder(
     chosen = available_scores(network.model) if "all" in scores else scores
     require_scores(network.model, chosen)  # before images are read, which may take minutes
     data = image_data(record["cell"], record["config"].get("size"))
-    _require_same_images(network, data, folder)
+    require_same_images(network, data, folder)
     sets = _load_sets(dict.fromkeys(names), (network.height, network.width))
     return score_sets(network.model, data, sets, scores=chosen), sets
 
@@ -52,16 +51,3 @@ def _load_sets(names: Iterable[str], size: tuple[int, int]) -> list[OodSet]:
     sets = {name: load_ood_set(name, size=size) for name in names}
     counts = Counter(one.name for one in sets.values())
     return [replace(one, name=name) if counts[one.name] > 1 else one for name, one in sets.items()]
-
-
-def _require_same_images(network: ImageNetwork, data: ImageData, folder: Path) -> None:
-    """Files of a user may change, and other images would not be in distribution."""
-    then = {
-        "classes": network.classes,
-        "size or channels": (network.height, network.width, network.channels),
-        "pixels": (network.mean, network.std),
-    }
-    now = (data.classes, tuple(data.test.images.shape[1:]), (data.mean, data.std))
-    for (what, before), found in zip(then.items(), now, strict=True):
-        if found != before:
-            raise ValueError(f"{data.name} has other {what} than the run in {folder} was trained on; bring them back")

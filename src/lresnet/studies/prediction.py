@@ -12,12 +12,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lresnet.data import ImageData
 from lresnet.data.image_folder import SUFFIXES, fill_frame, open_image
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.studies.run_folder import Record, finished_run, usable_device
 from lresnet.train.image_classification import class_scores, mirrored_scores
 
-__all__ = ["ImageNetwork", "Prediction", "Predictions", "image_files", "load_network", "predict"]
+__all__ = [
+    "ImageNetwork",
+    "Prediction",
+    "Predictions",
+    "image_files",
+    "load_network",
+    "predict",
+    "require_same_images",
+]
 
 _TOGETHER = 256  # images that go through the network at once
 
@@ -191,3 +200,20 @@ def _read(
             continue
         pixels = np.asarray(fill_frame(image, network.width, network.height))
         yield file, image.size, pixels.reshape(network.height, network.width, network.channels)
+
+
+def require_same_images(network: ImageNetwork, data: ImageData, folder: Path) -> None:
+    """Files of a user may change: other images are not what the network was trained for.
+
+    Raises:
+        ValueError: the classes, the size or the pixels are others; which, is said.
+    """
+    then = {
+        "classes": network.classes,
+        "size or channels": (network.height, network.width, network.channels),
+        "pixels": (network.mean, network.std),
+    }
+    now = (data.classes, tuple(data.test.images.shape[1:]), (data.mean, data.std))
+    for (what, before), found in zip(then.items(), now, strict=True):
+        if found != before:
+            raise ValueError(f"{data.name} has other {what} than the run in {folder} was trained on; bring them back")

@@ -15,6 +15,7 @@ from lresnet.report.depth_picture import depth_picture
 from lresnet.report.depth_runs import DEPTH_TABLE, depth_protocols
 from lresnet.report.depth_table import DEPTH_READING, depth_causes, depth_sheets
 from lresnet.report.html.inline_svg import inline_svg
+from lresnet.report.later_work import later_work
 from lresnet.report.markdown_page import Notes
 from lresnet.report.ood_table import READING, ood_sentences, ood_sheets
 from lresnet.report.order import in_order
@@ -58,7 +59,8 @@ def table_section(
         parts = [_detection_answers(runs), _comparison(table, figures), _detection_tables(runs, differences)]
     else:
         lines = overview(figures, differences)
-        summary = f"<p>{escape(summary_sentence(lines))}</p>" if lines else ""
+        words = " ".join(filter(None, (summary_sentence(lines), later_work(figures))))
+        summary = f"<p>{escape(words)}</p>" if words else ""
         parts = [summary, _overview_table(lines), _comparison(table, figures), _figures_table(figures, differences)]
     own = dict.fromkeys((f.table, f.cell, f.protocol) for f in figures)
     parts += [f"<p><b>{escape(f'{key[1]}, {key[2]}')}</b>: {escape(notes[key])}</p>" for key in own if key in notes]
