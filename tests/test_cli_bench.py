@@ -8,6 +8,7 @@ import pytest
 from lresnet import cli
 from lresnet.studies.benchmark.sizes import Size
 from lresnet.train.results import read_results
+from tests.coloured import write_coloured
 
 
 @pytest.fixture(autouse=True)
@@ -140,3 +141,26 @@ def test_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch
     monkeypatch.setattr("torch.empty", empty)
     assert cli.main(["bench", "residual", "--device", "cuda"]) == 2
     assert "device 'cuda' cannot be used here: Torch not compiled" in capsys.readouterr().err
+
+
+def test_a_whole_training_from_the_command_to_the_test_figure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    images = str(write_coloured(tmp_path / "coloured.npz"))
+    call = ["bench", "training", "--images", images, "--recipes", "fast", "--epochs", "1", "--device", "cpu"]
+    call += ["--model", "lorentz_resnet20", "--results", str(tmp_path)]
+    assert cli.main(call) == 0
+    (line,) = read_results(tmp_path / "benchmarks.jsonl")
+    assert (line["study"], line["protocol"], line["method"]) == ("training", "fast, batch 512", "lorentz")
+    assert line["cell"] == f"{images}, 1 epochs"
+    assert 0 < line["metrics"]["training_seconds"] < line["value"]
+    assert 0 <= line["metrics"]["accuracy"] <= 100
+    assert "A whole training of lorentz_resnet20" in capsys.readouterr().out
+
+
+def test_a_training_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["bench", "training", "--images", str(tmp_path / "none.npz"), "--device", "cpu", "--results", str(tmp_path)]
+    assert cli.main([*call, "--epochs", "1"]) == 2
+    assert "none.npz" in capsys.readouterr().err
+    assert cli.main([*call, "--recipes", "slow"]) == 2
+    assert "unknown recipe 'slow'" in capsys.readouterr().err

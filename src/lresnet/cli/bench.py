@@ -176,6 +176,44 @@ def sgformer(
 
 
 @bench.command
+def training(
+    images: str = "cifar10",
+    recipes: Annotated[tuple[str, ...], arg(metavar="fast|paper")] = (),
+    methods: Annotated[tuple[str, ...], arg(metavar="METHOD")] = (),
+    epochs: int = 200,
+    model: Literal["lorentz_resnet18", "lorentz_resnet20", "lorentz_resnet32"] = "lorentz_resnet18",
+    device: str = "auto",
+    json: _Json = None,
+    results: _Results = Path("results"),
+) -> int:
+    """Time whole trainings by the clock on the wall, from the command to the test figure.
+
+    Each is `lresnet train --test` on all training images, in a fresh process that finds nothing compiled.
+
+    Example: lresnet bench training --recipes fast --epochs 200
+
+    Args:
+        images: cifar10, cifar100, or the path of your own.
+        recipes: Settings, fast (batch 512) or paper (batch 128). None named: both.
+        methods: Residual connections. None named: lorentz.
+        epochs: Of each training.
+        model: The network.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        json: Write the figures as a list of objects to a file, or print nothing else with -.
+        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+    """
+    from lresnet.studies.benchmark import bench_training
+    from lresnet.studies.run_folder import usable_device
+
+    place = usable_device(device)
+    _require_places(json, results)
+    measured = bench_training(images, recipes, methods, epochs, model, place)
+    options = {"images": images, "recipes": recipes, "methods": methods, "epochs": epochs, "model": model}
+    _hand_out(measured, _command(training, options | {"device": device}), place, json, results)
+    return 0
+
+
+@bench.command
 def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")) -> int:
     """Write the page of all benchmarks from the results: the newest line of each measurement on each device.
 

@@ -44,6 +44,10 @@ def _slower(other: str) -> Figure:
     return figure
 
 
+def _seconds(record: Record) -> float | None:
+    return None if record["value"] is None else float(record["value"])
+
+
 def _milliseconds(record: Record) -> float | None:
     return None if record["value"] is None else 1e3 * float(record["value"])
 
@@ -51,6 +55,7 @@ def _milliseconds(record: Record) -> float | None:
 _KERNELS = "residual", "kernels"
 _STACK = "stack", "kernels", "forward + backward"
 _STEP = "resnet", "engine", "training step"
+_WHOLE, _CIFAR = "training and test", "cifar10, 200 epochs"
 _TEXTBOOK = "parallel_transport, textbook"
 _RESNET = "lorentz_resnet18/"  # the paper's network; the smaller ones are in the tables
 
@@ -70,6 +75,8 @@ BARS = (
     Bar("in times of the twin's", *_STEP, _slower("euclidean"), most=1.05, cells=_RESNET),
     Bar("peak memory, in times of the twin's", *_STEP, _metric("peak_over_twin"), most=1.10, cells=_RESNET),
     Bar("an epoch, in times of its steps", *_STEP, _metric("epoch_over_its_steps"), most=1.15, cells=_RESNET),
+    Bar("seconds, batch 512", "training", "fast, batch 512", _WHOLE, _seconds, most=180.0, cells=_CIFAR),
+    Bar("seconds, batch 128", "training", "paper, batch 128", _WHOLE, _seconds, most=300.0, cells=_CIFAR),
     Bar("10 seeds, in times of 1", "gcn", "10 seeds", "training epoch", _slower("1 seed"), most=1.5),
     Bar("1 seed, ms", "gcn", "1 seed", "training epoch", _milliseconds, most=1.0),
 )

@@ -23,6 +23,7 @@ command, versions and hardware. Measure again with
 
     lresnet bench residual     # one residual in every form, and a stack of 64
     lresnet bench resnet       # a training step beside the Euclidean twin's, and its memory
+    lresnet bench training     # 200 epochs of CIFAR-10, from the command to the test figure
     lresnet bench gcn          # a training epoch of lorentz_gcn, one seed and ten
     lresnet bench sgformer     # a training epoch of lorentz_sgformer, and growing graphs
     lresnet reproduce runtime  # the paper's table of runtimes

@@ -6,7 +6,14 @@ what is timed, and memory that no cache can hold; on a CPU process time of one t
 
 from lresnet.studies.benchmark.measurement import Measurement, line
 from lresnet.studies.benchmark.runtime import runtime_line
-from lresnet.studies.benchmark.suite import bench_gcn, bench_residual, bench_resnet, bench_runtime, bench_sgformer
+from lresnet.studies.benchmark.suite import (
+    bench_gcn,
+    bench_residual,
+    bench_resnet,
+    bench_runtime,
+    bench_sgformer,
+    bench_training,
+)
 
 __all__ = [
     "Measurement",
@@ -15,6 +22,7 @@ __all__ = [
     "bench_resnet",
     "bench_runtime",
     "bench_sgformer",
+    "bench_training",
     "line",
     "runtime_line",
 ]

@@ -18,8 +18,8 @@ class Measurement:
     """One contender of one benchmark; where it could not take part, ``seconds`` is None and ``missing`` says why."""
 
     study: str
-    """Which benchmark: ``"residual"``, ``"stack"``, ``"resnet"``, ``"gcn"``, ``"sgformer"``, ``"scale"``, ``"copy"`` or
-    ``"clock"``."""
+    """Which benchmark: ``"residual"``, ``"stack"``, ``"resnet"``, ``"gcn"``, ``"sgformer"``, ``"scale"``, ``"copy"``,
+    ``"clock"`` or ``"training"``."""
     cell: str
     """What was computed: a size, a data set, a network and its batch."""
     method: str

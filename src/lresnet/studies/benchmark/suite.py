@@ -21,12 +21,14 @@ from lresnet.studies.benchmark.sgformer_scale import SIZES, measure_scale
 from lresnet.studies.benchmark.sizes import PAPER_SIZES, Size, parse_size
 from lresnet.studies.benchmark.stacks import measure_stack
 from lresnet.studies.benchmark.unsynchronised import measure_clocks
+from lresnet.studies.benchmark.whole_training import measure_trainings
 from lresnet.studies.single import require_known
 
-__all__ = ["bench_gcn", "bench_residual", "bench_resnet", "bench_runtime", "bench_sgformer"]
+__all__ = ["bench_gcn", "bench_residual", "bench_resnet", "bench_runtime", "bench_sgformer", "bench_training"]
 
 _CPU_SIZE, _CPU_STACK, _CPU_BATCH = "256/4000", Size(256, 500), 32
 _STACK = Size(2048, 10_000)
+_RECIPES = ("fast", "paper")
 _IMAGES = 50_000  # as many as CIFAR has: an epoch
 
 
@@ -130,6 +132,19 @@ def bench_sgformer(
             measured += measure_sgformer(cell, methods, device, device_clock(device), rounds=rounds)
             _forget(device)
     return measured + measure_scale(nodes or SIZES, list(dict.fromkeys([*methods, TWIN])), device)
+
+
+def bench_training(
+    images: str, recipes: Sequence[str], methods: Sequence[str], epochs: int, model: str, device: torch.device
+) -> list[Measurement]:
+    """Whole trainings from the command to the test figure; both recipes where none is named."""
+    if epochs < 1:
+        raise ValueError(f"epochs must be at least 1, got {epochs}")
+    for method in methods:
+        require_known("method", method, RESIDUALS)
+    for recipe in recipes:
+        require_known("recipe", recipe, _RECIPES)
+    return measure_trainings(images, recipes or _RECIPES, methods or ("lorentz",), epochs, model, device)
 
 
 def _copy(rate: CopyRate, device: torch.device) -> Measurement:
