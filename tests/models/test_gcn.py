@@ -375,7 +375,9 @@ def test_model_and_registry_build_the_same():
     ("residual", "sparse"), [("lorentz", True), ("lorentz", False), ("euclidean", True), ("none", False)]
 )
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # the compiler's own doing
-def test_it_compiles_without_a_break(residual, sparse):
+@pytest.mark.parametrize("rows", [2**15, 4], ids=["small", "large"])
+def test_it_compiles_without_a_break(residual, sparse, rows, monkeypatch):
+    monkeypatch.setattr(gcn, "_ROWS", rows)  # beyond which an eager call takes some rows at a time
     model = make(residual, num_layers=3).eval()
     points = model.input_points(SparseMatrix.from_dense(features()) if sparse else features())
     A = model.graph(graph()[0], NODES)

@@ -139,7 +139,8 @@ class LorentzGCN(Pretrained):
             if isinstance(edge_index, SparseMatrix)
             else self.graph(edge_index, points.x.shape[0], edge_weight)
         )
-        if _is_large(A) and not self.euclidean:
+        # A compiler has its own way with large arrays, and would meet a break in ours.
+        if _is_large(A) and not self.euclidean and not torch.compiler.is_compiling():
             return self._embed_by_rows(points, A)
         z = self._apply_layer(self.layers[0], points, A)
         for layer, residual in zip(self.layers[1:], self.residuals, strict=True):

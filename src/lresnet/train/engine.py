@@ -66,8 +66,8 @@ def fit(
         checkpoint: file for the whole state of the run, written at the start (a folder that cannot be written to fails
             there) and every ``checkpoint_every`` epochs; None: never.
         execution: ``"fast"``: on CUDA the model is compiled if the objective says that it pays, and the training step
-            is recorded once and replayed as a CUDA graph (not with points of a manifold, whose optimiser counts its
-            steps on the host). ``"eager"``: neither. On a CPU both are the same.
+            is recorded once and replayed as a CUDA graph (not with an optimiser that counts its steps on the host, as
+            geoopt's do). ``"eager"``: neither. On a CPU both are the same.
         on_epoch: called as ``on_epoch(epoch, best validation so far)`` at every look at the validation set, and after
             every epoch of several steps.
 
