@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn.functional import batch_norm, conv2d, cross_entropy
+from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from lresnet.geometry import Lorentz
 from lresnet.models import LorentzGCN, LorentzResNet, create_model, from_pretrained
@@ -464,3 +465,12 @@ def test_hooks_see_what_passes(name):
     network.get_submodule(name).register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
     network(torch.randn(2, 3, 8, 8))
     assert len(seen) == 1
+
+
+def test_a_shortcut_keeps_the_bias_of_a_norm_that_was_fused_into_it():
+    block = LorentzResNet(8, 5, residual="euclidean").eval().blocks[1]
+    conv, norm = block.shortcut
+    with torch.no_grad():
+        norm.bias.fill_(5.0)
+    x = torch.randn(2, 8, 6, 6)
+    torch.testing.assert_close(fuse_conv_bn_eval(conv, norm)(x), norm(conv(x)))

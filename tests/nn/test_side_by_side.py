@@ -105,6 +105,26 @@ def test_not_through_parts_of_another_kind():
     assert model.images_side_by_side(OnGPU(16)) == 1
 
 
+def test_not_through_parts_in_another_order_or_with_a_way_of_their_own():
+    class Own(resnet.ResidualBlock):
+        def forward(self, x):
+            return super().forward(x)
+
+    for change in ("order", "groups", "class", "forward", "compiled"):
+        model = LorentzResNet(8, 5)
+        if change == "order":
+            model.stem = torch.nn.Sequential(model.stem[0], model.stem[2], model.stem[1])
+        elif change == "groups":
+            model.blocks = torch.nn.Sequential(model.blocks[:1], model.blocks[1:])
+        elif change == "class":
+            model.blocks[0].__class__ = Own
+        elif change == "forward":
+            model.blocks[0].forward = lambda x: x
+        else:
+            model.blocks[0].compile(backend="eager")
+        assert model.images_side_by_side(OnGPU(16)) == 1, change
+
+
 @pytest.mark.parametrize("name", ["stem", "stem.0", "blocks", "blocks.1", "blocks.1.conv1"])
 def test_a_hook_sees_the_usual_shapes(name):
     model = LorentzResNet(8, 5)
@@ -118,7 +138,7 @@ def test_the_choice_and_the_way_compile_to_one_graph(monkeypatch):
     model = LorentzResNet(8, 5, residual="euclidean")
 
     def choice(self: LorentzResNet, x: Tensor) -> int:
-        return 4 if resnet._as_built(self.stem) and resnet._as_built(self.blocks) else 1
+        return 4 if resnet._as_built(self.stem, self.blocks) else 1
 
     monkeypatch.setattr(LorentzResNet, "images_side_by_side", choice)
     assert_compiles(model, torch.randn(8, 3, 8, 8), tolerance=1e-3)

@@ -49,6 +49,7 @@ _HEADS = ("mlr", "prototypes", "linear")
 _FLAT = ("euclidean", "space", "none")  # residuals that the curvature does not enter
 # Channels of a convolution that keep a GPU's matrix units busy (lresnet.nn.side_by_side has the figures).
 _BUSY = 64
+_NORMS = (torch.nn.BatchNorm2d, torch.nn.SyncBatchNorm)
 _LORENTZ_OPTIONS = {"weight": "learned", "scale": "learned", "initial_scale": 2.0}
 
 
@@ -162,7 +163,7 @@ class LorentzResNet(Pretrained):
         images = max(1, _BUSY // self.width)
         fits = x.shape[0] > 0 and x.shape[0] % images == 0
         faster = images > 1 and self.training and x.device.type == "cuda" and half and fits
-        return images if faster and _as_built(self.stem) and _as_built(self.blocks) else 1
+        return images if faster and _as_built(self.stem, self.blocks) else 1
 
 
 class ResidualBlock(torch.nn.Module):
@@ -217,7 +218,7 @@ class _Pointwise(Conv2d):
         if x.device.type != "cpu" or images > 1:
             return super().forward(x, images)
         down, right = self.stride
-        return torch.nn.functional.conv2d(x[:, :, ::down, ::right], self.weight)
+        return torch.nn.functional.conv2d(x[:, :, ::down, ::right], self.weight, self.bias)  # a fused norm gives a bias
 
 
 class _Linear(torch.nn.Linear):
@@ -227,15 +228,30 @@ class _Linear(torch.nn.Linear):
         return torch.nn.functional.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
 
 
-def _as_built(part: torch.nn.Module) -> bool:
-    """Whether nothing in it was replaced by a module of another kind, and no hook would see other shapes than usual."""
-    known = (torch.nn.Sequential, torch.nn.ReLU, torch.nn.modules.batchnorm._BatchNorm, Conv2d, ResidualBlock, Residual)
-    return all(
-        isinstance(module, known)
-        and not (module._forward_hooks or module._forward_pre_hooks)
-        and not (module._backward_hooks or module._backward_pre_hooks)
-        for module in part.modules()
-    )
+def _as_built(stem: torch.nn.Module, blocks: torch.nn.Module) -> bool:
+    """Whether these are the parts that a network is built of, in their order, and nobody looks over their shoulder.
+
+    Another kind of module, a class derived from ours, a ``forward`` of its own, a hook or a compiled part is a reason
+    to call stem and blocks as they are: they may do something else, or expect other arguments or shapes.
+    """
+    if type(stem) is not torch.nn.Sequential or type(blocks) is not torch.nn.Sequential:
+        return False
+    if (
+        len(stem) != 3
+        or type(stem[0]) is not Conv2d
+        or type(stem[1]) not in _NORMS
+        or type(stem[2]) is not torch.nn.ReLU
+    ):
+        return False
+    parts = [module for part in (stem, blocks) for module in part.modules()]
+    return all(type(block) is ResidualBlock for block in blocks) and all(map(_is_untouched, parts))
+
+
+def _is_untouched(module: torch.nn.Module) -> bool:
+    known = type(module) in (*_NORMS, torch.nn.Sequential, torch.nn.ReLU, Conv2d, _Pointwise, ResidualBlock)
+    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
+    own = "forward" in module.__dict__ or module._compiled_call_impl is not None
+    return (known or isinstance(module, Residual)) and not hooks and not own
 
 
 def _stages(depth: int, widths: Sequence[int] | None) -> tuple[int, list[int]]:
