@@ -68,8 +68,8 @@ class GraphSettings:
     """Graph convolutions."""
     hidden: _Int = None
     """Dimension of the space."""
-    layer: Annotated[Literal["hybonet", "space"] | None, arg(metavar="hybonet|space")] = None
-    """Of lorentz_gcn: HyboNet's linear layer, or a linear map of the space coordinates."""
+    layer: Annotated[Literal["hybonet", "space", "hyperplane"] | None, arg(metavar="hybonet|space|hyperplane")] = None
+    """Of lorentz_gcn: HyboNet's linear layer, a linear map of the space coordinates, or HNN++'s layer."""
     activation: Annotated[Literal["none", "relu"] | None, arg(metavar="none|relu")] = None
     """On what enters every layer but the first; of lorentz_gcn."""
     dropout: Annotated[float | None, arg(metavar="RATE")] = None

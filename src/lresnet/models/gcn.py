@@ -51,8 +51,8 @@ class LorentzGCN(Pretrained):
         activation: "none" or "relu", on what enters every layer but the first.
         self_loops: every node is its own neighbour.
         max_radius: radius, in radii of curvature, to which input rows are shortened.
-        layer: "hybonet", as in the paper, or "space", a linear map of the space coordinates as the twin has
-            (:data:`lresnet.nn.graph_conv.LAYERS`).
+        layer: "hybonet", as in the paper, "space", a linear map of the space coordinates as the twin has, or
+            "hyperplane", HNN++'s (:data:`lresnet.nn.graph_conv.LAYERS`).
 
     Shapes:
         x [N, in], edge_index [2, E], edge_weight [E] -> embeddings [N, hidden] or logits [N, num_classes]

@@ -4,6 +4,7 @@ from lresnet.nn.attention import LinearAttention, LorentzAttention
 from lresnet.nn.euclidean import EuclideanGraphConv
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.graph_conv import LorentzGraphConv
+from lresnet.nn.hyperplane_linear import HyperplaneLinear
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.normalised_adjacency import symmetric_normalisation
@@ -17,6 +18,7 @@ __all__ = [
     "CentroidPool",
     "EuclideanGraphConv",
     "FermiDirac",
+    "HyperplaneLinear",
     "LinearAttention",
     "LorentzAttention",
     "LorentzGraphConv",

@@ -13,6 +13,7 @@ from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.stack import sum_to
+from lresnet.nn.hyperplane_linear import HyperplaneLinear
 from lresnet.nn.kernels import fused, serves
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.space_linear import SpaceLinear
@@ -20,7 +21,11 @@ from lresnet.nn.sparse import SparseMatrix, adjacency
 
 __all__ = ["LAYERS", "LorentzGraphConv", "aggregate", "aggregate_with_time", "centroid_of_sums", "least_times"]
 
-LAYERS: dict[str, type[LorentzLinear] | type[SpaceLinear]] = {"hybonet": LorentzLinear, "space": SpaceLinear}
+LAYERS: dict[str, type[LorentzLinear] | type[SpaceLinear] | type[HyperplaneLinear]] = {
+    "hybonet": LorentzLinear,
+    "space": SpaceLinear,
+    "hyperplane": HyperplaneLinear,
+}
 """What a convolution may do to each point before it takes centroids, by name."""
 
 
@@ -123,7 +128,8 @@ class LorentzGraphConv(ManifoldModule):
     Args:
         in_channels, out_channels: dimensions of the spaces.
         manifold: owner of the curvature; referred to, not registered.
-        layer: a name of :data:`LAYERS`: "hybonet" (:class:`LorentzLinear`) or "space" (:class:`SpaceLinear`).
+        layer: a name of :data:`LAYERS`: "hybonet" (:class:`LorentzLinear`), "space" (:class:`SpaceLinear`) or
+            "hyperplane" (:class:`HyperplaneLinear`).
         self_loops: add self loops to ``edge_index`` (an adjacency that is passed in is taken as it is).
 
     Shapes:
