@@ -31,9 +31,9 @@ READING = """\
 *legacy* is the published split; *disjoint* one of ours in which no test node is a training node, with the paper's
 figure for the published one beside it; *official_splits* are the ten published ones, a run each. A word behind a dash
 names a second recipe on the same split, for every method alike, whose space was written when the figures of the first
-had been seen: *legacy-plain* has plain linear layers, *official_splits-released* what the released transformer has, and
-*legacy-deep* searches at each depth. *disease_tree* is a tree made here: it stands in for disease/nc, whose features
-were not published."""
+had been seen: *legacy-plain* has plain linear layers, *legacy-hyperplane* those of HNN++,
+*official_splits-released* what the released transformer has, and *legacy-deep* searches at each depth. *disease_tree*
+is a tree made here: it stands in for disease/nc, whose features were not published."""
 """What the names of protocols and of one data set mean."""
 
 _RUNTIME = """\
