@@ -46,10 +46,15 @@ def test_every_name_is_an_argument_of_something(cell, protocol):
 
 @pytest.mark.parametrize("cell", ["cora/nc", "pubmed/nc"])
 def test_the_second_recipe_is_asked_for_by_name(cell):
-    assert protocols("gnn", cell) == ["legacy", "legacy-plain"]
+    third = ["legacy-hyperplane"] * (cell == "cora/nc")
+    assert protocols("gnn", cell) == ["legacy", *third, "legacy-plain"]
     assert recipe("gnn", cell)["protocol"] == "legacy"
     plain = recipe("gnn", cell, "legacy-plain")
     assert (plain["fixed"]["layer"], plain["fixed"]["optimizer"]) == ("space", "adam_l2")
+    for name in third:  # the same configurations with another layer
+        other = recipe("gnn", cell, name)
+        assert other["configurations"] == plain["configurations"]
+        assert other["fixed"] == plain["fixed"] | {"layer": "hyperplane"}
 
 
 def test_the_second_recipe_of_chameleon_s_transformer_is_what_its_seed_draws():
