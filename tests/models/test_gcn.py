@@ -82,7 +82,7 @@ def test_the_layer_of_space_coordinates(residual, sparse):
 
 def test_an_unknown_layer_is_refused_by_every_method():
     for residual in ("lorentz", "euclidean"):
-        with pytest.raises(ValueError, match="layer must be one of hybonet, space, got 'linear'"):
+        with pytest.raises(ValueError, match="layer must be one of hybonet, space, hyperplane, got 'linear'"):
             make(residual, layer="linear")
 
 

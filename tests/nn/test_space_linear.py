@@ -149,5 +149,5 @@ def test_layers_by_name():
     M = Lorentz(-1.0)
     assert isinstance(LorentzGraphConv(3, 2, manifold=M).linear, LorentzLinear)
     assert isinstance(LorentzGraphConv(3, 2, manifold=M, layer="space").linear, SpaceLinear)
-    with pytest.raises(ValueError, match="layer must be one of hybonet, space, got 'euclidean'"):
+    with pytest.raises(ValueError, match="layer must be one of hybonet, space, hyperplane, got 'euclidean'"):
         LorentzGraphConv(3, 2, manifold=M, layer="euclidean")
