@@ -12,6 +12,7 @@ from lresnet.geometry.checks import full_precision, prepare, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import unit, unitless_time
 from lresnet.geometry.stack import times_rows
+from lresnet.nn.mlr import hyperplane_sines
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["HyperplaneLinear"]
@@ -98,8 +99,7 @@ class HyperplaneLinear(ManifoldModule):
 
     def _across(self, along: Tensor, T: Tensor, norm: Tensor, bias: Tensor, k: Curvature) -> Tensor:
         """y from x . z/|z|, T = sqrt(kappa) times the time of x, |z|, r and k = sqrt(kappa)."""
-        angle = 2 * k * bias
-        distance = 2 * norm * torch.asinh(k * along * angle.cosh() - T * angle.sinh())
+        distance = 2 * norm * hyperplane_sines(along, T, bias, k).asinh()
         return distance.clamp(-self.max_radius, self.max_radius).sinh() / k
 
     def extra_repr(self) -> str:

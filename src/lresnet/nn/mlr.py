@@ -10,7 +10,7 @@ from lresnet.geometry.checks import full_precision, prepare, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import unit, unitless_time
 
-__all__ = ["LorentzMLR", "lorentz_mlr"]
+__all__ = ["LorentzMLR", "hyperplane_sines", "lorentz_mlr"]
 
 
 def lorentz_mlr(x: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0) -> Tensor:
@@ -36,9 +36,21 @@ def lorentz_mlr(x: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0)
         kappa = kappa_of(K, points.dtype)
         k = root(kappa)
         direction, norm = unit(z, -1)
-        angle = 2 * k * r
-        argument = k * (points @ direction.mT) * angle.cosh() - unitless_time(points, kappa, -1) * angle.sinh()
-        return (2 / k * norm.squeeze(-1) * argument.asinh()).to(dtype)
+        sines = hyperplane_sines(points @ direction.mT, unitless_time(points, kappa, -1), r, k)
+        return (2 / k * norm.squeeze(-1) * sines.asinh()).to(dtype)
+
+
+def hyperplane_sines(along: Tensor, T: Tensor, bias: Tensor, k: Curvature) -> Tensor:
+    r"""sinh of the signed distances to hyperplanes, in radii of curvature, [..., C].
+
+    Args:
+        along: :math:`x \cdot z_k / |z_k|`, [..., C].
+        T: :math:`\sqrt\kappa` times the time of x, [..., 1].
+        bias: r, [C].
+        k: :math:`\sqrt\kappa`.
+    """
+    angle = 2 * k * bias
+    return k * along * angle.cosh() - T * angle.sinh()
 
 
 class LorentzMLR(ManifoldModule):

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from lresnet.report.benchmark_floor import with_floors
 from lresnet.report.benchmark_table import Sheet
+from lresnet.studies.benchmark.whole_training import PART
 
 __all__ = ["BARS", "CPU_BARS", "Bar", "bars_sheet"]
 
@@ -55,7 +56,7 @@ def _milliseconds(record: Record) -> float | None:
 _KERNELS = "residual", "kernels"
 _STACK = "stack", "kernels", "forward + backward"
 _STEP = "resnet", "engine", "training step"
-_WHOLE, _CIFAR = "training and test", "cifar10, 200 epochs"
+_WHOLE, _CIFAR = PART, "cifar10, 200 epochs"
 _TEXTBOOK = "parallel_transport, textbook"
 _RESNET = "lorentz_resnet18/"  # the paper's network; the smaller ones are in the tables
 
