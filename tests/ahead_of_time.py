@@ -20,9 +20,10 @@ from triton.runtime.jit import JITFunction
 
 from lresnet.nn.kernels import joins, prototypes
 from lresnet.optim.fused_step import fused_step
+from lresnet.residual.kernels import relu_launch
 
 _H200 = GPUTarget("cuda", 90, 32)
-_POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64"}
+_POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16"}
 _KINDS = {"ld.global": "load", "bar.sync": "wait", "st.global": "store"}
 
 
@@ -65,6 +66,10 @@ def main() -> None:
     for n in (1, 16, 64, 300):
         x, one, count = torch.randn(7, n), torch.zeros(7, 1), torch.zeros(7, 1, dtype=torch.float64)
         fused_step(x, x, x, one, count, torch.tensor(0.1), kappa=1.0, betas=(0.9, 0.999), eps=1e-8)
+    for n, rows in ((3, 70), (512, 2048)):
+        x, one = torch.randn(rows, n, dtype=torch.bfloat16), torch.ones(n)
+        z, statistics = relu_launch.forward(x, one, one, 1e-5)
+        relu_launch.backward(z, x, statistics)
 
 
 if __name__ == "__main__":

@@ -194,15 +194,13 @@ def test_the_variance_keeps_its_digits_far_from_zero(mean):
     found, exact = statistics(rows), rows.double()
     # One rounding of the mean, and one of partial sums of values of deviation 1.
     assert (found[MEAN] - exact.mean(0)).abs().max() <= 2.0**-24 * (2 + abs(mean))
-    torch.testing.assert_close(found[VARIANCE].double(), exact.var(0, correction=0), rtol=3e-6, atol=0)
+    torch.testing.assert_close(found[VARIANCE].double(), exact.var(0), rtol=3e-6, atol=0)
 
 
 def test_one_value_far_from_the_others():
     rows = normals(2000, 2).to(DEVICE)
     rows[[0, -1]] = 1e4
-    torch.testing.assert_close(
-        statistics(rows)[VARIANCE].double(), rows.double().var(0, correction=0), rtol=1e-6, atol=0
-    )
+    torch.testing.assert_close(statistics(rows)[VARIANCE].double(), rows.double().var(0), rtol=1e-6, atol=0)
 
 
 def test_constant_channels():
@@ -219,7 +217,8 @@ def test_any_tile_sees_every_row_once(rows, tile):
     found = statistics(x, 0.1, tile)
     variance, mean = torch.var_mean(x.double(), 0, correction=0)
     a = (variance + 0.1).rsqrt()
-    torch.testing.assert_close(found.double(), torch.stack([mean, variance, a, a, 1 - mean * a]), rtol=2e-6, atol=1e-7)
+    exact = torch.stack([mean, x.double().var(0), a, a, 1 - mean * a])
+    torch.testing.assert_close(found.double(), exact, rtol=2e-6, atol=1e-7)
 
 
 def test_too_many_programs_are_refused():

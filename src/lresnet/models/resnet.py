@@ -39,7 +39,7 @@ from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.side_by_side import Conv2d, separate, side_by_side
 from lresnet.residual import make_residual
-from lresnet.residual.kernels import norm_tail, serves
+from lresnet.residual.kernels import Update, norm_relu, norm_tail, serves, track
 from lresnet.residual.modules import NoResidual, Residual
 
 __all__ = ["LorentzResNet", "ResidualBlock"]
@@ -146,12 +146,21 @@ class LorentzResNet(Pretrained):
             _require_pixels(x, self.reduction)
         images = self.images_side_by_side(x)
         if images == 1:
-            return self.blocks(self.stem(x.contiguous(memory_format=torch.channels_last)))  # type: ignore[no-any-return]
-        conv, norm, relu = self.stem
-        x = relu(norm(conv(side_by_side(x, images), images)))
+            x = x.contiguous(memory_format=torch.channels_last)
+            if not (self.training and serves(x, x, dim=1) and self._as_built()):
+                return self.blocks(self.stem(x))  # type: ignore[no-any-return]
+            return self._part_by_part(x)
+        return separate(self._part_by_part(side_by_side(x, images), images), images)
+
+    def _part_by_part(self, x: Tensor, images: int = 1) -> Tensor:
+        """Stem and blocks with what a call of them as a whole leaves no room for: how images lie, what norms saw."""
+        updates: list[Update] = []
+        conv, norm, _ = self.stem
+        x = norm_relu(conv(x, images), norm, updates)
         for block in self.blocks:
-            x = block(x, images)
-        return separate(x, images)
+            x = block(x, images, updates)
+        track(updates)
+        return x
 
     def images_side_by_side(self, x: Tensor) -> int:
         """How many images of the batch x pass through the convolutions of a narrow network side by side.
@@ -163,7 +172,10 @@ class LorentzResNet(Pretrained):
         images = max(1, _BUSY // self.width)
         fits = x.shape[0] > 0 and x.shape[0] % images == 0
         faster = images > 1 and self.training and x.device.type == "cuda" and half and fits
-        return images if faster and _as_built(self.stem, self.blocks) else 1
+        return images if faster and self._as_built() else 1
+
+    def _as_built(self) -> bool:
+        return _as_built(self.stem, self.blocks)
 
 
 class ResidualBlock(torch.nn.Module):
@@ -188,12 +200,16 @@ class ResidualBlock(torch.nn.Module):
             self.shortcut.append(_Pointwise(in_channels, out_channels, 1, stride))
             self.shortcut.append(torch.nn.BatchNorm2d(out_channels))
 
-    def forward(self, x: Tensor, images: int = 1) -> Tensor:
-        """``images`` of them lie side by side in x (:mod:`lresnet.nn.side_by_side`)."""
-        branch = self.conv2(torch.relu(self.bn1(self.conv1(x, images))), images)
-        return self.join(self.shortcut[0](x, images) if len(self.shortcut) else x, branch)
+    def forward(self, x: Tensor, images: int = 1, updates: list[Update] | None = None) -> Tensor:
+        """``images`` of them lie side by side in x (:mod:`lresnet.nn.side_by_side`).
 
-    def join(self, skip: Tensor, branch: Tensor) -> Tensor:
+        ``updates``: see :func:`lresnet.residual.kernels.norm_tail`.
+        """
+        branch = self.conv2(norm_relu(self.conv1(x, images), self.bn1, updates), images)
+        skip = self.shortcut[0](x, images) if len(self.shortcut) else x
+        return self.join(skip, branch) if updates is None else self.join(skip, branch, updates)
+
+    def join(self, skip: Tensor, branch: Tensor, updates: list[Update] | None = None) -> Tensor:
         """All that comes after the block's convolutions: both batch norms, the residual with its scale, ReLU.
 
         One operator where there are kernels for this residual and these tensors.
@@ -201,7 +217,7 @@ class ResidualBlock(torch.nn.Module):
         kernel = self.residual.kernel()
         norm = self.shortcut[1] if len(self.shortcut) else None
         if kernel is not None and serves(skip, branch, dim=1):
-            return norm_tail(skip, branch, branch_norm=self.bn2, skip_norm=norm, **kernel)
+            return norm_tail(skip, branch, branch_norm=self.bn2, skip_norm=norm, updates=updates, **kernel)
         skip = skip if norm is None else norm(skip)
         return torch.relu(self.residual(skip, self.bn2(branch)))
 

@@ -16,7 +16,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lresnet.nn.patches import conv2d_by_patches
+
 __all__ = ["Conv2d", "conv2d_side_by_side", "separate", "side_by_side"]
+
+_FEW = 8  # channels that cuDNN's kernels for half precision ask for
 
 
 def side_by_side(x: Tensor, images: int) -> Tensor:
@@ -66,6 +70,8 @@ def conv2d_side_by_side(
 class Conv2d(torch.nn.Conv2d):
     """A convolution, without a bias, that may be told that several images lie side by side.
 
+    In half precision on a GPU one of few input channels is a product of matrices (:mod:`lresnet.nn.patches`).
+
     Example:
         >>> conv, x = Conv2d(2, 4, 3, padding=1), torch.randn(6, 2, 5, 5)
         >>> torch.allclose(separate(conv(side_by_side(x, 3), images=3), 3), conv(x), atol=1e-5)
@@ -78,6 +84,16 @@ class Conv2d(torch.nn.Conv2d):
         super().__init__(in_channels, out_channels, kernel_size, stride, padding, bias=False)
 
     def forward(self, x: Tensor, images: int = 1) -> Tensor:
-        if images == 1:
+        if images > 1:
+            return conv2d_side_by_side(x, self.weight, images, self.stride, self.padding)  # type: ignore[arg-type]
+        if not self.few_channels(x):
             return super().forward(x)
-        return conv2d_side_by_side(x, self.weight, images, self.stride, self.padding)  # type: ignore[arg-type]
+        if torch.is_autocast_enabled("cuda"):  # before the patches are made, which are nine times as many numbers
+            x = x.to(torch.get_autocast_dtype("cuda"))
+        return conv2d_by_patches(x, self.weight, self.stride, self.padding)  # type: ignore[arg-type]
+
+    def few_channels(self, x: Tensor) -> bool:
+        """Whether this is a convolution that cuDNN has no good kernels for."""
+        half = x.dtype in (torch.bfloat16, torch.float16)
+        cast = x.dtype == torch.float32 and torch.is_autocast_enabled("cuda")  # float64 stays what it is
+        return self.in_channels < _FEW and self.bias is None and (half or cast) and x.device.type == "cuda"

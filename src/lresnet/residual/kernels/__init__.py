@@ -5,8 +5,21 @@ not), compute in float32 with the formulas of :mod:`lresnet.residual` and keep t
 the environment, or :func:`disabled`, leaves everything to those formulas.
 """
 
+from lresnet.residual.kernels.norm_relu import norm_relu
 from lresnet.residual.kernels.norm_tail import norm_tail
+from lresnet.residual.kernels.running import Update, track
 from lresnet.residual.kernels.switch import Availability, disabled, enabled, is_available, serves
 from lresnet.residual.kernels.tail import fused_tail
 
-__all__ = ["Availability", "disabled", "enabled", "fused_tail", "is_available", "norm_tail", "serves"]
+__all__ = [
+    "Availability",
+    "Update",
+    "disabled",
+    "enabled",
+    "fused_tail",
+    "is_available",
+    "norm_relu",
+    "norm_tail",
+    "serves",
+    "track",
+]

@@ -8,8 +8,8 @@ from torch import Tensor
 
 __all__ = ["MEAN", "VARIANCE", "A", "B", "Factors", "Gradients", "is_per_row", "norm_count", "row_count", "sums_width"]
 
-# What is known of each channel of a normalised tensor, float32 [5, n]: mean, biased variance, 1/sqrt(variance + eps),
-# a and b of the affine map.
+# What is known of each channel of a normalised tensor, float32 [5, n]: mean, unbiased variance,
+# 1/sqrt(biased variance + eps), a and b of the affine map.
 MEAN, VARIANCE, A, B = 0, 1, 3, 4
 
 

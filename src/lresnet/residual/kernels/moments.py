@@ -78,9 +78,11 @@ def merge_moments(
     BLOCK: tl.constexpr,
     LINES: tl.constexpr,
 ):
-    r"""The lines of ``moments_blocks`` as one: mean, variance, :math:`r = 1/\sqrt{\sigma^2 + \epsilon}`, a and b.
+    r"""The lines of ``moments_blocks`` as one: mean, unbiased variance, r, a and b.
 
-    .. math:: a = w r, \qquad b = \beta - \mu a
+    .. math:: r = 1/\sqrt{\sigma^2 + \epsilon}, \qquad a = w r, \qquad b = \beta - \mu a,
+
+    with the biased variance :math:`\sigma^2`; the unbiased one is for the running statistics.
 
     ROWS is the tile's of those programs: how many rows each of them saw follows from it.
     """
@@ -102,7 +104,7 @@ def merge_moments(
     a = weight * inverse
     out = statistics_pointer + columns
     tl.store(out, mean, mask=columns < n)
-    tl.store(out + n, variance, mask=columns < n)
+    tl.store(out + n, tl.div_rn(squares, total - 1.0), mask=columns < n)
     tl.store(out + 2 * n, inverse, mask=columns < n)
     tl.store(out + 3 * n, a, mask=columns < n)
     tl.store(out + 4 * n, bias - mean * a, mask=columns < n)

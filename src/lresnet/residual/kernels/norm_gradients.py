@@ -40,23 +40,24 @@ def merge_sums(
     n,
     programs,
     NORMS: tl.constexpr,
+    EXTRA: tl.constexpr,
     BLOCK: tl.constexpr,
     LINES: tl.constexpr,
 ):
-    """Lines [P, 2 n NORMS + 3] of partial sums -> ``sums``, the same once, and ``coefficients`` [NORMS, 2, n].
+    """Lines [P, 2 n NORMS + EXTRA] of partial sums -> ``sums``, the same once, and ``coefficients`` [NORMS, 2, n].
 
-    A line holds S and G of each norm, then the derivatives of weight, scale and kappa; ``sums`` holds the gradients
-    of each norm's weight and bias in their place. Programs are numbered over the norms' blocks of columns; the last
-    one adds up the three numbers.
+    A line holds S and G of each norm, then EXTRA numbers, e.g. the derivatives of weight, scale and kappa; ``sums``
+    holds the gradients of each norm's weight and bias in their place. Programs are numbered over the norms' blocks of
+    columns; one more, the last, adds up the EXTRA numbers, at most BLOCK.
     """
     blocks = tl.cdiv(n, BLOCK)
     norm, block = tl.program_id(0) // blocks, tl.program_id(0) % blocks
-    width = 2 * n * NORMS + 3
+    width = 2 * n * NORMS + EXTRA
     column = (block * BLOCK + tl.arange(0, BLOCK))[None, :]
     first = norm * 2 * n + column
     if norm == NORMS:
-        total, _ = column_sums(lines_pointer + first, 0, width, programs, column < 3, BLOCK, LINES)
-        tl.store(sums_pointer + first, total, mask=column < 3)
+        total, _ = column_sums(lines_pointer + first, 0, width, programs, column < EXTRA, BLOCK, LINES)
+        tl.store(sums_pointer + first, total, mask=column < EXTRA)
     else:
         inside = column < n
         S, G = column_sums(lines_pointer + first, n, width, programs, inside, BLOCK, LINES)

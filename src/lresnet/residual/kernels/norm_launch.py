@@ -16,7 +16,7 @@ from lresnet.residual.kernels.moments import merge_moments, moments_blocks
 from lresnet.residual.kernels.norm_gradients import add_norm_gradient, merge_sums
 from lresnet.residual.kernels.tiles import Tile, add_tile, merge_tile, moments_tile, sums_tile
 
-__all__ = ["add_gradient", "backward", "batch_statistics", "forward"]
+__all__ = ["add_gradient", "backward", "batch_statistics", "forward", "merge"]
 
 
 def forward(
@@ -50,7 +50,7 @@ def backward(
     tile = tile or sums_tile(n, rows)
     affine = _with_affine(factors, statistics)
     found = launch.partial_backward(g, x, y, affine, kind, relu, True, tile, (centre_x, centre_y))
-    sums, coefficients = _merge(found.sums, statistics, rows)
+    sums, coefficients = merge(found.sums, statistics, rows, extra=3)
     if centre_y is not None:
         add_gradient(found.y, y, coefficients[0])
     if centre_x is not None:
@@ -61,28 +61,31 @@ def backward(
 def batch_statistics(
     x: Tensor, weight: Tensor, bias: Tensor, eps: float, out: Tensor, tile: Tile | None = None
 ) -> None:
-    """Mean, variance, inverse root, a and b of the rows x, into ``out`` [5, n]. One pass over x."""
+    """What :mod:`~lresnet.residual.kernels.factors` lists of the rows x, into ``out`` [5, n]. One pass over x."""
     rows, n = x.shape
     tile = tile or moments_tile(n, rows)
     programs = min(tile.programs, -(-rows // tile.rows))
     lines = out.new_empty((programs, 2, n))
     shape = {"ROWS": tile.rows, "BLOCK": tile.block, "STAGES": tile.stages, "num_warps": tile.warps}
-    merge = merge_tile(n, programs)
-    if merge.rows < programs:
-        raise ValueError(f"moments of {programs} programs; at most {merge.rows} are merged: give the tile fewer")
+    last = merge_tile(n, programs)
+    if last.rows < programs:
+        raise ValueError(f"moments of {programs} programs; at most {last.rows} are merged: give the tile fewer")
     with torch.cuda.device_of(x):
         moments_blocks[(-(-n // tile.block), programs)](x, lines, rows, n, x.stride(0), **shape)
-        shape = {"ROWS": tile.rows, "BLOCK": merge.block, "LINES": merge.rows, "num_warps": merge.warps}
-        merge_moments[(-(-n // merge.block),)](x, lines, weight, bias, out, rows, n, programs, eps, **shape)
+        shape = {"ROWS": tile.rows, "BLOCK": last.block, "LINES": last.rows, "num_warps": last.warps}
+        merge_moments[(-(-n // last.block),)](x, lines, weight, bias, out, rows, n, programs, eps, **shape)
 
 
-def _merge(lines: Tensor, statistics: Tensor, rows: int) -> tuple[Tensor, Tensor]:
-    """Sums out of lines of them, and the coefficients [norms, 2, n] of the norms' share in the gradients."""
+def merge(lines: Tensor, statistics: Tensor, rows: int, extra: int) -> tuple[Tensor, Tensor]:
+    """Sums out of lines of them, and the coefficients [norms, 2, n] of the norms' share in the gradients.
+
+    ``extra``: how many sums a line holds besides those of the norms.
+    """
     norms, _, n = statistics.shape
     sums, coefficients = lines.new_empty(lines.shape[1]), lines.new_empty((norms, 2, n))
     tile = merge_tile(n, lines.shape[0])
-    grid = (norms * -(-n // tile.block) + 1,)
-    shape = {"NORMS": norms, "BLOCK": tile.block, "LINES": tile.rows, "num_warps": tile.warps}
+    grid = (norms * -(-n // tile.block) + (extra > 0),)
+    shape = {"NORMS": norms, "EXTRA": extra, "BLOCK": tile.block, "LINES": tile.rows, "num_warps": tile.warps}
     with torch.cuda.device_of(lines):
         merge_sums[grid](lines, statistics, sums, coefficients, rows, n, lines.shape[0], **shape)
     return sums, coefficients

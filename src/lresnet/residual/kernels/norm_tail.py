@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 import torch
 from torch import Tensor
 from torch.nn import BatchNorm2d, Module
 
 from lresnet.residual.kernels.dispatch import Affine, columns, is_plain, scalars
-from lresnet.residual.kernels.factors import MEAN, VARIANCE
+from lresnet.residual.kernels.norms import is_known, require_channels, require_pixels, takes_batch_statistics
 from lresnet.residual.kernels.rows import from_rows, to_rows
+from lresnet.residual.kernels.running import Update, track
 from lresnet.residual.kernels.switch import serves
 from lresnet.residual.kernels.tail import Kind, fused_tail, require_kind
 from lresnet.residual.kernels.tiles import LONGEST_ROW
@@ -29,6 +28,7 @@ def norm_tail(
     kappa: float | Tensor = 1.0,
     relu: bool = True,
     kind: Kind = "lorentz",
+    updates: list[Update] | None = None,
 ) -> Tensor:
     r""":math:`z = \mathrm{relu}(\gamma\, \mathrm{norm}_x(x) \oplus \mathrm{norm}_y(y))`, pixel by pixel.
 
@@ -45,6 +45,8 @@ def norm_tail(
             channels_last memory is read as it lies.
         branch_norm: the norm of y, skip_norm: that of x; None where there is none.
         weight, scale, kappa, relu, kind: as in :func:`~lresnet.residual.kernels.tail.fused_tail`.
+        updates: where to note what :func:`~lresnet.residual.kernels.running.track` is to do later, for a whole network
+            at once; None: now.
 
     Returns:
         [B, C, H, W] in the promoted dtype of x and y.
@@ -56,30 +58,26 @@ def norm_tail(
     """
     require_kind(kind, kappa)
     served = serves(x, y, kappa, dim=1) and x.shape[1] <= LONGEST_ROW
-    known = [norm for norm in (skip_norm, branch_norm) if served and _is_known(norm)]
-    training = [norm for norm in known if _takes_batch_statistics(norm)]
+    known = [norm for norm in (skip_norm, branch_norm) if served and is_known(norm)]
+    training = [norm for norm in known if takes_batch_statistics(norm)]
     x, skip = _run_unless(training or known, skip_norm, x)
     y, branch = _run_unless(training or known, branch_norm, y)
     if training:
-        return _in_training(x, y, skip, branch, weight, scale, kappa, relu, kind)
+        z, found = _in_training(x, y, skip, branch, weight, scale, kappa, relu, kind)
+        if updates is None:
+            track(found)
+        else:
+            updates += found
+        return z
     affine = {"x_affine": _running_affine(skip), "y_affine": _running_affine(branch)}
     return fused_tail(x, y, weight, scale, kappa, relu=relu, kind=kind, **affine)
-
-
-def _is_known(norm: Module | None) -> TypeGuard[BatchNorm2d]:
-    """Whether the kernels compute it. A class derived from BatchNorm2d may mean something else."""
-    return type(norm) is BatchNorm2d and norm.affine
-
-
-def _takes_batch_statistics(norm: BatchNorm2d) -> bool:
-    return norm.training or norm.running_mean is None
 
 
 def _run_unless(fused: list[BatchNorm2d], norm: Module | None, points: Tensor) -> tuple[Tensor, BatchNorm2d | None]:
     """The points and the norm that waits for the kernels; or the points after their norm, and None."""
     for one in fused:
         if one is norm:
-            _require_channels(one, points.shape[1])
+            require_channels(one, points.shape[1])
             return points, one
     return points if norm is None else norm(points), None
 
@@ -94,14 +92,12 @@ def _in_training(
     kappa: float | Tensor,
     relu: bool,
     kind: str,
-) -> Tensor:
-    """The operator, with norms that take the batch's statistics, and their running ones brought up to date."""
+) -> tuple[Tensor, list[Update]]:
+    """The operator, with norms that take the batch's statistics, and how to bring their running ones up to date."""
     # Triton is imported with these, on first use: `import lresnet` stays light, and works without it.
     from lresnet.residual.kernels import norm_eager, norm_ops
 
-    count = x.numel() // x.shape[1]
-    if count < 2:
-        raise ValueError(f"batch norm in training needs more than one pixel a channel, got {count}; use eval()")
+    require_pixels(x)
     w = weight if kind in ("lorentz", "tangent") else None
     factors = *scalars(x, w, scale, kappa, 1), *columns(_parameters(skip)), *columns(_parameters(branch))
     settings = *(0.0 if norm is None else norm.eps for norm in (skip, branch)), kind, relu
@@ -110,9 +106,8 @@ def _in_training(
     else:
         z, statistics = norm_ops.norm_tail(to_rows(x, 1), to_rows(y, 1), *factors, *settings)
         z = from_rows(z, x.shape, 1)
-    for norm, found in zip((n for n in (branch, skip) if n is not None), statistics.unbind(0), strict=True):
-        _track(norm, found, count)
-    return z  # type: ignore[no-any-return]
+    norms = [norm for norm in (branch, skip) if norm is not None]
+    return z, [Update(*both) for both in zip(norms, statistics.unbind(0), strict=True)]
 
 
 def _parameters(norm: BatchNorm2d | None) -> Affine | None:
@@ -127,25 +122,3 @@ def _running_affine(norm: BatchNorm2d | None) -> Affine | None:
     assert norm.running_var is not None
     a = norm.weight.float() * torch.rsqrt(norm.running_var.float() + norm.eps)
     return a, norm.bias.float() - norm.running_mean.float() * a
-
-
-@torch.no_grad()
-def _track(norm: BatchNorm2d, found: Tensor, count: int) -> None:
-    """Running statistics as torch has them: the mean, and the unbiased variance."""
-    if not norm.training or not norm.track_running_stats:
-        return
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
-    assert norm.num_batches_tracked is not None
-    norm.num_batches_tracked.add_(1)
-    share = 1 / norm.num_batches_tracked if norm.momentum is None else norm.momentum
-    # Products and sums, not lerp_: what inductor (torch 2.11) makes of that, Triton 3.6 does not always compile.
-    norm.running_mean.mul_(1 - share).add_(share * found[MEAN])
-    norm.running_var.mul_(1 - share).add_(share * (count / (count - 1)) * found[VARIANCE])
-
-
-def _require_channels(norm: BatchNorm2d, channels: int) -> None:
-    if norm.num_features != channels:
-        raise ValueError(
-            f"a batch norm of {norm.num_features} channels got {channels}; make it BatchNorm2d({channels})"
-        )

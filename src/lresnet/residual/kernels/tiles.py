@@ -14,6 +14,7 @@ __all__ = [
     "long_tile",
     "merge_tile",
     "moments_tile",
+    "relu_tile",
     "sums_tile",
 ]
 
@@ -101,6 +102,17 @@ def add_tile(n: int) -> Tile:
         Tile(rows=8, block=128, warps=4, programs=2147483647, stages=1)
     """
     block = min(512, _power_of_two(n))
+    return Tile(1024 // block, block, 4)
+
+
+def relu_tile(n: int) -> Tile:
+    """Tile for a norm's ReLU, a pass that only moves memory: whole lines of the cache, and one kernel for all widths.
+
+    Example:
+        >>> relu_tile(512)
+        Tile(rows=16, block=64, warps=4, programs=2147483647, stages=1)
+    """
+    block = min(64, _power_of_two(n))
     return Tile(1024 // block, block, 4)
 
 

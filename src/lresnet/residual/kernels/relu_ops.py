@@ -1,0 +1,60 @@
+"""A batch norm with its ReLU as operators: ``lresnet::norm_relu`` and its backward over rows [R, n], in training.
+
+Like :mod:`lresnet.residual.kernels.norm_ops`: one node each for compile, export and CUDA graphs, the statistics a
+second result without a derivative.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.residual.kernels import relu_launch
+
+__all__ = ["norm_relu", "norm_relu_backward"]
+
+
+@torch.library.custom_op("lresnet::norm_relu", mutates_args=())
+def norm_relu(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    """:func:`lresnet.residual.kernels.relu_launch.forward`; weight and bias float32 [n]."""
+    return relu_launch.forward(x, weight, bias, eps)
+
+
+@norm_relu.register_fake
+def _(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), weight.new_empty((5, x.shape[1]))
+
+
+@torch.library.custom_op("lresnet::norm_relu_backward", mutates_args=())
+def norm_relu_backward(g: Tensor, x: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor]:
+    """:func:`lresnet.residual.kernels.relu_launch.backward`. It has no derivative of its own: see ``_backward``."""
+    return relu_launch.backward(g, x, statistics)
+
+
+@norm_relu_backward.register_fake
+def _(g: Tensor, x: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor]:
+    return x.new_empty(x.shape), statistics.new_empty(2 * x.shape[1])
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    *tensors, ctx.eps = inputs
+    ctx.mark_non_differentiable(output[1])
+    ctx.save_for_backward(*tensors, output[1])
+
+
+def _backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+    x, weight, bias, statistics = ctx.saved_tensors
+    if torch.is_grad_enabled():  # a second derivative is wanted: by functions that autograd can differentiate again
+        needed = ctx.needs_input_grad[:3]
+        z = torch.nn.functional.batch_norm(x.to(weight.dtype), None, None, weight, bias, True, eps=ctx.eps).relu()
+        wanted = [tensor for tensor, need in zip((x, weight, bias), needed, strict=True) if need]
+        found = iter(torch.autograd.grad(z, wanted, g.to(z.dtype), create_graph=True))
+        return *(next(found) if need else None for need in needed), None
+    gx, sums = norm_relu_backward(g, x, statistics)
+    gweight, gbias = sums.chunk(2)
+    return gx, gweight, gbias, None
+
+
+norm_relu.register_autograd(_backward, setup_context=_setup_context)
