@@ -8,6 +8,7 @@ from torch import Tensor
 from lresnet.residual.kernels.blocks import backward_blocks, forward_blocks
 from lresnet.residual.kernels.factors import Factors, Gradients, is_per_row, row_count, sums_width
 from lresnet.residual.kernels.long_rows import backward_long, forward_long
+from lresnet.residual.kernels.start import start
 from lresnet.residual.kernels.tiles import LONGEST_ROW, Tile, backward_tile, forward_tile, long_tile
 
 __all__ = ["backward", "forward", "partial_backward", "with_unit_step"]
@@ -38,9 +39,9 @@ def forward(
     with torch.cuda.device_of(x):
         if in_registers:
             grid = (-(-rows // tile.rows),)
-            forward_blocks[grid](x, y, z, *factors, rows, *steps, RELU=relu, ROWS=tile.rows, **options)
+            start(forward_blocks, grid, x, y, z, *factors, rows, *steps, RELU=relu, ROWS=tile.rows, **options)
         else:
-            forward_long[(rows,)](x, y, z, *factors[:3], *steps, **options)
+            start(forward_long, (rows,), x, y, z, *factors[:3], *steps, **options)
     return z
 
 
@@ -90,9 +91,9 @@ def partial_backward(
     with torch.cuda.device_of(x):
         if in_registers:
             shape = {"RELU": relu, "ROWS": tile.rows, "STAGES": tile.stages}
-            backward_blocks[(programs,)](*tensors, rows, *steps, **shape, **options)
+            start(backward_blocks, (programs,), *tensors, rows, *steps, **shape, **options)
         else:
-            backward_long[(programs,)](*tensors, *steps, **options)
+            start(backward_long, (programs,), *tensors, *steps, **options)
     return Gradients(gx, gy, gweight, gscale, lines)
 
 

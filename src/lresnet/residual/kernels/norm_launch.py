@@ -14,6 +14,7 @@ from lresnet.residual.kernels import launch
 from lresnet.residual.kernels.factors import MEAN, A, B, Factors, Gradients, norm_count
 from lresnet.residual.kernels.moments import merge_moments, moments_blocks
 from lresnet.residual.kernels.norm_gradients import add_norm_gradient, merge_sums
+from lresnet.residual.kernels.start import start
 from lresnet.residual.kernels.tiles import Tile, add_tile, merge_tile, moments_tile, sums_tile
 
 __all__ = ["add_gradient", "backward", "batch_statistics", "forward", "merge"]
@@ -71,9 +72,10 @@ def batch_statistics(
     if last.rows < programs:
         raise ValueError(f"moments of {programs} programs; at most {last.rows} are merged: give the tile fewer")
     with torch.cuda.device_of(x):
-        moments_blocks[(-(-n // tile.block), programs)](x, lines, rows, n, x.stride(0), **shape)
+        start(moments_blocks, (-(-n // tile.block), programs), x, lines, rows, n, x.stride(0), **shape)
         shape = {"ROWS": tile.rows, "BLOCK": last.block, "LINES": last.rows, "num_warps": last.warps}
-        merge_moments[(-(-n // last.block),)](x, lines, weight, bias, out, rows, n, programs, eps, **shape)
+        arguments = x, lines, weight, bias, out, rows, n, programs, eps
+        start(merge_moments, (-(-n // last.block),), *arguments, **shape)
 
 
 def merge(lines: Tensor, statistics: Tensor, rows: int, extra: int) -> tuple[Tensor, Tensor]:
@@ -87,7 +89,7 @@ def merge(lines: Tensor, statistics: Tensor, rows: int, extra: int) -> tuple[Ten
     grid = (norms * -(-n // tile.block) + (extra > 0),)
     shape = {"NORMS": norms, "EXTRA": extra, "BLOCK": tile.block, "LINES": tile.rows, "num_warps": tile.warps}
     with torch.cuda.device_of(lines):
-        merge_sums[grid](lines, statistics, sums, coefficients, rows, n, lines.shape[0], **shape)
+        start(merge_sums, grid, lines, statistics, sums, coefficients, rows, n, lines.shape[0], **shape)
     return sums, coefficients
 
 
@@ -98,7 +100,7 @@ def add_gradient(g: Tensor, x: Tensor, coefficients: Tensor, tile: Tile | None =
     grid = min(tile.programs, -(-rows // tile.rows)), -(-n // tile.block)
     shape = {"ROWS": tile.rows, "BLOCK": tile.block, "STAGES": tile.stages, "num_warps": tile.warps}
     with torch.cuda.device_of(x):
-        add_norm_gradient[grid](g, x, coefficients, rows, n, x.stride(0), **shape)
+        start(add_norm_gradient, grid, g, x, coefficients, rows, n, x.stride(0), **shape)
 
 
 def _with_affine(factors: Factors, statistics: Tensor) -> Factors:

@@ -8,6 +8,7 @@ from torch import Tensor
 from lresnet.residual.kernels.launch import with_unit_step
 from lresnet.residual.kernels.norm_launch import batch_statistics, merge
 from lresnet.residual.kernels.relu_blocks import relu_forward, relu_gradient, relu_sums
+from lresnet.residual.kernels.start import start
 from lresnet.residual.kernels.tiles import moments_tile, relu_tile
 
 __all__ = ["backward", "forward"]
@@ -23,7 +24,7 @@ def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor
     grid = (-(-rows // tile.rows) * -(-n // tile.block),)
     shape = {"ROWS": tile.rows, "BLOCK": tile.block, "num_warps": tile.warps}
     with torch.cuda.device_of(x):
-        relu_forward[grid](x, statistics, z, rows, n, x.stride(0), **shape)
+        start(relu_forward, grid, x, statistics, z, rows, n, x.stride(0), **shape)
     return z, statistics
 
 
@@ -37,10 +38,10 @@ def backward(g: Tensor, x: Tensor, statistics: Tensor) -> tuple[Tensor, Tensor]:
     steps = rows, n, g.stride(0), x.stride(0)
     with torch.cuda.device_of(x):
         shape = {"ROWS": tile.rows, "BLOCK": tile.block, "STAGES": tile.stages, "num_warps": tile.warps}
-        relu_sums[(-(-n // tile.block), programs)](g, x, statistics, lines, *steps, **shape)
+        start(relu_sums, (-(-n // tile.block), programs), g, x, statistics, lines, *steps, **shape)
         sums, coefficients = merge(lines, statistics[None], rows, extra=0)
         tile = relu_tile(n)
         grid = (-(-rows // tile.rows) * -(-n // tile.block),)
         shape = {"ROWS": tile.rows, "BLOCK": tile.block, "num_warps": tile.warps}
-        relu_gradient[grid](g, x, statistics, coefficients, gx, *steps, **shape)
+        start(relu_gradient, grid, g, x, statistics, coefficients, gx, *steps, **shape)
     return gx, sums

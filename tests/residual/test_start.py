@@ -1,0 +1,141 @@
+"""Kernels that compile while the network is still being traced: the same ones that run afterwards, each once."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+pytest.importorskip("triton")
+
+from lresnet.residual.kernels import norm_launch, norm_ops, relu_launch, relu_ops, start
+
+
+class Kernel:
+    """Notes what it is asked for; compiling waits until it is allowed to end."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.ran: list[tuple[Any, ...]] = []
+        self.compiled: list[tuple[Any, ...]] = []
+        self.error, self.may_end = error, threading.Event()
+
+    def __getitem__(self, grid: object) -> Any:
+        return lambda *arguments, **options: self.ran.append((grid, arguments, options))
+
+    def warmup(self, *kinds: object, grid: object, **options: object) -> None:
+        assert self.may_end.wait(20)
+        self.compiled.append((grid, kinds, options))
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture(autouse=True)
+def nothing_begun(monkeypatch):
+    monkeypatch.setattr(start, "_begun", set())
+    monkeypatch.setattr(start, "_under_way", {})
+
+
+def traced(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
+    with FakeTensorMode():
+        return torch.empty(shape, dtype=dtype)
+
+
+@pytest.fixture
+def on_any_device(monkeypatch):
+    """Tensors of a trace that are said to lie on the CPU count as well."""
+    monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
+
+
+def test_on_real_tensors_it_runs() -> None:
+    kernel, x = Kernel(), torch.ones(2, 3)
+    start.start(kernel, (4,), x, None, 7, ROWS=8)
+    assert kernel.ran == [((4,), (x, None, 7), {"ROWS": 8})]
+    assert kernel.compiled == []
+
+
+def test_on_tensors_of_a_trace_it_compiles_once(on_any_device) -> None:
+    kernel = Kernel()
+    kernel.may_end.set()
+    for _ in range(3):
+        start.start(kernel, (4,), traced(2, 3), None, 7, ROWS=8)
+    start.start(kernel, (4,), traced(2, 3), None, 7, ROWS=16)
+    start.start(kernel, (4,), traced(2, 3, dtype=torch.float32), None, 7, ROWS=8)
+    for each in start._under_way[id(kernel)]:
+        each.result()
+    kinds = [(kinds[0], options["ROWS"]) for _, kinds, options in kernel.compiled]
+    assert sorted(kinds, key=str) == [(torch.bfloat16, 16), (torch.bfloat16, 8), (torch.float32, 8)]
+    assert kernel.ran == []
+
+
+def test_a_first_run_waits_for_what_is_under_way(on_any_device) -> None:
+    kernel = Kernel()
+    start.start(kernel, (1,), traced(2, 3), ROWS=8)
+    runner = threading.Thread(target=start.start, args=(kernel, (1,), torch.ones(2, 3)), kwargs={"ROWS": 8})
+    runner.start()
+    runner.join(0.2)
+    assert runner.is_alive()
+    assert kernel.ran == []
+    kernel.may_end.set()
+    runner.join(20)
+    assert len(kernel.compiled) == len(kernel.ran) == 1
+
+
+def test_what_cannot_be_compiled_is_for_the_run_to_say(on_any_device) -> None:
+    kernel = Kernel(error=RuntimeError("out of registers"))
+    kernel.may_end.set()
+    start.start(kernel, (1,), traced(2, 3))
+    start.start(kernel, (1,), torch.ones(2, 3))
+    assert len(kernel.compiled) == len(kernel.ran) == 1
+
+
+def test_kernels_are_begun_for_a_gpu_and_known_sizes(monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    mode = FakeTensorMode()
+    on_gpu, on_cpu, none = (mode.from_tensor(torch.empty(shape, device="meta")) for shape in ((4, 3), (4, 3), (0, 3)))
+    on_gpu.fake_device = none.fake_device = torch.device("cuda:0")
+    assert start.can_begin(on_gpu)
+    assert not start.can_begin(on_cpu)
+    assert not start.can_begin(none)
+    assert not start.can_begin(torch.ones(4, 3))
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert not start.can_begin(on_gpu)
+
+
+def network_of_operators(rows: int, n: int) -> None:
+    """Forward and backward of both operators, a tail with one norm and one with two."""
+    x, y, g = (torch.ones(rows, n, dtype=torch.bfloat16) for _ in range(3))
+    one, weight, bias = torch.ones(()), torch.ones(n), torch.zeros(n)
+    for skip in ((None, None), (weight, bias)):
+        factors = one, one, one, *skip, weight, bias
+        _, statistics = norm_ops.norm_tail(x, y, *factors, 1e-5, 1e-5, "lorentz", True)
+        norm_ops.norm_tail_backward(g, x, y, *factors, statistics, "lorentz", True)
+    _, statistics = relu_ops.norm_relu(x, weight, bias, 1e-5)
+    relu_ops.norm_relu_backward(g, x, statistics)
+
+
+@pytest.mark.parametrize(("rows", "n"), [(70, 5), (128, 64)])
+def test_a_trace_begins_exactly_what_will_run(monkeypatch, rows: int, n: int) -> None:
+    seen: dict[bool, set[tuple[Any, ...]]] = {True: set(), False: set()}
+
+    def noted(kernel: Any, grid: Any, *arguments: Any, **options: Any) -> None:
+        kinds = tuple(a.dtype if isinstance(a, Tensor) else a for a in arguments)
+        real = type(arguments[0]) is Tensor
+        seen[real].add((kernel.fn.__name__, tuple(grid), kinds, tuple(options.items())))
+
+    for module in (norm_launch, norm_launch.launch, relu_launch):
+        monkeypatch.setattr(module, "start", noted)
+    for module in (norm_ops, relu_ops):
+        monkeypatch.setattr(module, "can_begin", lambda x: True)
+    network_of_operators(rows, n)
+    with FakeTensorMode():
+        network_of_operators(rows, n)
+    assert {name for name, *_ in seen[True]} == {
+        "moments_blocks", "merge_moments", "forward_blocks", "backward_blocks", "merge_sums", "add_norm_gradient",
+        "relu_forward", "relu_sums", "relu_gradient",
+    }  # fmt: skip
+    assert seen[False] == seen[True]
