@@ -100,6 +100,8 @@ def test_default_lorentz_weight_is_the_paper_s_constant_and_options_are_passed_o
     model = make()
     assert [float(r.raw_weight) for r in model.residuals] == [1.0, 1.0]
     assert not any("raw_weight" in name for name, _ in model.named_parameters())
+    scaled = make(residual_options={"scale": 2.0})  # another option leaves the weight what it is
+    assert not any("raw_weight" in name for name, _ in scaled.named_parameters())
     learned = make(residual_options={"weight": "learned", "scale": 2.0})
     assert sum("raw_weight" in name for name, _ in learned.named_parameters()) == 2
     assert float(learned.residuals[0].scale) == pytest.approx(2.0)

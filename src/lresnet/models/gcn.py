@@ -45,7 +45,7 @@ class LorentzGCN(Pretrained):
         num_layers: number of graph convolutions.
         num_classes: classes of a prototype decoder (linear for the twin); None: the embeddings are the output.
         residual: a name of :data:`lresnet.residual.RESIDUALS`.
-        residual_options: its options, e.g. ``{"weight": "learned"}``. Default for Lorentz: weight 1, as in the paper.
+        residual_options: its options, e.g. ``{"weight": "learned"}``. Lorentz without a weight: 1, as in the paper.
         curvature: K < 0. learn_curvature: train it.
         dropout: rate on the space coordinates that enter a layer.
         activation: "none" or "relu", on what enters every layer but the first.
@@ -95,7 +95,7 @@ class LorentzGCN(Pretrained):
         self.activation = _ACTIVATIONS[activation]
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         widths = [in_features] + [hidden] * num_layers
-        options = {"weight": 1.0} if residual == "lorentz" and residual_options is None else residual_options or {}
+        options = ({"weight": 1.0} if residual == "lorentz" else {}) | (residual_options or {})
         self.layers = torch.nn.ModuleList(self._conv(i, o, layer) for i, o in itertools.pairwise(widths))
         self.residuals = torch.nn.ModuleList(
             make_residual(residual, self.manifold, **options) for _ in range(num_layers - 1)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import functools
 import math
 import statistics
-import tomllib
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from lresnet import recipes
 from lresnet.report.run_line import RUN_FIELDS, is_run, run_key
 from lresnet.train.results import read_results
 
@@ -135,7 +133,7 @@ def paper_figure(table: str, cell: str, method: str, curvature: str | None = Non
     """
     if table == "ood":
         return paper_detection(cell, method).get("auroc"), None
-    columns = _paper().get(table, {})
+    columns = recipes.paper().get(table, {})
     row = curvature or _ROWS.get((table, method), method)
     if cell not in columns.get("columns", []) or row not in columns:
         return None, None
@@ -151,7 +149,7 @@ def paper_detection(cell: str, row: str) -> dict[str, float]:
         >>> paper_detection("cifar10/svhn/r20", "lorentz")
         {'fpr95': 39.0, 'auroc': 90.8, 'aupr': 98.0}
     """
-    table, (images, ood, network) = _paper()["ood"], cell.split("/")
+    table, (images, ood, network) = recipes.paper()["ood"], cell.split("/")
     printed = table.get(images, {}).get(ood, {}).get(row, [])
     column = {"r20": 0, "r32": 1}.get(network)
     return {} if column is None else {name: own[column] for name, own in zip(table["metrics"], printed, strict=False)}
@@ -185,8 +183,3 @@ def _figure(
         curvature,
         runs[0].get("note"),
     )
-
-
-@functools.cache
-def _paper() -> dict[str, Any]:
-    return tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())

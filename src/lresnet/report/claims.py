@@ -8,11 +8,10 @@ the graphs, which is said, and no answer waits for it.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
+from lresnet import recipes
 from lresnet.report.aggregate import Figure
 from lresnet.report.claim import (
     HOLDS,
@@ -59,7 +58,7 @@ def answer_claims(
         Claim(topic='gnn', sentence='lorentz is best in 8 of 10 cells', verdict='not measured yet', evidence='')
     """
     measured = Measured(figures, [line for line in numerics if line.keys() >= _NUMERICS], runs, benchmarks)
-    sentences = tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())["claims"]
+    sentences = recipes.paper()["claims"]
     return [Claim(topic, text, *_judge(text, measured)) for topic, own in sentences.items() for text in own]
 
 

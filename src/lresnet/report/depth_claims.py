@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import statistics
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from scipy import stats
 
+from lresnet import recipes
 from lresnet.report.claim import HOLDS, IN_PART, NO_DIFFERENCE, NOT_MEASURED, REFUTED, Claim
 from lresnet.report.depth_runs import DEPTH_TABLE, TEXTBOOK, Depths, all_runs_by_depth, gaps_to, shown_name
 
@@ -25,7 +24,7 @@ def depth_answers(runs: Iterable[Mapping[str, Any]]) -> list[Claim]:
         'not measured yet'
     """
     groups = all_runs_by_depth(runs)
-    paper = tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())[DEPTH_TABLE]
+    paper = recipes.paper()[DEPTH_TABLE]
     return [Claim(DEPTH_TABLE, sentence, *_JUDGES[sentence](groups)) for sentence in paper["claims"]]
 
 

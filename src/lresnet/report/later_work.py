@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterable
-from importlib import resources
 
+from lresnet import recipes
 from lresnet.report.aggregate import Figure
 
 __all__ = ["later_work"]
@@ -22,7 +21,7 @@ def later_work(figures: Iterable[Figure]) -> str:
         >>> later_work([])
         ''
     """
-    claimed = tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text())["later_work"]
+    claimed = recipes.paper()["later_work"]
     own: dict[str, list[Figure]] = {}
     for figure in figures:
         if figure.table in _TABLES and figure.n:

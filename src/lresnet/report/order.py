@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 from typing import Any
 
+from lresnet import recipes
 from lresnet.report.aggregate import Figure
 from lresnet.studies.graph_run import split_name
 
@@ -66,7 +64,7 @@ def cell_key(table: str, cell: str) -> tuple[Any, ...]:
 
 
 def _table_key(table: str) -> tuple[int, str]:
-    tables = list(_paper())
+    tables = list(recipes.paper())
     return tables.index(table) if table in tables else len(tables), table
 
 
@@ -77,9 +75,4 @@ def paper_columns(table: str) -> tuple[str, ...]:
         >>> paper_columns("commutativity")
         ('disease/lp', 'airport/lp')
     """
-    return tuple(_paper().get(table, {}).get("columns", ()))
-
-
-@cache
-def _paper() -> dict[str, Any]:
-    return tomllib.loads(resources.files("lresnet.recipes").joinpath("paper.toml").read_text(encoding="utf-8"))
+    return tuple(recipes.paper().get(table, {}).get("columns", ()))

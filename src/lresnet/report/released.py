@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
-import tomllib
-from importlib import resources
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from lresnet import recipes
 
 __all__ = ["Released", "released_figure"]
 
@@ -33,12 +32,7 @@ def released_figure(table: str, cell: str, protocol: str = "") -> Released | Non
         >>> str(released_figure("gnn", "disease/lp"))
         '95.6 ± 1.2 (4)'
     """
-    line = dict(_released().get(table, {}).get(cell, {}))
+    line = dict(recipes.released().get(table, {}).get(cell, {}))
     if not line or line.pop("protocol", protocol) != protocol:
         return None
     return Released(**line)
-
-
-@functools.cache
-def _released() -> dict[str, Any]:
-    return tomllib.loads(resources.files("lresnet.recipes").joinpath("released.toml").read_text(encoding="utf-8"))
