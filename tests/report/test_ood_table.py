@@ -15,9 +15,21 @@ from lresnet import cli
 from lresnet.report.aggregate import aggregate, paper_detection, paper_figure
 from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim, answer_claims
 from lresnet.report.html.page import html_page
-from lresnet.report.ood_figures import Cell, Gap, first_protocol, ood_runs, residual_gaps, score_gaps, spearman
-from lresnet.report.ood_table import ood_markdown, ood_sentences, ood_sheets, ood_terminal
+from lresnet.report.ood_answers import ood_sentences, other_definitions
+from lresnet.report.ood_figures import (
+    Cell,
+    Gap,
+    first_protocol,
+    ood_runs,
+    residual_gaps,
+    score_gaps,
+    spearman,
+    training_residual_gaps,
+    training_score_gaps,
+)
+from lresnet.report.ood_table import ood_markdown, ood_sheets, ood_terminal
 from lresnet.report.paired import paired_differences
+from lresnet.report.planned import missing_sentences
 
 NOTE = "Not the official images."
 TRAININGS = [(images, network) for images in ("cifar10", "cifar100") for network in ("r20", "r32")]
@@ -135,7 +147,7 @@ def test_what_is_missing_is_left_empty_and_what_diverged_is_named() -> None:
 
 def test_accuracies_and_other_scores_have_sheets_of_their_own() -> None:
     accuracy, scores = ood_sheets(table(2.0, 3))[3:]
-    assert accuracy.rows[-1] == ("lorentz", ("91.0 ± 1.0", ""), "ours")
+    assert accuracy.rows[-1] == ("lorentz (3)", ("91.0 ± 1.0", ""), "ours")
     assert scores.columns == ("places R20", "svhn R20", "textures R20")
     by_name = {row.name: row.cells for row in scores.rows}
     half = stats.t.ppf(0.975, 2) * stats.sem([-2.0, -1.9, -1.8])
@@ -145,21 +157,51 @@ def test_accuracies_and_other_scores_have_sheets_of_their_own() -> None:
     }
 
 
-def test_the_sentences_count_cells() -> None:
-    _, residual, scores = ood_sentences(table(2.0))
+def test_the_sentences_answer_first_and_count_cells() -> None:
+    *_, residual, scores = ood_sentences(table(2.0))
     assert residual.startswith(
-        "Does the Lorentz residual help detection (fast)? Against euclidean better in 12 of 12 cells, worse in 0, no "
-        "difference shown in 0 (mean +2.00 points); against space better in 0 of 12 cells, worse in 0, no difference "
-        "shown in 12"
+        "Does the Lorentz residual help detection (fast)? Yes, in 4 of 4 trainings against its Euclidean twin. AUROC, "
+        "the mean over the three sets, Lorentz minus euclidean: cifar10/r20 +2.00 ± 0.05 (n = 3), "
     )
-    assert "With origin_distance better in 0 of 12 cells, worse in 12" in scores
-    assert "with boundary_distance better in 0 of 12 cells, worse in 0, no difference shown in 12" in scores
-    assert "worse in 12, no difference shown in 0 (mean -2.00 points)" in ood_sentences(table(-2.0))[1]
+    assert "; minus space: cifar10/r20 +0.00 ± 0.05 (n = 3), " in residual
+    assert (
+        "against euclidean, AUROC better in 12 of 12 cells and worse in 0, FPR95 better in 12 and worse in 0"
+        in residual
+    )
+    assert "against space, AUROC better in 0 of 12 cells and worse in 0, FPR95 better in 0 and worse in 0" in residual
+    assert "not corrected for their number; 3 seeds show large differences only." in residual
+    assert residual.endswith("Stand-ins, see the notes: places, svhn, textures.")
+    assert "Stand-ins" not in ood_sentences([run | {"note": ""} for run in table(2.0)])[-2]
+    assert "origin_distance cifar10/r20 -1.90 ± 0.25 (n = 3), " in scores
+    assert "(better in 0 of 12 cells, worse in 12); boundary_distance" in scores
+    worse = ood_sentences(table(-2.0))[-2]
+    assert "No: worse in 4 of 4 trainings against" in worse
+    assert "AUROC better in 0 of 12 cells and worse in 12, FPR95 better in 0 and worse in 12" in worse
+    assert "? No difference shown against" in ood_sentences(table(0.0))[-2]
+    assert "? Better in 2 and worse in 2 of 4 trainings against" in ood_sentences(table(2.0, 6) + table(-2.0)[54:])[-2]
+
+
+def test_a_training_is_one_test_over_its_sets() -> None:
+    values = {"places": (1.0, 2.0, 6.0), "svhn": (-1.0, 0.0, 3.0), "textures": (3.0, 4.0, 0.0)}
+    runs = [
+        line(f"cifar10/{name}/r20", method, seed, 80.0 + (gain if method == "lorentz" else 0.0))
+        for name, gains in values.items()
+        for seed, gain in enumerate(gains)
+        for method in ("lorentz", "euclidean")
+    ]
+    runs.append(line("cifar10/svhn/r20", "lorentz", 3, 99.0))  # a seed that the twin has not, nor the other sets
+    expected = Gap.of([statistics.fmean(own) for own in zip(*values.values(), strict=True)])
+    assert expected is not None
+    (found,) = training_residual_gaps(ood_runs(runs), "euclidean").values()
+    assert (found.mean, found.low, found.n) == pytest.approx((expected.mean, expected.low, 3))
+    (found,) = training_score_gaps(ood_runs(runs), "lorentz", "origin_distance").values()
+    assert (found.mean, found.n) == (pytest.approx(-1.9), 3)
 
 
 def test_what_the_recipes_plan_and_nobody_ran_is_counted() -> None:
-    part = "Not complete (fast): 36 of the 68 trainings that the recipes plan have been run."
-    assert ood_sentences(table(2.0))[0] == part
+    part, other = ood_sentences(table(2.0))[:2]
+    assert part == "Not complete (fast): 36 of the 68 trainings that the recipes plan."
+    assert other == "Not run yet (paper): the 24 trainings that the recipes plan."
     more = [
         line(f"{images}/svhn/{network}", method, seed, 80.0)
         for images, network in TRAININGS
@@ -167,11 +209,45 @@ def test_what_the_recipes_plan_and_nobody_ran_is_counted() -> None:
         for seed in range(5)
     ]
     assert not any("Not complete" in sentence for sentence in ood_sentences(table(2.0) + more))
+    half = ood_sentences(table(2.0) + more[:50])[0]
+    assert half.endswith("56 of the 68 trainings that the recipes plan; complete: cifar10/r20, cifar10/r32.")
+
+
+def test_so_it_is_for_classification() -> None:
+    assert missing_sentences("image_classification", table(2.0)) == []  # nothing of it was run
+    fast, paper = missing_sentences("image_classification", accuracies(1.0))
+    assert fast == "Not complete (fast): 16 of the 38 trainings that the recipes plan."
+    assert paper == "Not run yet (paper): the 12 trainings that the recipes plan."
+
+
+def test_a_set_smaller_than_the_draws_has_another_chance() -> None:
+    def sized(count: int) -> list[dict[str, Any]]:
+        runs = table(2.0, 1)
+        return [run | {"metrics": run["metrics"] | {"n_id": 10000, "n_ood": count}} for run in runs]
+
+    assert ood_sheets(sized(1200))[0].note == (
+        f"places: {NOTE}; all 1,200, no draws, so AUPR by chance is 89.3 here and 83.3 in the paper: the two are not "
+        "to be compared"
+    )
+    assert ood_sheets(sized(2000))[0].note == f"places: {NOTE}"
+
+
+def test_the_other_definitions_are_said_to_be_close() -> None:
+    assert other_definitions(table(2.0, 1)) == ""
+    runs = table(2.0, 1)
+    for seed, run in enumerate(runs):
+        own = run["metrics"]
+        own |= {"fpr95_first": own["fpr95"] + 0.1 * (seed == 2), "full": {"auroc": own["auroc"] - 0.2 * (seed == 3)}}
+    words = other_definitions([*runs, line("cifar10/svhn/r20", "lorentz", 9, None)])
+    assert "at most 0.10 points from what is shown" in words
+    assert "AUROC on whole sets (at most 0.20 points away)" in words
+    assert words in ood_markdown(runs)
 
 
 def test_each_protocol_has_its_sentences_and_its_paired_rows(tmp_path: Path) -> None:
     runs = table(2.0, 3) + table(-2.0, 3, protocol="paper")
-    assert [("(fast)" in s, "(paper)" in s) for s in ood_sentences(runs)] == [(True, False)] * 3 + [(False, True)] * 3
+    named = [("(fast)" in sentence, "(paper)" in sentence) for sentence in ood_sentences(runs)]
+    assert named == [(True, False), (False, True)] + [(True, False)] * 2 + [(False, True)] * 2
     (tmp_path / "ood.jsonl").write_text("".join(json.dumps(run) + "\n" for run in runs))
     assert cli.main(["report", str(tmp_path), "--markdown", str(tmp_path / "page.md")]) == 0
     page = (tmp_path / "page.md").read_text()
@@ -237,7 +313,8 @@ def answers(runs: list[dict[str, Any]]) -> dict[str, Claim]:
         (1.0, table(-2.0), IN_PART),
         (0.0, table(2.0), IN_PART),
         (0.0, table(-2.0), REFUTED),
-        (1.0, table(2.0, 6) + table(-2.0)[54:], IN_PART),
+        (0.0, table(2.0, 6) + table(-2.0)[54:], REFUTED),  # as often worse as better
+        (0.0, table(2.0, 6) + table(0.0)[54:], IN_PART),
         (1.0, table(2.0, 6), NOT_MEASURED),
         (1.0, [], NOT_MEASURED),
         (0.0, [], REFUTED),
@@ -256,6 +333,8 @@ def test_the_norm_and_confidence() -> None:
     assert found.verdict == HOLDS
     assert "cifar100/r32 +0.51 (+0.49 to +0.53)" in found.evidence
     assert "of the Euclidean twin cifar10/r20" in found.evidence
+    assert found.evidence.endswith("so it is not particular to hyperbolic networks")
+    assert answers(table(0.0, 6))[NORM].verdict == NOT_MEASURED  # two of four trainings
     flat = [run | {"norm_confidence": {"spearman": run["seed"] - 1.0, "pearson": 0.0}} for run in runs]
     assert answers(flat)[NORM].verdict == REFUTED
     assert answers(runs[:27] + flat[27:])[NORM].verdict == IN_PART

@@ -257,10 +257,13 @@ def _markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
     from lresnet.report.markdown_page import markdown_page
     from lresnet.report.ood_table import ood_markdown
     from lresnet.report.paired import paired_differences
+    from lresnet.report.planned import missing_sentences
 
     paired = [d for d in paired_differences(runs) if d.table != DEPTH_TABLE]  # there they have sheets of their own
     bodies = {"ood": ood_markdown(runs), DEPTH_TABLE: depth_markdown(runs)}
-    page = markdown_page(aggregate(runs), paired, _notes(runs), bodies, computing_time(runs))
+    openings = {"image_classification": " ".join(missing_sentences("image_classification", runs))}
+    openings = {table: f"**{words}**" for table, words in openings.items() if words}
+    page = markdown_page(aggregate(runs), paired, _notes(runs), bodies, computing_time(runs), openings)
     return f"{page}\n{claims_markdown(_claims(runs, results))}"
 
 

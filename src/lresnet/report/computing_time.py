@@ -34,5 +34,6 @@ def _hours(runs: list[Mapping[str, Any]]) -> str:
         return "none"
     hours = sum(run.get("seconds") or 0.0 for run in runs) / 3600
     names = dict.fromkeys(str(run.get("hardware", "hardware not recorded")) for run in runs)
-    number = f"{len(runs):,} run" + ("s" if len(runs) > 1 else "")
+    count = round(sum(1 / run.get("served", 1) for run in runs))  # of a training with lines in three cells a third each
+    number = f"{count:,} run" + ("s" if count > 1 else "")
     return f"{hours:.1f} hours ({number} on {', '.join(names)})"

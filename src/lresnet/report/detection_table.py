@@ -10,6 +10,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from lresnet.metrics.ood import draw_size
+
 if TYPE_CHECKING:
     from lresnet.data import OodSet
 
@@ -60,5 +62,10 @@ def _figure(row: dict[str, Any], metric: str) -> str:
 def _caption(rows: Sequence[dict[str, Any]]) -> str:
     counts = sorted({row["n_ood"] for row in rows})
     others = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
-    kind = "drawn from a set, mean and deviation of the draws" if rows[0]["protocol"] == "draws" else "of a set, all"
-    return f"Percent; {rows[0]['n_id']:,} test images are the positives, against {others} {kind}."
+    inside, kind = rows[0]["n_id"], "of a set, all"
+    if rows[0]["protocol"] == "draws":
+        kind, size = "drawn from a set, mean and deviation of the draws", draw_size(inside, inside)
+        small = dict.fromkeys(f"{row['ood']} has {row['n_ood']:,}" for row in rows if row["n_ood"] < size)
+        if small:
+            kind += f"; of a set with fewer than {size:,} all are taken, and draws do not differ ({', '.join(small)})"
+    return escape(f"Percent; {inside:,} test images are the positives, against {others} {kind}.")

@@ -54,19 +54,22 @@ def markdown_page(
     notes: Notes | None = None,
     bodies: Mapping[str, str] | None = None,
     time: str = "",
+    openings: Mapping[str, str] | None = None,
 ) -> str:
     """All tables of the paper that have figures.
 
     Args:
         notes: by table, cell and protocol, what was tried.
         bodies: by table, what to print in place of its overview and its cells; the differences follow, a line a cell.
+        openings: by table, what to say first, e.g. that it is not complete.
         time: what all runs took; see :func:`lresnet.report.computing_time.computing_time`.
     """
     parts = [_PAGE, READING, f"**Time of all runs.** {time}" if time else ""]
     for table, own in grouped(in_order(figures), lambda figure: figure.table).items():
         paired = [d for d in differences if d.table == table]
         body = (bodies or {}).get(table)
-        parts += [f"## {table}", *([body, *_lines(paired)] if body else _table(own, paired, notes or {}))]
+        opening = (openings or {}).get(table, "")
+        parts += [f"## {table}", opening, *([body, *_lines(paired)] if body else _table(own, paired, notes or {}))]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

@@ -5,12 +5,25 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from scipy import stats
 
-__all__ = ["Cell", "Gap", "Runs", "first_protocol", "ood_runs", "residual_gaps", "score_gaps", "scores_of", "spearman"]
+__all__ = [
+    "Cell",
+    "Gap",
+    "Runs",
+    "first_protocol",
+    "ood_runs",
+    "residual_gaps",
+    "score_gaps",
+    "scores_of",
+    "spearman",
+    "training_residual_gaps",
+    "training_score_gaps",
+]
 
+K = TypeVar("K")
 Run = Mapping[str, Any]
 Runs = dict["Cell", dict[str, list[Run]]]
 """The final runs by cell and method."""
@@ -38,6 +51,8 @@ class Gap:
     mean: float
     low: float
     high: float
+    n: int = 0
+    """Values that it is the mean of."""
 
     @property
     def sign(self) -> int:
@@ -51,7 +66,7 @@ class Gap:
             return None
         mean = statistics.fmean(values)
         error = float(stats.sem(values)) * float(stats.t.ppf(0.975, len(values) - 1))
-        return cls(mean, mean - error, mean + error)
+        return cls(mean, mean - error, mean + error, len(values))
 
 
 def ood_runs(runs: Iterable[Run]) -> Runs:
@@ -70,14 +85,14 @@ def first_protocol(runs: Runs) -> Runs:
     return {cell: methods for cell, methods in runs.items() if first[cell.training, cell.ood] == cell}
 
 
-def residual_gaps(runs: Runs, other: str) -> dict[Cell, Gap]:
-    """AUROC of the Lorentz residual minus that of ``other``, paired over seeds, by cell."""
-    found = {}
-    for cell, methods in runs.items():
-        ours, theirs = ({r["seed"]: r["value"] for r in _ended(methods.get(m, []))} for m in ("lorentz", other))
-        if gap := Gap.of([ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]):
-            found[cell] = gap
-    return found
+def residual_gaps(runs: Runs, other: str, metric: str = "auroc") -> dict[Cell, Gap]:
+    """``metric`` of the Lorentz residual minus that of ``other``, paired over seeds, by cell."""
+    return _gaps({cell: _residual_differences(methods, other, metric) for cell, methods in runs.items()})
+
+
+def training_residual_gaps(runs: Runs, other: str, metric: str = "auroc") -> dict[str, Gap]:
+    """The same by training, of the mean over its sets: one test for networks that three cells share."""
+    return _gaps(_over_sets({cell: _residual_differences(own, other, metric) for cell, own in runs.items()}))
 
 
 def scores_of(runs: Runs, method: str) -> list[str]:
@@ -88,12 +103,12 @@ def scores_of(runs: Runs, method: str) -> list[str]:
 
 def score_gaps(runs: Runs, method: str, score: str) -> dict[Cell, Gap]:
     """AUROC of ``score`` minus that of the energy on the same networks of ``method``, by cell."""
-    found = {}
-    for cell, methods in runs.items():
-        metrics = [run["metrics"] for run in _ended(methods.get(method, []))]
-        if gap := Gap.of([m["scores"][score]["auroc"] - m["auroc"] for m in metrics if score in m["scores"]]):
-            found[cell] = gap
-    return found
+    return _gaps({cell: _score_differences(methods.get(method, []), score) for cell, methods in runs.items()})
+
+
+def training_score_gaps(runs: Runs, method: str, score: str) -> dict[str, Gap]:
+    """The same by training, of the mean over its sets."""
+    return _gaps(_over_sets({cell: _score_differences(own.get(method, []), score) for cell, own in runs.items()}))
 
 
 def spearman(runs: Runs, method: str) -> dict[str, Gap]:
@@ -104,6 +119,38 @@ def spearman(runs: Runs, method: str) -> dict[str, Gap]:
             values.setdefault(cell.training, {})[run["seed"]] = run["norm_confidence"]["spearman"]
     gaps = {training: Gap.of(list(own.values())) for training, own in values.items()}
     return {training: gap for training, gap in gaps.items() if gap is not None}
+
+
+def _residual_differences(methods: Mapping[str, Sequence[Run]], other: str, metric: str) -> dict[int, float]:
+    """By seed, where both have one."""
+    ours, theirs = (
+        {run["seed"]: run["metrics"][metric] for run in _ended(methods.get(method, []))}
+        for method in ("lorentz", other)
+    )
+    return {seed: ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())}
+
+
+def _score_differences(runs: Sequence[Run], score: str) -> dict[int, float]:
+    """By seed, where the networks have this score."""
+    metrics = {run["seed"]: run["metrics"] for run in _ended(runs)}
+    return {seed: m["scores"][score]["auroc"] - m["auroc"] for seed, m in metrics.items() if score in m["scores"]}
+
+
+def _over_sets(found: Mapping[Cell, Mapping[int, float]]) -> dict[str, dict[int, float]]:
+    """By training and seed, the mean over the sets, as far as all of them have this seed."""
+    trainings: dict[str, list[Mapping[int, float]]] = {}
+    for cell, own in found.items():
+        trainings.setdefault(cell.training, []).append(own)
+    means: dict[str, dict[int, float]] = {}
+    for training, sets in trainings.items():
+        seeds = sorted(set.intersection(*map(set, sets)))
+        means[training] = {seed: statistics.fmean(own[seed] for own in sets) for seed in seeds}
+    return means
+
+
+def _gaps(differences: Mapping[K, Mapping[int, float]]) -> dict[K, Gap]:
+    found = {key: Gap.of(list(own.values())) for key, own in differences.items()}
+    return {key: gap for key, gap in found.items() if gap is not None}
 
 
 def _ended(runs: Iterable[Run]) -> list[Run]:

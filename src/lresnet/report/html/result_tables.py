@@ -17,10 +17,12 @@ from lresnet.report.depth_table import DEPTH_READING, depth_causes, depth_sheets
 from lresnet.report.html.inline_svg import inline_svg
 from lresnet.report.later_work import later_work
 from lresnet.report.markdown_page import Notes
-from lresnet.report.ood_table import READING, ood_sentences, ood_sheets
+from lresnet.report.ood_answers import ood_sentences, other_definitions
+from lresnet.report.ood_table import READING, ood_sheets
 from lresnet.report.order import in_order
 from lresnet.report.overview import CellLine, overview, released_notes, summary_sentence
 from lresnet.report.paired import PairedDifference
+from lresnet.report.planned import PLANNED_TABLES, missing_sentences
 from lresnet.report.sheets import Sheet
 from lresnet.report.tables import ours_and_paper
 
@@ -50,7 +52,7 @@ def table_section(
     """One of the paper's tables: a line a cell, the picture, the figures beside the paper's, what Lorentz differs by.
 
     Args:
-        runs: of the tables ood and oversmoothing, which have pictures and tables of their own.
+        runs: of ood and oversmoothing, which have pictures and tables of their own, and of tables that are not whole.
     """
     name = escape(table)
     if table == DEPTH_TABLE:
@@ -59,7 +61,8 @@ def table_section(
         parts = [_detection_answers(runs), _comparison(table, figures), _detection_tables(runs, differences)]
     else:
         lines = overview(figures, differences)
-        words = " ".join(filter(None, (summary_sentence(lines), later_work(figures))))
+        missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
+        words = " ".join(filter(None, (*missing, summary_sentence(lines), later_work(figures))))
         summary = f"<p>{escape(words)}</p>" if words else ""
         parts = [summary, _overview_table(lines), _comparison(table, figures), _figures_table(figures, differences)]
     own = dict.fromkeys((f.table, f.cell, f.protocol) for f in figures)
@@ -88,11 +91,13 @@ def _depth_parts(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 def _detection_answers(runs: Sequence[Mapping[str, Any]]) -> str:
     """What was found, above all else."""
     answers = [f"<p><b>{escape(sentence)}</b></p>" for sentence in ood_sentences(runs)]
-    return "\n".join([*answers, "<p>The picture shows the AUROC.</p>"])
+    picture = "The picture shows the AUROC. The paper's marks are of its own images, not of stand-ins."
+    return "\n".join([*answers, f"<p>{picture}</p>"])
 
 
 def _detection_tables(runs: Sequence[Mapping[str, Any]], differences: Sequence[PairedDifference]) -> str:
-    reading = f"<p>{escape(READING.replace('*', ''))}</p>"
+    words = filter(None, (READING.replace("*", ""), other_definitions(runs).replace("`", "")))
+    reading = "\n".join(f"<p>{escape(text)}</p>" for text in words)
     return "\n".join([reading, *map(_sheet_table, ood_sheets(runs)), _paired_table(differences)])
 
 
@@ -158,7 +163,7 @@ def _against(figure: Figure) -> str:
 def _paired_table(differences: Sequence[PairedDifference]) -> str:
     """Lorentz minus each other method, a group for each cell and protocol."""
     rows, heading = [], ""
-    for d in sorted(differences, key=lambda d: (d.cell, d.protocol)):
+    for d in sorted(differences, key=lambda d: (d.cell, d.protocol, d.method)):
         if heading != (heading := f"{d.cell}, {d.protocol}"):
             rows.append(f'<tr><th class="group" colspan="4" scope="colgroup">{escape(heading)}</th></tr>')
         rows.append(_row(d.method, (f"{d.mean:+.2f} ± {d.half_width:.2f}", str(d.n)), _verdict(d.verdict)))
