@@ -66,7 +66,7 @@ def main() -> None:
     for n in (1, 16, 64, 300):
         x, one, count = torch.randn(7, n), torch.zeros(7, 1), torch.zeros(7, 1, dtype=torch.float64)
         fused_step(x, x, x, one, count, torch.tensor(0.1), kappa=1.0, betas=(0.9, 0.999), eps=1e-8)
-    for n, rows in ((3, 70), (512, 2048)):
+    for n, rows in ((3, 1), (3, 70), (512, 2048)):
         x, one = torch.randn(rows, n, dtype=torch.bfloat16), torch.ones(n)
         z, statistics = relu_launch.forward(x, one, one, 1e-5)
         relu_launch.backward(z, x, statistics)

@@ -7,6 +7,7 @@ import copy
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import BatchNorm2d
 
 from lresnet import Lorentz
@@ -40,7 +41,8 @@ def launches(monkeypatch):
         original = getattr(norm_launch, name)
 
         def spy(*args, name=name, original=original, **options):
-            seen.append(name)
+            if type(args[0]) is not FakeTensor:  # those of a trace only begin to compile
+                seen.append(name)
             return original(*args, **options)
 
         monkeypatch.setattr(norm_launch, name, spy)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
+import sys
 import threading
+import time
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 pytest.importorskip("triton")
 
@@ -67,7 +70,7 @@ def test_on_tensors_of_a_trace_it_compiles_once(on_any_device) -> None:
     start.start(kernel, (4,), traced(2, 3, dtype=torch.float32), None, 7, ROWS=8)
     for each in start._under_way[id(kernel)]:
         each.result()
-    kinds = [(kinds[0], options["ROWS"]) for _, kinds, options in kernel.compiled]
+    kinds = [(kinds[0].dtype, options["ROWS"]) for _, kinds, options in kernel.compiled]
     assert sorted(kinds, key=str) == [(torch.bfloat16, 16), (torch.bfloat16, 8), (torch.float32, 8)]
     assert kernel.ran == []
 
@@ -93,17 +96,96 @@ def test_what_cannot_be_compiled_is_for_the_run_to_say(on_any_device) -> None:
     assert len(kernel.compiled) == len(kernel.ran) == 1
 
 
-def test_kernels_are_begun_for_a_gpu_and_known_sizes(monkeypatch) -> None:
+def test_kernels_are_begun_for_a_gpu_that_is_here_and_known_sizes(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     mode = FakeTensorMode()
-    on_gpu, on_cpu, none = (mode.from_tensor(torch.empty(shape, device="meta")) for shape in ((4, 3), (4, 3), (0, 3)))
-    on_gpu.fake_device = none.fake_device = torch.device("cuda:0")
-    assert start.can_begin(on_gpu)
-    assert not start.can_begin(on_cpu)
-    assert not start.can_begin(none)
-    assert not start.can_begin(torch.ones(4, 3))
+
+    def seen(place: str, *shape: int) -> bool:
+        x = mode.from_tensor(torch.empty(shape, device="meta"))
+        x.fake_device = torch.device(place)
+        calls: list[Tensor] = []
+        start.begin(calls.append, x)
+        return bool(calls)
+
+    assert seen("cuda:0", 4, 3)
+    assert seen("cuda:1", 4, 3)
+    assert not seen("cuda:7", 4, 3)
+    assert not seen("cpu", 4, 3)
+    assert not seen("cuda:0", 0, 3)
+    start.begin(pytest.fail, torch.ones(4, 3))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert not start.can_begin(on_gpu)
+    assert not seen("cuda:0", 4, 3)
+
+
+def test_a_head_start_that_is_not_to_be_had_stops_nobody(monkeypatch) -> None:
+    monkeypatch.setattr(start, "_is_known", lambda x: True)
+
+    def launch(x: Tensor) -> None:
+        raise RuntimeError("can't start new thread")
+
+    start.begin(launch, traced(2, 3))
+
+
+def test_numbers_that_are_not_known_yet_begin_nothing(on_any_device) -> None:
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    kernel = Kernel()
+    step = ShapeEnv().create_unbacked_symint()
+    start.start(kernel, (1,), traced(2, 3), step)
+    assert start._begun == set()
+
+
+def test_what_triton_does_not_tell_apart_is_begun_once(on_any_device) -> None:
+    kernel = Kernel()
+    kernel.may_end.set()
+    for rows in (1, 16, 48, 17, 19, 2**31):
+        start.start(kernel, (1,), traced(2, 3), rows)
+    assert len(start._begun) == 4  # one; multiples of 16; others; long ones
+    assert len(start._under_way[id(kernel)]) <= 4
+
+
+@pytest.mark.parametrize(("first", "offset"), [(0, 0), (1, 6), (8, 0)])
+def test_triton_hears_where_a_tensor_begins(on_any_device, first: int, offset: int) -> None:
+    kernel = Kernel()
+    kernel.may_end.set()
+    with FakeTensorMode():
+        x = torch.empty(20, 3, dtype=torch.bfloat16)[first:]
+    start.start(kernel, (1,), x)
+    for each in start._under_way[id(kernel)]:
+        each.result()
+    (((address,),),) = [(kinds,) for _, kinds, _ in kernel.compiled]
+    assert (address.dtype, address.data_ptr()) == (torch.bfloat16, offset)
+
+
+def test_two_threads_may_run_a_kernel_first(on_any_device) -> None:
+    for _ in range(50):
+        kernel = Kernel()
+        kernel.may_end.set()
+        start.start(kernel, (1,), traced(2, 3))
+        threads = [threading.Thread(target=start.start, args=(kernel, (1,), torch.ones(2, 3))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(kernel.ran) == 4
+
+
+def test_a_program_that_ends_does_not_wait_for_what_nobody_will_run() -> None:
+    program = """
+import contextlib, time, torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from lresnet.residual.kernels import start
+torch.cuda.device = contextlib.nullcontext
+class Slow:
+    def warmup(self, *kinds, **options): time.sleep(0.5)
+slow = Slow()
+with FakeTensorMode():
+    for n in range(200): start.start(slow, (1,), torch.empty(2, 3), ROWS=n)
+"""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    assert time.perf_counter() - began < 20  # 200 of half a second, on two cores 50 s
 
 
 def network_of_operators(rows: int, n: int) -> None:
@@ -129,8 +211,7 @@ def test_a_trace_begins_exactly_what_will_run(monkeypatch, rows: int, n: int) ->
 
     for module in (norm_launch, norm_launch.launch, relu_launch):
         monkeypatch.setattr(module, "start", noted)
-    for module in (norm_ops, relu_ops):
-        monkeypatch.setattr(module, "can_begin", lambda x: True)
+    monkeypatch.setattr(start, "_is_known", lambda x: type(x) is FakeTensor)
     network_of_operators(rows, n)
     with FakeTensorMode():
         network_of_operators(rows, n)

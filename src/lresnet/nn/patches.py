@@ -3,7 +3,8 @@
 A stem reads three channels. cuDNN's kernels for half precision want eight or more, and those that it falls back on
 spend their time on padding: on an H200 in bfloat16, 512 images of 32 x 32, 3 -> 64 channels, 229 us forward and 228 us
 for the gradient of the weight, where the memory they move takes 17 us. With the neighbourhood of a pixel written out,
-c h w numbers that are padded to a multiple of 8 (27 to 32), both are products of matrices.
+c h w numbers that are padded to a multiple of 8 (27 to 32), both are products of matrices. These numbers are kept for
+the gradient of the weight, ten times as many as the images have: half of what a stem of 64 channels puts out.
 """
 
 from __future__ import annotations

@@ -93,7 +93,9 @@ class Conv2d(torch.nn.Conv2d):
         return conv2d_by_patches(x, self.weight, self.stride, self.padding)  # type: ignore[arg-type]
 
     def few_channels(self, x: Tensor) -> bool:
-        """Whether this is a convolution that cuDNN has no good kernels for."""
+        """Whether this is a convolution that cuDNN has no good kernels for: a stem's, whose input needs no gradient."""
+        if x.dim() != 4 or x.requires_grad or x.shape[1] != self.in_channels:  # torch's own says what is wrong, if any
+            return False
         half = x.dtype in (torch.bfloat16, torch.float16)
         cast = x.dtype == torch.float32 and torch.is_autocast_enabled("cuda")  # float64 stays what it is
         return self.in_channels < _FEW and self.bias is None and (half or cast) and x.device.type == "cuda"

@@ -94,7 +94,7 @@ def merge_moments(
     tiles = tl.cdiv(rows, ROWS)
     seen = tl.cdiv(tiles - line, programs) * ROWS - tl.where(line == 0, tiles * ROWS - rows, 0)
     count = tl.where(line < programs, seen, 0).to(tl.float32)
-    total = rows.to(tl.float32)
+    total = tl.cast(rows, tl.float32)  # a single row is a constant, which has no methods
     mean, squares = merged(count, mean, squares, total)
     mean += tl.load(x_pointer + columns, mask=columns < n, other=0.0).to(tl.float32)
     variance = tl.div_rn(squares, total)

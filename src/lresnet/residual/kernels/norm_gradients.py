@@ -64,7 +64,7 @@ def merge_sums(
         statistics = statistics_pointer + norm * 5 * n + column
         mean = tl.load(statistics, mask=inside, other=0.0)
         inverse = tl.load(statistics + 2 * n, mask=inside, other=0.0)
-        share = tl.load(statistics + 3 * n, mask=inside, other=0.0) / rows.to(tl.float32)
+        share = tl.load(statistics + 3 * n, mask=inside, other=0.0) / tl.cast(rows, tl.float32)
         slope = -share * inverse * (inverse * S)
         coefficients = coefficients_pointer + norm * 2 * n + column
         tl.store(sums_pointer + first, inverse * S, mask=inside)

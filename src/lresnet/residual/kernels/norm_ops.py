@@ -14,7 +14,7 @@ from torch import Tensor
 from lresnet.residual.kernels import norm_launch
 from lresnet.residual.kernels.factors import Factors, Gradients, norm_count, row_count, sums_width
 from lresnet.residual.kernels.norm_derivative import norm_derivative
-from lresnet.residual.kernels.start import can_begin
+from lresnet.residual.kernels.start import begin
 
 __all__ = ["norm_tail", "norm_tail_backward"]
 
@@ -43,8 +43,7 @@ def norm_tail(
 @norm_tail.register_fake
 def _(x: Tensor, y: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     factors, (*eps, kind, relu) = Factors(*rest[:7]), rest[7:]
-    if can_begin(x):
-        norm_launch.forward(x, y, factors, (eps[0], eps[1]), kind, relu)
+    begin(norm_launch.forward, x, y, factors, tuple(eps), kind, relu)
     statistics = factors.kappa.new_empty((norm_count(factors), 5, x.shape[1]))
     return x.new_empty(x.shape, dtype=torch.promote_types(x.dtype, y.dtype)), statistics
 
@@ -73,8 +72,7 @@ def norm_tail_backward(
 @norm_tail_backward.register_fake
 def _(g: Tensor, x: Tensor, y: Tensor, *rest: Any) -> Gradients:
     factors, (statistics, kind, relu) = Factors(*rest[:7]), rest[7:]
-    if can_begin(x):
-        norm_launch.backward(g, x, y, factors, statistics, kind, relu)
+    begin(norm_launch.backward, g, x, y, factors, statistics, kind, relu)
     new = factors.kappa.new_empty
     return Gradients(
         x.new_empty(x.shape),

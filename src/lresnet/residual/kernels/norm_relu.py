@@ -30,7 +30,7 @@ def norm_relu(x: Tensor, norm: Module, updates: list[Update] | None = None) -> T
         >>> norm_relu(torch.tensor([3.0, 5.0]).view(1, 1, 1, 2), torch.nn.BatchNorm2d(1)).detach().flatten()
         tensor([0.0000, 1.0000])
     """
-    if is_plain(x) or not (is_known(norm) and takes_batch_statistics(norm) and serves(x, x, dim=1)):
+    if x.dim() != 4 or is_plain(x) or not (is_known(norm) and takes_batch_statistics(norm) and serves(x, x, dim=1)):
         return torch.relu(norm(x))
     # Triton is imported with these, on first use: `import lresnet` stays light, and works without it.
     from lresnet.residual.kernels import relu_ops

@@ -12,7 +12,9 @@ __all__ = ["is_known", "require_channels", "require_pixels", "takes_batch_statis
 
 def is_known(norm: Module | None) -> TypeGuard[BatchNorm2d]:
     """Whether the kernels compute it. A class derived from BatchNorm2d may mean something else; a hook wants a call."""
-    if type(norm) is not BatchNorm2d or not norm.affine:
+    if type(norm) is not BatchNorm2d or any(getattr(norm, name) is None for name in ("weight", "bias")):
+        return False
+    if "forward" in norm.__dict__:  # somebody put another in its place
         return False
     if norm.track_running_stats and (norm.running_mean is None or norm.num_batches_tracked is None):
         return False  # somebody took them away; torch's own code knows what to do
