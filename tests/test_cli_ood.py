@@ -56,7 +56,10 @@ def test_a_table_with_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [line.split() for line in out.splitlines() if "±" in line]
     assert [row[:2] for row in rows[::2]] == [["grains", "energy"], ["photos", "energy"]]
     assert [row[0] for row in rows[1::2]] == ["logit", "logit"]
-    assert "30 test images are the positives, against 3 to 6 drawn from a set" in " ".join(out.split())
+    words = " ".join(out.split())
+    assert "30 test images are the positives, against 3 to 6 drawn from a set" in words
+    assert "of a set with fewer than 6 all are taken, and draws do not differ (" in words
+    assert " has 3)." in words
     notes = err.splitlines()
     assert notes[0] == "photos: 1 of 4 files could not be read as images"
     assert notes[1].startswith("  photos/torn.jpg: cannot identify")
