@@ -40,9 +40,8 @@ def refuse_torch(monkeypatch):
     monkeypatch.setattr(riemannian, "_step", None)
 
 
-@pytest.mark.parametrize("kappa", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize(("shape", "kappa"), [((25, 3), 0.1), ((25, 3), 1.0), ((25, 3), 10.0), ((2, 6, 64), 1.0)])
 @pytest.mark.parametrize("length", [0.0, 1e-3, 1.0, 30.0])
-@pytest.mark.parametrize("shape", [(25, 3), (2, 6, 64)])
 def test_same_numbers_as_torch_s_operations(shape, length, kappa, monkeypatch):
     """In float64, to what either way rounds in float32.
 

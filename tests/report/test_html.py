@@ -16,6 +16,7 @@ from lresnet.report.aggregate import aggregate, read_runs
 from lresnet.report.claims import answer_claims
 from lresnet.report.depth_table import depth_sheets
 from lresnet.report.disk_embedding import DiskEmbedding, disk_points
+from lresnet.report.html import result_tables
 from lresnet.report.html.explorer import embedding_json
 from lresnet.report.html.page import html_page
 from lresnet.report.tables import ours_and_paper
@@ -133,7 +134,9 @@ def test_the_data_of_the_disk_come_back_to_the_last_digit() -> None:
     assert data["classes"] == ["one", "two </script>"]
 
 
-def test_the_committed_results_make_a_page() -> None:
+def test_the_committed_results_make_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Its pictures take ten seconds: the next test has them.
+    monkeypatch.setattr(result_tables, "inline_svg", lambda figure, words: f"<svg aria-label='{words}'></svg>")
     runs = read_runs(RESULTS)
     page = html_page(runs, answer_claims(aggregate(runs)))
     rows = Reader(page).rows
@@ -143,6 +146,15 @@ def test_the_committed_results_make_a_page() -> None:
     for sheet in depth_sheets(runs):
         for row in sheet.rows:
             assert [row.name, *(cell.replace("-", "−") for cell in row.cells)] in rows
+
+
+@pytest.mark.slow
+def test_the_committed_results_have_pictures() -> None:
+    runs = read_runs(RESULTS)
+    page = html_page(runs)
+    for table in {run["table"] for run in runs}:
+        section = page[page.index(f'<section id="{table}"') :].partition("</section>")[0]
+        assert "<figure><svg" in section, table
 
 
 @pytest.mark.parametrize("curvature", [-0.1, -1.0, -10.0])
