@@ -151,7 +151,7 @@ def test_the_committed_results_make_a_page(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.slow
 def test_the_committed_results_have_pictures() -> None:
     runs = read_runs(RESULTS)
-    page = html_page(runs)
+    page = html_page(runs, [])
     for table in {run["table"] for run in runs}:
         section = page[page.index(f'<section id="{table}"') :].partition("</section>")[0]
         assert "<figure><svg" in section, table
