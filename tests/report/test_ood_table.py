@@ -15,7 +15,7 @@ from lresnet import cli
 from lresnet.report.aggregate import aggregate, paper_detection, paper_figure
 from lresnet.report.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim, answer_claims
 from lresnet.report.html.page import html_page
-from lresnet.report.ood_answers import ood_sentences, other_definitions
+from lresnet.report.ood_answers import ood_answers, other_definitions
 from lresnet.report.ood_figures import (
     Cell,
     Gap,
@@ -56,6 +56,10 @@ def table(gain: float, cells: int = 12, **change: Any) -> list[dict[str, Any]]:
         for method, offset in offsets.items()
         for seed in (0, 1, 2)
     ]
+
+
+def ood_sentences(runs: list[dict[str, Any]]) -> list[str]:
+    return [" ".join(filter(None, said)) for said in ood_answers(runs)]
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -160,8 +164,9 @@ def test_accuracies_and_other_scores_have_sheets_of_their_own() -> None:
 def test_the_sentences_answer_first_and_count_cells() -> None:
     *_, residual, scores = ood_sentences(table(2.0))
     assert residual.startswith(
-        "Does the Lorentz residual help detection (fast)? Yes, in 4 of 4 trainings against its Euclidean twin. AUROC, "
-        "the mean over the three sets, Lorentz minus euclidean: cifar10/r20 +2.00 ± 0.05 (n = 3), "
+        "Does the Lorentz residual help detection (fast)? Against its Euclidean twin, over the three sets together: "
+        "better in 4 of 4 trainings; set by set better in 12 and worse in 0 of 12 cells. AUROC, the mean over the "
+        "three sets, Lorentz minus euclidean: cifar10/r20 +2.00 ± 0.05 (n = 3), "
     )
     assert "; minus space: cifar10/r20 +0.00 ± 0.05 (n = 3), " in residual
     assert (
@@ -172,13 +177,15 @@ def test_the_sentences_answer_first_and_count_cells() -> None:
     assert "not corrected for their number; 3 seeds show large differences only." in residual
     assert residual.endswith("Stand-ins, see the notes: places, svhn, textures.")
     assert "Stand-ins" not in ood_sentences([run | {"note": ""} for run in table(2.0)])[-2]
+    assert "(fast)? origin_distance: worse in 4 of 4 trainings; boundary_distance: no difference shown. AUROC" in scores
     assert "origin_distance cifar10/r20 -1.90 ± 0.25 (n = 3), " in scores
     assert "(better in 0 of 12 cells, worse in 12); boundary_distance" in scores
     worse = ood_sentences(table(-2.0))[-2]
-    assert "No: worse in 4 of 4 trainings against" in worse
+    assert "together: worse in 4 of 4 trainings; set by set better in 0 and worse in 12 of 12 cells." in worse
     assert "AUROC better in 0 of 12 cells and worse in 12, FPR95 better in 0 and worse in 12" in worse
-    assert "? No difference shown against" in ood_sentences(table(0.0))[-2]
-    assert "? Better in 2 and worse in 2 of 4 trainings against" in ood_sentences(table(2.0, 6) + table(-2.0)[54:])[-2]
+    assert "together: no difference shown; set by set" in ood_sentences(table(0.0))[-2]
+    mixed = ood_sentences(table(2.0, 6) + table(-2.0)[54:])[-2]
+    assert "together: better in 2 and worse in 2 of 4 trainings; set by set" in mixed
 
 
 def test_a_training_is_one_test_over_its_sets() -> None:
@@ -258,7 +265,7 @@ def test_each_protocol_has_its_sentences_and_its_paired_rows(tmp_path: Path) -> 
 
 
 def test_nothing_is_said_without_runs() -> None:
-    assert ood_sentences([]) == ood_sheets([]) == []
+    assert ood_answers([]) == ood_sheets([]) == []
     assert ood_markdown([]) == ""
     assert ood_sheets([line("disease/lp", "lorentz", 0, 80.0, table="gnn")]) == []
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from lresnet.report.ood_figures import (
     Gap,
@@ -16,7 +16,7 @@ from lresnet.report.ood_figures import (
 )
 from lresnet.report.planned import missing_sentences
 
-__all__ = ["ood_sentences", "other_definitions"]
+__all__ = ["Said", "ood_answers", "other_definitions"]
 
 _OTHERS = ("euclidean", "space")
 _GEOMETRY = {"lorentz": ("origin_distance", "boundary_distance")}
@@ -24,34 +24,44 @@ _TWINS = {"euclidean": ("euclidean_norm", "euclidean_boundary_distance")}
 _CAVEAT = "Paired over seeds, 95 % intervals (Student's t), not corrected for their number"
 
 
-def ood_sentences(runs: Iterable[Mapping[str, Any]]) -> list[str]:
+class Said(NamedTuple):
+    """A sentence for those in a hurry, and what it rests on."""
+
+    headline: str
+    detail: str = ""
+
+
+def ood_answers(runs: Iterable[Mapping[str, Any]]) -> list[Said]:
     """Which runs are still missing; then, protocol by protocol, what was found.
 
     Example:
-        >>> ood_sentences([])
+        >>> ood_answers([])
         []
     """
     lines = list(runs)
     found = ood_runs(lines)
-    sentences = missing_sentences("ood", lines)
+    answers: list[Said | None] = [Said(sentence) for sentence in missing_sentences("ood", lines)]
     for protocol in sorted({cell.protocol for cell in found}):
         own = {cell: methods for cell, methods in found.items() if cell.protocol == protocol}
-        sentences += filter(None, (_residual(protocol, own), _scores(protocol, own)))
-    return sentences
+        answers += [_residual(protocol, own), _scores(protocol, own)]
+    return [answer for answer in answers if answer]
 
 
-def _residual(protocol: str, runs: Runs) -> str:
+def _residual(protocol: str, runs: Runs) -> Said | None:
     gaps = {other: training_residual_gaps(runs, other) for other in _OTHERS}
     if not gaps["euclidean"]:
-        return ""
+        return None
     parts = [f"minus {other}: {_listed(own)}" for other, own in gaps.items() if own]
     cells = [f"against {other}, {_by_set(runs, other)}" for other, own in gaps.items() if own]
     fewest = min(gap.n for own in gaps.values() for gap in own.values())
     power = f"; {fewest} seeds show large differences only" if fewest <= 3 else ""
-    return (
-        f"Does the Lorentz residual help detection ({protocol})? {_verdict(gaps['euclidean'])} against its Euclidean "
-        f"twin. AUROC, the mean over the three sets, Lorentz {'; '.join(parts)}. Set by set: {'; '.join(cells)}. "
-        f"{_CAVEAT}{power}.{_stand_ins(runs)}"
+    signs = [gap.sign for gap in residual_gaps(runs, "euclidean").values()]
+    return Said(
+        f"Does the Lorentz residual help detection ({protocol})? Against its Euclidean twin, over the three sets "
+        f"together: {_verdict(gaps['euclidean'])}; set by set better in {signs.count(1)} and worse in "
+        f"{signs.count(-1)} of {len(signs)} cells.",
+        f"AUROC, the mean over the three sets, Lorentz {'; '.join(parts)}. Set by set: {'; '.join(cells)}. "
+        f"{_CAVEAT}{power}.{_stand_ins(runs)}",
     )
 
 
@@ -71,37 +81,43 @@ def _by_set(runs: Runs, other: str) -> str:
     )
 
 
-def _scores(protocol: str, runs: Runs) -> str:
+def _scores(protocol: str, runs: Runs) -> Said | None:
     ours = _of_scores(runs, _GEOMETRY)
     if not ours:
-        return ""
+        return None
     twins = _of_scores(runs, _TWINS)
-    beside = f" Those of the twin's geometry on its own networks: {'; '.join(twins)}." if twins else ""
-    return (
-        f"Do the scores of the hyperbolic geometry help, in place of the energy ({protocol})? AUROC minus the energy's "
-        f"on the same Lorentz networks, the mean over the three sets: {'; '.join(ours)}.{beside}"
+    verdicts = [f"{name}: {verdict}" for name, verdict, _ in ours]
+    beside = f" Those of the twin's geometry on its own networks: {_joined(twins)}." if twins else ""
+    return Said(
+        f"Do the scores of the hyperbolic geometry help, in place of the energy ({protocol})? {'; '.join(verdicts)}.",
+        "AUROC minus the energy's on the same Lorentz networks, the mean over the three sets: "
+        f"{_joined(ours)}.{beside}",
     )
 
 
-def _of_scores(runs: Runs, scores: Mapping[str, Sequence[str]]) -> list[str]:
+def _joined(found: Sequence[tuple[str, str, str]]) -> str:
+    return "; ".join(f"{name} {figures}" for name, _, figures in found)
+
+
+def _of_scores(runs: Runs, scores: Mapping[str, Sequence[str]]) -> list[tuple[str, str, str]]:
+    """Name, verdict and figures of each score that networks have."""
     found = []
     for method, names in scores.items():
         for name in names:
             if gaps := training_score_gaps(runs, method, name):
                 signs = [gap.sign for gap in score_gaps(runs, method, name).values()]
                 cells = f"better in {signs.count(1)} of {len(signs)} cells, worse in {signs.count(-1)}"
-                found.append(f"{name} {_listed(gaps)} ({cells})")
+                found.append((name, _verdict(gaps), f"{_listed(gaps)} ({cells})"))
     return found
 
 
 def _verdict(gaps: Mapping[str, Gap]) -> str:
     signs = [gap.sign for gap in gaps.values()]
     better, worse = signs.count(1), signs.count(-1)
-    if better and worse:
-        return f"Better in {better} and worse in {worse} of {len(signs)} trainings"
-    if better:
-        return f"Yes, in {better} of {len(signs)} trainings"
-    return f"No: worse in {worse} of {len(signs)} trainings" if worse else "No difference shown"
+    if not (better or worse):
+        return "no difference shown"
+    words = [f"{word} in {count}" for word, count in (("better", better), ("worse", worse)) if count]
+    return f"{' and '.join(words)} of {len(signs)} trainings"
 
 
 def _listed(gaps: Mapping[str, Gap]) -> str:

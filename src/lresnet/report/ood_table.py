@@ -13,7 +13,7 @@ from rich.console import Group
 from rich.text import Text
 
 from lresnet.report.aggregate import paper_detection
-from lresnet.report.ood_answers import ood_sentences, other_definitions
+from lresnet.report.ood_answers import ood_answers, other_definitions
 from lresnet.report.ood_figures import Cell, Gap, Runs, ood_runs, score_gaps, scores_of
 from lresnet.report.sheets import Row, Sheet, sheet_markdown, sheet_terminal
 from lresnet.studies.search import recipe_notes
@@ -141,13 +141,13 @@ def ood_markdown(runs: Iterable[Mapping[str, Any]]) -> str:
     sheets = ood_sheets(lines)
     if not sheets:
         return ""
-    parts = [f"**{sentence}**" for sentence in ood_sentences(lines)]
+    parts = [" ".join(filter(None, (f"**{said.headline}**", said.detail))) for said in ood_answers(lines)]
     return "\n\n".join(filter(None, [*parts, READING, other_definitions(lines), *map(sheet_markdown, sheets)]))
 
 
 def ood_terminal(runs: Iterable[Mapping[str, Any]]) -> Group:
     """The same for a terminal of 80 columns."""
     lines = list(runs)
-    words = [Text(f"{sentence}\n", style="bold") for sentence in ood_sentences(lines)]
+    words = [Text.assemble((said.headline, "bold"), f" {said.detail}".rstrip(), "\n") for said in ood_answers(lines)]
     reading = Text(READING.replace("*", "").replace("\n", " "))
     return Group(*words, reading, *(sheet_terminal("ood", sheet) for sheet in ood_sheets(lines)))

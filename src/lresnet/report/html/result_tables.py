@@ -17,7 +17,7 @@ from lresnet.report.depth_table import DEPTH_READING, depth_causes, depth_sheets
 from lresnet.report.html.inline_svg import inline_svg
 from lresnet.report.later_work import later_work
 from lresnet.report.markdown_page import Notes
-from lresnet.report.ood_answers import ood_sentences, other_definitions
+from lresnet.report.ood_answers import ood_answers, other_definitions
 from lresnet.report.ood_table import READING, ood_sheets
 from lresnet.report.order import in_order
 from lresnet.report.overview import CellLine, overview, released_notes, summary_sentence
@@ -90,7 +90,7 @@ def _depth_parts(runs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _detection_answers(runs: Sequence[Mapping[str, Any]]) -> str:
     """What was found, above all else."""
-    answers = [f"<p><b>{escape(sentence)}</b></p>" for sentence in ood_sentences(runs)]
+    answers = [f"<p><b>{escape(said.headline)}</b> {escape(said.detail)}</p>" for said in ood_answers(runs)]
     picture = "The picture shows the AUROC. The paper's marks are of its own images, not of stand-ins."
     return "\n".join([*answers, f"<p>{picture}</p>"])
 
