@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import subprocess
 import sys
 import threading
@@ -169,6 +170,30 @@ def test_two_threads_may_run_a_kernel_first(on_any_device) -> None:
         for thread in threads:
             thread.join()
         assert len(kernel.ran) == 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_a_forked_child_has_workers_of_its_own(on_any_device) -> None:
+    kernel = Kernel()
+    start.start(kernel, (1,), traced(2, 3))  # under way when the child begins
+    child = os.fork()
+    if child == 0:
+        kernel.may_end.set()
+        start.start(kernel, (1,), traced(2, 3))
+        start.start(kernel, (1,), torch.ones(2, 3))
+        os._exit(0 if len(kernel.compiled) == len(kernel.ran) == 1 else 1)
+    kernel.may_end.set()
+    for _ in range(200):
+        ended, status = os.waitpid(child, os.WNOHANG)
+        if ended:
+            break
+        time.sleep(0.05)
+    else:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+        pytest.fail("the child waits for its parent's threads")
+    assert status == 0
 
 
 def test_a_program_that_ends_does_not_wait_for_what_nobody_will_run() -> None:

@@ -31,9 +31,6 @@ _begun: set[Any] = set()
 _under_way: dict[int, list[Future[None]]] = {}
 """Compilations that a kernel's first run has to wait for, by its ``id``. Without this it would do them again."""
 
-if hasattr(os, "register_at_fork"):  # a child has no threads that would end them
-    os.register_at_fork(after_in_child=lambda: _under_way.clear())
-
 
 def start(kernel: Any, grid: Sequence[int], *arguments: Any, **options: Any) -> None:
     """``kernel[grid](*arguments, **options)``; with tensors of a trace, let Triton compile what that would run."""
@@ -127,3 +124,16 @@ def _workers() -> ThreadPoolExecutor:
     # an ordinary atexit comes after the pool has done all its work.)
     threading._register_atexit(lambda: pool.shutdown(wait=False, cancel_futures=True))  # type: ignore[attr-defined]
     return pool
+
+
+def _forget() -> None:
+    """In a forked child, which has none of its parent's threads: nothing is under way, and new workers are needed."""
+    global _lock
+    _lock = threading.Lock()  # another thread of the parent may have held it
+    _under_way.clear()
+    _begun.clear()
+    _workers.cache_clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)
