@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
 from lresnet import Lorentz
@@ -13,6 +12,7 @@ from lresnet.models import LorentzGCN
 from lresnet.nn import HyperplaneLinear, LorentzGraphConv, SparseMatrix
 from lresnet.nn.mlr import lorentz_mlr
 from lresnet.testing import assert_compiles, assert_finite_gradients, assert_on_manifold
+from tests.nn.derivatives import assert_derivatives
 
 CURVATURES = (-0.1, -1.0, -2.0, -10.0)
 EDGES = torch.tensor([[0, 1, 2, 3, 3, 4], [1, 2, 0, 4, 0, 4]])
@@ -79,28 +79,7 @@ def test_distances_stop_where_float32_would():
 
 @pytest.mark.parametrize("learnable", [False, True], ids=["fixed", "learned"])
 def test_first_and_second_derivatives_in_everything(learnable):
-    class Holder(torch.nn.Module):
-        """Owns the curvature, as a model does."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = make(-2.0, 3, 2, learnable=learnable)
-            self.manifold = self.layer.manifold
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.layer.with_time(x)
-
-    holder = Holder()
-    names, parameters = zip(*holder.named_parameters(), strict=True)
-    assert ("manifold.log_kappa" in names) == learnable
-
-    def f(x: Tensor, *values: Tensor) -> Tensor:
-        return functional_call(holder, dict(zip(names, values, strict=True)), (x,))
-
-    inputs = (0.5 * normals(2, 4, 3), *(p.detach().clone() for p in parameters))
-    inputs = tuple(t.requires_grad_() for t in inputs)
-    assert gradcheck(f, inputs)
-    assert gradgradcheck(f, inputs)
+    assert_derivatives(make(-2.0, 3, 2, learnable=learnable), 0.5 * normals(2, 4, 3), learnable=learnable)
 
 
 def test_sparse_features_come_with_their_time():

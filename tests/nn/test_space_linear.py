@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck, gradgradcheck
 from torch.func import functional_call
 
 from lresnet import Lorentz
 from lresnet.nn import LorentzGraphConv, LorentzLinear, SpaceLinear, SparseMatrix, adjacency
 from lresnet.nn.block_diagonal import BlockDiagonal
 from lresnet.testing import assert_compiles, assert_finite_gradients, assert_on_manifold
+from tests.nn.derivatives import assert_derivatives
 
 CURVATURES = (-0.1, -1.0, -2.0, -10.0)
 EDGES = torch.tensor([[0, 1, 2, 3, 3, 4], [1, 2, 0, 4, 0, 4]])
@@ -60,27 +60,7 @@ def test_start_is_the_twin_s():
 
 @pytest.mark.parametrize("learnable", [False, True], ids=["fixed", "learned"])
 def test_first_and_second_derivatives_in_everything(learnable):
-    class Holder(torch.nn.Module):
-        """Owns the curvature, as a model does."""
-
-        def __init__(self) -> None:
-            super().__init__()
-            self.layer = make(-2.0, 3, 2, learnable=learnable)
-            self.manifold = self.layer.manifold
-
-        def forward(self, x: Tensor) -> Tensor:
-            return self.layer.with_time(x)
-
-    holder = Holder()
-    names, parameters = zip(*holder.named_parameters(), strict=True)
-    assert ("manifold.log_kappa" in names) == learnable
-
-    def f(x: Tensor, *values: Tensor) -> Tensor:
-        return functional_call(holder, dict(zip(names, values, strict=True)), (x,))
-
-    inputs = (normals(2, 4, 3).requires_grad_(), *(p.detach().clone().requires_grad_() for p in parameters))
-    assert gradcheck(f, inputs)
-    assert gradgradcheck(f, inputs)
+    assert_derivatives(make(-2.0, 3, 2, learnable=learnable), normals(2, 4, 3), learnable=learnable)
 
 
 def test_sparse_features_need_no_time():

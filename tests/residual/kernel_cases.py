@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
 
@@ -36,3 +40,18 @@ def gradients(kind: str, g: Tensor, *arguments: Tensor) -> tuple[Tensor, list[Te
 def row_errors(got: Tensor, exact: Tensor) -> Tensor:
     """Relative error of each row."""
     return (got.double() - exact).norm(dim=-1) / exact.norm(dim=-1)
+
+
+def watched(monkeypatch: pytest.MonkeyPatch, launcher: ModuleType) -> list[str]:
+    """Every start of its kernels from now on, "forward" or "backward"; those of a trace only begin to compile."""
+    seen: list[str] = []
+    for name in ("forward", "backward"):
+        original = getattr(launcher, name)
+
+        def spy(*args, name=name, original=original, **options):
+            if type(args[0]) is not FakeTensor:
+                seen.append(name)
+            return original(*args, **options)
+
+        monkeypatch.setattr(launcher, name, spy)
+    return seen

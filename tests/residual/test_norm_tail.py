@@ -7,7 +7,6 @@ import copy
 import pytest
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn import BatchNorm2d
 
 from lresnet import Lorentz
@@ -17,7 +16,7 @@ from lresnet.residual.kernels import disabled, enabled, norm_tail
 from lresnet.residual.kernels.factors import MEAN, VARIANCE, Factors
 from lresnet.residual.kernels.tiles import Tile
 from tests.residual.common import normals, per_point
-from tests.residual.kernel_cases import DEVICE, on_device, residual
+from tests.residual.kernel_cases import DEVICE, on_device, residual, watched
 
 pytest.importorskip("triton")
 
@@ -33,20 +32,9 @@ def kernels():
 
 @pytest.fixture
 def launches(monkeypatch):
-    """Every start of the operator's kernels, forward or backward."""
     from lresnet.residual.kernels import norm_launch
 
-    seen = []
-    for name in ("forward", "backward"):
-        original = getattr(norm_launch, name)
-
-        def spy(*args, name=name, original=original, **options):
-            if type(args[0]) is not FakeTensor:  # those of a trace only begin to compile
-                seen.append(name)
-            return original(*args, **options)
-
-        monkeypatch.setattr(norm_launch, name, spy)
-    return seen
+    return watched(monkeypatch, norm_launch)
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:

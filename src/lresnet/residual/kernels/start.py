@@ -1,8 +1,8 @@
 """How a kernel starts: on real tensors it runs; on those of a trace it begins to compile, in the background.
 
-The compiler traces a network for seconds before its first kernel runs, and Triton takes a quarter of a second for each
-of the forty or so that a ResNet needs. Whoever traces an operator knows all that Triton has to know; so the kernels
-compile on other cores while the tracing goes on.
+The compiler traces a network for seconds before its first kernel runs, and Triton takes about a third of a second for
+each of the forty or so that a ResNet needs. Whoever traces an operator knows all that Triton has to know; so the
+kernels compile on other cores while the tracing goes on.
 """
 
 from __future__ import annotations
