@@ -48,7 +48,7 @@ def cases():
         yield pytest.param(shape, length, kappa, marks=() if quick else pytest.mark.slow)
 
 
-@pytest.mark.parametrize(("shape", "length", "kappa"), cases())
+@pytest.mark.parametrize(("shape", "length", "kappa"), list(cases()))
 def test_same_numbers_as_torch_s_operations(shape, length, kappa, monkeypatch):
     """In float64, to what either way rounds in float32.
 
