@@ -138,9 +138,29 @@ def test_bars_are_met_or_missed() -> None:
         ("1.25", "≤ 1.05", "missed"),
         ("1.21", "≤ 1.10", "missed"),
         ("1.02", "≤ 1.15", "met"),
+        ("1.25", "≤ 1.10", "missed"),
         ("2.00", "≤ 1.50", "missed"),
     ]
     assert bars_sheet([MISSING]).rows == []
+
+
+def whole_training(model: str, epochs: int, seconds: float) -> Record:
+    cell, figures = f"cifar10, {epochs} epochs", {"accuracy": 90.0, "training_seconds": 1.0, "epochs": epochs}
+    part, facts = "training and test", {"model": model}
+    return record("training", cell, "lorentz", "fast, batch 512", part, value=seconds, metrics=figures, config=facts)
+
+
+def test_a_whole_training_has_the_bar_of_its_network(tmp_path: Path) -> None:
+    lines = [
+        whole_training("lorentz_resnet20", 100, 50.0),
+        whole_training("lorentz_resnet18", 100, 100.0),  # of the same cell: it replaces nothing and has no bar
+        whole_training("lorentz_resnet18", 200, 190.0),
+    ]
+    (tmp_path / "benchmarks.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert bars_sheet(read_benchmarks(tmp_path)).rows == [
+        ("cifar10, 200 epochs, training and test: seconds, batch 512", "190.00", "≤ 180.00", "missed"),
+        ("cifar10, 100 epochs, training and test: seconds, lorentz_resnet20", "50.00", "≤ 60.00", "met"),
+    ]
 
 
 def test_a_cpu_has_bars_of_its_own() -> None:

@@ -222,7 +222,8 @@ def test_what_the_recipes_plan_and_nobody_ran_is_counted() -> None:
 
 def test_so_it_is_for_classification() -> None:
     assert missing_sentences("image_classification", table(2.0)) == []  # nothing of it was run
-    fast, paper = missing_sentences("image_classification", accuracies(1.0))
+    some = [run for run in accuracies(1.0) if run["seed"] < 2 and run["method"] != "euclidean"]
+    fast, paper = missing_sentences("image_classification", some)
     assert fast == "Not complete (fast): 16 of the 38 trainings that the recipes plan."
     assert paper == "Not run yet (paper): the 12 trainings that the recipes plan."
 
@@ -300,17 +301,27 @@ ROBUST, NORM = "up to 0.5 % better, and more robust", "embedding norm correlates
 
 def accuracies(gain: float) -> list[dict[str, Any]]:
     """Of the table of classification, in which the Lorentz residual is better by ``gain``."""
-    values = {"parallel_transport": 90.0, "tangent": 90.0, "space": 90.0, "lorentz": 90.0 + gain}
+    others = dict.fromkeys(("parallel_transport", "tangent", "space", "euclidean"), 90.0)
+    values = others | {"lorentz": 90.0 + gain}
     return [
         {"table": "image_classification", "cell": cell, "method": m, "protocol": "fast", "seed": s, "value": v}
         for cell in ("cifar10", "cifar100")
         for m, v in values.items()
-        for s in (0, 1)
+        for s in range(5)
     ]
 
 
 def answers(runs: list[dict[str, Any]]) -> dict[str, Claim]:
     return {claim.sentence: claim for claim in answer_claims(aggregate(runs), (), runs)}
+
+
+def test_half_a_table_of_classification_is_no_answer() -> None:
+    half = [run for run in accuracies(1.0) if run["seed"] < 2]
+    claim = answers(half + table(2.0))[ROBUST]
+    assert claim.verdict == NOT_MEASURED
+    assert "+1.00 points over the best other residual on cifar10, the most in 2 of 2 cells, with trainings to come" in (
+        claim.evidence
+    )
 
 
 @pytest.mark.parametrize(
@@ -325,7 +336,7 @@ def answers(runs: list[dict[str, Any]]) -> dict[str, Claim]:
         (0.0, table(2.0, 6) + table(0.0)[54:], IN_PART),
         (1.0, table(2.0, 6), NOT_MEASURED),
         (1.0, [], NOT_MEASURED),
-        (0.0, [], REFUTED),
+        (0.0, [], NOT_MEASURED),  # it may hold in part
     ],
 )
 def test_better_and_more_robust(accuracy: float, detection: list[dict[str, Any]], verdict: str) -> None:

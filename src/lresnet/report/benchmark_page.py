@@ -33,9 +33,8 @@ the distance of the quartiles; a ratio is the median of the rounds' ratios. On a
 is timed at once moves 8 GB, on sets of points that together exceed four times the cache, and is handed in while the
 GPU is still busy; up to 256 MB a tensor everything that can be recorded is replayed as a CUDA graph, so that the GPU
 is timed and not Python. On a CPU it is process time of one thread, and the backward pass finds x and y in the cache.
-(Lines of an H200 from `bench residual`, `bench gcn` and, of lorentz_resnet20, `bench resnet` are older than the head
-start: an idle GPU's wait for the first launch is in them, and at 4096/100000, which is not replayed, it shows; those of
-lorentz_resnet20 are older than images side by side, too.)
+(Lines of an H200 from `bench residual` and `bench gcn` are older than the head start: an idle GPU's wait for the first
+launch is in them, and at 4096/100000, which is not replayed, it shows.)
 *GB/s* counts the bytes that must move: forward 3 passes (read x and y, write z), backward 5 (read x, y and the
 gradient, write two); *copy* is their share of the copy rate, the best of torch's copy and of an elementwise kernel.
 The backward pass is forward + backward minus forward; x + y has none, its gradient goes on as it is. *kernels* are
@@ -54,13 +53,15 @@ def read_benchmarks(folder: Path) -> list[Record]:
     for name in ("benchmarks", "runtime"):
         for record in read_results(folder / f"{name}.jsonl"):
             if record.get("table") == name:
-                newest[tuple(record.get(key) for key in _KEY)] = record
+                newest[_key(record)] = record
     if not newest:
         raise FileNotFoundError(f"no benchmarks in {folder}; `lresnet bench residual` writes them")
     return list(newest.values())
 
 
-_KEY = ("table", "study", "cell", "method", "protocol", "part", "hardware")
+def _key(record: Record) -> tuple[Any, ...]:
+    own = tuple(record.get(key) for key in ("table", "study", "cell", "method", "protocol", "part", "hardware"))
+    return (*own, record.get("config", {}).get("model"))  # of whole trainings
 
 
 def benchmark_page(records: Sequence[Record]) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from lresnet.report.claim import HOLDS, IN_PART, NOT_MEASURED, NOTHING, REFUTED, Answer, Measured
 from lresnet.report.graph_claims import largest_gain
 from lresnet.report.ood_figures import Gap, first_protocol, ood_runs, residual_gaps, spearman
+from lresnet.report.planned import is_begun
 
 __all__ = ["IMAGE_JUDGES"]
 
@@ -15,12 +16,14 @@ _TRAININGS = 4  # CIFAR-10 and CIFAR-100, ResNet-20 and ResNet-32
 
 def _images(measured: Measured) -> Answer:
     better, evidence = largest_gain(measured, "image_classification", 0.5)
+    if evidence and is_begun("image_classification", "fast", measured.runs):
+        better, evidence = NOT_MEASURED, f"{evidence}, with trainings to come"
     robust, words = _robust(measured)
     found = {better, robust}
-    if REFUTED in found:
-        verdict = IN_PART if found & {HOLDS, IN_PART} else REFUTED
+    if found >= {REFUTED, HOLDS} or found >= {REFUTED, IN_PART}:
+        verdict = IN_PART
     else:
-        verdict = next(word for word in (NOT_MEASURED, IN_PART, HOLDS) if word in found)
+        verdict = next(word for word in (NOT_MEASURED, REFUTED, IN_PART, HOLDS) if word in found)
     return verdict, "; ".join(filter(None, (evidence, words or (evidence and "robustness not measured yet"))))
 
 

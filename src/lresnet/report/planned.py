@@ -9,7 +9,7 @@ from lresnet.studies.depth import cells_of
 from lresnet.studies.ood_run import training_cell
 from lresnet.studies.search import protocols, recipe
 
-__all__ = ["PLANNED_TABLES", "missing_sentences"]
+__all__ = ["PLANNED_TABLES", "is_begun", "missing_sentences"]
 
 PLANNED_TABLES = ("image_classification", "ood")
 """Those whose trainings take long enough that a table may stand there half done."""
@@ -29,12 +29,27 @@ def missing_sentences(table: str, runs: Iterable[Mapping[str, Any]]) -> list[str
         >>> missing_sentences("ood", [])
         []
     """
-    there = {
+    there = _there(table, runs)
+    return list(filter(None, (_sentence(name, own, there) for name, own in _planned(table).items()))) if there else []
+
+
+def is_begun(table: str, protocol: str, runs: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether some of the trainings that the recipes of a protocol plan are there, and some are not.
+
+    Example:
+        >>> is_begun("ood", "fast", [])
+        False
+    """
+    planned = _planned(table).get(protocol, set())
+    return bool(planned & (there := _there(table, runs)) and planned - there)
+
+
+def _there(table: str, runs: Iterable[Mapping[str, Any]]) -> set[_Training]:
+    return {
         _Training(run["protocol"], training_cell(table, run["cell"]), run["method"], run["seed"])
         for run in runs
         if run["table"] == table and run.get("stage", "final") == "final"
     }
-    return list(filter(None, (_sentence(name, own, there) for name, own in _planned(table).items()))) if there else []
 
 
 def _planned(table: str) -> dict[str, set[_Training]]:
