@@ -101,6 +101,18 @@ def test_every_fixed_curvature_runs_in_the_same_compiled_code():
     assert counter.frame_count == 1
 
 
+def test_with_a_fixed_curvature_the_compiler_traces_once():
+    graphs = []
+
+    def backend(graph, inputs):
+        graphs.append(graph)
+        return torch._dynamo.lookup_backend("aot_eager")(graph, inputs)
+
+    residual, x = LorentzResidual(Lorentz(-0.1)), torch.ones(2, 3)
+    torch.compile(residual, backend=backend)(x, x)
+    assert len(graphs) == 1
+
+
 @pytest.mark.parametrize(
     "move", [lambda M: M.half(), lambda M: M.to(torch.float32), lambda M: M.to_empty(device="cpu")]
 )

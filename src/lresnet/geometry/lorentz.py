@@ -54,7 +54,7 @@ class Lorentz(geoopt.manifolds.Manifold):
         if learnable:
             self.log_kappa = torch.nn.Parameter(torch.tensor(math.log(-K)))
         else:
-            self.register_buffer("_traced_K", torch.tensor(K, dtype=torch.float64), persistent=False)
+            self.register_buffer("_traced_K", torch.tensor([K], dtype=torch.float64), persistent=False)
 
     @classmethod
     def from_geoopt(cls, k: float | Tensor | geoopt.Lorentz) -> Self:
@@ -79,11 +79,12 @@ class Lorentz(geoopt.manifolds.Manifold):
         """K for the functional interface: a float if it is fixed, a differentiable tensor if it is learnable.
 
         Compiled code reads a fixed curvature from a tensor too: a number would be compiled in, and every other
-        curvature compiled anew.
+        curvature compiled anew. It has shape [1] there: of a 0-dimensional tensor on a CPU the compiler first tries to
+        make a number, and then traces everything a second time.
         """
         if self.learnable:
             return -self.log_kappa.exp()
-        return self._traced_K if torch.compiler.is_compiling() else self._fixed
+        return self._traced_K[0] if torch.compiler.is_compiling() else self._fixed
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """The tensor that compiled code reads moves with the module, but is never rounded to its dtype."""
@@ -91,7 +92,7 @@ class Lorentz(geoopt.manifolds.Manifold):
         super()._apply(fn, recurse)
         if traced is not None:
             device = fn(torch.empty(0, device=traced.device)).device
-            self.register_buffer("_traced_K", torch.tensor(self._fixed, dtype=traced.dtype, device=device), False)
+            self.register_buffer("_traced_K", torch.tensor([self._fixed], dtype=traced.dtype, device=device), False)
         return self
 
     @property
