@@ -25,7 +25,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> None:
         with ThreadPoolExecutor(1) as executor:  # one: the seed is a state of the whole process
             yield executor
 
-    monkeypatch.setattr("lresnet.studies.reproduce.worker_pool", pool)
+    monkeypatch.setattr("lresnet.studies.sweep.worker_pool", pool)
 
 
 def lines(folder: Path) -> list[dict[str, object]]:

@@ -11,7 +11,7 @@ from lresnet.data import disease_tree, load_task
 from lresnet.metrics import roc_auc
 from lresnet.studies import METHODS, draw, recipe
 from lresnet.studies.demo import DEMO_CELLS, DEMO_SEEDS, Embedding, demo_runs, learn_embedding, run_demo
-from lresnet.studies.reproduce import SEARCH_SEEDS
+from lresnet.studies.planned_runs import SEARCH_SEEDS
 
 
 def test_all_methods_both_tasks_five_seeds() -> None:

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from lresnet.models import create_model
-from lresnet.studies import METHODS, Run, final_runs, recipe, run_all, search_runs
-from lresnet.studies import reproduce as reproduce_module
+from lresnet.studies import METHODS, Run, final_runs, recipe, run_all, search_runs, sweep
 from lresnet.studies.depth import cells_of, depth_cell, diagnose, plan_of, split_depth
 from lresnet.studies.graph_run import graph_cell
 from lresnet.studies.run import build, complete
@@ -142,10 +141,10 @@ def test_lines_carry_the_layers_before_and_after_training(tmp_path):
 
 def test_a_stack_gives_the_layers_of_its_members():
     runs = [run(seed) for seed in range(2)]
-    lines = reproduce_module._execute_stack(runs, "test", "cpu")
+    lines = sweep._execute_stack(runs, "test", "cpu")
     assert [line["stacked"] for line in lines] == [2, 2]
     for one, line in zip(runs, lines, strict=True):
-        alone = reproduce_module._execute(one, "test")
+        alone = sweep._execute(one, "test")
         assert line["initial_layers"] == alone["initial_layers"]
         for name, values in alone["layers"].items():
             assert line["layers"][name] == pytest.approx(values, rel=0.02)
@@ -156,15 +155,15 @@ def test_a_run_that_diverges_has_its_layers_at_the_start(monkeypatch):
     def diverge(*_: object, **__: object) -> None:
         raise NonFiniteError("the loss stopped being finite at step 7")
 
-    monkeypatch.setattr(reproduce_module, "execute", diverge)
-    line = reproduce_module._execute(run(), "test")
+    monkeypatch.setattr(sweep, "execute", diverge)
+    line = sweep._execute(run(), "test")
     assert line["value"] is None
     assert len(line["initial_layers"]["radius"]) == 4
     assert "layers" not in line
 
 
 def test_other_tables_have_no_layers():
-    line = reproduce_module._execute(dataclasses.replace(run(), cell="disease_tree/lp", table="gnn"), "test")
+    line = sweep._execute(dataclasses.replace(run(), cell="disease_tree/lp", table="gnn"), "test")
     assert not {"layers", "initial_layers"} & line.keys()
 
 

@@ -23,7 +23,8 @@ from lresnet.studies import ood_run as ood_run_module
 from lresnet.studies.detection import embed_and_score
 from lresnet.studies.image_run import image_data
 from lresnet.studies.ood_run import PAPER_SETS, cells_served, detections, lines_of, ood_set, remaining, training_cell
-from lresnet.studies.reproduce import missing_runs, reproduce_cell
+from lresnet.studies.planned_runs import missing_runs
+from lresnet.studies.reproduce import reproduce_cell
 from lresnet.studies.settings import IMAGE_OBJECTIVE, IMAGE_TASK, RESIDUAL, SCHEDULE
 from lresnet.train import ImageClassification, NonFiniteError
 from lresnet.train.results import append_result, read_results
@@ -188,7 +189,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
     """Notes every training; the workers are threads, one at a time."""
-    from lresnet.studies import reproduce as module
+    from lresnet.studies import sweep as module
 
     runs: list[Run] = []
 
@@ -282,7 +283,7 @@ def test_a_training_that_diverges_is_three_lines_without_a_figure(toys, training
     def diverge(one: Run, **_: Any) -> None:
         raise NonFiniteError("the loss stopped being finite at step 7")
 
-    monkeypatch.setattr("lresnet.studies.reproduce.execute", diverge)
+    monkeypatch.setattr("lresnet.studies.sweep.execute", diverge)
     path = tmp_path / "ood.jsonl"
     assert run_all([run()], path, command="c") == 0
     lines = list(read_results(path))

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, Run, final_runs, recipe, run_all, search_runs
-from lresnet.studies import reproduce as reproduce_module
-from lresnet.studies.reproduce import missing_runs, reproduce_cell
+from lresnet.studies import FINAL_SEEDS, METHODS, SEARCH_SEEDS, Run, final_runs, recipe, run_all, search_runs, sweep
+from lresnet.studies.planned_runs import missing_runs
+from lresnet.studies.reproduce import reproduce_cell
 from lresnet.studies.stacked_run import stacks
 from lresnet.train import NonFiniteError
 from lresnet.train.results import append_result, read_results
@@ -53,9 +53,9 @@ def executed(monkeypatch) -> list[Run]:
     def worker_pool(workers: int) -> Iterator[Inline]:
         yield Inline()
 
-    monkeypatch.setattr(reproduce_module, "execute", execute)
-    monkeypatch.setattr(reproduce_module, "worker_pool", worker_pool)
-    monkeypatch.setattr(reproduce_module, "require_data", lambda run: None)  # the data need not be there
+    monkeypatch.setattr(sweep, "execute", execute)
+    monkeypatch.setattr(sweep, "worker_pool", worker_pool)
+    monkeypatch.setattr("lresnet.studies.reproduce.require_data", lambda run: None)  # the data need not be there
     return runs
 
 
@@ -110,19 +110,19 @@ def test_a_line_is_added_as_each_run_ends(executed, tmp_path):
 
 
 def test_an_error_keeps_what_was_done(executed, tmp_path, monkeypatch):
-    path, original = tmp_path / "gnn.jsonl", reproduce_module.execute
+    path, original = tmp_path / "gnn.jsonl", sweep.execute
 
     def broken(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
         if run.seed == 3:
             raise FileNotFoundError("disease_lp.edges.csv")
         return original(run, command=command)
 
-    monkeypatch.setattr(reproduce_module, "execute", broken)
+    monkeypatch.setattr(sweep, "execute", broken)
     with pytest.raises(FileNotFoundError, match="disease_lp"):
         run_all(runs(5), path, command="c")
     assert {r["seed"] for r in read_results(path)} <= {0, 1, 2, 4}
     assert len(list(read_results(path))) >= 1
-    monkeypatch.setattr(reproduce_module, "execute", original)
+    monkeypatch.setattr(sweep, "execute", original)
     assert run_all(runs(5), path, command="c") == 0
     assert sorted(r["seed"] for r in read_results(path)) == [0, 1, 2, 3, 4]
 
@@ -139,7 +139,7 @@ def test_a_run_that_diverges_is_kept_without_a_figure_and_not_run_again(executed
         calls.append(run)
         raise NonFiniteError("the loss stopped being finite at step 7")
 
-    monkeypatch.setattr(reproduce_module, "execute", diverge)
+    monkeypatch.setattr(sweep, "execute", diverge)
     assert run_all(runs(2), path, command="lresnet reproduce gnn") == 0
     for record in read_results(path):
         assert record["value"] is None
@@ -183,16 +183,16 @@ class TestOnAGPU:
 
     def test_runs_that_differ_in_the_seed_alone_are_one_computation(self):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        records = list(reproduce_module._one_by_one(stacks(runs), "c", "cpu", math.inf))
+        records = list(sweep._one_by_one(stacks(runs), "c", "cpu", math.inf))
         assert [record.get("stacked") for record in records] == [2, 2, None]
         for run, record in zip(runs, records, strict=True):
-            alone = reproduce_module._execute(run, "c")
+            alone = sweep._execute(run, "c")
             assert (record["seed"], record["config"]) == (run.seed, run.config)
             assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
 
     def test_stacks_go_to_workers(self):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        records = list(reproduce_module._in_workers(stacks(runs), "c", "cpu", 2, math.inf))
+        records = list(sweep._in_workers(stacks(runs), "c", "cpu", 2, math.inf))
         assert sorted((r["config"]["lr"], r["seed"], r.get("stacked")) for r in records) == [
             (0.01, 0, 2),
             (0.01, 1, 2),
@@ -203,20 +203,20 @@ class TestOnAGPU:
         def refuse(*_: object, **__: object) -> None:
             raise StackError("unequal shapes")
 
-        monkeypatch.setattr(reproduce_module, "execute_many", refuse)
-        records = list(reproduce_module._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf))
+        monkeypatch.setattr(sweep, "execute_many", refuse)
+        records = list(sweep._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf))
         assert [record["seed"] for record in records] == [0, 1]
         assert all("stacked" not in record for record in records)
 
     def test_a_run_that_diverges_is_kept(self):
         records = list(
-            reproduce_module._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf)
+            sweep._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf)
         )
         assert [record["value"] for record in records] == [None, None]
         assert all("finite" in record["error"] for record in records)
 
     def test_time_that_is_up(self):
-        assert list(reproduce_module._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf)) == []
+        assert list(sweep._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf)) == []
 
 
 # --- search, then final runs -----------------------------------------------------------------------------------------
@@ -301,7 +301,7 @@ def test_lines_of_other_cells_and_older_recipes_do_not_count(executed, tmp_path)
 
 
 def test_a_diverged_configuration_is_not_the_chosen_one(executed, tmp_path, monkeypatch):
-    path, original = tmp_path / "gnn.jsonl", reproduce_module.execute
+    path, original = tmp_path / "gnn.jsonl", sweep.execute
     best = max(search_runs("gnn", CELL, ["lorentz"]), key=lambda run: run.config["lr"] * 100 + run.config["num_layers"])
 
     def execute(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
@@ -309,7 +309,7 @@ def test_a_diverged_configuration_is_not_the_chosen_one(executed, tmp_path, monk
             raise NonFiniteError("the loss stopped being finite at step 7")
         return original(run, command=command)
 
-    monkeypatch.setattr(reproduce_module, "execute", execute)
+    monkeypatch.setattr(sweep, "execute", execute)
     run_all(search_runs("gnn", CELL, ["lorentz"]), path, command="c")
     final = final_runs("gnn", CELL, path, ["lorentz"])
     assert final

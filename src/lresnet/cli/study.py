@@ -108,7 +108,7 @@ def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Se
     """The cells to run; what their recipes do not know is refused."""
     from lresnet.studies.depth import cells_of, plan_of
     from lresnet.studies.ood_run import cells_served, training_cell
-    from lresnet.studies.reproduce import methods_of
+    from lresnet.studies.planned_runs import methods_of
     from lresnet.studies.single import require_known
 
     cells = cells_of(table, protocol)

@@ -1,0 +1,144 @@
+"""Many runs: in this process or in workers, each a line of the results as it ends, a run that diverges too."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from pathlib import Path
+from typing import Any
+
+from lresnet.metrics.checks import NonFiniteScores
+from lresnet.models.pretrained import Pretrained
+from lresnet.studies.depth import diagnose, split_depth
+from lresnet.studies.ood_run import detections, lines_of
+from lresnet.studies.planned_runs import missing_runs
+from lresnet.studies.run import Run, build, execute
+from lresnet.studies.stacked_run import execute_many, stacks
+from lresnet.studies.workers import worker_pool
+from lresnet.train.results import append_result, environment
+from lresnet.train.sentry import NonFiniteError
+from lresnet.train.stack import StackError
+
+__all__ = ["run_all"]
+
+Report = Callable[[int, int, dict[str, Any]], None]
+
+
+def run_all(
+    runs: Iterable[Run],
+    results: Path,
+    *,
+    command: str,
+    workers: int = 1,
+    device: str = "cpu",
+    minutes: float | None = None,
+    report: Report | None = None,
+) -> int:
+    """Run what is not in ``results`` yet; one line is added as each run ends.
+
+    Args:
+        workers: processes that share the work. On a GPU, runs on graphs that differ in seed or split alone are one
+            computation, and the processes take such stacks. One alone, on a GPU: this process, run after run.
+        minutes: start no run after this long (those under way are finished).
+        report: called as ``report(done, total, record)``.
+
+    Returns:
+        How many runs are still missing.
+    """
+    _require_writable(results)
+    todo = missing_runs(runs, results)
+    if not todo:
+        return 0
+    deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
+    groups = [[run] for run in todo] if device == "cpu" else stacks(todo)
+    # A worker of a CPU has one thread, so even a single one is a process of its own.
+    if device == "cpu" or workers > 1:
+        finished = _in_workers(groups, command, device, workers, deadline)
+    else:
+        finished = _one_by_one(groups, command, device, deadline)
+    done = 0
+    for done, record in enumerate(finished, 1):
+        for line in lines_of(record):
+            append_result(results, line)
+        if report is not None:
+            report(done, len(todo), record)
+    return len(todo) - done
+
+
+def _one_by_one(groups: Sequence[list[Run]], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
+    for group in groups:
+        if time.monotonic() > deadline:
+            return
+        yield from _execute_stack(group, command, device)
+
+
+def _in_workers(
+    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float
+) -> Iterator[dict[str, Any]]:
+    queue, under_way = list(groups), set[Future[list[dict[str, Any]]]]()
+    with worker_pool(workers) as pool:
+        while queue or under_way:
+            while queue and time.monotonic() <= deadline and len(under_way) < 2 * workers:
+                under_way.add(pool.submit(_execute_stack, queue.pop(0), command, device))
+            if not under_way:
+                return
+            ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+            for future in ready:
+                yield from future.result()
+
+
+def _execute_stack(runs: Sequence[Run], command: str, device: str) -> list[dict[str, Any]]:
+    try:
+        if len(runs) > 1:
+            outcomes = execute_many(runs, command=command, device=device)
+            return [_line(run, outcome, command, device) for run, outcome in zip(runs, outcomes, strict=True)]
+    except StackError:  # tasks of unequal shape, say
+        pass
+    return [_execute(run, command, device) for run in runs]
+
+
+def _execute(run: Run, command: str, device: str = "cpu") -> dict[str, Any]:
+    try:
+        return _line(run, execute(run, command=command, device=device), command, device)
+    except (NonFiniteError, NonFiniteScores) as error:  # in training; on the test images or those of a set
+        return _line(run, error, command, device)
+
+
+def _line(
+    run: Run, outcome: tuple[dict[str, Any], Pretrained] | Exception, command: str, device: str
+) -> dict[str, Any]:
+    """The line of a run that has ended, well or not; in a table of depths with what its layers do, in that of detection
+    with what the network tells from its own images."""
+    model: Pretrained | None = None
+    if isinstance(outcome, Exception):
+        record = _failure(run, outcome, command, device)
+    else:
+        record, model = outcome
+        if run.table == "ood" and run.stage == "final":
+            record |= detections(run, model, device)
+    return record if split_depth(run.cell)[1] is None else record | _layers(run, model, device)
+
+
+def _layers(run: Run, model: Pretrained | None, device: str) -> dict[str, Any]:
+    """Before training, and after it where it ended well."""
+    initial, objective, _ = build(run, device)
+    found = {"initial_layers": diagnose(initial, objective)}
+    return found if model is None else found | {"layers": diagnose(model, objective)}
+
+
+def _failure(run: Run, error: Exception, command: str, device: str) -> dict[str, Any]:
+    """A run that diverges is a result too: it is kept, without a figure."""
+    record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
+    failure = {"value": None, "validation": None, "error": str(error), "command": command}
+    return record | failure | environment(device)
+
+
+def _require_writable(results: Path) -> None:
+    """Fail before the first run, not after it."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    new = not results.exists()
+    results.open("a").close()
+    if new:
+        results.unlink()
