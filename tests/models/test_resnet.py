@@ -14,7 +14,7 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from lresnet.geometry import Lorentz
 from lresnet.models import LorentzGCN, LorentzResNet, create_model, from_pretrained
-from lresnet.models.resnet import ResidualBlock
+from lresnet.models.residual_block import ResidualBlock
 from lresnet.nn import CentroidPool, LorentzMLR, PoincareMean, Prototypes, SpaceMean
 from lresnet.residual import make_residual
 from lresnet.testing import assert_compiles, assert_finite_gradients

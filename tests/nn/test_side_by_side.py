@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from lresnet.models import LorentzResNet, resnet
+from lresnet.models import LorentzResNet, residual_block
 from lresnet.nn.side_by_side import conv2d_side_by_side, separate, side_by_side
 from lresnet.residual import RESIDUALS
 from lresnet.testing import assert_compiles
@@ -106,7 +106,7 @@ def test_not_through_parts_of_another_kind():
 
 
 def test_not_through_parts_in_another_order_or_with_a_way_of_their_own():
-    class Own(resnet.ResidualBlock):
+    class Own(residual_block.ResidualBlock):
         def forward(self, x):
             return super().forward(x)
 
@@ -138,7 +138,7 @@ def test_the_choice_and_the_way_compile_to_one_graph(monkeypatch):
     model = LorentzResNet(8, 5, residual="euclidean")
 
     def choice(self: LorentzResNet, x: Tensor) -> int:
-        return 4 if resnet._as_built(self.stem, self.blocks) else 1
+        return 4 if residual_block.is_as_built(self.stem, self.blocks) else 1
 
     monkeypatch.setattr(LorentzResNet, "images_side_by_side", choice)
     assert_compiles(model, torch.randn(8, 3, 8, 8), tolerance=1e-3)

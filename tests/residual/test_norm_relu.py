@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounter
 from torch.nn import BatchNorm2d
 
 from lresnet.models import LorentzResNet
-from lresnet.models.resnet import ResidualBlock
+from lresnet.models.residual_block import ResidualBlock
 from lresnet.residual.kernels import Update, disabled, enabled, norm_relu, norm_tail, track
 from tests.residual.common import normals
 from tests.residual.kernel_cases import DEVICE, watched

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.nn import BatchNorm2d
 
 from lresnet import Lorentz
-from lresnet.models.resnet import ResidualBlock
+from lresnet.models.residual_block import ResidualBlock
 from lresnet.residual import make_residual
 from lresnet.residual.kernels import disabled, enabled, norm_tail
 from lresnet.residual.kernels.factors import MEAN, VARIANCE, Factors
