@@ -251,3 +251,18 @@ def test_no_warning_when_a_learnable_curvature_is_read():
                 bad()
     finally:
         torch.set_warn_always(False)
+
+
+@pytest.mark.parametrize("K", [-1e-8, -1e5])
+def test_a_learned_curvature_survives_half_precision(K):
+    M = Lorentz(K, learnable=True).half()
+    assert float(M.K.detach()) == pytest.approx(K, rel=0.02)  # of its logarithm eleven bits are left
+    assert M.time(torch.zeros(3, dtype=torch.float16)).isfinite()
+
+
+def test_without_values_a_manifold_and_its_prototypes_are_built_and_shown():
+    with torch.device("meta"):
+        M = Lorentz(-2.0, learnable=True)
+        head = lresnet.nn.Prototypes(4, 3, manifold=M)
+    assert "curvature=?, learnable" in repr(M)
+    assert "curvature=?" in repr(head)

@@ -51,6 +51,16 @@ def test_round_trip_of_the_mlp_and_of_float64(tmp_path):
     assert torch.equal(back(x), model(x))
 
 
+def test_each_tensor_keeps_the_dtype_it_was_saved_in(tmp_path):
+    model = create_model("lorentz_resnet20", num_classes=3).bfloat16()
+    for module in model.modules():
+        if isinstance(module, torch.nn.BatchNorm2d):
+            module.float()
+    back = from_pretrained(model.save_pretrained(tmp_path))
+    assert {n: t.dtype for n, t in back.state_dict().items()} == {n: t.dtype for n, t in model.state_dict().items()}
+    assert back.stem[0].weight.is_contiguous(memory_format=torch.channels_last)
+
+
 def test_a_loaded_model_trains_on_the_manifold(tmp_path):
     import geoopt
 

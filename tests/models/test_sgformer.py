@@ -428,3 +428,12 @@ def test_by_name():
     )
     expected = make("tangent", curvature=-2.0, num_classes=None, attention_layers=1)
     assert torch.equal(model(features(), *graph()), expected(features(), *graph()))
+
+
+@every_case
+def test_autocast(residual, branches):
+    model = make(residual, branches=branches)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = model(features(), *graph())
+    expected = model(features(), *graph())
+    assert (found - expected).abs().max() < 0.1 * expected.abs().max()  # bfloat16 has eight bits

@@ -94,3 +94,11 @@ def test_state():
     conv = EuclideanGraphConv(5, 3)
     assert list(conv.state_dict()) == ["linear.weight", "linear.bias"]
     assert not conv.linear.bias.any()
+
+
+def test_edge_weights_are_differentiated_through_the_mean():
+    edge_index, weight = graph(weighted=True)
+    assert weight is not None
+    torch.manual_seed(0)
+    conv, x = EuclideanGraphConv(5, 2).double(), features()
+    assert torch.autograd.gradcheck(lambda w: conv(x, edge_index, w), (weight.requires_grad_(),))

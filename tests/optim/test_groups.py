@@ -56,6 +56,18 @@ def test_a_weight_per_point_is_never_decayed_however_many_axes_it_has():
     assert set(parameter_groups(residual).geometric) == {"raw_weight"}
 
 
+def test_a_residual_s_weight_with_a_second_name_is_never_decayed():
+    class Gated(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.gates = torch.nn.Parameter(torch.ones(4, 5))
+            self.residual = LorentzResidual(Lorentz(), weight=self.gates)
+
+    groups = parameter_groups(Gated())
+    assert set(groups.geometric) == {"gates"}
+    assert not groups.decayed
+
+
 def test_a_head_s_scale_and_curvature_are_plain():
     head = LorentzMLR(4, 3, manifold=Lorentz())
     groups = parameter_groups(head)

@@ -273,3 +273,9 @@ def test_the_papers_examples():
     torch.testing.assert_close(lorentz_residual(x, y).cpu(), torch.tensor([0.8**0.5, 0.0]))
     torch.testing.assert_close(parallel_transport_residual(x, y).cpu(), torch.tensor([8.0, -4.0]))
     torch.testing.assert_close(tangent_residual(x, 0 * y).cpu(), x.cpu())
+
+
+def test_a_weight_that_is_no_number_shows_where_points_are_equal():
+    x = torch.ones(4, 6, device=DEVICE)
+    weight = torch.full((), torch.nan, device=DEVICE)
+    assert lorentz_residual(x, x, weight).isnan().all()

@@ -23,7 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data.files import Root, data_roots, download, problem_with
+from lresnet.data.files import ROOT_VARIABLE, Root, data_roots, download, problem_with
 from lresnet.data.idx import read_idx_images
 from lresnet.data.registry import Source, dataset
 from lresnet.data.svhn import read_svhn
@@ -180,8 +180,8 @@ def _located(name: str, root: Root) -> Path:
     if path is None:
         looked = " or ".join(str(folder / "ood" / name) for folder in data_roots(root))
         raise FileNotFoundError(
-            f"no images of {name}: put them, as a folder or as {name}.npz, at {looked}, or set LRESNET_DATA to the "
-            "folder that holds ood"
+            f"no images of {name}: put them, as a folder or as {name}.npz, at {looked}, or set "
+            f"{ROOT_VARIABLE} to the folder that holds ood"
         )
     return path
 

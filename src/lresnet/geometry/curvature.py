@@ -1,12 +1,13 @@
 """The one meaning of curvature in this library, and the errors that explain it.
 
 ``K < 0`` is the sectional curvature, as in the paper: points satisfy ``<x, x> = 1/K``.
-Inside formulas ``kappa = -K > 0`` is handier; :func:`kappa_of` is the only place that turns one into the other.
+Inside formulas ``kappa = -K > 0`` is handier; :func:`kappa_of` turns the one into the other, and checks it.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TypeAlias
 
 import torch
@@ -14,7 +15,7 @@ from torch import Tensor
 
 from lresnet.geometry.checks import checks_values
 
-__all__ = ["Curvature", "constant", "kappa_of", "parse_curvature", "root"]
+__all__ = ["Curvature", "constant", "kappa_among", "kappa_of", "parse_curvature", "root"]
 
 Curvature: TypeAlias = float | Tensor
 
@@ -56,6 +57,33 @@ def kappa_of(K: Curvature, dtype: torch.dtype) -> Curvature:
         worst = K.detach().flatten()
         _refuse_nonnegative(float(worst[~((worst < 0) & torch.isfinite(worst))][0]))
     return -K.to(dtype)
+
+
+def kappa_among(points: Sequence[Tensor], K: Curvature, dim: int) -> tuple[list[Tensor], Curvature]:
+    """:func:`kappa_of` K, and points of one shape, expanded to that which they have with several curvatures.
+
+    Raises:
+        ValueError: the curvatures do not broadcast against the points, or there is one per coordinate.
+
+    Example:
+        >>> (x,), kappa = kappa_among([torch.ones(4, 5)], -torch.ones(3, 1, 1), -1)
+        >>> x.shape
+        torch.Size([3, 4, 5])
+    """
+    kappa, shape = kappa_of(K, points[0].dtype), points[0].shape
+    if not isinstance(kappa, Tensor) or kappa.dim() == 0:
+        return list(points), kappa
+    axis = dim if dim < 0 else dim - len(shape)
+    fits = all(k in (1, n) for k, n in zip(reversed(kappa.shape), reversed(shape), strict=False))
+    if not fits or (kappa.dim() >= -axis and kappa.shape[axis] != 1):
+        raise ValueError(
+            f"K has shape {tuple(kappa.shape)}, but points of shape {tuple(shape)} need one curvature each: a number, "
+            f"or a tensor that broadcasts against them with size 1 on the coordinate axis ({dim})"
+        )
+    if kappa.dim() > len(shape) and dim >= 0:
+        raise ValueError(f"K has more axes than the points: count the coordinate axis from the end, dim={axis}")
+    together = torch.broadcast_shapes(shape, kappa.shape)
+    return [point.expand(together) for point in points], kappa
 
 
 def root(kappa: Curvature) -> Curvature:

@@ -83,7 +83,8 @@ class Lorentz(geoopt.manifolds.Manifold):
         make a number, and then traces everything a second time.
         """
         if self.learnable:
-            return -self.log_kappa.exp()
+            # In half precision the exponential of a logarithm leaves the range of its numbers: 1e-8 would be 0.
+            return -self.log_kappa.to(torch.promote_types(self.log_kappa.dtype, torch.float32)).exp()
         return self._traced_K[0] if torch.compiler.is_compiling() else self._fixed
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
@@ -112,7 +113,8 @@ class Lorentz(geoopt.manifolds.Manifold):
         return -self.K
 
     def extra_repr(self) -> str:
-        return f"curvature={float(self.K.detach()):g}" + (", learnable" if self.learnable else "")
+        K = self.K.detach()
+        return f"curvature={'?' if K.is_meta else f'{float(K):g}'}" + (", learnable" if self.learnable else "")
 
     # --- the ambient vectors of other libraries ---------------------------------------------------------------
 

@@ -20,7 +20,7 @@ from lresnet.models.pretrained import Pretrained
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear, mean_normalisation
 from lresnet.nn.graph_conv import LAYERS, LorentzGraphConv, centroid_of_sums, least_times
-from lresnet.nn.input_map import Points, dropout_points, model_input
+from lresnet.nn.input_map import MAX_RADIUS, Points, dropout_points, model_input
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
 from lresnet.residual import make_residual
@@ -80,7 +80,7 @@ class LorentzGCN(Pretrained):
         dropout: float = 0.0,
         activation: str = "none",
         self_loops: bool = True,
-        max_radius: float = 10.0,
+        max_radius: float = MAX_RADIUS,
         layer: str = "hybonet",
     ) -> None:
         super().__init__()

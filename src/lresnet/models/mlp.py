@@ -11,7 +11,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import kappa_of
 from lresnet.models.pretrained import Pretrained
-from lresnet.nn.input_map import features_to_points
+from lresnet.nn.input_map import MAX_RADIUS, features_to_points
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.prototypes import Prototypes
 from lresnet.residual import make_residual
@@ -50,7 +50,7 @@ class LorentzMLP(Pretrained):
         curvature: float = -1.0,
         learn_curvature: bool = False,
         dropout: float = 0.0,
-        max_radius: float = 10.0,
+        max_radius: float = MAX_RADIUS,
     ) -> None:
         super().__init__()
         if num_layers < 1 or not 0 <= dropout < 1:

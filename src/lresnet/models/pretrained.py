@@ -74,8 +74,11 @@ def from_pretrained(
             raise ValueError("config.json names no model")
         model = build(registry, config.pop("model"), **config)
         state = load_file(folder / "model.safetensors", device=str(device))
-        dtype = next(tensor.dtype for tensor in state.values() if tensor.is_floating_point())  # not a counter's
-        model.to(device, dtype).load_state_dict(state)
+        model.to(device)
+        for name, own in model.state_dict(keep_vars=True).items():
+            if name in state:
+                own.data = own.data.to(state[name].dtype)  # as it was saved: norms may be wider than the rest
+        model.load_state_dict(state)
     except (RuntimeError, SafetensorError, TypeError, ValueError) as error:
         raise ValueError(f"{folder} does not hold what save_pretrained wrote: {error}") from error
     return model

@@ -22,7 +22,7 @@ from lresnet.models.sgformer_branches import NORMS, EuclideanBranches, LorentzBr
 from lresnet.nn.attention import VALUES
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanLinear
-from lresnet.nn.input_map import Points, model_input
+from lresnet.nn.input_map import MAX_RADIUS, Points, model_input
 from lresnet.nn.normalised_adjacency import symmetric_normalisation
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.sparse import SparseMatrix, adjacency
@@ -100,7 +100,7 @@ class LorentzSGFormer(Pretrained):
         curvature: float = -1.0,
         learn_curvature: bool = False,
         dropout: float = 0.0,
-        max_radius: float = 10.0,
+        max_radius: float = MAX_RADIUS,
         graph_input: str = "embedding",
         values: str = "matrix",
     ) -> None:

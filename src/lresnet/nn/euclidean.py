@@ -16,9 +16,9 @@ def mean_normalisation(A: SparseMatrix) -> SparseMatrix:
 
     (The symmetric :math:`D^{-1/2} A D^{-1/2}` makes the norm of an embedding depend on the node's degree. On trees that
     sets the ends of an edge apart: in link prediction on disease it ranked pairs worse than chance.)
-    Rows without entries stay 0.
+    Rows without entries stay 0. Differentiable in the values.
     """
-    degree = A.row_sums().squeeze(-1)
+    degree = A.sum_rows(A.values).squeeze(-1)
     return A.with_values(A.values / torch.where(degree > 0, degree, 1.0)[A.row])
 
 

@@ -12,6 +12,7 @@ from lresnet.geometry.checks import full_precision, prepare, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import unit, unitless_time
 from lresnet.geometry.stack import times_rows
+from lresnet.nn.input_map import MAX_RADIUS
 from lresnet.nn.mlr import hyperplane_sines
 from lresnet.nn.sparse import SparseMatrix
 
@@ -52,7 +53,7 @@ class HyperplaneLinear(ManifoldModule):
         out_features: int,
         *,
         manifold: Lorentz,
-        max_radius: float = 10.0,
+        max_radius: float = MAX_RADIUS,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -16,7 +16,10 @@ from lresnet.nn.block_diagonal import BlockDiagonal
 from lresnet.nn.dropout import dropout
 from lresnet.nn.sparse import SparseMatrix
 
-__all__ = ["Points", "dropout_points", "features_to_points", "model_input"]
+__all__ = ["MAX_RADIUS", "Points", "dropout_points", "features_to_points", "model_input"]
+
+MAX_RADIUS = 10.0
+"""How far from the origin a map of unbounded vectors puts a point at most, in radii of curvature: HyboNet's."""
 
 
 class Points(NamedTuple):
@@ -26,7 +29,7 @@ class Points(NamedTuple):
     time: Tensor
 
 
-def features_to_points(features: Tensor | SparseMatrix, kappa: Curvature, max_radius: float = 10.0) -> Points:
+def features_to_points(features: Tensor | SparseMatrix, kappa: Curvature, max_radius: float = MAX_RADIUS) -> Points:
     r"""exp at the origin of each row: :math:`x = \sinh(\sqrt\kappa |f|) f / (\sqrt\kappa |f|)`.
 
     Rows longer than ``max_radius`` radii of curvature are shortened to it, as in HyboNet: sinh of 89 already leaves

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry import ManifoldModule
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_of
@@ -73,12 +73,10 @@ class PoincareMean(ManifoldModule):
         [B, C, H, W] -> [B, C]
 
     Example:
+        >>> from lresnet import Lorentz
         >>> PoincareMean(Lorentz(-1.0))(torch.randn(4, 16, 8, 8)).shape
         torch.Size([4, 16])
     """
-
-    def __init__(self, manifold: Lorentz) -> None:
-        super().__init__(manifold)
 
     def forward(self, x: Tensor) -> Tensor:
         return poincare_mean(x, K=self.manifold.curvature)

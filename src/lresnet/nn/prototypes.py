@@ -53,7 +53,10 @@ class Prototypes(ManifoldModule):
     @torch.no_grad()
     def reset_parameters(self) -> None:
         """Random directions at a distance of about one radius of curvature from the origin."""
-        torch.nn.init.normal_(self.points, std=(self.in_features * float(self.manifold.kappa.detach())) ** -0.5)
+        kappa = self.manifold.kappa.detach()
+        # On the meta device there are no values, neither to read nor to write.
+        std = 1.0 if kappa.is_meta else (self.in_features * float(kappa)) ** -0.5
+        torch.nn.init.normal_(self.points, std=std)
         self.points.copy_(self.manifold.expmap0(self.points))
         torch.nn.init.zeros_(self.bias)
 

@@ -10,6 +10,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.curvature import kappa_of
 from lresnet.nn.bounded_exp import bounded_exp
+from lresnet.nn.input_map import MAX_RADIUS
 from lresnet.nn.vector_join import lorentz_join
 from lresnet.residual import LorentzResidual, make_residual
 
@@ -61,7 +62,7 @@ class WeightedJoin(ManifoldModule):
         weight: float = 0.5,
         *,
         learn_weight: bool = False,
-        max_radius: float = 10.0,
+        max_radius: float = MAX_RADIUS,
         **options: Any,
     ) -> None:
         super().__init__(manifold)
@@ -90,6 +91,8 @@ class WeightedJoin(ManifoldModule):
             z, g = self._weigh(self.manifold.logmap0(x), self.manifold.logmap0(y))
             return self.residual(self.manifold.expmap0(z), self.manifold.expmap0(g))  # type: ignore[no-any-return]
         if self.kind in ("space", "euclidean"):
+            dtype = torch.promote_types(x.dtype, y.dtype)  # which differ under autocast
+            x, y = x.to(dtype), y.to(dtype)
             return torch.lerp(x, y, self._alpha(x))  # (1 - alpha) x + alpha y, one array instead of three
         return self.residual(x, y)  # type: ignore[no-any-return]
 

@@ -42,12 +42,15 @@ def parameter_groups(model: torch.nn.Module) -> ParameterGroups:
         dict_keys(['weight'])
     """
     groups = ParameterGroups({}, {}, {}, {})
+    # By identity: a residual's weight may be a parameter that its user made, and have a second name.
+    everywhere = model.named_parameters(remove_duplicate=False)
+    geometric = {id(parameter) for name, parameter in everywhere if name.rsplit(".", 1)[-1] in _GEOMETRIC}
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
         if isinstance(parameter, geoopt.ManifoldParameter):
             groups.manifold[name] = parameter
-        elif name.rsplit(".", 1)[-1] in _GEOMETRIC:
+        elif id(parameter) in geometric:
             groups.geometric[name] = parameter
         elif parameter.dim() >= 2:
             groups.decayed[name] = parameter

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.checks import prepare
-from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.geometry.curvature import Curvature, kappa_among
 from lresnet.geometry.pair import dot, separation, unitless_time
 from lresnet.geometry.smooth import asinhc, sinhc
 from lresnet.residual.lorentz import normaliser
@@ -39,10 +39,10 @@ def equivalent_weights(x: Tensor, y: Tensor, method: Method, *, K: Curvature = -
     Example:
         >>> x, y = torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0])
         >>> equivalent_weights(x, y, "parallel_transport")
-        EquivalentWeights(w_x=tensor(3.), w_y=tensor(1.), gamma=tensor(8.1240))
+        EquivalentWeights(w_x=tensor(3.0000), w_y=tensor(1.), gamma=tensor(8.0000))
     """
-    (x, y), dtype = prepare(x, y)
-    kappa = kappa_of(K, x.dtype)
+    points, dtype = prepare(x, y)
+    (x, y), kappa = kappa_among(points, K, -1)
     D = separation(x, y, kappa, -1)
     stretch: Tensor | float = 1.0
     if method == "parallel_transport":

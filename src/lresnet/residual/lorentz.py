@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checks_values, prepare, traced
-from lresnet.geometry.curvature import Curvature, kappa_of, root
+from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
 from lresnet.geometry.pair import Pair, dot, measure, separation, spare, unitless_time
 from lresnet.geometry.weights import require_positive, weight_rows
 from lresnet.residual.kernels.dispatch import fused_residual
@@ -45,7 +45,8 @@ def lorentz_residual(
         weight: w_y; its absolute value is taken, as in the paper. One number, or one weight per point (the shape of
             the points without ``dim``). A weight per coordinate is refused: the result would be no centroid.
         scale: gamma > 0, slides the result along the geodesic through the origin; one number or one per point.
-        K: curvature, a negative float or tensor (gradients flow into a tensor).
+        K: curvature, a negative float or tensor (gradients flow into a tensor); several broadcast against the points,
+            with size 1 on the axis ``dim``.
         dim: the coordinate axis; 1 for images [B, C, H, W].
 
     Returns:
@@ -57,11 +58,12 @@ def lorentz_residual(
     """
     if serves(x, y, K, dim=dim):
         return fused_residual("lorentz", x, y, weight, scale, kappa_of(K, torch.float32), dim)
-    (x, y), dtype = prepare(x, y, dim=dim)
+    points, dtype = prepare(x, y, dim=dim)
+    (x, y), kappa = kappa_among(points, K, dim)
     w = weight_rows(weight, x, dim).abs()
     gamma = None if scale is None else _scale_rows(scale, x, dim)
     function = _LorentzResidual if traced() else _EagerLorentzResidual
-    z: Tensor = function.apply(x, y, w, gamma, kappa_of(K, x.dtype), dim)[0]  # type: ignore[no-untyped-call]
+    z: Tensor = function.apply(x, y, w, gamma, kappa, dim)[0]  # type: ignore[no-untyped-call]
     return z.to(dtype)
 
 
@@ -87,10 +89,10 @@ def lorentz_residual_many(
     if len(xs) == 0 or len(xs) != len(weights):
         raise ValueError(f"need one weight for each branch and at least one branch, got {len(xs)} and {len(weights)}")
     points, dtype = prepare(*xs, dim=dim, names=[f"xs[{i}]" for i in range(len(xs))])
+    points, kappa = kappa_among(points, K, dim)
     rows = [weight_rows(w, points[0], dim, f"weights[{i}]").abs() for i, w in enumerate(weights)]
     last = [point.movedim(dim, -1) for point in points]
     weight = torch.stack([_last(row, dim).expand(*last[0].shape[:-1], 1) for row in rows], dim=-2)
-    kappa = kappa_of(K, points[0].dtype)
     if isinstance(kappa, Tensor) and kappa.dim() > 0:  # several curvatures: as many axes as the stacked branches
         kappa = _last(kappa[(None,) * (points[0].dim() - kappa.dim())], dim).unsqueeze(-2)
     z = centroid(torch.stack(last, dim=-2), weight, kappa).movedim(-1, dim)
@@ -123,7 +125,8 @@ class _LorentzResidual(torch.autograd.Function):
         if not (w.dim() == 0 and checks_values(w) and float(w) == 1.0):
             # For equal points the result is x, a float; (x + w x)/(1 + w) would round it. At w = 1 it does not.
             # (So near the origin that T rounds to 1, a separation of 0 may be an underflow and says nothing.)
-            equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1)
+            # (A weight that is not a number stays visible.)
+            equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1) & (w == w)
             weight, length = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
         s = torch.addcmul(x, y, weight)
         z = torch.mul(s, gamma / length, out=spare(s)) if gamma is not None else torch.div(s, length, out=spare(s))

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lresnet.geometry import models
 from lresnet.geometry.checks import prepare
-from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.geometry.weights import weight_rows
 from lresnet.residual.lorentz import lorentz_residual
 
@@ -23,8 +23,8 @@ def poincare_residual(
         >>> poincare_residual(torch.tensor([0.5, 0.0]), torch.tensor([-0.5, 0.0]))
         tensor([0., 0.])
     """
-    (p, q), dtype = prepare(p, q, dim=dim, names=("p", "q"))
-    kappa = kappa_of(K, p.dtype)
+    points, dtype = prepare(p, q, dim=dim, names=("p", "q"))
+    (p, q), kappa = kappa_among(points, K, dim)
     for point in (p, q):
         models.refuse_outside(point, kappa, dim, "Poincare ball")
     x, y = models.from_poincare(p, kappa, dim), models.from_poincare(q, kappa, dim)

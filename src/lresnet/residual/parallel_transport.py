@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lresnet.geometry import maps
 from lresnet.geometry.checks import prepare
-from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.residual.kernels.dispatch import fused_residual
 from lresnet.residual.kernels.switch import serves
 
@@ -26,5 +26,6 @@ def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, di
     """
     if serves(x, y, K, dim=dim):
         return fused_residual("parallel_transport", x, y, None, None, kappa_of(K, torch.float32), dim)
-    (x, y), dtype = prepare(x, y, dim=dim)
-    return maps.boost(x, y, kappa_of(K, x.dtype), dim).to(dtype)
+    points, dtype = prepare(x, y, dim=dim)
+    (x, y), kappa = kappa_among(points, K, dim)
+    return maps.boost(x, y, kappa, dim).to(dtype)

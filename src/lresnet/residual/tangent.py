@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lresnet.geometry import maps
 from lresnet.geometry.checks import prepare
-from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.geometry.weights import weight_rows
 from lresnet.residual.kernels.dispatch import fused_residual
 from lresnet.residual.kernels.switch import serves
@@ -25,11 +25,11 @@ def tangent_residual(
     Example:
         >>> import torch
         >>> tangent_residual(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0]))
-        tensor([1.0000, 0.0000])
+        tensor([1., 0.])
     """
     if serves(x, y, K, dim=dim):
         return fused_residual("tangent", x, y, weight, None, kappa_of(K, torch.float32), dim)
-    (x, y), dtype = prepare(x, y, dim=dim)
-    kappa = kappa_of(K, x.dtype)
+    points, dtype = prepare(x, y, dim=dim)
+    (x, y), kappa = kappa_among(points, K, dim)
     total = maps.logmap0(x, kappa, dim) + weight_rows(weight, x, dim).abs() * maps.logmap0(y, kappa, dim)
     return maps.expmap0(total, kappa, dim).to(dtype)

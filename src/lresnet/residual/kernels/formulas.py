@@ -141,7 +141,7 @@ def value_coefficients(x2, y2, xy, second2, w, scale, kappa, KIND: tl.constexpr)
         D, _, T_x, _ = polar(x2, y2, second2, kappa)
         c = scale * tl.div_rn(1.0, normaliser(w, D))
         # Equal points give that point, a float. (So near the origin that T is 1, D = 0 may be an underflow.)
-        equal = (D == 0.0) & (T_x > 1.0)
+        equal = (D == 0.0) & (T_x > 1.0) & (w == w)  # a weight that is not a number stays visible
         return tl.where(equal, scale, c), tl.where(equal, 0.0, c * w)
     elif KIND == "parallel_transport":
         weight, _, _ = boost_weight(x2, y2, xy, second2, kappa)
