@@ -139,9 +139,11 @@ def value_coefficients(x2, y2, xy, second2, w, scale, kappa, KIND: tl.constexpr)
     """(alpha, beta) of ``z = alpha x + beta y``. ``xy`` counts for parallel transport only."""
     if KIND == "lorentz":
         D, _, T_x, _ = polar(x2, y2, second2, kappa)
-        c = scale * tl.div_rn(1.0, normaliser(w, D))
-        # Equal points give that point, a float. (So near the origin that T is 1, D = 0 may be an underflow.)
-        equal = (D == 0.0) & (T_x > 1.0) & (w == w)  # a weight that is not a number stays visible
+        n = normaliser(w, D)
+        c = scale * tl.div_rn(1.0, n)
+        # Equal points give that point, a float. (So near the origin that T is 1, D = 0 may be an underflow; and a
+        # weight that is not a number stays visible.)
+        equal = (D == 0.0) & (T_x > 1.0) & (n == n)
         return tl.where(equal, scale, c), tl.where(equal, 0.0, c * w)
     elif KIND == "parallel_transport":
         weight, _, _ = boost_weight(x2, y2, xy, second2, kappa)
