@@ -122,3 +122,12 @@ def test_predict_names_the_classes_of_nodes(tmp_path: Path, capsys: pytest.Captu
     assert sum(share["probability"] for share in nodes[0]["predictions"]) == pytest.approx(1, abs=1e-4)
     assert cli.main(["predict", run, "--device", "cpu"]) == 0  # all nodes
     assert "999" in capsys.readouterr().out
+
+
+def test_one_of_several_processes_does_not_train(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(tmp_path / "run")]) == 2
+    assert "start it without torchrun" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -1,5 +1,6 @@
 """The verbs ``train`` and ``evaluate``: one run in a folder of its own."""
 
+import os
 import re
 import shlex
 import sys
@@ -72,6 +73,7 @@ def train(
     """
     from lresnet.studies.single import find_data, single_image_run
 
+    _require_one_process()
     kind, name = find_data(data, None if task == "auto" else task)
     of_graphs = said(graphs) | said(transformer)
     if kind == "images":
@@ -84,6 +86,15 @@ def train(
     folder = out or Path("runs") / f"{_folder_name(run.cell)}{_model_name(run.config)}-{method}-{seed}"
     ended = _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every, test)
     return ended or (evaluate(folder, device) if test else 0)
+
+
+def _require_one_process() -> None:
+    """Several would each train the whole run, and write it into the same folder."""
+    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
+        raise ValueError(
+            f"started as one of {processes} processes (WORLD_SIZE, set by torchrun): a run is trained by one process "
+            "on one device; start it without torchrun"
+        )
 
 
 def _graph_run(name: str, method: str, seed: int, split: str | None, config: dict[str, Any]) -> "Run":
