@@ -148,6 +148,10 @@ class SparseMatrix:
             self._backward = csr_tensor(self.crow_t, self.col_t, values.detach()[self.permutation].to(dtype), shape)
         return csr_times(self._backward, x)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the sparse tensors, which torch can neither copy nor store: a copy makes its own on first use."""
+        return self.__dict__ | {"_forward": None, "_backward": None}
+
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {self.values.numel()} entries, {self.device})"
 
