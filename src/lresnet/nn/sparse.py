@@ -118,6 +118,8 @@ class SparseMatrix:
         """The product with other ``values`` at the same places."""
         if not x.is_floating_point():
             raise TypeError(f"x must be a floating point tensor, got {x.dtype}; convert it, e.g. x.float()")
+        if x.dim() == 1:  # a vector: one column
+            return self.matmul(x.unsqueeze(-1), values).squeeze(-1)
         if x.dim() > 2:  # e.g. a stack of points [columns, S, d]: one product over S d columns
             return self.matmul(x.flatten(1), values).unflatten(1, x.shape[1:])  # type: ignore[no-any-return]
         return _product_of(x, values, self)
