@@ -59,7 +59,7 @@ def csr_times(csr: Tensor, x: Tensor) -> Tensor:
 
 
 def entrywise_times(x: Tensor, values: Tensor, row: Tensor, col: Tensor, rows: int) -> Tensor:
-    """A x, [columns, d] -> [rows, d], entry by entry: it takes memory for d numbers each, and any transform of torch."""
+    """A x, [columns, d] -> [rows, d], by plain operations that every transform knows; d numbers in memory per entry."""
     dtype = widened(x.dtype)
     terms = values.to(dtype).unsqueeze(-1) * x[col].to(dtype)
     return terms.new_zeros(rows, x.shape[1]).index_add(0, row, terms).to(x.dtype)
