@@ -89,6 +89,12 @@ def test_vmapped_grad_is_autograd(f, arity):
 
 
 @over_methods
+def test_jacobians_forwards_and_backwards(f, arity):
+    args, argnums = [a.double() for a in points(arity)], tuple(range(arity))
+    torch.testing.assert_close(torch.func.jacfwd(f, argnums)(*args), torch.func.jacrev(f, argnums)(*args))
+
+
+@over_methods
 def test_autocast_changes_nothing(f, arity):
     args = points(arity)
     with torch.autocast("cpu", dtype=torch.bfloat16):

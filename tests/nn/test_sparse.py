@@ -81,6 +81,14 @@ def test_gradient_is_that_of_the_dense_matrix_also_where_only_one_is_asked_for()
     assert torch.equal(to_dense(A), dense)
 
 
+def test_a_vector_is_a_matrix_of_one_column():
+    dense, A = sparse(6, 4)
+    x, values = normals(4).requires_grad_(), A.values.clone().requires_grad_()
+    torch.testing.assert_close(A @ x, dense @ x)
+    assert gradcheck(A.matmul, (x, values))
+    assert gradgradcheck(A.matmul, (x, values))
+
+
 def test_values_that_are_a_parameter_may_change_in_place():
     """An optimiser does that: nothing derived from the old values may be used again."""
     _, A = sparse(4, 4)

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lresnet.geometry.checks import forward_mode
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import dot, time_of, unit
 from lresnet.geometry.smooth import with_derivatives_of
@@ -33,6 +34,8 @@ def centroid(x: Tensor, weight: Tensor, kappa: Curvature) -> Tensor:
     """
     if x.shape[-2] == 0:
         return x.sum(-2)
+    if forward_mode():
+        return _plain(x, weight, kappa).squeeze(-2)
     result: Tensor = _Centroid.apply(x, weight, kappa)[0]  # type: ignore[no-untyped-call]
     return result.squeeze(-2)
 
@@ -102,6 +105,13 @@ def _normaliser(x: Tensor, weight: Tensor, kappa: Curvature, s: Tensor) -> Tenso
     minus = (weight * torch.where(p > 0, near, far)).sum(-2, keepdim=True)
     plus = (weight * torch.where(p > 0, far, near)).sum(-2, keepdim=True)
     return (kappa * minus * plus).sqrt()
+
+
+def _plain(x: Tensor, weight: Tensor, kappa: Curvature) -> Tensor:
+    """The centroid, axis -2 kept, by operations that torch differentiates in every order and direction."""
+    value, _, n = _Centroid.forward(x, weight, kappa)
+    c, _ = _differentiable(*_wide(x, weight, kappa), n.detach())
+    return with_derivatives_of(value, torch.where(n > 0, c, 0.0).to(x.dtype))
 
 
 def _differentiable(x: Tensor, weight: Tensor, kappa: Curvature, n: Tensor) -> tuple[Tensor, Tensor]:

@@ -14,16 +14,19 @@ from contextvars import ContextVar
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.autograd import forward_ad
 
 __all__ = [
     "check_everywhere",
     "check_nowhere",
     "checks_values",
+    "forward_mode",
     "full_precision",
     "prepare",
     "require_features",
     "require_points",
     "traced",
+    "transformed",
 ]
 
 _everywhere: ContextVar[bool] = ContextVar("lresnet_check_everywhere", default=False)
@@ -63,9 +66,23 @@ def check_nowhere() -> Iterator[None]:
         _nowhere.reset(token)
 
 
+def forward_mode() -> bool:
+    """Whether derivatives are taken forwards: by torch.autograd.forward_ad or torch.func's jvp, jacfwd and hessian.
+
+    An autograd.Function is no help there: a compiler takes none with a rule for tangents, and within a second jvp torch
+    drops the tangents that such a rule computes. Functions with a backward of their own give way to plain operations.
+    """
+    return forward_ad._current_level >= 0
+
+
+def transformed() -> bool:
+    """Whether the code runs under a torch.func transform or in forward mode."""
+    return torch._C._are_functorch_transforms_active() or forward_mode()
+
+
 def traced() -> bool:
-    """Whether the code runs under torch.compile, torch.export or a torch.func transform."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    """Whether the code runs under torch.compile or torch.export, or is :func:`transformed`."""
+    return torch.compiler.is_compiling() or transformed()
 
 
 def full_precision(x: Tensor) -> contextlib.AbstractContextManager[object]:

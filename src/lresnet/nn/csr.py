@@ -2,7 +2,7 @@
 
 ``lresnet::csr_product`` is A x, ``lresnet::csr_product_transposed`` is A^T x; each is the derivative of the other.
 torch cannot trace the making of a sparse tensor, so compiled code goes through these; eager code, which keeps the
-sparse tensors from call to call, does not.
+sparse tensors from call to call, does not. torch.func takes neither: for its transforms there is ``entrywise_times``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ["Places", "csr_product", "csr_product_transposed", "csr_tensor", "csr_times", "widened"]
+__all__ = ["Places", "csr_product", "csr_product_transposed", "csr_tensor", "csr_times", "entrywise_times", "widened"]
 
 
 class Places(NamedTuple):
@@ -56,6 +56,13 @@ def csr_times(csr: Tensor, x: Tensor) -> Tensor:
     # In place: "csr @ x" makes zeros, a result of the same size, and copies one to the other. beta=0: not read before.
     result = x.new_empty(csr.shape[0], x.shape[1], dtype=csr.dtype)
     return result.addmm_(csr, x.to(csr.dtype), beta=0).to(x.dtype)
+
+
+def entrywise_times(x: Tensor, values: Tensor, row: Tensor, col: Tensor, rows: int) -> Tensor:
+    """A x, [columns, d] -> [rows, d], by plain operations that every transform knows; d numbers in memory per entry."""
+    dtype = widened(x.dtype)
+    terms = values.to(dtype).unsqueeze(-1) * x[col].to(dtype)
+    return terms.new_zeros(rows, x.shape[1]).index_add(0, row, terms).to(x.dtype)
 
 
 @torch.library.custom_op("lresnet::csr_product", mutates_args=())

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import traced
+from lresnet.geometry.checks import traced, transformed
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
@@ -82,7 +82,8 @@ def _centroid(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -
     n2 = S_T.square() - kappa * dot(s, s, -1)
     bounded = torch.maximum(n2.detach(), least.square())
     # A single neighbour attains the bound, where the derivative of a maximum is not that of n2.
-    n2 = with_derivatives_of(bounded, n2) if n2.requires_grad else bounded
+    # (Within a transform requires_grad says nothing: a tensor of vmap has none, whatever is differentiated outside.)
+    n2 = with_derivatives_of(bounded, n2) if n2.requires_grad or transformed() else bounded
     if some_empty:  # 1 / infinity, so that neither the value nor a derivative is 0 / 0
         n2 = n2.masked_fill(least <= 0, float("inf"))
     inverse = n2.rsqrt()

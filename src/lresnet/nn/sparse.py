@@ -9,9 +9,9 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import checks_values, traced
+from lresnet.geometry.checks import checks_values, traced, transformed
 from lresnet.geometry.weights import refuse_negative
-from lresnet.nn.csr import Places, csr_product, csr_tensor, csr_times, widened
+from lresnet.nn.csr import Places, csr_product, csr_tensor, csr_times, entrywise_times, widened
 
 __all__ = ["SparseMatrix", "adjacency"]
 
@@ -90,10 +90,12 @@ class SparseMatrix:
 
     def row_sums(self) -> Tensor:
         """[rows, 1], without a gradient."""
-        if self._row_sums is None or not self.constant:
-            zeros = self.values.new_zeros(self.shape[0])
-            self._row_sums = zeros.index_add(0, self.row, self.values.detach()).unsqueeze(-1)
-        return self._row_sums
+        if self._row_sums is not None and self.constant:
+            return self._row_sums
+        sums = self.values.new_zeros(self.shape[0]).index_add(0, self.row, self.values.detach()).unsqueeze(-1)
+        if not transformed():  # what a transform of torch.func has wrapped means nothing after it
+            self._row_sums = sums
+        return sums
 
     def has_empty_rows(self) -> bool:
         """Whether a row has no entry, or only zeros. Looked up once (synchronises once on CUDA).
@@ -118,6 +120,8 @@ class SparseMatrix:
         """The product with other ``values`` at the same places."""
         if not x.is_floating_point():
             raise TypeError(f"x must be a floating point tensor, got {x.dtype}; convert it, e.g. x.float()")
+        if x.dim() == 1:  # a vector: one column
+            return self.matmul(x.unsqueeze(-1), values).squeeze(-1)
         if x.dim() > 2:  # e.g. a stack of points [columns, S, d]: one product over S d columns
             return self.matmul(x.flatten(1), values).unflatten(1, x.shape[1:])  # type: ignore[no-any-return]
         return _product_of(x, values, self)
@@ -148,11 +152,17 @@ class SparseMatrix:
             self._backward = csr_tensor(self.crow_t, self.col_t, values.detach()[self.permutation].to(dtype), shape)
         return csr_times(self._backward, x)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the sparse tensors, which torch can neither copy nor store: a copy makes its own on first use."""
+        return self.__dict__ | {"_forward": None, "_backward": None}
+
     def __repr__(self) -> str:
         return f"SparseMatrix({self.shape[0]} x {self.shape[1]}, {self.values.numel()} entries, {self.device})"
 
 
 def _product_of(x: Tensor, values: Tensor, matrix: SparseMatrix) -> Tensor:
+    if transformed():
+        return entrywise_times(x, values, matrix.row, matrix.col, matrix.shape[0])
     if torch.compiler.is_compiling():
         return csr_product(x, values, *matrix.places)  # type: ignore[no-any-return]
     result: Tensor = _Product.apply(x, values, matrix)  # type: ignore[no-untyped-call]

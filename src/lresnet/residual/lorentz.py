@@ -17,9 +17,10 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checks_values, prepare, traced
+from lresnet.geometry.checks import checks_values, forward_mode, prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
 from lresnet.geometry.pair import Pair, dot, measure, separation, spare, unitless_time
+from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.weights import require_positive, weight_rows
 from lresnet.residual.kernels.dispatch import fused_residual
 from lresnet.residual.kernels.switch import serves
@@ -62,6 +63,8 @@ def lorentz_residual(
     (x, y), kappa = kappa_among(points, K, dim)
     w = weight_rows(weight, x, dim).abs()
     gamma = None if scale is None else _scale_rows(scale, x, dim)
+    if forward_mode():
+        return _plain(x, y, w, gamma, kappa, dim).to(dtype)
     function = _LorentzResidual if traced() else _EagerLorentzResidual
     z: Tensor = function.apply(x, y, w, gamma, kappa, dim)[0]  # type: ignore[no-untyped-call]
     return z.to(dtype)
@@ -218,6 +221,18 @@ def _sum(first: Tensor, sign: float, second: Tensor, factor: Tensor, third: Tens
     """``first + sign second + factor third``, in the memory of ``first`` where it is free."""
     total = torch.add(first, second, alpha=sign, out=spare(first))
     return torch.addcmul(total, third, factor, out=spare(total))
+
+
+def _plain(x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curvature, dim: int) -> Tensor:
+    r"""The residual by operations that torch differentiates in every order and direction.
+
+    With the share :math:`t = w/(1 + w)` of y it is :math:`(x - t (x - y)) / \sqrt{1 + 2 t (1 - t)(\cosh d - 1)}`:
+    the derivative in t is made of differences of points, so it keeps its digits where they are near each other.
+    """
+    value = _LorentzResidual.forward(x, y, w, gamma, kappa, dim)[0]
+    t = w / (1 + w)
+    n = (1 + 2 * t / (1 + w) * separation(x, y, kappa, dim)).sqrt()
+    return with_derivatives_of(value, (x - t * (x - y)) * (1 / n if gamma is None else gamma / n))
 
 
 def _differentiable(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:

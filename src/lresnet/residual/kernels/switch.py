@@ -13,6 +13,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from lresnet.geometry.checks import transformed
+
 __all__ = ["Availability", "disabled", "enabled", "is_available", "serves"]
 
 _allowed: ContextVar[bool | None] = ContextVar("lresnet_kernels", default=None)
@@ -86,8 +88,8 @@ def serves(x: object, y: object, *others: object, dim: int) -> bool:
     """Whether the kernels compute the residual of x and y; ``others`` are scalars such as the curvature.
 
     They do for tensors of one shape on one device in float32 or narrower. What they do not serve goes to the
-    reference, whose checks say what is wrong with arguments that nobody can serve. Under torch.func transforms the
-    reference runs too: it has rules for them.
+    reference, whose checks say what is wrong with arguments that nobody can serve. Under torch.func transforms and
+    in forward mode the reference runs too: it has rules for them.
     """
     if not (isinstance(x, Tensor) and isinstance(y, Tensor) and _available(x.device.type)):
         return False
@@ -97,7 +99,7 @@ def serves(x: object, y: object, *others: object, dim: int) -> bool:
         return False
     if any(isinstance(other, Tensor) and other.numel() != 1 for other in others):
         return False
-    return not torch._C._are_functorch_transforms_active()
+    return not transformed()
 
 
 def _available(device: str) -> bool:
