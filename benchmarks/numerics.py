@@ -76,14 +76,17 @@ PROMISES = """\
 
 - Lorentz residual and centroid: at most 4 times the floor plus 3e-7 radii, in every family, norms 1e-3 to 1e4,
   K = -0.1, -1, -2, -10; exactly the point itself for equal points.
-- `dist(x, x)` and `logmap(x, x)` are exactly 0.
+- `dist(x, x)` and `logmap(x, x)` are exactly 0; `dist(x, y)` and `dist(y, x)` are the same number.
+- `dist` of points however near: within 6 units in the last place, relatively, and for two points on one ray within T
+  more, T being the unitless time; its gradient has length 1 within 8 + T units.
 - Gradients for near pairs up to norm 1e3 within 1e-4 of float64; finite for every pattern of zeros and subnormals, and
   up to norm 1e15 (Lorentz, space) and 1e8 (parallel transport, tangent) in float32.
 - The normaliser is never below 1 + w, both as float32 numbers: no clamp and no eps in the residual.
 - bfloat16 and float16 inputs are computed in float32 and rounded once at the end.
 
 How: a point is its space part; norms of sums are sums of non-negative terms (`lresnet/geometry/pair.py`,
-`centroid.py`), maps work in the radial frame (`maps.py`), backward passes are closed forms in difference vectors."""
+`chord.py`, `centroid.py`), maps work in the radial frame (`maps.py`), backward passes are closed forms in difference
+vectors."""
 
 
 def measure_against_float64(method: str, family: str, norm: float, K: float, dtype: torch.dtype) -> dict[str, float]:

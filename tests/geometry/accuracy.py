@@ -58,8 +58,8 @@ class Map:
 
 
 MAPS = {
-    "dist": Map("dist", "scalar", "xy", bar=4),  # 3.4
-    "logmap": Map("logmap", "vector at 0", "xy", bar=3),  # 2.4
+    "dist": Map("dist", "scalar", "xy", bar=4),  # 2.9
+    "logmap": Map("logmap", "vector at 0", "xy", bar=3),  # 2.5
     "boost": Map("boost", "point", "xy", bar=3),  # 2.2
     "expmap": Map("expmap", "point", "xu", bar=12),  # 10.8: sinh and cosh of the speed are rounded independently
     "transp": Map("transp", "vector at 1", "xyu", bar=12),  # 9.7

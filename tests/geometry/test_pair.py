@@ -4,7 +4,7 @@ import mpmath
 import pytest
 import torch
 
-from lresnet.geometry.pair import chord2, measure, separation, time_of, unit, unitless_time
+from lresnet.geometry.pair import measure, separation, time_of, unit, unitless_time
 from tests.families import CURVATURES, FAMILIES, NORMS, pairs
 
 
@@ -54,14 +54,6 @@ def test_growth_is_the_derivative_in_kappa():
     growth = measure(x, y, 0.7, -1).growth
     assert (growth >= 0).all()
     torch.testing.assert_close(growth.sum() / 0.7, slope)
-
-
-def test_chord_is_the_separation_over_kappa():
-    x, y = pairs("random", 2.0, count=16)
-    torch.testing.assert_close(0.35 * chord2(x, y, 0.7, -1), separation(x, y, 0.7, -1), rtol=1e-14, atol=0)
-    kappa = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
-    args = (x[:2, :3].clone().requires_grad_(), y[:2, :3].clone().requires_grad_(), kappa)
-    assert torch.autograd.gradcheck(lambda x, y, k: chord2(x, y, k, -1), args)
 
 
 def test_any_axis_can_hold_the_coordinates():

@@ -17,8 +17,8 @@ def cross_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
     r"""[..., n] and [C, n] -> [..., C], without forming the [..., C, n] differences; stacks too: [N, S, n], [S, C, n].
 
     The radial part is exact; the angular part :math:`R_x R_y (1 - \cos)` takes the cosine from a matrix product and
-    so is exact up to one rounding of the cosine (6e-8 R_x R_y in float32). For the last digit of coincident points use
-    :meth:`lresnet.Lorentz.dist`.
+    so is exact up to one rounding of the cosine (6e-8 R_x R_y in float32). For the digits of near points, and exactly 0
+    for equal ones, use :meth:`lresnet.Lorentz.dist`.
     """
     with full_precision(x):
         value = separations(x.detach(), y.detach(), constant(kappa))

@@ -15,8 +15,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lresnet.geometry.chord import chord2
 from lresnet.geometry.curvature import Curvature, constant, root
-from lresnet.geometry.pair import chord2, dot, measure, separation, time_of, unit, unitless_time
+from lresnet.geometry.pair import dot, measure, separation, time_of, unit, unitless_time
 from lresnet.geometry.smooth import asinhc, cosh_minus_one, safe_sqrt, sinhc, with_derivatives_of
 
 __all__ = [
@@ -114,7 +115,7 @@ def logmap(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
     :math:`y - \cosh(d) x = (y - x) - (\cosh d - 1) x`, and the factor is an analytic function of ``cosh d - 1``.
     """
-    D = separation(x, y, kappa, dim)
+    D = 0.5 * kappa * chord2(x, y, kappa, dim)
     return asinhc(D / 2) / (1 + D / 2).sqrt() * ((y - x) - D * x)
 
 

@@ -1,13 +1,15 @@
-r"""What two points know of each other: the stable core of the residual, the distance and the logarithm.
+r"""What two points know of each other: the stable core of the residual.
 
 With :math:`R = \sqrt\kappa |x|` and :math:`T = \sqrt{1 + R^2}` (radius and time without units) and hyperbolic radii
 :math:`a, b` of x and y, the law of cosines reads
 
 .. math:: \cosh d - 1 = [\cosh(a - b) - 1] + R_x R_y \tfrac12 |x/|x| - y/|y||^2 .
 
-Both summands are non-negative and neither is found by subtracting large numbers, so nothing cancels for points that
-coincide, lie on one ray, sit at the origin or far from it. This is the "polar" form; every other known form loses
-digits in at least one of these cases (docs/numerics.md).
+Both summands are non-negative and neither is found by subtracting large numbers, whether the points coincide, lie on
+one ray, sit at the origin or far from it. This is the "polar" form; every other known form loses digits in at least one
+of these cases (docs/numerics.md). Radii and directions are rounded before they are subtracted: beside the residual's
+:math:`(1 + w)^2` that is nothing, but of the distance of near points it takes digits. Distances and logarithms use
+:mod:`lresnet.geometry.chord`, which subtracts first and costs more.
 """
 
 from __future__ import annotations
@@ -23,7 +25,6 @@ from lresnet.geometry.smooth import with_derivatives_of
 
 __all__ = [
     "Pair",
-    "chord2",
     "dot",
     "measure",
     "radial_part",
@@ -111,16 +112,6 @@ def separation(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
     """
     value = measure(x.detach(), y.detach(), constant(kappa), dim).separation
     return with_derivatives_of(value, 0.5 * kappa * _smooth_chord2(x, y, kappa, dim))
-
-
-def chord2(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r""":math:`\langle x - y, x - y\rangle = \tfrac2\kappa (\cosh d - 1)`, differentiable like :func:`separation`.
-
-    For points nearer than the radius of curvature it hardly depends on kappa, and its derivative shows that; taken
-    through ``separation / kappa`` it would be a difference of two equal numbers.
-    """
-    value = 2 / constant(kappa) * measure(x.detach(), y.detach(), constant(kappa), dim).separation
-    return with_derivatives_of(value, _smooth_chord2(x, y, kappa, dim))
 
 
 def _smooth_chord2(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
