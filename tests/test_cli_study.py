@@ -10,7 +10,9 @@ import pytest
 
 from lresnet import cli
 from lresnet.studies import FINAL_SEEDS, SEARCH_SEEDS, best_configuration, recipe
+from lresnet.studies.depth import cells_of
 from lresnet.studies.image_run import image_data
+from lresnet.studies.planned_runs import NothingChosen
 from lresnet.train.results import read_results
 from tests.coloured import coloured_data
 
@@ -72,6 +74,33 @@ def test_no_run_begins_after_the_time_is_up(tmp_path: Path, capsys: pytest.Captu
     assert list(tmp_path.iterdir()) == []
 
 
+def test_final_runs_of_no_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([*CALL, "--stage", "final", "--results", str(tmp_path)]) == 0
+    assert "no final run has ended yet; those of a method begin when its search is complete" in capsys.readouterr().out
+
+
+def test_of_a_whole_table_a_cell_that_cannot_be_run_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried: list[str] = []
+
+    def reproduce_cell(table: str, cell: str, results: Path, **other: object) -> int:
+        tried.append(cell)
+        if cell == "disease/nc":
+            raise NothingChosen("nothing is chosen yet")
+        if cell == "airport/lp":
+            raise FileNotFoundError("no file airport.p")
+        return 0
+
+    monkeypatch.setattr("lresnet.studies.reproduce_cell", reproduce_cell)
+    assert cli.main(["reproduce", "curvature", "--device", "cpu", "--results", str(tmp_path)]) == 0
+    assert tried == cells_of("curvature")
+    err = capsys.readouterr().err
+    assert "warning: disease/nc is left out: nothing is chosen yet" in err
+    assert "warning: airport/lp is left out: no file airport.p" in err
+    assert cli.main(["reproduce", "curvature", "--cell", "disease/nc", "--results", str(tmp_path)]) == 2
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -79,6 +108,7 @@ def test_no_run_begins_after_the_time_is_up(tmp_path: Path, capsys: pytest.Captu
         (["reproduce", "gnn", "--cell", "disease/l"], "did you mean 'disease/lp'"),
         (["reproduce", "gnn", "--methods", "lorentz", "spase"], "did you mean 'space'"),
         (["reproduce", "gnn", "--cell", "cora/nc", "--workers", "0"], "workers must be at least 1"),
+        (["reproduce", "gnn", "--cell", "cora/nc", "--seeds", "0", "-1"], "--seeds must be 0 or more, got -1"),
         (["reproduce", "image_classification", "--methods", "none"], "unknown method of cifar10 'none'"),
         (["reproduce", "image_classification", "--protocol", "slow"], "with protocol slow; there are: fast"),
         (["reproduce", "image_classification", "--device", "gpu"], "device 'gpu' cannot be used here"),

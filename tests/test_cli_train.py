@@ -86,6 +86,8 @@ def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys:
     ("args", "words"),
     [
         (["train", "desease/lp"], "did you mean 'disease/lp'"),
+        (["train", "foo"], "unknown data 'foo'; Graphs: "),
+        (["train", "disease_tree/nc", "--seed", "-1"], "--seed must be 0 or more, got -1"),
         (["train", "disease_tree/nc", "--method", "lorenz"], "did you mean 'lorentz'"),
         (["train", "disease_tree/nc", "--curvature", "1"], "curvature must be negative and finite, got 1.0"),
         (["train", "disease_tree/nc", "--layers", "0"], "num_layers must be at least 1, got 0"),

@@ -207,7 +207,10 @@ def test_speed_counts_only_by_clocks_that_wait() -> None:
     sentence = "over 2000 times faster"
     found = answers(seconds("eager", 0.004) + seconds("eager, not synchronised", 9.0))[sentence]
     assert found.verdict == REFUTED
-    assert found.evidence == "at most 4.0 times, our fastest form against their slowest, at 2048/10000"
+    assert (
+        found.evidence
+        == "at most 4.0 times as fast as both, our fastest form against the slowest of each, at 2048/10000"
+    )
     both = seconds("eager", 0.004) + seconds("compiled", 0.009)
     assert answers(both)[sentence].evidence.startswith("at most 9.0 times")
     assert answers(seconds("eager", 2.5))[sentence].verdict == HOLDS
@@ -224,7 +227,10 @@ def test_speed_is_answered_by_benchmarks_at_the_papers_sizes_too() -> None:
     missing = {"study": "residual", "part": "forward", "cell": cell, "method": "lorentz", "value": None}
     found = answers([], None, [*lines(cell, "a GPU"), missing])[sentence]
     assert found.verdict == REFUTED
-    assert found.evidence == "at most 20.0 times, our fastest form against their slowest, at 4096/100000 on a GPU"
+    assert (
+        found.evidence
+        == "at most 20.0 times as fast as both, our fastest form against the slowest of each, at 4096/100000 on a GPU"
+    )
     for strange in (lines("256/4000", "a GPU"), lines(cell, "a GPU", "backward"), [{"study": "copy"}]):
         assert answers([], None, strange)[sentence].verdict == NOT_MEASURED
     two = [*lines(cell, "a GPU")[:2], *lines(cell, "a CPU")[2:]]  # never one device against another

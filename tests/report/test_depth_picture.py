@@ -181,6 +181,6 @@ def test_the_verb(runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert "disease/lp, 16 layers: gradient" in (tmp_path / "depth.svg").read_text()
     printed = capsys.readouterr().out
     assert cli.main(["plot", "depth", str(tmp_path), "--protocol", "deep", "--out", str(tmp_path / "depth.svg")]) == 2
-    assert "unknown protocol with results 'deep'; did you mean 'legacy'" in capsys.readouterr().err
+    assert "unknown protocol with results 'deep'; Known: legacy" in capsys.readouterr().err
     assert "the gap of lorentz over none widens with depth: holds (" in printed
     assert f"The picture: {tmp_path / 'depth.svg'}" in printed.replace("\n", "")

@@ -5,6 +5,8 @@ from typing import Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from lresnet.cli.settings import require_seeds
+
 __all__ = ["delta", "doctor"]
 
 
@@ -41,6 +43,7 @@ def delta(
     from lresnet.data.registry import DATASETS
     from lresnet.report.delta_table import delta_table
 
+    require_seeds("--seed", seed)
     file = Path(space)
     if file.is_dir() and (space not in DATASETS or (file / "run.json").is_file()):
         from lresnet.studies.embedding_delta import embedding_delta

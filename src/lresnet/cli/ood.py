@@ -7,6 +7,8 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from lresnet.cli.settings import require_seeds
+
 __all__ = ["listed", "ood"]
 
 
@@ -51,6 +53,7 @@ def ood(
     from lresnet.studies.detection import judge
     from lresnet.studies.folder_detection import score_folder
 
+    require_seeds("--seed", seed)
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
     if out is not None:

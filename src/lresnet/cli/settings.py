@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
-__all__ = ["GraphSettings", "ImageSettings", "Settings", "TransformerSettings", "said"]
+__all__ = ["GraphSettings", "ImageSettings", "Settings", "TransformerSettings", "require_seeds", "said"]
 
 _Int = Annotated[int | None, arg(metavar="INT")]
 _Float = Annotated[float | None, arg(metavar="FLOAT")]
@@ -134,6 +134,13 @@ class ImageSettings:
     """Share of the target that is spread evenly over all classes."""
     flip_test: bool = False
     """Judge by the mean of the logits of an image and of its mirror image."""
+
+
+def require_seeds(option: str, *seeds: int) -> None:
+    """Refuse a seed that a generator would not take, and say which option gave it."""
+    for seed in seeds:
+        if seed < 0:
+            raise ValueError(f"{option} must be 0 or more, got {seed}")
 
 
 def said(settings: Settings | GraphSettings | TransformerSettings | ImageSettings) -> dict[str, Any]:

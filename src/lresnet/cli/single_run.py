@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from lresnet.cli.settings import GraphSettings, ImageSettings, Settings, TransformerSettings, said
+from lresnet.cli.settings import GraphSettings, ImageSettings, Settings, TransformerSettings, require_seeds, said
 
 if TYPE_CHECKING:
     from lresnet.models.pretrained import Pretrained
@@ -58,7 +58,7 @@ def train(
         data: A graph's task (disease/lp, cora/nc, ...), cifar10, cifar100, or the path of your own images.
         task: Of DATA, where its name says two things. Without DATA: graphs, disease_tree/lp; images, cifar10.
         method: The residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the twin.
-        seed: Of parameters, negatives and honest splits; of shuffling and augmentation.
+        seed: Of parameters, negatives and disjoint splits; of shuffling and augmentation.
         recipe: Of images: what supplies settings that are not given. None: fast. Your own images take CIFAR-10's,
             with gradients clipped at norm 1 (--clip).
         split: Of a graph: legacy, disjoint, official, or the number of an official one. None: as the recipe says.
@@ -73,6 +73,7 @@ def train(
     """
     from lresnet.studies.single import find_data, single_image_run
 
+    require_seeds("--seed", seed)
     _require_one_process()
     kind, name = find_data(data, None if task == "auto" else task)
     of_graphs = said(graphs) | said(transformer)

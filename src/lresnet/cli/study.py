@@ -1,12 +1,15 @@
 """The verbs ``reproduce`` and ``report``: a table of the paper, and what has been measured."""
 
+import contextlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
+
+from lresnet.cli.settings import require_seeds
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -59,6 +62,7 @@ def reproduce(
     from lresnet.studies.run_folder import usable_device
     from lresnet.studies.workers import require_workers
 
+    require_seeds("--seeds", *seeds)
     if table == "runtime":
         return _runtime([] if cell is None else [cell], methods, device, results)
     if workers is not None:
@@ -69,23 +73,35 @@ def reproduce(
     file, missing, started = results / f"{table}.jsonl", 0, time.monotonic()
     with progress_bars() as progress:
         for name in cells:
-            missing += reproduce_cell(
-                table,
-                name,
-                file,
-                protocol=protocol,
-                methods=methods,
-                seeds=seeds,
-                stage=stage,
-                workers=workers or (2 if place == "cpu" or graph_cell(name) else 1),
-                device=place,
-                minutes=None if minutes is None else minutes - (time.monotonic() - started) / 60,
-                report=_Bars(progress, name),
-            )
+            with _left_out(name) if len(cells) > 1 else contextlib.nullcontext():
+                missing += reproduce_cell(
+                    table,
+                    name,
+                    file,
+                    protocol=protocol,
+                    methods=methods,
+                    seeds=seeds,
+                    stage=stage,
+                    workers=workers or (2 if place == "cpu" or graph_cell(name) else 1),
+                    device=place,
+                    minutes=None if minutes is None else minutes - (time.monotonic() - started) / 60,
+                    report=_Bars(progress, name),
+                )
     _print_cells(file, table, cells, protocol)
     if missing:
         print(f"{missing} runs are still to do; the same command goes on with them")
     return 0
+
+
+@contextlib.contextmanager
+def _left_out(cell: str) -> Iterator[None]:
+    """In a whole table a cell whose data are not to be had, or that waits for another table, does not stop the rest."""
+    from lresnet.studies.planned_runs import NothingChosen
+
+    try:
+        yield
+    except (FileNotFoundError, NothingChosen) as error:
+        print(f"warning: {cell} is left out: {error}", file=sys.stderr)
 
 
 def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results: Path) -> int:
@@ -151,6 +167,9 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     own = {cell for name in cells for cell in cells_served(table, name)}
     runs = [run for run in read_results(file) if is_run(run) and run["table"] == table and run["cell"] in own]
     runs = [run for run in runs if protocol in (None, run["protocol"])]
+    if not any(run.get("stage", "final") == "final" for run in runs):
+        print("no final run has ended yet; those of a method begin when its search is complete")
+        return
     if table == "ood":
         console.print(ood_terminal(runs))
     else:

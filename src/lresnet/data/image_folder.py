@@ -131,8 +131,8 @@ def _read_part(folder: Path, classes: tuple[str, ...], size: int | None) -> _Par
             first, images = file, np.empty((len(files), *pixels.shape), dtype=np.uint8)
         if pixels.shape != images.shape[1:]:
             raise ValueError(
-                f"{file} has {_size(pixels)} pixels and {first} {_size(images[0])}; give a size to make all images "
-                "squares of that side"
+                f"{file} has {_size(pixels)} pixels and {first} {_size(images[0])}; give a size "
+                "(--size PIXELS, size=) to make all images squares of that side"
             )
         images[len(part.labels)] = pixels
         part.labels.append(label)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature, constant, root
@@ -43,7 +42,7 @@ def chord2(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
     d, s = x - y, x + y
     with torch.no_grad():
         value = _value(x.detach(), y.detach(), d.detach(), s.detach(), constant(kappa), dim)
-    if torch.is_grad_enabled() or traced() or forward_ad._current_level >= 0:
+    if torch.is_grad_enabled() or traced():
         return with_derivatives_of(value, _smooth(x, y, d, s, kappa, dim))
     return value
 

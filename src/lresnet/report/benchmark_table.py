@@ -163,7 +163,7 @@ def _scale(cell: str, part: str, records: Sequence[Record]) -> Sheet:
     tunables = next((r["config"]["GLIBC_TUNABLES"] for r in records if r["config"].get("GLIBC_TUNABLES")), "")
     if tunables:
         notes.append(f"kept: memory is not given back to the system after every operation, GLIBC_TUNABLES={tunables}")
-        grown = [_digits(r["metrics"]["time_growth"]) for r in records if _is_last_kept(r, records)]
+    if grown := [_digits(r["metrics"]["time_growth"]) for r in records if _is_last_kept(r, records)]:
         notes.append(
             "The work is linear in the nodes; the time is not, on a CPU, up to 100,000 nodes, where a graph leaves the "
             "cache, nor where arrays of more than 32 MB go back to the system and come again as cleared pages. Without "

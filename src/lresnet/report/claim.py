@@ -12,11 +12,11 @@ __all__ = [
     "HOLDS",
     "IN_PART",
     "NOTHING",
+    "NOT_AT_HAND",
     "NOT_MEASURED",
     "NO_DIFFERENCE",
     "REFUTED",
     "STAND_IN",
-    "UNPUBLISHED",
     "Answer",
     "Claim",
     "Measured",
@@ -26,8 +26,8 @@ __all__ = [
 HOLDS, IN_PART, REFUTED, NOT_MEASURED = "holds", "holds in part", "does not hold", "not measured yet"
 NO_DIFFERENCE = "no difference shown"
 
-UNPUBLISHED, STAND_IN = "disease/nc", "disease_tree/nc"
-"""The features of one cell were not published: among the graphs a tree made here stands in for it."""
+NOT_AT_HAND, STAND_IN = "disease/nc", "disease_tree/nc"
+"""The features of one cell were not at hand where results were made: among the graphs a tree of ours stands in for it."""
 
 Answer = tuple[str, str]
 """The verdict, and what it rests on."""
@@ -63,11 +63,11 @@ class Measured(NamedTuple):
         found: dict[str, dict[str, dict[str, Figure]]] = {}
         for figure in sorted(own, key=lambda figure: (figure.protocol != "legacy", figure.protocol)):
             found.setdefault(figure.cell, {}).setdefault(figure.protocol, {})[figure.name] = figure
-        if UNPUBLISHED in found:
+        if NOT_AT_HAND in found:
             found.pop(STAND_IN, None)
         return {cell: max(protocols.values(), key=len) for cell, protocols in found.items()}
 
 
 def nothing_to_come(table: str, cells: Collection[str]) -> bool:
     """Whether ``cells`` are all that the paper's table has, as far as their data were published."""
-    return {*cells, UNPUBLISHED} >= set(paper_columns(table))
+    return {*cells, NOT_AT_HAND} >= set(paper_columns(table))

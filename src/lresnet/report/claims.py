@@ -2,7 +2,7 @@
 
 The sentences stand under ``[claims]`` in ``recipes/paper.toml``; :data:`JUDGES` has a rule for each that results of
 ours can answer, and the others are not measured yet. A claim about all cells of a table is answered as soon as the
-cells measured so far settle it. The features of disease/nc were not published: a tree made here stands in for it among
+cells measured so far settle it. The features of disease/nc were not at hand: a tree made here stands in for it among
 the graphs, which is said, and no answer waits for it.
 """
 

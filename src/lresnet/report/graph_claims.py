@@ -12,11 +12,11 @@ from lresnet.report.claim import (
     HOLDS,
     IN_PART,
     NO_DIFFERENCE,
+    NOT_AT_HAND,
     NOT_MEASURED,
     NOTHING,
     REFUTED,
     STAND_IN,
-    UNPUBLISHED,
     Answer,
     Measured,
     nothing_to_come,
@@ -40,7 +40,7 @@ def _settled(yes: int, measured: int, needed: int, total: int) -> str:
 
 
 def _stand_in(cells: Collection[str]) -> str:
-    return f"; {STAND_IN} stands in for {UNPUBLISHED}" if STAND_IN in cells else ""
+    return f"; {STAND_IN} stands in for {NOT_AT_HAND}" if STAND_IN in cells else ""
 
 
 def _best_in_cells(measured: Measured) -> Answer:

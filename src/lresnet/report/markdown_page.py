@@ -34,7 +34,8 @@ figure for the published one beside it; *official_splits* are the ten published 
 names a second recipe on the same split, for every method alike, whose space was written when the figures of the first
 had been seen: *legacy-plain* has plain linear layers, *legacy-hyperplane* those of HNN++,
 *official_splits-released* what the released transformer has, and *legacy-deep* searches at each depth. *disease_tree*
-is a tree made here: it stands in for disease/nc, whose features were not published."""
+is a tree made here: it stands in for disease/nc, whose features (HGCN has them) were not at hand
+where these results were made."""
 """What the names of protocols and of one data set mean."""
 
 _RUNTIME = """\

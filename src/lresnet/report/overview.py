@@ -96,7 +96,9 @@ def overview_markdown(lines: Sequence[CellLine]) -> str:
     notes = released_notes(lines)
     footnote = f"\n\n\\* {notes}." if notes else ""
     brackets = (
-        "\n\nReleased code: our runs of it, their number in brackets (`recipes/released.toml`)." if released else ""
+        "\n\nReleased code: our runs of it, their number in brackets (`src/lresnet/recipes/released.toml`)."
+        if released
+        else ""
     )
     return "\n".join(rows) + brackets + footnote
 

@@ -12,7 +12,7 @@ __all__ = ["RESIDUAL_JUDGES"]
 
 
 def _faster(measured: Measured) -> Answer:
-    """By clocks that wait for the device, the slowest form of the other methods over our fastest."""
+    """By clocks that wait for the device, the slowest form of each other method over our fastest: the smaller ratio."""
     ratios = {
         cell: min(max(own["parallel_transport"]), max(own["tangent"])) / min(own["lorentz"])
         for cell, own in _seconds(measured).items()
@@ -22,7 +22,10 @@ def _faster(measured: Measured) -> Answer:
         return NOTHING
     cell = max(ratios, key=lambda name: ratios[name])
     verdict = HOLDS if ratios[cell] > 2000 else REFUTED
-    return verdict, f"at most {ratios[cell]:.1f} times, our fastest form against their slowest, at {cell}"
+    return (
+        verdict,
+        f"at most {ratios[cell]:.1f} times as fast as both, our fastest form against the slowest of each, at {cell}",
+    )
 
 
 def _seconds(measured: Measured) -> dict[str, dict[str, list[float]]]:

@@ -18,6 +18,7 @@ __all__ = [
     "FINAL_SEEDS",
     "OFFICIAL_SPLITS",
     "SEARCH_SEEDS",
+    "NothingChosen",
     "final_runs",
     "methods_of",
     "missing_runs",
@@ -28,6 +29,10 @@ __all__ = [
 SEARCH_SEEDS = (1000, 1001)
 FINAL_SEEDS = tuple(range(10))
 OFFICIAL_SPLITS = 10
+
+
+class NothingChosen(ValueError):
+    """A table of variants of chosen settings, where none are chosen yet."""
 
 
 def missing_runs(runs: Iterable[Run], results: Path) -> list[Run]:
@@ -100,7 +105,7 @@ def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str
     for method in methods or methods_of(plan):
         source = plan.get("settings_of", {}).get(method, method)
         if source not in like.get("chosen", {}):
-            raise ValueError(
+            raise NothingChosen(
                 f"{table} {cell} changes what is chosen for {source} in {plan['like']}, where nothing is chosen yet: "
                 f"`lresnet reproduce {plan['like']} --cell {base}` first, and [chosen.{source}] into its recipe"
             )

@@ -50,7 +50,9 @@ def recipe_cells(table: str) -> list[str]:
     names = dict.fromkeys(name.partition(".")[0] for name in _files(table))
     if not names:
         known = sorted(p.name for p in resources.files("lresnet.recipes").iterdir() if _files(p.name))
-        raise ValueError(f"no recipes for a table {table!r}; there are recipes for {', '.join(known)}")
+        raise ValueError(
+            f"no recipes for a table {table!r}; there are recipes for {', '.join(known)} (runtime is timed)"
+        )
     return ["/".join(name.rsplit("_", 1)) for name in names]
 
 

@@ -49,9 +49,9 @@ def find_data(name: str | None, task: TaskKind | None = None) -> tuple[TaskKind,
         return "graphs", name
     if name in IMAGE_SETS or Path(name).exists() or name.endswith(".npz"):  # a .npz that is missing is said to be so
         return "images", name
-    near = _nearest(name, [*CELLS, *IMAGE_SETS])
     raise ValueError(
-        f"unknown data {name!r}; did you mean {near!r}? Graphs: {', '.join(CELLS)}; images: {', '.join(IMAGE_SETS)}, "
+        f"unknown data {name!r}; {_nearest(name, [*CELLS, *IMAGE_SETS])}"
+        f"Graphs: {', '.join(CELLS)}; images: {', '.join(IMAGE_SETS)}, "
         "or the path of a folder or .npz"
     )
 
@@ -142,11 +142,13 @@ def require_known(what: str, name: str, known: Iterable[str]) -> None:
     """
     names = list(known)
     if name not in names:
-        raise ValueError(f"unknown {what} {name!r}; did you mean {_nearest(name, names)!r}? Known: {', '.join(names)}")
+        raise ValueError(f"unknown {what} {name!r}; {_nearest(name, names)}Known: {', '.join(names)}")
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    return difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+    """A question, where one of the names looks like what was meant."""
+    near = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {near[0]!r}? " if near else ""
 
 
 def _number(value: float) -> str:
