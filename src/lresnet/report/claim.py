@@ -27,7 +27,7 @@ HOLDS, IN_PART, REFUTED, NOT_MEASURED = "holds", "holds in part", "does not hold
 NO_DIFFERENCE = "no difference shown"
 
 NOT_AT_HAND, STAND_IN = "disease/nc", "disease_tree/nc"
-"""The features of one cell were not at hand where results were made: among the graphs a tree of ours stands in for it."""
+"""The features of one cell were not at hand where results were made: a tree of ours stands in for it."""
 
 Answer = tuple[str, str]
 """The verdict, and what it rests on."""
