@@ -15,7 +15,7 @@ from lresnet.residual.kernels import disabled, enabled
 fused_step = pytest.importorskip("lresnet.optim.fused_step", reason="triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-STEPS = 20
+STEPS = 20 if torch.cuda.is_available() else 10  # each takes the interpreter a tenth of a second
 
 
 def normals(*shape: int, seed: int = 0) -> Tensor:
