@@ -374,10 +374,17 @@ def test_model_and_registry_build_the_same():
 
 
 @pytest.mark.parametrize(
-    ("residual", "sparse"), [("lorentz", True), ("lorentz", False), ("euclidean", True), ("none", False)]
+    ("residual", "sparse", "rows"),
+    [
+        ("lorentz", True, 2**15),
+        ("lorentz", False, 2**15),
+        ("lorentz", False, 4),
+        ("euclidean", True, 4),
+        ("none", False, 2**15),
+        ("none", True, 4),
+    ],
 )
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # the compiler's own doing
-@pytest.mark.parametrize("rows", [2**15, 4], ids=["small", "large"])
 def test_it_compiles_without_a_break(residual, sparse, rows, monkeypatch):
     monkeypatch.setattr(gcn, "_ROWS", rows)  # beyond which an eager call takes some rows at a time
     model = make(residual, num_layers=3).eval()

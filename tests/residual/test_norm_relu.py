@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 
 import pytest
 import torch
@@ -79,8 +80,18 @@ def assert_near(found: dict[str, Tensor], exact: dict[str, Tensor], tolerance: f
         assert error <= tolerance, (name, float(error))
 
 
-@pytest.mark.parametrize("channels", [1, 5, 64, 130, 520])
-@pytest.mark.parametrize("pixels", [(1, 1, 2), (2, 5, 7), (3, 9, 13)])
+# Many channels of many pixels take the interpreter five seconds; a GPU has them among the quick tests.
+WIDE = pytest.param(520, (3, 9, 13), marks=() if torch.cuda.is_available() else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(
+    ("channels", "pixels"),
+    [
+        *itertools.product([1, 5, 64, 130], [(1, 1, 2), (2, 5, 7), (3, 9, 13)]),
+        *itertools.product([520], [(1, 1, 2), (2, 5, 7)]),
+        WIDE,
+    ],
+)
 def test_against_torch_s_modules(channels, pixels, launches):
     x, g = (images(pixels[0], channels, *pixels[1:], seed=s) for s in (0, 1))
     module = norm(channels, eps=1e-2)
