@@ -60,11 +60,16 @@ def conv2d_side_by_side(
     groups, channels, height, _ = x.shape
     pixels = x.permute(0, 2, 3, 1)
     wide = pixels.reshape(groups, height, -1, images * channels).permute(0, 3, 1, 2)  # the same memory
-    own = torch.eye(images, dtype=torch.bool, device=weight.device)[:, None, :, None, None, None]
-    blocks = torch.where(own, weight[:, None], 0.0)  # [G, D, G, C, h, w]
-    dense = blocks.flatten(2, 3).flatten(0, 1).contiguous(memory_format=torch.channels_last)
+    dense = _block_diagonal(weight, images)
     y = torch.nn.functional.conv2d(wide, dense, stride=stride, padding=padding)
     return y.permute(0, 2, 3, 1).reshape(groups, y.shape[2], -1, weight.shape[0]).permute(0, 3, 1, 2)
+
+
+def _block_diagonal(weight: Tensor, images: int) -> Tensor:
+    """[D, C, h, w] -> [G D, G C, h, w], channels last in memory: two kernels, and one for the gradient."""
+    copies = weight.permute(0, 2, 3, 1)[..., None].expand(-1, -1, -1, -1, images)
+    blocks = torch.diag_embed(copies, dim1=0, dim2=4)  # [G, D, h, w, G, C]
+    return blocks.flatten(4, 5).flatten(0, 1).permute(0, 3, 1, 2)
 
 
 class Conv2d(torch.nn.Conv2d):

@@ -65,14 +65,16 @@ def fit(
     Args:
         checkpoint: file for the whole state of the run, written at the start (a folder that cannot be written to fails
             there) and every ``checkpoint_every`` epochs; None: never.
-        execution: ``"fast"``: on CUDA the model is compiled if the objective says that it pays, and the training step
-            is recorded once and replayed as a CUDA graph (not with an optimiser that counts its steps on the host, as
-            geoopt's do). ``"eager"``: neither. On a CPU both are the same.
+        execution: ``"fast"``: on CUDA the training step is recorded once and replayed as a CUDA graph (not with an
+            optimiser that counts its steps on the host, as geoopt's do). ``"eager"``: it is not. On a CPU both are the
+            same.
         on_epoch: called as ``on_epoch(epoch, best validation so far)`` at every look at the validation set, and after
             every epoch of several steps.
 
     Nothing is read from a GPU between two looks at the validation set.
     """
+    if next(model.parameters()).device.type == "cuda":
+        objective.rehearse(model)  # before the optimiser, for which torch takes seconds to import its compiler
     run = _Run(model, objective, schedule, _optimizers(model, schedule), execution)
     state = load_checkpoint(checkpoint) if checkpoint else None
     if state is not None:
@@ -133,8 +135,6 @@ class _Run(Generic[Trained]):
         self.curve: list[tuple[int, float]] = []
         self.best_state: dict[str, torch.Tensor] = {}
         fast = execution == "fast" and self.device.type == "cuda"
-        # A compiled model is called as the model is; torch's stubs do not know that it keeps its type.
-        self.network: Trained = torch.compile(model, dynamic=False) if fast and objective.compiles else model  # type: ignore[assignment]
         captured = fast and optimizers.capturable
         self.step = CapturedStep(self._step, objective.generators) if captured else self._step
 
@@ -158,7 +158,7 @@ class _Run(Generic[Trained]):
 
     def _step(self) -> None:
         self.optimizers.zero_grad()
-        loss = self.objective.loss(self.network)
+        loss = self.objective.loss(self.model)
         self.sentry.watch(loss)
         if self.device.type == "cpu":  # nothing to wait for, and the parameters are still those of this step
             self.sentry.check(self.model, lambda: self.objective.loss(self.model))

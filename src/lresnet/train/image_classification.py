@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -15,6 +14,7 @@ from lresnet.data.images import hold_out, mean_colour
 from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.objective import Objective
+from lresnet.train.rehearsal import rehearse
 
 __all__ = ["ImageClassification", "class_scores", "mirrored_scores"]
 
@@ -35,7 +35,7 @@ def class_scores(
 
 
 def mirrored_scores(
-    model: LorentzResNet, images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
+    model: Callable[[Tensor], Tensor], images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
 ) -> Tensor:
     """The mean of :func:`class_scores` over an image and its mirror image."""
     return (class_scores(model, images, mean, std) + class_scores(model, images.flip(2), mean, std)) / 2
@@ -57,8 +57,6 @@ class ImageClassification(Objective[LorentzResNet]):
         flip_test: judge by the mean of the logits of an image and of its mirror image.
         seed: of shuffling and augmentation.
     """
-
-    compiles: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -109,7 +107,13 @@ class ImageClassification(Objective[LorentzResNet]):
         self._batch.copy_(self._epoch.images[rows])
         self._labels.copy_(self._epoch.labels[rows])
 
-    def loss(self, model: LorentzResNet) -> Tensor:
+    def rehearse(self, model: LorentzResNet) -> None:
+        was_training = model.training
+        rehearse(model.train(), self.loss)
+        rehearse(model.eval(), lambda call: self._judge(call, self._parts(self.train.images)[0]))
+        model.train(was_training)
+
+    def loss(self, model: Callable[[Tensor], Tensor]) -> Tensor:
         logits = self._logits(model, self._batch)
         return torch.nn.functional.cross_entropy(logits, self._labels, label_smoothing=self.label_smoothing)
 
@@ -127,14 +131,18 @@ class ImageClassification(Objective[LorentzResNet]):
         self.generator.set_state(state["generator"])
 
     def _accuracy(self, model: LorentzResNet, images: ImageSet) -> Tensor:
-        together = max(1, _EVALUATION_PIXELS // images.images[0, ..., 0].numel())
-        logits = [self._judge(model, part) for part in images.images.split(together)]
+        logits = [self._judge(model, part) for part in self._parts(images.images)]
         return accuracy(torch.cat(logits), images.labels)
 
-    def _judge(self, model: LorentzResNet, images: Tensor) -> Tensor:
+    def _parts(self, images: Tensor) -> Sequence[Tensor]:
+        return torch.split(images, max(1, _EVALUATION_PIXELS // images[0, ..., 0].numel()))
+
+    def _judge(self, model: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         return self._logits(model, images, mirrored_scores if self.flip_test else class_scores)
 
-    def _logits(self, model: LorentzResNet, images: Tensor, scores: Callable[..., Tensor] = class_scores) -> Tensor:
+    def _logits(
+        self, model: Callable[[Tensor], Tensor], images: Tensor, scores: Callable[..., Tensor] = class_scores
+    ) -> Tensor:
         logits, classes = scores(model, images, self._mean, self._std), len(self.data.classes)
         if logits.shape[-1] != classes:
             raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,8 +23,8 @@ class Objective(abc.ABC, Generic[Model]):
     are, and ``advance`` puts it there.
     """
 
-    compiles: ClassVar[bool] = False
-    """Whether the model is compiled on CUDA: worth its half minute for long runs of convolutions."""
+    def rehearse(self, model: Model) -> None:
+        """Before a first step on CUDA: begin what can be done in the background, such as to compile kernels."""
 
     @property
     def steps_per_epoch(self) -> int:

@@ -1,4 +1,4 @@
-"""A batch norm and its ReLU as one operator, where a compiler would take two kernels for the statistics alone."""
+"""A batch norm and its ReLU as one operator: torch's two modules read and write the images once more."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ __all__ = ["norm_relu"]
 def norm_relu(x: Tensor, norm: Module, updates: list[Update] | None = None) -> Tensor:
     """``relu(norm(x))`` of images [B, C, H, W].
 
-    The operator runs under torch.compile with a BatchNorm2d in training. Elsewhere torch's modules run, which in eager
-    calls have kernels of their own. Forward reads x twice and writes z; backward reads x and the gradient twice and
-    writes one. Kept in between: x and five numbers per channel.
+    The kernels run with a BatchNorm2d in training, elsewhere torch's modules. Forward reads x twice and writes z;
+    backward reads x and the gradient twice and writes one. Kept in between: x and five numbers per channel.
 
     Args:
         updates: where to note what :func:`~lresnet.residual.kernels.running.track` is to do later, for a whole network
@@ -30,18 +29,23 @@ def norm_relu(x: Tensor, norm: Module, updates: list[Update] | None = None) -> T
         >>> norm_relu(torch.tensor([3.0, 5.0]).view(1, 1, 1, 2), torch.nn.BatchNorm2d(1)).detach().flatten()
         tensor([0.0000, 1.0000])
     """
-    if x.dim() != 4 or is_plain(x) or not (is_known(norm) and takes_batch_statistics(norm) and serves(x, x, dim=1)):
+    if x.dim() != 4 or not (is_known(norm) and takes_batch_statistics(norm) and serves(x, x, dim=1)):
         return torch.relu(norm(x))
     # Triton is imported with these, on first use: `import lresnet` stays light, and works without it.
-    from lresnet.residual.kernels import relu_ops
+    from lresnet.residual.kernels import relu_eager, relu_ops
 
     require_channels(norm, x.shape[1])
     require_pixels(x)
     weight, bias = columns((norm.weight, norm.bias))
-    z, statistics = relu_ops.norm_relu(to_rows(x, 1), weight, bias, norm.eps)
+    z: Tensor
+    if is_plain(x):
+        z, statistics = relu_eager.EagerNormRelu.apply(x, weight, bias, norm.eps)  # type: ignore[no-untyped-call]
+    else:
+        rows, statistics = relu_ops.norm_relu(to_rows(x, 1), weight, bias, norm.eps)
+        z = from_rows(rows, x.shape, 1)
     update = Update(norm, statistics)
     if updates is None:
         track([update])
     else:
         updates.append(update)
-    return from_rows(z, x.shape, 1)
+    return z

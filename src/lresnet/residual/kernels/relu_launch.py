@@ -14,11 +14,11 @@ from lresnet.residual.kernels.tiles import moments_tile, relu_tile
 __all__ = ["backward", "forward"]
 
 
-def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """``relu(norm(x))``, contiguous [R, n], and the statistics [5, n]."""
+def forward(x: Tensor, weight: Tensor, bias: Tensor, eps: float, out: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """``relu(norm(x))``, contiguous [R, n], into ``out`` where one is given, and the statistics [5, n]."""
     x = with_unit_step(x)
     rows, n = x.shape
-    z, statistics = x.new_empty((rows, n)), weight.new_empty((5, n))
+    z, statistics = x.new_empty((rows, n)) if out is None else out, weight.new_empty((5, n))
     batch_statistics(x, weight, bias, eps, statistics)
     tile = relu_tile(n)
     grid = (-(-rows // tile.rows) * -(-n // tile.block),)

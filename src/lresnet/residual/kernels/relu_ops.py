@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from lresnet.residual.kernels import relu_launch
+from lresnet.residual.kernels.relu_derivative import relu_derivative
 from lresnet.residual.kernels.start import begin
 
 __all__ = ["norm_relu", "norm_relu_backward"]
@@ -48,16 +49,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tens
 
 
 def _backward(ctx: Any, g: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
-    x, weight, bias, statistics = ctx.saved_tensors
-    if torch.is_grad_enabled():  # a second derivative is wanted: by functions that autograd can differentiate again
-        needed = ctx.needs_input_grad[:3]
-        z = torch.nn.functional.batch_norm(x.to(weight.dtype), None, None, weight, bias, True, eps=ctx.eps).relu()
-        wanted = [tensor for tensor, need in zip((x, weight, bias), needed, strict=True) if need]
-        found = iter(torch.autograd.grad(z, wanted, g.to(z.dtype), create_graph=True))
-        return *(next(found) if need else None for need in needed), None
-    gx, sums = norm_relu_backward(g, x, statistics)
-    gweight, gbias = sums.chunk(2)
-    return gx, gweight, gbias, None
+    return relu_derivative(norm_relu_backward, g, ctx)
 
 
 norm_relu.register_autograd(_backward, setup_context=_setup_context)
