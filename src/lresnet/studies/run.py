@@ -76,7 +76,8 @@ def execute(
 ) -> tuple[dict[str, Any], Pretrained]:
     """Train, and read the test set if this is a final run. Returns the line for the results and the model."""
     model, objective, schedule = build(run, device)
-    outcome = fit(model, objective, schedule, checkpoint=checkpoint, on_epoch=on_epoch)
+    # Of a table there are many runs in one process, which share what is compiled.
+    outcome = fit(model, objective, schedule, checkpoint=checkpoint, execution="compiled", on_epoch=on_epoch)
     return record_of(run, outcome, model, objective, command, device), model
 
 

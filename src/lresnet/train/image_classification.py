@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -57,6 +58,8 @@ class ImageClassification(Objective[LorentzResNet]):
         flip_test: judge by the mean of the logits of an image and of its mirror image.
         seed: of shuffling and augmentation.
     """
+
+    compiles: ClassVar[bool] = True
 
     def __init__(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +22,9 @@ class Objective(abc.ABC, Generic[Model]):
     that last part is recorded once and replayed: ``loss`` must read what changes from tensors that stay where they
     are, and ``advance`` puts it there.
     """
+
+    compiles: ClassVar[bool] = False
+    """Whether its steps are faster on CUDA with a compiled model; see ``execution`` of :func:`lresnet.train.fit`."""
 
     def rehearse(self, model: Model) -> None:
         """Before a first step on CUDA: begin what can be done in the background, such as to compile kernels."""

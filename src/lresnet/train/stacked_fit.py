@@ -63,7 +63,7 @@ def fit_many(
         generators: one for each run, from which its dropout is drawn in place of torch's own; see
             :func:`own_generator`. Needed where there is dropout.
         execution: ``"fast"``: on CUDA, a training step and a look at the validation set are recorded once each and
-            replayed as CUDA graphs. ``"eager"``: they are not. On a CPU both are the same.
+            replayed as CUDA graphs. ``"compiled"``: the same. ``"eager"``: they are not. On a CPU all are the same.
         on_epoch: called as ``on_epoch(epoch, best validation figures so far)`` at every look.
 
     Nothing is read from a GPU between two looks, and little then.
@@ -105,7 +105,7 @@ class _StackedRun:
         self.running = set(range(len(models)))
         self.ends: dict[int, int | NonFiniteError] = {}
         self.curves: list[list[tuple[int, float]]] = [[] for _ in models]
-        fast = execution == "fast" and self.device.type == "cuda"
+        fast = execution != "eager" and self.device.type == "cuda"
         drawn_from = [*self.objective.generators, *generators]
         self.step = CapturedStep(self._step, drawn_from) if fast else self._step
         self.validate = CapturedStep(self._validate) if fast else self._validate

@@ -47,7 +47,7 @@ def measure_resnets(
         batches = {network.method: [Batch(_steps(run, count), count)] for network, run in runs.items()}
         seconds = interleave(batches, clock, rounds, warm_up=2)
         epochs = {network: _epoch_seconds(run) for network, run in runs.items()} if device.type == "cuda" else {}
-    facts = {"clock": clock.name, "images": images, "threads": torch.get_num_threads(), "execution": "fast"}
+    facts = {"clock": clock.name, "images": images, "threads": torch.get_num_threads(), "execution": "compiled"}
     facts["kernels"] = is_available(device).reason
     twin = next(network for network in networks if network.method == TWIN)
     measured = []

@@ -53,8 +53,8 @@ def graph_training(cell: str, method: str, device: torch.device) -> _Run[Any]:
 
 
 def engine_run(model: Pretrained, objective: Objective[Any], schedule: Schedule) -> _Run[Any]:
-    """As the engine begins it."""
-    return _Run(model, objective, schedule, _optimizers(model, schedule), "fast")
+    """As the engine begins it in a run that is long, or one of many."""
+    return _Run(model, objective, schedule, _optimizers(model, schedule), "compiled")
 
 
 def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torch.device) -> _StackedRun:

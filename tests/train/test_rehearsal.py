@@ -1,0 +1,111 @@
+"""A step on shapes alone: it meets what a real one meets, and leaves no trace."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+
+from lresnet.data import ImageData, ImageSet
+from lresnet.models import LorentzResNet
+from lresnet.train import ImageClassification, Schedule, engine
+from lresnet.train.rehearsal import rehearse
+
+
+def objective(**options) -> ImageClassification:
+    generator = torch.Generator().manual_seed(0)
+    pixels = torch.randint(0, 256, (12, 8, 8, 3), dtype=torch.uint8, generator=generator)
+    images = ImageSet(pixels, torch.arange(12) % 4)
+    return ImageClassification(ImageData("random", images, images, tuple("abcd"), (0.5,) * 3, (0.25,) * 3), **options)
+
+
+def network() -> LorentzResNet:
+    torch.manual_seed(0)
+    return LorentzResNet(8, 4, widths=[4, 4, 8], learn_curvature=True)
+
+
+@pytest.mark.parametrize("flip_test", [False, True])
+def test_nothing_changes(flip_test):
+    net, task = network().eval(), objective(batch_size=4, flip_test=flip_test)
+    before, state = copy.deepcopy(net.state_dict()), task.state_dict()["generator"]
+    drawn = torch.get_rng_state()
+    task.rehearse(net)
+    torch.testing.assert_close(net.state_dict(), before, rtol=0, atol=0)
+    assert not net.training
+    assert all(type(parameter) is torch.nn.Parameter and parameter.grad is None for parameter in net.parameters())
+    assert torch.equal(task.state_dict()["generator"], state)
+    assert torch.equal(torch.get_rng_state(), drawn)
+
+
+def test_it_meets_the_kernels_of_a_step_and_of_a_look(monkeypatch):
+    pytest.importorskip("triton")
+    from lresnet.residual.kernels import enabled, launch, norm_launch, relu_launch, start
+
+    met = set()
+    monkeypatch.setattr(start, "_is_known", lambda x: True)
+    monkeypatch.setattr(start, "_begin_one", lambda kernel, *_: met.add(kernel))
+    real = set()
+    for module in (launch, norm_launch, relu_launch):
+        monkeypatch.setattr(module, "start", _noting(module.start, real))
+    net, task = network(), objective(batch_size=4)
+    with enabled():
+        task.rehearse(net)
+        rehearsed = set(met)
+        real.clear()
+        task.start_epoch()
+        task.advance(0)
+        task.loss(net.train()).backward()
+        with torch.no_grad():
+            task.test(net.eval())
+    assert real <= rehearsed
+    assert len(real) > 8
+
+
+def _noting(start, real):
+    def noted(kernel, *arguments, **options):
+        real.add(kernel)
+        return start(kernel, *arguments, **options)
+
+    return noted
+
+
+def test_a_model_that_reads_values_goes_without(caplog):
+    class Reads(torch.nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * float(x.sum())
+
+    model = Reads(3, 2)
+    with caplog.at_level("DEBUG", "lresnet.train.rehearsal"):
+        rehearse(model, lambda call: call(torch.ones(4, 3)).sum())
+    assert "no rehearsal" in caplog.text
+    assert model.weight.grad is None
+    assert torch.isfinite(model(torch.ones(4, 3))).all()
+
+
+def test_mistakes_are_left_to_the_first_step():
+    rehearse(torch.nn.Linear(3, 2), lambda call: call(torch.ones(4, 5)).sum())
+
+
+@pytest.mark.parametrize(
+    ("execution", "epochs", "compiled"),
+    [("fast", 5, False), ("fast", 20_000, True), ("compiled", 5, True), ("eager", 20_000, False)],
+)
+def test_what_is_compiled(execution, epochs, compiled, monkeypatch):
+    calls = []
+    monkeypatch.setattr(engine, "_compiled", lambda model: calls.append(model) or copy.copy(model))
+    monkeypatch.setattr(engine, "CapturedStep", lambda step, generators: step)
+
+    class OnGpu(torch.nn.Parameter):
+        device = torch.device("cuda")
+
+    monkeypatch.setattr(engine, "Sentry", lambda device: None)
+    net, task = network(), objective(batch_size=4)
+    monkeypatch.setattr(net, "parameters", lambda: iter([OnGpu(torch.zeros(1))]))
+    schedule = Schedule(epochs=epochs, optimizer="sgd")
+    rehearsed = []
+    monkeypatch.setattr(task, "rehearse", rehearsed.append)
+    run = engine._Run(net, task, schedule, engine._optimizers(network(), schedule), execution)
+    run.rehearse()
+    assert bool(calls) == compiled
+    assert rehearsed == ([] if compiled else [net])
