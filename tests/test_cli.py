@@ -110,13 +110,13 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         cli.main(["evaluate", "no-such-folder"])
 
 
-def test_interruption_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lresnet.doctor.examine", interrupted)
     assert cli.main(["doctor"]) == 130
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "lresnet: interrupted\n"
 
 
 def test_delta_of_a_cycle_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,15 @@
 """`lresnet train` and `lresnet evaluate`, as typed."""
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from lresnet import cli
 from lresnet.models import LorentzGCN, from_pretrained
+from lresnet.train import LinkPrediction
 
 QUICK = ["--epochs", "6", "--hidden", "4", "--eval-every", "2", "--device", "cpu"]
 
@@ -65,8 +68,6 @@ def test_a_head_without_points_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A Riemannian optimiser without manifold parameters is an ordinary one: whoever expects more has to know."""
-    import torch
-
     monkeypatch.setattr(LorentzGCN, "_head", lambda self, hidden, classes: torch.nn.Linear(hidden, classes))
     assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(tmp_path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -80,6 +81,32 @@ def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys:
     assert "not finite" in err
     assert err.count("\n") == 1
     assert json.loads((tmp_path / "run.json").read_text())["validation"] is None
+
+
+@pytest.mark.parametrize(
+    ("every", "words"),
+    [
+        (1, "the same command goes on from the checkpoint in run, epoch 3"),
+        (9, "no checkpoint has been written yet, so the same command begins anew"),
+    ],
+)
+def test_an_interrupted_training_says_how_it_goes_on(
+    every: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look = LinkPrediction.validation
+
+    def interrupted(objective: LinkPrediction, model: LorentzGCN) -> torch.Tensor:
+        if next(looks) == 2:  # after the fourth epoch
+            raise KeyboardInterrupt
+        return look(objective, model)
+
+    monkeypatch.chdir(tmp_path)
+    call = ["train", "disease_tree/lp", *QUICK, "--checkpoint-every", str(every), "--out", "run"]
+    looks = itertools.count(1)
+    monkeypatch.setattr(LinkPrediction, "validation", interrupted)
+    assert cli.main(call) == 130
+    assert capsys.readouterr().err == f"lresnet: interrupted; {words}\n"
+    assert cli.main(call) == 0
 
 
 @pytest.mark.parametrize(

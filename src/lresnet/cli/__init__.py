@@ -47,7 +47,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
     try:
         return int(_app.cli(prog="lresnet", description=_ABOUT, args=args) or 0)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stop:
+        print(f"lresnet: interrupted{'; ' if str(stop) else ''}{stop}", file=sys.stderr)
         return 130
     except (ValueError, OSError) as error:
         if os.environ.get("LRESNET_DEBUG"):

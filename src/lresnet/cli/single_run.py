@@ -167,6 +167,8 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
         progress.stop()
         print(f"lresnet: error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_way_on(folder) if progress.live.is_started else "") from None
     finally:
         if progress.live.is_started:
             progress.stop()
@@ -175,6 +177,16 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     hint = "" if test else f"; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set"
     print(f"The run is in {folder}{hint}")
     return 0
+
+
+def _way_on(folder: Path) -> str:
+    """What becomes of a run that was interrupted."""
+    from lresnet.studies.run_folder import checkpoint_epoch
+
+    epoch = checkpoint_epoch(folder)
+    if epoch == 0:
+        return "no checkpoint has been written yet, so the same command begins anew"
+    return f"the same command goes on from the checkpoint in {folder}, epoch {epoch}"
 
 
 def _facts(model: "Pretrained", objective: "Objective[Any]") -> list[str]:

@@ -71,7 +71,7 @@ def reproduce(
     place = str(usable_device(device))
     _warn_of_days(cells, place)
     file, missing, started = results / f"{table}.jsonl", 0, time.monotonic()
-    with progress_bars() as progress:
+    with _said_if_interrupted(file), progress_bars() as progress:
         for name in cells:
             with _left_out(name) if len(cells) > 1 else contextlib.nullcontext():
                 missing += reproduce_cell(
@@ -91,6 +91,15 @@ def reproduce(
     if missing:
         print(f"{missing} runs are still to do; the same command goes on with them")
     return 0
+
+
+@contextlib.contextmanager
+def _said_if_interrupted(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"the runs that have ended are in {file}, the same command goes on with the others"
+        raise KeyboardInterrupt(kept if file.is_file() else "no run has ended yet") from None
 
 
 @contextlib.contextmanager

@@ -17,7 +17,15 @@ from lresnet.train import ImageClassification, Objective, Schedule, fit
 from lresnet.train.checkpoint import load_checkpoint, write_atomically
 from lresnet.train.results import environment
 
-__all__ = ["Record", "evaluate_folder", "finished_run", "run_of", "train_in_folder", "usable_device"]
+__all__ = [
+    "Record",
+    "checkpoint_epoch",
+    "evaluate_folder",
+    "finished_run",
+    "run_of",
+    "train_in_folder",
+    "usable_device",
+]
 
 Record = dict[str, Any]
 
@@ -126,6 +134,12 @@ def finished_run(folder: Path) -> Record:
     if not _finished(record):
         raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options goes on with it")
     return record
+
+
+def checkpoint_epoch(folder: Path) -> int:
+    """The epoch that a run in ``folder`` goes on from: that of its checkpoint, 0 where there is none."""
+    state = load_checkpoint(folder / "checkpoint.pt")
+    return 0 if state is None else int(state["epoch"])
 
 
 def run_of(record: Record) -> Run:
