@@ -16,8 +16,9 @@ from lresnet.cli.inference import predict
 from lresnet.cli.measures import delta, doctor
 from lresnet.cli.ood import ood
 from lresnet.cli.pictures import demo, plot
+from lresnet.cli.report import report
 from lresnet.cli.single_run import evaluate, train
-from lresnet.cli.study import report, reproduce
+from lresnet.cli.study import reproduce
 
 __all__ = ["main"]
 
