@@ -83,6 +83,25 @@ def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys:
     assert json.loads((tmp_path / "run.json").read_text())["validation"] is None
 
 
+def test_the_help_says_that_the_recipe_decides(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    text = capsys.readouterr().out.partition("settings options")[2]
+    assert "default: " not in text
+    assert text.count("as the recipe says") == 4  # once for each group
+    assert "--no-flip " in text
+
+
+@pytest.mark.parametrize(("given", "loops"), [([], False), (["--self-loops"], True), (["--no-self-loops"], False)])
+def test_a_switch_that_is_given_goes_before_the_recipe(
+    given: list[str], loops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    monkeypatch.setattr("lresnet.cli.single_run._train", lambda run, *args: runs.append(run) or 0)
+    assert cli.main(["train", "squirrel/nc", "--model", "lorentz_sgformer", "--method", "lorentz", *given]) == 0
+    assert runs[0].config["self_loops"] is loops
+
+
 @pytest.mark.parametrize(
     ("every", "words"),
     [
@@ -120,6 +139,7 @@ def test_an_interrupted_training_says_how_it_goes_on(
         (["train", "disease_tree/nc", "--layers", "0"], "num_layers must be at least 1, got 0"),
         (["train", "disease_tree/nc", "--dropout", "1"], "dropout must be at least 0 and below 1"),
         (["train", "disease_tree/nc", "--lr", "nan"], "lr must be positive and finite"),
+        (["train", "disease_tree/nc", "--self-loops", "--no-self-loops"], "--no-self-loops cannot both be"),
         (["train", "disease_tree/nc", "--split", "official"], "has no split 'official'"),
         (["train", "disease_tree/nc", "--device", "gpu"], "device 'gpu' cannot be used here"),
         (["train", "disease_tree/nc", "--out", "file/run"], "Not a directory"),

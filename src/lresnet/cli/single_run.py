@@ -70,10 +70,10 @@ def train(
         checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set when the run has ended, once, as `lresnet evaluate` does.
-        settings: What else decides the run. None: as the recipe says, else the default of the library.
-        graphs: Of graphs alone.
-        transformer: Of lorentz_sgformer alone.
-        images: Of images alone.
+        settings: What else decides the run. What is not given is as the recipe says, else the default of the library.
+        graphs: Of graphs alone; what is not given is as the recipe says.
+        transformer: Of lorentz_sgformer alone; what is not given is as the recipe says.
+        images: Of images alone; what is not given is as the recipe says.
     """
     from lresnet.studies.single import find_data, single_image_run
 
