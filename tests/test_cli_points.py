@@ -2,8 +2,10 @@
 
 import csv
 import json
+import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -209,3 +211,18 @@ def test_what_is_wrong_is_said_in_one_line(
     assert words in captured.err
     assert captured.out == ""
     assert sorted(path for path in here.rglob("*") if path.name != "points.npz") == before
+
+
+def test_the_code_of_the_page_runs(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = Path(__file__).parent.parent / "docs" / "points.md"
+    text = page.read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "tree").symlink_to(trained / "tree")
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec(code, names)
+    assert (names["points"].shape, names["curvature"]) == ((1000, 4), -0.5)
+    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
+    assert targets
+    assert all((page.parent / target).is_file() for target in targets)
