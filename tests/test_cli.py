@@ -11,7 +11,10 @@ import pytest
 
 from lresnet import __version__, cli
 
-VERBS = ("demo", "train", "evaluate", "predict", "reproduce", "report", "data", "delta", "plot", "doctor")
+VERBS = (
+    *("demo", "train", "evaluate", "predict", "embed", "neighbours", "ood"),
+    *("reproduce", "report", "data", "delta", "plot", "doctor"),
+)
 CALLS = [
     *([verb] for verb in VERBS if verb not in ("data", "plot")),
     *(["data", verb] for verb in ("list", "fetch", "verify")),

@@ -15,6 +15,7 @@ from lresnet.cli.inference import predict
 from lresnet.cli.measures import delta, doctor
 from lresnet.cli.ood import ood
 from lresnet.cli.pictures import demo, plot
+from lresnet.cli.points import embed, neighbours
 from lresnet.cli.report import report
 from lresnet.cli.single_run import evaluate, train
 from lresnet.cli.study import reproduce
@@ -26,7 +27,7 @@ _ABOUT = f"""lresnet {__version__}: Lorentzian residual networks for PyTorch.
 Start with `lresnet demo`; `lresnet VERB --help` explains a verb."""
 
 _app = App()
-for _verb in (demo, train, evaluate, predict, ood, reproduce, report):
+for _verb in (demo, train, evaluate, predict, embed, neighbours, ood, reproduce, report):
     _app.command(_verb)
 _app.command(bench, name="bench", help="Time residuals, networks and epochs, by a clock that waits.")
 _app.command(data, name="data", help="List, fetch and verify data sets.")
