@@ -17,9 +17,11 @@ def patch_once_a_grid() -> None:
         return
     try:
         from triton.runtime import interpreter
-    except ImportError:
+
+        exchange, run = interpreter._patch_lang, interpreter.GridExecutor.__call__
+    except (ImportError, AttributeError):  # no Triton, or one that is built differently: slower, and no harm
         return
-    exchange, run, done = interpreter._patch_lang, interpreter.GridExecutor.__call__, set[int]()
+    done: set[int] = set()
 
     def exchange_once(function: Callable[..., object]) -> Any:
         module = id(function.__globals__)
