@@ -40,8 +40,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        The exit code: 0 done, 1 it failed (a check, a training that diverged) or nobody reads on (``lresnet report --json
-        | head``), 2 a wrong call, 130 interrupted.
+        The exit code: 0 done, 1 it failed (a check, a training that diverged) or nobody reads what it prints, 2 a wrong
+        call, 130 interrupted.
     """
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if args == ["--version"]:
