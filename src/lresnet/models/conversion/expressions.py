@@ -1,0 +1,282 @@
+"""What an expression of a method is computed from, and whether through a layer of the module."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+
+from lresnet.models.conversion.method_source import Method
+from lresnet.models.conversion.parts import Parts
+from lresnet.models.conversion.sums import Sum, as_sum
+from lresnet.models.conversion.values import Value, Values
+from lresnet.models.conversion.vocabulary import (
+    ALL_LAYERS,
+    CONTAINER_METHODS,
+    COPIES,
+    FACTS,
+    FUNCTIONAL_LAYERS,
+    ITERATORS,
+    SHORTCUTS,
+    VIEWS,
+)
+
+__all__ = ["Expressions", "Names"]
+
+Names = dict[str, Value]
+
+
+class Expressions:
+    """The names of one method of one module, and what becomes of them in expressions."""
+
+    def __init__(self, method: Method, parts: Parts) -> None:
+        self.method, self.parts, self.values = method, parts, Values()
+        self.self_name = method.self_name
+        self.names: Names = {}
+        self.called: set[str] = set()
+        """Other methods of the object that this one calls."""
+        self.base_called: set[str] = set()
+        """Those that it calls by super()."""
+        self._arguments: set[int] = set()
+
+    def add(self, found: Sum, first: Value, second: Value) -> Value:
+        """The value of a sum; a class derived from this one says more."""
+        return self.values.new(first, second, kind=first.kind if first.kind == "sequence" else second.kind)
+
+    def enter(self, arguments: ast.arguments) -> None:
+        """Give a value to each argument of a function."""
+        every = [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
+        for argument in every:
+            if argument is not None and argument.arg != self.self_name:
+                self.names[argument.arg] = value = self.values.new()
+                self._arguments.add(value.number)
+
+    def bind(self, target: ast.expr, value: Value) -> None:
+        """Assign."""
+        match target:
+            case ast.Name(id=name):
+                for attribute in [one for one in self.names if one.startswith(f"{name}.")]:
+                    del self.names[attribute]
+                self.names[name] = value
+            case ast.Attribute():
+                self.names[ast.unparse(target)] = value
+            case ast.Tuple() | ast.List():
+                for element in target.elts:
+                    self.bind(element, self.values.new(value, kind=_element_kind(value), view=True))
+            case ast.Starred():
+                self.bind(target.value, value)
+            case ast.Subscript(value=ast.Name(id=name)) if name in self.names:
+                self.names[name] = self.values.new(self.names[name], value, kind=self.names[name].kind, view=True)
+
+    def bind_element(self, target: ast.expr, iterated: ast.expr) -> None:
+        """Assign an element of what a loop goes over."""
+        name, given = _called_name(iterated)
+        match target:
+            case ast.Tuple(elts=[number, element]) if name == "enumerate" and given:
+                self.bind(number, self.values.new())
+                self.bind_element(element, given[0])
+            case ast.Tuple(elts=elements) if name == "zip" and len(elements) == len(given):
+                for element, one in zip(elements, given, strict=True):
+                    self.bind_element(element, one)
+            case _:
+                value = self.value(iterated)
+                self.bind(target, self.values.new(value, kind=_element_kind(value), view=True))
+
+    def value(self, node: ast.expr) -> Value:
+        """The value of an expression."""
+        new = self.values.new
+        match node:
+            case ast.Name(id=name):
+                return self.names.get(name) or new(kind="layer" if name == self.self_name else "tensor")
+            case ast.Constant() | ast.JoinedStr():
+                return new(kind="fact")
+            case ast.Compare() | ast.UnaryOp(op=ast.Not()):
+                self.children(node)
+                return new(kind="fact")
+            case ast.BoolOp():
+                values = [self.value(one) for one in node.values]
+                return self._any(values)
+            case ast.IfExp():
+                self.value(node.test)
+                return self._any([self.value(node.body), self.value(node.orelse)])
+            case ast.NamedExpr():
+                value = self.value(node.value)
+                self.bind(node.target, value)
+                return value
+            case ast.Tuple() | ast.List() | ast.Set() | ast.Dict():
+                values = self.children(node)
+                layers = bool(values) and all(value.kind == "layer" for value in values)
+                return new(*values, kind="layer" if layers else "sequence", view=True)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp() | ast.Lambda():
+                return self._scope(node)
+            case ast.Attribute():
+                return self._attribute(node)
+            case ast.Subscript():
+                base, index = self.value(node.value), self.value(node.slice)
+                return new(base, index, kind=_element_kind(base), view=True)
+            case ast.BinOp():
+                return self._operation(node)
+            case ast.Call():
+                return self._call(node)
+            case _:
+                return new(*self.children(node))
+
+    def children(self, node: ast.AST) -> list[Value]:
+        """The values of the expressions within."""
+        return [self.value(child) for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+
+    def uses_self(self, node: ast.AST) -> bool:
+        """Whether the object is named within."""
+        return any(isinstance(one, ast.Name) and one.id == self.self_name for one in ast.walk(node))
+
+    def _any(self, values: Sequence[Value]) -> Value:
+        first = values[0]
+        for value in values[1:]:
+            first = self.values.either(first, value)
+        return first
+
+    def _scope(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp | ast.Lambda) -> Value:
+        outside, self.names = self.names, dict(self.names)
+        if isinstance(node, ast.Lambda):
+            self.enter(node.args)
+            self.value(node.body)
+            self.names = outside
+            return self.values.new(kind="layer" if self.uses_self(node) else "tensor")
+        for part in node.generators:
+            self.bind_element(part.target, part.iter)
+            for condition in part.ifs:
+                self.value(condition)
+        elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        values = [self.value(element) for element in elements]
+        self.names = outside
+        return self.values.new(*values, kind="sequence", view=True)
+
+    def _attribute(self, node: ast.Attribute) -> Value:
+        key = ast.unparse(node)
+        if key in self.names:
+            return self.names[key]
+        if isinstance(node.value, ast.Name) and node.value.id == self.self_name:
+            layer = self.parts.kind(node.attr) in ("layer", "method", "embedding")
+            return self.values.new(kind="layer", part=node.attr) if layer else self.values.new()
+        base = self.value(node.value)
+        if node.attr in FACTS or self._is_number_of_layer(node):
+            return self.values.new(kind="fact")
+        value = self.values.new(base, kind=_element_kind(base), view=True)
+        if isinstance(node.value, ast.Name) and node.value.id in self.names:
+            self.names[key] = value  # the same the next time
+        return value
+
+    def _operation(self, node: ast.BinOp) -> Value:
+        found = as_sum(node, self.method.function.__globals__)
+        first, second = self.value(node.left), self.value(node.right)
+        if found is not None:
+            return self.add(found, first, second)
+        if isinstance(node.op, ast.MatMult) and any(map(self._is_tensor_of_self, (node.left, node.right))):
+            return self.values.layer([first, second])
+        return self.values.new(first, second)
+
+    # --- calls -------------------------------------------------------------------------------------------------
+
+    def _call(self, node: ast.Call) -> Value:
+        found = as_sum(node, self.method.function.__globals__)
+        if found is not None and not self._is_container(node):
+            first = self.value(found.first)
+            return self.add(found, first, self.value(found.second))
+        name, _ = _called_name(node)
+        function = self._function_called(node.func)
+        given = [self.value(one) for one in [*node.args, *(keyword.value for keyword in node.keywords)]]
+        layers = [value for value in given if value.kind == "layer"]
+        if name in ITERATORS and (layers or function is None):
+            return self.values.new(*given, kind="layer" if layers else "sequence", view=True)
+        if function is not None and self._is_layer(node.func, function):
+            return function if name in ALL_LAYERS else self._layer(node, function, given)
+        if name in FACTS and not (isinstance(node.func, ast.Attribute) and name in COPIES):
+            return self.values.new(kind="fact")
+        # checkpoint(self.layer, x), or a layer as a function: linear(x, self.weight)
+        if layers or (name in FUNCTIONAL_LAYERS and any(map(self._is_tensor_of_self, node.args))):
+            return self.values.layer(given)
+        if function is not None and isinstance(node.func, ast.Attribute):
+            return self._method_of(node.func, function, given)
+        return self.values.new(*given, view=any(keyword.arg == "inplace" for keyword in node.keywords))
+
+    def _is_layer(self, node: ast.expr, function: Value) -> bool:
+        """Whether what is called is one: a part of the object, or an argument, forward(self, x, layer)."""
+        return function.kind == "layer" or (isinstance(node, ast.Name) and function.number in self._arguments)
+
+    def _function_called(self, node: ast.expr) -> Value | None:
+        """What is called or, of a method of a value, that value; None: a function that the module does not own."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id != self.self_name:
+            key = ast.unparse(node)
+            base = self.names.get(node.value.id)
+            return self.names.get(key) or base
+        if isinstance(node, ast.Attribute):
+            if _is_super(node.value):
+                self.base_called.add(node.attr)
+                return self.values.new(kind="layer")
+            if isinstance(node.value, ast.Name):
+                return self._attribute(node)
+            return self.value(node.value)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and node.args:
+            return self.value(node.args[0])
+        return self.value(node)
+
+    def _layer(self, node: ast.Call, function: Value, given: list[Value]) -> Value:
+        """A call on the object: of a layer, or of a method, which is one if it calls one."""
+        name = None
+        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
+            name = node.func.attr if node.func.value.id == self.self_name else None
+        if name is not None and self.parts.kind(name) == "embedding":
+            return self.values.new()
+        if name is None or self.parts.kind(name) != "method":
+            lowered = (name or "").lower()
+            short = any(word in lowered for word in SHORTCUTS) or lowered in ("proj", "projection")
+            return self.values.layer(given, function.parts, given[0] if short and given else None)
+        self.called.add(name)
+        layers = self.parts.layers_of(name)
+        return self.values.new(*given) if layers is None else self.values.layer(given, layers)
+
+    def _method_of(self, node: ast.Attribute, base: Value, given: list[Value]) -> Value:
+        if node.attr in CONTAINER_METHODS and isinstance(node.value, ast.Name) and base.kind == "sequence":
+            self.names[node.value.id] = self.values.new(base, *given, kind="sequence", view=True)
+        if node.attr in COPIES:
+            return self.values.copy(base) if node.attr == "clone" else base
+        return self.values.new(base, *given, view=node.attr in VIEWS or node.attr.endswith("_"))
+
+    def _is_container(self, node: ast.Call) -> bool:
+        """Whether ``.add`` is that of a set, say, or of a part of the module."""
+        if not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
+            return False
+        base = node.func.value
+        named = self.names.get(base.id) if isinstance(base, ast.Name) else None
+        return isinstance(base, ast.Attribute) or (named is not None and named.kind != "tensor")
+
+    def _is_number_of_layer(self, node: ast.Attribute) -> bool:
+        """Whether it is self.layer.out_features, say."""
+        if not (isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)):
+            return False
+        layer = self.parts.find(node.value.attr) if node.value.value.id == self.self_name else None
+        return isinstance(layer, torch.nn.Module) and Parts(layer).kind(node.attr) == "other"
+
+    def _is_tensor_of_self(self, node: ast.expr) -> bool:
+        own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name
+        return own and self.parts.kind(node.attr) == "tensor"  # type: ignore[attr-defined]
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+
+
+def _called_name(node: ast.expr) -> tuple[str, list[ast.expr]]:
+    """The last name of the function that is called, and its arguments."""
+    if not isinstance(node, ast.Call):
+        return "", []
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+    return name, node.args
+
+
+def _element_kind(value: Value) -> Literal["layer", "tensor"]:
+    return "layer" if value.kind == "layer" else "tensor"

@@ -1,0 +1,123 @@
+"""A method as a syntax tree that has its lines in the user's file, and back from a changed tree to a function."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import types
+from typing import Any, NamedTuple
+
+__all__ = ["Method", "Unreadable", "compiled", "read_method"]
+
+# from __future__ import annotations, the one that is not yet the rule, changes how a method is compiled.
+_FUTURES = annotations.compiler_flag
+
+
+class Unreadable(ValueError):
+    """A method whose source is not to be had, or is not that of the function that runs."""
+
+
+class Method(NamedTuple):
+    """A method of a class, and its source."""
+
+    owner: type
+    """The class that defines it: the one asked, or one it is derived from."""
+    function: Any
+    """What runs, without its decorators."""
+    tree: ast.Module
+    node: ast.FunctionDef
+    """The definition, within ``tree``."""
+
+    @property
+    def self_name(self) -> str:
+        """How it calls the object."""
+        return [*self.node.args.posonlyargs, *self.node.args.args][0].arg
+
+    def place(self, node: ast.AST) -> str:
+        """File and line of a part of it."""
+        return f"{self.function.__code__.co_filename}:{getattr(node, 'lineno', self.node.lineno)}"
+
+
+def read_method(cls: type, name: str) -> Method:
+    """The source of ``cls.name``.
+
+    Raises:
+        Unreadable: there is none, e.g. since it was made by ``exec`` or is not written in Python.
+
+    Example:
+        >>> read_method(torch.nn.Sequential, "forward").self_name
+        'self'
+    """
+    owner = next((base for base in cls.__mro__ if name in vars(base)), None)
+    function = None if owner is None else inspect.unwrap(vars(owner)[name])
+    if owner is None or not isinstance(function, types.FunctionType):
+        raise Unreadable(f"{cls.__name__}.{name} is no plain Python function")
+    try:
+        lines, first = inspect.getsourcelines(function)
+    except (OSError, TypeError) as error:
+        raise Unreadable(f"the source of {cls.__name__}.{name} is not to be had ({error})") from error
+    # Within a class, for the compiler to rename self.__private as it did; its line comes before the method's own.
+    indented = lines[0][:1].isspace()
+    text = (f"class {owner.__name__}:\n" if indented else "\n") + "".join(lines)
+    try:
+        tree = ast.parse(text)
+    except SyntaxError as error:
+        raise Unreadable(f"the source of {cls.__name__}.{name} is not that of a method ({error.msg})") from error
+    node = tree.body[0].body[0] if isinstance(tree.body[0], ast.ClassDef) else tree.body[0]
+    code = function.__code__
+    if not isinstance(node, ast.FunctionDef) or node.name != code.co_name or not _same_arguments(node, code):
+        raise Unreadable(f"the source found for {cls.__name__}.{name} is that of something else")
+    if not node.args.posonlyargs + node.args.args:
+        raise Unreadable(f"{cls.__name__}.{name} is wrapped by a decorator; give that functools.wraps")
+    ast.increment_lineno(tree, first - 2)
+    return Method(owner, function, tree, node)
+
+
+def compiled(method: Method) -> Any:
+    """A function of the method's tree as it is now; all else is that of the method: globals, closure, defaults, lines.
+
+    Decorators are applied anew.
+    """
+    old = method.function
+    cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
+    decorators, method.node.decorator_list = method.node.decorator_list, []
+    file, flags = old.__code__.co_filename, old.__code__.co_flags & _FUTURES
+    scope = _within_a_function([name for name in cells if name != "__class__"], method.tree)
+    code = _code_of(compile(scope, file, "exec", flags=flags, dont_inherit=True), old.__code__.co_name)
+    new = types.FunctionType(
+        code, old.__globals__, old.__name__, old.__defaults__, tuple(cells[name] for name in code.co_freevars)
+    )
+    functools.update_wrapper(new, old)
+    del new.__wrapped__  # type: ignore[attr-defined]  # torch.compile and inspect would follow it to the old code
+    new.__kwdefaults__ = old.__kwdefaults__
+    for decorator in reversed(decorators):
+        expression = compile(ast.Expression(decorator), file, "eval", flags=flags, dont_inherit=True)
+        names = {name: cell.cell_contents for name, cell in cells.items() if name != "__class__"}
+        try:
+            new = eval(expression, old.__globals__, names)(new)
+        except NameError as error:
+            text = ast.unparse(decorator)
+            raise Unreadable(f"@{text} of {old.__qualname__} cannot be applied anew: {error}") from error
+    return new
+
+
+def _same_arguments(node: ast.FunctionDef, code: types.CodeType) -> bool:
+    names = [argument.arg for argument in node.args.posonlyargs + node.args.args + node.args.kwonlyargs]
+    return len(names) == code.co_argcount + code.co_kwonlyargcount
+
+
+def _within_a_function(names: list[str], tree: ast.Module) -> ast.Module:
+    """The same where ``names`` are variables of a function around it, so that they become free ones."""
+    around = ast.parse(f"def around({', '.join(names)}): pass")
+    function = around.body[0]
+    assert isinstance(function, ast.FunctionDef)
+    function.body = tree.body
+    return ast.fix_missing_locations(around)
+
+
+def _code_of(code: types.CodeType, name: str) -> types.CodeType:
+    """The innermost of ``code``, module, function and perhaps class, that is called ``name``."""
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    found = next((constant for constant in inner if constant.co_name == name and constant.co_name != "around"), None)
+    return found or _code_of(inner[0], name)
