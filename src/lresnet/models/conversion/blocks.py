@@ -56,7 +56,7 @@ def survey(network: torch.nn.Module) -> Survey:
     """Read the code of every module, each once.
 
     Example:
-        >>> found = survey(torch.nn.Transformer(8, 2, 1, 1))
+        >>> found = survey(torch.nn.Transformer(8, 2, 1, 1, batch_first=True))
         >>> [block.path for block in found.blocks]
         ['encoder.layers.0', 'decoder.layers.0']
     """

@@ -88,8 +88,8 @@ class Values:
         """One or the other, as a condition has it: a shortcut of both."""
         if first is second:
             return first
-        kinds: set[Kind] = {first.kind, second.kind}
-        kind = next((kind for kind in ("sequence", "layer", "tensor") if kind in kinds), "fact")
+        order: tuple[Kind, ...] = ("sequence", "layer", "tensor", "fact")
+        kind = min(first.kind, second.kind, key=order.index)
         value = self.new(first, second, kind=kind, view=True)
         return self._kept(dataclasses.replace(value, same=value.same | first.same | second.same))
 

@@ -1,0 +1,384 @@
+"""Which sums of a forward are those of a skip connection and its branch, which are not, and which are told as unclear."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+from lresnet.models.conversion.method_source import Unreadable, read_method
+from lresnet.models.conversion.parts import Parts
+from lresnet.models.conversion.skip_sums import find_skip_sums
+
+
+class Net(nn.Module):
+    """Whatever a forward below may ask for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.f, self.g, self.norm, self.drop = nn.Linear(4, 4), nn.Linear(4, 4), nn.LayerNorm(4), nn.Dropout()
+        self.shortcut, self.proj, self.downsample = nn.Linear(4, 4), nn.Linear(4, 4), None
+        self.gamma, self.weight, self.pos = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4, 4)), nn.Linear(4, 4)
+        self.layers, self.wte, self.wpe = nn.ModuleList([nn.Linear(4, 4)]), nn.Embedding(9, 4), nn.Embedding(9, 4)
+        self.pos_embed, self.flag = nn.Linear(4, 4), True
+        self.register_buffer("cos", torch.ones(4))
+
+    def rotate(self, x):
+        return torch.cat([-x[..., 2:], x[..., :2]], -1)
+
+    def block(self, x):
+        return self.drop(self.f(x))
+
+
+def read(forward: Callable[..., object]) -> tuple[list[tuple[str, bool]], list[str]]:
+    cls = type("Net", (Net,), {"forward": forward})
+    skips, unclear, _ = find_skip_sums(read_method(cls, "forward"), Parts(cls()))
+    return [(one.sum.text, one.skip_first) for one in skips], [one.sum.text for one in unclear]
+
+
+def plain(self, x):
+    return x + self.f(x)
+
+
+def second(self, x):
+    return self.f(x) + x
+
+
+def function(self, x):
+    return torch.add(x, self.f(x))
+
+
+def of_operator(self, x):
+    return operator.add(self.f(x), x)
+
+
+def method(self, x):
+    return self.f(x).add(x)
+
+
+def in_place(self, x):
+    y = self.f(x)
+    y += x
+    return y
+
+
+def in_place_method(self, x):
+    y = self.f(x)
+    y.add_(x)
+    return y
+
+
+def scaled(self, x):
+    return x + self.gamma * self.f(x)
+
+
+def halved(self, x):
+    return x + 0.5 * self.drop(self.f(self.norm(x)))
+
+
+def by_name(self, x):
+    shortcut = x.clone()
+    x = F.relu(self.f(x))
+    x = self.g(x)
+    return x + shortcut
+
+
+def projected(self, x):
+    return self.proj(x) + self.f(x)
+
+
+def chosen(self, x):
+    identity = x
+    if self.downsample is not None:
+        identity = self.downsample(x)
+    return self.f(x) + identity
+
+
+def chosen_at_once(self, x):
+    return (x if self.flag else self.g(x)) + self.f(x)
+
+
+def own_method(self, x):
+    return x + self.block(x)
+
+
+def checkpointed(self, x):
+    return x + checkpoint(self.f, x, use_reentrant=False)
+
+
+def within_a_function(self, x):
+    def inner(y):
+        return y + self.f(y)
+
+    return checkpoint(inner, x, use_reentrant=False)
+
+
+def as_a_function(self, x):
+    return x + F.linear(F.gelu(x), self.weight)
+
+
+def matrix(self, x):
+    return x + x @ self.weight
+
+
+def under_contexts(self, x):
+    with torch.autocast("cpu"):
+        y = self.f(x)
+    return x + y
+
+
+def given_layer(self, x, layer):
+    return x + layer(x)
+
+
+def masked(self, x, mask=None):
+    y = self.f(x)
+    if mask is not None and (x > 0).any():
+        y = y * mask
+    return x + y
+
+
+def of_data(self, data):
+    return data.x + self.f(data.x)
+
+
+def indexed(self, x):
+    for i in range(len(self.layers)):
+        x = x + self.layers[i](x)
+    return x
+
+
+def unpacked(self, x):
+    y, _ = self.f(x), None
+    return x + y
+
+
+SKIPS = [
+    (plain, True), (second, False), (function, True), (of_operator, False), (method, False), (in_place, False),
+    (in_place_method, False), (scaled, True), (halved, True), (by_name, False), (projected, True), (chosen, False),
+    (chosen_at_once, True), (own_method, True), (checkpointed, True), (within_a_function, True), (as_a_function, True),
+    (matrix, True), (under_contexts, True), (given_layer, True), (masked, True), (of_data, True), (indexed, True),
+    (unpacked, True),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("forward", "skip_first"), SKIPS, ids=lambda value: getattr(value, "__name__", ""))
+def test_a_skip_connection_is_found(forward, skip_first):
+    skips, unclear = read(forward)
+    assert [first for _, first in skips] == [skip_first]
+    assert not unclear
+
+
+def position(self, x):
+    return self.f(x + self.pos[:, : x.shape[1]])
+
+
+def rope(self, x):
+    q = self.f(x)
+    return q * self.cos + self.rotate(q) * self.cos
+
+
+def gate(self, x):
+    y, g = self.f(x), self.g(x).sigmoid()
+    return g * x + (1 - g) * y
+
+
+def bias(self, x):
+    return self.f(x) + self.weight + self.f.bias
+
+
+def noise(self, x):
+    return x + torch.randn_like(x) * self.gamma
+
+
+def embedding(self, ids):
+    position = torch.arange(ids.shape[1], device=ids.device)
+    return self.f(self.wte(ids) + self.wpe(position))
+
+
+def mask(self, x, mask):
+    return (x @ self.f(x).mT + mask).softmax(-1) @ x
+
+
+def two_arguments(self, x, skip):
+    return self.f(x) + skip
+
+
+def sizes(self, x):
+    n = x.shape[0] + self.f(x).shape[0] + len(x)
+    return self.f(x)[:n]
+
+
+def lists(self, x):
+    outputs = (x,)
+    for layer in self.layers:
+        x = layer(x)
+        outputs = outputs + (x,)  # noqa: RUF005
+    return [*outputs] + [self.f(x)]  # noqa: RUF005
+
+
+def doubled(self, x):
+    return self.f(x + x + F.relu(x))
+
+
+def strings(self, x):
+    assert x.ndim == 2, "a" + f"{self.f(x).shape}"
+    return self.f(x)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [position, rope, gate, bias, noise, embedding, mask, two_arguments, sizes, lists, doubled, strings],
+    ids=lambda value: value.__name__,
+)
+def test_another_sum_is_left_in_silence(forward):
+    assert read(forward) == ([], [])
+
+
+def reparametrised(self, h):
+    mu, std = self.f(h), self.g(h).exp()
+    return mu + torch.randn_like(std) * std
+
+
+def losses(self, x):
+    return self.f(x).square().mean() + self.g(x).square().mean()
+
+
+def two_layers(self, x):
+    return self.f(x) + self.g(x)
+
+
+def scaled_skip(self, x):
+    return 0.9 * x + self.f(x)
+
+
+def towards(self, x):
+    y = self.f(x)
+    return x + self.gamma * (y - x)
+
+
+def two_shortcuts(self, x):
+    return self.shortcut(x) + self.proj(x)
+
+
+def total(self, x):
+    y = 0
+    for layer in self.layers:
+        x = layer(x)
+        y = y + x
+    return y
+
+
+def alpha(self, x):
+    return torch.add(x, self.f(x), alpha=2)
+
+
+def part_of_a_tensor(self, x):
+    y = self.f(x)
+    y[:, :2] += x[:, :2]
+    return y
+
+
+def named_position(self, x):
+    return x + self.pos_embed(x)
+
+
+@pytest.mark.parametrize(
+    "forward",
+    [reparametrised, losses, two_layers, scaled_skip, towards, two_shortcuts, total, alpha, part_of_a_tensor, named_position],
+    ids=lambda value: value.__name__,
+)
+def test_an_unclear_sum_is_told(forward):
+    skips, unclear = read(forward)
+    assert not skips
+    assert len(unclear) == 1
+
+
+def test_one_after_the_other_and_within():
+    def chain(self, x):
+        return x + self.f(x) + self.g(x)
+
+    def joint(self, x):
+        return self.f(x) + self.g(x) + x
+
+    assert read(chain) == ([("x + self.f(x)", True), ("x + self.f(x) + self.g(x)", True)], [])
+    assert read(joint) == ([("self.f(x) + self.g(x) + x", False)], [])
+
+
+def test_what_returns_early_does_not_meet_what_comes_after():
+    def early(self, x):
+        y = x
+        if self.flag:
+            y = self.f(x)
+            return y
+        return y + self.g(x)
+
+    assert read(early) == ([("y + self.g(x)", True)], [])
+
+
+def alias(self, x):
+    y = x
+    x += self.f(x)
+    return x + y
+
+
+def view(self, x):
+    y = self.f(x)
+    first = y[:, 0]
+    y += x
+    return y, first
+
+
+def kept(self, x):
+    outputs, y = [], self.f(x)
+    outputs.append(y)
+    y += x
+    return outputs
+
+
+def kept_for_later(self, x):
+    y = self.last = self.f(x)
+    y += x
+    return y
+
+
+@pytest.mark.parametrize("forward", [alias, view, kept, kept_for_later], ids=lambda value: value.__name__)
+def test_a_sum_in_place_that_another_name_sees_is_refused(forward):
+    with pytest.raises(ValueError, match=r"Net, .*test_skip_sums.py:\d+: [xy] \+= .* is a sum in place, and"):
+        read(forward)
+
+
+def test_a_sum_in_place_that_no_other_name_sees_is_fine():
+    def unseen(self, x):
+        y = x
+        y += self.f(x)
+        return y
+
+    assert read(unseen) == ([("y += self.f(x)", True)], [])
+
+
+def test_what_has_no_source():
+    space: dict[str, object] = {}
+    exec("def forward(self, x):\n    return x + self.f(x)", space)
+    with pytest.raises(Unreadable, match=r"source of Net.forward is not to be had"):
+        read_method(type("Net", (Net,), space), "forward")
+    with pytest.raises(Unreadable, match="is no plain Python function"):
+        read_method(type("Net", (Net,), {"forward": torch.relu}), "forward")
+    with pytest.raises(Unreadable, match="is that of something else"):
+        read_method(type("Net", (Net,), {"forward": lambda self, x: x + self.f(x)}), "forward")
+
+
+def test_a_decorator_that_hides_what_it_wraps():
+    def hiding(function):
+        def wrapper(*args):
+            return function(*args)
+
+        return wrapper
+
+    with pytest.raises(Unreadable, match=r"wrapped by a decorator; give that functools.wraps"):
+        read_method(type("Net", (Net,), {"forward": hiding(plain)}), "forward")
