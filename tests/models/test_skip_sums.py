@@ -290,7 +290,18 @@ def named_position(self, x):
 
 @pytest.mark.parametrize(
     "forward",
-    [reparametrised, losses, two_layers, scaled_skip, towards, two_shortcuts, total, alpha, part_of_a_tensor, named_position],
+    [
+        reparametrised,
+        losses,
+        two_layers,
+        scaled_skip,
+        towards,
+        two_shortcuts,
+        total,
+        alpha,
+        part_of_a_tensor,
+        named_position,
+    ],
     ids=lambda value: value.__name__,
 )
 def test_an_unclear_sum_is_told(forward):
