@@ -26,8 +26,7 @@ class Basic(nn.Module):
         if self.downsample is not None:
             identity = self.downsample(x)
         out += identity
-        out = self.relu(out)
-        return out
+        return self.relu(out)
 
 
 class Other(nn.Module):

@@ -195,6 +195,25 @@ def test_a_loop_over_layers_has_a_residual_for_each():
     assert residuals(lresnet.lorentzify(Recurrent())).keys() == {"residual"}  # one cell, one residual
 
 
+def test_a_list_of_pairs_of_layers_in_a_loop():
+    class Pairs(nn.Module):
+        def __init__(self):
+            super().__init__()
+            pairs = (nn.ModuleList([nn.Linear(6, 6), nn.Sequential(nn.Linear(6, 6), nn.ReLU())]) for _ in range(2))
+            self.layers = nn.ModuleList(pairs)
+
+        def forward(self, x):
+            for attention, mlp in self.layers:
+                x = attention(x) + x
+                x = mlp(x) + x
+            return x
+
+    network, x = Pairs(), torch.randn(2, 6)
+    assert torch.equal(lresnet.lorentzify(network, residual="space")(x), network(x))
+    names = {f"{name}.{i}" for name in ("residual", "residual_2") for i in (0, 1)}
+    assert residuals(lresnet.lorentzify(network)).keys() == names
+
+
 def test_arms_of_a_condition_share_a_residual():
     for first in (True, False):
         converted = lresnet.lorentzify(nn.TransformerEncoderLayer(8, 2, norm_first=first))

@@ -87,9 +87,9 @@ def _read(block: Block, found: Survey) -> None:
             if name == "forward":
                 found.unreadable[block.path or type(block.module).__name__] = str(error)
             continue
-        block.methods[name] = method
         if method.owner is torch.nn.Module:
-            continue
+            continue  # self.train(), say
+        block.methods[name] = method
         sums, unclear, flow = find_skip_sums(method, parts)
         if sums:
             block.sums[name] = sums
@@ -126,7 +126,7 @@ def _refuse_loop_over_parts(block: Block) -> None:
     """The residuals become parts of the block: code that calls all of its parts would call them too."""
     for method in block.methods.values():
         name = method.self_name
-        if method.owner is torch.nn.Module or type(block.module) in _TORCH_BLOCKS:
+        if type(block.module) in _TORCH_BLOCKS:
             continue  # there, self.modules() looks for hooks
         for node in ast.walk(method.node):
             match node:

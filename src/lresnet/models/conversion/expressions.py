@@ -39,7 +39,8 @@ class Expressions:
         """Other methods of the object that this one calls."""
         self.base_called: set[str] = set()
         """Those that it calls by super()."""
-        self._arguments: set[int] = set()
+        self.arguments: set[int] = set()
+        """The numbers of the values that were given."""
 
     def add(self, found: Sum, first: Value, second: Value) -> Value:
         """The value of a sum; a class derived from this one says more."""
@@ -51,14 +52,13 @@ class Expressions:
         for argument in every:
             if argument is not None and argument.arg != self.self_name:
                 self.names[argument.arg] = value = self.values.new()
-                self._arguments.add(value.number)
+                self.arguments.add(value.number)
 
     def bind(self, target: ast.expr, value: Value) -> None:
         """Assign."""
         match target:
             case ast.Name(id=name):
-                for attribute in [one for one in self.names if one.startswith(f"{name}.")]:
-                    del self.names[attribute]
+                self._forget_parts(name)
                 self.names[name] = value
             case ast.Attribute():
                 self.names[ast.unparse(target)] = value
@@ -68,7 +68,12 @@ class Expressions:
             case ast.Starred():
                 self.bind(target.value, value)
             case ast.Subscript(value=ast.Name(id=name)) if name in self.names:
+                self._forget_parts(name)
                 self.names[name] = self.values.new(self.names[name], value, kind=self.names[name].kind, view=True)
+
+    def _forget_parts(self, name: str) -> None:
+        for part in [one for one in self.names if one.startswith((f"{name}.", f"{name}["))]:
+            del self.names[part]
 
     def bind_element(self, target: ast.expr, iterated: ast.expr) -> None:
         """Assign an element of what a loop goes over."""
@@ -114,8 +119,7 @@ class Expressions:
             case ast.Attribute():
                 return self._attribute(node)
             case ast.Subscript():
-                base, index = self.value(node.value), self.value(node.slice)
-                return new(base, index, kind=_element_kind(base), view=True)
+                return self._subscript(node)
             case ast.BinOp():
                 return self._operation(node)
             case ast.Call():
@@ -168,6 +172,16 @@ class Expressions:
             self.names[key] = value  # the same the next time
         return value
 
+    def _subscript(self, node: ast.Subscript) -> Value:
+        key = ast.unparse(node)
+        if key in self.names:
+            return self.names[key]
+        base, index = self.value(node.value), self.value(node.slice)
+        value = self.values.new(base, index, kind=_element_kind(base), view=True)
+        if isinstance(node.value, ast.Name) and node.value.id in self.names and index.kind == "fact":
+            self.names[key] = value  # xs[-1] is the same the next time, until something is put into xs
+        return value
+
     def _operation(self, node: ast.BinOp) -> Value:
         found = as_sum(node, self.method.function.__globals__)
         first, second = self.value(node.left), self.value(node.right)
@@ -203,7 +217,7 @@ class Expressions:
 
     def _is_layer(self, node: ast.expr, function: Value) -> bool:
         """Whether what is called is one: a part of the object, or an argument, forward(self, x, layer)."""
-        return function.kind == "layer" or (isinstance(node, ast.Name) and function.number in self._arguments)
+        return function.kind == "layer" or (isinstance(node, ast.Name) and function.number in self.arguments)
 
     def _function_called(self, node: ast.expr) -> Value | None:
         """What is called or, of a method of a value, that value; None: a function that the module does not own."""
@@ -241,6 +255,7 @@ class Expressions:
 
     def _method_of(self, node: ast.Attribute, base: Value, given: list[Value]) -> Value:
         if node.attr in CONTAINER_METHODS and isinstance(node.value, ast.Name) and base.kind == "sequence":
+            self._forget_parts(node.value.id)
             self.names[node.value.id] = self.values.new(base, *given, kind="sequence", view=True)
         if node.attr in COPIES:
             return self.values.copy(base) if node.attr == "clone" else base

@@ -149,9 +149,9 @@ def _like(module: torch.nn.Module) -> dict[str, Any]:
 
 def _switch_fast_paths_off(network: torch.nn.Module, blocks: Sequence[Block]) -> None:
     """In evaluation torch's encoder layers would call one kernel for all they do, with the old sums within."""
-    converted = {block.module for block in blocks}
+    converted = {id(block.module) for block in blocks}
     for module in network.modules():
-        if isinstance(module, torch.nn.TransformerEncoderLayer) and module in converted:
+        if isinstance(module, torch.nn.TransformerEncoderLayer) and id(module) in converted:
             module.activation_relu_or_gelu = 0  # what that kernel is chosen by
-        if isinstance(module, torch.nn.TransformerEncoder) and converted & set(module.layers):
+        if isinstance(module, torch.nn.TransformerEncoder) and converted & set(map(id, module.layers)):
             module.use_nested_tensor = False

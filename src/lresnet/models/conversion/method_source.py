@@ -54,7 +54,7 @@ def read_method(cls: type, name: str) -> Method:
     if owner is None or not isinstance(function, types.FunctionType):
         raise Unreadable(f"{cls.__name__}.{name} is no plain Python function")
     try:
-        lines, first = inspect.getsourcelines(function)
+        lines, first = _lines(function)
     except (OSError, TypeError) as error:
         raise Unreadable(f"the source of {cls.__name__}.{name} is not to be had ({error})") from error
     # Within a class, for the compiler to rename self.__private as it did; its line comes before the method's own.
@@ -100,6 +100,12 @@ def compiled(method: Method) -> Any:
             text = ast.unparse(decorator)
             raise Unreadable(f"@{text} of {old.__qualname__} cannot be applied anew: {error}") from error
     return new
+
+
+@functools.lru_cache(maxsize=256)
+def _lines(function: types.FunctionType) -> tuple[list[str], int]:
+    """A network has many modules of one class."""
+    return inspect.getsourcelines(function)
 
 
 def _same_arguments(node: ast.FunctionDef, code: types.CodeType) -> bool:

@@ -126,7 +126,15 @@ class _Finder(Dataflow):
         forks = self.values.forks(first, second)
         if forks & (first.through | second.through):
             return "both sides are computed from one value, and neither is that value as it is"
+        if any(self._is_given(*pair) for pair in ((found.first, first, second), (found.second, second, first))):
+            return "one side is an argument, the other computed from another one: whether from it, is not seen here"
         return None
+
+    def _is_given(self, node: ast.expr, side: Value, other: Value) -> bool:
+        """Whether a side is an argument as it is, the other what a layer makes of another: forward(self, x, skip)."""
+        doubtful = isinstance(node, ast.Name) and any(word in f"_{node.id.lower()}_" for word in DOUBTFUL)
+        given = side.number in self.arguments and bool(other.through & self.arguments)
+        return given and not doubtful and side.number not in other.before
 
     def _list_of_layers(self) -> str | None:
         if not self.loops or not isinstance(self.loops[-1], ast.For):
