@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from lresnet.residual import LorentzResidual
+
 
 class Basic(nn.Module):
     """The block of a ResNet, as torchvision writes it."""
@@ -224,3 +226,7 @@ def inputs(name: str, dtype: torch.dtype = torch.float32) -> tuple[Tensor, ...]:
     if "norm" in name or name.startswith("parallel"):
         return tokens, torch.zeros(5, 5, dtype=dtype).masked_fill(torch.ones(5, 5).triu(1) > 0, -9.0)
     return (tokens,)
+
+
+def residuals(network: nn.Module) -> dict[str, LorentzResidual]:
+    return {name: module for name, module in network.named_modules() if isinstance(module, LorentzResidual)}

@@ -97,7 +97,8 @@ def _read(block: Block, found: Survey) -> None:
             _note(found, block, method, one)
         _note_base(found, block, method, parts, flow.base_called)
         waiting += sorted(flow.called)
-    if block.sums:
+    # Where no run comes, as in a block that has no skip connection, a residual's parameters would never be trained.
+    if any(one.met for sums in block.sums.values() for one in sums):
         _refuse_loop_over_parts(block)
         found.blocks.append(block)
 
@@ -117,7 +118,7 @@ def _note_base(found: Survey, block: Block, method: Method, parts: Parts, called
             method_of_base = read_method(base, name)
         except Unreadable:
             continue
-        for one in find_skip_sums(method_of_base, parts)[0]:
+        for one in filter(lambda one: one.met, find_skip_sums(method_of_base, parts)[0]):
             reason = f"{type(block.module).__name__} calls it by super()"
             _note(found, block, method_of_base, UnclearSum(one.sum, reason))
 

@@ -21,6 +21,8 @@ class Dataflow(Expressions):
         super().__init__(method, parts)
         self.loops: list[ast.stmt] = []
         """Those around the statement that is read, the innermost last."""
+        self.unmet = 0
+        """Arms around it that no run takes, as the module is set."""
 
     def run(self) -> None:
         """Read all of it."""
@@ -41,7 +43,7 @@ class Dataflow(Expressions):
                 self.bind(node.target, self._augmented(node))
             case ast.If():
                 self.value(node.test)
-                return self._either([node.body, node.orelse])
+                return self._either([node.body, node.orelse], self.parts.known(node.test, self.self_name))
             case ast.For() | ast.AsyncFor() | ast.While():
                 self._loop(node)
             case ast.With() | ast.AsyncWith():
@@ -86,12 +88,16 @@ class Dataflow(Expressions):
     def _read(self, target: ast.expr) -> Value:
         return self.names.get(ast.unparse(target)) or self.values.new()
 
-    def _either(self, arms: Sequence[Sequence[ast.stmt]]) -> bool:
+    def _either(self, arms: Sequence[Sequence[ast.stmt]], first: bool | None = None) -> bool:
+        """Read all arms; ``first`` says whether a run takes the first of them, if that is known."""
         before, ends = self.names, []
-        for arm in arms:
+        for number, arm in enumerate(arms):
             self.names = dict(before)
+            unmet = first is not None and first != (number == 0)
+            self.unmet += unmet
             if self.block(arm):
                 ends.append(self.names)
+            self.unmet -= unmet
         self.names = self._merged(ends) if ends else before
         return bool(ends)
 

@@ -50,6 +50,32 @@ class Parts:
                 return own[name]
         return next((vars(base)[name] for base in type(module).__mro__ if name in vars(base)), None)
 
+    def known(self, test: ast.expr, self_name: str) -> bool | None:
+        """What a condition on the module's own settings gives: ``self.flag``, ``self.part is None``; None: who knows.
+
+        Example:
+            >>> parts = Parts(torch.nn.BatchNorm1d(4, affine=False))
+            >>> tests = [ast.parse(text).body[0].value for text in ("self.affine", "self.bias is None", "x")]
+            >>> [parts.known(test, "self") for test in tests]
+            [False, True, None]
+        """
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=inner):
+                known = self.known(inner, self_name)
+                return None if known is None else not known
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if (
+                name == self_name and attribute != "training"
+            ):
+                found = self.find(attribute)
+                return found if isinstance(found, bool) else None
+            case ast.Compare(
+                left=ast.Attribute(value=ast.Name(id=name), attr=attribute),
+                ops=[ast.Is() | ast.IsNot() as operator],
+                comparators=[ast.Constant(value=None)],
+            ) if name == self_name:
+                return (self.find(attribute) is None) == isinstance(operator, ast.Is)
+        return None
+
     def layers_of(self, method: str) -> tuple[str, ...] | None:
         """The layers that a method calls, itself or through others, in that order; None: none at all."""
         if method not in self._methods:

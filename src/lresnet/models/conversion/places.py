@@ -42,7 +42,7 @@ def places_of(block: Block) -> list[Place]:
             place = places.setdefault((number, rounds), Place(block, number, rounds, [], []))
             place.sums.append((name, one))
             place.layers.extend(layers_of(block.module, one.parts))
-    return list(places.values())
+    return [place for place in places.values() if any(one.met for _, one in place.sums)]
 
 
 def _rounds(module: torch.nn.Module, loop: str | None) -> int | None:

@@ -37,6 +37,8 @@ class SkipSum(NamedTuple):
     """The parts of the module that the branch goes through, in that order."""
     loop: str | None
     """The list of layers that the loop around it goes over, if there is one."""
+    met: bool
+    """Whether a run may come there, as the module is set."""
 
 
 class UnclearSum(NamedTuple):
@@ -103,9 +105,9 @@ class _Finder(Dataflow):
             self._refuse_aliases(found, first)
             result = dataclasses.replace(result, same=result.same | skip.same)
             parts = tuple(part for part in branch.parts if part not in skip.parts) or branch.parts
-            one = SkipSum(self.index[key], found, sides[0], parts, self._list_of_layers())
+            one = SkipSum(self.index[key], found, sides[0], parts, self._list_of_layers(), not self.unmet)
             self.found[key] = _Found(one, first, second, result)
-        elif reason is not None:
+        elif reason is not None and not self.unmet:
             self.found[key] = _Found(UnclearSum(found, reason), first, second, result)
         return result
 
