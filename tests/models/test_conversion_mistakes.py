@@ -56,7 +56,7 @@ def test_all_that_is_left_is_told_at_once():
 
 
 def test_a_block_that_goes_over_all_its_parts_is_refused():
-    with pytest.raises(ValueError, match=r"Loop: .*test_conversion.py:\d+ goes over all parts of the block"):
+    with pytest.raises(ValueError, match=r"Loop: .*test_conversion_mistakes.py:\d+ goes over all parts of the block"):
         lresnet.lorentzify(Loop(nn.Linear(8, 8)))
 
 

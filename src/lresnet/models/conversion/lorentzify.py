@@ -53,8 +53,12 @@ def lorentzify(
         options: those of the residual. Where they do not say, the Lorentz residual has a learned weight (from 1) and a
             learned scale (from 2): with a small curvature, and before training, the network then computes what it did.
 
+    A layer norm right after the sum divides the Lorentz residual's factor out again; docs/convert.md says that and which
+    sums are meant. Those of which it is unclear stay, and are named in one warning.
+
     Raises:
-        ValueError: no such sum is found, or a block's width or axis is not to be seen; the message says where and why.
+        ValueError: no such sum is found, a block's width or axis is not to be seen, or a sum in place changes a tensor
+            that is used under another name; the message says where and why.
 
     Example:
         >>> layer = torch.nn.TransformerEncoderLayer(8, 2)
