@@ -1,4 +1,4 @@
-"""The pages on graphs, images, kernels and conversion keep their word: their code runs, the files they point to exist."""
+"""The pages with code keep their word: it runs, and the files they point to exist."""
 
 import re
 from pathlib import Path

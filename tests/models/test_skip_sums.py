@@ -285,6 +285,10 @@ def alpha(self, x):
     return torch.add(x, self.f(x), alpha=2)
 
 
+def keywords(self, x):
+    return torch.add(input=x, other=self.f(x))
+
+
 def part_of_a_tensor(self, x):
     y = self.f(x)
     y[:, :2] += x[:, :2]
@@ -306,6 +310,7 @@ def named_position(self, x):
         two_shortcuts,
         total,
         alpha,
+        keywords,
         part_of_a_tensor,
         named_position,
     ],

@@ -53,8 +53,8 @@ def lorentzify(
         options: those of the residual. Where they do not say, the Lorentz residual has a learned weight (from 1) and a
             learned scale (from 2): with a small curvature, and before training, the network then computes what it did.
 
-    A layer norm right after the sum divides the Lorentz residual's factor out again; docs/convert.md says that and which
-    sums are meant. Those of which it is unclear stay, and are named in one warning.
+    A layer norm right after the sum divides the Lorentz residual's factor out again: docs/convert.md, where it also
+    stands which sums are meant. Those of which it is unclear stay, and are named in one warning.
 
     Raises:
         ValueError: no such sum is found, a block's width or axis is not to be seen, or a sum in place changes a tensor
@@ -93,7 +93,8 @@ def _require_module(module: object) -> None:
     for part in module.modules():
         if isinstance(part, ManifoldModule | Lorentz):
             raise ValueError(f"{name} computes on a manifold already; convert the Euclidean network")
-        if isinstance(part, torch._dynamo.OptimizedModule) or part._compiled_call_impl is not None:
+        # By name: torch._dynamo, which has the class, takes seconds to import.
+        if type(part).__name__ == "OptimizedModule" or part._compiled_call_impl is not None:
             raise ValueError(f"{name} is compiled, from the sums that it has now; first lorentzify, then compile")
         if isinstance(part, torch.fx.GraphModule):
             raise ValueError(f"{name} is a traced graph; lorentzify the module that it was traced from")

@@ -71,9 +71,10 @@ def axes_of(places: list[Place], dim: Dim) -> list[int]:
     if reasons:
         lines = "\n".join(f"  {block.title}: {reason}" for (_, reason), block in reasons.items())
         path = next(iter(reasons.values())).path
+        parts = f", or both for parts of the network, e.g. dim={{{path!r}: -1}}" if path else ""
         raise ValueError(
             f"along which axis the coordinates lie is not to be seen in\n{lines}\nSay dim=1 (channels after the batch) "
-            f"or dim=-1 (channels last), or both for parts of the network, e.g. dim={{{path!r}: -1}}"
+            f"or dim=-1 (channels last){parts}"
         )
     return axes
 

@@ -121,7 +121,7 @@ class _Finder(Dataflow):
             if any(word in last for word in DOUBTFUL) or last in ("pos", "pe"):
                 return f"{last} may be a branch, or add a position, a mask or a bias"
             if not found.plain:
-                return "it is given alpha= or out="
+                return "it has arguments by name; write x + f(x)"
             if found.in_place and not isinstance(found.first, ast.Name | ast.Call):
                 return "it is written into a part of a tensor, or into an attribute"
             return None

@@ -27,7 +27,7 @@ class Sum(NamedTuple):
     in_place: bool = False
     """Whether the first is overwritten."""
     plain: bool = True
-    """Whether it is the sum and nothing else: no ``alpha=``, no ``out=``."""
+    """Whether it is the sum and nothing else: no ``alpha=``, no ``out=``, no name for what is added."""
 
     @property
     def text(self) -> str:
@@ -48,8 +48,9 @@ def as_sum(node: ast.AST, names: _Names) -> Sum | None:
         return Sum(node, _loaded(node.target), node.value, in_place=True)
     if not isinstance(node, ast.Call) or any(isinstance(argument, ast.Starred) for argument in node.args):
         return None
-    if len(node.args) == 2 and _named(node.func, names) in _FUNCTIONS:
-        return Sum(node, node.args[0], node.args[1], plain=not node.keywords)
+    if _named(node.func, names) in _FUNCTIONS:
+        given = node.args + [one.value for one in node.keywords if one.arg in ("input", "other")]
+        return Sum(node, given[0], given[1], plain=not node.keywords) if len(given) == 2 else None
     if len(node.args) == 1 and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
         in_place = node.func.attr == "add_"
         return Sum(node, node.func.value, node.args[0], in_place, plain=not node.keywords)
