@@ -1,11 +1,29 @@
 """Where there is no GPU the kernels' tests run in Triton's interpreter, chosen before anybody imports triton."""
 
+import gc
 import os
 
+import pytest
 import torch
+
+from tests.interpreter import patch_once_a_grid
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # float32 is compared as float32: TF32, torch's default for convolutions on GPUs, keeps ten bits of a number.
 torch.backends.cudnn.allow_tf32 = False
+
+# What is imported and collected stays until the end: looking through it for garbage, again and again, is for nothing.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+    gc.set_threshold(20_000, 20, 20)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def quick_interpreter() -> None:
+    patch_once_a_grid()

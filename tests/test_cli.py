@@ -1,5 +1,6 @@
 """The command line: what it prints, and how it ends."""
 
+import os
 import resource
 import subprocess
 import sys
@@ -10,7 +11,10 @@ import pytest
 
 from lresnet import __version__, cli
 
-VERBS = ("demo", "train", "evaluate", "predict", "reproduce", "report", "data", "delta", "plot", "doctor")
+VERBS = (
+    *("demo", "train", "evaluate", "predict", "embed", "neighbours", "ood"),
+    *("reproduce", "report", "data", "delta", "plot", "doctor"),
+)
 CALLS = [
     *([verb] for verb in VERBS if verb not in ("data", "plot")),
     *(["data", verb] for verb in ("list", "fetch", "verify")),
@@ -50,12 +54,38 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"lresnet {__version__}\n"
 
 
-@pytest.mark.parametrize("args", [["dmo"], ["plot", "residuals", "--x", "1"], ["demo", "--colour", "red"], ["delta"]])
-def test_a_wrong_call_ends_with_code_2(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main(args)
-    assert end.value.code == 2
-    assert "lresnet" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["dmo"], "Unrecognized options: dmo; Available subcommands: demo, train"),
+        (["plot", "residuals", "--x", "1"], "Missing value for argument '--x'. Expected 2 values; "),
+        (["demo", "--colour", "red"], "Unrecognized options: --colour, red; For full helptext"),
+        (["train", "--wieght", "1"], "--wieght, 1; Perhaps you meant: --weight learned|FLOAT; For full helptext"),
+        (["train", "--task", "imags"], "Expected one of ('auto', 'images', 'graphs'); "),
+        (["delta"], "Missing from lresnet delta: FILE|NAME|RUN_DIR; For full helptext, run: lresnet delta --help\n"),
+        (["train", "--seed", "x"], "Error parsing --seed: invalid literal for int() with base 10: 'x'; For full"),
+    ],
+)
+@pytest.mark.parametrize("columns", ["60", "200"])
+def test_a_wrong_call_is_one_line_and_code_2(
+    args: list[str], words: str, columns: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert cli.main(args) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("lresnet: error: ")
+    assert err.count("\n") == 1
+    assert words in err
+
+
+def test_a_wrong_call_where_nothing_can_be_drawn() -> None:
+    words = "lresnet: error: Unrecognized options: --epoch, 3; Perhaps you meant: --epochs INT; For full helptext"
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    call = [sys.executable, "-m", "lresnet", "train", "--epoch", "3"]
+    result = subprocess.run(call, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith(words)
+    assert result.stderr.count("\n") == 1
 
 
 def test_plot_residuals_prints_and_draws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,13 +140,13 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         cli.main(["evaluate", "no-such-folder"])
 
 
-def test_interruption_ends_quietly(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_interruption_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lresnet.doctor.examine", interrupted)
     assert cli.main(["doctor"]) == 130
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err == "lresnet: interrupted\n"
 
 
 def test_delta_of_a_cycle_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,6 +110,19 @@ def test_predictions_that_cannot_be(run: str, here: Path, capsys: pytest.Capture
     assert "cifar10 is no graph; train a network on it" in complaint(capsys, "delta", "cifar10")
 
 
+def test_images_that_were_moved(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    before, after = here / "coloured.npz", here / "moved.npz"
+    before.rename(after)
+    words = f"the images of the run in run were at {before} and are not there any more; bring them back, or make"
+    for verb in (["evaluate", run], ["delta", run], ["ood", run, "--ood", "noise"]):
+        assert words in complaint(capsys, *verb)
+    before.mkdir()  # as the place of a disk that is not mounted
+    assert words in complaint(capsys, "evaluate", run)
+    before.rmdir()
+    before.symlink_to(after)
+    assert cli.main(["evaluate", run]) == 0
+
+
 def test_a_model_that_does_not_fit_the_run(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     LorentzResNet(20, num_classes=4).save_pretrained(here / run / "model")
     assert "the model tells 4 classes apart, but coloured has 3" in complaint(capsys, "evaluate", run)

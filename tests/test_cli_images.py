@@ -9,6 +9,7 @@ from PIL import Image
 
 from lresnet import cli
 from lresnet.models import LorentzResNet, from_pretrained
+from lresnet.studies import Run
 from tests.coloured import CLASSES, coloured_data, write_coloured
 
 CPU = ["--device", "cpu"]
@@ -78,12 +79,12 @@ def test_a_path_gives_its_name_to_the_folder_and_images_that_cannot_be_read_are_
             Image.fromarray(data.images[i].numpy()).save(file)
     Path("my photos/train/red/torn.png").write_bytes(b"")
     assert cli.main(["train", "my photos/", *QUICK, "--method", "euclidean", "--holdout", "0"]) == 0
-    assert Path("runs/my_photos-euclidean-0/model/model.safetensors").is_file()
+    assert Path("runs/my_photos-resnet20-euclidean-0/model/model.safetensors").is_file()
     out = " ".join(capsys.readouterr().out.split())
     assert "warning: 1 files could not be read as images and are left out: " in out
     assert "torn.png" in out
     monkeypatch.chdir("runs")  # the data are found from anywhere
-    assert cli.main(["evaluate", "my_photos-euclidean-0"]) == 0
+    assert cli.main(["evaluate", "my_photos-resnet20-euclidean-0"]) == 0
 
 
 def test_images_by_default_are_cifar10_with_ten_epochs_between_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,6 +96,41 @@ def test_images_by_default_are_cifar10_with_ten_epochs_between_checkpoints(monke
     assert (images.cell, images.protocol, device, every) == ("cifar10", "fast", "auto", 10)
     assert folder == Path("runs/cifar10-lorentz-0")
     assert (graph.cell, every_of_graphs) == ("disease_tree/lp", 200)
+
+
+def test_folders_tell_models_and_images_of_one_name_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def train(run: Run, folder: Path, *_: object) -> int:
+        folders.append(folder.name)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "run.json").write_text(json.dumps({"cell": run.cell}))
+        return 0
+
+    folders: list[str] = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("lresnet.cli.single_run._train", train)
+    for place in ("photos", "other/photos"):
+        Path(place).mkdir(parents=True)
+    for call in (
+        ["photos.npz"],
+        ["photos.npz", "--model", "lorentz_resnet18"],
+        ["photos.npz", "--model", "lorentz_resnet20"],
+        ["photos"],
+        ["other/photos"],
+        ["photos.npz"],
+        ["other/photos"],
+        ["cifar10", "--model", "lorentz_resnet32"],
+    ):
+        assert cli.main(["train", *call]) == 0
+    assert folders == [
+        "photos-lorentz-0",
+        "photos-lorentz-0",
+        "photos-resnet20-lorentz-0",
+        "photos_2-lorentz-0",
+        "photos_3-lorentz-0",
+        "photos-lorentz-0",
+        "photos_3-lorentz-0",
+        "cifar10-resnet32-lorentz-0",
+    ]
 
 
 def test_predict_prints_the_classes(

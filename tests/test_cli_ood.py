@@ -175,4 +175,4 @@ def test_images_and_models_that_have_changed(capsys: pytest.CaptureFixture[str],
     images.unlink()
     image_data.cache_clear()
     LorentzResNet(20, num_classes=3).save_pretrained(tmp_path / "run" / "model")
-    assert "own.npz does not exist" in complaint(capsys, *call)
+    assert "own.npz and are not there any more" in complaint(capsys, *call)

@@ -260,3 +260,18 @@ def test_report_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "no final runs yet" in capsys.readouterr().out
     assert cli.main(["report", str(tmp_path), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == []
+
+
+def test_an_interrupted_table_says_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*args: object, **options: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lresnet.studies.reproduce_cell", interrupted)
+    assert cli.main([*CALL, "--results", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "lresnet: interrupted; no run has ended yet\n"
+    (file := tmp_path / "demo.jsonl").touch()
+    assert cli.main([*CALL, "--results", str(tmp_path)]) == 130
+    words = f"the runs that have ended are in {file}, the same command goes on with the others"
+    assert capsys.readouterr().err == f"lresnet: interrupted; {words}\n"

@@ -1,12 +1,15 @@
 """`lresnet train` and `lresnet evaluate`, as typed."""
 
+import itertools
 import json
 from pathlib import Path
 
 import pytest
+import torch
 
 from lresnet import cli
 from lresnet.models import LorentzGCN, from_pretrained
+from lresnet.train import LinkPrediction
 
 QUICK = ["--epochs", "6", "--hidden", "4", "--eval-every", "2", "--device", "cpu"]
 
@@ -65,8 +68,6 @@ def test_a_head_without_points_is_warned_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A Riemannian optimiser without manifold parameters is an ordinary one: whoever expects more has to know."""
-    import torch
-
     monkeypatch.setattr(LorentzGCN, "_head", lambda self, hidden, classes: torch.nn.Linear(hidden, classes))
     assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(tmp_path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -82,6 +83,51 @@ def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys:
     assert json.loads((tmp_path / "run.json").read_text())["validation"] is None
 
 
+def test_the_help_says_that_the_recipe_decides(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["train", "--help"])
+    text = capsys.readouterr().out.partition("settings options")[2]
+    assert "default: " not in text
+    assert text.count("as the recipe says") == 4  # once for each group
+    assert "--no-flip " in text
+
+
+@pytest.mark.parametrize(("given", "loops"), [([], False), (["--self-loops"], True), (["--no-self-loops"], False)])
+def test_a_switch_that_is_given_goes_before_the_recipe(
+    given: list[str], loops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = []
+    monkeypatch.setattr("lresnet.cli.single_run._train", lambda run, *args: runs.append(run) or 0)
+    assert cli.main(["train", "squirrel/nc", "--model", "lorentz_sgformer", "--method", "lorentz", *given]) == 0
+    assert runs[0].config["self_loops"] is loops
+
+
+@pytest.mark.parametrize(
+    ("every", "words"),
+    [
+        (1, "the same command goes on from the checkpoint in run, epoch 3"),
+        (9, "no checkpoint has been written yet, so the same command begins anew"),
+    ],
+)
+def test_an_interrupted_training_says_how_it_goes_on(
+    every: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    look = LinkPrediction.validation
+
+    def interrupted(objective: LinkPrediction, model: LorentzGCN) -> torch.Tensor:
+        if next(looks) == 2:  # after the fourth epoch
+            raise KeyboardInterrupt
+        return look(objective, model)
+
+    monkeypatch.chdir(tmp_path)
+    call = ["train", "disease_tree/lp", *QUICK, "--checkpoint-every", str(every), "--out", "run"]
+    looks = itertools.count(1)
+    monkeypatch.setattr(LinkPrediction, "validation", interrupted)
+    assert cli.main(call) == 130
+    assert capsys.readouterr().err == f"lresnet: interrupted; {words}\n"
+    assert cli.main(call) == 0
+
+
 @pytest.mark.parametrize(
     ("args", "words"),
     [
@@ -93,6 +139,7 @@ def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys:
         (["train", "disease_tree/nc", "--layers", "0"], "num_layers must be at least 1, got 0"),
         (["train", "disease_tree/nc", "--dropout", "1"], "dropout must be at least 0 and below 1"),
         (["train", "disease_tree/nc", "--lr", "nan"], "lr must be positive and finite"),
+        (["train", "disease_tree/nc", "--self-loops", "--no-self-loops"], "--no-self-loops cannot both be"),
         (["train", "disease_tree/nc", "--split", "official"], "has no split 'official'"),
         (["train", "disease_tree/nc", "--device", "gpu"], "device 'gpu' cannot be used here"),
         (["train", "disease_tree/nc", "--out", "file/run"], "Not a directory"),

@@ -121,4 +121,6 @@ def write_wordnet(root: Path, nodes: int = 40) -> None:
         x_indices=x.indices,
         x_indptr=x.indptr,
         x_shape=np.array(x.shape),
+        synset_first_word=np.array([f"word {i // 2}" for i in range(nodes)]),
+        lexnames=np.array(["noun", "verb", "adj", "adv"]),
     )

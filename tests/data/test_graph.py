@@ -46,6 +46,8 @@ def _with_nan(row: int) -> Any:
         ({"labels": np.array([0.5, 1, 1, 1])}, "whole numbers"),
         ({"labels": np.array([1, 1, 1, 1])}, "all labels are 1"),
         ({"masks": {"val": np.array([True])}}, "the val mask has 1 entries for 4 nodes"),
+        ({"names": ["a", "b"]}, "2 names for 4 nodes"),
+        ({"classes": ["a"]}, "1 names of classes, but a label is 1"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], words: str) -> None:

@@ -64,6 +64,9 @@ def test_wordnet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     official.write_wordnet(tmp_path)
     official.use(monkeypatch, tmp_path, "wordnet")
     assert load_graph("wordnet").x.shape == (40, 5)
+    graph = read_graph("wordnet")
+    assert graph.names[:3] == ("word 0", "word 0", "word 1")
+    assert graph.classes == ("noun", "verb", "adj", "adv")
 
 
 def test_the_tree_needs_no_file(tmp_path: Path) -> None:

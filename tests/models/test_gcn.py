@@ -391,8 +391,9 @@ def test_model_and_registry_build_the_same():
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # the compiler's own doing
 def test_it_compiles_without_a_break(residual, sparse, rows, monkeypatch):
     monkeypatch.setattr(gcn, "_ROWS", rows)  # beyond which an eager call takes some rows at a time
-    model = make(residual, num_layers=3).eval()
+    model = make(residual, num_layers=2 if sparse else 3).eval()  # sparse features concern the first layer
     points = model.input_points(SparseMatrix.from_dense(features()) if sparse else features())
     A = model.graph(graph()[0], NODES)
+    torch.compiler.reset()  # the cases are more than the eight ways in which it compiles one function
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(points, A), model(points, A))

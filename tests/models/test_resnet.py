@@ -454,7 +454,8 @@ def test_a_deep_copy_answers_the_same(head):
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
 def test_compiles_to_one_graph(residual):
-    assert_compiles(trained(make(residual, 20, learn_curvature=True)), images(2), tolerance=1e-4)
+    # Two blocks a stage: one that changes the shape and one that does not. A third would be traced like the second.
+    assert_compiles(trained(make(residual, 14, learn_curvature=True)), images(2), tolerance=1e-4)
 
 
 @pytest.mark.parametrize("name", ["stem", "blocks", "blocks.1", "blocks.1.conv1"])

@@ -17,6 +17,12 @@ M = Lorentz(-2.0)
 every_kind = pytest.mark.parametrize("kind", RESIDUALS)
 
 
+@every_kind
+def test_a_fixed_weight_has_the_digits_of_the_dtype(kind: str) -> None:
+    join = WeightedJoin(kind, M, weight=0.1).double()
+    assert float(join.weight) == pytest.approx(0.1, rel=1e-15)
+
+
 def vectors() -> tuple[Tensor, Tensor]:
     z, g = torch.randn(2, 9, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).unbind()
     return z, g

@@ -78,6 +78,29 @@ def test_the_report_of_folders(runs: Path, tmp_path: Path, capsys: pytest.Captur
     assert (figure["table"], figure["cell"], figure["n"]) == ("train", "disease_tree/lp", 1)
 
 
+def test_runs_of_other_settings_have_rows_and_a_page_of_their_own(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, text = tmp_path / "runs", tmp_path / "r.md"
+    record = json.loads((trained / "run.json").read_text()) | {"stage": "final", "metrics": {}}
+    for folder, value, config in (("a", 70.0, {"hidden": 3}), ("b|c", 60.0, {"hidden": 4, "dropout": 0.5})):
+        shutil.copytree(trained, root / folder)
+        facts = record | {"value": value, "config": record["config"] | config}
+        (root / folder / "evaluation.json").write_text(json.dumps(facts))
+    assert cli.main(["report", str(root), "--markdown", str(text)]) == 0
+    assert "hidden 3" in capsys.readouterr().out
+    page = text.read_text()
+    assert page.startswith(f"# Runs in {root}\n")
+    assert "| lorentz, hidden 3, dropout default | 70.00 | 1 |" in page
+    assert "| lorentz, hidden 4, dropout 0.5 | 60.00 | 1 |" in page
+    assert "b\\|c` | evaluated |" in page
+    assert "paper" not in page.lower()
+    shutil.rmtree(root / "b|c")
+    (root / "a" / "evaluation.json").unlink()
+    assert cli.main(["report", str(root), "--markdown", str(text)]) == 0
+    assert "None of the runs has been evaluated yet." in text.read_text()
+
+
 @pytest.mark.parametrize("wrong", ["{}", "[]", '{"value": "high"}'])
 def test_an_evaluation_that_is_none(wrong: str, runs: Path) -> None:
     (runs / "whole" / "evaluation.json").write_text(wrong)

@@ -152,6 +152,35 @@ def test_a_trained_weight_loads_into_a_fixed_one():
     assert not list(fixed.parameters())
 
 
+# A number of which neither float32 nor the way through the logarithm keeps all digits.
+NUMBERS = {"weight": 0.1, "scale": 7.3}
+
+
+def effective(residual: LorentzResidual) -> dict[str, float]:
+    return {"weight": float(residual.weight), "scale": float(residual.scale)}
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+def test_fixed_numbers_are_used_as_given(dtype):
+    rounded = {name: float(torch.tensor(number, dtype=dtype)) for name, number in NUMBERS.items()}
+    residual = LorentzResidual(Lorentz(), **NUMBERS)
+    assert float(LorentzResidual(Lorentz(), scale=7.0).scale) == 7.0
+    assert effective(LorentzResidual(Lorentz(), **NUMBERS, dtype=dtype)) == rounded
+    assert effective(residual.half().to(dtype)) == rounded  # a narrower dtype between has left no trace
+    assert effective(copy.deepcopy(residual).double()) == NUMBERS
+
+
+def test_fixed_numbers_outlast_a_state_of_another_dtype():
+    earlier = {"raw_weight": torch.tensor(0.1), "log_scale": torch.tensor(7.3).log()}  # saved in float32
+    residual = LorentzResidual(Lorentz(), **NUMBERS).double()
+    residual.load_state_dict(earlier, strict=True)
+    assert effective(residual) == NUMBERS
+    other = LorentzResidual(Lorentz(), weight=0.3, scale=2.5)
+    residual.load_state_dict(other.state_dict())
+    loaded = effective(residual.float())  # what was loaded stays
+    assert loaded == pytest.approx({"weight": 0.3, "scale": 2.5}, rel=1e-6)
+
+
 # --- copies -----------------------------------------------------------------------------------------------------------
 
 

@@ -103,14 +103,15 @@ def test_against_the_definition(kind, sides, relu, launches):
 
 
 @pytest.mark.parametrize("channels", [1, 2, 33, 64, 130])
-@pytest.mark.parametrize("pixels", [(1, 1, 2), (1, 9, 13)])
-def test_sizes(channels, pixels):
-    batch, height, width = pixels
+@pytest.mark.parametrize("few", [True, False])
+def test_sizes(channels, few):
+    # Of wide rows 35 already are several programs in the backward pass, with several tiles each, the last not full.
+    batch, height, width = (1, 1, 2) if few else (1, 9, 13) if channels < 64 else (1, 5, 7)
     x, y, g = images(batch, channels, height, width)
     norms = norm(channels), norm(channels, seed=3)
     exact = run(by_hand, x, y, g, norms, scalars(), torch.float64)
     # Two pixels come out at +1 and -1 whatever they are: their gradients are 0 but for what eps leaves.
-    assert_near(run(norm_tail, x, y, g, norms, scalars()), exact, 3e-5 if batch * height * width > 2 else 3e-4)
+    assert_near(run(norm_tail, x, y, g, norms, scalars()), exact, 3e-4 if few else 3e-5)
 
 
 @pytest.mark.parametrize("channels", [8192, 8193])

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Executor
 from pathlib import Path
 
 import pytest
 
-from lresnet.studies.workers import require_workers
+from lresnet.studies.workers import require_workers, worker_pool
 
 SCRIPT = """
 import os, time
@@ -35,6 +38,22 @@ def test_a_worker_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
         while _runs(worker) and time.monotonic() < deadline:
             time.sleep(0.05)
     assert not _runs(worker)
+
+
+def test_a_worker_that_is_interrupted_while_it_starts_is_quiet(capfd: pytest.CaptureFixture[str]) -> None:
+    """Also where the interruption is this process's alone, as here: the worker would sleep for ten minutes."""
+
+    def interrupt(pool: Executor) -> None:
+        pool.submit(time.sleep, 600)
+        (worker,) = multiprocessing.active_children()
+        assert worker.pid is not None
+        time.sleep(0.3)  # by now Python runs there, and a signal that is not held back would be a traceback
+        os.kill(worker.pid, signal.SIGINT)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt), worker_pool(1) as pool:
+        interrupt(pool)
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("workers", [0, -1])

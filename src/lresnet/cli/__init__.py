@@ -7,17 +7,18 @@ import os
 import sys
 from collections.abc import Sequence
 
-from tyro.extras import SubcommandApp
-
 from lresnet._version import __version__
+from lresnet.cli.app import App, read_call
 from lresnet.cli.bench import bench
 from lresnet.cli.datasets import data
 from lresnet.cli.inference import predict
 from lresnet.cli.measures import delta, doctor
 from lresnet.cli.ood import ood
 from lresnet.cli.pictures import demo, plot
+from lresnet.cli.points import embed, neighbours
+from lresnet.cli.report import report
 from lresnet.cli.single_run import evaluate, train
-from lresnet.cli.study import report, reproduce
+from lresnet.cli.study import reproduce
 
 __all__ = ["main"]
 
@@ -25,8 +26,8 @@ _ABOUT = f"""lresnet {__version__}: Lorentzian residual networks for PyTorch.
 
 Start with `lresnet demo`; `lresnet VERB --help` explains a verb."""
 
-_app = SubcommandApp()
-for _verb in (demo, train, evaluate, predict, ood, reproduce, report):
+_app = App()
+for _verb in (demo, train, evaluate, predict, embed, neighbours, ood, reproduce, report):
     _app.command(_verb)
 _app.command(bench, name="bench", help="Time residuals, networks and epochs, by a clock that waits.")
 _app.command(data, name="data", help="List, fetch and verify data sets.")
@@ -46,8 +47,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"lresnet {__version__}")
         return 0
     try:
-        return int(_app.cli(prog="lresnet", description=_ABOUT, args=args) or 0)
-    except KeyboardInterrupt:
+        return int(read_call(_app, "lresnet", _ABOUT, args)() or 0)
+    except KeyboardInterrupt as stop:
+        print(f"lresnet: interrupted{'; ' if str(stop) else ''}{stop}", file=sys.stderr)
         return 130
     except (ValueError, OSError) as error:
         if os.environ.get("LRESNET_DEBUG"):

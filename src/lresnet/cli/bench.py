@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, arg
-from tyro.extras import SubcommandApp
+
+from lresnet.cli.app import App
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +20,7 @@ __all__ = ["bench", "show_sheets"]
 _Json = Annotated[str | None, arg(metavar="FILE|-")]
 _Results = Annotated[Path | None, arg(metavar="FOLDER")]
 
-bench = SubcommandApp()
+bench = App()
 
 
 @bench.command

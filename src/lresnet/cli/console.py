@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["progress_bars"]
+__all__ = ["progress_bars", "show"]
 
 
 def progress_bars() -> Progress:
@@ -22,3 +23,18 @@ def progress_bars() -> Progress:
         progress.TextColumn("{task.fields[state]}"),
         speed_estimate_period=1800,  # a run may take minutes: the estimate needs a memory longer than rich's 30 seconds
     )
+
+
+def show(table: object, text: str, json: str | None) -> None:
+    """The table, and the same as JSON in the file ``json``; for ``-`` that alone."""
+    from rich.console import Console
+
+    from lresnet.train.checkpoint import write_atomically
+
+    if json == "-":
+        print(text)
+        return
+    if json is not None:
+        write_atomically(Path(json), (text + "\n").encode())
+    if table is not None:
+        Console().print(table)

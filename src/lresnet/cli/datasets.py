@@ -4,17 +4,17 @@ from pathlib import Path
 from typing import Annotated
 
 from tyro.conf import Positional, arg
-from tyro.extras import SubcommandApp
+
+from lresnet.cli.app import App
 
 __all__ = ["data"]
 
 _Root = Annotated[Path | None, arg(metavar="FOLDER")]
 _Names = Annotated[Positional[tuple[str, ...]], arg(metavar="NAME")]
 
-data = SubcommandApp()
+data = App()
 
 
-@data.command(name="list")
 def list_(data_root: _Root = None) -> int:
     """List the data sets: what they are, whether their files are here, and whose they are.
 
@@ -30,6 +30,9 @@ def list_(data_root: _Root = None) -> int:
 
     Console().print(dataset_table(list_datasets(data_root)))
     return 0
+
+
+data.command(list_, name="list")
 
 
 @data.command

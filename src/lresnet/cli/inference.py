@@ -7,6 +7,8 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from lresnet.cli.console import show
+
 __all__ = ["predict"]
 
 
@@ -47,7 +49,7 @@ def _images(run: Path, images: Sequence[Path], top: int, json: str | None, devic
     from lresnet.studies.prediction import predict as predict_images
 
     found = predict_images(run, images, top=top, device=device)
-    _show(prediction_table(found) if found.images else None, prediction_json(found), json)
+    show(prediction_table(found) if found.images else None, prediction_json(found), json)
     for note in prediction_notes(found):
         print(note, file=sys.stderr)
     if verbose:
@@ -64,20 +66,5 @@ def _nodes(run: Path, items: Sequence[str], top: int, json: str | None, device: 
         if not item.isdecimal():
             raise ValueError(f"{run} holds a run on a graph: name nodes by their numbers, not {item!r}")
     found = predict_nodes(run, [int(item) for item in items], top=top, device=device)
-    _show(node_table(found), node_json(found), json)
+    show(node_table(found), node_json(found), json)
     return 0
-
-
-def _show(table: object, text: str, json: str | None) -> None:
-    """The table, and the same as JSON in the file ``json``; for ``-`` that alone."""
-    from rich.console import Console
-
-    from lresnet.train.checkpoint import write_atomically
-
-    if json == "-":
-        print(text)
-        return
-    if json is not None:
-        write_atomically(Path(json), (text + "\n").encode())
-    if table is not None:
-        Console().print(table)

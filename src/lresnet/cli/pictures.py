@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
-from tyro.extras import SubcommandApp
 
+from lresnet.cli.app import App
 from lresnet.cli.ood import listed
 
 __all__ = ["demo", "plot"]
@@ -54,7 +54,7 @@ def demo(out: Path = Path("lresnet-demo.png"), workers: int = 2) -> int:
     return 0
 
 
-plot = SubcommandApp()
+plot = App()
 
 
 @plot.command

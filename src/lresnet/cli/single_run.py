@@ -1,5 +1,7 @@
 """The verbs ``train`` and ``evaluate``: one run in a folder of its own."""
 
+import itertools
+import json
 import os
 import re
 import shlex
@@ -20,6 +22,7 @@ __all__ = ["evaluate", "train"]
 
 _SETTINGS, _GRAPHS, _TRANSFORMER, _IMAGES = Settings(), GraphSettings(), TransformerSettings(), ImageSettings()
 _CHECKPOINT_EVERY = {"graphs": 200, "images": 10}  # an epoch of images takes as long as a hundred of a graph, or longer
+_DEFAULT_MODELS = ("lorentz_gcn", "lorentz_resnet18")
 _NO_POINTS = (
     "warning: no parameter is a point of the manifold (geoopt.ManifoldParameter): "
     "Riemannian Adam has nothing to do, all updates are ordinary Adam's"
@@ -62,14 +65,15 @@ def train(
         recipe: Of images: what supplies settings that are not given. None: fast. Your own images take CIFAR-10's,
             with gradients clipped at norm 1 (--clip).
         split: Of a graph: legacy, disjoint, official, or the number of an official one. None: as the recipe says.
-        out: The folder of the run. None: runs/DATA-METHOD-SEED, of lorentz_sgformer runs/DATA-sgformer-METHOD-SEED.
+        out: The folder of the run. None: runs/DATA-METHOD-SEED, of another model than lorentz_gcn and lorentz_resnet18
+            runs/DATA-MODEL-METHOD-SEED; where that is of other images of the same name, runs/DATA_2-..., and so on.
         checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set when the run has ended, once, as `lresnet evaluate` does.
-        settings: What else decides the run. None: as the recipe says, else the default of the library.
-        graphs: Of graphs alone.
-        transformer: Of lorentz_sgformer alone.
-        images: Of images alone.
+        settings: What else decides the run. What is not given is as the recipe says, else the default of the library.
+        graphs: Of graphs alone; what is not given is as the recipe says.
+        transformer: Of lorentz_sgformer alone; what is not given is as the recipe says.
+        images: Of images alone; what is not given is as the recipe says.
     """
     from lresnet.studies.single import find_data, single_image_run
 
@@ -84,7 +88,7 @@ def train(
     else:
         run = _graph_run(name, method, seed, split, said(settings) | of_graphs)
         _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
-    folder = out or Path("runs") / f"{_folder_name(run.cell)}{_model_name(run.config)}-{method}-{seed}"
+    folder = out or _default_folder(run)
     ended = _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every, test)
     return ended or (evaluate(folder, device) if test else 0)
 
@@ -121,6 +125,21 @@ def _refuse(options: dict[str, Any], owner: str, name: str, kind: str) -> None:
             raise ValueError(f"--{typed} is for {owner}, but {name} is a task of {kind}; leave it out")
 
 
+def _default_folder(run: "Run") -> Path:
+    """One that other data or another model cannot have taken: two folders of images may have the same name."""
+    name, rest = _folder_name(run.cell), f"{_model_name(run.config)}-{run.method}-{run.seed}"
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    folders = (Path("runs") / f"{own}{rest}" for own in names)
+    return next(folder for folder in folders if not _holds_other_data(folder, run.cell))
+
+
+def _holds_other_data(folder: Path, cell: str) -> bool:
+    try:
+        return bool(json.loads((folder / "run.json").read_text())["cell"] != cell)
+    except (OSError, ValueError, KeyError, TypeError):  # nothing there, or something damaged, of which training tells
+        return False
+
+
 def _folder_name(cell: str) -> str:
     """A path goes by its last part, and nothing but letters, digits, dots and lines stays."""
     name = Path(cell).name.removesuffix(".npz") if Path(cell).is_absolute() else cell
@@ -128,8 +147,9 @@ def _folder_name(cell: str) -> str:
 
 
 def _model_name(config: dict[str, Any]) -> str:
-    """A graph has two models: runs of the second must not meet those of the first in one folder."""
-    return "-sgformer" if config.get("model") == "lorentz_sgformer" else ""
+    """Runs of two models on the same data must not meet in one folder; the default one goes without a name."""
+    name = config.get("model")
+    return "" if name in (None, *_DEFAULT_MODELS) else f"-{name.removeprefix('lorentz_')}"
 
 
 def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: bool) -> int:
@@ -167,6 +187,8 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
         progress.stop()
         print(f"lresnet: error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_way_on(folder) if progress.live.is_started else "") from None
     finally:
         if progress.live.is_started:
             progress.stop()
@@ -175,6 +197,16 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     hint = "" if test else f"; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set"
     print(f"The run is in {folder}{hint}")
     return 0
+
+
+def _way_on(folder: Path) -> str:
+    """What becomes of a run that was interrupted."""
+    from lresnet.studies.run_folder import checkpoint_epoch
+
+    epoch = checkpoint_epoch(folder)
+    if epoch == 0:
+        return "no checkpoint has been written yet, so the same command begins anew"
+    return f"the same command goes on from the checkpoint in {folder}, epoch {epoch}"
 
 
 def _facts(model: "Pretrained", objective: "Objective[Any]") -> list[str]:

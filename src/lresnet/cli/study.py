@@ -1,4 +1,4 @@
-"""The verbs ``reproduce`` and ``report``: a table of the paper, and what has been measured."""
+"""The verb ``reproduce``: a table of the paper."""
 
 import contextlib
 import sys
@@ -7,17 +7,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from lresnet.cli.settings import require_seeds
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from lresnet.report.claims import Claim
-    from lresnet.report.run_folders import FolderState
-
-__all__ = ["report", "reproduce"]
+__all__ = ["reproduce"]
 
 
 def reproduce(
@@ -71,7 +68,7 @@ def reproduce(
     place = str(usable_device(device))
     _warn_of_days(cells, place)
     file, missing, started = results / f"{table}.jsonl", 0, time.monotonic()
-    with progress_bars() as progress:
+    with _said_if_interrupted(file), progress_bars() as progress:
         for name in cells:
             with _left_out(name) if len(cells) > 1 else contextlib.nullcontext():
                 missing += reproduce_cell(
@@ -91,6 +88,15 @@ def reproduce(
     if missing:
         print(f"{missing} runs are still to do; the same command goes on with them")
     return 0
+
+
+@contextlib.contextmanager
+def _said_if_interrupted(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        kept = f"the runs that have ended are in {file}, the same command goes on with the others"
+        raise KeyboardInterrupt(kept if file.is_file() else "no run has ended yet") from None
 
 
 @contextlib.contextmanager
@@ -195,113 +201,3 @@ class _Bars:
         if not self.progress.console.is_terminal:  # a bar shows in a log file only when all is over
             seconds = record.get("seconds", 0)
             print(f"{self.cell} {stage} {done}/{total}: {record['method']} {state}, {seconds:.0f} s", flush=True)
-
-
-def report(
-    results: Annotated[Positional[Path], arg(metavar="RESULTS_DIR")] = Path("results"),
-    json: Annotated[bool, FlagCreatePairsOff] = False,
-    markdown: Annotated[Path | None, arg(metavar="FILE")] = None,
-    out: Annotated[Path | None, arg(aliases=["-o"], metavar="FILE.html")] = None,
-    embedding: Annotated[Path | None, arg(metavar="RUN_DIR")] = None,
-    overview: Annotated[Path | None, arg(metavar="FILE.md")] = None,
-) -> int:
-    """Print what has been measured, mean and deviation over the runs, beside the paper's figures.
-
-    Example: lresnet report results --json > figures.json
-
-    Example: lresnet report -o report.html --embedding runs/tree
-
-    Args:
-        results: The folder with the results, files of JSON lines; or with the folders of runs of `lresnet train`, of
-            which those that `lresnet evaluate` was called for have figures, and the others are listed.
-        json: Print a list of objects instead of tables: one for each table, cell, method and protocol.
-        markdown: Write the tables to this file too, and the answers to the paper's claims.
-        out: Write all to this page too, with pictures and the details of every run; it needs no network.
-        embedding: The folder of a run on a graph, whose embedding the page shows in an interactive Poincaré disk.
-        overview: Rewrite the short table of graphs in this file, between the marks that it has for it.
-    """
-    from rich.console import Console
-
-    from lresnet.report.aggregate import aggregate, read_runs
-    from lresnet.report.depth_table import depth_terminal
-    from lresnet.report.ood_table import ood_terminal
-    from lresnet.report.run_folders import folder_runs, folder_states, folder_table
-    from lresnet.report.tables import print_figures, print_json
-    from lresnet.train.checkpoint import write_atomically
-
-    if embedding is not None and out is None:
-        raise ValueError("--embedding is for a page; name its file with -o FILE.html")
-    folders = folder_states(results)
-    runs = read_runs(results) + folder_runs(folders)
-    figures = aggregate(runs)
-    if markdown is not None:
-        write_atomically(markdown, _markdown(runs, results).encode())
-    if overview is not None:
-        _rewrite_overview(overview, runs)
-    if out is not None:
-        write_atomically(out, _html(runs, folders, results, embedding).encode())
-    if json:
-        print_json(figures)
-    else:
-        print_figures(figures, {"ood": ood_terminal(runs), "oversmoothing": depth_terminal(runs)})
-        if folders:
-            Console().print(folder_table(folders))
-    if out is not None and not json:
-        print(f"The page: {out}")
-    return 0
-
-
-def _claims(runs: Sequence[dict[str, Any]], results: Path) -> "list[Claim]":
-    from lresnet.report.aggregate import aggregate
-    from lresnet.report.claims import answer_claims
-    from lresnet.report.depth_claims import depth_answers
-    from lresnet.train.results import read_results
-
-    numerics, benchmarks = (list(read_results(results / f"{name}.jsonl")) for name in ("numerics", "benchmarks"))
-    return answer_claims(aggregate(runs), numerics, runs, benchmarks) + depth_answers(runs)
-
-
-def _notes(runs: Sequence[dict[str, Any]]) -> dict[tuple[str, str, str], str]:
-    from lresnet.studies.search import recipe_notes
-
-    return recipe_notes({(run["table"], run["cell"]) for run in runs})
-
-
-def _markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
-    from lresnet.report.aggregate import aggregate
-    from lresnet.report.claims import claims_markdown
-    from lresnet.report.computing_time import computing_time
-    from lresnet.report.depth_runs import DEPTH_TABLE
-    from lresnet.report.depth_table import depth_markdown
-    from lresnet.report.markdown_page import markdown_page
-    from lresnet.report.ood_table import ood_markdown
-    from lresnet.report.paired import paired_differences
-    from lresnet.report.planned import missing_sentences
-
-    paired = [d for d in paired_differences(runs) if d.table != DEPTH_TABLE]  # there they have sheets of their own
-    bodies = {"ood": ood_markdown(runs), DEPTH_TABLE: depth_markdown(runs)}
-    openings = {"image_classification": " ".join(missing_sentences("image_classification", runs))}
-    openings = {table: f"**{words}**" for table, words in openings.items() if words}
-    page = markdown_page(aggregate(runs), paired, _notes(runs), bodies, computing_time(runs), openings)
-    return f"{page}\n{claims_markdown(_claims(runs, results))}"
-
-
-def _html(
-    runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", results: Path, embedding: Path | None
-) -> str:
-    from lresnet.report.disk_embedding import embedding_of_run
-    from lresnet.report.html.page import html_page
-
-    disk = None if embedding is None else embedding_of_run(embedding)
-    return html_page(runs, _claims(runs, results), _notes(runs), disk, folders)
-
-
-def _rewrite_overview(file: Path, runs: Sequence[dict[str, Any]]) -> None:
-    from lresnet.report.aggregate import aggregate
-    from lresnet.report.overview import overview, overview_markdown, rewrite_between_marks
-    from lresnet.report.paired import paired_differences
-    from lresnet.train.checkpoint import write_atomically
-
-    figures = [figure for figure in aggregate(runs) if figure.table == "gnn"]
-    table = overview_markdown(overview(figures, [d for d in paired_differences(runs) if d.table == "gnn"]))
-    write_atomically(file, rewrite_between_marks(file, table).encode())

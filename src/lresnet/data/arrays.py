@@ -27,12 +27,18 @@ def read_heterophilous(name: str, files: dict[str, Path]) -> Graph:
 
 
 def read_wordnet(name: str, files: dict[str, Path]) -> Graph:
-    """``wordnet``: synsets joined by their relations; features count gloss words, classes are lexicographer files."""
+    """``wordnet``: synsets joined by their relations; features count gloss words, classes are lexicographer files.
+
+    A node is called by the first word of its synset, which it may share with others.
+    """
     (path,) = files.values()
-    arrays = _load(path, "edge_index", "y", "x_data", "x_indices", "x_indptr", "x_shape")
+    arrays = _load(
+        path, "edge_index", "y", "x_data", "x_indices", "x_indptr", "x_shape", "synset_first_word", "lexnames"
+    )
     csr = (arrays["x_data"].astype(np.float64), arrays["x_indices"], arrays["x_indptr"])
     features = sparse.csr_array(csr, shape=tuple(arrays["x_shape"].tolist()))
-    return Graph.checked(name, features, arrays["edge_index"], arrays["y"])
+    names, classes = arrays["synset_first_word"].tolist(), arrays["lexnames"].tolist()
+    return Graph.checked(name, features, arrays["edge_index"], arrays["y"], names=names, classes=classes)
 
 
 def _load(path: Path, *names: str) -> dict[str, NDArray[Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -31,6 +32,8 @@ class Graph:
         edges: ``[2, e]``, int64, each edge once, lower node first, row by row; self loops where the files have them.
         labels: ``[n]``, int64, classes 0, 1, ...; None without labels.
         masks: official splits, ``"train" | "val" | "test"`` -> ``[n]`` or ``[n, splits]``, bool.
+        names: what the nodes are called, not always each differently; empty: by their numbers.
+        classes: what the labels are called; empty: by their numbers.
 
     Build it with :meth:`checked`, which names what is wrong with a file in one line.
     """
@@ -40,6 +43,8 @@ class Graph:
     edges: Tensor
     labels: Tensor | None = None
     masks: dict[str, Tensor] = field(default_factory=dict)
+    names: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
 
     @property
     def num_nodes(self) -> int:
@@ -59,6 +64,8 @@ class Graph:
         edges: NDArray[np.int64],
         labels: NDArray[np.float64] | NDArray[np.int64] | None = None,
         masks: dict[str, NDArray[np.bool_]] | None = None,
+        names: Sequence[str] = (),
+        classes: Sequence[str] = (),
     ) -> Graph:
         """The graph, after a look at every value.
 
@@ -68,10 +75,13 @@ class Graph:
             edges: ``[2, m]``, any direction, with or without repetitions.
             labels: ``[n]``.
             masks: ``[n]`` or ``[n, splits]``.
+            names: n of them, or none.
+            classes: one for each label, or none.
 
         Raises:
             ValueError: no node or no edge, an edge to a node that does not exist, features that are not finite (the
-                row is named), a node without label, a single class, a mask of another length.
+                row is named), a node without label, a single class, a mask or names of another length, a
+                label that no class is named for.
         """
         n = features.shape[0]
         if n == 0 or features.shape[1] == 0:
@@ -83,12 +93,18 @@ class Graph:
         for part, mask in (masks or {}).items():
             if mask.shape[0] != n:
                 raise ValueError(f"{name}: the {part} mask has {mask.shape[0]} entries for {n} nodes")
+        if names and len(names) != n:
+            raise ValueError(f"{name}: {len(names)} names for {n} nodes")
+        if classes and labels is not None and labels.max() >= len(classes):
+            raise ValueError(f"{name}: {len(classes)} names of classes, but a label is {labels.max():g}")
         return cls(
             name,
             features,
             undirected(torch.from_numpy(np.ascontiguousarray(edges, dtype=np.int64)), n),
             None if labels is None else torch.from_numpy(labels.astype(np.int64)),
             {part: torch.from_numpy(np.ascontiguousarray(mask)) for part, mask in (masks or {}).items()},
+            tuple(names),
+            tuple(classes),
         )
 
     def to_data(self) -> Data:

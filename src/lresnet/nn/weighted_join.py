@@ -13,6 +13,7 @@ from lresnet.nn.bounded_exp import bounded_exp
 from lresnet.nn.input_map import MAX_RADIUS
 from lresnet.nn.vector_join import lorentz_join
 from lresnet.residual import LorentzResidual, make_residual
+from lresnet.residual.fixed_numbers import FixedNumbers
 
 __all__ = ["WeightedJoin"]
 
@@ -26,7 +27,7 @@ _WEIGH_VECTORS = (
 )
 
 
-class WeightedJoin(ManifoldModule):
+class WeightedJoin(ManifoldModule, FixedNumbers):
     r"""The residual of two branches with weights :math:`1 - \alpha` and :math:`\alpha` (LResNet, section 5.2).
 
     .. math:: (1 - \alpha) \exp_o z \oplus \alpha \exp_o g \quad\text{(lorentz, space)}, \qquad
@@ -75,7 +76,7 @@ class WeightedJoin(ManifoldModule):
         elif learn_weight and kind != "none":
             self.raw_weight = torch.nn.Parameter(torch.tensor(ratio))
         else:
-            self.register_buffer("raw_weight", torch.tensor(ratio))
+            self.fix("raw_weight", ratio)
         self.residual = make_residual(kind, manifold, **options)
 
     @property

@@ -47,13 +47,16 @@ class Figure:
     paper_std: float | None
     curvature: str | None = None
     """In the table of curvatures, which one: "-0.5", or "trainable"."""
+    settings: str | None = None
+    """Of a user's runs, what tells them from others by the same method: "lr 0.1"."""
     note: str | None = None
     """What to know of the images, in the table of detection: that they are not the paper's, say."""
 
     @property
     def name(self) -> str:
-        """The method, and in the table of curvatures which one."""
-        return self.method if self.curvature is None else f"{self.method}, K = {self.curvature}"
+        """The method, and in the table of curvatures which one; of a user's runs the settings that differ."""
+        own = self.method if self.curvature is None else f"{self.method}, K = {self.curvature}"
+        return own if self.settings is None else f"{own}, {self.settings}"
 
     @property
     def standard_error(self) -> float:
@@ -80,8 +83,9 @@ class Figure:
     def as_dict(self) -> dict[str, Any]:
         """For JSON: the paper's figures as a table of their own; what is not known is None."""
         own = {name: value for name, value in asdict(self).items() if not name.startswith("paper_")}
-        if self.note is None:
-            del own["note"]
+        for name in ("note", "settings"):
+            if own[name] is None:
+                del own[name]
         numbers = {name: own[name] for name in ("mean", "std", "validation")}
         known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
         paper = {"mean": self.paper_mean, "std": self.paper_std}
@@ -89,13 +93,13 @@ class Figure:
 
 
 def aggregate(records: Iterable[dict[str, Any]]) -> list[Figure]:
-    """Group final runs by table, cell, method and protocol, in the table of curvatures by these too; in the order in
-    which they first appear."""
-    groups: dict[tuple[str, str, str, str, str | None], list[dict[str, Any]]] = defaultdict(list)
+    """Group final runs by table, cell, method and protocol, in the table of curvatures by these too, and a user's runs
+    by the settings that differ; in the order in which they first appear."""
+    groups: dict[tuple[str, str, str, str, str | None, str | None], list[dict[str, Any]]] = defaultdict(list)
     for record in records:
         if record.get("stage", "final") == "final":
-            own = record["table"], record["cell"], record["method"], record["protocol"], _curvature(record)
-            groups[own].append(record)
+            own = record["table"], record["cell"], record["method"], record["protocol"]
+            groups[*own, _curvature(record), record.get("settings")].append(record)
     return [_figure(*key, runs) for key, runs in groups.items()]
 
 
@@ -163,7 +167,13 @@ def _curvature(record: dict[str, Any]) -> str | None:
 
 
 def _figure(
-    table: str, cell: str, method: str, protocol: str, curvature: str | None, runs: list[dict[str, Any]]
+    table: str,
+    cell: str,
+    method: str,
+    protocol: str,
+    curvature: str | None,
+    settings: str | None,
+    runs: list[dict[str, Any]],
 ) -> Figure:
     values = [run["value"] for run in runs if run.get("value") is not None]
     validation = [run["validation"] for run in runs if run.get("validation") is not None]
@@ -181,5 +191,6 @@ def _figure(
         paper[0],
         paper[1],
         curvature,
+        settings,
         runs[0].get("note"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,8 +50,8 @@ def comparison_picture(figures: Sequence[Figure]) -> Picture:
         raise ValueError("there are no final runs to compare; `lresnet reproduce` makes them")
     columns = min(_COLUMNS, len(groups))
     rows = -(-len(groups) // columns)
-    tallest = max(len(own) for own in groups.values())
-    picture = Picture(figsize=(3.45 * columns + 0.6, rows * (0.34 * tallest + 0.95) + 0.35), layout="constrained")
+    tallest = max(len(own) for own in groups.values()) * _row_height(figures)
+    picture = Picture(figsize=(3.45 * columns + 0.6, rows * (tallest + 0.95) + 0.35), layout="constrained")
     grid = list(picture.subplots(rows, columns, squeeze=False).flat)
     for axes, (title, own) in zip(grid, groups.items(), strict=False):
         _draw_panel(axes, title, own)
@@ -82,7 +83,7 @@ def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
         if figure.paper_mean is not None:
             hollow = look | {"markerfacecolor": "none", "elinewidth": 0.9}
             axes.errorbar(figure.paper_mean, row + 0.2, xerr=figure.paper_std, zorder=2, **hollow)
-    axes.set_yticks(range(len(figures)), [figure.name.replace("_", " ") for figure in figures])
+    axes.set_yticks(range(len(figures)), [_label(figure) for figure in figures])
     axes.set_ylim(len(figures) - 0.4, -0.6)
     if figures[0].table == "runtime":
         axes.set_xscale("log")  # from microseconds to seconds
@@ -95,3 +96,13 @@ def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
         spine.set_color(INK)
     axes.tick_params(axis="y", length=0)
     axes.patch.set_alpha(0)
+
+
+def _row_height(figures: Sequence[Figure]) -> float:
+    """In inches."""
+    return max(0.34, 0.16 * max(_label(figure).count("\n") + 1 for figure in figures))
+
+
+def _label(figure: Figure) -> str:
+    """The name, in lines that leave room for the panel: of a user's runs it has all settings that differ."""
+    return textwrap.fill(figure.name.replace("_", " "), 30)

@@ -42,6 +42,7 @@ def in_order(figures: Sequence[Figure]) -> list[Figure]:
             f.protocol,
             method_key(f.method),
             f.curvature or "",
+            f.settings or "",
         ),
     )
 

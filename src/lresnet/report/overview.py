@@ -53,11 +53,11 @@ def overview(figures: Sequence[Figure], differences: Sequence[PairedDifference])
     several = Counter(own[0].cell for own in cells.values())
     for name, own in cells.items():
         finite = [figure for figure in own if figure.n and figure.curvature is None and figure.table != "runtime"]
-        ours = next((figure for figure in finite if figure.method == "lorentz"), None)
+        ours = next((figure for figure in finite if figure.name == "lorentz"), None)
         if ours is None:
             continue
         best = max((f for f in finite if f is not ours), key=lambda f: f.mean, default=None)
-        difference = None if best is None else paired.get((ours.cell, ours.protocol, best.method))
+        difference = None if best is None else paired.get((ours.cell, ours.protocol, best.name))
         shown = name if several[ours.cell] > 1 else ours.cell
         lines.append(CellLine(shown, ours, released_figure(ours.table, ours.cell, ours.protocol), best, difference))
     return lines

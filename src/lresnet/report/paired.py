@@ -9,6 +9,7 @@ from typing import Any
 from scipy import stats
 
 from lresnet.report.order import method_key
+from lresnet.report.run_settings import method_name
 
 __all__ = ["PairedDifference", "paired_differences", "paired_sentence"]
 
@@ -39,12 +40,15 @@ class PairedDifference:
 
 
 def paired_differences(records: Iterable[Mapping[str, Any]], of: str = "lorentz") -> list[PairedDifference]:
-    """One difference for each cell, protocol and method that shares at least two runs with the method ``of``."""
+    """One difference for each cell, protocol and method that shares at least two runs with the method ``of``.
+
+    Where a user has runs of ``of`` with several settings, none of them is the one to compare with.
+    """
     values: dict[tuple[str, str, str], dict[str, dict[tuple[Any, Any], float]]] = {}
     for r in records:
         if r.get("stage", "final") == "final" and r.get("value") is not None:
             place = values.setdefault((r["table"], r["cell"], r["protocol"]), {})
-            place.setdefault(r["method"], {})[r["seed"], r.get("split")] = r["value"]
+            place.setdefault(method_name(r), {})[r["seed"], r.get("split")] = r["value"]
     found = []
     for (table, cell, protocol), methods in values.items():
         ours = methods.get(of, {})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from lresnet.studies.node_prediction import NodePrediction
     from lresnet.studies.prediction import Predictions
 
-__all__ = ["node_json", "node_table", "prediction_json", "prediction_notes", "prediction_table"]
+__all__ = ["image_notes", "node_json", "node_table", "prediction_json", "prediction_notes", "prediction_table"]
 
 
 def prediction_table(predictions: Predictions) -> Table:
@@ -49,11 +49,27 @@ def _add_rows(table: Table, name: str, classes: Sequence[str], probabilities: Se
 
 def prediction_notes(predictions: Predictions) -> Iterator[str]:
     """What one must know to read the table, a line each."""
-    count, (width, height) = len(predictions.images), predictions.size
-    if predictions.resized:
-        yield f"{predictions.resized} of {count} images had another size than {width} x {height}: cropped, then resized"
-    if predictions.skipped:
-        yield f"{len(predictions.skipped)} of {count + len(predictions.skipped)} files could not be read as images"
+    return image_notes(len(predictions.images), predictions.size, predictions.resized, len(predictions.skipped))
+
+
+def image_notes(count: int, size: tuple[int, int], resized: int, skipped: int) -> Iterator[str]:
+    """What became of a user's image files, a line each.
+
+    Args:
+        count: how many were read.
+        size: width and height that the network takes.
+        resized: how many of those read have another size.
+        skipped: how many could not be read.
+
+    Example:
+        >>> list(image_notes(3, (8, 8), 0, 1))
+        ['1 of 4 files could not be read as images']
+    """
+    width, height = size
+    if resized:
+        yield f"{resized} of {count} images had another size than {width} x {height}: cropped, then resized"
+    if skipped:
+        yield f"{skipped} of {count + skipped} files could not be read as images"
 
 
 def prediction_json(predictions: Predictions) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 
 from lresnet._version import __version__
 from lresnet.report.run_line import is_run
+from lresnet.report.run_settings import named_settings
 from lresnet.studies.run_folder import evaluate_folder, finished_run
 
 __all__ = ["FolderState", "folder_runs", "folder_states", "folder_table", "whole_run"]
@@ -75,8 +76,8 @@ def _version(record: dict[str, Any]) -> str:
 
 
 def folder_runs(states: list[FolderState]) -> list[dict[str, Any]]:
-    """The runs of the folders that were evaluated."""
-    return [state.run for state in states if state.run is not None]
+    """The runs of the folders that were evaluated; where settings differ, with the words that tell them apart."""
+    return named_settings(state.run for state in states if state.run is not None)
 
 
 def folder_table(states: list[FolderState]) -> Table:

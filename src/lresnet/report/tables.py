@@ -23,9 +23,10 @@ _COLUMNS = ("method", "ours", "n", "valid.", "paper", "against the paper")
 def terminal_table(figures: Sequence[Figure], title: str) -> Table:
     """A rich table, a section for each cell and protocol; fits 80 columns."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    may_wrap = {"against the paper", *["method"] * any(figure.settings for figure in figures)}  # a cut name is no name
     for column in _COLUMNS:
         justify: Literal["left", "right"] = "left" if column in ("method", "against the paper") else "right"
-        table.add_column(column, justify=justify, no_wrap=column != "against the paper")
+        table.add_column(column, justify=justify, no_wrap=column not in may_wrap)
     for heading, own in grouped(in_order(figures), lambda f: f"[bold]{f.cell}[/], {f.protocol}").items():
         table.add_row(heading)
         for figure in own:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.residual.fixed_numbers import FixedNumbers
 from lresnet.residual.lorentz import lorentz_residual
 from lresnet.residual.parallel_transport import parallel_transport_residual
 from lresnet.residual.space import space_residual
@@ -49,7 +50,7 @@ class Residual(ManifoldModule, abc.ABC):
         return f"{self.manifold.extra_repr()}, dim={self.dim}"
 
 
-class _Weighted(Residual):
+class _Weighted(Residual, FixedNumbers):
     """A residual with a weight w_y = \\|raw_weight\\|: learned, fixed, or one per point."""
 
     raw_weight: Tensor
@@ -69,9 +70,10 @@ class _Weighted(Residual):
             self.raw_weight = torch.nn.Parameter(torch.tensor(_positive("initial_weight", initial_weight), **factory))
         elif isinstance(weight, torch.nn.Parameter):
             self.raw_weight = weight
+        elif isinstance(weight, Tensor):
+            self.register_buffer("raw_weight", weight)
         else:
-            fixed = weight if isinstance(weight, Tensor) else torch.tensor(_finite("weight", weight), **factory)
-            self.register_buffer("raw_weight", fixed)
+            self.fix("raw_weight", _finite("weight", weight), **factory)
 
     @property
     def weight(self) -> Tensor:
@@ -104,6 +106,7 @@ class LorentzResidual(_Weighted):
     """
 
     log_scale: Tensor | None
+    fixed_scale: Tensor | None
 
     def __init__(
         self,
@@ -121,14 +124,26 @@ class LorentzResidual(_Weighted):
             _require_learned("scale", scale)
             start = math.log(_positive("initial_scale", initial_scale))
             self.log_scale = torch.nn.Parameter(torch.tensor(start, **factory))
+        elif scale is None:
+            self.register_buffer("log_scale", None)
         else:
-            value = None if scale is None else torch.tensor(math.log(_positive("scale", scale)), **factory)
-            self.register_buffer("log_scale", value)
+            # Saved as its logarithm, as a learned one is; but the exponential of that would not be the number given.
+            self.fix("log_scale", math.log(_positive("scale", scale)), **factory)
+            self.fix("fixed_scale", float(scale), persistent=False, **factory)
 
     @property
     def scale(self) -> Tensor | None:
         """The effective gamma > 0, or None."""
+        if "fixed_scale" in self._buffers:
+            return self.fixed_scale
         return None if self.log_scale is None else self.log_scale.exp()
+
+    def restore(self) -> None:
+        super().restore()
+        if "fixed_scale" in self._buffers:
+            same = self.holds("log_scale")  # else it was loaded
+            log = self.get_buffer("log_scale")
+            self.fixed_scale = torch.full_like(log, self._numbers["fixed_scale"]) if same else log.exp()
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return lorentz_residual(x, y, self.raw_weight, self.scale, K=self.manifold.curvature, dim=self.dim)

@@ -14,7 +14,7 @@ from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet
 from lresnet.studies.image_run import image_data
 from lresnet.studies.prediction import load_network, require_same_images
-from lresnet.studies.run_folder import finished_run, usable_device
+from lresnet.studies.run_folder import finished_run, require_images, usable_device
 
 __all__ = ["EmbeddingDelta", "distances", "embedding_delta"]
 
@@ -50,6 +50,7 @@ def embedding_delta(
         raise ValueError(f"images must be at least 4, as delta is of quadruples, got {images}")
     place = usable_device(device)
     network, record = load_network(folder, place), finished_run(folder)
+    require_images(record, folder)
     data = image_data(record["cell"], record["config"].get("size"))
     require_same_images(network, data, folder)
     test = data.test.images

@@ -19,12 +19,14 @@ from lresnet.studies.run_folder import Record, finished_run, usable_device
 from lresnet.train.image_classification import class_scores, mirrored_scores
 
 __all__ = [
+    "ImageBatch",
     "ImageNetwork",
     "Prediction",
     "Predictions",
     "image_files",
     "load_network",
     "predict",
+    "read_batches",
     "require_same_images",
 ]
 
@@ -57,6 +59,21 @@ class ImageNetwork:
         """uint8 ``[N, H, W, C]`` -> ``[N, classes]``, on the images' device."""
         scores = mirrored_scores if self.flip_test else class_scores
         return scores(self.model, images, self.mean, self.std).softmax(-1)
+
+    @torch.no_grad()
+    def embed(self, images: Tensor) -> Tensor:
+        """The points that the head sees, uint8 ``[N, H, W, C]`` -> ``[N, n]``; images as they are, not mirrored."""
+        return class_scores(self.model.embed, images, self.mean, self.std)
+
+
+class ImageBatch(NamedTuple):
+    """Images that were read together."""
+
+    files: list[Path]
+    sizes: list[tuple[int, int]]
+    """Width and height of each file's image."""
+    pixels: Tensor
+    """uint8 ``[N, H, W, C]``, as the network takes them."""
 
 
 class Prediction(NamedTuple):
@@ -148,17 +165,22 @@ def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = 
     place = usable_device(device)
     network = load_network(folder, place)
     result = Predictions((network.width, network.height), [], [])
-    files = image_files(paths)
-    for start in range(0, len(files), _TOGETHER):
-        read = list(_read(files[start : start + _TOGETHER], network, result.skipped))
-        if not read:
-            continue
-        images = torch.from_numpy(np.stack([pixels for _, _, pixels in read])).to(place)
-        best = network.probabilities(images).topk(min(top, len(network.classes)))
-        for (file, size, _), shares, labels in zip(read, best.values.tolist(), best.indices.tolist(), strict=True):
+    for batch in read_batches(image_files(paths), network, result.skipped):
+        best = network.probabilities(batch.pixels.to(place)).topk(min(top, len(network.classes)))
+        rows = zip(batch.files, batch.sizes, best.values.tolist(), best.indices.tolist(), strict=True)
+        for file, size, shares, labels in rows:
             names = tuple(network.classes[label] for label in labels)
             result.images.append(Prediction(file, size, names, tuple(shares)))
     return result
+
+
+def read_batches(files: Sequence[Path], network: ImageNetwork, skipped: list[tuple[Path, str]]) -> Iterator[ImageBatch]:
+    """The images of ``files``, fitted to the network; what cannot be read goes to ``skipped``, with the reason."""
+    for start in range(0, len(files), _TOGETHER):
+        read = list(_read(files[start : start + _TOGETHER], network, skipped))
+        if read:
+            names, sizes, pixels = zip(*read, strict=True)
+            yield ImageBatch(list(names), list(sizes), torch.from_numpy(np.stack(pixels)))
 
 
 def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetwork:

@@ -17,7 +17,16 @@ from lresnet.train import ImageClassification, Objective, Schedule, fit
 from lresnet.train.checkpoint import load_checkpoint, write_atomically
 from lresnet.train.results import environment
 
-__all__ = ["Record", "evaluate_folder", "finished_run", "run_of", "train_in_folder", "usable_device"]
+__all__ = [
+    "Record",
+    "checkpoint_epoch",
+    "evaluate_folder",
+    "finished_run",
+    "require_images",
+    "run_of",
+    "train_in_folder",
+    "usable_device",
+]
 
 Record = dict[str, Any]
 
@@ -95,7 +104,7 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
         A line of results, as :mod:`lresnet.train.results` keeps them.
 
     Raises:
-        FileNotFoundError: there is no run in the folder.
+        FileNotFoundError: there is no run in the folder, or its data are gone.
         ValueError: the run has not finished, its model does not fit the data, or its images have changed.
     """
     record = finished_run(folder)
@@ -103,6 +112,7 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
     if target.is_file():
         return _read(target)
     place = usable_device(device)
+    require_images(record, folder)
     _, objective, _ = build(run_of(record), place)
     _require_same_images(objective, record, folder)
     model = from_pretrained(folder / "model", place)
@@ -126,6 +136,27 @@ def finished_run(folder: Path) -> Record:
     if not _finished(record):
         raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options goes on with it")
     return record
+
+
+def require_images(record: Record, folder: Path) -> None:
+    """Images of a user may have been moved since the run in ``folder``: say where they were.
+
+    Raises:
+        FileNotFoundError: there is nothing any more where they were, or an empty folder.
+    """
+    place = Path(record["cell"])
+    there = place.is_file() or (place.is_dir() and any(place.iterdir()))
+    if "images" in record and place.is_absolute() and not there:  # cifar10 and the like are found by name
+        raise FileNotFoundError(
+            f"the images of the run in {folder} were at {place} and are not there any more; "
+            "bring them back, or make that path a link to where they are now"
+        )
+
+
+def checkpoint_epoch(folder: Path) -> int:
+    """The epoch that a run in ``folder`` goes on from: that of its checkpoint, 0 where there is none."""
+    state = load_checkpoint(folder / "checkpoint.pt")
+    return 0 if state is None else int(state["epoch"])
 
 
 def run_of(record: Record) -> Run:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +14,7 @@ from lresnet.residual import RESIDUALS
 from lresnet.studies.run import Run, complete
 from lresnet.studies.search import recipe
 
-__all__ = ["TaskKind", "command_of", "find_data", "require_known", "single_image_run", "single_run"]
+__all__ = ["TaskKind", "command_of", "did_you_mean", "find_data", "require_known", "single_image_run", "single_run"]
 
 TaskKind = Literal["graphs", "images"]
 
@@ -50,7 +50,7 @@ def find_data(name: str | None, task: TaskKind | None = None) -> tuple[TaskKind,
     if name in IMAGE_SETS or Path(name).exists() or name.endswith(".npz"):  # a .npz that is missing is said to be so
         return "images", name
     raise ValueError(
-        f"unknown data {name!r}; {_nearest(name, [*CELLS, *IMAGE_SETS])}"
+        f"unknown data {name!r}; {did_you_mean(name, [*CELLS, *IMAGE_SETS])}"
         f"Graphs: {', '.join(CELLS)}; images: {', '.join(IMAGE_SETS)}, "
         "or the path of a folder or .npz"
     )
@@ -142,11 +142,16 @@ def require_known(what: str, name: str, known: Iterable[str]) -> None:
     """
     names = list(known)
     if name not in names:
-        raise ValueError(f"unknown {what} {name!r}; {_nearest(name, names)}Known: {', '.join(names)}")
+        raise ValueError(f"unknown {what} {name!r}; {did_you_mean(name, names)}Known: {', '.join(names)}")
 
 
-def _nearest(name: str, names: list[str]) -> str:
-    """A question, where one of the names looks like what was meant."""
+def did_you_mean(name: str, names: Sequence[str]) -> str:
+    """A question, where one of the names looks like what was meant; else nothing.
+
+    Example:
+        >>> did_you_mean("cifar1", ["cifar10", "svhn"])
+        "did you mean 'cifar10'? "
+    """
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}? " if near else ""
 

@@ -135,7 +135,7 @@ def _figures_table(figures: Sequence[Figure], differences: Sequence[PairedDiffer
     rows = []
     for heading, own in panels(in_order(figures)).items():
         rows.append(f'<tr><th class="group" colspan="7" scope="colgroup">{escape(heading)}</th></tr>')
-        rows += [_figure_row(f, paired.get((f.cell, f.protocol, f.method))) for f in own]
+        rows += [_figure_row(f, paired.get((f.cell, f.protocol, f.name))) for f in own]
     unit = unit_of(figures[0].table)
     caption = (
         f"{unit[0].upper()}{unit[1:]}, mean ± deviation over n runs. Against the paper: our mean minus the printed "

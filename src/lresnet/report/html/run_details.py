@@ -9,6 +9,7 @@ from typing import Any
 
 from lresnet.report.computing_time import computing_time
 from lresnet.report.run_folders import FolderState
+from lresnet.report.run_settings import method_name
 
 __all__ = ["run_details"]
 
@@ -64,7 +65,7 @@ def _group(name: str, runs: Sequence[Record]) -> str:
     """The chosen settings of each method, and a row a run."""
     settings: dict[str, dict[str, Any]] = {}
     for run in runs:
-        settings.setdefault(run["method"], run.get("config", {}))
+        settings.setdefault(method_name(run), run.get("config", {}))
     chosen = "".join(
         f"<dt>{escape(method)}</dt><dd><code>{escape(_settings(config))}</code></dd>"
         for method, config in settings.items()
@@ -93,4 +94,4 @@ def _run_row(run: Record) -> str:
         "" if run.get("seconds") is None else f"{run['seconds']:.1f}",
     )
     cells = "".join(f'<td class="number">{escape(text)}</td>' for text in shown)
-    return f'<tr><th scope="row">{escape(run["method"])}</th>{cells}</tr>'
+    return f'<tr><th scope="row">{escape(method_name(run))}</th>{cells}</tr>'

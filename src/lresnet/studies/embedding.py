@@ -1,0 +1,201 @@
+"""The points that a trained network puts its data at: the nodes of a graph, test images, or a user's own images."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from lresnet.data import CELLS, read_graph
+from lresnet.geometry import Lorentz
+from lresnet.models import from_pretrained
+from lresnet.models.pretrained import Pretrained
+from lresnet.studies.graph_run import graph_cell, graph_task
+from lresnet.studies.image_run import image_data
+from lresnet.studies.prediction import image_files, load_network, read_batches, require_same_images
+from lresnet.studies.run_folder import finished_run, require_images, run_of, usable_device
+
+__all__ = ["Embedding", "embed_files", "embed_nodes", "embed_run", "embed_test_images"]
+
+_PIXELS = 2**18  # that go through the network at once: 256 images of CIFAR
+_ROWS = 2**12  # points whose distances are computed at once: temporary arrays stay small
+
+
+@dataclass(frozen=True, eq=False)
+class Embedding:
+    """N points, and what they are called.
+
+    Args:
+        source: what they are of: the cell of a run, or the path of its images.
+        kind: of one of them.
+        points: space coordinates, float32 ``[N, n]``, on the CPU.
+        manifold: whose points they are; None: vectors, those of a Euclidean twin.
+        names: N of them; numbers where there are no names.
+        labels: int64 ``[N]``; None: not known.
+        classes: what the labels are called.
+        edges: of a graph, ``[2, e]``, each once.
+        size: of image files, width and height that the network takes.
+        resized: how many of them have another size.
+        skipped: files that could not be read as images, and why.
+
+    Example:
+        >>> pair = Embedding("a pair", "node", torch.tensor([[0.0, 0.0], [3.0, 4.0]]), Lorentz(-1.0), ("a", "b"))
+        >>> pair.radii()  # asinh of 5
+        tensor([0.0000, 2.3124], dtype=torch.float64)
+    """
+
+    source: str
+    kind: Literal["node", "test image", "image"]
+    points: Tensor
+    manifold: Lorentz | None
+    names: tuple[str, ...]
+    labels: Tensor | None = None
+    classes: tuple[str, ...] = ()
+    edges: Tensor | None = None
+    size: tuple[int, int] | None = None
+    resized: int = 0
+    skipped: tuple[tuple[Path, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        wrong = int((~self.points.isfinite().all(-1)).sum())
+        if wrong:
+            raise ValueError(f"{wrong} of {len(self)} points of this network are not finite: it cannot be used")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def curvature(self) -> float:
+        """K < 0; 0 for vectors."""
+        return 0.0 if self.manifold is None else float(self.manifold.K)
+
+    def label(self, index: int) -> str | None:
+        """The class of one point in words."""
+        return None if self.labels is None else self.classes[int(self.labels[index])]
+
+    def distances(self, point: Tensor) -> Tensor:
+        """From ``point`` ``[n]`` to all, float64 ``[N]``: geodesic, for vectors Euclidean."""
+        return torch.cat([self._distances(point.double(), rows.double()) for rows in self.points.split(_ROWS)])
+
+    def radii(self) -> Tensor:
+        """Distances to the origin, float64 ``[N]``."""
+        return self.distances(self.points.new_zeros(self.points.shape[1]))
+
+    def _distances(self, point: Tensor, rows: Tensor) -> Tensor:
+        return (rows - point).norm(dim=-1) if self.manifold is None else self.manifold.dist(point, rows)
+
+
+def embed_run(folder: Path, images: Sequence[Path] = (), *, device: str = "cpu") -> Embedding:
+    """The points of the network that ``lresnet train`` left in ``folder``, as its head or decoder sees them.
+
+    Args:
+        folder: of a finished run.
+        images: of a run on images: files, or folders of them. None: its test images; of a graph: all nodes.
+        device: see :func:`lresnet.studies.run_folder.usable_device`.
+
+    Raises:
+        FileNotFoundError: there is no run in the folder, its data are gone, or there is no such image.
+        ValueError: the run has not finished, its data have changed, or it is of a graph and images are named.
+
+    Example: ``embed_run(Path("runs/tree")).points`` is ``[1000, 16]`` for a tree of 1,000 nodes in 16 dimensions.
+    """
+    record = finished_run(folder)
+    if "images" in record:
+        return embed_files(folder, images, device=device) if images else embed_test_images(folder, device=device)
+    if images:
+        raise ValueError(f"{folder} holds a run on the graph {record['cell']}; images are for runs on images")
+    return embed_nodes(folder, device=device)
+
+
+def embed_nodes(folder: Path, *, device: str = "cpu") -> Embedding:
+    """The nodes of the graph that the run in ``folder`` is of; raises as :func:`embed_run`."""
+    run = run_of(finished_run(folder))
+    cell, place = graph_cell(run.cell), usable_device(device)
+    if cell is None:
+        raise ValueError(f"{folder} holds a run on {run.cell}, which is no graph")
+    model: Any = from_pretrained(folder / "model", place)
+    task, graph = graph_task(run), read_graph(CELLS[cell].dataset)
+    with torch.no_grad():
+        points = model.eval().embed(task.x.to(place), task.edge_index.to(place))
+    return Embedding(
+        source=run.cell,
+        kind="node",
+        points=points.float().cpu(),
+        manifold=_manifold(model),
+        names=graph.names or _numbers(graph.num_nodes),
+        labels=graph.labels,
+        classes=graph.classes or _numbers(graph.num_classes),
+        edges=graph.edges,
+    )
+
+
+def embed_test_images(folder: Path, numbers: Sequence[int] | None = None, *, device: str = "cpu") -> Embedding:
+    """The test images of the run in ``folder``; raises as :func:`embed_run`.
+
+    Args:
+        numbers: those images only, from 0; None: all.
+    """
+    place, record = usable_device(device), finished_run(folder)
+    network = load_network(folder, place)
+    require_images(record, folder)
+    data = image_data(record["cell"], record["config"].get("size"))
+    require_same_images(network, data, folder)
+    chosen = range(len(data.test)) if numbers is None else numbers
+    for number in chosen:
+        if not 0 <= number < len(data.test):
+            raise ValueError(
+                f"there is no test image {number}: those of {record['cell']} are 0 to {len(data.test) - 1}"
+            )
+    index = torch.tensor(list(chosen))
+    together = max(1, _PIXELS // (network.height * network.width))
+    parts = [network.embed(data.test.images[part].to(place)).float().cpu() for part in index.split(together)]
+    return Embedding(
+        source=record["cell"],
+        kind="test image",
+        points=torch.cat(parts),
+        manifold=_manifold(network.model),
+        names=tuple(str(number) for number in chosen),
+        labels=data.test.labels[index],
+        classes=network.classes,
+    )
+
+
+def embed_files(folder: Path, paths: Sequence[Path], *, device: str = "cpu") -> Embedding:
+    """Image files, or folders of them, by the network of the run in ``folder``; raises as :func:`embed_run`.
+
+    They are fitted to the network, and passed over where they cannot be read, as
+    :func:`lresnet.studies.prediction.predict` does. There may be no point in the end.
+    """
+    place = usable_device(device)
+    network, files, skipped = load_network(folder, place), image_files(paths), list[tuple[Path, str]]()
+    names, points, resized = list[str](), list[Tensor](), 0
+    for batch in read_batches(files, network, skipped):
+        names += map(str, batch.files)
+        points.append(network.embed(batch.pixels.to(place)).float().cpu())
+        resized += sum(size != (network.width, network.height) for size in batch.sizes)
+    return Embedding(
+        source=str(finished_run(folder)["cell"]),
+        kind="image",
+        points=torch.cat(points) if points else torch.empty(0, 0),
+        manifold=_manifold(network.model),
+        names=tuple(names),
+        size=(network.width, network.height),
+        resized=resized,
+        skipped=tuple(skipped),
+    )
+
+
+def _manifold(model: Pretrained) -> Lorentz | None:
+    """The model's space, on the CPU and fixed as training left it; None for the Euclidean twin."""
+    if model.config["residual"] == "euclidean":
+        return None
+    manifold: Any = model.manifold
+    return Lorentz(float(manifold.K.detach()))
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))
