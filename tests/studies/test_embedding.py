@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +98,18 @@ def test_test_images_are_where_the_head_sees_them(images: Path, monkeypatch: pyt
     assert (some.names, some.label(1)) == (("7", "3"), "red")
     with pytest.raises(ValueError, match=r"there is no test image 30: those of .* are 0 to 29"):
         embed_test_images(images, [0, 30])
+
+
+def test_test_images_that_have_gone_are_missed(images: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(images, tmp_path / "run")
+    record = json.loads((folder / "run.json").read_text())
+    record["images"]["number of test images"] = 31
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"has 30 test images, not 31 as when the run in .* was trained"):
+        embed_run(folder)
+    del record["images"]["number of test images"]  # a run by an older version, which did not count them
+    (folder / "run.json").write_text(json.dumps(record))
+    assert len(embed_run(folder)) == 30
 
 
 def test_files_are_read_as_for_predictions(images: Path, tmp_path: Path) -> None:

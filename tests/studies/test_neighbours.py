@@ -60,6 +60,11 @@ def test_twenty_thousand_points_need_no_table_of_pairs(monkeypatch: pytest.Monke
     assert max(rows for rows, _ in shapes) < 5_000
 
 
+def test_a_number_may_be_numpy_s() -> None:
+    points = embedding(torch.tensor([[0.0], [2.0], [1.0]]))
+    assert [one.number for one in nearest(points, np.int64(0))] == [2, 1]
+
+
 def test_hops_are_those_of_the_graph() -> None:
     graph = nx.gnm_random_graph(60, 55, seed=1)
     edges = np.array(list(graph.edges)).T

@@ -114,6 +114,8 @@ def test_a_folder_gives_its_images_sorted_and_those_of_its_folders(tmp_path: Pat
         (tmp_path / name).touch()
     assert [str(file.relative_to(tmp_path)) for file in image_files([tmp_path])] == ["a.JPG", "b.png", "c/d.bmp"]
     assert image_files([tmp_path / "notes.txt"]) == [tmp_path / "notes.txt"]  # a file that is named is tried
+    twice = image_files([tmp_path / "c", tmp_path, tmp_path / "c" / ".." / "b.png"])
+    assert [file.name for file in twice] == ["d.bmp", "a.JPG", "b.png"]
 
 
 def test_nothing_to_read_is_said(tmp_path: Path) -> None:

@@ -173,7 +173,8 @@ def test_a_run_on_images_keeps_what_prediction_needs(tmp_path: Path, images: Run
     data = coloured_data()
     size = {"height": 8, "width": 8, "channels": 3}
     kept = {"classes": ["red", "green", "blue"], "mean": list(data.mean), "std": list(data.std)}
-    assert record["images"] == size | kept
+    counts = {"number of training images": 60, "number of test images": 30}
+    assert record["images"] == size | kept | counts
     assert json.loads((tmp_path / "run.json").read_text()) == record
     same, _ = execute(dataclasses.replace(images, stage="final"), command="")
     assert record["validation"] == same["validation"]

@@ -17,7 +17,7 @@ __all__ = ["embed", "neighbours"]
 def embed(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     out: Annotated[Path | None, arg(metavar="FILE")] = None,
-    images: Annotated[tuple[Path, ...], arg(metavar="IMAGE|FOLDER ...")] = (),
+    images: Annotated[tuple[Path, ...] | None, arg(metavar="IMAGE|FOLDER ...")] = None,
     coordinates: Literal["space", "lorentz", "poincare", "klein"] = "space",
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
@@ -49,7 +49,7 @@ def embed(
     target = run / "points.npz" if out is None else out
     require_coordinates(coordinates, flat=finished_run(run)["method"] == "euclidean")  # before the network is run
     require_target(target)
-    found = embed_run(run, images, device=device)
+    found = embed_run(run, _named(images), device=device)
     _say_what_was_read(found, verbose)
     if not len(found):
         return 1
@@ -70,7 +70,7 @@ def neighbours(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     item: Annotated[Positional[str], arg(metavar="ITEM")],
     count: int = 10,
-    images: Annotated[tuple[Path, ...], arg(metavar="IMAGE|FOLDER ...")] = (),
+    images: Annotated[tuple[Path, ...] | None, arg(metavar="IMAGE|FOLDER ...")] = None,
     json: Annotated[str | None, arg(metavar="FILE|-")] = None,
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
@@ -95,12 +95,19 @@ def neighbours(
     from lresnet.report.point_table import neighbour_json, neighbour_line, neighbour_table
     from lresnet.studies.neighbours import neighbours_in_run
 
-    found = neighbours_in_run(run, item, count=count, images=images, device=device)
+    found = neighbours_in_run(run, item, count=count, images=_named(images), device=device)
     if json != "-":
         print(neighbour_line(found))
     show(neighbour_table(found) if found.found else None, neighbour_json(found), json)
     _say_what_was_read(found.among, verbose)
     return 0 if found.found else 1
+
+
+def _named(images: tuple[Path, ...] | None) -> tuple[Path, ...]:
+    """None are not asked for; an option that nothing follows is a slip, and not a wish for the test images."""
+    if images == ():
+        raise ValueError("--images is followed by no image and no folder; leave it out for the test images")
+    return images or ()
 
 
 def _say_what_was_read(embedding: "Embedding", verbose: bool) -> None:

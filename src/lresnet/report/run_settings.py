@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["method_name", "named_settings"]
+__all__ = ["method_name", "named_settings", "settings_apart"]
 
 Record = dict[str, Any]
 
@@ -45,6 +45,18 @@ def method_name(run: Mapping[str, Any]) -> str:
         'space, lr 0.1'
     """
     return f"{run['method']}, {run['settings']}" if run.get("settings") else str(run["method"])
+
+
+def settings_apart(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """What two configurations say of settings that they do not share; empty if there is nothing.
+
+    Example:
+        >>> settings_apart({"lr": 0.05, "epochs": 5}, {"lr": 0.01, "epochs": 5.0})
+        'lr 0.05 against 0.01'
+    """
+    names = dict.fromkeys([*own, *other])
+    pairs = ((name, _value(own, name), _value(other, name)) for name in names)
+    return ", ".join(f"{name} {_shown(here)} against {_shown(there)}" for name, here, there in pairs if here != there)
 
 
 def _group(run: Mapping[str, Any]) -> tuple[str, ...]:

@@ -45,7 +45,7 @@ def print_figures(figures: Sequence[Figure], bodies: Mapping[str, Group] | None 
         unit = "seconds for 100 additions" if name == "runtime" else "percent, mean ± deviation over the runs"
         console.print(terminal_table(own, f"{name}: {unit}"))
     if not figures:
-        console.print("no final runs yet; `lresnet reproduce` makes them")
+        console.print("no final runs yet: `lresnet reproduce` makes those of a table, `lresnet evaluate` that of a run")
 
 
 def print_json(figures: Sequence[Figure]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,10 +75,8 @@ def nearest(embedding: Embedding, item: int | Tensor, count: int = 10) -> list[N
     """
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
-    own = item if isinstance(item, int) else None
-    if own is not None:
-        _require_number(embedding, own)
-    distances = embedding.distances(embedding.points[item] if isinstance(item, int) else item)
+    own = None if isinstance(item, Tensor) else _require_number(embedding, operator.index(item))
+    distances = embedding.distances(item if isinstance(item, Tensor) else embedding.points[own])
     order = distances.argsort(stable=True)[: count + 1].tolist()
     chosen = [index for index in order if index != own][:count]
     graph = None if embedding.edges is None or own is None else hops_from(embedding.edges.numpy(), len(embedding), own)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -43,6 +44,7 @@ class ImageNetwork:
         classes: names, by label.
         mean, std: of each channel, with pixels in [0, 1].
         flip_test: whether the run judges by an image and its mirror image.
+        test_images: how many there were; None: not known, of a run by an older version.
     """
 
     model: LorentzResNet
@@ -53,6 +55,7 @@ class ImageNetwork:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     flip_test: bool
+    test_images: int | None = None
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
@@ -127,21 +130,24 @@ def load_network(folder: Path, device: torch.device | str = "cpu") -> ImageNetwo
 def image_files(paths: Sequence[Path]) -> list[Path]:
     """The files named, and for a folder all images in it and in its folders, sorted; hidden ones are passed over.
 
+    A file that is named twice, or by its folder too, is there once.
+
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: no path is given, or a folder has no images.
     """
     if not paths:
         raise ValueError("name image files, or folders with images")
-    files = []
+    files: dict[str, Path] = {}
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"no file {path}")
         found = sorted(_images_below(path)) if path.is_dir() else [path]
         if not found:
             raise ValueError(f"{path} holds no images; they are told by their endings, {', '.join(sorted(SUFFIXES))}")
-        files += found
-    return files
+        for file in found:
+            files.setdefault(os.path.abspath(file), file)  # noqa: PTH100 - resolve() would take links for one file
+    return list(files.values())
 
 
 def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = "cpu") -> Predictions:
@@ -200,6 +206,7 @@ def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetw
         tuple(facts["mean"]),
         tuple(facts["std"]),
         bool(record["config"].get("flip_test", False)),
+        facts.get("number of test images"),
     )
 
 
@@ -228,7 +235,7 @@ def require_same_images(network: ImageNetwork, data: ImageData, folder: Path) ->
     """Files of a user may change: other images are not what the network was trained for.
 
     Raises:
-        ValueError: the classes, the size or the pixels are others; which, is said.
+        ValueError: the classes, the size, the pixels or the number of test images are others; which, is said.
     """
     then = {
         "classes": network.classes,
@@ -239,3 +246,8 @@ def require_same_images(network: ImageNetwork, data: ImageData, folder: Path) ->
     for (what, before), found in zip(then.items(), now, strict=True):
         if found != before:
             raise ValueError(f"{data.name} has other {what} than the run in {folder} was trained on; bring them back")
+    if network.test_images not in (None, len(data.test)):
+        raise ValueError(
+            f"{data.name} has {len(data.test):,} test images, not {network.test_images:,} as when the run in {folder} "
+            "was trained; bring them back"
+        )

@@ -194,7 +194,9 @@ def _image_facts(objective: Objective[Any]) -> Record:
     data = objective.data
     height, width, channels = data.train.images.shape[1:]
     size = {"height": height, "width": width, "channels": channels}
-    return {"images": size | {"classes": list(data.classes), "mean": list(data.mean), "std": list(data.std)}}
+    pixels = {"classes": list(data.classes), "mean": list(data.mean), "std": list(data.std)}
+    counts = {"number of training images": len(data.train), "number of test images": len(data.test)}
+    return {"images": size | pixels | counts}
 
 
 def _finished(record: Record) -> bool:

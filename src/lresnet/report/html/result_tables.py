@@ -166,7 +166,8 @@ def _paired_table(differences: Sequence[PairedDifference]) -> str:
     for d in sorted(differences, key=lambda d: (d.cell, d.protocol, d.method)):
         if heading != (heading := f"{d.cell}, {d.protocol}"):
             rows.append(f'<tr><th class="group" colspan="4" scope="colgroup">{escape(heading)}</th></tr>')
-        rows.append(_row(d.method, (f"{d.mean:+.2f} ± {d.half_width:.2f}", str(d.n)), _verdict(d.verdict)))
+        name = f"{d.method} ({d.settings})" if d.settings else d.method
+        rows.append(_row(name, (f"{d.mean:+.2f} ± {d.half_width:.2f}", str(d.n)), _verdict(d.verdict)))
     caption = (
         "Lorentz minus the other, paired over seeds: points, with half the 95 % interval of the mean (Student's t)."
     )
