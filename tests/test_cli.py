@@ -207,3 +207,13 @@ def test_demo_prints_the_table_and_draws_the_tree(
     assert out.count("52.0 ± 1.6") == 12
     assert "60 trainings in" in out
     assert [file.name for file in tmp_path.iterdir()] == ["lresnet-demo.png"]
+
+
+@pytest.mark.parametrize("args", [["data", "list"], ["report", ".", "--json"]], ids=" ".join)
+def test_a_reader_that_goes_away_is_met_in_silence(args, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "lresnet", *args]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path)
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (1, b"")

@@ -119,6 +119,7 @@ def test_folders_tell_models_and_images_of_one_name_apart(tmp_path: Path, monkey
         ["photos.npz"],
         ["other/photos"],
         ["cifar10", "--model", "lorentz_resnet32"],
+        ["cifar10", "--recipe", "paper"],
     ):
         assert cli.main(["train", *call]) == 0
     assert folders == [
@@ -130,6 +131,7 @@ def test_folders_tell_models_and_images_of_one_name_apart(tmp_path: Path, monkey
         "photos-lorentz-0",
         "photos_3-lorentz-0",
         "cifar10-resnet32-lorentz-0",
+        "cifar10-paper-lorentz-0",
     ]
 
 

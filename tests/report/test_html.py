@@ -148,6 +148,15 @@ def test_the_committed_results_make_a_page(monkeypatch: pytest.MonkeyPatch) -> N
             assert [row.name, *(cell.replace("-", "−") for cell in row.cells)] in rows
 
 
+def test_a_page_of_a_user_s_own_runs_is_about_them() -> None:
+    own = [one | {"table": "train"} for one in RUNS]
+    page = html_page(own, [])
+    assert "<title>lresnet: your runs</title>" in page
+    assert "He, Yang and Ying" not in page
+    assert 'id="claims"' not in page
+    assert f"<b>{sum(figure.n for figure in aggregate(own) if figure.cell == 'disease/lp')}</b> on disease/lp" in page
+
+
 @pytest.mark.slow
 def test_the_committed_results_have_pictures() -> None:
     runs = read_runs(RESULTS)

@@ -40,14 +40,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        The exit code: 0 done, 1 it failed (a check, a training that diverged), 2 a wrong call, 130 interrupted.
+        The exit code: 0 done, 1 it failed (a check, a training that diverged) or nobody reads what it prints, 2 a wrong
+        call, 130 interrupted.
     """
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     if args == ["--version"]:
         print(f"lresnet {__version__}")
         return 0
     try:
-        return int(read_call(_app, "lresnet", _ABOUT, args)() or 0)
+        code = int(read_call(_app, "lresnet", _ABOUT, args)() or 0)
+        sys.stdout.flush()  # a reader that has gone is met here, and not when Python ends
+        return code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in the buffer
+        return 1  # as rich does
     except KeyboardInterrupt as stop:
         print(f"lresnet: interrupted{'; ' if str(stop) else ''}{stop}", file=sys.stderr)
         return 130

@@ -69,6 +69,11 @@ def report(
     return 0
 
 
+def _are_own(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]") -> bool:
+    """Whether there is nothing but runs of a user's own: what the paper claims is not about them."""
+    return bool(folders) and all(run["table"] == "train" for run in runs)
+
+
 def _claims(runs: Sequence[dict[str, Any]], results: Path) -> "list[Claim]":
     from lresnet.report.aggregate import aggregate
     from lresnet.report.claims import answer_claims
@@ -92,7 +97,7 @@ def _markdown(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", 
     from lresnet.report.own_runs_page import own_runs_page
     from lresnet.report.paired import paired_differences
 
-    if folders and all(run["table"] == "train" for run in runs):
+    if _are_own(runs, folders):
         return own_runs_page(results, aggregate(runs), paired_differences(runs), folders, computing_time(runs))
     return _paper_markdown(runs, results)
 
@@ -126,7 +131,8 @@ def _html(
     from lresnet.report.html.page import html_page
 
     disk = None if embedding is None else embedding_of_run(embedding)
-    return html_page(runs, _claims(runs, results), _notes(runs), disk, folders)
+    claims = [] if _are_own(runs, folders) else _claims(runs, results)
+    return html_page(runs, claims, _notes(runs), disk, folders)
 
 
 def _rewrite_overview(file: Path, runs: Sequence[dict[str, Any]]) -> None:

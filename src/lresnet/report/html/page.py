@@ -33,7 +33,7 @@ _PAGE = """\
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{policy}">
-<title>lresnet: what was measured</title>
+<title>lresnet: {about}</title>
 <link rel="icon" href="data:,">
 <style>
 {style}</style>
@@ -41,8 +41,8 @@ _PAGE = """\
 <body>
 <a class="skip" href="#main">Skip to the content</a>
 <header>
-<h1>Lorentzian residual networks: what was measured</h1>
-<p class="soft">Beside the figures of He, Yang and Ying, <i>Lorentzian Residual Neural Networks</i> (KDD 2025).
+<h1>Lorentzian residual networks: {about}</h1>
+<p class="soft">{beside}
 Rendered by lresnet {version} from the results; every number is an average over the runs listed below.</p>
 <nav aria-label="sections"><ul>{links}</ul></nav>
 </header>
@@ -57,6 +57,13 @@ Rendered by lresnet {version} from the results; every number is an average over 
 """
 
 
+_PAPER = (
+    "what was measured",
+    ("Beside the figures of He, Yang and Ying, <i>Lorentzian Residual Neural Networks</i> (KDD 2025)."),
+)
+_OWN = "your runs", "Runs of one method are averaged where they differ in seed or split alone; others have a row each."
+
+
 def html_page(
     runs: Sequence[Mapping[str, Any]],
     claims: Sequence[Claim],
@@ -68,7 +75,7 @@ def html_page(
 
     Args:
         runs: lines of results, as :func:`lresnet.report.aggregate.read_runs` gives them.
-        claims: see :func:`lresnet.report.claims.answer_claims`.
+        claims: see :func:`lresnet.report.claims.answer_claims`; none: the page is of a user's own runs.
         notes: what was tried, by table, cell and protocol.
         embedding: for the interactive disk; None: the page has none.
         folders: of `lresnet train`, to be listed with their states.
@@ -82,9 +89,13 @@ def html_page(
         own = [figure for figure in figures if figure.table == table]
         paired = [difference for difference in differences if difference.table == table]
         sections[table] = (table.replace("_", " "), table_section(table, own, paired, notes or {}, runs))
-    sections["claims"] = ("Claims", _titled("claims", "The paper's claims", claims_table(claims)))
+    if claims:
+        sections["claims"] = ("Claims", _titled("claims", "The paper's claims", claims_table(claims)))
     sections["runs"] = ("Runs", _titled("runs", "Run details", run_details(runs, folders)))
+    about, beside = _PAPER if claims else _OWN
     return _PAGE.format(
+        about=about,
+        beside=beside,
         policy=_POLICY,
         style=_file("page.css"),
         version=__version__,
@@ -100,7 +111,12 @@ def _summary(figures: Sequence[Figure], claims: Sequence[Claim]) -> str:
     compared = Counter(figure.verdict for figure in known)
     answered = Counter(claim.verdict for claim in claims)
     if not figures:
-        return _titled("summary", "Summary", "<p>No final runs yet; <code>lresnet reproduce</code> makes them.</p>")
+        makers = "<code>lresnet reproduce</code> makes those of a table, <code>lresnet evaluate</code> that of a run"
+        return _titled("summary", "Summary", f"<p>No final runs yet: {makers}.</p>")
+    if not claims:
+        cells = Counter(figure.cell for figure in figures)
+        rows = (f"<li><b>{sum(f.n for f in figures if f.cell == cell)}</b> on {escape(cell)}</li>" for cell in cells)
+        return _titled("summary", "Summary", f'<h3>Runs with figures</h3><ul class="facts">{"".join(rows)}</ul>')
     ours = Counter(figure.verdict for figure in known if figure.method == "lorentz")
     text = (
         f"<h3>Our means against the paper's, {sum(compared.values())} figures</h3>{_facts(compared)}"
