@@ -146,7 +146,7 @@ def test_what_is_wrong_is_said_before_any_image_is_read(
         raise AssertionError("images were read")
 
     monkeypatch.setattr("lresnet.studies.folder_detection.load_ood_set", read)
-    monkeypatch.setattr("lresnet.studies.folder_detection.image_data", read)
+    monkeypatch.setattr("lresnet.studies.run_images.image_data", read)
     assert "draws must be at least 1" in complaint(capsys, "lorentz", "--draws", "0")
     assert "this model has no score 'energi'" in complaint(capsys, "lorentz", "--scores", "energi")
     assert "name a score at least" in complaint(capsys, "lorentz", "--scores", ",")
@@ -169,7 +169,7 @@ def test_images_and_models_that_have_changed(capsys: pytest.CaptureFixture[str],
     from lresnet.studies.image_run import image_data
 
     image_data.cache_clear()
-    assert "own has other classes than the run in" in complaint(capsys, *call)
+    assert "own.npz has other classes than when the run in" in complaint(capsys, *call)
     LorentzResNet(20, num_classes=4).save_pretrained(tmp_path / "run" / "model")
     assert "the model tells 4 classes apart, the run has 3" in complaint(capsys, *call)
     images.unlink()

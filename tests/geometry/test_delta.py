@@ -12,66 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lresnet.geometry import four_point, shortest_paths
+from lresnet.geometry import four_point
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
-
-# ---------------------------------------------------------------- oracles and graphs
-
-
-def brute_force(d):
-    """Delta of every quadruple, straight from the definition."""
-    deltas = []
-    for a, b, c, e in combinations(range(len(d)), 4):
-        s = sorted([d[a, b] + d[c, e], d[a, c] + d[b, e], d[a, e] + d[b, c]])
-        deltas.append((s[2] - s[1]) / 2)
-    return max(deltas, default=0.0), float(np.mean(deltas)) if deltas else 0.0
-
-
-def shortest_path_closure(d):
-    d = np.array(d, dtype=float)
-    for k in range(len(d)):
-        d = np.minimum(d, d[:, k, None] + d[k])
-    return d
-
-
-def hop_matrix(edges, n):
-    d = np.full((n, n), np.inf)
-    np.fill_diagonal(d, 0)
-    for a, b in edges:
-        if a != b:
-            d[a, b] = d[b, a] = 1
-    return shortest_path_closure(d)
-
-
-def largest_component(d):
-    sizes = np.isfinite(d).sum(axis=1)
-    members = np.flatnonzero(np.isfinite(d[sizes.argmax()]))
-    return d[np.ix_(members, members)]
-
-
-def edge_index(edges):
-    return torch.tensor(sorted(edges), dtype=torch.int64).reshape(-1, 2).T
-
-
-def cycle(n):
-    return edge_index([(i, (i + 1) % n) for i in range(n)])
-
-
-def grid(k):
-    right = [(k * i + j, k * i + j + 1) for i in range(k) for j in range(k - 1)]
-    down = [(k * i + j, k * i + j + k) for i in range(k - 1) for j in range(k)]
-    return edge_index(right + down)
-
-
-def tree(n, seed=0):
-    rng = np.random.default_rng(seed)
-    return edge_index([(i, int(rng.integers(i))) for i in range(1, n)])
-
-
-def random_graph(n, extra, seed=0):
-    rng = np.random.default_rng(seed)
-    return torch.cat([tree(n, seed), torch.from_numpy(rng.integers(n, size=(2, extra)))], dim=1)
-
+from tests.geometry.graphs import (
+    brute_force,
+    cycle,
+    edge_index,
+    grid,
+    hop_matrix,
+    largest_component,
+    random_graph,
+    shortest_path_closure,
+    tree,
+)
 
 # ---------------------------------------------------------------- exact values
 
@@ -310,73 +263,6 @@ def test_real_distances_can_be_sampled():
     brute = [brute_force(d[q][:, q].numpy())[0] for q in four_point._distinct(350, 2000, np.random.default_rng(0)).T]
     assert result.lower_bound == pytest.approx(max(brute), rel=1e-12)
     assert result.mean == pytest.approx(np.mean(brute), rel=1e-12)
-
-
-# ---------------------------------------------------------------- hop distances and the diameter
-
-
-@pytest.mark.parametrize(
-    ("edges", "dtype"),
-    [
-        (random_graph(300, 200), np.uint8),
-        (random_graph(130, 2000), np.uint8),
-        (grid(9), np.uint8),
-        (cycle(320), np.uint16),
-    ],
-    ids=["sparse", "dense", "grid", "many levels"],
-)
-def test_hop_distances(edges, dtype):
-    n = int(edges.max()) + 1
-    d = shortest_paths.all_pairs(shortest_paths.largest_component(*edges.numpy(), n))
-    assert d.dtype == dtype
-    assert (d == hop_matrix(edges.T.tolist(), n)).all()
-
-
-def test_breadth_first_search_counts_beyond_a_byte():
-    component = shortest_paths.largest_component(*cycle(700).numpy(), 700)
-    assert (
-        shortest_paths._breadth_first(component, np.array([5, 699]))[[5, 355, 698]] == [[0, 6], [350, 344], [7, 1]]
-    ).all()
-
-
-@pytest.mark.parametrize("edges", [random_graph(400, 40), random_graph(400, 900), cycle(401), grid(20)])
-def test_pooled_diameter_is_exact(edges):
-    whole = delta_hyperbolicity(edges)
-    pooled = delta_hyperbolicity(edges, samples=500, memory=1000)
-    assert pooled.diameter_is_exact
-    assert pooled.diameter == whole.diameter
-    assert pooled.pool_nodes < 40
-    assert f"pool of {pooled.pool_nodes}" in str(pooled)
-
-
-def test_the_diameter_from_a_few_searches_is_that_of_all():
-    for seed in range(40):
-        edges = random_graph(300, 30 * (seed % 8 + 1), seed)
-        component = shortest_paths.largest_component(*edges.numpy(), 300)
-        bounds = shortest_paths.EccentricityBounds(300)
-        d = shortest_paths.all_pairs(component)
-        bounds.update(d[:, seed : seed + 2])
-        assert (bounds.lower <= d.max(axis=0)).all()
-        assert (bounds.upper >= d.max(axis=0)).all()
-        assert shortest_paths.diameter(component, bounds) == (d.max(), True)
-
-
-@pytest.mark.parametrize("n", [7, 8])
-def test_bounds_of_the_diameter_one_apart_are_not_yet_the_diameter(n):
-    component = shortest_paths.largest_component(*cycle(n).numpy(), n)
-    bounds = shortest_paths.EccentricityBounds(n)
-    bounds.lower[:], bounds.upper[:] = (2, 3) if n == 7 else (4, 5)
-    assert shortest_paths.diameter(component, bounds) == (n // 2, True)
-
-
-def test_a_diameter_beyond_the_budget_is_bounded_and_labelled(monkeypatch):
-    monkeypatch.setattr(shortest_paths, "_DIAMETER_SOURCES", 0)
-    edges = cycle(501)
-    result = delta_hyperbolicity(edges, memory=0)
-    assert not result.diameter_is_exact
-    assert delta_hyperbolicity(edges).diameter < result.diameter <= 500
-    assert result.upper_bound == result.diameter / 2
-    assert "diameter at most" in str(result)
 
 
 # ---------------------------------------------------------------- the result, and bad input

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
-from torch.nn.functional import batch_norm, conv2d, cross_entropy
+from torch.nn.functional import batch_norm, conv2d
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from lresnet.geometry import Lorentz
@@ -17,36 +17,9 @@ from lresnet.models import LorentzGCN, LorentzResNet, create_model, from_pretrai
 from lresnet.models.residual_block import ResidualBlock
 from lresnet.nn import CentroidPool, LorentzMLR, PoincareMean, Prototypes, SpaceMean
 from lresnet.residual import make_residual
-from lresnet.testing import assert_compiles, assert_finite_gradients
+from lresnet.testing import assert_compiles
 from tests.models.common import RESIDUALS
-
-every_residual = pytest.mark.parametrize("residual", RESIDUALS)
-
-
-def make(residual: str = "lorentz", depth: int = 8, **options: object) -> LorentzResNet:
-    torch.manual_seed(0)
-    return LorentzResNet(depth, residual=residual, **{"num_classes": 4} | options)
-
-
-def images(batch: int = 4, height: int = 8, width: int = 8, seed: int = 1) -> Tensor:
-    return torch.randn(batch, 3, height, width, generator=torch.Generator().manual_seed(seed))
-
-
-def trained(model: LorentzResNet) -> LorentzResNet:
-    """Parameters and running statistics that no constructor would give."""
-    torch.manual_seed(2)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1 * torch.randn(parameter.shape))
-        model.train()(images())
-    return model.eval()
-
-
-def backward(model: LorentzResNet, x: Tensor) -> Tensor:
-    loss = cross_entropy(model(x), torch.arange(len(x)) % 4)
-    loss.backward()
-    return loss
-
+from tests.models.resnets import every_residual, images, make, trained
 
 # --- what it computes -------------------------------------------------------------------------------------------------
 
@@ -305,99 +278,6 @@ def test_images_are_floating_point():
         make()(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
     with pytest.raises(TypeError, match="floating point tensor, got list"):
         make()([0.0])
-
-
-# --- training ---------------------------------------------------------------------------------------------------------
-
-
-@every_residual
-@pytest.mark.parametrize("depth", [18, 20, 32, 56, 110])
-def test_finite_gradients_at_any_depth(depth, residual):
-    model = make(residual, depth, widths=[8, 8, 16, 16] if depth == 18 else None, learn_curvature=True)
-    assert backward(model, images()).isfinite()
-    for name, parameter in model.named_parameters():
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name
-        assert parameter.grad.any() or "bias" in name, name
-
-
-@every_residual
-def test_images_of_zeros(residual):
-    model = make(residual, 20)
-    assert_finite_gradients(model, torch.zeros(4, 3, 8, 8))
-    assert backward(model, torch.zeros(4, 3, 8, 8)).isfinite()
-    assert all(p.grad.isfinite().all() for p in model.parameters())
-
-
-@pytest.mark.parametrize("depth", [18, 20])
-@pytest.mark.parametrize("gain", [1e-9, 1e9])
-def test_batch_norms_of_any_gain(gain, depth):
-    model = make(depth=depth, learn_curvature=True)
-    for block in model.blocks:
-        torch.nn.init.constant_(block.bn2.weight, gain)
-    for x in (images(), torch.zeros(4, 3, 8, 8)):
-        model.zero_grad()
-        assert backward(model, x).isfinite()
-        assert all(p.grad.isfinite().all() for p in model.parameters())
-
-
-def norms(model: LorentzResNet, x: Tensor) -> Tensor:
-    """Mean norm of a pixel's point after each block."""
-    seen: list[Tensor] = []
-    for block in model.blocks:
-        block.register_forward_hook(lambda _, __, output: seen.append(output.norm(dim=1).mean()))
-    with torch.no_grad():
-        model(x)
-    return torch.stack(seen)
-
-
-@pytest.mark.parametrize(("depth", "low", "high"), [(18, 0.37, 0.85), (20, 0.7, 1.0), (32, 0.6, 1.0), (110, 0.3, 1.0)])
-def test_norms_start_near_the_twin_s(depth, low, high):
-    """The figures of the module's docstring."""
-    x = images(8, 32, 32)
-    ratio = norms(make(depth=depth), x) / norms(make("euclidean", depth), x)
-    assert ratio.min() > low
-    assert ratio.max() < high
-
-
-@pytest.mark.parametrize("residual", ["lorentz", "parallel_transport", "tangent", "space"])
-def test_a_learned_curvature_moves_and_stays_negative(residual):
-    model = make(residual, learn_curvature=True)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    before = float(model.manifold.K.detach())
-    for _ in range(3):
-        optimizer.zero_grad()
-        backward(model, images())
-        optimizer.step()
-    after = float(model.manifold.K.detach())
-    assert after != before
-    assert after < 0
-    assert [name for name, _ in model.named_parameters() if "kappa" in name] == ["manifold.log_kappa"]
-
-
-def test_a_curvature_that_nothing_uses_is_not_trained():
-    for model in (make("euclidean", learn_curvature=True), make("space", pooling="mean", head="linear")):
-        assert not list(model.manifold.parameters())
-    assert list(make("euclidean", head="mlr", learn_curvature=True).manifold.parameters())
-
-
-def test_no_parameter_without_a_use():
-    """Without a skip branch there is no shortcut either; no convolution has a bias that its batch norm would undo."""
-    assert not any("shortcut" in name for name, _ in make("none").named_parameters())
-    convolutions = [m for m in make(depth=18).modules() if isinstance(m, torch.nn.Conv2d)]
-    assert len(convolutions) == 1 + 2 * 8 + 3
-    assert all(conv.bias is None for conv in convolutions)
-
-
-@pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
-def test_learns_to_tell_four_pictures_apart(residual):
-    model, x = make(residual), images(4)
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
-    for _ in range(12):
-        optimizer.zero_grad()
-        loss = backward(model, x + 0.1 * torch.randn(x.shape))
-        optimizer.step()
-    assert loss < 0.1
 
 
 # --- copies, folders, compilation -------------------------------------------------------------------------------------

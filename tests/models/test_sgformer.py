@@ -2,39 +2,20 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 
 import geoopt
 import pytest
 import torch
-from torch import Tensor
 from torch_geometric.nn import GCNConv
 
 from lresnet.geometry import ManifoldModule
-from lresnet.models import LorentzSGFormer, create_model, from_pretrained
 from lresnet.nn import SparseMatrix
 from lresnet.nn.input_map import features_to_points
 from lresnet.optim import parameter_groups
 from lresnet.testing import assert_finite_gradients, assert_on_manifold
-from lresnet.train.stack import ModelStack
 from tests.models.common import CLASSES, FEATURES, NODES, RESIDUALS, features, graph
-
-CASES = [(kind, "euclidean") for kind in RESIDUALS] + [(kind, "lorentz") for kind in RESIDUALS if kind != "euclidean"]
-every_case = pytest.mark.parametrize(("residual", "branches"), CASES)
-one_graph = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # of torch's tracer
-both_branches = pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
-
-
-def make(residual: str = "lorentz", **options: object) -> LorentzSGFormer:
-    torch.manual_seed(0)
-    sizes = {"in_features": FEATURES, "hidden": 5, "num_classes": CLASSES, "attention_layers": 2, "heads": 2}
-    return LorentzSGFormer(**sizes | {"residual": residual} | options)
-
-
-def nothing(x: Tensor) -> Tensor:
-    return x
-
+from tests.models.sgformers import CASES, both_branches, every_case, make, nothing, one_graph
 
 # --- the formulas -----------------------------------------------------------------------------------------------------
 
@@ -367,73 +348,3 @@ def test_features_of_another_width_and_nodes_that_are_not_there(branches):
 def test_a_graph_without_nodes(branches):
     model = make(branches=branches)
     assert model(features()[:0], torch.zeros(2, 0, dtype=torch.int64)).shape == (0, CLASSES)
-
-
-# --- state ------------------------------------------------------------------------------------------------------------
-
-
-@every_case
-def test_saved_and_read_back(residual, branches, tmp_path):
-    model = make(residual, branches=branches, learn_curvature=True, learn_graph_weight=True).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(0.1)
-    read = from_pretrained(model.save_pretrained(tmp_path)).eval()
-    assert isinstance(read, LorentzSGFormer)
-    assert torch.equal(read(features(), *graph()), model(features(), *graph()))
-    twin = copy.deepcopy(model)
-    assert torch.equal(twin(features(), *graph()), model(features(), *graph()))
-
-
-@every_case
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_a_stack_gives_what_its_members_do(residual, branches, sparse):
-    """Three networks as one computation, dropout included."""
-    a_stack_gives_what_its_members_do(residual, sparse, branches=branches)
-
-
-@pytest.mark.parametrize("residual", ["lorentz", "tangent", "euclidean"])
-@pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_so_does_a_stack_with_branches_as_in_the_released_code(residual, sparse):
-    a_stack_gives_what_its_members_do(residual, sparse, graph_input="features", values="identity")
-
-
-def a_stack_gives_what_its_members_do(residual: str, sparse: bool, **branches: str) -> None:
-    options = {"dropout": 0.3, "learn_graph_weight": True, "curvature": -2.0} | branches
-    members = [make(residual, **options).double() for _ in range(3)]
-    for i, member in enumerate(members):
-        torch.manual_seed(i)
-        for parameter in member.parameters():
-            parameter.data.add_(0.1 * torch.randn_like(parameter))
-    stack = ModelStack(members, [[name for name, _ in members[0].named_parameters()]])
-    stack.model.generators = [torch.Generator().manual_seed(i) for i in range(3)]
-    x, A = features(torch.float64), members[0].graph(graph()[0], NODES)
-
-    def together(model: LorentzSGFormer) -> Tensor:
-        points = model.input_points(SparseMatrix.from_dense(x) if sparse else x.unsqueeze(1))
-        if sparse and points.time.dim() == 2:
-            points = points._replace(time=points.time.unsqueeze(1))
-        return model(points, A)
-
-    y = stack.call(together)
-    for i, member in enumerate(members):
-        torch.manual_seed(i)
-        torch.testing.assert_close(y[:, i], member(x, A))
-
-
-def test_by_name():
-    torch.manual_seed(0)
-    model = create_model(
-        "lorentz_sgformer", residual="tangent", curvature=-2.0, in_features=FEATURES, hidden=5, heads=2
-    )
-    expected = make("tangent", curvature=-2.0, num_classes=None, attention_layers=1)
-    assert torch.equal(model(features(), *graph()), expected(features(), *graph()))
-
-
-@every_case
-def test_autocast(residual, branches):
-    model = make(residual, branches=branches)
-    with torch.autocast("cpu", torch.bfloat16):
-        found = model(features(), *graph())
-    expected = model(features(), *graph())
-    assert (found - expected).abs().max() < 0.1 * expected.abs().max()  # bfloat16 has eight bits

@@ -103,11 +103,11 @@ def test_test_images_are_where_the_head_sees_them(images: Path, monkeypatch: pyt
 def test_test_images_that_have_gone_are_missed(images: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(images, tmp_path / "run")
     record = json.loads((folder / "run.json").read_text())
-    record["images"]["number of test images"] = 31
+    record["images"]["test_images"] = 31
     (folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"has 30 test images, not 31 as when the run in .* was trained"):
+    with pytest.raises(ValueError, match=r"has other test images than when the run in .* was begun"):
         embed_run(folder)
-    del record["images"]["number of test images"]  # a run by an older version, which did not count them
+    del record["images"]["test_images"]  # a run by an older version, which did not count them
     (folder / "run.json").write_text(json.dumps(record))
     assert len(embed_run(folder)) == 30
 

@@ -83,7 +83,7 @@ def test_images_that_changed_have_no_delta(run: Path) -> None:
     np.savez(file, **changed)
     image_data.cache_clear()
     try:
-        with pytest.raises(ValueError, match="has other size or channels than the run in"):
+        with pytest.raises(ValueError, match="has other sizes than when the run in"):
             embedding_delta(run, images=12)
     finally:
         file.write_bytes(before)

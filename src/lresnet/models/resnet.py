@@ -8,8 +8,8 @@ model's own hyperboloid, pixels are averaged in the Poincare ball, the head is H
 Why K = -0.02 and a scale from 2. Between points far from the origin the residual's norm is about 1/sqrt(kappa),
 whatever theirs: a skip branch that is shortened in every block hands its work to the branch, and gradients grow with
 depth as in a network without skips. Norm after each block over the twin's, and the norm of the loss's gradient at the
-first block's output over that at the last's, before training (normal images, 2 seeds; tests/models/test_resnet.py
-holds the first line to it):
+first block's output over that at the last's, before training (normal images, 2 seeds;
+tests/models/test_resnet_training.py holds the first line to it):
 
     depth                       18           20           32           110
     kappa 0.02,  scale 2        0.4-0.8, 3   0.8-1.0, 5   0.6-1.0, 16  0.3-1.0, 4e3

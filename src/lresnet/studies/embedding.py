@@ -15,9 +15,9 @@ from lresnet.geometry import Lorentz
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.graph_run import graph_cell, graph_task
-from lresnet.studies.image_run import image_data
-from lresnet.studies.prediction import image_files, load_network, read_batches, require_same_images
-from lresnet.studies.run_folder import finished_run, require_images, run_of, usable_device
+from lresnet.studies.prediction import image_files, load_network, read_batches
+from lresnet.studies.run_folder import finished_run, run_of, usable_device
+from lresnet.studies.run_images import images_of_run
 
 __all__ = ["Embedding", "embed_files", "embed_nodes", "embed_run", "embed_test_images"]
 
@@ -141,9 +141,7 @@ def embed_test_images(folder: Path, numbers: Sequence[int] | None = None, *, dev
     """
     place, record = usable_device(device), finished_run(folder)
     network = load_network(folder, place)
-    require_images(record, folder)
-    data = image_data(record["cell"], record["config"].get("size"))
-    require_same_images(network, data, folder)
+    data = images_of_run(record, folder)
     chosen = range(len(data.test)) if numbers is None else numbers
     for number in chosen:
         if not 0 <= number < len(data.test):

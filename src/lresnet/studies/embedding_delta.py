@@ -12,9 +12,9 @@ from torch import Tensor
 from lresnet.data.augment import normalise
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet
-from lresnet.studies.image_run import image_data
-from lresnet.studies.prediction import load_network, require_same_images
-from lresnet.studies.run_folder import finished_run, require_images, usable_device
+from lresnet.studies.prediction import load_network
+from lresnet.studies.run_folder import finished_run, usable_device
+from lresnet.studies.run_images import images_of_run
 
 __all__ = ["EmbeddingDelta", "distances", "embedding_delta"]
 
@@ -50,9 +50,7 @@ def embedding_delta(
         raise ValueError(f"images must be at least 4, as delta is of quadruples, got {images}")
     place = usable_device(device)
     network, record = load_network(folder, place), finished_run(folder)
-    require_images(record, folder)
-    data = image_data(record["cell"], record["config"].get("size"))
-    require_same_images(network, data, folder)
+    data = images_of_run(record, folder)
     test = data.test.images
     drawn = torch.from_numpy(np.random.RandomState(seed).permutation(len(test))[:images])
     batches = [part.to(place) for part in test[drawn].split(_TOGETHER)]

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from lresnet.data.ood_sets import OodSet, load_ood_set
 from lresnet.studies.detection import Scores, available_scores, require_scores, score_sets
-from lresnet.studies.image_run import image_data
-from lresnet.studies.prediction import load_network, require_same_images
-from lresnet.studies.run_folder import finished_run, require_images, usable_device
+from lresnet.studies.prediction import load_network
+from lresnet.studies.run_folder import finished_run, usable_device
+from lresnet.studies.run_images import images_of_run
 
 __all__ = ["score_folder"]
 
@@ -40,9 +40,7 @@ def score_folder(
     network, record = load_network(folder, place), finished_run(folder)
     chosen = available_scores(network.model) if "all" in scores else scores
     require_scores(network.model, chosen)  # before images are read, which may take minutes
-    require_images(record, folder)
-    data = image_data(record["cell"], record["config"].get("size"))
-    require_same_images(network, data, folder)
+    data = images_of_run(record, folder)
     sets = _load_sets(dict.fromkeys(names), (network.height, network.width))
     return score_sets(network.model, data, sets, scores=chosen), sets
 

@@ -13,7 +13,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data import ImageData
 from lresnet.data.image_folder import SUFFIXES, fill_frame, open_image
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.studies.run_folder import Record, finished_run, usable_device
@@ -28,7 +27,6 @@ __all__ = [
     "load_network",
     "predict",
     "read_batches",
-    "require_same_images",
 ]
 
 _TOGETHER = 256  # images that go through the network at once
@@ -44,7 +42,6 @@ class ImageNetwork:
         classes: names, by label.
         mean, std: of each channel, with pixels in [0, 1].
         flip_test: whether the run judges by an image and its mirror image.
-        test_images: how many there were; None: not known, of a run by an older version.
     """
 
     model: LorentzResNet
@@ -55,7 +52,6 @@ class ImageNetwork:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     flip_test: bool
-    test_images: int | None = None
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
@@ -206,7 +202,6 @@ def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetw
         tuple(facts["mean"]),
         tuple(facts["std"]),
         bool(record["config"].get("flip_test", False)),
-        facts.get("number of test images"),
     )
 
 
@@ -229,25 +224,3 @@ def _read(
             continue
         pixels = np.asarray(fill_frame(image, network.width, network.height))
         yield file, image.size, pixels.reshape(network.height, network.width, network.channels)
-
-
-def require_same_images(network: ImageNetwork, data: ImageData, folder: Path) -> None:
-    """Files of a user may change: other images are not what the network was trained for.
-
-    Raises:
-        ValueError: the classes, the size, the pixels or the number of test images are others; which, is said.
-    """
-    then = {
-        "classes": network.classes,
-        "size or channels": (network.height, network.width, network.channels),
-        "pixels": (network.mean, network.std),
-    }
-    now = (data.classes, tuple(data.test.images.shape[1:]), (data.mean, data.std))
-    for (what, before), found in zip(then.items(), now, strict=True):
-        if found != before:
-            raise ValueError(f"{data.name} has other {what} than the run in {folder} was trained on; bring them back")
-    if network.test_images not in (None, len(data.test)):
-        raise ValueError(
-            f"{data.name} has {len(data.test):,} test images, not {network.test_images:,} as when the run in {folder} "
-            "was trained; bring them back"
-        )

@@ -13,6 +13,7 @@ import torch
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.run import Run, build
+from lresnet.studies.run_images import image_facts, require_images, require_same_images
 from lresnet.train import ImageClassification, Objective, Schedule, fit
 from lresnet.train.checkpoint import load_checkpoint, write_atomically
 from lresnet.train.results import environment
@@ -22,7 +23,6 @@ __all__ = [
     "checkpoint_epoch",
     "evaluate_folder",
     "finished_run",
-    "require_images",
     "run_of",
     "train_in_folder",
     "usable_device",
@@ -75,9 +75,12 @@ def train_in_folder(
         if before is None:
             raise ValueError(f"{checkpoint} has no run.json beside it that says whose it is; use another folder")
         _require_same_device(place, before, folder)
-        _require_same_images(objective, before, folder)
+        if isinstance(objective, ImageClassification):
+            require_same_images(objective.data, before, folder)
     record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
-    record |= {"device": place.type, **environment(str(place)), **_image_facts(objective)}
+    record |= {"device": place.type, **environment(str(place))}
+    if isinstance(objective, ImageClassification):
+        record["images"] = image_facts(objective.data)
     _write(folder / "run.json", record)
     if on_start is not None:
         on_start(model, objective, schedule)
@@ -114,7 +117,8 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
     place = usable_device(device)
     require_images(record, folder)
     _, objective, _ = build(run_of(record), place)
-    _require_same_images(objective, record, folder)
+    if isinstance(objective, ImageClassification):
+        require_same_images(objective.data, record, folder)
     model = from_pretrained(folder / "model", place)
     metrics = {name: round(value, 4) for name, value in objective.test(model.eval()).items()}
     result = record | {"metrics": metrics, "value": next(iter(metrics.values())), "stage": "final"}
@@ -136,21 +140,6 @@ def finished_run(folder: Path) -> Record:
     if not _finished(record):
         raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options goes on with it")
     return record
-
-
-def require_images(record: Record, folder: Path) -> None:
-    """Images of a user may have been moved since the run in ``folder``: say where they were.
-
-    Raises:
-        FileNotFoundError: there is nothing any more where they were, or an empty folder.
-    """
-    place = Path(record["cell"])
-    there = place.is_file() or (place.is_dir() and any(place.iterdir()))
-    if "images" in record and place.is_absolute() and not there:  # cifar10 and the like are found by name
-        raise FileNotFoundError(
-            f"the images of the run in {folder} were at {place} and are not there any more; "
-            "bring them back, or make that path a link to where they are now"
-        )
 
 
 def checkpoint_epoch(folder: Path) -> int:
@@ -185,18 +174,6 @@ def usable_device(name: str) -> torch.device:
     if device.type == "cpu" and device.index is not None:  # torch takes it, what loads a model does not
         raise ValueError(f"device {name!r} cannot be used here: a CPU has no number; take cpu")
     return device
-
-
-def _image_facts(objective: Objective[Any]) -> Record:
-    """What a trained network's user must know of the images it was trained on; nothing for graphs."""
-    if not isinstance(objective, ImageClassification):
-        return {}
-    data = objective.data
-    height, width, channels = data.train.images.shape[1:]
-    size = {"height": height, "width": width, "channels": channels}
-    pixels = {"classes": list(data.classes), "mean": list(data.mean), "std": list(data.std)}
-    counts = {"number of training images": len(data.train), "number of test images": len(data.test)}
-    return {"images": size | pixels | counts}
 
 
 def _finished(record: Record) -> bool:
@@ -247,17 +224,6 @@ def _require_same_device(device: torch.device, before: Record, folder: Path) -> 
             f"the run in {folder} was begun on {kind} and cannot go on on {device.type}; "
             f"take --device {kind}, or another folder to begin anew"
         )
-
-
-def _require_same_images(objective: Objective[Any], before: Record, folder: Path) -> None:
-    """Files of a user may change: other classes or other pixels would give figures of no one run."""
-    now, then = _image_facts(objective).get("images", {}), before.get("images", {})
-    for name in now:
-        if name in then and now[name] != then[name]:
-            raise ValueError(
-                f"{before['cell']} has changed since the run in {folder} was begun: its {name} is not what it was; "
-                "bring the images back, or train in another folder"
-            )
 
 
 def _require_readable(checkpoint: Path) -> None:

@@ -59,7 +59,7 @@ Rendered by lresnet {version} from the results; every number is an average over 
 
 _PAPER = (
     "what was measured",
-    ("Beside the figures of He, Yang and Ying, <i>Lorentzian Residual Neural Networks</i> (KDD 2025)."),
+    "Beside the figures of He, Yang and Ying, <i>Lorentzian Residual Neural Networks</i> (KDD 2025).",
 )
 _OWN = "your runs", "Runs of one method are averaged where they differ in seed or split alone; others have a row each."
 

@@ -1,0 +1,75 @@
+"""The images that a run was trained on: what is kept of them, and whether those found today are still the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lresnet.data import ImageData
+from lresnet.studies.image_run import image_data
+
+__all__ = ["image_facts", "images_of_run", "require_images", "require_same_images"]
+
+# What is kept in run.json, and what is another where it is another.
+_WORDS = {
+    "height": "sizes",
+    "width": "sizes",
+    "channels": "channels",
+    "classes": "classes",
+    "mean": "pixels",
+    "std": "pixels",
+    "training_images": "training images",
+    "test_images": "test images",
+}
+
+
+def image_facts(data: ImageData) -> dict[str, Any]:
+    """What the user of a trained network must know of its images, and what tells them from others, for JSON."""
+    height, width, channels = data.train.images.shape[1:]
+    pixels = list(data.classes), list(data.mean), list(data.std)
+    return dict(zip(_WORDS, (height, width, channels, *pixels, len(data.train), len(data.test)), strict=True))
+
+
+def images_of_run(record: dict[str, Any], folder: Path) -> ImageData:
+    """The images of the run in ``folder``, read again; ``record`` is what its ``run.json`` holds.
+
+    Raises:
+        FileNotFoundError: they are not where they were.
+        ValueError: they have changed.
+    """
+    require_images(record, folder)
+    data = image_data(record["cell"], record["config"].get("size"))
+    require_same_images(data, record, folder)
+    return data
+
+
+def require_images(record: dict[str, Any], folder: Path) -> None:
+    """Images of a user may have been moved since the run in ``folder``: say where they were.
+
+    Raises:
+        FileNotFoundError: there is nothing any more where they were, or an empty folder.
+    """
+    place = Path(record["cell"])
+    there = place.is_file() or (place.is_dir() and any(place.iterdir()))
+    if "images" in record and place.is_absolute() and not there:  # cifar10 and the like are found by name
+        raise FileNotFoundError(
+            f"the images of the run in {folder} were at {place} and are not there any more; "
+            "bring them back, or make that path a link to where they are now"
+        )
+
+
+def require_same_images(data: ImageData, record: dict[str, Any], folder: Path) -> None:
+    """Files of a user may change: other classes or other pixels would give figures of no one run.
+
+    A run by an older version has not counted its images.
+
+    Raises:
+        ValueError: they have changed; in what, is said.
+    """
+    then = record.get("images", {})
+    for name, now in image_facts(data).items():
+        if name in then and then[name] != now:
+            raise ValueError(
+                f"{record['cell']} has other {_WORDS[name]} than when the run in {folder} was begun; "
+                "bring them back, or train in another folder"
+            )
