@@ -127,6 +127,13 @@ def test_an_error_keeps_what_was_done(executed, tmp_path, monkeypatch):
     assert sorted(r["seed"] for r in read_results(path)) == [0, 1, 2, 3, 4]
 
 
+def test_methods_advance_side_by_side_seed_by_seed(executed, tmp_path):
+    run_all(runs(2) + runs(2, method="euclidean"), tmp_path / "gnn.jsonl", command="c")
+    assert [(run.seed, run.method) for run in executed] == [
+        (seed, method) for seed in (0, 1) for method in ("lorentz", "euclidean")
+    ]
+
+
 def test_out_of_time_nothing_more_is_started_and_the_rest_is_counted(executed, tmp_path):
     assert run_all(runs(5), tmp_path / "gnn.jsonl", command="c", minutes=-1.0) == 5
     assert executed == []

@@ -53,6 +53,7 @@ def run_all(
         return 0
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     groups = [[run] for run in todo] if device == "cpu" else stacks(todo)
+    groups.sort(key=lambda group: group[0].seed)  # seed by seed: a sweep that is cut short leaves methods side by side
     # A worker of a CPU has one thread, so even a single one is a process of its own.
     if device == "cpu" or workers > 1:
         finished = _in_workers(groups, command, device, workers, deadline)
