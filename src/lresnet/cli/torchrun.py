@@ -39,7 +39,7 @@ def require_one_process(verb: str) -> None:
     """
     if (number := processes()) > 1:
         instead = "use --workers in place of torchrun" if verb == "reproduce" else "start it without torchrun"
-        raise WrongCall(f"`lresnet {verb}` runs in one process, and each of {number} would do all of it; {instead}")
+        raise WrongCall(f"`lresnet {verb}` runs in one process, and each of {number} would do all; {instead}")
 
 
 @contextlib.contextmanager
