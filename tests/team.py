@@ -12,7 +12,7 @@ import torch
 from torch.distributed import TCPStore
 
 SIZE = 2
-_SECONDS = 120
+_SECONDS = 60
 # A process that has imported everything, of which the others are copies: to import torch takes seconds each time.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["lresnet.studies.run_folder", "lresnet.cli", "torch._dynamo", "pytest"])

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -13,12 +14,13 @@ import pytest
 from safetensors.numpy import load_file
 
 from lresnet import cli
-from lresnet.studies import Run
+from lresnet.data import ImageData
+from lresnet.studies import Run, image_run
 from lresnet.studies.run_folder import train_in_folder
 from lresnet.studies.single import command_of, single_image_run
 from lresnet.train import ImageClassification
 from lresnet.train.team import Team, joined
-from tests.coloured import write_coloured
+from tests.coloured import coloured_data, write_coloured
 from tests.team import together
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "2", "--batch-size", "20", "--lr", "0.05", "--device", "cpu"]
@@ -49,6 +51,28 @@ def test_torchrun_trains_once_and_reads_the_test_set_once(images: Path, tmp_path
         record = json.loads((tmp_path / "run" / name).read_text())
         assert record["processes"] == 2
         assert record["command"].startswith(f"torchrun --nproc-per-node=2 -m lresnet train {images} --method lorentz ")
+
+
+def _loads(folder: Path) -> tuple[float, float]:
+    """When this process began to load CIFAR-10, and when it had done so."""
+    times = []
+
+    def load(*_: object, **options: object) -> ImageData:
+        times.append(time.monotonic())
+        time.sleep(0.2)
+        times.append(time.monotonic())
+        return coloured_data()
+
+    image_run.load_images = load  # type: ignore[assignment]
+    run = single_image_run("cifar10", config={"epochs": 1, "model": "lorentz_resnet20"})
+    with joined("cpu") as (team, _):
+        train_in_folder(run, folder, command="", team=team)
+    return times[0], times[-1]
+
+
+def test_what_may_be_downloaded_is_loaded_by_one_before_the_others(tmp_path: Path) -> None:
+    first, second = together(_loads, tmp_path / "run")
+    assert first[1] <= second[0]
 
 
 def _interrupted(run: Run, folder: Path) -> list[int]:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from lresnet.data.image_load import IMAGE_SETS
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.run import Run, build, require_data
@@ -101,10 +102,11 @@ def train_in_folder(
 
 
 def _build(run: Run, device: torch.device, team: Team) -> tuple[Pretrained, Objective[Any], Schedule]:
-    """As :func:`build`; in a team the first process loads the data before the others, so that one downloads them."""
-    if team.size > 1 and team.leads:
-        require_data(run)
-    team.same(None)  # where the others wait
+    """As :func:`build`; what may have to be downloaded is loaded by the first of a team, before the others."""
+    if team.size > 1 and run.cell in IMAGE_SETS:
+        if team.leads:
+            require_data(run)
+        team.same(None)  # where the others wait
     model, objective, schedule = build(run, device, team)
     if isinstance(objective, ImageClassification):
         require_same_everywhere(objective.data, run.cell, team)

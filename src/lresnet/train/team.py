@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
@@ -195,5 +196,6 @@ def _in_contact() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        line = str(error).strip().partition("\n")[0]
+        reason = re.sub(r"^\[[^]]*\] ", "", line).partition(". ")[0]  # without torch's file and line before it
         raise ConnectionError(f"lost the other processes of this training, or never found them: {reason}") from error
