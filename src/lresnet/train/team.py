@@ -161,15 +161,18 @@ def joined(device: str) -> Iterator[tuple[Team, str]]:
 def first_to_fail() -> bool:
     """Whether this is the first to ask, of the processes that torchrun has started; asked again, it answers the same.
 
-    One failure ends all of them, and is to be told once. This waits for nobody: the others may be waiting for us.
+    One failure ends all of them, and is to be told once. This waits for nobody: the others may be waiting for us. Of
+    processes started by anything else each is the first, and tells its own: what torchrun keeps for them is not there.
     """
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        return True
+    address, port, rank = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), os.environ["RANK"]
     try:
-        address, port, rank = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), os.environ["RANK"]
         store = dist.TCPStore(  # type: ignore[attr-defined]
             address, port, is_master=False, timeout=_PATIENCE, wait_for_workers=False
         )
         return bool(store.compare_set("lresnet/first_to_fail", "", rank) == rank.encode())
-    except (KeyError, ValueError, RuntimeError):  # torchrun is not there: rather told twice than not at all
+    except RuntimeError:  # torchrun has gone: rather told twice than not at all
         return True
 
 
