@@ -190,6 +190,16 @@ def test_help_is_printed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
         assert ("--nproc-per-node=4 -m lresnet train cifar10" in capsys.readouterr().out) == (rank == 0)
 
 
+@pytest.mark.parametrize("size", ["", "1"])
+def test_a_rank_of_nothing_is_passed_over(
+    size: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", size)
+    assert cli.main(["data", "list"]) == 0
+    assert "cifar10" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("size", ["two", "0", "-1"])
 def test_a_world_of_no_size(size: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WORLD_SIZE", size)
