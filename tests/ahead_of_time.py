@@ -18,7 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from lresnet.nn.kernels import joins, prototypes
+from lresnet.nn.kernels import joins, pools, prototypes
 from lresnet.optim.fused_step import fused_step
 from lresnet.residual.kernels import relu_launch
 
@@ -70,6 +70,9 @@ def main() -> None:
         x, one = torch.randn(rows, n, dtype=torch.bfloat16), torch.ones(n)
         z, statistics = relu_launch.forward(x, one, one, 1e-5)
         relu_launch.backward(z, x, statistics)
+    for n, side in ((1, 1), (32, 8), (512, 4), (2048, 7)):
+        x = torch.randn(3, n, side, side, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+        pools.pool_backward(pools.pool_forward(x, kappa=0.02), x, kappa=0.02)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,8 @@ import pytest
 
 from lresnet import cli
 from lresnet.data import registry
-from lresnet.data.registry import DATASETS, Dataset, Source
+from lresnet.data.registry import DATASETS
+from lresnet.data.source import Dataset, Source
 
 CONTENT = b"0 1\n1 2\n"
 

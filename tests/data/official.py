@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from lresnet.data.registry import DATASETS, Source
+from lresnet.data.registry import DATASETS
+from lresnet.data.source import Source
 
 
 def use(monkeypatch: pytest.MonkeyPatch, root: Path, name: str) -> None:

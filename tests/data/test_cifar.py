@@ -18,7 +18,8 @@ from lresnet.data import load_images
 from lresnet.data.cifar import read_cifar
 from lresnet.data.images import channel_statistics
 from lresnet.data.records import digest_of
-from lresnet.data.registry import DATASETS, Dataset, ImageRecords, Source
+from lresnet.data.registry import DATASETS
+from lresnet.data.source import Dataset, ImageRecords, Source
 from lresnet.data.verify import fetch, list_datasets, verify
 
 Bytes = NDArray[np.uint8]

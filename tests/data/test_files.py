@@ -9,7 +9,8 @@ import pytest
 
 from lresnet.data import files
 from lresnet.data.files import data_roots, download, find, problem_with
-from lresnet.data.registry import DATASETS, Source
+from lresnet.data.registry import DATASETS
+from lresnet.data.source import Source
 from tests.data.official import source_of
 
 CONTENT = b"the official content\n" * 1000

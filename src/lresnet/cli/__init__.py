@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from lresnet._version import __version__
-from lresnet.cli.app import App, read_call
+from lresnet.cli.app import App, Failed, read_call
 from lresnet.cli.bench import bench
 from lresnet.cli.datasets import data
 from lresnet.cli.inference import predict
@@ -19,6 +19,7 @@ from lresnet.cli.points import embed, neighbours
 from lresnet.cli.report import report
 from lresnet.cli.single_run import evaluate, train
 from lresnet.cli.study import reproduce
+from lresnet.cli.torchrun import Unheard, one_voice, require_one_process
 
 __all__ = ["main"]
 
@@ -48,15 +49,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"lresnet {__version__}")
         return 0
     try:
-        code = int(read_call(_app, "lresnet", _ABOUT, args)() or 0)
-        sys.stdout.flush()  # a reader that has gone is met here, and not when Python ends
-        return code
+        with one_voice():
+            call = read_call(_app, "lresnet", _ABOUT, args)
+            if args[0] != "train":
+                require_one_process(args[0])
+            code = int(call() or 0)
+            sys.stdout.flush()  # a reader that has gone is met here, and not when Python ends
+            return code
+    except Unheard as end:
+        return end.code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in the buffer
         return 1  # as rich does
     except KeyboardInterrupt as stop:
         print(f"lresnet: interrupted{'; ' if str(stop) else ''}{stop}", file=sys.stderr)
         return 130
+    except Failed as error:
+        print(f"lresnet: error: {error}", file=sys.stderr)
+        return 1
     except (ValueError, OSError) as error:
         if os.environ.get("LRESNET_DEBUG"):
             raise

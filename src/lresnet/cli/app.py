@@ -10,11 +10,15 @@ from typing import Any
 
 from tyro.extras import SubcommandApp
 
-__all__ = ["App", "WrongCall", "read_call"]
+__all__ = ["App", "Failed", "WrongCall", "read_call"]
 
 
 class WrongCall(ValueError):
     """The words are no call; what is wrong, and which help to read."""
+
+
+class Failed(Exception):
+    """What was asked for was possible, and did not succeed; why."""
 
 
 class App(SubcommandApp):

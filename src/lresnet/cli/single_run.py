@@ -2,16 +2,16 @@
 
 import itertools
 import json
-import os
 import re
 import shlex
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
+from lresnet.cli.app import Failed
 from lresnet.cli.settings import GraphSettings, ImageSettings, Settings, TransformerSettings, require_seeds, said
+from lresnet.cli.torchrun import leads, processes
 
 if TYPE_CHECKING:
     from lresnet.models.pretrained import Pretrained
@@ -49,7 +49,8 @@ def train(
 
     The same command goes on from the checkpoint of a run that was interrupted, on a CPU to the same numbers. Your own
     images are a folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and
-    test_labels.
+    test_labels. Several GPUs or machines train on images together where torchrun starts a process for each: torchrun
+    --nproc-per-node=4 -m lresnet train cifar10. The batch is that of all of them.
 
     Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
 
@@ -76,10 +77,10 @@ def train(
         transformer: Of lorentz_sgformer alone; what is not given is as the recipe says.
         images: Of images alone; what is not given is as the recipe says.
     """
+    from lresnet.studies.run import require_shareable
     from lresnet.studies.single import find_data, single_image_run
 
     require_seeds("--seed", seed)
-    _require_one_process()
     kind, name = find_data(data, None if task == "auto" else task)
     of_graphs = said(graphs) | said(transformer)
     if kind == "images":
@@ -89,18 +90,10 @@ def train(
     else:
         run = _graph_run(name, method, seed, split, said(settings) | of_graphs)
         _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
+    require_shareable(run, processes())
     folder = out or _default_folder(run)
     ended = _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every, test)
-    return ended or (evaluate(folder, device) if test else 0)
-
-
-def _require_one_process() -> None:
-    """Several would each train the whole run, and write it into the same folder."""
-    if (processes := os.environ.get("WORLD_SIZE", "1")) != "1":
-        raise ValueError(
-            f"started as one of {processes} processes (WORLD_SIZE, set by torchrun): a run is trained by one process "
-            "on one device; start it without torchrun"
-        )
+    return ended or (evaluate(folder, device) if test and leads() else 0)  # the team has ended: nobody waits for it
 
 
 def _graph_run(name: str, method: str, seed: int, split: str | None, config: dict[str, Any]) -> "Run":
@@ -159,6 +152,7 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     from lresnet.studies.run_folder import train_in_folder
     from lresnet.studies.single import command_of
     from lresnet.train import NonFiniteError
+    from lresnet.train.team import joined
 
     progress = progress_bars()
     bar = progress.add_task("epochs", total=None, state="")
@@ -176,19 +170,19 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
         progress.update(bar, completed=epoch, state="" if figure is None else f"{word} validation {figure:.2f}")
 
     try:
-        record = train_in_folder(
-            run,
-            folder,
-            command=command_of(run),
-            device=device,
-            checkpoint_every=checkpoint_every,
-            on_start=start,
-            on_epoch=show,
-        )
+        with joined(device) as (team, place):
+            record = train_in_folder(
+                run,
+                folder,
+                command=command_of(run, team.size),
+                device=place,
+                checkpoint_every=checkpoint_every,
+                team=team,
+                on_start=start,
+                on_epoch=show,
+            )
     except NonFiniteError as error:
-        progress.stop()
-        print(f"lresnet: error: {error}", file=sys.stderr)
-        return 1
+        raise Failed(str(error)) from error
     except KeyboardInterrupt:
         raise KeyboardInterrupt(_way_on(folder) if progress.live.is_started else "") from None
     finally:

@@ -7,7 +7,7 @@ import torch
 from lresnet.data.files import Root, download, find
 from lresnet.data.images import ImageData, ImageSet
 from lresnet.data.records import Part, complete_folder, read_records
-from lresnet.data.registry import Dataset
+from lresnet.data.source import Dataset
 
 __all__ = ["read_cifar"]
 

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from lresnet.data.registry import Source, dataset
+from lresnet.data.registry import dataset
+from lresnet.data.source import Source
 
 __all__ = ["ROOT_VARIABLE", "Root", "data_roots", "dataset_files", "download", "find", "problem_with"]
 

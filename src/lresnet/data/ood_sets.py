@@ -25,7 +25,8 @@ from torch import Tensor
 
 from lresnet.data.files import ROOT_VARIABLE, Root, data_roots, download, problem_with
 from lresnet.data.idx import read_idx_images
-from lresnet.data.registry import Source, dataset
+from lresnet.data.registry import dataset
+from lresnet.data.source import Source
 from lresnet.data.svhn import read_svhn
 from lresnet.data.unlabelled import Unlabelled, fill_frames, read_unlabelled_arrays, read_unlabelled_folder
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lresnet.data.files import Root, data_roots
-from lresnet.data.registry import ImageRecords
+from lresnet.data.source import ImageRecords
 
 __all__ = ["Part", "complete_folder", "digest_of", "problem_with_folder", "read_records", "record_bytes"]
 

@@ -9,7 +9,8 @@ from typing import Literal
 
 from lresnet.data.files import Root, data_roots, download, problem_with
 from lresnet.data.records import complete_folder, problem_with_folder
-from lresnet.data.registry import DATASETS, Dataset, Source, dataset
+from lresnet.data.registry import DATASETS, dataset
+from lresnet.data.source import Dataset, Source
 
 __all__ = ["DatasetRow", "FileRow", "FileState", "fetch", "list_datasets", "verify"]
 

@@ -7,9 +7,11 @@ from torch import Tensor
 
 from lresnet.geometry import ManifoldModule
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import unitless_time
+from lresnet.nn.kernels import LONGEST_ROW, fused
+from lresnet.residual.kernels import switch
 
 __all__ = ["CentroidPool", "PoincareMean", "SpaceMean", "centroid_pool", "poincare_mean", "space_mean"]
 
@@ -37,8 +39,19 @@ def poincare_mean(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
         >>> poincare_mean(torch.tensor([2.0, -2.0]).reshape(1, 2, 1, 1))
         tensor([[ 2., -2.]])
     """
+    if _has_kernel(x, K):
+        from lresnet.nn.kernels.pools import pool_backward, pool_forward
+
+        return fused(pool_forward, pool_backward, _images_mean, x, kappa=kappa_of(K, torch.float32))
     points = _pixels(x)
-    kappa = kappa_of(K, points.dtype)
+    return _ball_mean(points, kappa_of(K, points.dtype))
+
+
+def _images_mean(x: Tensor, kappa: Curvature) -> Tensor:
+    return _ball_mean(_pixels(x), kappa)
+
+
+def _ball_mean(points: Tensor, kappa: Curvature) -> Tensor:
     width = 1 + unitless_time(points, kappa, -1)
     p = points / width
     mean = p.mean(-2, keepdim=True)
@@ -94,6 +107,13 @@ class SpaceMean(ManifoldModule):
 
     def forward(self, x: Tensor) -> Tensor:
         return space_mean(x)
+
+
+def _has_kernel(x: Tensor, K: Curvature) -> bool:
+    """Whether :mod:`lresnet.nn.kernels.pools` serves these images. A compiler fuses as much by itself."""
+    if traced() or isinstance(K, Tensor) or not switch.serves(x, x, dim=1) or x.dim() != 4 or x.numel() == 0:
+        return False
+    return x.shape[1] <= LONGEST_ROW and x.is_contiguous(memory_format=torch.channels_last)
 
 
 def _pixels(x: Tensor) -> Tensor:

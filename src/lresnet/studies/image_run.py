@@ -11,6 +11,7 @@ from lresnet.data import ImageData, load_images
 from lresnet.models import LorentzResNet, create_model
 from lresnet.studies.settings import IMAGE_OBJECTIVE, IMAGE_TASK, SCHEDULE, own_residual_options, take
 from lresnet.train import ImageClassification, Schedule, seed_everything
+from lresnet.train.team import ALONE, Team
 
 if TYPE_CHECKING:
     from lresnet.studies.run import Run
@@ -20,7 +21,9 @@ __all__ = ["build_image_run", "image_data", "images_of"]
 _DEFAULT_MODEL = "lorentz_resnet18"
 
 
-def build_image_run(run: Run, device: torch.device | str) -> tuple[LorentzResNet, ImageClassification, Schedule]:
+def build_image_run(
+    run: Run, device: torch.device | str, team: Team = ALONE
+) -> tuple[LorentzResNet, ImageClassification, Schedule]:
     """The model, the objective and the schedule; the model's parameters follow the seed.
 
     Options that a residual does not have (a weight of parallel transport) are passed over: the configurations of a
@@ -42,7 +45,7 @@ def build_image_run(run: Run, device: torch.device | str) -> tuple[LorentzResNet
     )
     if not isinstance(model, LorentzResNet):
         raise ValueError(f"{model.config['model']} is no network for images; take lorentz_resnet18, 20 or 32")
-    return model.to(device), ImageClassification(data, seed=run.seed, device=device, **options), schedule
+    return model.to(device), ImageClassification(data, seed=run.seed, device=device, team=team, **options), schedule
 
 
 def images_of(run: Run) -> str:

@@ -15,8 +15,9 @@ from lresnet.studies.image_run import build_image_run, image_data, images_of
 from lresnet.studies.settings import require_bounds
 from lresnet.train import Objective, Outcome, Schedule, fit
 from lresnet.train.results import environment
+from lresnet.train.team import ALONE, Team
 
-__all__ = ["METHODS", "Run", "build", "complete", "execute", "record_of", "require_data"]
+__all__ = ["METHODS", "Run", "build", "complete", "execute", "record_of", "require_data", "require_shareable"]
 
 METHODS = ("none", "parallel_transport", "tangent", "space", "lorentz", "euclidean")
 
@@ -48,14 +49,33 @@ def complete(plan: dict[str, Any], method: str, configuration: dict[str, Any], s
     return plan["fixed"] | own | configuration | plan.get(stage, {})  # type: ignore[no-any-return]
 
 
-def build(run: Run, device: torch.device | str = "cpu") -> tuple[Pretrained, Objective[Any], Schedule]:
+def build(
+    run: Run, device: torch.device | str = "cpu", team: Team = ALONE
+) -> tuple[Pretrained, Objective[Any], Schedule]:
     """The model, the objective and the schedule of a run; the model's parameters follow the seed.
+
+    Args:
+        team: the processes that share the batches of images.
 
     Raises:
         ValueError: a value of the configuration cannot be; its name and what it should be are said.
     """
+    require_shareable(run, team.size)
     require_bounds(run.config)
-    return build_graph_run(run, device) if graph_cell(run.cell) else build_image_run(run, device)
+    return build_graph_run(run, device) if graph_cell(run.cell) else build_image_run(run, device, team)
+
+
+def require_shareable(run: Run, processes: int) -> None:
+    """Refuse a run that several processes cannot share.
+
+    Raises:
+        ValueError: it is one of graphs.
+    """
+    if processes > 1 and graph_cell(run.cell):
+        raise ValueError(
+            f"{run.cell} cannot be shared among {processes} processes: the whole graph is one batch, which one process "
+            "trains on one device; start it without torchrun"
+        )
 
 
 def require_data(run: Run) -> None:

@@ -10,13 +10,16 @@ from typing import Any
 
 import torch
 
+from lresnet.data.image_load import IMAGE_SETS
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
-from lresnet.studies.run import Run, build
-from lresnet.studies.run_images import image_facts, require_images, require_same_images
-from lresnet.train import ImageClassification, Objective, Schedule, fit
+from lresnet.studies.run import Run, build, require_data
+from lresnet.studies.run_checkpoint import require_own_checkpoint
+from lresnet.studies.run_images import image_facts, require_images, require_same_everywhere, require_same_images
+from lresnet.train import ImageClassification, Objective, Outcome, Schedule, fit
 from lresnet.train.checkpoint import load_checkpoint, write_atomically
 from lresnet.train.results import environment
+from lresnet.train.team import ALONE, Team
 
 __all__ = [
     "Record",
@@ -40,6 +43,7 @@ def train_in_folder(
     command: str,
     device: str = "cpu",
     checkpoint_every: int = 200,
+    team: Team = ALONE,
     on_start: Callable[[Pretrained, Objective[Any], Schedule], None] | None = None,
     on_epoch: Callable[[int, float | None], None] | None = None,
 ) -> Record:
@@ -50,6 +54,8 @@ def train_in_folder(
 
     Args:
         device: see :func:`usable_device`; a checkpoint is gone on from on the kind of device it was made on.
+        team: the processes that share the run, all of which call this; the first of them alone touches the folder. A
+            checkpoint is gone on from by as many as made it.
         on_start: called as ``on_start(model, objective, schedule)`` before the first epoch.
         on_epoch: see :func:`lresnet.train.fit`.
 
@@ -63,41 +69,55 @@ def train_in_folder(
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
     place = usable_device(device)
-    model, objective, schedule = build(run, place)
-    before = _read_run(folder)
+    model, objective, schedule = _build(run, place, team)
+    before = team.same(_read_run(folder) if team.leads else None)
     if before is not None:
         _require_same(run, before, folder)
         if _finished(before):
             return before
-    checkpoint = folder / "checkpoint.pt"
-    _require_readable(checkpoint)
-    if checkpoint.is_file():
-        if before is None:
-            raise ValueError(f"{checkpoint} has no run.json beside it that says whose it is; use another folder")
-        _require_same_device(place, before, folder)
-        if isinstance(objective, ImageClassification):
-            require_same_images(objective.data, before, folder)
     record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
     record |= {"device": place.type, **environment(str(place))}
+    if team.size > 1:
+        record["processes"] = team.size
     if isinstance(objective, ImageClassification):
         record["images"] = image_facts(objective.data)
-    _write(folder / "run.json", record)
+    checkpoint = folder / "checkpoint.pt"
+    if team.leads:
+        require_own_checkpoint(checkpoint, before, record, objective)
+        _write(folder / "run.json", record)
     if on_start is not None:
         on_start(model, objective, schedule)
     outcome = fit(
         model, objective, schedule, checkpoint=checkpoint, checkpoint_every=checkpoint_every, on_epoch=on_epoch
     )
-    model.save_pretrained(folder / "model")
-    looks = [json.dumps({"epoch": epoch, "validation": round(figure, 4)}) + "\n" for epoch, figure in outcome.curve]
-    write_atomically(folder / "curve.jsonl", "".join(looks).encode())
     record |= {
         "validation": None if outcome.validation is None else round(outcome.validation, 4),
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
         "seconds": round(outcome.seconds, 2),
     }
-    _write(folder / "run.json", record)
+    if team.leads:
+        _write_results(folder, model, outcome, record)
     return record
+
+
+def _build(run: Run, device: torch.device, team: Team) -> tuple[Pretrained, Objective[Any], Schedule]:
+    """As :func:`build`; what may have to be downloaded is loaded by the first of a team, before the others."""
+    if team.size > 1 and run.cell in IMAGE_SETS:
+        if team.leads:
+            require_data(run)
+        team.same(None)  # where the others wait
+    model, objective, schedule = build(run, device, team)
+    if isinstance(objective, ImageClassification):
+        require_same_everywhere(objective.data, run.cell, team)
+    return model, objective, schedule
+
+
+def _write_results(folder: Path, model: Pretrained, outcome: Outcome, record: Record) -> None:
+    model.save_pretrained(folder / "model")
+    looks = [json.dumps({"epoch": epoch, "validation": round(figure, 4)}) + "\n" for epoch, figure in outcome.curve]
+    write_atomically(folder / "curve.jsonl", "".join(looks).encode())
+    _write(folder / "run.json", record)
 
 
 def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
@@ -214,20 +234,3 @@ def _require_same(run: Run, before: Record, folder: Path) -> None:
 def _facts(record: Record) -> Record:
     """What makes a run, and nothing of what came of it."""
     return {name: record[name] for name in ("cell", "method", "protocol", "split", "seed")} | dict(record["config"])
-
-
-def _require_same_device(device: torch.device, before: Record, folder: Path) -> None:
-    """Random streams of a CPU and of a GPU are different: a run cannot change over."""
-    kind = before.get("device", device.type)
-    if kind != device.type:
-        raise ValueError(
-            f"the run in {folder} was begun on {kind} and cannot go on on {device.type}; "
-            f"take --device {kind}, or another folder to begin anew"
-        )
-
-
-def _require_readable(checkpoint: Path) -> None:
-    try:
-        load_checkpoint(checkpoint)
-    except Exception as error:  # what a damaged file raises depends on where the damage is
-        raise ValueError(f"{checkpoint} is damaged and cannot be gone on from; delete it to begin anew") from error

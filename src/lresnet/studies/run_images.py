@@ -7,8 +7,9 @@ from typing import Any
 
 from lresnet.data import ImageData
 from lresnet.studies.image_run import image_data
+from lresnet.train.team import Team
 
-__all__ = ["image_facts", "images_of_run", "require_images", "require_same_images"]
+__all__ = ["image_facts", "images_of_run", "require_images", "require_same_everywhere", "require_same_images"]
 
 # What is kept in run.json, and what is another where it is another.
 _WORDS = {
@@ -72,4 +73,19 @@ def require_same_images(data: ImageData, record: dict[str, Any], folder: Path) -
             raise ValueError(
                 f"{record['cell']} has other {_WORDS[name]} than when the run in {folder} was begun; "
                 "bring them back, or train in another folder"
+            )
+
+
+def require_same_everywhere(data: ImageData, cell: str, team: Team) -> None:
+    """The processes of a team read the images for themselves, perhaps from disks of their own.
+
+    Raises:
+        ValueError: they have found other ones.
+    """
+    facts = {name: fact for name, fact in image_facts(data).items() if name not in ("mean", "std")}  # sums of floats
+    found = team.all(facts)
+    for name in facts:
+        if any(other[name] != found[0][name] for other in found):
+            raise ValueError(
+                f"not all processes find the same {_WORDS[name]} at {cell}; give every machine the same images"
             )

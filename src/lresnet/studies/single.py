@@ -118,9 +118,10 @@ def single_image_run(
     return Run("train", cell, method, plan["protocol"], seed, fixed | said, stage="train")
 
 
-def command_of(run: Run) -> str:
+def command_of(run: Run, processes: int = 1) -> str:
     """The command that trains ``run`` whatever recipes may say one day: every setting is spelt out."""
-    words = ["lresnet", "train", run.cell, "--method", run.method, "--seed", str(run.seed)]
+    program = ["lresnet"] if processes == 1 else ["torchrun", f"--nproc-per-node={processes}", "-m", "lresnet"]
+    words = [*program, "train", run.cell, "--method", run.method, "--seed", str(run.seed)]
     if run.cell in CELLS:
         words += ["--split", run.protocol if run.split is None else str(run.split)]
     else:

@@ -30,6 +30,8 @@ Execution = Literal["fast", "compiled", "eager"]
 # Steps from which on compiling pays in a single run. For a ResNet-18 on an H200 it takes 20 s more than to rehearse,
 # and 0.5 ms off a step.
 _WORTH_COMPILING = 40_000
+# What batch norms keep of the batches they have seen.
+_RUNNING = ("running_mean", "running_var")
 
 
 @dataclasses.dataclass
@@ -78,14 +80,20 @@ def fit(
             every epoch of several steps.
 
     Nothing is read from a GPU between two looks at the validation set.
+
+    Where several processes share the objective's batches (``objective.team``) all of them call this, with the same
+    arguments. They begin with the parameters of process 0, step on the mean of their gradients, take the mean of the
+    batch norms' running statistics after each epoch, and choose by the figures of process 0, which alone touches the
+    checkpoint. Their steps are not recorded as a CUDA graph.
     """
+    team, written = objective.team, checkpoint if objective.team.leads else None
     run = _Run(model, objective, schedule, _optimizers(model, schedule), execution)
     run.rehearse()
-    state = load_checkpoint(checkpoint) if checkpoint else None
+    state = team.same(load_checkpoint(written) if written else None)
     if state is not None:
         run.load_state_dict(state)
-    elif checkpoint:
-        save_checkpoint(checkpoint, run.state_dict())
+    elif written:
+        save_checkpoint(written, run.state_dict())
     started = time.perf_counter()
     with _tried_convolutions():
         while run.epoch < schedule.epochs and not run.out_of_patience():
@@ -95,10 +103,10 @@ def fit(
                 run.look()
             if on_epoch is not None and (looks or objective.steps_per_epoch > 1):
                 on_epoch(run.epoch, run.best)
-            if checkpoint and run.epoch % checkpoint_every == 0:
+            if written and run.epoch % checkpoint_every == 0:
                 run.seconds += time.perf_counter() - started
                 started = time.perf_counter()
-                save_checkpoint(checkpoint, run.state_dict())
+                save_checkpoint(written, run.state_dict())
     run.seconds += time.perf_counter() - started
     return run.outcome()
 
@@ -137,7 +145,8 @@ class _Run(Generic[Trained]):
     ) -> None:
         self.model, self.objective, self.schedule, self.optimizers = model, objective, schedule, optimizers
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.device = self.parameters[0].device
+        self.device, self.team = self.parameters[0].device, objective.team
+        self.team.align_(list(model.state_dict().values()))
         self.sentry = Sentry(self.device)
         self.average = None if schedule.average is None else MovingAverage(model, schedule.average)
         self.epoch, self.best_epoch, self.seconds = 0, 0, 0.0
@@ -147,7 +156,7 @@ class _Run(Generic[Trained]):
         fast = execution != "eager" and self.device.type == "cuda"
         pays = execution == "compiled" or schedule.epochs * objective.steps_per_epoch > _WORTH_COMPILING
         self.network = _compiled(model) if fast and pays and objective.compiles else model
-        captured = fast and optimizers.capturable
+        captured = fast and optimizers.capturable and self.team.size == 1
         self.step = CapturedStep(self._step, objective.generators) if captured else self._step
 
     def rehearse(self) -> None:
@@ -171,28 +180,37 @@ class _Run(Generic[Trained]):
                 if step == 0:  # nothing has been learned yet: it is the call that is wrong
                     raise
                 raise out_of_range(error, step) from error
+        self._share_statistics()
         self.epoch += 1
 
     def _step(self) -> None:
         self.optimizers.zero_grad()
         loss = self.objective.loss(self.network)
-        self.sentry.watch(loss)
+        self.sentry.watch(self.team.mean(loss))
         if self.device.type == "cpu":  # nothing to wait for, and the parameters are still those of this step
-            self.sentry.check(self.model, lambda: self.objective.loss(self.model))
+            self.sentry.check(self.model, lambda: self.objective.loss(self.model), self.team)
         loss.backward()
+        self.team.average_([p.grad for p in self.parameters if p.grad is not None])
         if self.schedule.clip is not None:
             torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip, foreach=True)
         self.optimizers.step()
         if self.average is not None:
             self.average.update()
 
+    def _share_statistics(self) -> None:
+        """The batch norms of each process have seen its own images: from here on all have the mean of what they saw."""
+        if self.team.size == 1:
+            return
+        states = [self.model.state_dict()] + ([] if self.average is None else [self.average.state])
+        self.team.average_([state[name] for state in states for name in state if name.endswith(_RUNNING)])
+
     def look(self) -> None:
         """Validate, and keep a copy of the parameters if they are the best so far."""
-        self.sentry.check(self.model, lambda: self.objective.loss(self.model))
+        self.sentry.check(self.model, lambda: self.objective.loss(self.model), self.team)
         step = self.epoch * self.objective.steps_per_epoch - 1
         self.sentry.check_parameters(self.model, step)
         try:
-            value = self._validate()
+            value = self.team.same(self._validate())
         except NonFiniteScores as error:  # finite with the statistics of a batch, and not with the running ones
             raise out_of_range(error, step) from error
         if value is not None:

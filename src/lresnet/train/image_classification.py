@@ -16,6 +16,7 @@ from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.objective import Objective
 from lresnet.train.rehearsal import rehearse
+from lresnet.train.team import ALONE, Team
 
 __all__ = ["ImageClassification", "class_scores", "mirrored_scores"]
 
@@ -48,15 +49,18 @@ class ImageClassification(Objective[LorentzResNet]):
     An epoch is ``len(train) // batch_size`` batches of one new shuffling; the few images left over sit it out. On CUDA
     convolutions run in bfloat16 (autocast), elsewhere in float32; the geometry is float32 everywhere.
 
+    The processes of a team shuffle and augment alike; each takes its share of every batch, which its batch norms see.
+
     Args:
         data: the images.
         holdout: share of the training images that is kept apart for validation, e.g. 0.1; 0: train on all, and there is
             no validation.
-        batch_size: images of a step; all of them if there are fewer.
+        batch_size: images of a step, in a team of all processes together; all of them if there are fewer.
         pad, flip, cutout: see :class:`~lresnet.data.augment.Augmentation`.
         label_smoothing: share of the target that is spread evenly over all classes.
         flip_test: judge by the mean of the logits of an image and of its mirror image.
-        seed: of shuffling and augmentation.
+        seed: of shuffling and augmentation; the same in all processes of a team.
+        team: who shares the batches.
     """
 
     compiles: ClassVar[bool] = True
@@ -74,6 +78,7 @@ class ImageClassification(Objective[LorentzResNet]):
         flip_test: bool = False,
         seed: int = 0,
         device: torch.device | str = "cpu",
+        team: Team = ALONE,
     ) -> None:
         if not 0 <= holdout < 1:
             raise ValueError(f"holdout must be a share, at least 0 and below 1, got {holdout}")
@@ -88,10 +93,11 @@ class ImageClassification(Objective[LorentzResNet]):
         self.label_smoothing, self.flip_test = label_smoothing, flip_test
         self.device = self.train.images.device
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.batch_size = min(batch_size, len(self.train))
+        self.batch_size, self.team = min(batch_size, len(self.train)), team
+        self._share = team.share(self.batch_size, len(self.train))
         # What a recorded step reads: advance() copies each batch to these places.
-        self._batch = torch.zeros_like(self.train.images[: self.batch_size])
-        self._labels = torch.zeros_like(self.train.labels[: self.batch_size])
+        self._batch = torch.zeros_like(self.train.images[self._share])
+        self._labels = torch.zeros_like(self.train.labels[self._share])
         self._fill = mean_colour(data.mean, self.device)
         self._mean, self._std = (torch.tensor(values, device=self.device) for values in (data.mean, data.std))
         self._epoch = ImageSet(self._batch, self._labels)
@@ -106,7 +112,8 @@ class ImageClassification(Objective[LorentzResNet]):
         self._epoch = ImageSet(images, self.train.labels[order])
 
     def advance(self, step: int) -> None:
-        rows = slice(step * self.batch_size, (step + 1) * self.batch_size)
+        start = step * self.batch_size
+        rows = slice(start + self._share.start, start + self._share.stop)
         self._batch.copy_(self._epoch.images[rows])
         self._labels.copy_(self._epoch.labels[rows])
 

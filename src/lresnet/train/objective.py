@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
+from lresnet.train.team import ALONE, Team
+
 __all__ = ["Objective"]
 
 
@@ -25,6 +27,9 @@ class Objective(abc.ABC, Generic[Model]):
 
     compiles: ClassVar[bool] = False
     """Whether its steps are faster on CUDA with a compiled model; see ``execution`` of :func:`lresnet.train.fit`."""
+
+    team: Team = ALONE
+    """The processes that share every batch; ``loss`` is then that of this one's share."""
 
     def rehearse(self, model: Model) -> None:
         """Before a first step on CUDA: begin what can be done in the background, such as to compile kernels."""

@@ -8,9 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lresnet.train.team import ALONE, Team
+
 __all__ = ["NonFiniteError", "Sentry", "blame", "non_finite_loss", "out_of_range"]
 
 _ADVICE = "Lower the learning rate, clip gradients, or check the features"
+_LOSS_ITSELF = "all parameters and module outputs are finite, so it is the loss function itself"
 
 
 class NonFiniteError(RuntimeError):
@@ -37,11 +40,14 @@ class Sentry:
         self._first.copy_(torch.where(bad, self._step, self._first))
         self._step.add_(1)
 
-    def check(self, model: torch.nn.Module, forward: Callable[[], Any]) -> None:
-        """Raise if a watched loss was not finite, naming the module. Synchronises."""
+    def check(self, model: torch.nn.Module, forward: Callable[[], Any], team: Team = ALONE) -> None:
+        """Raise if a watched loss was not finite, naming the module. Synchronises.
+
+        A ``team`` has watched the mean of its losses, and raises as one: the fault may be in the share of any of it.
+        """
         step = int(self._first)
         if step >= 0:
-            raise non_finite_loss(model, forward, step)
+            raise non_finite_loss(model, forward, step, team)
 
     @staticmethod
     def check_parameters(model: torch.nn.Module, step: int) -> None:
@@ -53,9 +59,12 @@ class Sentry:
             raise NonFiniteError(f"parameter {name!r} is not finite at step {step}. {_ADVICE}")
 
 
-def non_finite_loss(model: torch.nn.Module, forward: Callable[[], Any], step: int) -> NonFiniteError:
+def non_finite_loss(
+    model: torch.nn.Module, forward: Callable[[], Any], step: int, team: Team = ALONE
+) -> NonFiniteError:
     """The error to raise for a loss that was not finite at ``step``, naming the module."""
-    return NonFiniteError(f"the loss stopped being finite at step {step}: {blame(model, forward)}. {_ADVICE}")
+    found = [words for words in team.all(blame(model, forward)) if words != _LOSS_ITSELF]
+    return NonFiniteError(f"the loss stopped being finite at step {step}: {(found or [_LOSS_ITSELF])[0]}. {_ADVICE}")
 
 
 def out_of_range(error: ValueError, step: int) -> NonFiniteError:
@@ -85,4 +94,4 @@ def blame(model: torch.nn.Module, forward: Callable[[], Any]) -> str:
     finally:
         for handle in handles:
             handle.remove()
-    return found[0] if found else "all parameters and module outputs are finite, so it is the loss function itself"
+    return found[0] if found else _LOSS_ITSELF

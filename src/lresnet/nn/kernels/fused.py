@@ -12,17 +12,17 @@ from torch import Tensor
 from lresnet.geometry.curvature import Curvature
 from lresnet.residual.kernels import switch
 
-__all__ = ["fused", "serves"]
+__all__ = ["LONGEST_ROW", "fused", "serves"]
 
 # Coordinates of a row: it is held in registers. Rows are numbered in 32 bits, places in 64.
-_LONGEST_ROW = 2048
+LONGEST_ROW = 2048
 
 
 def serves(x: Tensor, kappa: Curvature | None) -> bool:
     """Whether the kernels compute on rows like those of x; a learned curvature is left to torch's operations."""
     if not switch.serves(x, x, dim=-1):
         return False
-    return x.dtype == torch.float32 and x.shape[-1] <= _LONGEST_ROW and x.numel() > 0 and not isinstance(kappa, Tensor)
+    return x.dtype == torch.float32 and x.shape[-1] <= LONGEST_ROW and x.numel() > 0 and not isinstance(kappa, Tensor)
 
 
 def fused(
@@ -30,7 +30,7 @@ def fused(
     backward: Callable[..., tuple[Tensor | None, ...]],
     reference: Callable[..., Tensor],
     *tensors: Tensor,
-    **constants: float | None,
+    **constants: Curvature | None,
 ) -> Tensor:
     """``forward(*tensors)``, differentiated by ``backward(g, *tensors)``; twice, as ``reference(*tensors)``.
 

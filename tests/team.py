@@ -1,0 +1,49 @@
+"""Two processes as torchrun starts them: its variables, and its store, which is kept by this process."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch.distributed import TCPStore
+
+SIZE = 2
+_SECONDS = 60
+# A process that has imported everything, of which the others are copies: to import torch takes seconds each time.
+_CONTEXT = multiprocessing.get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["lresnet.studies.run_folder", "lresnet.cli", "torch._dynamo", "pytest"])
+
+
+def together(job: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """What ``job(*arguments)`` gives in each of two processes, by rank; plain values and arrays of numpy."""
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    ends, members = [], []
+    for rank in range(SIZE):
+        here, there = _CONTEXT.Pipe(duplex=False)
+        members.append(_CONTEXT.Process(target=_member, args=(rank, store.port, there, job, arguments), daemon=True))
+        members[-1].start()
+        there.close()
+        ends.append(here)
+    try:
+        return [_received(end) for end in ends]
+    finally:
+        for member in members:
+            member.join(5)
+            member.kill()
+
+
+def _received(end: Connection) -> Any:
+    assert end.poll(_SECONDS), f"no answer in {_SECONDS} seconds"
+    return end.recv()
+
+
+def _member(rank: int, port: int, end: Connection, job: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": True}
+    ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": SIZE, "LOCAL_WORLD_SIZE": SIZE}
+    os.environ |= {name: str(value) for name, value in (address | ranks).items()}
+    torch.set_num_threads(1)
+    end.send(job(*arguments))

@@ -1,0 +1,207 @@
+"""`torchrun -m lresnet`: one run, one folder and one voice; what several processes cannot share is refused."""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+from lresnet import cli
+from lresnet.data import ImageData
+from lresnet.studies import Run, image_run
+from lresnet.studies.run_folder import train_in_folder
+from lresnet.studies.single import command_of, single_image_run
+from lresnet.train import ImageClassification
+from lresnet.train.team import Team, joined
+from tests.coloured import coloured_data, write_coloured
+from tests.team import together
+
+QUICK = ["--model", "lorentz_resnet20", "--epochs", "2", "--batch-size", "20", "--lr", "0.05", "--device", "cpu"]
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_coloured(tmp_path_factory.mktemp("images") / "coloured.npz")
+
+
+def _call(*args: str) -> tuple[int, str, str]:
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err:
+        code = cli.main(args)
+    return code, out.getvalue(), err.getvalue()
+
+
+def test_torchrun_trains_once_and_reads_the_test_set_once(images: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", "lresnet"]
+    call = ["train", str(images), *QUICK, "--epochs", "1", "--out", str(tmp_path / "run"), "--test"]
+    done = subprocess.run([*command, *call], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("The run is in ") == done.stdout.count("54 images to train on") == 1
+    assert done.stdout.count(", lorentz, seed 0: accuracy") == 1
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+    names = ["checkpoint.pt", "curve.jsonl", "evaluation.json", "model", "run.json"]
+    assert sorted(file.name for file in (tmp_path / "run").iterdir()) == names
+    for name in ("run.json", "evaluation.json"):
+        record = json.loads((tmp_path / "run" / name).read_text())
+        assert record["processes"] == 2
+        assert record["command"].startswith(f"torchrun --nproc-per-node=2 -m lresnet train {images} --method lorentz ")
+
+
+def _loads(folder: Path) -> tuple[float, float]:
+    """When this process began to load CIFAR-10, and when it had done so."""
+    times = []
+
+    def load(*_: object, **options: object) -> ImageData:
+        times.append(time.monotonic())
+        time.sleep(0.2)
+        times.append(time.monotonic())
+        return coloured_data()
+
+    image_run.load_images = load  # type: ignore[assignment]
+    run = single_image_run("cifar10", config={"epochs": 1, "model": "lorentz_resnet20"})
+    with joined("cpu") as (team, _):
+        train_in_folder(run, folder, command="", team=team)
+    return times[0], times[-1]
+
+
+def test_what_may_be_downloaded_is_loaded_by_one_before_the_others(tmp_path: Path) -> None:
+    first, second = together(_loads, tmp_path / "run")
+    assert first[1] <= second[0]
+
+
+def _interrupted(run: Run, folder: Path) -> list[int]:
+    """Train to the third epoch, go on with a new model, and once more without the pause; the epochs gone on with."""
+    epochs: list[int] = []
+
+    def stop(epoch: int, best: float | None) -> None:
+        if epoch == 3:
+            raise InterruptedError
+
+    with joined("cpu") as (team, _):
+        with contextlib.suppress(InterruptedError):
+            _trained(run, folder / "torn", team, stop)
+        _trained(run, folder / "torn", team, lambda epoch, best: epochs.append(epoch))
+        _trained(run, folder / "whole", team, None)
+    return epochs
+
+
+def _trained(run: Run, folder: Path, team: Team, on_epoch: object) -> None:
+    command = command_of(run, team.size)
+    train_in_folder(run, folder, command=command, checkpoint_every=2, team=team, on_epoch=on_epoch)
+
+
+def test_a_run_goes_on_to_the_same_numbers_and_with_as_many_processes(images: Path, tmp_path: Path) -> None:
+    config = {"model": "lorentz_resnet20", "epochs": 4, "batch_size": 20, "average": 0.9, "keep": "best"}
+    run = single_image_run(str(images), config=config | {"eval_every": 1})
+    assert together(_interrupted, run, tmp_path) == [[3, 4], [3, 4]]
+    torn, whole = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("torn", "whole"))
+    for name, values in whole.items():
+        np.testing.assert_array_equal(torn[name], values, err_msg=name)
+    torn, whole = ((tmp_path / name / "curve.jsonl").read_text() for name in ("torn", "whole"))
+    assert torn == whole
+
+    record = json.loads((tmp_path / "torn" / "run.json").read_text())
+    (tmp_path / "torn" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))  # as before it had ended
+    with pytest.raises(ValueError, match=r"begun by 2 processes and cannot go on with 1, .* start 2 \(torchrun"):
+        train_in_folder(run, tmp_path / "torn", command="")
+    del record["processes"]
+    (tmp_path / "torn" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))
+    for code, out, err in together(_call, "train", str(images), *_options(run), "--out", str(tmp_path / "torn")):
+        assert (code, out) == ((2, "") if err else (1, ""))
+        assert not err or "begun by 1 process and cannot go on with 2, as" in err
+
+
+def _options(run: Run) -> list[str]:
+    words = command_of(run).split()
+    return [*words[3:], "--device", "cpu"]
+
+
+def _fails_in_one(*args: str) -> tuple[int, str, str]:
+    def refuse(*_: object) -> None:
+        raise OSError("the disk of process 1 is gone")
+
+    if os.environ["RANK"] == "1":
+        ImageClassification.start_epoch = refuse  # type: ignore[method-assign]
+    return _call(*args)
+
+
+@pytest.mark.parametrize(
+    ("job", "call", "words"),
+    [
+        (
+            _call,
+            ["disease_tree/nc"],
+            "disease_tree/nc cannot be shared among 2 processes: the whole graph is",
+        ),
+        (_call, ["IMAGES", *QUICK, "--batch-size", "15"], "batch_size 15 cannot be shared evenly among 2 processes"),
+        (_call, ["IMAGES", *QUICK, "--lr", "1e30", "--clip", "1e30"], "the run has diverged at step 1: "),
+        (_fails_in_one, ["IMAGES", *QUICK], "the disk of process 1 is gone"),
+    ],
+    ids=["a graph", "a batch", "divergence", "one alone"],
+)
+def test_what_ends_all_is_told_once(job: object, call: list[str], words: str, images: Path, tmp_path: Path) -> None:
+    args = ["train", *call, "--out", str(tmp_path / "run")]
+    ends = together(job, *(str(images) if word == "IMAGES" else word for word in args))
+    assert all(code > 0 for code, _, _ in ends)
+    assert ends[1][1] == ""  # one prints
+    said = "".join(err for _, _, err in ends)
+    assert said.startswith("lresnet: error: ")
+    assert words in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (
+            ["reproduce", "gnn"],
+            "`lresnet reproduce` runs in one process, and each of 4 would do all; use --workers",
+        ),
+        (["demo"], "`lresnet demo` runs in one process, and each of 4 would do all; start it without torchrun"),
+        (["bench", "residual"], "`lresnet bench` runs in one process"),
+        (["train", "--nope"], "Unrecognized options: --nope"),
+    ],
+)
+def test_other_verbs_are_refused_by_all_and_by_one_in_words(
+    args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        assert cli.main(args) == 2
+        err = capsys.readouterr().err
+        assert (words in err and err.count("\n") == 1) if rank == 0 else err == ""
+    assert not list(tmp_path.iterdir())
+
+
+def test_help_is_printed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in range(2):
+        monkeypatch.setenv("RANK", str(rank))
+        with pytest.raises(SystemExit):
+            cli.main(["train", "--help"])
+        assert ("--nproc-per-node=4 -m lresnet train cifar10" in capsys.readouterr().out) == (rank == 0)
+
+
+@pytest.mark.parametrize("size", ["", "1"])
+def test_a_rank_of_nothing_is_passed_over(
+    size: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("RANK", "3")
+    monkeypatch.setenv("WORLD_SIZE", size)
+    assert cli.main(["data", "list"]) == 0
+    assert "cifar10" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("size", ["two", "0", "-1"])
+def test_a_world_of_no_size(size: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("WORLD_SIZE", size)
+    assert cli.main(["doctor"]) == 2
+    assert f"WORLD_SIZE is '{size}', not a number of processes; unset it" in capsys.readouterr().err
