@@ -160,6 +160,19 @@ def last_of_a_list(self, x):
     return xs[-1]
 
 
+def through_a_loop(self, x):
+    y = x
+    for layer in self.layers:
+        y = layer(y)
+    return x + y
+
+
+def key(self, batch):
+    x = batch["x"]
+    batch["y"] = self.f(x)
+    return x + batch["y"]
+
+
 def unpacked(self, x):
     y, _ = self.f(x), None
     return x + y
@@ -170,7 +183,7 @@ SKIPS = [
     (in_place_method, False), (scaled, True), (halved, True), (by_name, False), (projected, True), (chosen, False),
     (chosen_at_once, True), (own_method, True), (checkpointed, True), (within_a_function, True), (as_a_function, True),
     (matrix, True), (under_contexts, True), (given_layer, True), (masked, True), (of_data, True), (indexed, True),
-    (unpacked, True), (last_of_a_list, True),
+    (unpacked, True), (last_of_a_list, True), (through_a_loop, True), (key, True),
 ]  # fmt: skip
 
 
@@ -281,6 +294,37 @@ def total(self, x):
     return y
 
 
+def two_ways(self, x):
+    y = x
+    for layer in self.layers:
+        y = layer(y)
+    return y + self.f(x)
+
+
+def jump(self, x):
+    y = x
+    for layer in self.layers:
+        if self.training:
+            y = self.g(layer(x))
+            continue
+        y = layer(x)
+    return y + self.f(x)
+
+
+def res2net(self, x):
+    parts = self.f(x).chunk(2, -1)
+    for i in range(2):
+        y = parts[i] if i == 0 else y + parts[i]
+        y = self.g(y)
+    return y
+
+
+def popped(self, xs):
+    y = self.f(xs[0])
+    xs.pop(0)
+    return xs[0] + y
+
+
 def alpha(self, x):
     return torch.add(x, self.f(x), alpha=2)
 
@@ -309,6 +353,10 @@ def named_position(self, x):
         towards,
         two_shortcuts,
         total,
+        two_ways,
+        jump,
+        res2net,
+        popped,
         alpha,
         keywords,
         part_of_a_tensor,

@@ -23,6 +23,8 @@ class Dataflow(Expressions):
         """Those around the statement that is read, the innermost last."""
         self.unmet = 0
         """Arms around it that no run takes, as the module is set."""
+        self._jumps: list[Names] = []
+        """What ``break`` and ``continue`` leave the loop, or its round, with."""
 
     def run(self) -> None:
         """Read all of it."""
@@ -60,7 +62,10 @@ class Dataflow(Expressions):
                 return self._either([*(case.body for case in node.cases), []])
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self._function(node)
-            case ast.Return() | ast.Raise() | ast.Break() | ast.Continue():
+            case ast.Break() | ast.Continue():
+                self._jumps.append(self.names)
+                return False
+            case ast.Return() | ast.Raise():
                 self.children(node)
                 return False
             case _:
@@ -109,17 +114,20 @@ class Dataflow(Expressions):
         return merged
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
-        """Twice: the second time with what a round may leave behind."""
+        """Twice: the second time with what a round may leave behind. That there is a round at all is taken for granted."""
+        outside, before, ends = self._jumps, self.names, [self.names]
         self.loops.append(node)
         for _ in range(2):
-            before = dict(self.names)
+            self.names, self._jumps = dict(self._merged([before, *ends])), []
             if isinstance(node, ast.While):
                 self.value(node.test)
             else:
                 self.bind_element(node.target, node.iter)
-            self.block(node.body)
-            self.names = self._merged([before, self.names])
+            goes_on = self.block(node.body)
+            ends = self._jumps + ([self.names] if goes_on else [])
+        self.names = self._merged(ends or [before])
         self.loops.pop()
+        self._jumps = outside
         self.block(node.orelse)
 
     def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from typing import Literal
 
@@ -26,6 +27,7 @@ from lresnet.models.conversion.vocabulary import (
 __all__ = ["Expressions", "Names"]
 
 Names = dict[str, Value]
+_NAME = re.compile(r"""(?<![\w.'"])[a-zA-Z_]\w*""")  # neither an attribute nor a key
 
 
 class Expressions:
@@ -70,9 +72,12 @@ class Expressions:
             case ast.Subscript(value=ast.Name(id=name)) if name in self.names:
                 self._forget_parts(name)
                 self.names[name] = self.values.new(self.names[name], value, kind=self.names[name].kind, view=True)
+                if isinstance(target.slice, ast.Constant):
+                    self.names[ast.unparse(target)] = value
 
     def _forget_parts(self, name: str) -> None:
-        for part in [one for one in self.names if one.startswith((f"{name}.", f"{name}["))]:
+        """What was read as ``name.x``, ``name[0]`` or ``xs[name]`` may be something else the next time."""
+        for part in [one for one in self.names if one != name and name in _NAME.findall(one)]:
             del self.names[part]
 
     def bind_element(self, target: ast.expr, iterated: ast.expr) -> None:
@@ -257,6 +262,8 @@ class Expressions:
         if node.attr in CONTAINER_METHODS and isinstance(node.value, ast.Name) and base.kind == "sequence":
             self._forget_parts(node.value.id)
             self.names[node.value.id] = self.values.new(base, *given, kind="sequence", view=True)
+        elif isinstance(node.value, ast.Name) and node.attr not in COPIES | VIEWS:
+            self._forget_parts(node.value.id)  # xs.pop(0)
         if node.attr in COPIES:
             return self.values.copy(base) if node.attr == "clone" else base
         return self.values.new(base, *given, view=node.attr in VIEWS or node.attr.endswith("_"))
