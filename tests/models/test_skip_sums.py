@@ -25,11 +25,20 @@ class Net(nn.Module):
         self.shortcut, self.proj, self.downsample = nn.Linear(4, 4), nn.Linear(4, 4), None
         self.gamma, self.weight, self.pos = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4, 4)), nn.Linear(4, 4)
         self.layers, self.wte, self.wpe = nn.ModuleList([nn.Linear(4, 4)]), nn.Embedding(9, 4), nn.Embedding(9, 4)
-        self.pos_embed, self.flag = nn.Linear(4, 4), True
+        self.pos_embed, self.flag, self.act = nn.Linear(4, 4), True, torch.sin
+        self.residual_function, self.held = nn.Linear(4, 4), [self.f, self.g]
         self.register_buffer("cos", torch.ones(4))
 
     def rotate(self, x):
         return torch.cat([-x[..., 2:], x[..., :2]], -1)
+
+    @staticmethod
+    def double(x):
+        return 2 * x
+
+    @property
+    def chosen(self):
+        return self.f
 
     def block(self, x):
         return self.drop(self.f(x))
@@ -173,6 +182,16 @@ def key(self, batch):
     return x + batch["y"]
 
 
+def two_names(self, x):
+    return self.residual_function(x) + self.shortcut(x)
+
+
+def held_in_a_list(self, x):
+    for layer in self.held:
+        x = x + layer(x)
+    return x
+
+
 def unpacked(self, x):
     y, _ = self.f(x), None
     return x + y
@@ -183,7 +202,8 @@ SKIPS = [
     (in_place_method, False), (scaled, True), (halved, True), (by_name, False), (projected, True), (chosen, False),
     (chosen_at_once, True), (own_method, True), (checkpointed, True), (within_a_function, True), (as_a_function, True),
     (matrix, True), (under_contexts, True), (given_layer, True), (masked, True), (of_data, True), (indexed, True),
-    (unpacked, True), (last_of_a_list, True), (through_a_loop, True), (key, True),
+    (unpacked, True), (last_of_a_list, True), (through_a_loop, True), (key, True), (two_names, False),
+    (held_in_a_list, True),
 ]  # fmt: skip
 
 
@@ -246,6 +266,10 @@ def doubled(self, x):
     return self.f(x + x + F.relu(x))
 
 
+def static(self, x):
+    return self.f(x + self.double(x))
+
+
 def strings(self, x):
     assert x.ndim == 2, "a" + f"{self.f(x).shape}"
     return self.f(x)
@@ -253,7 +277,7 @@ def strings(self, x):
 
 @pytest.mark.parametrize(
     "forward",
-    [position, rope, gate, bias, noise, embedding, mask, sizes, lists, doubled, strings],
+    [position, rope, gate, bias, noise, embedding, mask, sizes, lists, doubled, static, strings],
     ids=lambda value: value.__name__,
 )
 def test_another_sum_is_left_in_silence(forward):
@@ -325,6 +349,37 @@ def popped(self, xs):
     return xs[0] + y
 
 
+def all_of_them(self, x):
+    y = x
+    for layer in self.layers:
+        x = layer(x)
+        y = y + x
+    return y
+
+
+def a_function(self, x):
+    return x + self.act(x)
+
+
+def a_local_function(self, x):
+    act = F.relu
+    return x + act(x)
+
+
+def a_property(self, x):
+    return x + self.chosen(x)
+
+
+def view_in_place(self, x):
+    y = self.f(x)
+    y.squeeze(0).add_(x)
+    return y
+
+
+def in_a_comprehension(self, x):
+    return [y.add_(x) for y in [self.f(x)]]
+
+
 def alpha(self, x):
     return torch.add(x, self.f(x), alpha=2)
 
@@ -353,6 +408,12 @@ def named_position(self, x):
         towards,
         two_shortcuts,
         total,
+        all_of_them,
+        a_function,
+        a_local_function,
+        a_property,
+        view_in_place,
+        in_a_comprehension,
         two_ways,
         jump,
         res2net,
@@ -379,6 +440,15 @@ def test_one_after_the_other_and_within():
 
     assert read(chain) == ([("x + self.f(x)", True), ("x + self.f(x) + self.g(x)", True)], [])
     assert read(joint) == ([("self.f(x) + self.g(x) + x", False)], [])
+
+
+def test_a_step_of_runge_and_kutta():
+    def step(self, x):
+        a = self.f(x)
+        b = self.f(x + 0.5 * a)
+        return x + 0.5 * (a + b)
+
+    assert read(step) == ([("x + 0.5 * a", True), ("x + 0.5 * (a + b)", True)], [])
 
 
 def test_what_returns_early_does_not_meet_what_comes_after():

@@ -33,8 +33,10 @@ def layers_of(block: torch.nn.Module, parts: tuple[str, ...]) -> Iterator[torch.
     """All modules of these parts, in their order."""
     for part in parts:
         found = getattr(block, part, None)
-        if isinstance(found, torch.nn.Module):
-            yield from found.modules()
+        held = found.values() if isinstance(found, dict) else found if isinstance(found, list | tuple) else [found]
+        for one in held:
+            if isinstance(one, torch.nn.Module):
+                yield from one.modules()
 
 
 def axis_of(layers: list[torch.nn.Module], methods: Iterable[Method], called: Iterable[Method] = ()) -> int:

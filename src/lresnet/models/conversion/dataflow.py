@@ -134,7 +134,8 @@ class Dataflow(Expressions):
         """A function within: read here, and a layer if it calls one."""
         outside, loops = self.names, self.loops
         self.names, self.loops = dict(outside), []
+        self.scopes += 1
         self.enter(node.args)
         self.block(node.body)
-        self.names, self.loops = outside, loops
-        self.names[node.name] = self.values.new(kind="layer" if self.uses_self(node) else "tensor")
+        self.names, self.loops, self.scopes = outside, loops, self.scopes - 1
+        self.names[node.name] = self.values.new(kind="layer" if self.uses_self(node) else "fact")

@@ -43,6 +43,8 @@ class Expressions:
         """Those that it calls by super()."""
         self.arguments: set[int] = set()
         """The numbers of the values that were given."""
+        self.scopes = 0
+        """Comprehensions and functions around the expression that is read."""
 
     def add(self, found: Sum, first: Value, second: Value) -> Value:
         """The value of a sum; a class derived from this one says more."""
@@ -148,18 +150,19 @@ class Expressions:
 
     def _scope(self, node: ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp | ast.Lambda) -> Value:
         outside, self.names = self.names, dict(self.names)
+        self.scopes += 1
         if isinstance(node, ast.Lambda):
             self.enter(node.args)
             self.value(node.body)
-            self.names = outside
-            return self.values.new(kind="layer" if self.uses_self(node) else "tensor")
+            self.names, self.scopes = outside, self.scopes - 1
+            return self.values.new(kind="layer" if self.uses_self(node) else "fact")
         for part in node.generators:
             self.bind_element(part.target, part.iter)
             for condition in part.ifs:
                 self.value(condition)
         elements = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         values = [self.value(element) for element in elements]
-        self.names = outside
+        self.names, self.scopes = outside, self.scopes - 1
         return self.values.new(*values, kind="sequence", view=True)
 
     def _attribute(self, node: ast.Attribute) -> Value:
@@ -211,6 +214,8 @@ class Expressions:
             return self.values.new(*given, kind="layer" if layers else "sequence", view=True)
         if function is not None and self._is_layer(node.func, function):
             return function if name in ALL_LAYERS else self._layer(node, function, given)
+        if isinstance(node.func, ast.Name) and function is not None and function.kind == "tensor":
+            return self.values.layer(given, (f"{name}()",))  # act = F.relu; who knows
         if name in FACTS and not (isinstance(node.func, ast.Attribute) and name in COPIES):
             return self.values.new(kind="fact")
         # checkpoint(self.layer, x), or a layer as a function: linear(x, self.weight)

@@ -40,7 +40,14 @@ class Parts:
             return "tensor"
         if isinstance(found, types.FunctionType) and name not in self.module.__dict__:
             return "method"
-        return "layer" if callable(found) else "other"
+        if isinstance(found, staticmethod | classmethod):
+            return "other"  # it does not see the module's layers
+        return "layer" if callable(found) or isinstance(found, property) or _holds_modules(found) else "other"
+
+    def is_module(self, name: str) -> bool:
+        """Whether ``self.name`` is one, or a list of them, or set later on: not a function, which may hold no layer."""
+        found = self.find(name)
+        return (found is None and name.isidentifier()) or isinstance(found, torch.nn.Module) or _holds_modules(found)
 
     def find(self, name: str) -> object:
         """The part, or None."""
@@ -101,6 +108,11 @@ class Parts:
                 yield node.attr
             elif kind == "method" and node.attr != method.function.__name__:
                 yield from self.layers_of(node.attr) or ()
+
+
+def _holds_modules(found: object) -> bool:
+    inner = found.values() if isinstance(found, dict) else found if isinstance(found, list | tuple) else ()
+    return any(isinstance(one, torch.nn.Module) for one in inner)
 
 
 def _is(node: ast.expr, name: str) -> bool:

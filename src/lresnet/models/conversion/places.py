@@ -47,7 +47,7 @@ def places_of(block: Block) -> list[Place]:
 
 def _rounds(module: torch.nn.Module, loop: str | None) -> int | None:
     layers = None if loop is None else getattr(module, loop, None)
-    if isinstance(layers, torch.nn.ModuleList | torch.nn.Sequential | torch.nn.ModuleDict):
+    if isinstance(layers, torch.nn.ModuleList | torch.nn.Sequential | torch.nn.ModuleDict | list | tuple):
         return len(layers)
     return None
 

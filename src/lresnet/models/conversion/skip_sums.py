@@ -16,7 +16,7 @@ from lresnet.models.conversion.method_source import Method
 from lresnet.models.conversion.parts import Parts
 from lresnet.models.conversion.sums import Sum, all_sums
 from lresnet.models.conversion.values import Value
-from lresnet.models.conversion.vocabulary import DOUBTFUL
+from lresnet.models.conversion.vocabulary import DOUBTFUL, SHORTCUTS
 
 __all__ = ["SkipSum", "UnclearSum", "find_skip_sums"]
 
@@ -91,6 +91,8 @@ class _Finder(Dataflow):
         super().__init__(method, parts)
         self.index = {id(one.node): index for index, one in enumerate(all_sums(method))}
         self.found: dict[int, _Found | None] = {}
+        self.added: dict[int, frozenset[int]] = {}
+        """Of each sum with a skip connection, what its branch is."""
 
     def add(self, found: Sum, first: Value, second: Value) -> Value:
         result = super().add(found, first, second)
@@ -98,7 +100,7 @@ class _Finder(Dataflow):
         self.found[key] = None  # in a loop, what its second round tells
         if result.kind == "sequence" or "layer" in (first.kind, second.kind):
             return result
-        sides = [_is_skip(first, second), _is_skip(second, first)]
+        sides = _preferred([_is_skip(first, second), _is_skip(second, first)], first, second)
         reason = self._reason(found, first, second, sides)
         if sides.count(True) == 1 and reason is None:
             skip, branch = (first, second) if sides[0] else (second, first)
@@ -107,6 +109,7 @@ class _Finder(Dataflow):
             parts = tuple(part for part in branch.parts if part not in skip.parts) or branch.parts
             one = SkipSum(self.index[key], found, sides[0], parts, self._list_of_layers(), not self.unmet)
             self.found[key] = _Found(one, first, second, result)
+            self.added[result.number] = branch.direct
         elif reason is not None and not self.unmet:
             self.found[key] = _Found(UnclearSum(found, reason), first, second, result)
         return result
@@ -114,16 +117,24 @@ class _Finder(Dataflow):
     def _reason(self, found: Sum, first: Value, second: Value, sides: list[bool]) -> str | None:
         """Why a sum is unclear, if it is."""
         if any(sides):
-            branch = second if sides[0] else first
+            skip, branch = (first, second) if sides[0] else (second, first)
             last = next((part.lower() for part in reversed(branch.parts) if "drop" not in part.lower()), "")
             if all(sides):
                 return "each side is a shortcut of what the other is computed from"
-            if any(word in last for word in DOUBTFUL) or last in ("pos", "pe"):
+            if any(word in last for word in DOUBTFUL) or last in ("pos", "pe") or self._is_position(last):
                 return f"{last} may be a branch, or add a position, a mask or a bias"
+            if branch.parts and not any(map(self.parts.is_module, branch.parts)):
+                return f"whether {', '.join(branch.parts)} calls a layer is not seen"
+            if any(skip.number in added for added in self.added.values()):
+                return "its skip connection is itself the branch of another sum"
+            if any(self.added.get(one, frozenset()) & branch.through for one in skip.same - branch.through):
+                return "its branch is computed from what was added before"
             if not found.plain:
                 return "it has arguments by name; write x + f(x)"
-            if found.in_place and not isinstance(found.first, ast.Name | ast.Call):
+            if found.in_place and not isinstance(found.first, ast.Name) and not self._is_passing(found.first, first):
                 return "it is written into a part of a tensor, or into an attribute"
+            if self.scopes and isinstance(found.node, ast.Call) and found.in_place:
+                return "it is in place, within a comprehension or a function; write x = x + f(x)"
             return None
         forks = self.values.forks(first, second)
         if forks & (first.through | second.through):
@@ -131,6 +142,13 @@ class _Finder(Dataflow):
         if any(self._is_given(*pair) for pair in ((found.first, first, second), (found.second, second, first))):
             return "one side is an argument, the other computed from another one: whether from it, is not seen here"
         return None
+
+    def _is_position(self, part: str) -> bool:
+        return "position" in type(self.parts.find(part)).__name__.lower()
+
+    def _is_passing(self, node: ast.expr, value: Value) -> bool:
+        """Whether it is what a call gives and no name shows, so that what is written into it is the result alone."""
+        return isinstance(node, ast.Call) and not any(value.memory & one.memory for one in self.names.values())
 
     def _is_given(self, node: ast.expr, side: Value, other: Value) -> bool:
         """Whether a side is an argument as it is, the other what a layer makes of another: forward(self, x, skip)."""
@@ -170,6 +188,14 @@ def _is_skip(side: Value, branch: Value) -> bool:
     return bool(side.same & branch.through) and not side.same & branch.direct
 
 
+def _preferred(sides: list[bool], first: Value, second: Value) -> list[bool]:
+    """Where each side may be the shortcut: self.residual_function(x) + self.shortcut(x)."""
+    last = [" ".join(side.parts[-1:]).lower() for side in (first, second)]
+    by_name = [any(word in name for word in SHORTCUTS[:-1]) for name in last]
+    branches = [SHORTCUTS[-1] in name and not shortcut for name, shortcut in zip(last, by_name, strict=True)]
+    return by_name if all(sides) and branches == by_name[::-1] and any(by_name) else sides
+
+
 def _within(node: ast.AST, loop: ast.AST | None) -> bool:
     return loop is not None and any(one is node for one in ast.walk(loop))
 
@@ -179,7 +205,7 @@ def _iterated(node: ast.expr, self_name: str) -> str | None:
     match node:
         case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name == self_name:
             return attribute
-        case ast.Subscript(value=inner):
+        case ast.Subscript(value=inner, slice=ast.Slice()):
             return _iterated(inner, self_name)
         case ast.Call(func=ast.Attribute(value=inner, attr="values" | "items" | "children")):
             return _iterated(inner, self_name)

@@ -8,7 +8,7 @@ __all__ = [
 ]
 
 # A layer with such a word in its name is a shortcut where both sides of a sum are layers; "proj" and "projection" are
-# too, if that is all the name.
+# too, if that is all the name. The last one is also said of a branch.
 SHORTCUTS = ("downsample", "shortcut", "skip", "identity", "residual")
 # Layers with such a word give a position, a mask or a bias rather than a branch; but who knows.
 DOUBTFUL = ("pos_", "_pos", "position", "mask", "bias")
