@@ -59,6 +59,23 @@ def test_a_list_of_pairs_of_layers_in_a_loop():
     assert residuals(lresnet.lorentzify(network)).keys() == names
 
 
+def test_loops_within_loops_share_one_residual():
+    class Stages(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stages = nn.ModuleList(nn.ModuleList(nn.Linear(6, 6) for _ in range(3)) for _ in range(2))
+
+        def forward(self, x):
+            for i in range(len(self.stages)):
+                for layer in self.stages[i]:
+                    x = x + layer(x)
+            return x
+
+    network, x = Stages(), torch.randn(2, 6)
+    assert torch.equal(lresnet.lorentzify(network, residual="space")(x), network(x))
+    assert residuals(lresnet.lorentzify(network)).keys() == {"residual"}
+
+
 def test_arms_of_a_condition_share_a_residual():
     for first in (True, False):
         converted = lresnet.lorentzify(nn.TransformerEncoderLayer(8, 2, norm_first=first))
@@ -102,16 +119,43 @@ def test_where_the_axis_is_not_to_be_seen_it_is_asked_for():
         def forward(self, x):
             return x + self.f(x)
 
+    class TurnedLinear(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.linear(x.transpose(1, 2)).transpose(1, 2)
+
+    class Rearrange(nn.Identity):
+        """As einops has it."""
+
     both = nn.Sequential(nn.Conv2d(4, 4, 1), nn.Linear(4, 4))
+    flat = nn.Sequential(nn.Flatten(), nn.Linear(16, 16), nn.Unflatten(1, (4, 2, 2)))
     for module, reason in (
         (ConvNeXt(4), r"ConvNeXt: its forward calls permute, which may change"),
         (Around(both), r"Around: Conv2d has channels along axis 1, Linear along the last one"),
         (Around(nn.ReLU()), r"Around: its branch has no convolution, linear layer or norm"),
+        (Around(TurnedLinear()), r"Around: transpose in TurnedLinear.forward turns what is given to the layers"),
+        (Around(nn.Sequential(Rearrange(), nn.Conv1d(4, 4, 1), Rearrange())), r"Around: its branch has a Rearrange"),
+        (Around(flat), r"Around: its branch has a Flatten"),
         (Around(Turned()), r"Around: transpose in Turned.forward may change the order of axes for Conv1d"),
     ):
         with pytest.raises(ValueError, match=rf"(?s)is not to be seen in.*{reason}.*Say dim=1"):
             lresnet.lorentzify(module)
         assert residuals(lresnet.lorentzify(module, dim=-1, curvature=-1.0))["residual"].dim == -1
+
+
+def test_a_linear_layer_and_a_batch_norm_of_rows():
+    class Rows(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = nn.Sequential(nn.Linear(6, 6), nn.BatchNorm1d(6), nn.ReLU())
+
+        def forward(self, x):
+            return x + self.f(x)
+
+    assert lresnet.lorentzify(Rows()).residual.dim == -1
 
 
 def test_axes_for_parts_of_a_network():

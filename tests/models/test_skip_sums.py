@@ -337,8 +337,9 @@ def jump(self, x):
 
 def res2net(self, x):
     parts = self.f(x).chunk(2, -1)
+    y = parts[0]
     for i in range(2):
-        y = parts[i] if i == 0 else y + parts[i]
+        y = y if i == 0 else y + parts[i]
         y = self.g(y)
     return y
 

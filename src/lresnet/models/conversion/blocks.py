@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import types
 
 import torch
 
@@ -25,6 +26,8 @@ class Block:
     module: torch.nn.Module
     methods: dict[str, Method] = dataclasses.field(default_factory=dict)
     """All that were read: forward, and what it calls on the object."""
+    of_bases: list[Method] = dataclasses.field(default_factory=list)
+    """What these call by super(), or by a class."""
     sums: dict[str, list[SkipSum]] = dataclasses.field(default_factory=dict)
     """Those of each method that has any."""
 
@@ -43,6 +46,8 @@ class Survey:
     read: int = 0
     unclear: dict[str, str] = dataclasses.field(default_factory=dict)
     """Of each place, the class, the sum and why it is unclear."""
+    overwritten: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Of each place, the class and the sum, where one that is converted was written into an argument."""
     unreadable: dict[str, str] = dataclasses.field(default_factory=dict)
     """Of each path, the reason."""
 
@@ -63,29 +68,35 @@ def survey(network: torch.nn.Module) -> Survey:
     found = Survey()
     for path, module in network.named_modules():
         cls = type(module)
-        if cls.__module__.startswith("torch.nn.") and cls not in _TORCH_BLOCKS:
-            continue  # torch's own layers and containers add no skip connection
         if isinstance(module, torch.jit.ScriptModule):
             found.unreadable[path] = "it is TorchScript; convert the module that it was made of"
         elif "forward" in module.__dict__:
             found.unreadable[path] = f"the forward of this {cls.__name__} was replaced, by one that is not its class's"
+        elif _is_torchs(cls) and cls not in _TORCH_BLOCKS:
+            continue  # torch's own layers and containers add no skip connection
         else:
             _read(Block(path, module), found)
     return found
 
 
+def _is_torchs(cls: type) -> bool:
+    """Not so a class that torch derives from the user's, for a parametrization."""
+    return all(base.__module__.startswith("torch.nn.") for base in cls.__mro__ if issubclass(base, torch.nn.Module))
+
+
 def _read(block: Block, found: Survey) -> None:
-    parts, waiting = Parts(block.module), ["forward"]
+    cls, parts = type(block.module), Parts(block.module)
+    waiting = ["forward"] if cls.__call__ is torch.nn.Module.__call__ else ["forward", "__call__"]
     found.read += 1
     while waiting:
         name = waiting.pop(0)
         if name in block.methods:
             continue
         try:
-            method = read_method(type(block.module), name)
+            method = read_method(cls, name)
         except Unreadable as error:
-            if name == "forward":
-                found.unreadable[block.path or type(block.module).__name__] = str(error)
+            if name in ("forward", "__call__"):
+                found.unreadable[block.path or cls.__name__] = str(error)
             continue
         if method.owner is torch.nn.Module:
             continue  # self.train(), say
@@ -95,8 +106,11 @@ def _read(block: Block, found: Survey) -> None:
             block.sums[name] = sums
         for one in unclear:
             _note(found, block, method, one)
-        _note_base(found, block, method, parts, flow.base_called)
-        waiting += sorted(flow.called)
+        for written in flow.overwritten:
+            found.overwritten.setdefault(method.place(written.node), f"{written.text} in {cls.__name__}")
+        _note_helpers(found, block, flow.helpers)
+        waiting += sorted(flow.called | _read_bases(found, block, method, parts, flow.base_called))
+    _note_others(found, block, parts)
     # Where no run comes, as in a block that has no skip connection, a residual's parameters would never be trained.
     if any(one.met for sums in block.sums.values() for one in sums):
         _refuse_loop_over_parts(block)
@@ -108,26 +122,65 @@ def _note(found: Survey, block: Block, method: Method, one: UnclearSum) -> None:
     found.unclear.setdefault(method.place(one.sum.node), text)
 
 
-def _note_base(found: Survey, block: Block, method: Method, parts: Parts, called: set[str]) -> None:
-    """A method that is called by super() is not looked up in the object, so it cannot be replaced."""
-    for name in called:
-        base = next((base for base in method.owner.__mro__[1:] if name in vars(base)), None)
-        if base is None:
-            continue
+def _read_bases(found: Survey, block: Block, method: Method, parts: Parts, called: set[str]) -> set[str]:
+    """Methods called by super() or by a class are not looked up in the object, so they cannot be replaced.
+
+    The methods that those call on the object, which can.
+    """
+    classes, others = type(block.module).__mro__, set()
+    for call in sorted(called):
+        *named, name = call.split(".")
+        bases = [base for base in classes if base.__name__ == named[-1]] if named else []
+        bases = bases or list(classes[classes.index(method.owner) + 1 :])
         try:
-            method_of_base = read_method(base, name)
+            base = read_method(next(base for base in bases if hasattr(base, name)), name)
+        except (StopIteration, Unreadable):
+            continue
+        if base.owner is torch.nn.Module or any(base.function is one.function for one in block.of_bases):
+            continue
+        block.of_bases.append(base)
+        sums, _, flow = find_skip_sums(base, parts)
+        for one in filter(lambda one: one.met, sums):
+            reason = f"{type(block.module).__name__} calls it by {call if named else 'super()'}"
+            _note(found, block, base, UnclearSum(one.sum, reason))
+        others |= flow.called | _read_bases(found, block, base, parts, flow.base_called)
+    return others
+
+
+def _note_helpers(found: Survey, block: Block, helpers: dict[str, types.FunctionType]) -> None:
+    """Functions that are given layers may add what these make of a value; they are not replaced."""
+    for name, function in helpers.items():
+        try:
+            method = read_method(type(name, (), {name: function}), name)
         except Unreadable:
             continue
-        for one in filter(lambda one: one.met, find_skip_sums(method_of_base, parts)[0]):
-            reason = f"{type(block.module).__name__} calls it by super()"
-            _note(found, block, method_of_base, UnclearSum(one.sum, reason))
+        (method.node.args.posonlyargs or method.node.args.args).insert(0, ast.arg("_block"))  # it has no self
+        for one in find_skip_sums(method, Parts(block.module))[0]:
+            reason = f"it stands in {name}, a function that is given a layer"
+            _note(found, block, method, UnclearSum(one.sum, reason))
+
+
+def _note_others(found: Survey, block: Block, parts: Parts) -> None:
+    """Methods that forward does not call, as far as is seen: model.encode(x)."""
+    cls = type(block.module)
+    own = {name for base in cls.__mro__ if not base.__module__.startswith("torch.nn.") for name in vars(base)}
+    for name in sorted(own - block.methods.keys()):
+        if name.startswith("__") or not isinstance(getattr(cls, name), types.FunctionType):
+            continue
+        try:
+            method = read_method(cls, name)
+            sums, _, _ = find_skip_sums(method, parts)
+        except ValueError:
+            continue
+        for one in filter(lambda one: one.met, sums):
+            _note(found, block, method, UnclearSum(one.sum, f"forward is not seen to call {name}"))
 
 
 def _refuse_loop_over_parts(block: Block) -> None:
     """The residuals become parts of the block: code that calls all of its parts would call them too."""
-    for method in block.methods.values():
+    for method in [*block.methods.values(), *block.of_bases]:
         name = method.self_name
-        if type(block.module) in _TORCH_BLOCKS:
+        if method.owner in _TORCH_BLOCKS:
             continue  # there, self.modules() looks for hooks
         for node in ast.walk(method.node):
             match node:

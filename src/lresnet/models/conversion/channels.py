@@ -21,6 +21,7 @@ _FIRST = (
 )
 _LAST = (torch.nn.Linear, torch.nn.Bilinear, torch.nn.LayerNorm, torch.nn.RMSNorm)
 _GRAPH_LAYERS = "torch_geometric.nn.conv"  # rows are nodes
+_TURNING_LAYERS = ("rearrange", "permute", "transpose", "swapaxes", "flatten", "unflatten", "view", "reshape")
 # How layers call the size of what they put out.
 _WIDTHS = ("out_channels", "out_features", "num_features", "num_channels", "normalized_shape", "embed_dim")
 
@@ -49,8 +50,13 @@ def axis_of(layers: list[torch.nn.Module], methods: Iterable[Method], called: It
     for method in methods:
         if word := next((word for word in _words(method) if word in LAYOUT), None):
             raise Undecided(f"its {method.node.name} calls {word}, which may change the order of axes")
+    if turn := next((layer for layer in layers if type(layer).__name__.lower() in _TURNING_LAYERS), None):
+        raise Undecided(f"its branch has a {type(turn).__name__}, which may change the order of axes")
     first = next((layer for layer in layers if isinstance(layer, _FIRST)), None)
     last = next((layer for layer in layers if isinstance(layer, _LAST) or _is_graph_layer(layer)), None)
+    if last is not None and isinstance(first, torch.nn.BatchNorm1d):
+        rest = (layer for layer in layers if isinstance(layer, _FIRST) and not isinstance(layer, torch.nn.BatchNorm1d))
+        first = next(rest, None)  # after a linear layer, it is of rows: axis 1 is the last one
     if first is not None and last is not None:
         raise Undecided(f"{type(first).__name__} has channels along axis 1, {type(last).__name__} along the last one")
     if first is None and last is None:
@@ -61,6 +67,10 @@ def axis_of(layers: list[torch.nn.Module], methods: Iterable[Method], called: It
             if word := next((word for word in _words(method) if word in TURNS), None):
                 name = f"{method.owner.__name__}.{method.node.name}"
                 raise Undecided(f"{word} in {name} may change the order of axes for {type(first).__name__}")
+    for method in [*called, *_forwards([layer for layer in layers if _has_linear(layer)])]:
+        if word := _turned_input(method):
+            name = f"{method.owner.__name__}.{method.node.name}"
+            raise Undecided(f"{word} in {name} turns what is given to the layers of the branch")
     return 1 if last is None else -1
 
 
@@ -92,6 +102,28 @@ def _words(method: Method) -> Iterator[str]:
             yield node.attr
         elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             yield node.func.id
+
+
+def _has_linear(layer: torch.nn.Module) -> bool:
+    return any(isinstance(part, _LAST) for part in layer.modules())
+
+
+def _turned_input(method: Method) -> str | None:
+    """The call that exchanges the last axis of an argument, before anything is made of it."""
+    arguments = {one.arg for one in method.node.args.args}
+    written: set[str] = set()
+    calls = (node for node in ast.walk(method.node) if isinstance(node, ast.Call | ast.Name))
+    for node in sorted(calls, key=lambda node: (node.lineno, isinstance(node, ast.Name))):
+        if isinstance(node, ast.Name):
+            written |= {node.id} if isinstance(node.ctx, ast.Store) else set()
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        turned = [getattr(node.func, "value", None), *node.args]
+        given = any(isinstance(one, ast.Name) and one.id in arguments - written for one in turned)
+        axes = [one.value for one in node.args if isinstance(one, ast.Constant) and isinstance(one.value, int)]
+        if name in TURNS - {"einsum"} and given and sorted(axes) != [0, 1] and axes[-1:] != [len(axes) - 1]:
+            return name
+    return None
 
 
 def _forwards(layers: list[torch.nn.Module]) -> Iterator[Method]:

@@ -5,24 +5,25 @@ from __future__ import annotations
 import ast
 from collections.abc import Sequence
 
-from lresnet.models.conversion.expressions import Expressions, Names
+from lresnet.models.conversion.calls import Calls
+from lresnet.models.conversion.expressions import Names
 from lresnet.models.conversion.method_source import Method
 from lresnet.models.conversion.parts import Parts
-from lresnet.models.conversion.sums import as_sum
+from lresnet.models.conversion.sums import Sum, as_sum
 from lresnet.models.conversion.values import Value
 
 __all__ = ["Dataflow"]
 
 
-class Dataflow(Expressions):
+class Dataflow(Calls):
     """Reads one method of one module, statement by statement."""
 
     def __init__(self, method: Method, parts: Parts) -> None:
         super().__init__(method, parts)
         self.loops: list[ast.stmt] = []
         """Those around the statement that is read, the innermost last."""
-        self.unmet = 0
-        """Arms around it that no run takes, as the module is set."""
+        self.overwritten: list[Sum] = []
+        """Sums that are converted and were written into an argument."""
         self._jumps: list[Names] = []
         """What ``break`` and ``continue`` leave the loop, or its round, with."""
 
@@ -114,7 +115,7 @@ class Dataflow(Expressions):
         return merged
 
     def _loop(self, node: ast.For | ast.AsyncFor | ast.While) -> None:
-        """Twice: the second time with what a round may leave behind. That there is a round at all is taken for granted."""
+        """Twice: the second time with what a round may leave behind. That there is a round is taken for granted."""
         outside, before, ends = self._jumps, self.names, [self.names]
         self.loops.append(node)
         for _ in range(2):

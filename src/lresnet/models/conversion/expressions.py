@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import types
 from collections.abc import Sequence
 from typing import Literal
 
@@ -14,17 +15,10 @@ from lresnet.models.conversion.parts import Parts
 from lresnet.models.conversion.sums import Sum, as_sum
 from lresnet.models.conversion.values import Value, Values
 from lresnet.models.conversion.vocabulary import (
-    ALL_LAYERS,
-    CONTAINER_METHODS,
-    COPIES,
     FACTS,
-    FUNCTIONAL_LAYERS,
-    ITERATORS,
-    SHORTCUTS,
-    VIEWS,
 )
 
-__all__ = ["Expressions", "Names"]
+__all__ = ["Expressions", "Names", "called_name"]
 
 Names = dict[str, Value]
 _NAME = re.compile(r"""(?<![\w.'"])[a-zA-Z_]\w*""")  # neither an attribute nor a key
@@ -40,9 +34,13 @@ class Expressions:
         self.called: set[str] = set()
         """Other methods of the object that this one calls."""
         self.base_called: set[str] = set()
-        """Those that it calls by super()."""
+        """Those that it calls by super(), and by a class, ``Base.forward(self, x)``, with its name."""
         self.arguments: set[int] = set()
         """The numbers of the values that were given."""
+        self.helpers: dict[str, types.FunctionType] = {}
+        """Functions outside the class that are given a layer to call."""
+        self.unmet = 0
+        """Arms around the expression that is read which no run takes, as the module is set."""
         self.scopes = 0
         """Comprehensions and functions around the expression that is read."""
 
@@ -62,7 +60,7 @@ class Expressions:
         """Assign."""
         match target:
             case ast.Name(id=name):
-                self._forget_parts(name)
+                self.forget_parts(name)
                 self.names[name] = value
             case ast.Attribute():
                 self.names[ast.unparse(target)] = value
@@ -72,19 +70,19 @@ class Expressions:
             case ast.Starred():
                 self.bind(target.value, value)
             case ast.Subscript(value=ast.Name(id=name)) if name in self.names:
-                self._forget_parts(name)
+                self.forget_parts(name)
                 self.names[name] = self.values.new(self.names[name], value, kind=self.names[name].kind, view=True)
                 if isinstance(target.slice, ast.Constant):
                     self.names[ast.unparse(target)] = value
 
-    def _forget_parts(self, name: str) -> None:
+    def forget_parts(self, name: str) -> None:
         """What was read as ``name.x``, ``name[0]`` or ``xs[name]`` may be something else the next time."""
         for part in [one for one in self.names if one != name and name in _NAME.findall(one)]:
             del self.names[part]
 
     def bind_element(self, target: ast.expr, iterated: ast.expr) -> None:
         """Assign an element of what a loop goes over."""
-        name, given = _called_name(iterated)
+        name, given = called_name(iterated)
         match target:
             case ast.Tuple(elts=[number, element]) if name == "enumerate" and given:
                 self.bind(number, self.values.new())
@@ -112,7 +110,8 @@ class Expressions:
                 return self._any(values)
             case ast.IfExp():
                 self.value(node.test)
-                return self._any([self.value(node.body), self.value(node.orelse)])
+                known = self.parts.known(node.test, self.self_name)
+                return self._any([self._arm(node.body, known is False), self._arm(node.orelse, known is True)])
             case ast.NamedExpr():
                 value = self.value(node.value)
                 self.bind(node.target, value)
@@ -124,13 +123,13 @@ class Expressions:
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp() | ast.Lambda():
                 return self._scope(node)
             case ast.Attribute():
-                return self._attribute(node)
+                return self.attribute(node)
             case ast.Subscript():
                 return self._subscript(node)
             case ast.BinOp():
                 return self._operation(node)
             case ast.Call():
-                return self._call(node)
+                return self.call(node)
             case _:
                 return new(*self.children(node))
 
@@ -141,6 +140,12 @@ class Expressions:
     def uses_self(self, node: ast.AST) -> bool:
         """Whether the object is named within."""
         return any(isinstance(one, ast.Name) and one.id == self.self_name for one in ast.walk(node))
+
+    def _arm(self, node: ast.expr, unmet: bool) -> Value:
+        self.unmet += unmet
+        value = self.value(node)
+        self.unmet -= unmet
+        return value
 
     def _any(self, values: Sequence[Value]) -> Value:
         first = values[0]
@@ -165,7 +170,7 @@ class Expressions:
         self.names, self.scopes = outside, self.scopes - 1
         return self.values.new(*values, kind="sequence", view=True)
 
-    def _attribute(self, node: ast.Attribute) -> Value:
+    def attribute(self, node: ast.Attribute) -> Value:
         key = ast.unparse(node)
         if key in self.names:
             return self.names[key]
@@ -195,91 +200,13 @@ class Expressions:
         first, second = self.value(node.left), self.value(node.right)
         if found is not None:
             return self.add(found, first, second)
-        if isinstance(node.op, ast.MatMult) and any(map(self._is_tensor_of_self, (node.left, node.right))):
+        if isinstance(node.op, ast.MatMult) and any(map(self.is_tensor_of_self, (node.left, node.right))):
             return self.values.layer([first, second])
         return self.values.new(first, second)
 
-    # --- calls -------------------------------------------------------------------------------------------------
-
-    def _call(self, node: ast.Call) -> Value:
-        found = as_sum(node, self.method.function.__globals__)
-        if found is not None and not self._is_container(node):
-            first = self.value(found.first)
-            return self.add(found, first, self.value(found.second))
-        name, _ = _called_name(node)
-        function = self._function_called(node.func)
-        given = [self.value(one) for one in [*node.args, *(keyword.value for keyword in node.keywords)]]
-        layers = [value for value in given if value.kind == "layer"]
-        if name in ITERATORS and (layers or function is None):
-            return self.values.new(*given, kind="layer" if layers else "sequence", view=True)
-        if function is not None and self._is_layer(node.func, function):
-            return function if name in ALL_LAYERS else self._layer(node, function, given)
-        if isinstance(node.func, ast.Name) and function is not None and function.kind == "tensor":
-            return self.values.layer(given, (f"{name}()",))  # act = F.relu; who knows
-        if name in FACTS and not (isinstance(node.func, ast.Attribute) and name in COPIES):
-            return self.values.new(kind="fact")
-        # checkpoint(self.layer, x), or a layer as a function: linear(x, self.weight)
-        if layers or (name in FUNCTIONAL_LAYERS and any(map(self._is_tensor_of_self, node.args))):
-            return self.values.layer(given)
-        if function is not None and isinstance(node.func, ast.Attribute):
-            return self._method_of(node.func, function, given)
-        return self.values.new(*given, view=any(keyword.arg == "inplace" for keyword in node.keywords))
-
-    def _is_layer(self, node: ast.expr, function: Value) -> bool:
-        """Whether what is called is one: a part of the object, or an argument, forward(self, x, layer)."""
-        return function.kind == "layer" or (isinstance(node, ast.Name) and function.number in self.arguments)
-
-    def _function_called(self, node: ast.expr) -> Value | None:
-        """What is called or, of a method of a value, that value; None: a function that the module does not own."""
-        if isinstance(node, ast.Name):
-            return self.names.get(node.id)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id != self.self_name:
-            key = ast.unparse(node)
-            base = self.names.get(node.value.id)
-            return self.names.get(key) or base
-        if isinstance(node, ast.Attribute):
-            if _is_super(node.value):
-                self.base_called.add(node.attr)
-                return self.values.new(kind="layer")
-            if isinstance(node.value, ast.Name):
-                return self._attribute(node)
-            return self.value(node.value)
-        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and node.args:
-            return self.value(node.args[0])
-        return self.value(node)
-
-    def _layer(self, node: ast.Call, function: Value, given: list[Value]) -> Value:
-        """A call on the object: of a layer, or of a method, which is one if it calls one."""
-        name = None
-        if isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name):
-            name = node.func.attr if node.func.value.id == self.self_name else None
-        if name is not None and self.parts.kind(name) == "embedding":
-            return self.values.new()
-        if name is None or self.parts.kind(name) != "method":
-            lowered = (name or "").lower()
-            short = any(word in lowered for word in SHORTCUTS) or lowered in ("proj", "projection")
-            return self.values.layer(given, function.parts, given[0] if short and given else None)
-        self.called.add(name)
-        layers = self.parts.layers_of(name)
-        return self.values.new(*given) if layers is None else self.values.layer(given, layers)
-
-    def _method_of(self, node: ast.Attribute, base: Value, given: list[Value]) -> Value:
-        if node.attr in CONTAINER_METHODS and isinstance(node.value, ast.Name) and base.kind == "sequence":
-            self._forget_parts(node.value.id)
-            self.names[node.value.id] = self.values.new(base, *given, kind="sequence", view=True)
-        elif isinstance(node.value, ast.Name) and node.attr not in COPIES | VIEWS:
-            self._forget_parts(node.value.id)  # xs.pop(0)
-        if node.attr in COPIES:
-            return self.values.copy(base) if node.attr == "clone" else base
-        return self.values.new(base, *given, view=node.attr in VIEWS or node.attr.endswith("_"))
-
-    def _is_container(self, node: ast.Call) -> bool:
-        """Whether ``.add`` is that of a set, say, or of a part of the module."""
-        if not isinstance(node.func, ast.Attribute) or len(node.args) != 1:
-            return False
-        base = node.func.value
-        named = self.names.get(base.id) if isinstance(base, ast.Name) else None
-        return isinstance(base, ast.Attribute) or (named is not None and named.kind != "tensor")
+    def call(self, node: ast.Call) -> Value:
+        """The value of a call; a class derived from this one says."""
+        raise NotImplementedError
 
     def _is_number_of_layer(self, node: ast.Attribute) -> bool:
         """Whether it is self.layer.out_features, say."""
@@ -288,16 +215,12 @@ class Expressions:
         layer = self.parts.find(node.value.attr) if node.value.value.id == self.self_name else None
         return isinstance(layer, torch.nn.Module) and Parts(layer).kind(node.attr) == "other"
 
-    def _is_tensor_of_self(self, node: ast.expr) -> bool:
+    def is_tensor_of_self(self, node: ast.expr) -> bool:
         own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name
         return own and self.parts.kind(node.attr) == "tensor"  # type: ignore[attr-defined]
 
 
-def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
-
-
-def _called_name(node: ast.expr) -> tuple[str, list[ast.expr]]:
+def called_name(node: ast.expr) -> tuple[str, list[ast.expr]]:
     """The last name of the function that is called, and its arguments."""
     if not isinstance(node, ast.Call):
         return "", []

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import types
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -21,6 +22,7 @@ import torch
 
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.models.conversion.blocks import Block, Survey, survey
+from lresnet.models.conversion.method_source import enclosed
 from lresnet.models.conversion.places import Dim, Place, axes_of, curvature_for, places_of
 from lresnet.models.conversion.rewritten_class import Replacement, rewritten_class
 from lresnet.residual import RESIDUALS, make_residual
@@ -77,6 +79,12 @@ def lorentzify(
     manifold = curvature if isinstance(curvature, Lorentz) else Lorentz(curvature_for(curvature, places))
     if left := found.left():
         warnings.warn(f"left as they are in {type(module).__name__}:\n{left}\n({_WRITE_IT})", stacklevel=2)
+    if changed := "\n".join(f"  {place}: {text}" for place, text in found.overwritten.items()):
+        warnings.warn(
+            f"in {type(module).__name__} these sums changed an argument in place, and no longer do; if the caller "
+            f"counts on it, write x = x + f(x) and use what is returned:\n{changed}",
+            stacklevel=2,
+        )
     options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | options
     _register(found.blocks[0], manifold)
     for block in found.blocks:
@@ -100,8 +108,20 @@ def _require_module(module: object) -> None:
             raise ValueError(f"{name} is a traced graph; lorentzify the module that it was traced from")
         if isinstance(part, torch.nn.parallel.DistributedDataParallel | torch.nn.DataParallel):
             raise ValueError(f"{name} is wrapped in {type(part).__name__}; first lorentzify, then wrap")
+        _require_copyable(part, name)
     if isinstance(module, torch.jit.ScriptModule):
         raise ValueError(f"{name} is TorchScript, which has no source; lorentzify the module that it was made of")
+
+
+def _require_copyable(part: torch.nn.Module, name: str) -> None:
+    """A copy of a function still speaks of the objects that the old one does."""
+    for attribute, value in vars(part).items():
+        held = enclosed(value).values() if isinstance(value, types.FunctionType) else ()
+        if any(isinstance(one, torch.nn.Module) for one in held):
+            raise ValueError(
+                f"{name}: {attribute} of {type(part).__name__} is a function that holds a module; in a copy it would "
+                "still call the old one: make it a method"
+            )
 
 
 def _nothing_found(module: torch.nn.Module, found: Survey) -> str:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
 import types
 from typing import Any, NamedTuple
 
-__all__ = ["Method", "Unreadable", "compiled", "read_method"]
+__all__ = ["Method", "Unreadable", "compiled", "enclosed", "read_method"]
 
 # from __future__ import annotations, the one that is not yet the rule, changes how a method is compiled.
 _FUTURES = annotations.compiler_flag
@@ -28,6 +29,8 @@ class Method(NamedTuple):
     tree: ast.Module
     node: ast.FunctionDef
     """The definition, within ``tree``."""
+    wrappers: int
+    """How many functions stand around it."""
 
     @property
     def self_name(self) -> str:
@@ -50,7 +53,8 @@ def read_method(cls: type, name: str) -> Method:
         'self'
     """
     owner = next((base for base in cls.__mro__ if name in vars(base)), None)
-    function = None if owner is None else inspect.unwrap(vars(owner)[name])
+    given = None if owner is None else vars(owner)[name]
+    function = None if given is None else inspect.unwrap(given)
     if owner is None or not isinstance(function, types.FunctionType):
         raise Unreadable(f"{cls.__name__}.{name} is no plain Python function")
     try:
@@ -68,10 +72,20 @@ def read_method(cls: type, name: str) -> Method:
     code = function.__code__
     if not isinstance(node, ast.FunctionDef) or node.name != code.co_name or not _same_arguments(node, code):
         raise Unreadable(f"the source found for {cls.__name__}.{name} is that of something else")
-    if not node.args.posonlyargs + node.args.args:
+    wraps = function.__name__ != name and any(map(callable, enclosed(function).values()))
+    if wraps or not node.args.posonlyargs + node.args.args:
         raise Unreadable(f"{cls.__name__}.{name} is wrapped by a decorator; give that functools.wraps")
     ast.increment_lineno(tree, first - 2)
-    return Method(owner, function, tree, node)
+    return Method(owner, function, tree, node, _wrappers(given))
+
+
+def enclosed(function: types.FunctionType) -> dict[str, Any]:
+    """What the variables of the functions around it hold, those that are set."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with contextlib.suppress(ValueError):
+            found[name] = cell.cell_contents
+    return found
 
 
 def compiled(method: Method) -> Any:
@@ -93,13 +107,22 @@ def compiled(method: Method) -> Any:
     new.__kwdefaults__ = old.__kwdefaults__
     for decorator in reversed(decorators):
         expression = compile(ast.Expression(decorator), file, "eval", flags=flags, dont_inherit=True)
-        names = {name: cell.cell_contents for name, cell in cells.items() if name != "__class__"}
         try:
-            new = eval(expression, old.__globals__, names)(new)
+            new = eval(expression, old.__globals__, enclosed(old))(new)
         except NameError as error:
             text = ast.unparse(decorator)
             raise Unreadable(f"@{text} of {old.__qualname__} cannot be applied anew: {error}") from error
+    if _wrappers(new) != method.wrappers:
+        raise Unreadable(
+            f"{old.__qualname__} was wrapped after its definition, which its source does not tell; write that as a "
+            "decorator"
+        )
     return new
+
+
+def _wrappers(function: Any) -> int:
+    """How many wrappers there are around what was defined."""
+    return 1 + _wrappers(function.__wrapped__) if hasattr(function, "__wrapped__") else 0
 
 
 @functools.lru_cache(maxsize=256)

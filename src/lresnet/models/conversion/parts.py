@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ast
+import dis
+import functools
+import inspect
+import operator
 import types
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Callable, Iterable
+from typing import Any, Literal
 
 import torch
 
@@ -14,6 +18,15 @@ from lresnet.models.conversion.method_source import Method, Unreadable, read_met
 __all__ = ["Parts"]
 
 PartKind = Literal["layer", "method", "embedding", "tensor", "other"]
+
+_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Is: operator.is_, ast.IsNot: operator.is_not, ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Lt: operator.lt, ast.LtE: operator.le,
+}  # fmt: skip
+
+
+class _Unknown(Exception):
+    """It is not the module's settings alone that decide."""
 
 
 class Parts:
@@ -66,22 +79,35 @@ class Parts:
             >>> [parts.known(test, "self") for test in tests]
             [False, True, None]
         """
-        match test:
+        try:
+            return bool(self._setting(test, self_name))
+        except (_Unknown, TypeError):  # a comparison of different kinds
+            return None
+
+    def _setting(self, node: ast.expr, self_name: str) -> Any:
+        """The value of an expression of constants and settings."""
+        match node:
+            case ast.Constant(value=value):
+                return value
             case ast.UnaryOp(op=ast.Not(), operand=inner):
-                known = self.known(inner, self_name)
-                return None if known is None else not known
-            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if (
-                name == self_name and attribute != "training"
-            ):
+                return not self._setting(inner, self_name)
+            case ast.BoolOp(op=joined, values=values):
+                known, decisive = [self.known(one, self_name) for one in values], isinstance(joined, ast.Or)
+                if decisive in known:
+                    return decisive
+                if None not in known:
+                    return not decisive
+            case ast.Compare(left=left, ops=[compared], comparators=[right]) if type(compared) in _COMPARISONS:
+                return _COMPARISONS[type(compared)](self._setting(left, self_name), self._setting(right, self_name))
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute) if name == self_name:
                 found = self.find(attribute)
-                return found if isinstance(found, bool) else None
-            case ast.Compare(
-                left=ast.Attribute(value=ast.Name(id=name), attr=attribute),
-                ops=[ast.Is() | ast.IsNot() as operator],
-                comparators=[ast.Constant(value=None)],
-            ) if name == self_name:
-                return (self.find(attribute) is None) == isinstance(operator, ast.Is)
-        return None
+                if isinstance(found, bool | int | str | torch.nn.Module | None) and not self._changes(attribute):
+                    return found
+        raise _Unknown
+
+    def _changes(self, attribute: str) -> bool:
+        """Whether a method other than the constructor sets it: self.training, a flag for the first call."""
+        return attribute == "training" or attribute in _written(type(self.module))  # type: ignore[arg-type]
 
     def layers_of(self, method: str) -> tuple[str, ...] | None:
         """The layers that a method calls, itself or through others, in that order; None: none at all."""
@@ -108,6 +134,21 @@ class Parts:
                 yield node.attr
             elif kind == "method" and node.attr != method.function.__name__:
                 yield from self.layers_of(node.attr) or ()
+
+
+@functools.lru_cache(maxsize=256)
+def _written(cls: type) -> frozenset[str]:
+    """The attributes that its methods set, of any object; torch's own classes and the constructors apart."""
+    functions = (
+        inspect.unwrap(function)
+        for base in cls.__mro__
+        if not base.__module__.startswith("torch.nn.")
+        for name, function in vars(base).items()
+        if isinstance(function, types.FunctionType) and name != "__init__"
+    )
+    return frozenset(
+        one.argval for function in functions for one in dis.get_instructions(function) if one.opname == "STORE_ATTR"
+    )
 
 
 def _holds_modules(found: object) -> bool:

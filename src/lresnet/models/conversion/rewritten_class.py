@@ -8,6 +8,8 @@ import types
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
+import torch
+
 from lresnet.models.conversion.method_source import Method, compiled, read_method
 from lresnet.models.conversion.sums import Sum, all_sums
 
@@ -46,7 +48,14 @@ def rewritten_class(cls: type, replacements: tuple[Replacement, ...]) -> type:
     methods = {name: _rewritten(cls, name, [one for one in replacements if one.method == name]) for name in names}
     same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
     own = {_MARK: replacements, "__reduce_ex__": _reduce, "__prepare_scriptable__": _refuse_script}
-    return types.new_class(cls.__name__, (cls,), exec_body=lambda body: body.update(same | own | methods))
+    return types.new_class(cls.__name__, (_Unannounced, cls), exec_body=lambda body: body.update(same | own | methods))
+
+
+class _Unannounced(torch.nn.Module):
+    """Keeps the new class out of a list of models, say, that a base of it keeps by ``__init_subclass__``."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        pass
 
 
 def is_rewritten(cls: type) -> bool:
@@ -65,7 +74,7 @@ def _reduce(self: Any, protocol: int) -> tuple[Any, ...]:
     make, arguments, *state = super(cls, self).__reduce_ex__(max(protocol, 2))
     if make is not copyreg.__newobj__:  # type: ignore[attr-defined]
         raise TypeError(f"{cls.__name__} has a __reduce__ of its own and cannot be copied or pickled once converted")
-    return _restored, (cls.__bases__[0], vars(cls)[_MARK], *arguments[1:]), *state
+    return _restored, (cls.__bases__[1], vars(cls)[_MARK], *arguments[1:]), *state
 
 
 def _restored(cls: type, replacements: tuple[Replacement, ...], *arguments: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 
 from lresnet.models.conversion.method_source import Method
 
-__all__ = ["Sum", "all_sums", "as_sum"]
+__all__ = ["Sum", "all_sums", "as_sum", "named"]
 
 _FUNCTIONS = (torch.add, operator.add, torch.Tensor.add)
 _METHODS = ("add", "add_")
@@ -48,7 +48,7 @@ def as_sum(node: ast.AST, names: _Names) -> Sum | None:
         return Sum(node, _loaded(node.target), node.value, in_place=True)
     if not isinstance(node, ast.Call) or any(isinstance(argument, ast.Starred) for argument in node.args):
         return None
-    if _named(node.func, names) in _FUNCTIONS:
+    if named(node.func, names) in _FUNCTIONS:
         given = node.args + [one.value for one in node.keywords if one.arg in ("input", "other")]
         return Sum(node, given[0], given[1], plain=not node.keywords) if len(given) == 2 else None
     if len(node.args) == 1 and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
@@ -71,7 +71,7 @@ def _loaded(target: ast.expr) -> ast.expr:
     return read
 
 
-def _named(node: ast.expr, names: _Names) -> Any:
+def named(node: ast.expr, names: _Names) -> Any:
     """The function that ``torch.add`` or ``add`` names there."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
