@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import importlib
+import linecache
 
 import pytest
 import torch
@@ -10,6 +12,7 @@ from torch import nn
 from torch.nn.utils import parametrize
 
 import lresnet
+from lresnet.models.conversion import method_source
 from tests.models.own_networks import Recurrent, residuals
 
 
@@ -136,6 +139,36 @@ def test_a_wrapper_that_hides_what_it_wraps():
             return x + self.f(x)
 
     assert "Hidden.forward is wrapped by a decorator; give that functools.wraps" in told(Hidden())
+
+
+def test_a_file_that_was_changed_since(tmp_path, monkeypatch):
+    file = tmp_path / "changing_network.py"
+    text = (
+        "from torch import nn\n\n\nclass Net(nn.Linear):\n    def forward(self, x):\n        return x + super().{}(x)\n"
+    )
+    file.write_text(text.format("forward"))
+    monkeypatch.syspath_prepend(tmp_path)
+    network = importlib.import_module("changing_network").Net(6, 6)
+    assert residuals(lresnet.lorentzify(network, dim=-1, curvature=-1.0))
+    file.write_text(text.format("backward"))
+    linecache.checkcache()
+    method_source._lines.cache_clear()
+    with pytest.raises(ValueError, match=r"file of Net.forward was changed since it was imported"):
+        lresnet.lorentzify(network)
+
+
+def test_what_a_method_may_have_changed():
+    class Keeps(Plain):
+        def step(self):
+            self.h = self.f(self.h)
+
+        def forward(self, x):
+            self.h = x
+            self.step()
+            return self.h + self.g(x)
+
+    with pytest.raises(ValueError, match="no sum of a skip connection"):
+        lresnet.lorentzify(Keeps())
 
 
 def test_a_parametrized_block():

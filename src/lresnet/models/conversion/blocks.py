@@ -152,10 +152,11 @@ def _note_helpers(found: Survey, block: Block, helpers: dict[str, types.Function
     for name, function in helpers.items():
         try:
             method = read_method(type(name, (), {name: function}), name)
-        except Unreadable:
+            (method.node.args.posonlyargs or method.node.args.args).insert(0, ast.arg("_block"))  # it has no self
+            sums, _, _ = find_skip_sums(method, Parts(block.module))
+        except ValueError:
             continue
-        (method.node.args.posonlyargs or method.node.args.args).insert(0, ast.arg("_block"))  # it has no self
-        for one in find_skip_sums(method, Parts(block.module))[0]:
+        for one in sums:
             reason = f"it stands in {name}, a function that is given a layer"
             _note(found, block, method, UnclearSum(one.sum, reason))
 

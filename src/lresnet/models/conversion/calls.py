@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import types
 
 from lresnet.models.conversion.expressions import Expressions, called_name
@@ -106,6 +107,8 @@ class Calls(Expressions):
             short = any(word in lowered for word in SHORTCUTS) or lowered in ("proj", "projection")
             return self.values.layer(given, function.parts, given[0] if short and given else None)
         self.called.add(name)
+        for kept in [one for one in self.names if one.startswith(f"{self.self_name}.")]:  # it may set self.kept
+            self.names[kept] = dataclasses.replace(self.values.new(), memory=self.names[kept].memory)
         layers = self.parts.layers_of(name)
         return self.values.new(*given) if layers is None else self.values.layer(given, layers)
 

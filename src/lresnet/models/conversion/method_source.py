@@ -72,6 +72,8 @@ def read_method(cls: type, name: str) -> Method:
     code = function.__code__
     if not isinstance(node, ast.FunctionDef) or node.name != code.co_name or not _same_arguments(node, code):
         raise Unreadable(f"the source found for {cls.__name__}.{name} is that of something else")
+    if not _names(_code(tree, function)) <= _names(code):
+        raise Unreadable(f"the file of {cls.__name__}.{name} was changed since it was imported")
     wraps = function.__name__ != name and any(map(callable, enclosed(function).values()))
     if wraps or not node.args.posonlyargs + node.args.args:
         raise Unreadable(f"{cls.__name__}.{name} is wrapped by a decorator; give that functools.wraps")
@@ -97,8 +99,7 @@ def compiled(method: Method) -> Any:
     cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
     decorators, method.node.decorator_list = method.node.decorator_list, []
     file, flags = old.__code__.co_filename, old.__code__.co_flags & _FUTURES
-    scope = _within_a_function([name for name in cells if name != "__class__"], method.tree)
-    code = _code_of(compile(scope, file, "exec", flags=flags, dont_inherit=True), old.__code__.co_name)
+    code = _code(method.tree, old)
     new = types.FunctionType(
         code, old.__globals__, old.__name__, old.__defaults__, tuple(cells[name] for name in code.co_freevars)
     )
@@ -129,6 +130,19 @@ def _wrappers(function: Any) -> int:
 def _lines(function: types.FunctionType) -> tuple[list[str], int]:
     """A network has many modules of one class."""
     return inspect.getsourcelines(function)
+
+
+def _code(tree: ast.Module, old: types.FunctionType) -> types.CodeType:
+    """What the compiler makes of the definition in ``tree``, with the variables around the old function."""
+    scope = _within_a_function([name for name in old.__code__.co_freevars if name != "__class__"], tree)
+    flags = old.__code__.co_flags & _FUTURES
+    return _code_of(compile(scope, old.__code__.co_filename, "exec", flags, dont_inherit=True), old.__code__.co_name)
+
+
+def _names(code: types.CodeType) -> set[str]:
+    """All names that a function uses, and those within it; what pytest makes of an ``assert`` uses more."""
+    inner = (_names(constant) for constant in code.co_consts if isinstance(constant, types.CodeType))
+    return {*code.co_names, *code.co_varnames, *code.co_freevars, *code.co_cellvars}.union(*inner)
 
 
 def _same_arguments(node: ast.FunctionDef, code: types.CodeType) -> bool:
