@@ -197,13 +197,78 @@ def unpacked(self, x):
     return x + y
 
 
+def otherwise(self, x):
+    try:
+        return self.f(x)
+    except RuntimeError:
+        return x + self.f(x)
+
+
+def at_last(self, x):
+    try:
+        y = self.f(x)
+    except RuntimeError:
+        y = self.g(x)
+    finally:
+        self.done = True
+    return x + y
+
+
+def cases(self, x, mode):
+    match mode:
+        case "f":
+            y = self.f(x)
+        case _:
+            y = self.g(x)
+    return x + y
+
+
+def walrus(self, x):
+    if (y := self.f(x)).ndim == 2:
+        return x + y
+    return y
+
+
+def while_it_is_far(self, x):
+    while x.norm() > 1:
+        x = x + self.f(x)
+    return x
+
+
+def by_a_name_made_up(self, x):
+    return x + getattr(self, "f")(x)  # noqa: B009
+
+
+def local(self, x):
+    f = lambda y: self.f(y)  # noqa: E731
+    return x + f(x)
+
+
+def with_types(self, x):
+    first, *_ = [x, x]
+    y: torch.Tensor = self.f(first)
+    y *= 2
+    with torch.no_grad() as nothing:
+        del nothing
+    return first + y
+
+
+def slices(self, x):
+    for layer in list(self.layers)[:1]:
+        x = x + layer(x)
+    for layer in self.layers[1:]:
+        x = layer(x)
+    return x
+
+
 SKIPS = [
     (plain, True), (second, False), (function, True), (of_operator, False), (method, False), (in_place, False),
     (in_place_method, False), (scaled, True), (halved, True), (by_name, False), (projected, True), (chosen, False),
     (chosen_at_once, True), (own_method, True), (checkpointed, True), (within_a_function, True), (as_a_function, True),
     (matrix, True), (under_contexts, True), (given_layer, True), (masked, True), (of_data, True), (indexed, True),
     (unpacked, True), (last_of_a_list, True), (through_a_loop, True), (key, True), (two_names, False),
-    (held_in_a_list, True),
+    (held_in_a_list, True), (otherwise, True), (at_last, True), (cases, True), (while_it_is_far, True),
+    (by_a_name_made_up, True), (local, True), (with_types, True), (slices, True), (walrus, True),
 ]  # fmt: skip
 
 

@@ -56,8 +56,8 @@ class Dataflow(Calls):
                         self.bind(item.optional_vars, entered)
                 return self.block(node.body)
             case ast.Try() | ast.TryStar():
-                arms = [[*node.body, *node.orelse], *([*node.body, *handler.body] for handler in node.handlers)]
-                return self._either(arms) and self.block(node.finalbody)
+                goes_on = self._try(node)
+                return self.block(node.finalbody) and goes_on
             case ast.Match():
                 self.value(node.subject)
                 return self._either([*(case.body for case in node.cases), []])
@@ -105,6 +105,19 @@ class Dataflow(Calls):
                 ends.append(self.names)
             self.unmet -= unmet
         self.names = self._merged(ends) if ends else before
+        return bool(ends)
+
+    def _try(self, node: ast.Try | ast.TryStar) -> bool:
+        """A handler may find what was before, or what the body has made of it."""
+        before = dict(self.names)
+        goes_on = self.block([*node.body, *node.orelse])
+        found = [before, self.names]
+        ends = [self.names] if goes_on else []
+        for handler in node.handlers:
+            self.names = self._merged(found)
+            if self.block(handler.body):
+                ends.append(self.names)
+        self.names = self._merged(ends or found)
         return bool(ends)
 
     def _merged(self, ends: Sequence[Names]) -> Names:
