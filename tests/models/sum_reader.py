@@ -22,6 +22,7 @@ class Net(nn.Module):
         self.gamma, self.weight, self.pos = nn.Parameter(torch.ones(4)), nn.Parameter(torch.ones(4, 4)), nn.Linear(4, 4)
         self.layers, self.wte, self.wpe = nn.ModuleList([nn.Linear(4, 4)]), nn.Embedding(9, 4), nn.Embedding(9, 4)
         self.pos_embed, self.flag, self.act = nn.Linear(4, 4), True, torch.sin
+        self.posemb, self.code = nn.Linear(4, 4), type("SinusoidalPositionalEncoding", (nn.Identity,), {})()
         self.residual_function, self.held = nn.Linear(4, 4), [self.f, self.g]
         self.register_buffer("cos", torch.ones(4))
 

@@ -194,9 +194,19 @@ def named_position(self, x):
     return x + self.pos_embed(x)
 
 
+def position_without_a_line(self, x):
+    return x + self.posemb(x)
+
+
+def position_by_class(self, x):
+    return x + self.code(x)
+
+
 @pytest.mark.parametrize(
     "forward",
     [
+        position_without_a_line,
+        position_by_class,
         reparametrised,
         losses,
         two_layers,

@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn.utils import parametrize
+from torch.utils.checkpoint import checkpoint
 
 import lresnet
 from lresnet.models.conversion import method_source
@@ -79,6 +80,17 @@ def test_a_method_that_a_base_calls_is_converted():
             return super().forward(x)
 
     assert residuals(lresnet.lorentzify(Derived())).keys() == {"residual"}
+
+
+def test_a_method_that_is_given_to_what_calls_it():
+    class Checkpointed(Plain):
+        def step(self, x):
+            return x + self.f(x)
+
+        def forward(self, x):
+            return checkpoint(self.step, x, use_reentrant=False)
+
+    assert residuals(lresnet.lorentzify(Checkpointed())).keys() == {"residual"}
 
 
 def test_methods_that_forward_does_not_call():

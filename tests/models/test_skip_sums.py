@@ -83,6 +83,10 @@ def checkpointed(self, x):
     return x + checkpoint(self.f, x, use_reentrant=False)
 
 
+def method_checkpointed(self, x):
+    return x + checkpoint(self.block, x, use_reentrant=False)
+
+
 def within_a_function(self, x):
     def inner(y):
         return y + self.f(y)
@@ -231,7 +235,8 @@ SKIPS = [
     (matrix, True), (under_contexts, True), (given_layer, True), (masked, True), (of_data, True), (indexed, True),
     (unpacked, True), (last_of_a_list, True), (through_a_loop, True), (key, True), (two_names, False),
     (held_in_a_list, True), (otherwise, True), (at_last, True), (cases, True), (while_it_is_far, True),
-    (by_a_name_made_up, True), (local, True), (with_types, True), (slices, True), (walrus, True),
+    (by_a_name_made_up, True), (local, True), (with_types, True), (slices, True),
+    (method_checkpointed, True), (walrus, True),
 ]  # fmt: skip
 
 

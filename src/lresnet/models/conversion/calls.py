@@ -106,7 +106,6 @@ class Calls(Expressions):
             lowered = (name or "").lower()
             short = any(word in lowered for word in SHORTCUTS) or lowered in ("proj", "projection")
             return self.values.layer(given, function.parts, given[0] if short and given else None)
-        self.called.add(name)
         for kept in [one for one in self.names if one.startswith(f"{self.self_name}.")]:  # it may set self.kept
             self.names[kept] = dataclasses.replace(self.values.new(), memory=self.names[kept].memory)
         layers = self.parts.layers_of(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import re
 import types
 from collections.abc import Sequence
@@ -175,8 +176,14 @@ class Expressions:
         if key in self.names:
             return self.names[key]
         if isinstance(node.value, ast.Name) and node.value.id == self.self_name:
-            layer = self.parts.kind(node.attr) in ("layer", "method", "embedding")
-            return self.values.new(kind="layer", part=node.attr) if layer else self.values.new()
+            kind = self.parts.kind(node.attr)
+            if kind == "method":  # called here, or given to what calls it: checkpoint(self.block, x)
+                self.called.add(node.attr)
+                layers = self.parts.layers_of(node.attr) or (node.attr,)
+                return dataclasses.replace(self.values.new(kind="layer"), parts=layers)
+            return (
+                self.values.new(kind="layer", part=node.attr) if kind in ("layer", "embedding") else self.values.new()
+            )
         base = self.value(node.value)
         if node.attr in FACTS or self._is_number_of_layer(node):
             return self.values.new(kind="fact")
