@@ -23,6 +23,7 @@ class Net(nn.Module):
         self.layers, self.wte, self.wpe = nn.ModuleList([nn.Linear(4, 4)]), nn.Embedding(9, 4), nn.Embedding(9, 4)
         self.pos_embed, self.flag, self.act = nn.Linear(4, 4), True, torch.sin
         self.posemb, self.code = nn.Linear(4, 4), type("SinusoidalPositionalEncoding", (nn.Identity,), {})()
+        self.rel_pos_attn, self.heads = nn.Linear(4, 4), type("RelPositionAttention", (nn.Identity,), {})()
         self.residual_function, self.held = nn.Linear(4, 4), [self.f, self.g]
         self.register_buffer("cos", torch.ones(4))
 

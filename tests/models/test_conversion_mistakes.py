@@ -9,10 +9,12 @@ import torch
 from torch import nn
 
 import lresnet
+from lresnet.models.conversion.method_source import Unreadable, read_method
 from tests.models.own_networks import (
     Recurrent,
     resnet,
 )
+from tests.models.sum_reader import Net
 
 
 class Unclear(nn.Module):
@@ -107,3 +109,25 @@ def test_other_mistakes():
 
     with pytest.raises(ValueError, match=r"the sum in 0 \(Bare\) .* not to be seen from its layers; say the curvature"):
         lresnet.lorentzify(nn.Sequential(Bare()), dim=-1)
+
+
+def test_what_has_no_source():
+    space: dict[str, object] = {}
+    exec("def forward(self, x):\n    return x + self.f(x)", space)
+    with pytest.raises(Unreadable, match=r"source of Net.forward is not to be had"):
+        read_method(type("Net", (Net,), space), "forward")
+    with pytest.raises(Unreadable, match="is no plain Python function"):
+        read_method(type("Net", (Net,), {"forward": torch.relu}), "forward")
+    with pytest.raises(Unreadable, match="is that of something else"):
+        read_method(type("Net", (Net,), {"forward": lambda self, x: x + self.f(x)}), "forward")
+
+
+def test_a_decorator_that_hides_what_it_wraps():
+    def hiding(function):
+        def wrapper(*args):
+            return function(*args)
+
+        return wrapper
+
+    with pytest.raises(Unreadable, match=r"wrapped by a decorator; give that functools.wraps"):
+        read_method(type("Net", (Net,), {"forward": hiding(Net.block)}), "forward")

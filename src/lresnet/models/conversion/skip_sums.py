@@ -124,7 +124,7 @@ class _Finder(Dataflow):
             last = next((part.lower() for part in reversed(branch.parts) if "drop" not in part.lower()), "")
             if all(sides):
                 return "each side is a shortcut of what the other is computed from"
-            if any(word in last for word in DOUBTFUL) or self._is_position(last):
+            if "att" not in last and (any(word in last for word in DOUBTFUL) or self._is_position(last)):
                 return f"{last} may be a branch, or add a position, a mask or a bias"
             if branch.parts and not any(map(self.parts.is_module, branch.parts)):
                 return f"whether {', '.join(branch.parts)} calls a layer is not seen"
@@ -147,7 +147,8 @@ class _Finder(Dataflow):
         return None
 
     def _is_position(self, part: str) -> bool:
-        by_class = re.search("position|pos_?e(nc|mb)", type(self.parts.find(part)).__name__.lower())
+        name = type(self.parts.find(part)).__name__.lower()
+        by_class = "att" not in name and re.search("position|pos_?e(nc|mb)", name)  # RelPositionAttention is a branch
         return bool(by_class or re.search(r"(^|_)(pos|pe)(_?e(nc|mb)|\d|$)", part))
 
     def _is_passing(self, node: ast.expr, value: Value) -> bool:
