@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import traceback
 
@@ -71,6 +72,27 @@ def test_a_closure_and_a_decorator_stay():
     x = torch.randn(2, 6, requires_grad=True)
     assert not lresnet.lorentzify(Counted())(x).requires_grad
     assert next(count) == 1
+
+
+def test_a_decorator_of_the_class_itself():
+    class Halved(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 6)
+
+        def halved(function):
+            @functools.wraps(function)
+            def wrapper(self, x):
+                return function(self, x) / 2
+
+            return wrapper
+
+        @halved
+        def forward(self, x):
+            return x + self.layer(x)
+
+    network, x = Halved(), torch.randn(2, 6)
+    assert torch.equal(lresnet.lorentzify(network, residual="space")(x), network(x))
 
 
 def test_an_error_points_to_the_line_of_the_source():

@@ -109,7 +109,7 @@ def compiled(method: Method) -> Any:
     for decorator in reversed(decorators):
         expression = compile(ast.Expression(decorator), file, "eval", flags=flags, dont_inherit=True)
         try:
-            new = eval(expression, old.__globals__, enclosed(old))(new)
+            new = eval(expression, old.__globals__, {**vars(method.owner), **enclosed(old)})(new)
         except NameError as error:
             text = ast.unparse(decorator)
             raise Unreadable(f"@{text} of {old.__qualname__} cannot be applied anew: {error}") from error
