@@ -11,7 +11,7 @@ from torch import Tensor
 
 from lresnet.models import LorentzResNet
 from lresnet.train import ImageClassification, NonFiniteError, Objective, Schedule, fit
-from lresnet.train.team import ALONE, Team, joined
+from lresnet.train.team import ALONE, Team, first_to_fail, joined
 from tests.coloured import coloured_data
 from tests.team import together
 
@@ -208,3 +208,24 @@ def _one_leaves() -> str:
         return "left"
     except OSError as error:
         return f"{type(error).__name__}: {error}"
+
+
+def test_a_new_start_knows_nothing_of_the_last_one():
+    """torchrun's store outlives the processes: neither who failed nor where they listened is of use to the next."""
+    first, second = together(_two_starts)
+    assert (first, second) == ([False, True], [True, False])
+
+
+def _two_starts() -> list[bool]:
+    """Who was the first to fail: process 1 of the first start, process 0 of the next."""
+    answers = []
+    for count in range(2):
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = str(count)
+        with joined("cpu") as (team, _):
+            if team.rank != count:
+                answers.append(first_to_fail())
+            team.all(None)
+            if team.rank == count:
+                answers.append(first_to_fail())
+            team.all(None)
+    return answers
