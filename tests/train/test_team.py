@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import numpy as np
@@ -194,6 +195,27 @@ def test_a_gpu_for_each_process(device, words, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match=words), joined(device):
         pass
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_failure_on_a_gpu_does_not_wait_for_the_others(fails: bool, monkeypatch: pytest.MonkeyPatch):
+    """What NCCL would do is not seen here: only which of torch's two ways out is taken."""
+    for name in ("RANK", "LOCAL_RANK", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    calls = []
+    for name in ("_meet", "torch.cuda.set_device"):
+        monkeypatch.setattr(f"lresnet.train.team.{name}", lambda *_: None)
+    for name in ("destroy_process_group", "_abort_process_group"):
+        module = torch.distributed.distributed_c10d if name.startswith("_") else torch.distributed
+        monkeypatch.setattr(module, name, lambda name=name: calls.append(name))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(MemoryError) if fails else contextlib.nullcontext(), joined("cuda") as (_, device):
+        assert device == "cuda:0"
+        if fails:
+            raise MemoryError
+    assert calls == ["_abort_process_group" if fails else "destroy_process_group"]
 
 
 def test_a_process_that_is_gone_is_said_plainly():

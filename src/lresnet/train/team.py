@@ -154,15 +154,23 @@ def joined(device: str) -> Iterator[tuple[Team, str]]:
     except BaseException as error:
         if team.leads or not isinstance(error, KeyboardInterrupt):
             first_to_fail()  # before the others find this one gone, and fail for it
+        _leave_at_once(gpu)
         raise
-    finally:
-        dist.destroy_process_group()
+    dist.destroy_process_group()
 
 
 def _meet(team: Team, gpu: torch.device | None) -> None:
     store = dist.PrefixStore(_attempt(), next(rendezvous("env://"))[0])  # type: ignore[attr-defined]
     backend = "gloo" if gpu is None else "nccl"
     dist.init_process_group(backend, store=store, rank=team.rank, world_size=team.size, device_id=gpu)
+
+
+def _leave_at_once(gpu: torch.device | None) -> None:
+    """After a failure. To leave NCCL in order takes all processes, and the others may be waiting for us in a step."""
+    if gpu is None:
+        dist.destroy_process_group()
+    else:
+        dist.distributed_c10d._abort_process_group()
 
 
 def _attempt() -> str:
