@@ -12,8 +12,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from torch.distributed import TCPStore
 
-from lresnet import cli
+from lresnet import __version__, cli
 from lresnet.data import ImageData
 from lresnet.studies import Run, image_run
 from lresnet.studies.run_folder import train_in_folder
@@ -161,33 +162,42 @@ def test_what_ends_all_is_told_once(job: object, call: list[str], words: str, im
     [
         (
             ["reproduce", "gnn"],
-            "`lresnet reproduce` runs in one process, and each of 4 would do all; use --workers",
+            "`lresnet reproduce` runs in one process, and each of 2 (WORLD_SIZE) would do all; use --workers",
         ),
-        (["demo"], "`lresnet demo` runs in one process, and each of 4 would do all; start it without torchrun"),
+        (
+            ["demo"],
+            "`lresnet demo` runs in one process, and each of 2 (WORLD_SIZE) would do all; start it without torchrun",
+        ),
         (["bench", "residual"], "`lresnet bench` runs in one process"),
         (["train", "--nope"], "Unrecognized options: --nope"),
     ],
 )
-def test_other_verbs_are_refused_by_all_and_by_one_in_words(
+def test_other_verbs_are_refused_by_all_and_by_the_first_in_words(
     args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Here process 1 is the first; torchrun would end process 0 before it had said a word."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    for rank in range(2):
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": True}
+    for name, value in (address | {"WORLD_SIZE": 2}).items():
+        monkeypatch.setenv(name, str(value))
+    for rank in (1, 0):
         monkeypatch.setenv("RANK", str(rank))
         assert cli.main(args) == 2
         err = capsys.readouterr().err
-        assert (words in err and err.count("\n") == 1) if rank == 0 else err == ""
+        assert (words in err and err.count("\n") == 1) if rank == 1 else err == ""
     assert not list(tmp_path.iterdir())
 
 
-def test_help_is_printed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_are_printed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in range(2):
         monkeypatch.setenv("RANK", str(rank))
         with pytest.raises(SystemExit):
             cli.main(["train", "--help"])
         assert ("--nproc-per-node=4 -m lresnet train cifar10" in capsys.readouterr().out) == (rank == 0)
+        assert cli.main(["--version"]) == 0
+        assert capsys.readouterr().out == ("" if rank else f"lresnet {__version__}\n")
 
 
 @pytest.mark.parametrize("size", ["", "1"])
