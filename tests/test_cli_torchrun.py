@@ -1,6 +1,7 @@
 """`torchrun -m lresnet`: one run, one folder and one voice; what several processes cannot share is refused."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from torch.distributed import TCPStore
 
 from lresnet import __version__, cli
 from lresnet.data import ImageData
+from lresnet.data.images import channel_statistics
 from lresnet.studies import Run, image_run
 from lresnet.studies.run_folder import train_in_folder
 from lresnet.studies.single import command_of, single_image_run
@@ -132,6 +135,21 @@ def _fails_in_one(*args: str) -> tuple[int, str, str]:
     return _call(*args)
 
 
+def _finds_other_images(*args: str) -> tuple[int, str, str]:
+    """As many of the same size and classes, with one brighter pixel in process 1."""
+    if os.environ["RANK"] == "1":
+        read = image_run.load_images
+
+        def brighter(*found: Any, **options: Any) -> ImageData:
+            data = read(*found, **options)
+            data.train.images[0, 0, 0, 0] += 1
+            mean, std = channel_statistics(data.train.images)
+            return dataclasses.replace(data, mean=mean, std=std)
+
+        image_run.load_images = brighter  # type: ignore[assignment]
+    return _call(*args)
+
+
 @pytest.mark.parametrize(
     ("job", "call", "words"),
     [
@@ -143,8 +161,9 @@ def _fails_in_one(*args: str) -> tuple[int, str, str]:
         (_call, ["IMAGES", *QUICK, "--batch-size", "15"], "batch_size 15 cannot be shared evenly among 2 processes"),
         (_call, ["IMAGES", *QUICK, "--lr", "1e30", "--clip", "1e30"], "the run has diverged at step 1: "),
         (_fails_in_one, ["IMAGES", *QUICK], "the disk of process 1 is gone"),
+        (_finds_other_images, ["IMAGES", *QUICK], "not all processes find the same pixels at "),
     ],
-    ids=["a graph", "a batch", "divergence", "one alone"],
+    ids=["a graph", "a batch", "divergence", "one alone", "other images"],
 )
 def test_what_ends_all_is_told_once(job: object, call: list[str], words: str, images: Path, tmp_path: Path) -> None:
     args = ["train", *call, "--out", str(tmp_path / "run")]
