@@ -1,6 +1,7 @@
 """`torchrun -m lresnet`: one run, one folder and one voice; what several processes cannot share is refused."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import os
@@ -8,13 +9,16 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from torch.distributed import TCPStore
 
-from lresnet import cli
+from lresnet import __version__, cli
 from lresnet.data import ImageData
+from lresnet.data.images import channel_statistics
 from lresnet.studies import Run, image_run
 from lresnet.studies.run_folder import train_in_folder
 from lresnet.studies.single import command_of, single_image_run
@@ -131,6 +135,21 @@ def _fails_in_one(*args: str) -> tuple[int, str, str]:
     return _call(*args)
 
 
+def _finds_other_images(*args: str) -> tuple[int, str, str]:
+    """As many of the same size and classes, with one brighter pixel in process 1."""
+    if os.environ["RANK"] == "1":
+        read = image_run.load_images
+
+        def brighter(*found: Any, **options: Any) -> ImageData:
+            data = read(*found, **options)
+            data.train.images[0, 0, 0, 0] += 1
+            mean, std = channel_statistics(data.train.images)
+            return dataclasses.replace(data, mean=mean, std=std)
+
+        image_run.load_images = brighter  # type: ignore[assignment]
+    return _call(*args)
+
+
 @pytest.mark.parametrize(
     ("job", "call", "words"),
     [
@@ -142,8 +161,9 @@ def _fails_in_one(*args: str) -> tuple[int, str, str]:
         (_call, ["IMAGES", *QUICK, "--batch-size", "15"], "batch_size 15 cannot be shared evenly among 2 processes"),
         (_call, ["IMAGES", *QUICK, "--lr", "1e30", "--clip", "1e30"], "the run has diverged at step 1: "),
         (_fails_in_one, ["IMAGES", *QUICK], "the disk of process 1 is gone"),
+        (_finds_other_images, ["IMAGES", *QUICK], "not all processes find the same pixels at "),
     ],
-    ids=["a graph", "a batch", "divergence", "one alone"],
+    ids=["a graph", "a batch", "divergence", "one alone", "other images"],
 )
 def test_what_ends_all_is_told_once(job: object, call: list[str], words: str, images: Path, tmp_path: Path) -> None:
     args = ["train", *call, "--out", str(tmp_path / "run")]
@@ -161,33 +181,42 @@ def test_what_ends_all_is_told_once(job: object, call: list[str], words: str, im
     [
         (
             ["reproduce", "gnn"],
-            "`lresnet reproduce` runs in one process, and each of 4 would do all; use --workers",
+            "`lresnet reproduce` runs in one process, and each of 2 (WORLD_SIZE) would do all; use --workers",
         ),
-        (["demo"], "`lresnet demo` runs in one process, and each of 4 would do all; start it without torchrun"),
+        (
+            ["demo"],
+            "`lresnet demo` runs in one process, and each of 2 (WORLD_SIZE) would do all; start it without torchrun",
+        ),
         (["bench", "residual"], "`lresnet bench` runs in one process"),
         (["train", "--nope"], "Unrecognized options: --nope"),
     ],
 )
-def test_other_verbs_are_refused_by_all_and_by_one_in_words(
+def test_other_verbs_are_refused_by_all_and_by_the_first_in_words(
     args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Here process 1 is the first; torchrun would end process 0 before it had said a word."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WORLD_SIZE", "4")
-    for rank in range(2):
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": True}
+    for name, value in (address | {"WORLD_SIZE": 2}).items():
+        monkeypatch.setenv(name, str(value))
+    for rank in (1, 0):
         monkeypatch.setenv("RANK", str(rank))
         assert cli.main(args) == 2
         err = capsys.readouterr().err
-        assert (words in err and err.count("\n") == 1) if rank == 0 else err == ""
+        assert (words in err and err.count("\n") == 1) if rank == 1 else err == ""
     assert not list(tmp_path.iterdir())
 
 
-def test_help_is_printed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_version_are_printed_once(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")
     for rank in range(2):
         monkeypatch.setenv("RANK", str(rank))
         with pytest.raises(SystemExit):
             cli.main(["train", "--help"])
         assert ("--nproc-per-node=4 -m lresnet train cifar10" in capsys.readouterr().out) == (rank == 0)
+        assert cli.main(["--version"]) == 0
+        assert capsys.readouterr().out == ("" if rank else f"lresnet {__version__}\n")
 
 
 @pytest.mark.parametrize("size", ["", "1"])

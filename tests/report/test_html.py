@@ -19,7 +19,7 @@ from lresnet.report.disk_embedding import DiskEmbedding, disk_points
 from lresnet.report.html import result_tables
 from lresnet.report.html.explorer import embedding_json
 from lresnet.report.html.page import html_page
-from lresnet.report.tables import ours_and_paper
+from lresnet.report.tables import ours_and_paper, print_figures
 
 RESULTS = Path(__file__).parents[2] / "results"
 VOID = {"meta", "link", "input", "br", "img"}
@@ -95,6 +95,15 @@ def test_figures_stand_beside_the_papers_with_the_gap_in_words() -> None:
     assert ["lorentz", "2", "", "diverged", "", "", "2.0"] in rows
     assert "CPU &lt;x&gt;" in page
     assert "nan" not in re.sub(r"<svg.*?</svg>|<style>.*?</style>", "", page, flags=re.DOTALL).lower()
+
+
+def test_of_ones_own_data_there_are_no_columns_of_the_paper(capsys: pytest.CaptureFixture[str]) -> None:
+    own = [run | {"table": "train", "cell": "mine"} for run in RUNS]
+    rows = Reader(html_page(own, [], None, None)).rows
+    assert ["lorentz", "97.50 ± 0.71", "2 of 3", "97.50", ""] in rows
+    assert not any("paper" in word for row in rows for word in row)
+    print_figures(aggregate(own))
+    assert "paper" not in capsys.readouterr().out
 
 
 def test_the_page_needs_no_network_and_is_well_formed() -> None:

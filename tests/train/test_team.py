@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from lresnet.models import LorentzResNet
 from lresnet.train import ImageClassification, NonFiniteError, Objective, Schedule, fit
-from lresnet.train.team import ALONE, Team, joined
+from lresnet.train.team import ALONE, Team, first_to_fail, joined
 from tests.coloured import coloured_data
 from tests.team import together
 
@@ -196,6 +197,27 @@ def test_a_gpu_for_each_process(device, words, monkeypatch: pytest.MonkeyPatch):
         pass
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_failure_on_a_gpu_does_not_wait_for_the_others(fails: bool, monkeypatch: pytest.MonkeyPatch):
+    """What NCCL would do is not seen here: only which of torch's two ways out is taken."""
+    for name in ("RANK", "LOCAL_RANK", "MASTER_PORT"):
+        monkeypatch.setenv(name, "0")
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    calls = []
+    for name in ("_meet", "torch.cuda.set_device"):
+        monkeypatch.setattr(f"lresnet.train.team.{name}", lambda *_: None)
+    for name in ("destroy_process_group", "_abort_process_group"):
+        module = torch.distributed.distributed_c10d if name.startswith("_") else torch.distributed
+        monkeypatch.setattr(module, name, lambda name=name: calls.append(name))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    with pytest.raises(MemoryError) if fails else contextlib.nullcontext(), joined("cuda") as (_, device):
+        assert device == "cuda:0"
+        if fails:
+            raise MemoryError
+    assert calls == ["_abort_process_group" if fails else "destroy_process_group"]
+
+
 def test_a_process_that_is_gone_is_said_plainly():
     assert together(_one_leaves)[0].startswith("ConnectionError: lost the other processes of this training")
 
@@ -208,3 +230,24 @@ def _one_leaves() -> str:
         return "left"
     except OSError as error:
         return f"{type(error).__name__}: {error}"
+
+
+def test_a_new_start_knows_nothing_of_the_last_one():
+    """torchrun's store outlives the processes: neither who failed nor where they listened is of use to the next."""
+    first, second = together(_two_starts)
+    assert (first, second) == ([False, True], [True, False])
+
+
+def _two_starts() -> list[bool]:
+    """Who was the first to fail: process 1 of the first start, process 0 of the next."""
+    answers = []
+    for count in range(2):
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = str(count)
+        with joined("cpu") as (team, _):
+            if team.rank != count:
+                answers.append(first_to_fail())
+            team.all(None)
+            if team.rank == count:
+                answers.append(first_to_fail())
+            team.all(None)
+    return answers

@@ -45,11 +45,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         call, 130 interrupted.
     """
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    if args == ["--version"]:
-        print(f"lresnet {__version__}")
-        return 0
     try:
         with one_voice():
+            if args == ["--version"]:
+                print(f"lresnet {__version__}")
+                return 0
             call = read_call(_app, "lresnet", _ABOUT, args)
             if args[0] != "train":
                 require_one_process(args[0])

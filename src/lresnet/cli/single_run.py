@@ -92,8 +92,8 @@ def train(
         _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
     require_shareable(run, processes())
     folder = out or _default_folder(run)
-    ended = _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every, test)
-    return ended or (evaluate(folder, device) if test and leads() else 0)  # the team has ended: nobody waits for it
+    _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every, test)
+    return evaluate(folder, device) if test and leads() else 0  # the team has ended: nobody waits for it
 
 
 def _graph_run(name: str, method: str, seed: int, split: str | None, config: dict[str, Any]) -> "Run":
@@ -147,7 +147,7 @@ def _model_name(config: dict[str, Any]) -> str:
     return "" if name in (None, *_DEFAULT_MODELS) else f"-{name.removeprefix('lorentz_')}"
 
 
-def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: bool) -> int:
+def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: bool) -> None:
     from lresnet.cli.console import progress_bars
     from lresnet.studies.run_folder import train_in_folder
     from lresnet.studies.single import command_of
@@ -192,7 +192,6 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     print(f"{figure}, epoch {record['best_epoch']}")
     hint = "" if test else f"; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set"
     print(f"The run is in {folder}{hint}")
-    return 0
 
 
 def _way_on(folder: Path) -> str:

@@ -39,7 +39,9 @@ def require_one_process(verb: str) -> None:
     """
     if (number := processes()) > 1:
         instead = "use --workers in place of torchrun" if verb == "reproduce" else "start it without torchrun"
-        raise WrongCall(f"`lresnet {verb}` runs in one process, and each of {number} would do all; {instead}")
+        raise WrongCall(
+            f"`lresnet {verb}` runs in one process, and each of {number} (WORLD_SIZE) would do all; {instead}"
+        )
 
 
 @contextlib.contextmanager
@@ -52,17 +54,13 @@ def one_voice() -> Iterator[None]:
     with _silence() if not leads() else contextlib.nullcontext():
         try:
             yield
-        except WrongCall:  # the words are the same for all
-            if not leads():
-                raise Unheard(2) from None
-            raise
         except KeyboardInterrupt:  # of all of them at once
             if not leads():
                 raise Unheard(130) from None
             raise
-        except Exception:
+        except Exception as error:  # a wrong call too: torchrun ends the others when one of them has ended
             if processes() > 1 and not _first_to_fail():
-                raise Unheard(1) from None
+                raise Unheard(2 if isinstance(error, WrongCall) else 1) from None
             raise
 
 

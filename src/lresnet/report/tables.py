@@ -15,22 +15,32 @@ from rich.table import Table
 from lresnet.report.aggregate import Figure
 from lresnet.report.order import in_order
 
-__all__ = ["against_paper", "grouped", "ours_and_paper", "print_figures", "print_json", "terminal_table"]
+__all__ = [
+    "against_paper",
+    "beside_paper",
+    "grouped",
+    "ours_and_paper",
+    "print_figures",
+    "print_json",
+    "terminal_table",
+]
 
-_COLUMNS = ("method", "ours", "n", "valid.", "paper", "against the paper")
+_COLUMNS = ("method", "ours", "n", "valid.")
+_PAPER_COLUMNS = ("paper", "against the paper")
 
 
 def terminal_table(figures: Sequence[Figure], title: str) -> Table:
     """A rich table, a section for each cell and protocol; fits 80 columns."""
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     may_wrap = {"against the paper", *["method"] * any(figure.settings for figure in figures)}  # a cut name is no name
-    for column in _COLUMNS:
+    columns = (*_COLUMNS, *_PAPER_COLUMNS) if beside_paper(figures) else _COLUMNS
+    for column in columns:
         justify: Literal["left", "right"] = "left" if column in ("method", "against the paper") else "right"
         table.add_column(column, justify=justify, no_wrap=column not in may_wrap)
     for heading, own in grouped(in_order(figures), lambda f: f"[bold]{f.cell}[/], {f.protocol}").items():
         table.add_row(heading)
         for figure in own:
-            table.add_row(f"  {figure.name}", *_cells(figure))
+            table.add_row(f"  {figure.name}", *_cells(figure)[: len(columns) - 1])
         table.add_section()
     return table
 
@@ -64,6 +74,11 @@ def grouped(figures: Sequence[Figure], name: Callable[[Figure], str]) -> dict[st
     for figure in figures:
         groups.setdefault(name(figure), []).append(figure)
     return groups
+
+
+def beside_paper(figures: Sequence[Figure]) -> bool:
+    """Whether the paper has a figure beside any of these; of one's own data it has none."""
+    return any(figure.paper_mean is not None for figure in figures)
 
 
 def ours_and_paper(figure: Figure) -> tuple[str, str]:

@@ -82,10 +82,7 @@ def require_same_everywhere(data: ImageData, cell: str, team: Team) -> None:
     Raises:
         ValueError: they have found other ones.
     """
-    facts = {name: fact for name, fact in image_facts(data).items() if name not in ("mean", "std")}  # sums of floats
-    found = team.all(facts)
-    for name in facts:
+    found = team.all(image_facts(data))
+    for name, word in _WORDS.items():
         if any(other[name] != found[0][name] for other in found):
-            raise ValueError(
-                f"not all processes find the same {_WORDS[name]} at {cell}; give every machine the same images"
-            )
+            raise ValueError(f"not all processes find the same {word} at {cell}; give every machine the same images")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.rendezvous import rendezvous
 
 __all__ = ["ALONE", "Team", "first_to_fail", "joined"]
 
@@ -145,17 +146,41 @@ def joined(device: str) -> Iterator[tuple[Team, str]]:
     gpu = torch.device(own) if own != "cpu" else None
     if gpu is not None:
         torch.cuda.set_device(gpu)
-    with _in_contact():
-        dist.init_process_group("gloo" if gpu is None else "nccl", device_id=gpu)
     team = Team(int(os.environ["RANK"]), size)
+    with _in_contact():
+        _meet(team, gpu)
     try:
         yield team, own
     except BaseException as error:
         if team.leads or not isinstance(error, KeyboardInterrupt):
             first_to_fail()  # before the others find this one gone, and fail for it
+        _leave_at_once(gpu)
         raise
-    finally:
+    dist.destroy_process_group()
+
+
+def _meet(team: Team, gpu: torch.device | None) -> None:
+    store = dist.PrefixStore(_attempt(), next(rendezvous("env://"))[0])  # type: ignore[attr-defined]
+    backend = "gloo" if gpu is None else "nccl"
+    dist.init_process_group(backend, store=store, rank=team.rank, world_size=team.size, device_id=gpu)
+
+
+def _leave_at_once(gpu: torch.device | None) -> None:
+    """After a failure. To leave NCCL in order takes all processes, and the others may be waiting for us in a step."""
+    if gpu is None:
         dist.destroy_process_group()
+    else:
+        dist.distributed_c10d._abort_process_group()
+
+
+def _attempt() -> str:
+    """Where in torchrun's store the processes meet that were started together.
+
+    After a failure it may start them anew (``--max-restarts``), and the addresses that are left in the store are those
+    of the dead. Machines each count for themselves how often: several keep to one place, as torch does.
+    """
+    one_machine = os.environ.get("LOCAL_WORLD_SIZE") == os.environ["WORLD_SIZE"]
+    return f"lresnet/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}" if one_machine else "lresnet"
 
 
 def first_to_fail() -> bool:
@@ -171,7 +196,7 @@ def first_to_fail() -> bool:
         store = dist.TCPStore(  # type: ignore[attr-defined]
             address, port, is_master=False, timeout=_PATIENCE, wait_for_workers=False
         )
-        return bool(store.compare_set("lresnet/first_to_fail", "", rank) == rank.encode())
+        return bool(store.compare_set(f"{_attempt()}/first_to_fail", "", rank) == rank.encode())
     except RuntimeError:  # torchrun has gone: rather told twice than not at all
         return True
 

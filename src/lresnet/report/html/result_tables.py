@@ -24,7 +24,7 @@ from lresnet.report.overview import CellLine, overview, released_notes, summary_
 from lresnet.report.paired import PairedDifference
 from lresnet.report.planned import PLANNED_TABLES, missing_sentences
 from lresnet.report.sheets import Sheet
-from lresnet.report.tables import ours_and_paper
+from lresnet.report.tables import beside_paper, ours_and_paper
 
 __all__ = ["VERDICT_LOOKS", "claims_table", "table_section"]
 
@@ -40,6 +40,11 @@ VERDICT_LOOKS = {
     NOT_MEASURED: ("", "soft"),
 }
 """What a verdict looks like: a sign for readers without colour, and a class for the others."""
+
+_AGAINST_PAPER = (
+    "Against the paper: our mean minus the printed one; within one s.e. where that is no more than one of our standard "
+    "errors. "
+)
 
 
 def table_section(
@@ -115,44 +120,49 @@ def _sheet_table(sheet: Sheet) -> str:
 
 def _overview_table(lines: Sequence[CellLine]) -> str:
     """A row a cell, as seen from the Lorentz residual."""
-    rows = []
+    known, rows = beside_paper([line.lorentz for line in lines]), []
     for line in lines:
         ours, paper = ours_and_paper(line.lorentz)
         released = "" if line.released is None else escape(str(line.released))
         best = "" if line.best is None else escape(f"{line.best.name} {line.best.mean:.2f}")
         d = line.difference
-        verdicts = _against(line.lorentz), "" if d is None else _verdict(d.verdict, f"{d.mean:+.2f}")
-        rows.append(_row(line.cell, (ours, paper, released, best), *verdicts))
+        against_best = "" if d is None else _verdict(d.verdict, f"{d.mean:+.2f}")
+        numbers = (ours, *[paper, released] * known, best)
+        rows.append(_row(line.cell, numbers, _against(line.lorentz) if known else None, against_best))
     notes = released_notes(lines)
-    caption = "The Lorentz residual, cell by cell. Released code: our runs of it, their number in brackets"
-    caption += f"; * {notes}." if notes else "."
-    columns = ("cell", "lorentz", "paper", "released code", "best other", "against the paper", "against the best other")
-    return _table(caption, columns, rows, words=2, look="lines") if rows else ""
+    caption = "The Lorentz residual, cell by cell."
+    if known:
+        caption += f" Released code: our runs of it, their number in brackets{f'; * {notes}' if notes else ''}."
+    columns = ("cell", "lorentz", *["paper", "released code"] * known, "best other")
+    columns += (*["against the paper"] * known, "against the best other")
+    return _table(caption, columns, rows, words=1 + known, look="lines") if rows else ""
 
 
 def _figures_table(figures: Sequence[Figure], differences: Sequence[PairedDifference]) -> str:
     paired = {(d.cell, d.protocol, d.method): d for d in differences}
+    paper = beside_paper(figures)
+    columns = ("method", "ours", "n", "valid.", *["paper", "against the paper"] * paper, "lorentz is")
     rows = []
     for heading, own in panels(in_order(figures)).items():
-        rows.append(f'<tr><th class="group" colspan="7" scope="colgroup">{escape(heading)}</th></tr>')
-        rows += [_figure_row(f, paired.get((f.cell, f.protocol, f.name))) for f in own]
+        rows.append(f'<tr><th class="group" colspan="{len(columns)}" scope="colgroup">{escape(heading)}</th></tr>')
+        rows += [_figure_row(f, paired.get((f.cell, f.protocol, f.name)), columns) for f in own]
     unit = unit_of(figures[0].table)
     caption = (
-        f"{unit[0].upper()}{unit[1:]}, mean ± deviation over n runs. Against the paper: our mean minus the printed "
-        "one; within one s.e. where that is no more than one of our standard errors. Lorentz is: against this method, "
-        "paired over seeds, points with half the 95 % interval of the mean (Student's t)."
+        f"{unit[0].upper()}{unit[1:]}, mean ± deviation over n runs. {_AGAINST_PAPER * paper}Lorentz is: against this "
+        "method, paired over seeds, points with half the 95 % interval of the mean (Student's t)."
     )
-    columns = ("method", "ours", "n", "valid.", "paper", "against the paper", "lorentz is")
-    return _table(caption, columns, rows, words=2)
+    return _table(caption, columns, rows, words=1 + paper)
 
 
-def _figure_row(figure: Figure, difference: PairedDifference | None) -> str:
+def _figure_row(figure: Figure, difference: PairedDifference | None, columns: Sequence[str]) -> str:
     ours, paper = ours_and_paper(figure)
     validation = "" if math.isnan(figure.validation) else f"{figure.validation:.2f}"
     d = difference
     lorentz_is = "" if d is None else _verdict(d.verdict, f"{d.mean:+.2f} ± {d.half_width:.2f}")
-    cells = (ours, figure.runs, validation, paper)
-    return _row(figure.name, cells, _against(figure), lorentz_is, ours=figure.method == "lorentz")
+    numbers, words = [ours, figure.runs, validation], [lorentz_is]
+    if "paper" in columns:
+        numbers, words = [*numbers, paper], [_against(figure), *words]
+    return _row(figure.name, numbers, *words, ours=figure.method == "lorentz")
 
 
 def _against(figure: Figure) -> str:
