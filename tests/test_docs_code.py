@@ -1,4 +1,4 @@
-"""The pages on graphs, images and kernels keep their word: their code runs, the files they point to exist."""
+"""The pages with code keep their word: it runs, and the files they point to exist."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,19 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's own, compiling
-@pytest.mark.parametrize("page", ["graphs", "images", "kernels"])
+@pytest.mark.parametrize("page", ["convert", "graphs", "images", "kernels"])
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     names: dict[str, torch.Tensor] = {}
     for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         exec(code, names)
     shapes = {name: tuple(value.shape) for name, value in names.items() if isinstance(value, torch.Tensor)}
-    expected = {"graphs": ("logits", (1000, 2)), "images": ("logits", (8, 10)), "kernels": ("z", (8, 64, 32, 32))}[page]
+    expected = {
+        "convert": ("logits", (8, 10, 3)),
+        "graphs": ("logits", (1000, 2)),
+        "images": ("logits", (8, 10)),
+        "kernels": ("z", (8, 64, 32, 32)),
+    }[page]
     assert expected in shapes.items()
     targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
     assert targets

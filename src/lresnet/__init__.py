@@ -19,7 +19,7 @@ from ._version import __version__
 if TYPE_CHECKING:
     from . import data, functional, geometry, metrics, models, nn, optim, residual, studies, testing, train
     from .geometry import Lorentz
-    from .models import create_model, from_pretrained
+    from .models import create_model, from_pretrained, lorentzify
     from .residual import LorentzResidual, make_residual
 
 __all__ = [
@@ -31,6 +31,7 @@ __all__ = [
     "from_pretrained",
     "functional",
     "geometry",
+    "lorentzify",
     "make_residual",
     "metrics",
     "models",
@@ -49,6 +50,7 @@ _ROOM_OF = {
     "make_residual": "residual",
     "create_model": "models",
     "from_pretrained": "models",
+    "lorentzify": "models",
     "data": "data",
     "functional": "functional",
     "geometry": "geometry",

@@ -10,13 +10,23 @@ from typing import Any
 import torch
 
 from lresnet.models import pretrained
+from lresnet.models.conversion import lorentzify
 from lresnet.models.gcn import LorentzGCN
 from lresnet.models.mlp import LorentzMLP
 from lresnet.models.pretrained import Pretrained
 from lresnet.models.resnet import LorentzResNet
 from lresnet.models.sgformer import LorentzSGFormer
 
-__all__ = ["MODELS", "LorentzGCN", "LorentzMLP", "LorentzResNet", "LorentzSGFormer", "create_model", "from_pretrained"]
+__all__ = [
+    "MODELS",
+    "LorentzGCN",
+    "LorentzMLP",
+    "LorentzResNet",
+    "LorentzSGFormer",
+    "create_model",
+    "from_pretrained",
+    "lorentzify",
+]
 
 MODELS: dict[str, Callable[..., Pretrained]] = {
     LorentzGCN.model_name: LorentzGCN,

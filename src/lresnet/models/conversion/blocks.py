@@ -1,0 +1,203 @@
+"""The blocks of a network: the modules whose own code adds a skip connection and its branch."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import types
+
+import torch
+
+from lresnet.models.conversion.method_source import Method, Unreadable, read_method
+from lresnet.models.conversion.parts import Parts
+from lresnet.models.conversion.skip_sums import SkipSum, UnclearSum, find_skip_sums
+
+__all__ = ["Block", "Survey", "survey"]
+
+_TORCH_BLOCKS = (torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)
+_ALL_PARTS = ("children", "named_children", "modules", "_modules")
+
+
+@dataclasses.dataclass
+class Block:
+    """A module and the sums of its methods."""
+
+    path: str
+    module: torch.nn.Module
+    methods: dict[str, Method] = dataclasses.field(default_factory=dict)
+    """All that were read: forward, and what it calls on the object."""
+    of_bases: list[Method] = dataclasses.field(default_factory=list)
+    """What these call by super(), or by a class."""
+    sums: dict[str, list[SkipSum]] = dataclasses.field(default_factory=dict)
+    """Those of each method that has any."""
+
+    @property
+    def title(self) -> str:
+        """How a message calls it."""
+        name = type(self.module).__name__
+        return f"{self.path} ({name})" if self.path else name
+
+
+@dataclasses.dataclass
+class Survey:
+    """What was found in a network."""
+
+    blocks: list[Block] = dataclasses.field(default_factory=list)
+    read: int = 0
+    unclear: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Of each place, the class, the sum and why it is unclear."""
+    overwritten: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Of each place, the class and the sum, where one that is converted was written into an argument."""
+    unreadable: dict[str, str] = dataclasses.field(default_factory=dict)
+    """Of each path, the reason."""
+
+    def left(self) -> str:
+        """All that stays as it is, a line for each."""
+        lines = [f"  {place}: {text}" for place, text in self.unclear.items()]
+        return "\n".join(lines + [f"  {path}: {reason}" for path, reason in self.unreadable.items()])
+
+
+def survey(network: torch.nn.Module) -> Survey:
+    """Read the code of every module, each once.
+
+    Example:
+        >>> found = survey(torch.nn.Transformer(8, 2, 1, 1, batch_first=True))
+        >>> [block.path for block in found.blocks]
+        ['encoder.layers.0', 'decoder.layers.0']
+    """
+    found = Survey()
+    for path, module in network.named_modules():
+        cls = type(module)
+        if isinstance(module, torch.jit.ScriptModule):
+            found.unreadable[path] = "it is TorchScript; convert the module that it was made of"
+        elif "forward" in module.__dict__:
+            found.unreadable[path] = f"the forward of this {cls.__name__} was replaced, by one that is not its class's"
+        elif _is_torchs(cls) and cls not in _TORCH_BLOCKS:
+            continue  # torch's own layers and containers add no skip connection
+        else:
+            _read(Block(path, module), found)
+    return found
+
+
+def _is_torchs(cls: type) -> bool:
+    """Not so a class that torch derives from the user's, for a parametrization."""
+    return all(base.__module__.startswith("torch.nn.") for base in cls.__mro__ if issubclass(base, torch.nn.Module))
+
+
+def _read(block: Block, found: Survey) -> None:
+    cls, parts = type(block.module), Parts(block.module)
+    waiting = ["forward"] if cls.__call__ is torch.nn.Module.__call__ else ["forward", "__call__"]
+    found.read += 1
+    while waiting:
+        name = waiting.pop(0)
+        if name in block.methods:
+            continue
+        try:
+            method = read_method(cls, name)
+        except Unreadable as error:
+            if name in ("forward", "__call__"):
+                found.unreadable[block.path or cls.__name__] = str(error)
+            continue
+        if method.owner is torch.nn.Module:
+            continue  # self.train(), say
+        block.methods[name] = method
+        sums, unclear, flow = find_skip_sums(method, parts)
+        if sums:
+            block.sums[name] = sums
+        for one in unclear:
+            _note(found, block, method, one)
+        for written in flow.overwritten:
+            found.overwritten.setdefault(method.place(written.node), f"{written.text} in {cls.__name__}")
+        _note_helpers(found, block, flow.helpers)
+        waiting += sorted(flow.called | _read_bases(found, block, method, parts, flow.base_called))
+    _note_others(found, block, parts)
+    # Where no run comes, as in a block that has no skip connection, a residual's parameters would never be trained.
+    if any(one.met for sums in block.sums.values() for one in sums):
+        _refuse_loop_over_parts(block)
+        found.blocks.append(block)
+
+
+def _note(found: Survey, block: Block, method: Method, one: UnclearSum) -> None:
+    text = f"{one.sum.text} in {type(block.module).__name__}: {one.reason}"
+    found.unclear.setdefault(method.place(one.sum.node), text)
+
+
+def _read_bases(found: Survey, block: Block, method: Method, parts: Parts, called: set[str]) -> set[str]:
+    """Methods called by super() or by a class are not looked up in the object, so they cannot be replaced.
+
+    The methods that those call on the object, which can.
+    """
+    classes, others = type(block.module).__mro__, set()
+    for call in sorted(called):
+        *named, name = call.split(".")
+        bases = [base for base in classes if base.__name__ == named[-1]] if named else []
+        bases = bases or list(classes[classes.index(method.owner) + 1 :])
+        try:
+            base = read_method(next(base for base in bases if hasattr(base, name)), name)
+        except (StopIteration, Unreadable):
+            continue
+        if base.owner is torch.nn.Module or any(base.function is one.function for one in block.of_bases):
+            continue
+        block.of_bases.append(base)
+        sums, _, flow = find_skip_sums(base, parts)
+        for one in filter(lambda one: one.met, sums):
+            reason = f"{type(block.module).__name__} calls it by {call if named else 'super()'}"
+            _note(found, block, base, UnclearSum(one.sum, reason))
+        others |= flow.called | _read_bases(found, block, base, parts, flow.base_called)
+    return others
+
+
+def _note_helpers(found: Survey, block: Block, helpers: dict[str, types.FunctionType]) -> None:
+    """Functions that are given layers may add what these make of a value; they are not replaced."""
+    for name, function in helpers.items():
+        try:
+            method = read_method(type(name, (), {name: function}), name)
+            (method.node.args.posonlyargs or method.node.args.args).insert(0, ast.arg("_block"))  # it has no self
+            sums, _, _ = find_skip_sums(method, Parts(block.module))
+        except ValueError:
+            continue
+        for one in sums:
+            reason = f"it stands in {name}, a function that is given a layer"
+            _note(found, block, method, UnclearSum(one.sum, reason))
+
+
+def _note_others(found: Survey, block: Block, parts: Parts) -> None:
+    """Methods that forward does not call, as far as is seen: model.encode(x)."""
+    cls = type(block.module)
+    own = {name for base in cls.__mro__ if not base.__module__.startswith("torch.nn.") for name in vars(base)}
+    for name in sorted(own - block.methods.keys()):
+        if name.startswith("__") or not isinstance(getattr(cls, name), types.FunctionType):
+            continue
+        try:
+            method = read_method(cls, name)
+            sums, _, _ = find_skip_sums(method, parts)
+        except ValueError:
+            continue
+        for one in filter(lambda one: one.met, sums):
+            _note(found, block, method, UnclearSum(one.sum, f"forward is not seen to call {name}"))
+
+
+def _refuse_loop_over_parts(block: Block) -> None:
+    """The residuals become parts of the block: code that calls all of its parts would call them too."""
+    for method in [*block.methods.values(), *block.of_bases]:
+        name = method.self_name
+        if method.owner in _TORCH_BLOCKS:
+            continue  # there, self.modules() looks for hooks
+        for node in ast.walk(method.node):
+            match node:
+                case ast.Attribute(value=ast.Name(id=own), attr=attribute) if own == name and attribute in _ALL_PARTS:
+                    pass
+                case ast.Subscript(value=ast.Name(id=own)) if own == name:
+                    pass
+                case ast.For(iter=ast.Name(id=own)) | ast.comprehension(iter=ast.Name(id=own)) if own == name:
+                    pass
+                case ast.Call(func=ast.Name(id="enumerate" | "zip" | "len" | "list" | "reversed"), args=given) if any(
+                    isinstance(one, ast.Name) and one.id == name for one in given
+                ):
+                    pass
+                case _:
+                    continue
+            raise ValueError(
+                f"{block.title}: {method.place(node)} goes over all parts of the block, and the residuals become parts "
+                "of it; keep its layers in a list of their own, self.layers = torch.nn.ModuleList(...)"
+            )
