@@ -1,6 +1,7 @@
 """Depth: cells with a number of layers, runs of the table, and what the layers of a network do."""
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from lresnet.train import NonFiniteError
 from lresnet.train.results import read_results
 
 DEPTHS = [4, 8, 16, 32, 64]
+NOWHERE = Path("no.jsonl")  # runs on graphs leave nothing beside their results
 CONFIG = {"hidden": 4, "num_layers": 4, "epochs": 4, "eval_every": 2, "lr": 0.01, "curvature": -2.0}
 
 
@@ -141,10 +143,10 @@ def test_lines_carry_the_layers_before_and_after_training(tmp_path):
 
 def test_a_stack_gives_the_layers_of_its_members():
     runs = [run(seed) for seed in range(2)]
-    lines = sweep._execute_stack(runs, "test", "cpu")
+    lines = sweep._execute_stack(runs, "test", "cpu", NOWHERE)
     assert [line["stacked"] for line in lines] == [2, 2]
     for one, line in zip(runs, lines, strict=True):
-        alone = sweep._execute(one, "test")
+        alone = sweep._execute(one, "test", "cpu", NOWHERE)
         assert line["initial_layers"] == alone["initial_layers"]
         for name, values in alone["layers"].items():
             assert line["layers"][name] == pytest.approx(values, rel=0.02)
@@ -156,14 +158,14 @@ def test_a_run_that_diverges_has_its_layers_at_the_start(monkeypatch):
         raise NonFiniteError("the loss stopped being finite at step 7")
 
     monkeypatch.setattr(sweep, "execute", diverge)
-    line = sweep._execute(run(), "test")
+    line = sweep._execute(run(), "test", "cpu", NOWHERE)
     assert line["value"] is None
     assert len(line["initial_layers"]["radius"]) == 4
     assert "layers" not in line
 
 
 def test_other_tables_have_no_layers():
-    line = sweep._execute(dataclasses.replace(run(), cell="disease_tree/lp", table="gnn"), "test")
+    line = sweep._execute(dataclasses.replace(run(), cell="disease_tree/lp", table="gnn"), "test", "cpu", NOWHERE)
     assert not {"layers", "initial_layers"} & line.keys()
 
 

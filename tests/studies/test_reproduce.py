@@ -21,6 +21,7 @@ from lresnet.train.results import append_result, read_results
 from lresnet.train.stack import StackError
 
 CELL = "disease/lp"
+NOWHERE = Path("no.jsonl")  # runs on graphs leave nothing beside their results
 
 
 class Inline:
@@ -190,16 +191,16 @@ class TestOnAGPU:
 
     def test_runs_that_differ_in_the_seed_alone_are_one_computation(self):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        records = list(sweep._one_by_one(stacks(runs), "c", "cpu", math.inf))
+        records = list(sweep._one_by_one(stacks(runs), "c", "cpu", math.inf, NOWHERE))
         assert [record.get("stacked") for record in records] == [2, 2, None]
         for run, record in zip(runs, records, strict=True):
-            alone = sweep._execute(run, "c")
+            alone = sweep._execute(run, "c", "cpu", NOWHERE)
             assert (record["seed"], record["config"]) == (run.seed, run.config)
             assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
 
     def test_stacks_go_to_workers(self):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        records = list(sweep._in_workers(stacks(runs), "c", "cpu", 2, math.inf))
+        records = list(sweep._in_workers(stacks(runs), "c", "cpu", 2, math.inf, NOWHERE))
         assert sorted((r["config"]["lr"], r["seed"], r.get("stacked")) for r in records) == [
             (0.01, 0, 2),
             (0.01, 1, 2),
@@ -211,19 +212,19 @@ class TestOnAGPU:
             raise StackError("unequal shapes")
 
         monkeypatch.setattr(sweep, "execute_many", refuse)
-        records = list(sweep._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf))
+        records = list(sweep._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf, NOWHERE))
         assert [record["seed"] for record in records] == [0, 1]
         assert all("stacked" not in record for record in records)
 
     def test_a_run_that_diverges_is_kept(self):
         records = list(
-            sweep._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf)
+            sweep._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf, NOWHERE)
         )
         assert [record["value"] for record in records] == [None, None]
         assert all("finite" in record["error"] for record in records)
 
     def test_time_that_is_up(self):
-        assert list(sweep._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf)) == []
+        assert list(sweep._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf, NOWHERE)) == []
 
 
 # --- search, then final runs -----------------------------------------------------------------------------------------

@@ -94,10 +94,22 @@ def execute(
     checkpoint: Path | None = None,
     on_epoch: Callable[[int, float | None], None] | None = None,
 ) -> tuple[dict[str, Any], Pretrained]:
-    """Train, and read the test set if this is a final run. Returns the line for the results and the model."""
+    """Train, and read the test set if this is a final run. Returns the line for the results and the model.
+
+    Args:
+        checkpoint: file to go on from, written after every fifth of the epochs: for a ResNet-18 that takes as long as
+            an epoch on a fast GPU, and so an interruption costs a fifth of a training at most.
+    """
     model, objective, schedule = build(run, device)
-    # Of a table there are many runs in one process, which share what is compiled.
-    outcome = fit(model, objective, schedule, checkpoint=checkpoint, execution="compiled", on_epoch=on_epoch)
+    outcome = fit(
+        model,
+        objective,
+        schedule,
+        checkpoint=checkpoint,
+        checkpoint_every=max(1, schedule.epochs // 5),
+        execution="compiled",  # of a table there are many runs in one process, which share what is compiled
+        on_epoch=on_epoch,
+    )
     return record_of(run, outcome, model, objective, command, device), model
 
 

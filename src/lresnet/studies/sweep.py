@@ -16,6 +16,7 @@ from lresnet.studies.ood_run import detections, lines_of
 from lresnet.studies.planned_runs import missing_runs
 from lresnet.studies.run import Run, build, execute
 from lresnet.studies.stacked_run import execute_many, stacks
+from lresnet.studies.unfinished import checkpoint_of, forget_checkpoints
 from lresnet.studies.workers import worker_pool
 from lresnet.train.results import append_result, environment
 from lresnet.train.sentry import NonFiniteError
@@ -38,6 +39,9 @@ def run_all(
 ) -> int:
     """Run what is not in ``results`` yet; one line is added as each run ends.
 
+    A final training on images that was interrupted goes on from its checkpoint, in the folder ``unfinished`` beside
+    ``results``.
+
     Args:
         workers: processes that share the work. On a GPU, runs on graphs that differ in seed or split alone are one
             computation, and the processes take such stacks. One alone, on a GPU: this process, run after run.
@@ -56,33 +60,36 @@ def run_all(
     groups.sort(key=lambda group: group[0].seed)  # seed by seed: a sweep that is cut short leaves methods side by side
     # A worker of a CPU has one thread, so even a single one is a process of its own.
     if device == "cpu" or workers > 1:
-        finished = _in_workers(groups, command, device, workers, deadline)
+        finished = _in_workers(groups, command, device, workers, deadline, results)
     else:
-        finished = _one_by_one(groups, command, device, deadline)
+        finished = _one_by_one(groups, command, device, deadline, results)
     done = 0
     for done, record in enumerate(finished, 1):
         for line in lines_of(record):
             append_result(results, line)
+        forget_checkpoints(Run(**{name: record[name] for name in Run.__dataclass_fields__}), results)
         if report is not None:
             report(done, len(todo), record)
     return len(todo) - done
 
 
-def _one_by_one(groups: Sequence[list[Run]], command: str, device: str, deadline: float) -> Iterator[dict[str, Any]]:
+def _one_by_one(
+    groups: Sequence[list[Run]], command: str, device: str, deadline: float, results: Path
+) -> Iterator[dict[str, Any]]:
     for group in groups:
         if time.monotonic() > deadline:
             return
-        yield from _execute_stack(group, command, device)
+        yield from _execute_stack(group, command, device, results)
 
 
 def _in_workers(
-    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float
+    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float, results: Path
 ) -> Iterator[dict[str, Any]]:
     queue, under_way = list(groups), set[Future[list[dict[str, Any]]]]()
     with worker_pool(workers) as pool:
         while queue or under_way:
             while queue and time.monotonic() <= deadline and len(under_way) < 2 * workers:
-                under_way.add(pool.submit(_execute_stack, queue.pop(0), command, device))
+                under_way.add(pool.submit(_execute_stack, queue.pop(0), command, device, results))
             if not under_way:
                 return
             ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
@@ -90,19 +97,20 @@ def _in_workers(
                 yield from future.result()
 
 
-def _execute_stack(runs: Sequence[Run], command: str, device: str) -> list[dict[str, Any]]:
+def _execute_stack(runs: Sequence[Run], command: str, device: str, results: Path) -> list[dict[str, Any]]:
     try:
         if len(runs) > 1:
             outcomes = execute_many(runs, command=command, device=device)
             return [_line(run, outcome, command, device) for run, outcome in zip(runs, outcomes, strict=True)]
     except StackError:  # tasks of unequal shape, say
         pass
-    return [_execute(run, command, device) for run in runs]
+    return [_execute(run, command, device, results) for run in runs]
 
 
-def _execute(run: Run, command: str, device: str = "cpu") -> dict[str, Any]:
+def _execute(run: Run, command: str, device: str, results: Path) -> dict[str, Any]:
+    checkpoint = checkpoint_of(run, results, device)
     try:
-        return _line(run, execute(run, command=command, device=device), command, device)
+        return _line(run, execute(run, command=command, device=device, checkpoint=checkpoint), command, device)
     except (NonFiniteError, NonFiniteScores) as error:  # in training; on the test images or those of a set
         return _line(run, error, command, device)
 
