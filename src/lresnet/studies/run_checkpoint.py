@@ -7,7 +7,7 @@ from typing import Any
 
 from lresnet.studies.run_images import require_same_images
 from lresnet.train import ImageClassification, Objective
-from lresnet.train.checkpoint import load_checkpoint
+from lresnet.train.checkpoint import is_damaged
 
 __all__ = ["require_own_checkpoint"]
 
@@ -24,7 +24,8 @@ def require_own_checkpoint(
     Raises:
         ValueError: the file is damaged, nobody's, or of another kind of device, number of processes or images.
     """
-    _require_readable(checkpoint)
+    if is_damaged(checkpoint):
+        raise ValueError(f"{checkpoint} is damaged and cannot be gone on from; delete it to begin anew")
     if not checkpoint.is_file():
         return
     if before is None:
@@ -55,10 +56,3 @@ def _require_as_many(processes: int, before: dict[str, Any], folder: Path) -> No
             f"start {'it without torchrun' if begun == 1 else f'{begun} (torchrun --nproc-per-node)'}, "
             "or take another folder to begin anew"
         )
-
-
-def _require_readable(checkpoint: Path) -> None:
-    try:
-        load_checkpoint(checkpoint)
-    except Exception as error:  # what a damaged file raises depends on where the damage is
-        raise ValueError(f"{checkpoint} is damaged and cannot be gone on from; delete it to begin anew") from error

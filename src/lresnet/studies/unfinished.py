@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lresnet.studies.graph_run import graph_cell
-from lresnet.train.checkpoint import load_checkpoint
+from lresnet.train.checkpoint import is_damaged
 from lresnet.train.results import environment
 
 if TYPE_CHECKING:
@@ -25,20 +25,18 @@ def checkpoint_of(run: Run, results: Path, device: str) -> Path | None:
     if graph_cell(run.cell) is not None or run.stage != "final":
         return None
     path = _folder(results) / f"{_digest(run.key())}-{_digest(environment(device))}.pt"
-    try:
-        load_checkpoint(path)
-    except Exception:  # what a damaged file raises depends on where the damage is
+    if is_damaged(path):
         path.unlink()
     return path
 
 
 def forget_checkpoints(run: Run, results: Path) -> None:
-    """Remove those of a run that has its line, also where it was begun with other versions or on other hardware."""
-    folder = _folder(results)
-    for path in folder.glob(f"{_digest(run.key())}-*.pt"):
+    """Remove those of a run that has its line, also where it was begun with other versions or on other hardware.
+
+    The folder stays: another process may be about to write into it.
+    """
+    for path in _folder(results).glob(f"{_digest(run.key())}-*.pt"):
         path.unlink(missing_ok=True)
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
 
 
 def _folder(results: Path) -> Path:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-__all__ = ["load_checkpoint", "save_checkpoint", "write_atomically"]
+__all__ = ["is_damaged", "load_checkpoint", "save_checkpoint", "write_atomically"]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -53,3 +53,12 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
         return None
     state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
     return state
+
+
+def is_damaged(path: Path) -> bool:
+    """Whether there is a file that :func:`load_checkpoint` cannot read."""
+    try:
+        load_checkpoint(path)
+    except Exception:  # what a damaged file raises depends on where the damage is
+        return True
+    return False
