@@ -72,6 +72,9 @@ def test_no_run_begins_after_the_time_is_up(tmp_path: Path, capsys: pytest.Captu
     assert lines(tmp_path) == []
     assert f"{SEARCH} runs are still to do" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+    for minutes in ("-1", "nan"):
+        assert cli.main([*CALL, "--minutes", minutes, "--results", str(tmp_path)]) == 2
+        assert f"--minutes must be 0 or more, got {minutes}" in capsys.readouterr().err
 
 
 def test_final_runs_of_no_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
