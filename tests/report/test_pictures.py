@@ -164,7 +164,9 @@ def test_a_comparison_has_a_panel_a_cell_with_our_bars_and_the_papers() -> None:
 
 def test_the_comparison_explains_the_marks_that_it_has() -> None:
     own = [record(method, 0, 97.0) | {"table": "train", "cell": "mine"} for method in ("lorentz", "none")]
-    assert comparison_picture(aggregate(own)).get_supxlabel() == "test, percent"
+    alone = comparison_picture(aggregate(own))
+    assert alone.get_supxlabel() == "test, percent"
+    assert [one.lines[0].get_ydata()[0] for one in alone.axes[0].containers] == [0, 1]  # level with their names
     again = [one | {"seed": 1} for one in own]
     assert comparison_picture(aggregate(own + again)).get_supxlabel() == "test, percent; bars: one deviation"
     words = "test, percent: filled ours, hollow the paper's"

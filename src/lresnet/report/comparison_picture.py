@@ -72,11 +72,12 @@ def draw_comparison(path: str | Path, figures: Sequence[Figure]) -> Path:
 
 
 def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
+    above = 0.13 if any(figure.paper_mean is not None for figure in figures) else 0.0  # makes room for the paper's
     for row, figure in enumerate(figures):
         colour, marker = METHOD_LOOKS.get(figure.method, _OTHER)
         look: dict[str, Any] = {"marker": marker, "color": colour, "markersize": 6.5, "capsize": 2.5, "elinewidth": 1.3}
         if figure.n:
-            axes.errorbar(figure.mean, row - 0.13, xerr=figure.std, zorder=3, **look)
+            axes.errorbar(figure.mean, row - above, xerr=figure.std, zorder=3, **look)
         else:
             beside = axes.get_yaxis_transform()  # x in widths of the panel
             axes.text(0.02, row, "diverged", transform=beside, color=INK, fontsize=8, va="center")
