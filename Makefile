@@ -63,6 +63,7 @@ docs: $(STAMP) ## render the measured pages and the README's pictures
 	@$(BIN)/lresnet demo --out docs/demo.png
 	@$(BIN)/lresnet report --markdown docs/results.md --overview README.md
 	@$(BIN)/lresnet plot depth --out docs/depth.png
+	@$(BIN)/lresnet plot depth --protocol legacy-deep --out docs/depth-deep.png
 	@$(BIN)/lresnet bench page --out docs/benchmarks.md
 
 lock: ## resolve the newest versions afresh and write requirements.lock

@@ -72,6 +72,9 @@ def test_no_run_begins_after_the_time_is_up(tmp_path: Path, capsys: pytest.Captu
     assert lines(tmp_path) == []
     assert f"{SEARCH} runs are still to do" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
+    for minutes in ("-1", "nan"):
+        assert cli.main([*CALL, "--minutes", minutes, "--results", str(tmp_path)]) == 2
+        assert f"--minutes must be 0 or more, got {minutes}" in capsys.readouterr().err
 
 
 def test_final_runs_of_no_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -249,7 +252,7 @@ def test_report_as_tables(
     assert "97.50 ± 0.71" in out
     assert "97.3 ± 0.4" in out
     text = page.read_text()
-    assert "\n## gnn\n\nThe Lorentz residual has the highest mean in 0 of 2 lines" in text
+    assert "\n## gnn\n\nThe Lorentz residual's figures are, against the paper's: " in text  # alone
     assert "nan" not in text
     assert "\n### disease/lp, legacy\n\n| method |" in text
     assert "| lorentz | 97.50 ± 0.71 | 2 of 3 | 97.50 | 97.3 ± 0.4 | within one s.e., +0.20 |" in text

@@ -19,6 +19,7 @@ from lresnet.report.disk_embedding import DiskEmbedding, disk_points
 from lresnet.report.html import result_tables
 from lresnet.report.html.explorer import embedding_json
 from lresnet.report.html.page import html_page
+from lresnet.report.run_folders import FolderState
 from lresnet.report.tables import ours_and_paper, print_figures
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -167,6 +168,18 @@ def test_a_page_of_a_user_s_own_runs_is_about_them() -> None:
 
 
 @pytest.mark.slow
+def test_a_single_run_of_ones_own_is_not_compared_with_nothing() -> None:
+    own = [one | {"table": "train"} for one in RUNS if one["method"] == "lorentz" and one["cell"] == "disease/lp"][:1]
+    state = "not evaluated: `lresnet evaluate runs/b` reads the test set"
+    page = html_page(own, [], folders=[FolderState(Path("runs/b"), state, None)])
+    assert "highest mean" not in page
+    assert "best other" not in page
+    assert "hollow the paper" not in page
+    assert "<p>1 run. GPU: none" in page
+    assert ": 1 final run</summary>" in page
+    assert "<code>lresnet evaluate runs/b</code> reads the test set" in page
+
+
 def test_the_committed_results_have_pictures() -> None:
     runs = read_runs(RESULTS)
     page = html_page(runs, [])
@@ -242,6 +255,10 @@ def test_report_writes_the_page_and_the_claims(
     ("args", "words"),
     [
         (["report", str(RESULTS), "--embedding", "x"], "--embedding is for a page; name its file with -o FILE.html"),
+        (
+            ["report", str(RESULTS), "-o", "r.txt"],
+            "the name of a page ends with .html, unlike 'r.txt'; --markdown FILE",
+        ),
         (["report", str(RESULTS), "-o", "r.html", "--embedding", "nowhere"], "nowhere holds no run"),
         (["plot", "embedding", "nowhere"], "nowhere holds no run"),
     ],

@@ -110,6 +110,9 @@ def test_what_it_took() -> None:
     assert words.endswith("; 1 run that broke off has no time.")
     assert "CPU: none." in computing_time(on_gpu)
     assert computing_time([]) == ""
+    assert computing_time(on_cpu).startswith("GPU: none; CPU: 0.1 hours")
+    brief = [run("cora/nc", "none", 9, 1.0, seconds=11.4)]
+    assert computing_time(brief).startswith("GPU: none; CPU: 11 seconds (1 run on CPU, x86_64). ")
     thirds = [{"seconds": 1200.0, "hardware": "NVIDIA H200", "served": 3} for _ in range(6)]
     assert computing_time(thirds).startswith("GPU: 2.0 hours (2 runs on NVIDIA H200)")
     assert "**Time of all runs.** GPU: 2.0 hours" in markdown_page(aggregate(on_gpu), time=computing_time(on_gpu))

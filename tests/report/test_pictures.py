@@ -1,5 +1,6 @@
 """The pictures of `lresnet plot`: embeddings, training curves, comparison of methods."""
 
+import itertools
 import json
 import shutil
 from pathlib import Path
@@ -10,7 +11,7 @@ from matplotlib.colors import to_hex
 
 from lresnet import cli
 from lresnet._version import __version__
-from lresnet.report.aggregate import aggregate
+from lresnet.report.aggregate import aggregate, read_runs
 from lresnet.report.comparison_picture import comparison_picture
 from lresnet.report.disk_embedding import DiskEmbedding
 from lresnet.report.embedding_picture import centred_at, draw_disk_embedding
@@ -161,6 +162,34 @@ def test_a_comparison_has_a_panel_a_cell_with_our_bars_and_the_papers() -> None:
         comparison_picture([])
 
 
+def test_the_comparison_explains_the_marks_that_it_has() -> None:
+    own = [record(method, 0, 97.0) | {"table": "train", "cell": "mine"} for method in ("lorentz", "none")]
+    alone = comparison_picture(aggregate(own))
+    assert alone.get_supxlabel() == "test, percent"
+    assert [one.lines[0].get_ydata()[0] for one in alone.axes[0].containers] == [0, 1]  # level with their names
+    again = [one | {"seed": 1} for one in own]
+    assert comparison_picture(aggregate(own + again)).get_supxlabel() == "test, percent; bars: one deviation"
+    words = "test, percent: filled ours, hollow the paper's"
+    assert comparison_picture(aggregate([record("lorentz", 0, 97.0)])).get_supxlabel().startswith(words)
+
+
+def test_the_panels_of_runtimes_can_be_read() -> None:
+    """Numbers of an axis do not overlap, and no title is wider than its panel."""
+    times = [figure for figure in aggregate(read_runs(RESULTS)) if figure.table == "runtime"]
+    picture = comparison_picture(times)
+    picture.draw_without_rendering()
+    for axes in picture.axes:
+        ends = [
+            (box.x0, box.x1)
+            for label in axes.get_xticklabels(which="both")
+            if label.get_text() and (box := label.get_window_extent()).width
+        ]
+        ends = sorted(end for end in ends if axes.bbox.x0 - 1 <= sum(end) / 2 <= axes.bbox.x1 + 1)
+        assert all(left[1] <= right[0] for left, right in itertools.pairwise(ends)), axes.get_title(loc="left")
+        assert not axes.axison or len(ends) >= 2
+        assert axes._left_title.get_window_extent().x1 <= picture.bbox.x1
+
+
 def test_a_method_that_diverged_keeps_its_row_in_the_comparison() -> None:
     lost = record("tangent", 0, 0.0) | {"value": None, "validation": None}
     (axes,) = comparison_picture(aggregate([record("lorentz", 0, 97.0), lost])).axes
@@ -191,3 +220,11 @@ def test_the_comparison_of_committed_results(tmp_path: Path, capsys: pytest.Capt
     assert "did you mean 'gnn'" in capsys.readouterr().err
     assert cli.main(["plot", "comparison", str(tmp_path), "--out", str(out)]) == 2
     assert "holds no final runs to compare" in capsys.readouterr().err
+
+
+def test_the_only_table_is_compared_without_being_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    own, out = tmp_path / "own", tmp_path / "c.svg"
+    own.mkdir()
+    (own / "curvature.jsonl").write_text(json.dumps(record("lorentz", 0, 97.0) | {"table": "curvature"}) + "\n")
+    assert cli.main(["plot", "comparison", str(own), "--out", str(out)]) == 0
+    assert "The picture: " in capsys.readouterr().out

@@ -122,7 +122,7 @@ def curves(
     runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN_DIR")],
     out: Path = Path("lresnet-curves.png"),
 ) -> int:
-    """Draw the validation figures of runs, epoch by epoch; a dot where the parameters were kept.
+    """Draw the validation figures of runs, epoch by epoch; a mark where the parameters were kept.
 
     Example: lresnet plot curves runs/tree runs/tree-none --out curves.svg
 
@@ -142,7 +142,7 @@ def curves(
 @plot.command
 def comparison(
     results: Annotated[Positional[Path], arg(metavar="RESULTS_DIR")] = Path("results"),
-    table: str = "gnn",
+    table: Annotated[str | None, arg(metavar="TABLE")] = None,
     out: Path = Path("lresnet-comparison.png"),
 ) -> int:
     """Draw all methods of a table beside each other and beside the paper, means with error bars.
@@ -151,7 +151,7 @@ def comparison(
 
     Args:
         results: The folder with the results, files of JSON lines, or with the folders of evaluated runs.
-        table: A table of the paper with results; of runs in folders: train.
+        table: A table of the paper with results; of runs in folders: train. None: the only one there is, else gnn.
         out: The picture to write; .png, .svg or .pdf.
     """
     from lresnet.report.aggregate import aggregate, read_runs
@@ -163,7 +163,9 @@ def comparison(
     figures = aggregate(read_runs(results) + folder_runs(folder_states(results)))
     if not figures:
         raise ValueError(f"{results} holds no final runs to compare; `lresnet reproduce` makes them")
-    require_known("table with results", table, list(dict.fromkeys(figure.table for figure in figures)))
+    tables = list(dict.fromkeys(figure.table for figure in figures))
+    table = table or (tables[0] if len(tables) == 1 else "gnn")
+    require_known("table with results", table, tables)
     require_drawable(out)
     print(f"The picture: {draw_comparison(out, [figure for figure in figures if figure.table == table])}")
     return 0

@@ -49,6 +49,8 @@ def report(
 
     if embedding is not None and out is None:
         raise ValueError("--embedding is for a page; name its file with -o FILE.html")
+    if out is not None and out.suffix not in (".html", ".htm"):
+        raise ValueError(f"the name of a page ends with .html, unlike {str(out)!r}; --markdown FILE writes Markdown")
     folders = folder_states(results)
     runs = read_runs(results) + folder_runs(folders)
     figures = aggregate(runs)

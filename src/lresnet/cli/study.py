@@ -60,6 +60,8 @@ def reproduce(
     from lresnet.studies.workers import require_workers
 
     require_seeds("--seeds", *seeds)
+    if minutes is not None and not minutes >= 0:
+        raise ValueError(f"--minutes must be 0 or more, got {minutes:g}")
     if table == "runtime":
         return _runtime([] if cell is None else [cell], methods, device, results)
     if workers is not None:

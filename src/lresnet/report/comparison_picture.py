@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -57,8 +58,7 @@ def comparison_picture(figures: Sequence[Figure]) -> Picture:
         _draw_panel(axes, title, own)
     for axes in grid[len(groups) :]:
         axes.set_axis_off()
-    unit = unit_of(figures[0].table)
-    picture.supxlabel(f"{unit}: filled ours, hollow the paper's; bars: one deviation", fontsize=9, color=INK)
+    picture.supxlabel(_reading(figures), fontsize=9, color=INK)
     return picture
 
 
@@ -72,11 +72,12 @@ def draw_comparison(path: str | Path, figures: Sequence[Figure]) -> Path:
 
 
 def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
+    above = 0.13 if any(figure.paper_mean is not None for figure in figures) else 0.0  # makes room for the paper's
     for row, figure in enumerate(figures):
         colour, marker = METHOD_LOOKS.get(figure.method, _OTHER)
         look: dict[str, Any] = {"marker": marker, "color": colour, "markersize": 6.5, "capsize": 2.5, "elinewidth": 1.3}
         if figure.n:
-            axes.errorbar(figure.mean, row - 0.13, xerr=figure.std, zorder=3, **look)
+            axes.errorbar(figure.mean, row - above, xerr=figure.std, zorder=3, **look)
         else:
             beside = axes.get_yaxis_transform()  # x in widths of the panel
             axes.text(0.02, row, "diverged", transform=beside, color=INK, fontsize=8, va="center")
@@ -87,7 +88,9 @@ def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
     axes.set_ylim(len(figures) - 0.4, -0.6)
     if figures[0].table == "runtime":
         axes.set_xscale("log")  # from microseconds to seconds
-    axes.set_title(title, fontsize=10, loc="left", color=INK)
+        axes.xaxis.set_minor_formatter("")  # between powers of ten they would lie on one another
+        _widen_to_powers(axes)
+    axes.set_title(textwrap.fill(title, 34), fontsize=10, loc="left", color=INK)
     axes.tick_params(labelsize=8.5, colors=INK, length=3)
     axes.grid(axis="x", color=_GRID, alpha=0.35, linewidth=0.6)
     axes.set_axisbelow(True)
@@ -96,6 +99,22 @@ def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
         spine.set_color(INK)
     axes.tick_params(axis="y", length=0)
     axes.patch.set_alpha(0)
+
+
+def _widen_to_powers(axes: Axes) -> None:
+    """From a power of ten to another, so that a narrow panel has numbers at its axis too."""
+    low, high = axes.get_xlim()
+    axes.set_xlim(10.0 ** math.floor(math.log10(low)), 10.0 ** math.ceil(math.log10(high)))
+
+
+def _reading(figures: Sequence[Figure]) -> str:
+    """What the marks are, of those that there are."""
+    marks = [unit_of(figures[0].table)]
+    if any(figure.paper_mean is not None for figure in figures):
+        marks[0] += ": filled ours, hollow the paper's"
+    if any(figure.n > 1 or figure.paper_std is not None for figure in figures):
+        marks.append("bars: one deviation")
+    return "; ".join(marks)
 
 
 def _row_height(figures: Sequence[Figure]) -> float:

@@ -32,8 +32,9 @@ def computing_time(runs: Iterable[Mapping[str, Any]]) -> str:
 def _hours(runs: list[Mapping[str, Any]]) -> str:
     if not runs:
         return "none"
-    hours = sum(run.get("seconds") or 0.0 for run in runs) / 3600
+    seconds = sum(run.get("seconds") or 0.0 for run in runs)
+    time = f"{seconds / 3600:.1f} hours" if seconds >= 180 else f"{seconds:.0f} seconds"  # 0.1 hours are 180 s at least
     names = dict.fromkeys(str(run.get("hardware", "hardware not recorded")) for run in runs)
     count = round(sum(1 / run.get("served", 1) for run in runs))  # of a training with lines in three cells a third each
     number = f"{count:,} run" + ("s" if count > 1 else "")
-    return f"{hours:.1f} hours ({number} on {', '.join(names)})"
+    return f"{time} ({number} on {', '.join(names)})"

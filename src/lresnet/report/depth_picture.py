@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 __all__ = ["depth_picture", "draw_depth"]
 
 _GRID = "#8C8C8C"
-_LOOKS = METHOD_LOOKS | {TEXTBOOK: METHOD_LOOKS["parallel_transport_reversed"]}
 _ORDER = ("lorentz", "none", "space", "tangent", "parallel_transport", TEXTBOOK, "euclidean")
 _DASHED = {TEXTBOOK, "euclidean"}
 _BY_LAYER = {
@@ -115,7 +114,7 @@ def _draw_band(axes: Axes, method: str, values: Mapping[int, Sequence[float]]) -
     spread = [statistics.stdev(own) if len(own) > 1 else 0.0 for own in values.values()]
     axes.plot(depths, means, markersize=6.5, **_look(method))
     low, high = ([m + sign * s for m, s in zip(means, spread, strict=True)] for sign in (-1, 1))
-    axes.fill_between(depths, low, high, color=_LOOKS[method][0], alpha=0.15, linewidth=0)
+    axes.fill_between(depths, low, high, color=METHOD_LOOKS[method][0], alpha=0.15, linewidth=0)
 
 
 def _draw_not_finite(axes: Axes, cell: str, own: Depths) -> None:
@@ -163,7 +162,7 @@ def _ordered(own: Depths) -> list[str]:
 
 
 def _look(method: str) -> dict[str, Any]:
-    colour, marker = _LOOKS[method]
+    colour, marker = METHOD_LOOKS[method]
     style = "dashed" if method in _DASHED else "solid"
     return {"color": colour, "marker": marker, "linestyle": style, "linewidth": 1.5, "label": shown_name(method)}
 

@@ -64,7 +64,7 @@ def overview(figures: Sequence[Figure], differences: Sequence[PairedDifference])
 
 
 def summary_sentence(lines: Sequence[CellLine]) -> str:
-    """What the lines say, counted.
+    """What the lines say, counted; nothing where there is neither another method nor the paper to compare with.
 
     Example:
         >>> summary_sentence([])
@@ -76,10 +76,13 @@ def summary_sentence(lines: Sequence[CellLine]) -> str:
     shown = Counter(line.difference.verdict for line in lines if line.difference)
     against = ", ".join(f"{verdicts[word]} {word}" for word in ("better", "within one s.e.", "worse") if verdicts[word])
     paired = ", ".join(f"{shown[word]} {word}" for word in ("better", "no difference shown", "worse") if shown[word])
-    parts = [f"The Lorentz residual has the highest mean in {sum(x.is_best for x in lines)} of {len(lines)} lines"]
-    parts += [f"its figures are, against the paper's: {against}"] if against else []
+    beside = [line for line in lines if line.best is not None]
+    best = f"The Lorentz residual has the highest mean in {sum(line.is_best for line in beside)} of {len(beside)} lines"
+    parts = [best] if beside else []
+    whose = "its figures are" if beside else "The Lorentz residual's figures are"
+    parts += [f"{whose}, against the paper's: {against}"] if against else []
     parts += [f"against the best of the other methods, paired over seeds: {paired}"] if paired else []
-    return "; ".join(parts) + "."
+    return "; ".join(parts) + "." if parts else ""
 
 
 def overview_markdown(lines: Sequence[CellLine]) -> str:

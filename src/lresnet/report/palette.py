@@ -16,6 +16,7 @@ METHOD_LOOKS = {
     "tangent": ("#CC79A7", "D"),
     "parallel_transport": ("#0072B2", "^"),
     "parallel_transport_reversed": ("#56B4E9", "v"),
+    "parallel_transport_textbook": ("#56B4E9", "v"),  # never in one picture with the one above
     "none": ("#E69F00", "X"),
     "euclidean": ("#8C8C8C", "P"),
 }

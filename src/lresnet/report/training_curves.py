@@ -53,7 +53,7 @@ def read_curve(folder: Path) -> Curve:
 
 
 def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
-    """Draw the curves, a dot where the parameters were kept, and write the picture to ``path`` (.png, .svg or .pdf).
+    """Draw the curves, a mark where the parameters were kept, and write the picture to ``path`` (.png, .svg or .pdf).
 
     Returns:
         The path of the picture.

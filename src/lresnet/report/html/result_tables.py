@@ -119,8 +119,10 @@ def _sheet_table(sheet: Sheet) -> str:
 
 
 def _overview_table(lines: Sequence[CellLine]) -> str:
-    """A row a cell, as seen from the Lorentz residual."""
+    """A row a cell, as seen from the Lorentz residual; none where there is nothing beside it."""
     known, rows = beside_paper([line.lorentz for line in lines]), []
+    if not known and all(line.best is None for line in lines):
+        return ""
     for line in lines:
         ours, paper = ours_and_paper(line.lorentz)
         released = "" if line.released is None else escape(str(line.released))

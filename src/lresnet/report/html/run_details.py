@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
@@ -14,6 +15,7 @@ from lresnet.report.run_settings import method_name
 __all__ = ["run_details"]
 
 Record = Mapping[str, Any]
+_SEARCH = "on validation data and on other seeds"
 
 
 def run_details(runs: Sequence[Record], folders: Sequence[FolderState] = ()) -> str:
@@ -22,9 +24,9 @@ def run_details(runs: Sequence[Record], folders: Sequence[FolderState] = ()) -> 
     groups: dict[str, list[Record]] = {}
     for run in final:
         groups.setdefault(f"{run['table']}, {run['cell']}, {run['protocol']}", []).append(run)
+    others = "" if len(final) == len(runs) else f", {len(final):,} of them final; the others are the search, {_SEARCH}"
     facts = [
-        f"<p>{len(runs):,} runs, {len(final):,} of them final; the others are the search, on validation data and on "
-        f"other seeds. {escape(computing_time(runs))}</p>",
+        f"<p>{_number(len(runs), 'run')}{others}. {escape(computing_time(runs))}</p>",
         _folded("Commands", _counted(runs, lambda run: run.get("command", "not recorded"))),
         "<h3>Versions and hardware</h3>" + _counted(runs, _machine),
     ]
@@ -35,7 +37,7 @@ def _listed(folders: Sequence[FolderState]) -> list[str]:
     if not folders:
         return []
     rows = "".join(
-        f'<tr><td><code>{escape(str(one.folder))}</code></td><td class="words">{escape(one.state)}</td></tr>'
+        f'<tr><td><code>{escape(str(one.folder))}</code></td><td class="words">{_with_code(one.state)}</td></tr>'
         for one in folders
     )
     head = '<thead><tr><th scope="col">folder</th><th scope="col">state</th></tr></thead>'
@@ -45,6 +47,15 @@ def _listed(folders: Sequence[FolderState]) -> list[str]:
 def _machine(run: Record) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
     return f"{versions or 'versions not recorded'}; {run.get('hardware', 'hardware not recorded')}"
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count:,} {what}" + ("s" if count != 1 else "")
+
+
+def _with_code(text: str) -> str:
+    """What stands between backticks is code."""
+    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _folded(title: str, text: str) -> str:
@@ -74,7 +85,7 @@ def _group(name: str, runs: Sequence[Record]) -> str:
     heads = "".join(f'<th scope="col"{" class=number" if k else ""}>{c}</th>' for k, c in enumerate(columns))
     rows = "".join(_run_row(run) for run in runs)
     table = f'<div class="scroll"><table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>'
-    title = f"{escape(name)}: {len(runs)} final runs"
+    title = f"{escape(name)}: {_number(len(runs), 'final run')}"
     return _folded(title, f"<dl>{chosen}</dl>{table}")
 
 
