@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import ast
 import dataclasses
 import re
@@ -25,7 +26,7 @@ Names = dict[str, Value]
 _NAME = re.compile(r"""(?<![\w.'"])[a-zA-Z_]\w*""")  # neither an attribute nor a key
 
 
-class Expressions:
+class Expressions(abc.ABC):
     """The names of one method of one module, and what becomes of them in expressions."""
 
     def __init__(self, method: Method, parts: Parts) -> None:
@@ -211,9 +212,9 @@ class Expressions:
             return self.values.layer([first, second])
         return self.values.new(first, second)
 
+    @abc.abstractmethod
     def call(self, node: ast.Call) -> Value:
-        """The value of a call; a class derived from this one says."""
-        raise NotImplementedError
+        """The value of a call."""
 
     def _is_number_of_layer(self, node: ast.Attribute) -> bool:
         """Whether it is self.layer.out_features, say."""
