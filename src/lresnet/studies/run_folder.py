@@ -187,11 +187,14 @@ def usable_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
+    except RuntimeError as error:  # its message lists every device there might be
+        raise ValueError(
+            f"device {name!r} cannot be used here: there is no such kind; take auto, cpu, cuda or cuda:1"
+        ) from error
+    try:
         torch.zeros(1, device=device).item()  # meta tensors, say, have no values
     except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
         reason = str(error).splitlines()[0].partition(". ")[0]  # what follows lists every device there might be
-        if reason.startswith("Expected one of"):  # this is such a list
-            reason = "there is no such kind; take auto, cpu, cuda or cuda:1"
         raise ValueError(f"device {name!r} cannot be used here: {reason}") from error
     if device.type == "cpu" and device.index is not None:  # torch takes it, what loads a model does not
         raise ValueError(f"device {name!r} cannot be used here: a CPU has no number; take cpu")
