@@ -150,6 +150,18 @@ def test_dtypes_are_those_of_the_network(name, dtype):
     assert converted(*inputs(name, dtype)).dtype == network(*inputs(name, dtype)).dtype == dtype
 
 
+def test_a_manifold_of_ones_own_is_not_rounded():
+    """Its curvature may be that of other networks, too; in bfloat16 it would be -0.1006."""
+    manifold = lresnet.Lorentz(-0.1, learnable=True)
+    K, network = manifold.K.clone(), lresnet.lorentzify(Recurrent().bfloat16(), curvature=manifold)
+    out = network(torch.randn(3, 8, dtype=torch.bfloat16))
+    out.float().square().sum().backward()
+    assert torch.equal(manifold.K, K)
+    assert out.dtype == torch.bfloat16
+    (log_kappa,) = manifold.parameters()
+    assert log_kappa.grad.isfinite()
+
+
 @SOME
 def test_autocast_gives_what_it_gave(name):
     network = build(name)

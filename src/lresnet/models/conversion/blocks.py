@@ -9,7 +9,7 @@ import types
 import torch
 
 from lresnet.models.conversion.method_source import Method, Unreadable, read_method
-from lresnet.models.conversion.parts import Parts
+from lresnet.models.conversion.parts import Parts, is_name
 from lresnet.models.conversion.skip_sums import SkipSum, UnclearSum, find_skip_sums
 
 __all__ = ["Block", "Survey", "survey"]
@@ -192,7 +192,7 @@ def _refuse_loop_over_parts(block: Block) -> None:
                 case ast.For(iter=ast.Name(id=own)) | ast.comprehension(iter=ast.Name(id=own)) if own == name:
                     pass
                 case ast.Call(func=ast.Name(id="enumerate" | "zip" | "len" | "list" | "reversed"), args=given) if any(
-                    isinstance(one, ast.Name) and one.id == name for one in given
+                    is_name(one, name) for one in given
                 ):
                     pass
                 case _:

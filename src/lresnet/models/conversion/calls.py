@@ -7,6 +7,7 @@ import dataclasses
 import types
 
 from lresnet.models.conversion.expressions import Expressions, called_name
+from lresnet.models.conversion.parts import is_name
 from lresnet.models.conversion.sums import as_sum, named
 from lresnet.models.conversion.values import Value
 from lresnet.models.conversion.vocabulary import (
@@ -16,6 +17,7 @@ from lresnet.models.conversion.vocabulary import (
     FACTS,
     FUNCTIONAL_LAYERS,
     ITERATORS,
+    SHORTCUT_NAMES,
     SHORTCUTS,
     VIEWS,
 )
@@ -36,7 +38,7 @@ class Calls(Expressions):
                 self.bind(found.first, result)
             return result
         name, _ = called_name(node)
-        if isinstance(node.func, ast.Attribute) and node.args and _is_name(node.args[0], self.self_name):
+        if isinstance(node.func, ast.Attribute) and node.args and is_name(node.args[0], self.self_name):
             self.base_called.add(ast.unparse(node.func))
         function = self._function_called(node.func)
         given = [self.value(one) for one in [*node.args, *(keyword.value for keyword in node.keywords)]]
@@ -63,7 +65,7 @@ class Calls(Expressions):
         function = named(node.func, self.method.function.__globals__)
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         called = any(
-            isinstance(one, ast.Name | ast.Lambda) or _is_name(getattr(one, "value", one), self.self_name)
+            isinstance(one, ast.Name | ast.Lambda) or is_name(getattr(one, "value", one), self.self_name)
             for one in given
             if self.value(one).kind == "layer"
         )
@@ -104,7 +106,7 @@ class Calls(Expressions):
             return self.values.new()
         if name is None or self.parts.kind(name) != "method":
             lowered = (name or "").lower()
-            short = any(word in lowered for word in SHORTCUTS) or lowered in ("proj", "projection")
+            short = any(word in lowered for word in SHORTCUTS) or lowered in SHORTCUT_NAMES
             return self.values.layer(given, function.parts, given[0] if short and given else None)
         for kept in [one for one in self.names if one.startswith(f"{self.self_name}.")]:  # it may set self.kept
             self.names[kept] = dataclasses.replace(self.values.new(), memory=self.names[kept].memory)
@@ -130,9 +132,5 @@ class Calls(Expressions):
         return isinstance(base, ast.Attribute) or (named is not None and named.kind != "tensor")
 
 
-def _is_name(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
 def _is_super(node: ast.expr) -> bool:
-    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "super"
+    return isinstance(node, ast.Call) and is_name(node.func, "super")

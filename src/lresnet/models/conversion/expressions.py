@@ -13,7 +13,7 @@ from typing import Literal
 import torch
 
 from lresnet.models.conversion.method_source import Method
-from lresnet.models.conversion.parts import Parts
+from lresnet.models.conversion.parts import Parts, is_name
 from lresnet.models.conversion.sums import Sum, as_sum
 from lresnet.models.conversion.values import Value, Values
 from lresnet.models.conversion.vocabulary import (
@@ -141,7 +141,7 @@ class Expressions(abc.ABC):
 
     def uses_self(self, node: ast.AST) -> bool:
         """Whether the object is named within."""
-        return any(isinstance(one, ast.Name) and one.id == self.self_name for one in ast.walk(node))
+        return any(is_name(one, self.self_name) for one in ast.walk(node))
 
     def _arm(self, node: ast.expr, unmet: bool) -> Value:
         self.unmet += unmet
@@ -176,7 +176,7 @@ class Expressions(abc.ABC):
         key = ast.unparse(node)
         if key in self.names:
             return self.names[key]
-        if isinstance(node.value, ast.Name) and node.value.id == self.self_name:
+        if is_name(node.value, self.self_name):
             kind = self.parts.kind(node.attr)
             if kind == "method":  # called here, or given to what calls it: checkpoint(self.block, x)
                 self.called.add(node.attr)
@@ -224,7 +224,7 @@ class Expressions(abc.ABC):
         return isinstance(layer, torch.nn.Module) and Parts(layer).kind(node.attr) == "other"
 
     def is_tensor_of_self(self, node: ast.expr) -> bool:
-        own = isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == self.self_name
+        own = isinstance(node, ast.Attribute) and is_name(node.value, self.self_name)
         return own and self.parts.kind(node.attr) == "tensor"  # type: ignore[attr-defined]
 
 

@@ -132,10 +132,14 @@ def _nothing_found(module: torch.nn.Module, found: Survey) -> str:
 
 
 def _register(first: Block, manifold: Lorentz) -> None:
-    """In the first block, not in the network: a Sequential would call it, and layers only refer (ManifoldModule)."""
+    """In the first block, not in the network: a Sequential would call it, and layers only refer (ManifoldModule).
+
+    It keeps its dtype, as a learned curvature of the user's own would be another one after rounding.
+    """
     names = ["manifold", "lorentz_manifold", *(f"lorentz_manifold_{number}" for number in range(2, 100))]
     name = next(name for name in names if not _taken(first, name))
-    first.module.add_module(name, manifold.to(**_like(first.module)).train(first.module.training))
+    device = _like(first.module).get("device")
+    first.module.add_module(name, manifold.to(device).train(first.module.training))
 
 
 def _convert(block: Block, places: Sequence[tuple[Place, int]], make: Callable[[int], torch.nn.Module]) -> None:

@@ -15,7 +15,7 @@ import torch
 
 from lresnet.models.conversion.method_source import Method, Unreadable, read_method
 
-__all__ = ["Parts"]
+__all__ = ["Parts", "is_name"]
 
 PartKind = Literal["layer", "method", "embedding", "tensor", "other"]
 
@@ -122,12 +122,12 @@ class Parts:
     def _called(self, method: Method) -> Iterable[str]:
         ends: dict[ast.expr, ast.expr] = {}
         for node in ast.walk(method.node):
-            if isinstance(node, ast.Attribute) and _is(node.value, method.self_name):
+            if isinstance(node, ast.Attribute) and is_name(node.value, method.self_name):
                 ends.setdefault(node, node)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 ends[node.func] = node  # a call is over when its last bracket is
         for node in sorted(ends, key=lambda node: (ends[node].end_lineno or 0, ends[node].end_col_offset or 0)):
-            if not (isinstance(node, ast.Attribute) and _is(node.value, method.self_name)):
+            if not (isinstance(node, ast.Attribute) and is_name(node.value, method.self_name)):
                 continue
             kind = self.kind(node.attr)
             if kind == "layer" and self.find(node.attr) is not None:
@@ -156,5 +156,6 @@ def _holds_modules(found: object) -> bool:
     return any(isinstance(one, torch.nn.Module) for one in inner)
 
 
-def _is(node: ast.expr, name: str) -> bool:
+def is_name(node: ast.AST, name: str) -> bool:
+    """Whether an expression is this name and nothing more."""
     return isinstance(node, ast.Name) and node.id == name

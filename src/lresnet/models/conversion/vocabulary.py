@@ -3,13 +3,14 @@
 # fmt: off
 __all__ = [
     "ALL_LAYERS", "CONTAINER_METHODS", "COPIES", "DOUBTFUL", "FACTS", "FUNCTIONAL_LAYERS", "ITERATORS",
-    "LAYOUT", "SHORTCUTS",
-    "TURNS", "VIEWS",
+    "LAYOUT", "SHORTCUTS", "SHORTCUT_NAMES", "TURNS", "VIEWS",
 ]
 
-# A layer with such a word in its name is a shortcut where both sides of a sum are layers; "proj" and "projection" are
-# too, if that is all the name. The last one is also said of a branch.
+# A layer with such a word in its name is a shortcut where both sides of a sum are layers; the last one is also said of
+# a branch.
 SHORTCUTS = ("downsample", "shortcut", "skip", "identity", "residual")
+# So is one whose whole name this is.
+SHORTCUT_NAMES = ("proj", "projection")
 # Layers with such a word give a position, a mask or a bias rather than a branch; but who knows.
 DOUBTFUL = ("pos_", "_pos", "position", "mask", "bias")
 # What exchanges axes, and what else makes layers no longer tell where the channels are.
