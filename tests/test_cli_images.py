@@ -120,6 +120,7 @@ def test_folders_tell_models_and_images_of_one_name_apart(tmp_path: Path, monkey
         ["other/photos"],
         ["cifar10", "--model", "lorentz_resnet32"],
         ["cifar10", "--recipe", "paper"],
+        ["cifar10", "--recipe", "long"],
     ):
         assert cli.main(["train", *call]) == 0
     assert folders == [
@@ -132,6 +133,7 @@ def test_folders_tell_models_and_images_of_one_name_apart(tmp_path: Path, monkey
         "photos_3-lorentz-0",
         "cifar10-resnet32-lorentz-0",
         "cifar10-paper-lorentz-0",
+        "cifar10-long-lorentz-0",
     ]
 
 
