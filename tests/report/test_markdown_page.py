@@ -73,6 +73,12 @@ def test_a_line_a_cell_compares_with_the_best_of_the_others() -> None:
     assert summary_sentence(overview(aggregate(RUNS[:2]), [])) == ""
 
 
+def test_a_sentence_ends_with_one_dot() -> None:
+    close = [run("disease/lp", "lorentz", seed, value) for seed, value in enumerate((97.0, 97.6))]  # the paper has 97.3
+    assert summary_sentence(overview(aggregate(close), [])).endswith(": 1 within one s.e.")
+    assert "paper's beside them: 1 within one s.e.\n" in markdown_page(aggregate(close))
+
+
 def test_what_was_released() -> None:
     chameleon = released_figure("gnn", "chameleon/nc")
     assert chameleon is not None

@@ -104,7 +104,8 @@ def _heading(figure: Figure) -> str:
 def _all_verdicts(figures: Sequence[Figure]) -> str:
     counts = Counter(figure.verdict for figure in figures if figure.paper_mean is not None and figure.verdict)
     shown = ", ".join(f"{count} {verdict}" for verdict, count in sorted(counts.items()))
-    return f"Of all {counts.total()} figures that have one of the paper's beside them: {shown}." if shown else ""
+    whole = f"Of all {counts.total()} figures that have one of the paper's beside them: {shown}"
+    return f"{whole.removesuffix('.')}." if shown else ""  # "one s.e." ends with a dot of its own
 
 
 def _figures(figures: Sequence[Figure]) -> str:

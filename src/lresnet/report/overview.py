@@ -82,7 +82,7 @@ def summary_sentence(lines: Sequence[CellLine]) -> str:
     whose = "its figures are" if beside else "The Lorentz residual's figures are"
     parts += [f"{whose}, against the paper's: {against}"] if against else []
     parts += [f"against the best of the other methods, paired over seeds: {paired}"] if paired else []
-    return "; ".join(parts) + "." if parts else ""
+    return "; ".join(parts).removesuffix(".") + "." if parts else ""  # "one s.e." ends with a dot of its own
 
 
 def overview_markdown(lines: Sequence[CellLine]) -> str:
