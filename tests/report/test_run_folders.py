@@ -56,7 +56,10 @@ def test_every_folder_is_listed_for_what_it_is(runs: Path) -> None:
     assert state.folder == runs / "unread"
 
 
-def test_the_report_of_folders(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_folders(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # else the length of the path decides where a name is broken in two
     page, text = tmp_path / "r.html", tmp_path / "r.md"
     capsys.readouterr()
     assert cli.main(["report", str(runs), "-o", str(page), "--markdown", str(text)]) == 0
