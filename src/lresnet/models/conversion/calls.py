@@ -111,7 +111,7 @@ class Calls(Expressions):
         for kept in [one for one in self.names if one.startswith(f"{self.self_name}.")]:  # it may set self.kept
             self.names[kept] = dataclasses.replace(self.values.new(), memory=self.names[kept].memory)
         layers = self.parts.layers_of(name)
-        return self.values.new(*given) if layers is None else self.values.layer(given, layers)
+        return self.values.new(*given) if layers is None else self.values.layer(given, (*layers, name))
 
     def _method_of(self, node: ast.Attribute, base: Value, given: list[Value]) -> Value:
         if node.attr in CONTAINER_METHODS and isinstance(node.value, ast.Name) and base.kind == "sequence":

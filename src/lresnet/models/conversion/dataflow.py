@@ -96,16 +96,19 @@ class Dataflow(Calls):
 
     def _either(self, arms: Sequence[Sequence[ast.stmt]], first: bool | None = None) -> bool:
         """Read all arms; ``first`` says whether a run takes the first of them, if that is known."""
-        before, ends = self.names, []
+        before, met, unmet = self.names, [], []
         for number, arm in enumerate(arms):
             self.names = dict(before)
-            unmet = first is not None and first != (number == 0)
-            self.unmet += unmet
+            ruled_out = first is not None and first != (number == 0)
+            self.unmet += ruled_out
             if self.block(arm):
-                ends.append(self.names)
-            self.unmet -= unmet
-        self.names = self._merged(ends) if ends else before
-        return bool(ends)
+                (unmet if ruled_out else met).append(self.names)
+            self.unmet -= ruled_out
+        self.names = self._merged(met) if met else before
+        for end in unmet if met else ():
+            taken = {name: self.values.taken(value, end.get(name, value)) for name, value in self.names.items()}
+            self.names = end | taken
+        return bool(met)
 
     def _try(self, node: ast.Try | ast.TryStar) -> bool:
         """A handler may find what was before, or what the body has made of it."""

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import torch
 
 from lresnet.models.conversion.method_source import Method, Unreadable, read_method
+from lresnet.models.conversion.vocabulary import FACTS
 
 __all__ = ["Parts", "is_name"]
 
@@ -103,6 +104,16 @@ class Parts:
                 found = self.find(attribute)
                 if isinstance(found, bool | int | str | torch.nn.Module | None) and not self._changes(attribute):
                     return found
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id=name), attr=held), attr=attribute) if (
+                name == self_name and not self._changes(held) and not self._changes(attribute)
+            ):  # self.config.parallel
+                found = _own(self.find(held)).get(attribute, _Unknown)
+                if isinstance(found, bool | int | str | None):
+                    return found
+            case ast.Call(func=ast.Name(id="hasattr"), args=[ast.Name(id=name), ast.Constant(value=str(attribute))]) if (
+                name == self_name and not self._changes(attribute)
+            ):
+                return attribute in dir(self.module)
         raise _Unknown
 
     def _changes(self, attribute: str) -> bool:
@@ -121,8 +132,9 @@ class Parts:
 
     def _called(self, method: Method) -> Iterable[str]:
         ends: dict[ast.expr, ast.expr] = {}
+        asked = self._asked(method)
         for node in ast.walk(method.node):
-            if isinstance(node, ast.Attribute) and is_name(node.value, method.self_name):
+            if isinstance(node, ast.Attribute) and is_name(node.value, method.self_name) and node not in asked:
                 ends.setdefault(node, node)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 ends[node.func] = node  # a call is over when its last bracket is
@@ -134,6 +146,24 @@ class Parts:
                 yield node.attr
             elif kind == "method" and node.attr != method.function.__name__:
                 yield from self.layers_of(node.attr) or ()
+
+    def is_number(self, layer: str, attribute: str) -> bool:
+        """Whether it is self.layer.out_features, say."""
+        found = self.find(layer)
+        return isinstance(found, torch.nn.Module) and Parts(found).kind(attribute) == "other"
+
+    def _asked(self, method: Method) -> set[ast.expr]:
+        """The layers of which a number is wanted, and no more: ``self.f`` in self.f.patch_size, self.f.weight.dtype."""
+        asked: set[ast.expr] = set()
+        for node in ast.walk(method.node):
+            chain = [node] if isinstance(node, ast.Attribute) else []
+            while chain and isinstance(chain[-1].value, ast.Attribute):
+                chain.append(chain[-1].value)
+            if len(chain) > 1 and is_name(chain[-1].value, method.self_name):
+                *_, second, first = chain
+                if chain[0].attr in FACTS or self.is_number(first.attr, second.attr):
+                    asked.add(first)
+        return asked
 
 
 @functools.lru_cache(maxsize=256)
@@ -149,6 +179,12 @@ def _written(cls: type) -> frozenset[str]:
     return frozenset(
         one.argval for function in functions for one in dis.get_instructions(function) if one.opname == "STORE_ATTR"
     )
+
+
+def _own(found: object) -> dict[str, Any]:
+    """The attributes that an object keeps itself, if it is one of settings: not a layer, a class or a function."""
+    code = torch.nn.Module | torch.Tensor | type | property | types.FunctionType
+    return {} if isinstance(found, code) else getattr(found, "__dict__", {})
 
 
 def _holds_modules(found: object) -> bool:

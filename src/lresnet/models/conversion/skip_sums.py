@@ -92,6 +92,8 @@ class _Finder(Dataflow):
         super().__init__(method, parts)
         self.index = {id(one.node): index for index, one in enumerate(all_sums(method))}
         self.found: dict[int, _Found | None] = {}
+        self.unlike: set[int] = set()
+        """Sums that were none of a skip connection when they were read before, in the first round of a loop."""
         self.added: dict[int, frozenset[int]] = {}
         """Of each sum with a skip connection, what its branch is."""
 
@@ -115,7 +117,13 @@ class _Finder(Dataflow):
                 self.overwritten.append(found)
         elif reason is not None and not self.unmet:
             self.found[key] = _Found(UnclearSum(found, reason), first, second, result)
+        if not any(sides) and not self._is_unset(found.first, first) and not self._is_unset(found.second, second):
+            self.unlike.add(key)
         return result
+
+    def _is_unset(self, node: ast.expr, value: Value) -> bool:
+        """Whether a later round sets it: it is None so far, a number, or not there."""
+        return value.kind == "fact" or (isinstance(node, ast.Name) and node.id not in self.names)
 
     def _reason(self, found: Sum, first: Value, second: Value, sides: list[bool]) -> str | None:
         """Why a sum is unclear, if it is."""
@@ -132,6 +140,8 @@ class _Finder(Dataflow):
                 return "its skip connection is itself the branch of another sum"
             if any(self.added.get(one, frozenset()) & branch.through for one in skip.same - branch.through):
                 return "its branch is computed from what was added before"
+            if id(found.node) in self.unlike:
+                return "in the first round of the loop, neither side is computed from the other"
             if not found.plain:
                 return "it has arguments by name; write x + f(x)"
             if found.in_place and not isinstance(found.first, ast.Name) and not self._is_passing(found.first, first):

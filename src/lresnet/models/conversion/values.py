@@ -93,6 +93,10 @@ class Values:
         value = self.new(first, second, kind=kind, view=True)
         return self._kept(dataclasses.replace(value, same=value.same | first.same | second.same))
 
+    def taken(self, met: Value, unmet: Value) -> Value:
+        """What a condition gives that is known: a layer is a shortcut where, with other settings, its input would be."""
+        return self.either(met, unmet) if unmet.same & met.before else met
+
     def copy(self, value: Value) -> Value:
         """The same in memory of its own."""
         return dataclasses.replace(value, memory=self.new().same)
