@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from lresnet.models.conversion.callers import Related
 from lresnet.models.conversion.calls import Calls
 from lresnet.models.conversion.expressions import Names
 from lresnet.models.conversion.method_source import Method
@@ -27,10 +28,22 @@ class Dataflow(Calls):
         self._jumps: list[Names] = []
         """What ``break`` and ``continue`` leave the loop, or its round, with."""
 
-    def run(self) -> None:
-        """Read all of it."""
+    def run(self, related: Related) -> None:
+        """Read all of it; ``related`` are those of the arguments."""
         self.enter(self.method.node.args)
+        for branch in sorted(
+            {branch for _, branch in related}, key=lambda name: sum(name == one for _, one in related)
+        ):
+            self._relate(branch, {skip: parts for (skip, one), parts in related.items() if one == branch})
         self.block(self.method.node.body)
+
+    def _relate(self, branch: str, skips: Mapping[str, tuple[str, ...]]) -> None:
+        """Let an argument be what layers have made of others."""
+        sources = [self.names[skip] for skip in skips if skip in self.names]
+        if sources and branch in self.names:
+            parts = tuple(dict.fromkeys(part for one in skips.values() for part in one))
+            self.names[branch] = value = self.values.layer(sources, parts)
+            self.arguments.add(value.number)
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
         """Read statements; whether the run goes on behind them."""
@@ -96,7 +109,9 @@ class Dataflow(Calls):
 
     def _either(self, arms: Sequence[Sequence[ast.stmt]], first: bool | None = None) -> bool:
         """Read all arms; ``first`` says whether a run takes the first of them, if that is known."""
-        before, met, unmet = self.names, [], []
+        before = self.names
+        met: list[Names] = []
+        unmet: list[Names] = []
         for number, arm in enumerate(arms):
             self.names = dict(before)
             ruled_out = first is not None and first != (number == 0)

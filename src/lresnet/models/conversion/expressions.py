@@ -10,6 +10,7 @@ import types
 from collections.abc import Sequence
 from typing import Literal
 
+from lresnet.models.conversion.callers import Site
 from lresnet.models.conversion.method_source import Method
 from lresnet.models.conversion.parts import Parts, is_name
 from lresnet.models.conversion.sums import Sum, as_sum
@@ -39,6 +40,8 @@ class Expressions(abc.ABC):
         """The numbers of the values that were given."""
         self.helpers: dict[str, types.FunctionType] = {}
         """Functions outside the class that are given a layer to call."""
+        self.sites: list[Site] = []
+        """Calls of parts, of methods of the object and of functions outside, with what they are given."""
         self.unmet = 0
         """Arms around the expression that is read which no run takes, as the module is set."""
         self.scopes = 0
@@ -180,7 +183,7 @@ class Expressions(abc.ABC):
             if kind == "method":  # called here, or given to what calls it: checkpoint(self.block, x)
                 self.called.add(node.attr)
                 layers = self.parts.layers_of(node.attr) or (node.attr,)
-                return dataclasses.replace(self.values.new(kind="layer"), parts=layers)
+                return dataclasses.replace(self.values.new(kind="layer"), parts=(*layers, node.attr))
             return (
                 self.values.new(kind="layer", part=node.attr) if kind in ("layer", "embedding") else self.values.new()
             )

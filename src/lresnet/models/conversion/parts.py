@@ -7,6 +7,7 @@ import dis
 import functools
 import inspect
 import operator
+import re
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -14,7 +15,7 @@ from typing import Any, Literal
 import torch
 
 from lresnet.models.conversion.method_source import Method, Unreadable, read_method
-from lresnet.models.conversion.vocabulary import FACTS
+from lresnet.models.conversion.vocabulary import DOUBTFUL, FACTS
 
 __all__ = ["Parts", "is_name"]
 
@@ -110,9 +111,9 @@ class Parts:
                 found = _own(self.find(held)).get(attribute, _Unknown)
                 if isinstance(found, bool | int | str | None):
                     return found
-            case ast.Call(func=ast.Name(id="hasattr"), args=[ast.Name(id=name), ast.Constant(value=str(attribute))]) if (
-                name == self_name and not self._changes(attribute)
-            ):
+            case ast.Call(
+                func=ast.Name(id="hasattr"), args=[ast.Name(id=name), ast.Constant(value=str(attribute))]
+            ) if name == self_name and not self._changes(attribute):
                 return attribute in dir(self.module)
         raise _Unknown
 
@@ -146,6 +147,15 @@ class Parts:
                 yield node.attr
             elif kind == "method" and node.attr != method.function.__name__:
                 yield from self.layers_of(node.attr) or ()
+
+    def is_doubtful(self, name: str) -> bool:
+        """Whether a part, or an argument, is called like one that gives a position, a mask or a bias."""
+        return "att" not in name and (any(word in name for word in DOUBTFUL) or self._is_position(name))
+
+    def _is_position(self, part: str) -> bool:
+        name = type(self.find(part)).__name__.lower()
+        by_class = "att" not in name and re.search("position|pos_?e(nc|mb)", name)  # RelPositionAttention is a branch
+        return bool(by_class or re.search(r"(^|_)(pos|pe)(_?e(nc|mb)|\d|$)", part))
 
     def is_number(self, layer: str, attribute: str) -> bool:
         """Whether it is self.layer.out_features, say."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import re
 from typing import NamedTuple
 
+from lresnet.models.conversion.callers import Related
 from lresnet.models.conversion.dataflow import Dataflow
 from lresnet.models.conversion.method_source import Method
 from lresnet.models.conversion.parts import Parts
@@ -41,6 +41,11 @@ class SkipSum(NamedTuple):
     met: bool
     """Whether a run may come there, as the module is set."""
 
+    @property
+    def position(self) -> tuple[int, int | None]:
+        """Where it ends in the source."""
+        return self.sum.node.lineno, self.sum.node.end_col_offset
+
 
 class UnclearSum(NamedTuple):
     """A sum that may be one of a skip connection, or not."""
@@ -56,8 +61,12 @@ class _Found(NamedTuple):
     result: Value
 
 
-def find_skip_sums(method: Method, parts: Parts) -> tuple[list[SkipSum], list[UnclearSum], Dataflow]:
+def find_skip_sums(
+    method: Method, parts: Parts, related: Related | None = None
+) -> tuple[list[SkipSum], list[UnclearSum], Dataflow]:
     """The sums of a method of the module that ``parts`` are of, in the order of the source.
+
+    ``related`` are the pairs of its arguments of which one is computed from the other.
 
     Raises:
         ValueError: a sum in place changes a tensor that is used under another name.
@@ -70,14 +79,14 @@ def find_skip_sums(method: Method, parts: Parts) -> tuple[list[SkipSum], list[Un
         (6, 'x + self._ff_block(x)')
     """
     reader = _Finder(method, parts)
-    reader.run()
+    reader.run(related or {})
     found = [one for one in reader.found.values() if one is not None]
     skips = [one for one in found if isinstance(one.sum, SkipSum)]
     unclear = [
         one for one in found if isinstance(one.sum, UnclearSum) and not any(_is_branch(one, skip) for skip in skips)
     ]
-    in_order = sorted((one.sum for one in skips), key=lambda one: (one.sum.node.lineno, one.sum.node.end_col_offset))
-    return [one for one in in_order if isinstance(one, SkipSum)], [u.sum for u in unclear], reader  # type: ignore[misc]
+    in_order = sorted((one.sum for one in skips if isinstance(one.sum, SkipSum)), key=lambda one: one.position)
+    return in_order, [one.sum for one in unclear if isinstance(one.sum, UnclearSum)], reader
 
 
 def _is_branch(one: _Found, skip: _Found) -> bool:
@@ -103,7 +112,7 @@ class _Finder(Dataflow):
         self.found[key] = None  # in a loop, what its second round tells
         if result.kind == "sequence" or "layer" in (first.kind, second.kind):
             return result
-        sides = _preferred([_is_skip(first, second), _is_skip(second, first)], first, second)
+        sides = _preferred([first.is_skip_of(second), second.is_skip_of(first)], first, second)
         reason = self._reason(found, first, second, sides)
         if sides.count(True) == 1 and reason is None:
             skip, branch = (first, second) if sides[0] else (second, first)
@@ -129,11 +138,10 @@ class _Finder(Dataflow):
         """Why a sum is unclear, if it is."""
         if any(sides):
             skip, branch = (first, second) if sides[0] else (second, first)
-            last = next((part.lower() for part in reversed(branch.parts) if "drop" not in part.lower()), "")
             if all(sides):
                 return "each side is a shortcut of what the other is computed from"
-            if "att" not in last and (any(word in last for word in DOUBTFUL) or self._is_position(last)):
-                return f"{last} may be a branch, or add a position, a mask or a bias"
+            if self.parts.is_doubtful(branch.last_part):
+                return f"{branch.last_part} may be a branch, or add a position, a mask or a bias"
             if branch.parts and not any(map(self.parts.is_module, branch.parts)):
                 return f"whether {', '.join(branch.parts)} calls a layer is not seen"
             if any(skip.number in added for added in self.added.values()):
@@ -155,11 +163,6 @@ class _Finder(Dataflow):
         if any(self._is_given(*pair) for pair in ((found.first, first, second), (found.second, second, first))):
             return "one side is an argument, the other computed from another one: whether from it, is not seen here"
         return None
-
-    def _is_position(self, part: str) -> bool:
-        name = type(self.parts.find(part)).__name__.lower()
-        by_class = "att" not in name and re.search("position|pos_?e(nc|mb)", name)  # RelPositionAttention is a branch
-        return bool(by_class or re.search(r"(^|_)(pos|pe)(_?e(nc|mb)|\d|$)", part))
 
     def _is_passing(self, node: ast.expr, value: Value) -> bool:
         """Whether it is what a call gives and no name shows, so that what is written into it is the result alone."""
@@ -196,11 +199,6 @@ class _Finder(Dataflow):
             if read and ((one.lineno, one.col_offset) >= end or _within(one, around)):  # type: ignore[attr-defined]
                 return True
         return False
-
-
-def _is_skip(side: Value, branch: Value) -> bool:
-    """Whether one side is what the other is computed from, by layers only."""
-    return bool(side.same & branch.through) and not side.same & branch.direct
 
 
 def _preferred(sides: list[bool], first: Value, second: Value) -> list[bool]:

@@ -36,6 +36,15 @@ class Value:
         """All that it comes from, itself among it."""
         return self.direct | self.through
 
+    @property
+    def last_part(self) -> str:
+        """The last part that it went through, dropout apart."""
+        return next((part.lower() for part in reversed(self.parts) if "drop" not in part.lower()), "")
+
+    def is_skip_of(self, branch: Value) -> bool:
+        """Whether ``branch`` is computed from it, by layers only."""
+        return bool(self.same & branch.through) and not self.same & branch.direct
+
 
 class Values:
     """Where values come into being."""
@@ -94,7 +103,7 @@ class Values:
         return self._kept(dataclasses.replace(value, same=value.same | first.same | second.same))
 
     def taken(self, met: Value, unmet: Value) -> Value:
-        """What a condition gives that is known: a layer is a shortcut where, with other settings, its input would be."""
+        """What a known condition gives: a layer is a shortcut where its input would be there with other settings."""
         return self.either(met, unmet) if unmet.same & met.before else met
 
     def copy(self, value: Value) -> Value:
