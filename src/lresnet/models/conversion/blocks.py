@@ -196,7 +196,7 @@ def _note_helpers(found: Survey, block: Block, flow: Dataflow) -> None:
         if isinstance(site.called, types.FunctionType):
             code = inspect.unwrap(site.called).__code__
             if pairs := related([site], code.co_varnames[: code.co_argcount]).agreed:
-                _note_function(found, block, site.called, pairs, "is given both")
+                _note_function(found, block, site.called, pairs, "is given a value and what layers have made of it")
 
 
 def _note_function(found: Survey, block: Block, function: types.FunctionType, pairs: Related, why: str) -> None:

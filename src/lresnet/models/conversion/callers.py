@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from lresnet.models.conversion.parts import Parts
+from lresnet.models.conversion.parts import Parts, is_doubtful_name
 from lresnet.models.conversion.values import Value
 
 __all__ = ["Callers", "Pairs", "Related", "Site", "is_torchs", "related"]
@@ -53,8 +53,8 @@ def related(sites: Sequence[Site], names: Sequence[str], own: bool = False) -> P
         tensors = {name: value for name, value in given.items() if value.kind == "tensor"}
         for pair in ((skip, branch) for skip in tensors for branch in tensors if skip != branch):
             skip, branch = (tensors[name] for name in pair)
-            doubtful = any(map(site.parts.is_doubtful, (*pair, branch.last_part)))
-            if skip.is_skip_of(branch) and not doubtful:
+            doubtful = site.parts.is_doubtful(branch.last_part) or any(map(is_doubtful_name, pair))
+            if skip.is_skip_of(branch) and skip.same & branch.main and not doubtful:
                 found[pair] = (*found.get(pair, ()), *branch.parts) if own else ()
             else:
                 refuted.add(pair)

@@ -17,7 +17,7 @@ import torch
 from lresnet.models.conversion.method_source import Method, Unreadable, read_method
 from lresnet.models.conversion.vocabulary import DOUBTFUL, FACTS
 
-__all__ = ["Parts", "is_name"]
+__all__ = ["Parts", "is_doubtful_name", "is_name"]
 
 PartKind = Literal["layer", "method", "embedding", "tensor", "other"]
 
@@ -148,14 +148,11 @@ class Parts:
             elif kind == "method" and node.attr != method.function.__name__:
                 yield from self.layers_of(node.attr) or ()
 
-    def is_doubtful(self, name: str) -> bool:
-        """Whether a part, or an argument, is called like one that gives a position, a mask or a bias."""
-        return "att" not in name and (any(word in name for word in DOUBTFUL) or self._is_position(name))
-
-    def _is_position(self, part: str) -> bool:
-        name = type(self.find(part)).__name__.lower()
-        by_class = "att" not in name and re.search("position|pos_?e(nc|mb)", name)  # RelPositionAttention is a branch
-        return bool(by_class or re.search(r"(^|_)(pos|pe)(_?e(nc|mb)|\d|$)", part))
+    def is_doubtful(self, part: str) -> bool:
+        """Whether a part is called like a position, a mask or a bias; RelPositionAttention is a branch."""
+        cls = type(self.find(part)).__name__.lower()
+        by_class = "att" not in cls and re.search("position|pos_?e(nc|mb)", cls) is not None
+        return "att" not in part and (by_class or is_doubtful_name(part))
 
     def is_number(self, layer: str, attribute: str) -> bool:
         """Whether it is self.layer.out_features, say."""
@@ -200,6 +197,16 @@ def _own(found: object) -> dict[str, Any]:
 def _holds_modules(found: object) -> bool:
     inner = found.values() if isinstance(found, dict) else found if isinstance(found, list | tuple) else ()
     return any(isinstance(one, torch.nn.Module) for one in inner)
+
+
+def is_doubtful_name(name: str) -> bool:
+    """Whether it speaks of a position, a mask or a bias.
+
+    Example:
+        >>> [is_doubtful_name(name) for name in ("attention_mask", "query_pos", "pe", "hidden_states")]
+        [True, True, True, False]
+    """
+    return any(word in name for word in DOUBTFUL) or re.search(r"(^|_)(pos|pe)(_?e(nc|mb)|\d|$)", name) is not None
 
 
 def is_name(node: ast.AST, name: str) -> bool:

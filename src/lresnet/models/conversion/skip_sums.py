@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from lresnet.models.conversion.callers import Related
 from lresnet.models.conversion.dataflow import Dataflow
 from lresnet.models.conversion.method_source import Method
-from lresnet.models.conversion.parts import Parts
+from lresnet.models.conversion.parts import Parts, is_name
 from lresnet.models.conversion.sums import Sum, all_sums
 from lresnet.models.conversion.values import Value
 from lresnet.models.conversion.vocabulary import DOUBTFUL, SHORTCUTS
@@ -150,6 +150,10 @@ class _Finder(Dataflow):
                 return "its branch is computed from what was added before"
             if id(found.node) in self.unlike:
                 return "in the first round of the loop, neither side is computed from the other"
+            if all(
+                _is_element(node) and not is_name(node.value, self.self_name) for node in (found.first, found.second)
+            ):
+                return "both sides are taken from what layers give, and may be tuples"
             if not found.plain:
                 return "it has arguments by name; write x + f(x)"
             if found.in_place and not isinstance(found.first, ast.Name) and not self._is_passing(found.first, first):
@@ -162,7 +166,14 @@ class _Finder(Dataflow):
             return "both sides are computed from one value, and neither is that value as it is"
         if any(self._is_given(*pair) for pair in ((found.first, first, second), (found.second, second, first))):
             return "one side is an argument, the other computed from another one: whether from it, is not seen here"
+        if any(self._is_called_skip(*pair) for pair in ((found.first, first, second), (found.second, second, first))):
+            return "both sides are arguments, and one is called like a skip connection"
         return None
+
+    def _is_called_skip(self, node: ast.expr, side: Value, other: Value) -> bool:
+        """Whether a side is an argument of such a name, and the other one comes from another argument."""
+        called = isinstance(node, ast.Name) and any(word in node.id.lower() for word in SHORTCUTS)
+        return called and side.number in self.arguments and bool(other.direct & self.arguments - side.direct)
 
     def _is_passing(self, node: ast.expr, value: Value) -> bool:
         """Whether it is what a call gives and no name shows, so that what is written into it is the result alone."""
@@ -207,6 +218,11 @@ def _preferred(sides: list[bool], first: Value, second: Value) -> list[bool]:
     by_name = [any(word in name for word in SHORTCUTS[:-1]) for name in last]
     branches = [SHORTCUTS[-1] in name and not shortcut for name, shortcut in zip(last, by_name, strict=True)]
     return by_name if all(sides) and branches == by_name[::-1] and any(by_name) else sides
+
+
+def _is_element(node: ast.expr) -> TypeGuard[ast.Subscript | ast.Attribute]:
+    """Whether it is outputs[1], or outputs.hidden."""
+    return isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.value, ast.Name)
 
 
 def _within(node: ast.AST, loop: ast.AST | None) -> bool:

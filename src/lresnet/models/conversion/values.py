@@ -24,6 +24,8 @@ class Value:
     """Itself, and what it comes from with no layer between."""
     through: frozenset[int] = _NONE
     """What it comes from through a layer."""
+    main: frozenset[int] = _NONE
+    """Of that, what was the first argument of every layer: not what it was told beside, as a mask or a condition."""
     memory: frozenset[int] = _NONE
     """Values that share it are aliases: a sum in place of one is seen in the other."""
     parts: tuple[str, ...] = ()
@@ -74,6 +76,7 @@ class Values:
             own,
             own.union(*(source.direct for source in sources)),
             _NONE.union(*(source.through for source in sources)),
+            _NONE.union(*(source.main for source in sources)),
             own.union(*(source.memory for source in sources)) if view else own,
             parts,
             kind,
@@ -83,12 +86,14 @@ class Values:
     def layer(self, sources: Iterable[Value], parts: tuple[str, ...] = (), shortcut_of: Value | None = None) -> Value:
         """What a layer makes of the sources."""
         sources = [source for source in sources if source.kind != "fact"]
+        first = sources if any(source.kind == "layer" for source in sources) else sources[:1]  # checkpoint(self.f, x)
         value = self.new()
         return self._kept(
             dataclasses.replace(
                 value,
                 same=value.same if shortcut_of is None else value.same | shortcut_of.same,
                 through=_NONE.union(*(source.before for source in sources)),
+                main=_NONE.union(*(source.direct | source.main for source in first)),
                 parts=(*_parts(sources), *parts),
             )
         )
