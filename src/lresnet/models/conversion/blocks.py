@@ -153,7 +153,7 @@ def _reading(method: Method, parts: Parts, pairs: Pairs) -> _Reading:
         sums = sorted([*sums, *(one for one in more if one.ordinal not in known)], key=lambda one: one.position)
     if pairs.told.keys() != pairs.agreed.keys():
         more, _, _ = find_skip_sums(method, parts, pairs.told)
-        unclear += [UnclearSum(one.sum, _SOME) for one in more if one.met]
+        unclear = [*(UnclearSum(one.sum, _SOME) for one in more if one.met), *unclear]
     return _Reading(sums, [one for one in unclear if not any(one.sum.node is skip.sum.node for skip in sums)], flow)
 
 
@@ -202,7 +202,7 @@ def _note_helpers(found: Survey, block: Block, flow: Dataflow) -> None:
 def _note_function(found: Survey, block: Block, function: types.FunctionType, pairs: Related, why: str) -> None:
     name = function.__name__
     try:
-        method = read_method(type(name, (), {name: function}), name)
+        method = read_method(type("Functions", (), {name: function}), name)
         (method.node.args.posonlyargs or method.node.args.args).insert(0, ast.arg("_block"))  # it has no self
         sums, _, _ = find_skip_sums(method, Parts(block.module), pairs)
     except ValueError:

@@ -47,7 +47,14 @@ class Dataflow(Calls):
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
         """Read statements; whether the run goes on behind them."""
-        return all(self._statement(statement) for statement in statements)
+        for place, statement in enumerate(statements):
+            if not self._statement(statement):
+                if isinstance(statement, ast.If) and self.parts.known(statement.test, self.self_name) is not None:
+                    self.unmet += 1  # with other settings it would go on
+                    self.block(statements[place + 1 :])
+                    self.unmet -= 1
+                return False
+        return True
 
     def _statement(self, node: ast.stmt) -> bool:
         match node:
@@ -119,7 +126,7 @@ class Dataflow(Calls):
             if self.block(arm):
                 (unmet if ruled_out else met).append(self.names)
             self.unmet -= ruled_out
-        self.names = self._merged(met) if met else before
+        self.names = self._merged(met or unmet or [before])
         for end in unmet if met else ():
             taken = {name: self.values.taken(value, end.get(name, value)) for name, value in self.names.items()}
             self.names = end | taken

@@ -121,7 +121,8 @@ class _Finder(Dataflow):
             parts = tuple(part for part in branch.parts if part not in skip.parts) or branch.parts
             one = SkipSum(self.index[key], found, sides[0], parts, self._list_of_layers(), not self.unmet)
             self.found[key] = _Found(one, first, second, result)
-            self.added[result.number] = branch.direct
+            if not self.unmet:
+                self.added[result.number] = branch.direct
             if found.in_place and first.memory & self.arguments and not self.scopes and not self.unmet:
                 self.overwritten.append(found)
         elif reason is not None and not self.unmet:
