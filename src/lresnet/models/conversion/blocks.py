@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import inspect
 import types
+from typing import NamedTuple
 
 import torch
 
+from lresnet.models.conversion.callers import Callers, Pairs, Related, Site, is_torchs, related
+from lresnet.models.conversion.dataflow import Dataflow
 from lresnet.models.conversion.method_source import Method, Unreadable, read_method
 from lresnet.models.conversion.parts import Parts, is_name
 from lresnet.models.conversion.skip_sums import SkipSum, UnclearSum, find_skip_sums
@@ -16,6 +20,8 @@ __all__ = ["Block", "Survey", "survey"]
 
 _TORCH_BLOCKS = (torch.nn.TransformerEncoderLayer, torch.nn.TransformerDecoderLayer)
 _ALL_PARTS = ("children", "named_children", "modules", "_modules")
+
+_SOME = "some of the calls give a value and what layers have made of it, others do not"
 
 
 @dataclasses.dataclass
@@ -30,6 +36,8 @@ class Block:
     """What these call by super(), or by a class."""
     sums: dict[str, list[SkipSum]] = dataclasses.field(default_factory=dict)
     """Those of each method that has any."""
+    sites: list[Site] = dataclasses.field(default_factory=list)
+    """The calls in all of that code."""
 
     @property
     def title(self) -> str:
@@ -65,29 +73,52 @@ def survey(network: torch.nn.Module) -> Survey:
         >>> [block.path for block in found.blocks]
         ['encoder.layers.0', 'decoder.layers.0']
     """
-    found = Survey()
+    found, callers = Survey(), Callers(network)
     for path, module in network.named_modules():
         cls = type(module)
         if isinstance(module, torch.jit.ScriptModule):
             found.unreadable[path] = "it is TorchScript; convert the module that it was made of"
         elif "forward" in module.__dict__:
             found.unreadable[path] = f"the forward of this {cls.__name__} was replaced, by one that is not its class's"
-        elif _is_torchs(cls) and cls not in _TORCH_BLOCKS:
+        elif is_torchs(cls) and cls not in _TORCH_BLOCKS:
             continue  # torch's own layers and containers add no skip connection
         else:
-            _read(Block(path, module), found)
+            _read(Block(path, module), found, callers)
     return found
 
 
-def _is_torchs(cls: type) -> bool:
-    """Not so a class that torch derives from the user's, for a parametrization."""
-    return all(base.__module__.startswith("torch.nn.") for base in cls.__mro__ if issubclass(base, torch.nn.Module))
+class _Reading(NamedTuple):
+    sums: list[SkipSum]
+    unclear: list[UnclearSum]
+    flow: Dataflow
 
 
-def _read(block: Block, found: Survey) -> None:
+def _read(block: Block, found: Survey, callers: Callers) -> None:
+    found.read += 1
+    readings = _read_methods(block, found, callers)
+    for name, (sums, unclear, flow) in readings.items():
+        method = block.methods[name]
+        if sums:
+            block.sums[name] = sums
+        for one in unclear:
+            _note(found, block, method, one)
+        for written in flow.overwritten:
+            found.overwritten.setdefault(method.place(written.node), f"{written.text} in {type(block.module).__name__}")
+        _note_helpers(found, block, flow)
+        block.sites += flow.sites
+    callers.note(block.module, block.sites)
+    _note_others(found, block, Parts(block.module))
+    # Where no run comes, as in a block that has no skip connection, a residual's parameters would never be trained.
+    if any(one.met for sums in block.sums.values() for one in sums):
+        _refuse_loop_over_parts(block)
+        found.blocks.append(block)
+
+
+def _read_methods(block: Block, found: Survey, callers: Callers) -> dict[str, _Reading]:
+    """Of forward, and of all that it calls on the object."""
     cls, parts = type(block.module), Parts(block.module)
     waiting = ["forward"] if cls.__call__ is torch.nn.Module.__call__ else ["forward", "__call__"]
-    found.read += 1
+    readings: dict[str, _Reading] = {}
     while waiting:
         name = waiting.pop(0)
         if name in block.methods:
@@ -101,20 +132,29 @@ def _read(block: Block, found: Survey) -> None:
         if method.owner is torch.nn.Module:
             continue  # self.train(), say
         block.methods[name] = method
-        sums, unclear, flow = find_skip_sums(method, parts)
-        if sums:
-            block.sums[name] = sums
-        for one in unclear:
-            _note(found, block, method, one)
-        for written in flow.overwritten:
-            found.overwritten.setdefault(method.place(written.node), f"{written.text} in {cls.__name__}")
-        _note_helpers(found, block, flow.helpers)
+        pairs = callers.related(block.module, method.arguments) if name == "forward" else Pairs({}, {})
+        readings[name] = _reading(method, parts, pairs)
+        flow = readings[name].flow
         waiting += sorted(flow.called | _read_bases(found, block, method, parts, flow.base_called))
-    _note_others(found, block, parts)
-    # Where no run comes, as in a block that has no skip connection, a residual's parameters would never be trained.
-    if any(one.met for sums in block.sums.values() for one in sums):
-        _refuse_loop_over_parts(block)
-        found.blocks.append(block)
+    for name, method in block.methods.items():
+        sites = [*block.sites, *(site for reading in readings.values() for site in reading.flow.sites)]
+        pairs = related([site for site in sites if site.calls(name)], method.arguments, own=True)
+        if pairs.told:
+            readings[name] = _reading(method, parts, pairs)
+    return readings
+
+
+def _reading(method: Method, parts: Parts, pairs: Pairs) -> _Reading:
+    """With what the calls tell, more sums are found; none is lost by it."""
+    sums, unclear, flow = find_skip_sums(method, parts)
+    if pairs.agreed:
+        more, _, flow = find_skip_sums(method, parts, pairs.agreed)
+        known = {one.ordinal for one in sums}
+        sums = sorted([*sums, *(one for one in more if one.ordinal not in known)], key=lambda one: one.position)
+    if pairs.told.keys() != pairs.agreed.keys():
+        more, _, _ = find_skip_sums(method, parts, pairs.told)
+        unclear = [*(UnclearSum(one.sum, _SOME) for one in more if one.met), *unclear]
+    return _Reading(sums, [one for one in unclear if not any(one.sum.node is skip.sum.node for skip in sums)], flow)
 
 
 def _note(found: Survey, block: Block, method: Method, one: UnclearSum) -> None:
@@ -140,6 +180,7 @@ def _read_bases(found: Survey, block: Block, method: Method, parts: Parts, calle
             continue
         block.of_bases.append(base)
         sums, _, flow = find_skip_sums(base, parts)
+        block.sites += flow.sites
         for one in filter(lambda one: one.met, sums):
             reason = f"{type(block.module).__name__} calls it by {call if named else 'super()'}"
             _note(found, block, base, UnclearSum(one.sum, reason))
@@ -147,18 +188,27 @@ def _read_bases(found: Survey, block: Block, method: Method, parts: Parts, calle
     return others
 
 
-def _note_helpers(found: Survey, block: Block, helpers: dict[str, types.FunctionType]) -> None:
-    """Functions that are given layers may add what these make of a value; they are not replaced."""
-    for name, function in helpers.items():
-        try:
-            method = read_method(type(name, (), {name: function}), name)
-            (method.node.args.posonlyargs or method.node.args.args).insert(0, ast.arg("_block"))  # it has no self
-            sums, _, _ = find_skip_sums(method, Parts(block.module))
-        except ValueError:
-            continue
-        for one in sums:
-            reason = f"it stands in {name}, a function that is given a layer"
-            _note(found, block, method, UnclearSum(one.sum, reason))
+def _note_helpers(found: Survey, block: Block, flow: Dataflow) -> None:
+    """Functions that are given layers, or a value and what layers made of it, may add both; they are not replaced."""
+    for function in flow.helpers.values():
+        _note_function(found, block, function, {}, "is given a layer")
+    for site in flow.sites:
+        if isinstance(site.called, types.FunctionType):
+            code = inspect.unwrap(site.called).__code__
+            if pairs := related([site], code.co_varnames[: code.co_argcount]).agreed:
+                _note_function(found, block, site.called, pairs, "is given a value and what layers have made of it")
+
+
+def _note_function(found: Survey, block: Block, function: types.FunctionType, pairs: Related, why: str) -> None:
+    name = function.__name__
+    try:
+        method = read_method(type("Functions", (), {name: function}), name)
+        (method.node.args.posonlyargs or method.node.args.args).insert(0, ast.arg("_block"))  # it has no self
+        sums, _, _ = find_skip_sums(method, Parts(block.module), pairs)
+    except ValueError:
+        return
+    for one in sums:
+        _note(found, block, method, UnclearSum(one.sum, f"it stands in {name}, a function that {why}"))
 
 
 def _note_others(found: Survey, block: Block, parts: Parts) -> None:

@@ -6,6 +6,7 @@ import ast
 import dataclasses
 import types
 
+from lresnet.models.conversion.callers import Site
 from lresnet.models.conversion.expressions import Expressions, called_name
 from lresnet.models.conversion.parts import is_name
 from lresnet.models.conversion.sums import as_sum, named
@@ -43,6 +44,7 @@ class Calls(Expressions):
         function = self._function_called(node.func)
         given = [self.value(one) for one in [*node.args, *(keyword.value for keyword in node.keywords)]]
         layers = [value for value in given if value.kind == "layer"]
+        self._note_site(node, function, given)
         if name in ITERATORS and (layers or function is None):
             return self.values.new(*given, kind="layer" if layers else "sequence", view=True)
         if function is not None and self._is_layer(node.func, function):
@@ -60,16 +62,43 @@ class Calls(Expressions):
             return self._method_of(node.func, function, given)
         return self.values.new(*given, view=any(keyword.arg == "inplace" for keyword in node.keywords))
 
+    def _note_site(self, node: ast.Call, function: Value | None, given: list[Value]) -> None:
+        """Keep what is given to a part, self.f or one of a list, to a method or to a function."""
+        called: tuple[str, ...] | types.FunctionType | None = None
+        if isinstance(node.func, ast.Attribute) and is_name(node.func.value, self.self_name):
+            called = self._static(node.func.attr) or (node.func.attr,)
+        elif isinstance(node.func, ast.Name | ast.Subscript) and function is not None and function.kind == "layer":
+            called = function.parts if all(map(self.parts.is_module, function.parts)) else None
+        elif function is None:
+            called = self._function_outside(node.func)
+        if called and not self.unmet:
+            starred = next((n for n, one in enumerate(node.args) if isinstance(one, ast.Starred)), len(node.args))
+            names = [keyword.arg for keyword in node.keywords]
+            named = {name: value for name, value in zip(names, given[len(node.args) :], strict=True) if name}
+            self.sites.append(Site(called, self.parts, given[:starred], named))
+
+    def _static(self, name: str) -> types.FunctionType | None:
+        """The function, if it is a static method."""
+        found = self.parts.find(name)
+        function = found.__func__ if isinstance(found, staticmethod) else None
+        return function if isinstance(function, types.FunctionType) else None
+
+    def _function_outside(self, node: ast.expr) -> types.FunctionType | None:
+        """One of the globals that is not torch's."""
+        function = named(node, self.method.function.__globals__)
+        ours = isinstance(function, types.FunctionType) and not str(function.__module__).startswith("torch.")
+        return function if ours else None
+
     def _note_helper(self, node: ast.Call) -> None:
         """A function that may call what it is given, self.layer or a local one, and not self.layer.weight."""
-        function = named(node.func, self.method.function.__globals__)
+        function = self._function_outside(node.func)
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         called = any(
             isinstance(one, ast.Name | ast.Lambda) or is_name(getattr(one, "value", one), self.self_name)
             for one in given
             if self.value(one).kind == "layer"
         )
-        if called and isinstance(function, types.FunctionType) and not function.__module__.startswith("torch."):
+        if called and function is not None:
             self.helpers[ast.unparse(node.func)] = function
 
     def _is_layer(self, node: ast.expr, function: Value) -> bool:
@@ -111,7 +140,7 @@ class Calls(Expressions):
         for kept in [one for one in self.names if one.startswith(f"{self.self_name}.")]:  # it may set self.kept
             self.names[kept] = dataclasses.replace(self.values.new(), memory=self.names[kept].memory)
         layers = self.parts.layers_of(name)
-        return self.values.new(*given) if layers is None else self.values.layer(given, layers)
+        return self.values.new(*given) if layers is None else self.values.layer(given, (*layers, name))
 
     def _method_of(self, node: ast.Attribute, base: Value, given: list[Value]) -> Value:
         if node.attr in CONTAINER_METHODS and isinstance(node.value, ast.Name) and base.kind == "sequence":

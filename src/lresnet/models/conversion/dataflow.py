@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from lresnet.models.conversion.callers import Related
 from lresnet.models.conversion.calls import Calls
 from lresnet.models.conversion.expressions import Names
 from lresnet.models.conversion.method_source import Method
@@ -27,14 +28,33 @@ class Dataflow(Calls):
         self._jumps: list[Names] = []
         """What ``break`` and ``continue`` leave the loop, or its round, with."""
 
-    def run(self) -> None:
-        """Read all of it."""
+    def run(self, related: Related) -> None:
+        """Read all of it; ``related`` are those of the arguments."""
         self.enter(self.method.node.args)
+        for branch in sorted(
+            {branch for _, branch in related}, key=lambda name: sum(name == one for _, one in related)
+        ):
+            self._relate(branch, {skip: parts for (skip, one), parts in related.items() if one == branch})
         self.block(self.method.node.body)
+
+    def _relate(self, branch: str, skips: Mapping[str, tuple[str, ...]]) -> None:
+        """Let an argument be what layers have made of others."""
+        sources = [self.names[skip] for skip in skips if skip in self.names]
+        if sources and branch in self.names:
+            parts = tuple(dict.fromkeys(part for one in skips.values() for part in one))
+            self.names[branch] = value = self.values.layer(sources, parts)
+            self.arguments.add(value.number)
 
     def block(self, statements: Sequence[ast.stmt]) -> bool:
         """Read statements; whether the run goes on behind them."""
-        return all(self._statement(statement) for statement in statements)
+        for place, statement in enumerate(statements):
+            if not self._statement(statement):
+                if isinstance(statement, ast.If) and self.parts.known(statement.test, self.self_name) is not None:
+                    self.unmet += 1  # with other settings it would go on
+                    self.block(statements[place + 1 :])
+                    self.unmet -= 1
+                return False
+        return True
 
     def _statement(self, node: ast.stmt) -> bool:
         match node:
@@ -96,16 +116,21 @@ class Dataflow(Calls):
 
     def _either(self, arms: Sequence[Sequence[ast.stmt]], first: bool | None = None) -> bool:
         """Read all arms; ``first`` says whether a run takes the first of them, if that is known."""
-        before, ends = self.names, []
+        before = self.names
+        met: list[Names] = []
+        unmet: list[Names] = []
         for number, arm in enumerate(arms):
             self.names = dict(before)
-            unmet = first is not None and first != (number == 0)
-            self.unmet += unmet
+            ruled_out = first is not None and first != (number == 0)
+            self.unmet += ruled_out
             if self.block(arm):
-                ends.append(self.names)
-            self.unmet -= unmet
-        self.names = self._merged(ends) if ends else before
-        return bool(ends)
+                (unmet if ruled_out else met).append(self.names)
+            self.unmet -= ruled_out
+        self.names = self._merged(met or unmet or [before])
+        for end in unmet if met else ():
+            taken = {name: self.values.taken(value, end.get(name, value)) for name, value in self.names.items()}
+            self.names = end | taken
+        return bool(met)
 
     def _try(self, node: ast.Try | ast.TryStar) -> bool:
         """A handler may find what was before, or what the body has made of it."""

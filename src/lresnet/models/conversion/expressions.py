@@ -10,8 +10,7 @@ import types
 from collections.abc import Sequence
 from typing import Literal
 
-import torch
-
+from lresnet.models.conversion.callers import Site
 from lresnet.models.conversion.method_source import Method
 from lresnet.models.conversion.parts import Parts, is_name
 from lresnet.models.conversion.sums import Sum, as_sum
@@ -41,6 +40,8 @@ class Expressions(abc.ABC):
         """The numbers of the values that were given."""
         self.helpers: dict[str, types.FunctionType] = {}
         """Functions outside the class that are given a layer to call."""
+        self.sites: list[Site] = []
+        """Calls of parts, of methods of the object and of functions outside, with what they are given."""
         self.unmet = 0
         """Arms around the expression that is read which no run takes, as the module is set."""
         self.scopes = 0
@@ -113,7 +114,8 @@ class Expressions(abc.ABC):
             case ast.IfExp():
                 self.value(node.test)
                 known = self.parts.known(node.test, self.self_name)
-                return self._any([self._arm(node.body, known is False), self._arm(node.orelse, known is True)])
+                arms = [self._arm(node.body, known is False), self._arm(node.orelse, known is True)]
+                return self._any(arms) if known is None else self.values.taken(*(arms if known else arms[::-1]))
             case ast.NamedExpr():
                 value = self.value(node.value)
                 self.bind(node.target, value)
@@ -181,7 +183,7 @@ class Expressions(abc.ABC):
             if kind == "method":  # called here, or given to what calls it: checkpoint(self.block, x)
                 self.called.add(node.attr)
                 layers = self.parts.layers_of(node.attr) or (node.attr,)
-                return dataclasses.replace(self.values.new(kind="layer"), parts=layers)
+                return dataclasses.replace(self.values.new(kind="layer"), parts=(*layers, node.attr))
             return (
                 self.values.new(kind="layer", part=node.attr) if kind in ("layer", "embedding") else self.values.new()
             )
@@ -218,10 +220,8 @@ class Expressions(abc.ABC):
 
     def _is_number_of_layer(self, node: ast.Attribute) -> bool:
         """Whether it is self.layer.out_features, say."""
-        if not (isinstance(node.value, ast.Attribute) and isinstance(node.value.value, ast.Name)):
-            return False
-        layer = self.parts.find(node.value.attr) if node.value.value.id == self.self_name else None
-        return isinstance(layer, torch.nn.Module) and Parts(layer).kind(node.attr) == "other"
+        own = isinstance(node.value, ast.Attribute) and is_name(node.value.value, self.self_name)
+        return own and self.parts.is_number(node.value.attr, node.attr)  # type: ignore[attr-defined]
 
     def is_tensor_of_self(self, node: ast.expr) -> bool:
         own = isinstance(node, ast.Attribute) and is_name(node.value, self.self_name)

@@ -37,6 +37,11 @@ class Method(NamedTuple):
         """How it calls the object."""
         return [*self.node.args.posonlyargs, *self.node.args.args][0].arg
 
+    @property
+    def arguments(self) -> list[str]:
+        """What it is given in order, the object apart."""
+        return [one.arg for one in [*self.node.args.posonlyargs, *self.node.args.args]][1:]
+
     def place(self, node: ast.AST) -> str:
         """File and line of a part of it."""
         return f"{self.function.__code__.co_filename}:{getattr(node, 'lineno', self.node.lineno)}"

@@ -7,6 +7,7 @@ import dis
 import functools
 import inspect
 import operator
+import re
 import types
 from collections.abc import Callable, Iterable
 from typing import Any, Literal
@@ -14,8 +15,9 @@ from typing import Any, Literal
 import torch
 
 from lresnet.models.conversion.method_source import Method, Unreadable, read_method
+from lresnet.models.conversion.vocabulary import DOUBTFUL, FACTS
 
-__all__ = ["Parts", "is_name"]
+__all__ = ["Parts", "is_doubtful_name", "is_name"]
 
 PartKind = Literal["layer", "method", "embedding", "tensor", "other"]
 
@@ -103,6 +105,16 @@ class Parts:
                 found = self.find(attribute)
                 if isinstance(found, bool | int | str | torch.nn.Module | None) and not self._changes(attribute):
                     return found
+            case ast.Attribute(value=ast.Attribute(value=ast.Name(id=name), attr=held), attr=attribute) if (
+                name == self_name and not self._changes(held) and not self._changes(attribute)
+            ):  # self.config.parallel
+                found = _own(self.find(held)).get(attribute, _Unknown)
+                if isinstance(found, bool | int | str | None):
+                    return found
+            case ast.Call(
+                func=ast.Name(id="hasattr"), args=[ast.Name(id=name), ast.Constant(value=str(attribute))]
+            ) if name == self_name and not self._changes(attribute):
+                return attribute in dir(self.module)
         raise _Unknown
 
     def _changes(self, attribute: str) -> bool:
@@ -121,8 +133,9 @@ class Parts:
 
     def _called(self, method: Method) -> Iterable[str]:
         ends: dict[ast.expr, ast.expr] = {}
+        asked = self._asked(method)
         for node in ast.walk(method.node):
-            if isinstance(node, ast.Attribute) and is_name(node.value, method.self_name):
+            if isinstance(node, ast.Attribute) and is_name(node.value, method.self_name) and node not in asked:
                 ends.setdefault(node, node)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 ends[node.func] = node  # a call is over when its last bracket is
@@ -134,6 +147,30 @@ class Parts:
                 yield node.attr
             elif kind == "method" and node.attr != method.function.__name__:
                 yield from self.layers_of(node.attr) or ()
+
+    def is_doubtful(self, part: str) -> bool:
+        """Whether a part is called like a position, a mask or a bias; RelPositionAttention is a branch."""
+        cls = type(self.find(part)).__name__.lower()
+        by_class = "att" not in cls and re.search("position|pos_?e(nc|mb)", cls) is not None
+        return "att" not in part and (by_class or is_doubtful_name(part))
+
+    def is_number(self, layer: str, attribute: str) -> bool:
+        """Whether it is self.layer.out_features, say."""
+        found = self.find(layer)
+        return isinstance(found, torch.nn.Module) and Parts(found).kind(attribute) == "other"
+
+    def _asked(self, method: Method) -> set[ast.expr]:
+        """The layers of which a number is wanted, and no more: ``self.f`` in self.f.patch_size, self.f.weight.dtype."""
+        asked: set[ast.expr] = set()
+        for node in ast.walk(method.node):
+            chain = [node] if isinstance(node, ast.Attribute) else []
+            while chain and isinstance(chain[-1].value, ast.Attribute):
+                chain.append(chain[-1].value)
+            if len(chain) > 1 and is_name(chain[-1].value, method.self_name):
+                *_, second, first = chain
+                if chain[0].attr in FACTS or self.is_number(first.attr, second.attr):
+                    asked.add(first)
+        return asked
 
 
 @functools.lru_cache(maxsize=256)
@@ -151,9 +188,25 @@ def _written(cls: type) -> frozenset[str]:
     )
 
 
+def _own(found: object) -> dict[str, Any]:
+    """The attributes that an object keeps itself, if it is one of settings: not a layer, a class or a function."""
+    code = torch.nn.Module | torch.Tensor | type | property | types.FunctionType
+    return {} if isinstance(found, code) else getattr(found, "__dict__", {})
+
+
 def _holds_modules(found: object) -> bool:
     inner = found.values() if isinstance(found, dict) else found if isinstance(found, list | tuple) else ()
     return any(isinstance(one, torch.nn.Module) for one in inner)
+
+
+def is_doubtful_name(name: str) -> bool:
+    """Whether it speaks of a position, a mask or a bias.
+
+    Example:
+        >>> [is_doubtful_name(name) for name in ("attention_mask", "query_pos", "pe", "hidden_states")]
+        [True, True, True, False]
+    """
+    return any(word in name for word in DOUBTFUL) or re.search(r"(^|_)(pos|pe)(_?e(nc|mb)|\d|$)", name) is not None
 
 
 def is_name(node: ast.AST, name: str) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import re
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
+from lresnet.models.conversion.callers import Related
 from lresnet.models.conversion.dataflow import Dataflow
 from lresnet.models.conversion.method_source import Method
-from lresnet.models.conversion.parts import Parts
+from lresnet.models.conversion.parts import Parts, is_name
 from lresnet.models.conversion.sums import Sum, all_sums
 from lresnet.models.conversion.values import Value
 from lresnet.models.conversion.vocabulary import DOUBTFUL, SHORTCUTS
@@ -41,6 +41,11 @@ class SkipSum(NamedTuple):
     met: bool
     """Whether a run may come there, as the module is set."""
 
+    @property
+    def position(self) -> tuple[int, int | None]:
+        """Where it ends in the source."""
+        return self.sum.node.lineno, self.sum.node.end_col_offset
+
 
 class UnclearSum(NamedTuple):
     """A sum that may be one of a skip connection, or not."""
@@ -56,8 +61,12 @@ class _Found(NamedTuple):
     result: Value
 
 
-def find_skip_sums(method: Method, parts: Parts) -> tuple[list[SkipSum], list[UnclearSum], Dataflow]:
+def find_skip_sums(
+    method: Method, parts: Parts, related: Related | None = None
+) -> tuple[list[SkipSum], list[UnclearSum], Dataflow]:
     """The sums of a method of the module that ``parts`` are of, in the order of the source.
+
+    ``related`` are the pairs of its arguments of which one is computed from the other.
 
     Raises:
         ValueError: a sum in place changes a tensor that is used under another name.
@@ -70,14 +79,14 @@ def find_skip_sums(method: Method, parts: Parts) -> tuple[list[SkipSum], list[Un
         (6, 'x + self._ff_block(x)')
     """
     reader = _Finder(method, parts)
-    reader.run()
+    reader.run(related or {})
     found = [one for one in reader.found.values() if one is not None]
     skips = [one for one in found if isinstance(one.sum, SkipSum)]
     unclear = [
         one for one in found if isinstance(one.sum, UnclearSum) and not any(_is_branch(one, skip) for skip in skips)
     ]
-    in_order = sorted((one.sum for one in skips), key=lambda one: (one.sum.node.lineno, one.sum.node.end_col_offset))
-    return [one for one in in_order if isinstance(one, SkipSum)], [u.sum for u in unclear], reader  # type: ignore[misc]
+    in_order = sorted((one.sum for one in skips if isinstance(one.sum, SkipSum)), key=lambda one: one.position)
+    return in_order, [one.sum for one in unclear if isinstance(one.sum, UnclearSum)], reader
 
 
 def _is_branch(one: _Found, skip: _Found) -> bool:
@@ -92,6 +101,8 @@ class _Finder(Dataflow):
         super().__init__(method, parts)
         self.index = {id(one.node): index for index, one in enumerate(all_sums(method))}
         self.found: dict[int, _Found | None] = {}
+        self.unlike: set[int] = set()
+        """Sums that were none of a skip connection when they were read before, in the first round of a loop."""
         self.added: dict[int, frozenset[int]] = {}
         """Of each sum with a skip connection, what its branch is."""
 
@@ -101,7 +112,7 @@ class _Finder(Dataflow):
         self.found[key] = None  # in a loop, what its second round tells
         if result.kind == "sequence" or "layer" in (first.kind, second.kind):
             return result
-        sides = _preferred([_is_skip(first, second), _is_skip(second, first)], first, second)
+        sides = _preferred([first.is_skip_of(second), second.is_skip_of(first)], first, second)
         reason = self._reason(found, first, second, sides)
         if sides.count(True) == 1 and reason is None:
             skip, branch = (first, second) if sides[0] else (second, first)
@@ -110,28 +121,40 @@ class _Finder(Dataflow):
             parts = tuple(part for part in branch.parts if part not in skip.parts) or branch.parts
             one = SkipSum(self.index[key], found, sides[0], parts, self._list_of_layers(), not self.unmet)
             self.found[key] = _Found(one, first, second, result)
-            self.added[result.number] = branch.direct
+            if not self.unmet:
+                self.added[result.number] = branch.direct
             if found.in_place and first.memory & self.arguments and not self.scopes and not self.unmet:
                 self.overwritten.append(found)
         elif reason is not None and not self.unmet:
             self.found[key] = _Found(UnclearSum(found, reason), first, second, result)
+        if not any(sides) and not self._is_unset(found.first, first) and not self._is_unset(found.second, second):
+            self.unlike.add(key)
         return result
+
+    def _is_unset(self, node: ast.expr, value: Value) -> bool:
+        """Whether a later round sets it: it is None so far, a number, or not there."""
+        return value.kind == "fact" or (isinstance(node, ast.Name) and node.id not in self.names)
 
     def _reason(self, found: Sum, first: Value, second: Value, sides: list[bool]) -> str | None:
         """Why a sum is unclear, if it is."""
         if any(sides):
             skip, branch = (first, second) if sides[0] else (second, first)
-            last = next((part.lower() for part in reversed(branch.parts) if "drop" not in part.lower()), "")
             if all(sides):
                 return "each side is a shortcut of what the other is computed from"
-            if "att" not in last and (any(word in last for word in DOUBTFUL) or self._is_position(last)):
-                return f"{last} may be a branch, or add a position, a mask or a bias"
+            if self.parts.is_doubtful(branch.last_part):
+                return f"{branch.last_part} may be a branch, or add a position, a mask or a bias"
             if branch.parts and not any(map(self.parts.is_module, branch.parts)):
                 return f"whether {', '.join(branch.parts)} calls a layer is not seen"
             if any(skip.number in added for added in self.added.values()):
                 return "its skip connection is itself the branch of another sum"
             if any(self.added.get(one, frozenset()) & branch.through for one in skip.same - branch.through):
                 return "its branch is computed from what was added before"
+            if id(found.node) in self.unlike:
+                return "in the first round of the loop, neither side is computed from the other"
+            if all(
+                _is_element(node) and not is_name(node.value, self.self_name) for node in (found.first, found.second)
+            ):
+                return "both sides are taken from what layers give, and may be tuples"
             if not found.plain:
                 return "it has arguments by name; write x + f(x)"
             if found.in_place and not isinstance(found.first, ast.Name) and not self._is_passing(found.first, first):
@@ -144,12 +167,14 @@ class _Finder(Dataflow):
             return "both sides are computed from one value, and neither is that value as it is"
         if any(self._is_given(*pair) for pair in ((found.first, first, second), (found.second, second, first))):
             return "one side is an argument, the other computed from another one: whether from it, is not seen here"
+        if any(self._is_called_skip(*pair) for pair in ((found.first, first, second), (found.second, second, first))):
+            return "both sides are arguments, and one is called like a skip connection"
         return None
 
-    def _is_position(self, part: str) -> bool:
-        name = type(self.parts.find(part)).__name__.lower()
-        by_class = "att" not in name and re.search("position|pos_?e(nc|mb)", name)  # RelPositionAttention is a branch
-        return bool(by_class or re.search(r"(^|_)(pos|pe)(_?e(nc|mb)|\d|$)", part))
+    def _is_called_skip(self, node: ast.expr, side: Value, other: Value) -> bool:
+        """Whether a side is an argument of such a name, and the other one comes from another argument."""
+        called = isinstance(node, ast.Name) and any(word in node.id.lower() for word in SHORTCUTS)
+        return called and side.number in self.arguments and bool(other.direct & self.arguments - side.direct)
 
     def _is_passing(self, node: ast.expr, value: Value) -> bool:
         """Whether it is what a call gives and no name shows, so that what is written into it is the result alone."""
@@ -188,17 +213,17 @@ class _Finder(Dataflow):
         return False
 
 
-def _is_skip(side: Value, branch: Value) -> bool:
-    """Whether one side is what the other is computed from, by layers only."""
-    return bool(side.same & branch.through) and not side.same & branch.direct
-
-
 def _preferred(sides: list[bool], first: Value, second: Value) -> list[bool]:
     """Where each side may be the shortcut: self.residual_function(x) + self.shortcut(x)."""
     last = [" ".join(side.parts[-1:]).lower() for side in (first, second)]
     by_name = [any(word in name for word in SHORTCUTS[:-1]) for name in last]
     branches = [SHORTCUTS[-1] in name and not shortcut for name, shortcut in zip(last, by_name, strict=True)]
     return by_name if all(sides) and branches == by_name[::-1] and any(by_name) else sides
+
+
+def _is_element(node: ast.expr) -> TypeGuard[ast.Subscript | ast.Attribute]:
+    """Whether it is outputs[1], or outputs.hidden."""
+    return isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.value, ast.Name)
 
 
 def _within(node: ast.AST, loop: ast.AST | None) -> bool:

@@ -24,6 +24,8 @@ class Value:
     """Itself, and what it comes from with no layer between."""
     through: frozenset[int] = _NONE
     """What it comes from through a layer."""
+    main: frozenset[int] = _NONE
+    """Of that, what was the first argument of every layer: not what it was told beside, as a mask or a condition."""
     memory: frozenset[int] = _NONE
     """Values that share it are aliases: a sum in place of one is seen in the other."""
     parts: tuple[str, ...] = ()
@@ -35,6 +37,15 @@ class Value:
     def before(self) -> frozenset[int]:
         """All that it comes from, itself among it."""
         return self.direct | self.through
+
+    @property
+    def last_part(self) -> str:
+        """The last part that it went through, dropout apart."""
+        return next((part.lower() for part in reversed(self.parts) if "drop" not in part.lower()), "")
+
+    def is_skip_of(self, branch: Value) -> bool:
+        """Whether ``branch`` is computed from it, by layers only."""
+        return bool(self.same & branch.through) and not self.same & branch.direct
 
 
 class Values:
@@ -65,6 +76,7 @@ class Values:
             own,
             own.union(*(source.direct for source in sources)),
             _NONE.union(*(source.through for source in sources)),
+            _NONE.union(*(source.main for source in sources)),
             own.union(*(source.memory for source in sources)) if view else own,
             parts,
             kind,
@@ -74,12 +86,14 @@ class Values:
     def layer(self, sources: Iterable[Value], parts: tuple[str, ...] = (), shortcut_of: Value | None = None) -> Value:
         """What a layer makes of the sources."""
         sources = [source for source in sources if source.kind != "fact"]
+        first = sources if any(source.kind == "layer" for source in sources) else sources[:1]  # checkpoint(self.f, x)
         value = self.new()
         return self._kept(
             dataclasses.replace(
                 value,
                 same=value.same if shortcut_of is None else value.same | shortcut_of.same,
                 through=_NONE.union(*(source.before for source in sources)),
+                main=_NONE.union(*(source.direct | source.main for source in first)),
                 parts=(*_parts(sources), *parts),
             )
         )
@@ -92,6 +106,10 @@ class Values:
         kind = min(first.kind, second.kind, key=order.index)
         value = self.new(first, second, kind=kind, view=True)
         return self._kept(dataclasses.replace(value, same=value.same | first.same | second.same))
+
+    def taken(self, met: Value, unmet: Value) -> Value:
+        """What a known condition gives: a layer is a shortcut where its input would be there with other settings."""
+        return self.either(met, unmet) if unmet.same & met.before else met
 
     def copy(self, value: Value) -> Value:
         """The same in memory of its own."""
