@@ -1,5 +1,7 @@
 """Files that somebody or something has damaged: one line that names them, exit code 2, no traceback."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,14 @@ def complaint(capsys, *args):
     err = capsys.readouterr().err
     assert len(err.splitlines()) == 1, err
     return err
+
+
+def test_a_run_json_whose_task_is_a_number(tmp_path, capsys):
+    assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"cell": 5}))
+    assert "its cell is 5, not the name of a task" in complaint(capsys, "evaluate", tmp_path)
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "null", "{", '{"cell": "disease/lp"}'])
