@@ -2,7 +2,9 @@
 
 import gzip
 import hashlib
+import io
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
-from lresnet.data import OodSet, load_ood_set, ood_sets
+from lresnet.data import OodSet, load_images, load_ood_set, ood_sets
 from lresnet.data.ood_sets import OOD_SETS
 from tests.data import official
 
@@ -189,6 +191,17 @@ def test_arrays_that_are_no_images(tmp_path: Path, arrays: dict[str, Any], words
     write_places(tmp_path, **arrays)
     with pytest.raises(ValueError, match=words):
         load_ood_set("places", root=tmp_path)
+
+
+def test_arrays_that_say_they_are_larger_than_any_memory(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (10**13, 32, 32, 3)})
+    with zipfile.ZipFile(tmp_path / "large.npz", "w") as archive:
+        for name in ("images", "train_images", "train_labels", "test_images", "test_labels"):
+            archive.writestr(f"{name}.npy", header.getvalue())
+    for read in (load_ood_set, load_images):
+        with pytest.raises(ValueError, match=r"large\.npz cannot be read as images: Unable to allocate"):
+            read(tmp_path / "large.npz")
 
 
 def test_files_that_are_damaged(tmp_path: Path) -> None:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import tokenize
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet.data.image_arrays import NPZ_ERRORS
 from lresnet.data.image_folder import fill_frame, images_below, open_image
 
 __all__ = ["Unlabelled", "fill_frames", "read_unlabelled_arrays", "read_unlabelled_folder"]
@@ -63,7 +62,7 @@ def read_unlabelled_arrays(path: Path) -> NDArray[np.uint8]:
             if name is None:
                 raise ValueError(f"it has no array {', '.join(_NAMES[:-1])} or {_NAMES[-1]}")
             return _in_colours(name, archive[name])
-    except (ValueError, EOFError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error) as error:
+    except NPZ_ERRORS as error:
         raise ValueError(f"{path} cannot be read as images: {error}") from error
 
 
