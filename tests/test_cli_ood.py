@@ -152,6 +152,19 @@ def test_a_path_with_a_comma_and_one_in_two_words(capsys: pytest.CaptureFixture[
     assert rows == ["grains", "photos", "sea, sky"]
 
 
+def test_files_and_sets_of_any_name_take_one_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    odd = folder / "two\nlines"
+    odd.mkdir(exist_ok=True)
+    (odd / "0.png").write_bytes((folder / "photos" / "0.png").read_bytes())
+    (odd / "torn\n\x1b[31m.png").write_bytes(b"torn")
+    for call in (["ood", "lorentz", "--ood", str(odd), "-v", *CPU], ["predict", "lorentz", str(odd), "-v", *CPU]):
+        assert cli.main(call) == 0
+        out, err = capsys.readouterr()
+        assert "two\\nlines" in "".join(out.split())
+        assert len(err.splitlines()) == (2 if call[0] == "ood" else 3)  # predict says that one was resized
+        assert r"torn\n\x1b[31m.png: cannot identify" in err.splitlines()[-1]
+
+
 def test_what_is_wrong_is_said_before_any_image_is_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

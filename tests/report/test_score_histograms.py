@@ -46,6 +46,12 @@ def test_scores_of_one_value_and_scores_far_away(tmp_path: Path, value: float) -
     assert draw_score_histograms(tmp_path / "scores.pdf", Scores(inside, [far, same])).stat().st_size > 1000
 
 
+@pytest.mark.parametrize("name", ["$x^$", "one\ntwo", "not \udcff text", "[bold]"])
+def test_a_set_may_be_called_anything(tmp_path: Path, name: str) -> None:
+    found = Scores(scores(40, 0), [ScoredSet(name, "", scores(30, 1))])
+    assert draw_score_histograms(tmp_path / "scores.png", found).stat().st_size > 1000
+
+
 def test_nothing_to_draw(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="there is no set to draw"):
         draw_score_histograms(tmp_path / "scores.png", Scores(scores(10, 0), []))

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from lresnet.cli.console import name_skipped
 from lresnet.cli.settings import require_seeds
 
 __all__ = ["listed", "listed_sets", "ood"]
@@ -69,8 +70,7 @@ def ood(
     for note in detection_notes(sets):
         print(note, file=sys.stderr)
     if verbose:
-        for file, reason in (entry for one in sets for entry in one.skipped):
-            print(f"  {file}: {reason}", file=sys.stderr)
+        name_skipped(entry for one in sets for entry in one.skipped)
     if out is not None:
         print(f"The picture: {draw_score_histograms(out, found)}", file=sys.stderr if json else sys.stdout)
     return 0
