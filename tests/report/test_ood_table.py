@@ -223,8 +223,9 @@ def test_what_the_recipes_plan_and_nobody_ran_is_counted() -> None:
 def test_so_it_is_for_classification() -> None:
     assert missing_sentences("image_classification", table(2.0)) == []  # nothing of it was run
     some = [run for run in accuracies(1.0) if run["seed"] < 2 and run["method"] != "euclidean"]
-    fast, paper = missing_sentences("image_classification", some)
+    fast, long, paper = missing_sentences("image_classification", some)
     assert fast == "Not complete (fast): 16 of the 38 trainings that the recipes plan."
+    assert long == "Not run yet (long): the 12 trainings that the recipes plan."
     assert paper == "Not run yet (paper): the 12 trainings that the recipes plan."
 
 
@@ -350,6 +351,7 @@ def test_the_norm_and_confidence() -> None:
     runs = table(0.0)
     found = answers(runs)[NORM]
     assert found.verdict == HOLDS
+    assert "the mean over networks and its 95 % interval: cifar10/r20" in found.evidence
     assert "cifar100/r32 +0.51 (+0.49 to +0.53)" in found.evidence
     assert "of the Euclidean twin cifar10/r20" in found.evidence
     assert found.evidence.endswith("so it is not particular to hyperbolic networks")
