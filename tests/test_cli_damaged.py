@@ -29,6 +29,13 @@ def test_a_run_json_that_is_no_run(tmp_path, capsys, content):
     assert "run.json is not what `lresnet train` writes" in complaint(capsys, "evaluate", tmp_path)
 
 
+def test_an_evaluation_that_is_none(tmp_path, capsys):
+    assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    (tmp_path / "evaluation.json").write_text("{}")
+    assert "evaluation.json is not what `lresnet evaluate` writes" in complaint(capsys, "evaluate", tmp_path)
+
+
 def test_an_archive_with_a_wrong_bit(tmp_path, capsys):
     path = tmp_path / "space.npz"
     np.savez_compressed(path, np.abs(np.subtract.outer(np.arange(40.0), np.arange(40.0))))

@@ -221,7 +221,8 @@ def _read(path: Path) -> Record:
         if not isinstance(record["config"], dict):
             raise ValueError(f"its config is {record['config']!r}, not a table of settings")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not what `lresnet train` writes: {error}") from error
+        verb = "evaluate" if path.name == "evaluation.json" else "train"
+        raise ValueError(f"{path} is not what `lresnet {verb}` writes: {error}") from error
     return record
 
 
