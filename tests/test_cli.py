@@ -149,6 +149,15 @@ def test_an_interruption_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     assert capsys.readouterr().err == "lresnet: interrupted\n"
 
 
+def test_a_full_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full() -> None:
+        raise MemoryError("Unable to allocate 3 PiB")
+
+    monkeypatch.setattr("lresnet.doctor.examine", full)
+    assert cli.main(["doctor"]) == 1
+    assert capsys.readouterr().err == "lresnet: error: there is not enough memory: Unable to allocate 3 PiB\n"
+
+
 def test_delta_of_a_cycle_is_exact(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "cycle.txt"
     file.write_text("# a cycle of 8, and an edge apart\n" + "".join(f"{i} {(i + 1) % 8}\n" for i in range(8)) + "p q\n")

@@ -1,5 +1,7 @@
 """Files that somebody or something has damaged: one line that names them, exit code 2, no traceback."""
 
+import json
+
 import numpy as np
 import pytest
 
@@ -13,10 +15,25 @@ def complaint(capsys, *args):
     return err
 
 
+def test_a_run_json_whose_task_is_a_number(tmp_path, capsys):
+    assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    path = tmp_path / "run.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"cell": 5}))
+    assert "its cell is 5, not the name of a task" in complaint(capsys, "evaluate", tmp_path)
+
+
 @pytest.mark.parametrize("content", ["{}", "[]", "null", "{", '{"cell": "disease/lp"}'])
 def test_a_run_json_that_is_no_run(tmp_path, capsys, content):
     (tmp_path / "run.json").write_text(content)
     assert "run.json is not what `lresnet train` writes" in complaint(capsys, "evaluate", tmp_path)
+
+
+def test_an_evaluation_that_is_none(tmp_path, capsys):
+    assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
+    capsys.readouterr()
+    (tmp_path / "evaluation.json").write_text("{}")
+    assert "evaluation.json is not what `lresnet evaluate` writes" in complaint(capsys, "evaluate", tmp_path)
 
 
 def test_an_archive_with_a_wrong_bit(tmp_path, capsys):

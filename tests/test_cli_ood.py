@@ -111,6 +111,10 @@ def test_calls_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
         capsys, "euclidean", "--ood", "grains.npz", "--scores", "origin_distance"
     )
     assert "draws must be at least 1, got 0" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--draws", "0")
+    seed = complaint(capsys, "lorentz", "--ood", "grains.npz", "--seed", "99999999999999999999")
+    assert "--seed must be below 2^32, got 99999999999999999999" in seed
+    scores = complaint(capsys, "lorentz", "--ood", "grains.npz", "--scores", "all,energi")
+    assert "this model has no score 'energi'" in scores
     assert "empty holds no run" in complaint(capsys, "empty", "--ood", "grains.npz")
     assert "a picture's name ends with one of" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--out", "a.txt")
 
@@ -137,6 +141,28 @@ def test_sets_of_the_same_name_go_by_their_paths(capsys: pytest.CaptureFixture[s
     assert cli.main(["ood", "lorentz", "--ood", "home/grains.npz,photos,work/grains.npz", *CPU]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines() if "±" in line]
     assert [row[0] for row in rows] == ["home/grains.npz", "photos", "work/grains.npz"]
+
+
+def test_a_path_with_a_comma_and_one_in_two_words(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    (folder / "sea, sky").mkdir(exist_ok=True)
+    (folder / "sea, sky" / "0.png").write_bytes((folder / "photos" / "0.png").read_bytes())
+    call = ["ood", "lorentz", "--ood", "grains.npz,photos", "sea, sky", "photos/", "./sea, sky", *CPU]
+    assert cli.main(call) == 0
+    rows = [line.split("energy")[0].strip() for line in capsys.readouterr().out.splitlines() if "±" in line]
+    assert rows == ["grains", "photos", "sea, sky"]
+
+
+def test_files_and_sets_of_any_name_take_one_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+    odd = folder / "two\nlines"
+    odd.mkdir(exist_ok=True)
+    (odd / "0.png").write_bytes((folder / "photos" / "0.png").read_bytes())
+    (odd / "torn\n\x1b[31m.png").write_bytes(b"torn")
+    for call in (["ood", "lorentz", "--ood", str(odd), "-v", *CPU], ["predict", "lorentz", str(odd), "-v", *CPU]):
+        assert cli.main(call) == 0
+        out, err = capsys.readouterr()
+        assert "two\\nlines" in "".join(out.split())
+        assert len(err.splitlines()) == (2 if call[0] == "ood" else 3)  # predict says that one was resized
+        assert r"torn\n\x1b[31m.png: cannot identify" in err.splitlines()[-1]
 
 
 def test_what_is_wrong_is_said_before_any_image_is_read(

@@ -1,13 +1,14 @@
 """A user's images from folders."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from lresnet.data import load_images
-from lresnet.data.image_folder import fill_frame
+from lresnet.data.image_folder import fill_frame, open_image
 from lresnet.data.images import channel_statistics
 
 
@@ -181,6 +182,21 @@ def test_one_class_alone(folder: Path) -> None:
     (folder / "train" / "cat").rmdir()
     with pytest.raises(ValueError, match="1 class"):
         load_images(folder)
+
+
+def test_what_pillow_warns_of_is_no_news(tmp_path: Path) -> None:
+    cut_off = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0\x01\0\0\0\x06\0"
+    Image.new("RGB", (8, 8), (9, 9, 9)).save(tmp_path / "exif.jpg", exif=cut_off)
+    with pytest.warns(UserWarning, match="Corrupt EXIF"), Image.open(tmp_path / "exif.jpg") as opened:
+        ImageOps.exif_transpose(opened)
+    with warnings.catch_warnings(action="error"):
+        assert open_image(tmp_path / "exif.jpg").size == (8, 8)
+
+
+def test_colours_of_sixteen_bits_are_brought_down_to_eight(tmp_path: Path) -> None:
+    pixels = np.array([[[0, 0x80FF, 0xFFFF]]], dtype=">u2")
+    (tmp_path / "deep.ppm").write_bytes(b"P6 1 1 65535\n" + pixels.tobytes())
+    assert np.asarray(open_image(tmp_path / "deep.ppm")).tolist() == [[[0, 0x80, 0xFF]]]
 
 
 @pytest.mark.parametrize("size", [0, -3])

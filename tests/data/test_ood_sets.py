@@ -2,7 +2,9 @@
 
 import gzip
 import hashlib
+import io
 import struct
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
-from lresnet.data import OodSet, load_ood_set, ood_sets
+from lresnet.data import OodSet, load_images, load_ood_set, ood_sets
 from lresnet.data.ood_sets import OOD_SETS
 from tests.data import official
 
@@ -139,6 +141,20 @@ def test_a_folder_of_one_s_own(tmp_path: Path) -> None:
     assert "\n" not in reason
 
 
+def test_links_are_followed_and_those_that_lead_nowhere_are_counted(tmp_path: Path) -> None:
+    for name in ("real", "set"):
+        (tmp_path / name).mkdir()
+        Image.fromarray(COLOUR[0]).save(tmp_path / name / f"{name}.png")
+    folder = tmp_path / "set"
+    (folder / "class").symlink_to(tmp_path / "real")
+    (folder / "again").symlink_to(tmp_path / "real")
+    (folder / "round").symlink_to(folder)
+    (folder / "gone.png").symlink_to(tmp_path / "nowhere.png")
+    found = load_ood_set(folder)
+    assert len(found.images) == 2  # and not one, nor without end
+    assert [(file.name, "No such file" in reason) for file, reason in found.skipped] == [("gone.png", True)]
+
+
 @pytest.mark.parametrize(
     ("saved", "expected"),
     [
@@ -167,7 +183,7 @@ def test_arrays_of_one_s_own(tmp_path: Path, saved: dict[str, Any], expected: np
         ({"x": COLOUR[:, :3]}, r"x has shape \[7, 3, 32, 3\]"),
         ({"x": COLOUR[:, :0]}, r"x has shape \[7, 0, 32, 3\]: images without a pixel"),
         ({"x": COLOUR[0]}, r"x has shape \[32, 32, 3\], that of one image; save it as \[1, H, W, C\]"),
-        ({"x": COLOUR[:0]}, "places holds no readable image; add some"),
+        ({"x": COLOUR[:0]}, r"places\.npz holds no readable image; add some"),
         ({"x": np.array([None])}, "cannot be read as images"),
     ],
 )
@@ -175,6 +191,17 @@ def test_arrays_that_are_no_images(tmp_path: Path, arrays: dict[str, Any], words
     write_places(tmp_path, **arrays)
     with pytest.raises(ValueError, match=words):
         load_ood_set("places", root=tmp_path)
+
+
+def test_arrays_that_say_they_are_larger_than_any_memory(tmp_path: Path) -> None:
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (10**13, 32, 32, 3)})
+    with zipfile.ZipFile(tmp_path / "large.npz", "w") as archive:
+        for name in ("images", "train_images", "train_labels", "test_images", "test_labels"):
+            archive.writestr(f"{name}.npy", header.getvalue())
+    for read in (load_ood_set, load_images):
+        with pytest.raises(ValueError, match=r"large\.npz cannot be read as images: Unable to allocate"):
+            read(tmp_path / "large.npz")
 
 
 def test_files_that_are_damaged(tmp_path: Path) -> None:
@@ -192,6 +219,7 @@ def test_files_that_are_damaged(tmp_path: Path) -> None:
         (b"\0\0\x08", "has 3 bytes and no idx header"),
         (struct.pack(">4I", 0x801, 1, 1, 1), "begins with 0x00000801; images in idx form begin with 0x00000803"),
         (struct.pack(">4I", 0x803, 2, 28, 28), "says 2 images of 28 x 28 but is of another length"),
+        (struct.pack(">4I", 0x803, 2, 0, 28), "holds images of 0 x 28: without a pixel"),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=words):
@@ -224,8 +252,10 @@ def test_what_is_not_there(tmp_path: Path) -> None:
 
 
 def test_empty_sets_and_wrong_sizes(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=f"{tmp_path.name} holds no readable image; add some"):
+    with pytest.raises(ValueError, match=f"{tmp_path} holds no readable image; add some"):
         load_ood_set(tmp_path)
+    with pytest.raises(ValueError, match="nothing holds no readable image; add some"):
+        OodSet("nothing", torch.zeros(2, 0, 8, 3, dtype=torch.uint8))
     (tmp_path / "torn.png").write_bytes(b"")
     with pytest.raises(ValueError, match=r"holds no readable image \(1 could not be read, e\.g\. cannot identify"):
         load_ood_set(tmp_path)

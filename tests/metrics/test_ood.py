@@ -158,6 +158,13 @@ def test_the_generator_decides_the_draws() -> None:
     assert first["auroc"] != other["auroc"]
 
 
+def test_many_draws_need_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, rand = [], torch.rand
+    monkeypatch.setattr(torch, "rand", lambda *size, **options: drawn.append(size) or rand(*size, **options))
+    ood_metrics_by_draws(torch.zeros(5), torch.zeros(7), draws=30)
+    assert drawn == [(7,)] * 30  # one order at a time
+
+
 @pytest.mark.parametrize(("name", "options"), [("draws", {"draws": 0}), ("share", {"share": 0})])
 def test_numbers_of_draws_that_are_none(name: str, options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):

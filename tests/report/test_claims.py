@@ -261,6 +261,12 @@ def test_images_wait_for_robustness() -> None:
     printed = as_printed("image_classification", METHODS[1:])
     assert answers(printed)[sentence].verdict == NOT_MEASURED
     assert "+0.50 points" in answers(printed)[sentence].evidence
+    assert "(means of" not in answers(printed)[sentence].evidence
+    more = [dataclasses.replace(f, n=5) if f.method == "lorentz" else f for f in printed]
+    assert (
+        "points over the best other residual on cifar100 (means of 5 and of 10 runs)"
+        in answers(more)[sentence].evidence
+    )
     worse = [dataclasses.replace(f, mean=50.0) if f.method == "lorentz" else f for f in printed]
     assert answers(worse)[sentence].verdict == NOT_MEASURED
 

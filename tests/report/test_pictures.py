@@ -10,7 +10,6 @@ import pytest
 from matplotlib.colors import to_hex
 
 from lresnet import cli
-from lresnet._version import __version__
 from lresnet.report.aggregate import aggregate, read_runs
 from lresnet.report.comparison_picture import comparison_picture
 from lresnet.report.disk_embedding import DiskEmbedding
@@ -110,7 +109,9 @@ def test_a_record_of_another_kind_is_said_in_one_line(
     (tmp_path / "odd" / "run.json").write_text(json.dumps(record))
     for verb in ("curves", "embedding"):
         assert cli.main(["plot", verb, str(tmp_path / "odd"), "--out", str(tmp_path / "p.png")]) == 2
-        assert f"run.json is not what lresnet {__version__} writes" in capsys.readouterr().err
+        err = capsys.readouterr().err
+        assert "run.json is not what" in err
+        assert err.count("\n") == 1
 
 
 def test_curves_are_drawn_in_the_colours_of_their_methods(

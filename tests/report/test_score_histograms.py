@@ -1,5 +1,6 @@
 """The histograms of `lresnet ood`: a panel a set and score, and no trouble with scores of one value."""
 
+import warnings
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -44,6 +45,18 @@ def test_scores_of_one_value_and_scores_far_away(tmp_path: Path, value: float) -
     far = ScoredSet("far", "", {"energy": torch.tensor([value + 1e6])})
     same = ScoredSet("same", "", {"energy": torch.full((5,), value)})
     assert draw_score_histograms(tmp_path / "scores.pdf", Scores(inside, [far, same])).stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["$x^$", "one\ntwo", "not \udcff text", "[bold]"])
+def test_a_set_may_be_called_anything(tmp_path: Path, name: str) -> None:
+    found = Scores(scores(40, 0), [ScoredSet(name, "", scores(30, 1))])
+    assert draw_score_histograms(tmp_path / "scores.png", found).stat().st_size > 1000
+
+
+def test_scores_that_are_not_finite_are_refused_without_a_warning(tmp_path: Path) -> None:
+    nothing = {"energy": torch.full((5,), torch.nan)}
+    with warnings.catch_warnings(action="error"), pytest.raises(ValueError, match="in-distribution score 0 is nan"):
+        draw_score_histograms(tmp_path / "scores.png", Scores(nothing, [ScoredSet("other", "", nothing)]))
 
 
 def test_nothing_to_draw(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from lresnet.data import NodeTask
 from lresnet.models import from_pretrained
@@ -47,3 +48,9 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     train_in_folder(transformer_run("disease_tree/lp", config=QUICK), tmp_path / "lp", command="test")
     with pytest.raises(ValueError, match="holds a run on disease_tree/lp; this needs one that classifies nodes"):
         predict_nodes(tmp_path / "lp")
+    model = from_pretrained(tmp_path / "nc" / "model")
+    for parameter in model.parameters():
+        torch.nn.init.constant_(parameter, float("nan"))
+    model.save_pretrained(tmp_path / "nc" / "model")
+    with pytest.raises(ValueError, match=r"the probabilities that .*nc gives are not finite"):
+        predict_nodes(tmp_path / "nc")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -152,5 +153,32 @@ def test_a_damaged_run_json_is_named(tmp_path: Path) -> None:
     record = json.loads((folder / "run.json").read_text())
     record["images"].pop("mean")
     (folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"run\.json does not fit the model beside it: 'mean'"):
+    with pytest.raises(ValueError, match=r"run\.json does not say what its images are: no 'mean'"):
         load_network(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("height", "8", "height is '8', not a number of pixels"),
+        ("width", 0, "width is 0, not a number of pixels"),
+        ("mean", [0.5], r"mean is \[0\.5\], not a number for each of 3 channels"),
+        ("std", [0.2, 0.0, 0.2], r"std is \[0\.2, 0\.0, 0\.2\], not a number for each of 3 channels"),
+    ],
+)
+def test_facts_that_cannot_be_are_named(tmp_path: Path, run: Path, name: str, value: object, words: str) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    record = json.loads((run / "run.json").read_text())
+    record["images"][name] = value
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=rf"run\.json does not fit the model beside it: {words}"):
+        load_network(tmp_path / "run")
+
+
+def test_a_network_without_figures_predicts_nothing(tmp_path: Path, run: Path, photos: list[Path]) -> None:
+    shutil.copytree(run, tmp_path / "run")
+    model = load_network(run).model
+    torch.nn.init.constant_(model.head.bias, float("nan"))
+    model.save_pretrained(tmp_path / "run" / "model")
+    with pytest.raises(ValueError, match=r"the probabilities that .*run gives are not finite"):
+        predict(tmp_path / "run", photos)

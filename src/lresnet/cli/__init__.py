@@ -72,6 +72,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"lresnet: error: {_in_one_line(error)}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        if os.environ.get("LRESNET_DEBUG"):
+            raise
+        print(f"lresnet: error: there is not enough memory{': ' if str(error) else ''}{error}", file=sys.stderr)
+        return 1
     except RuntimeError as error:
         if os.environ.get("LRESNET_DEBUG") or type(error).__name__ != "OutOfMemoryError":  # torch's, not imported here
             raise

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["progress_bars", "show"]
+__all__ = ["name_skipped", "progress_bars", "show"]
 
 
 def progress_bars() -> Progress:
@@ -23,6 +25,14 @@ def progress_bars() -> Progress:
         progress.TextColumn("{task.fields[state]}"),
         speed_estimate_period=1800,  # a run may take minutes: the estimate needs a memory longer than rich's 30 seconds
     )
+
+
+def name_skipped(skipped: Iterable[tuple[Path, str]]) -> None:
+    """Files that could not be read, and why: a line each, beside the standard output."""
+    from lresnet.report.one_line import one_line
+
+    for file, reason in skipped:
+        print(f"  {one_line(str(file))}: {one_line(reason)}", file=sys.stderr)
 
 
 def show(table: object, text: str, json: str | None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from lresnet.cli.console import show
+from lresnet.cli.console import name_skipped, show
 
 __all__ = ["predict"]
 
@@ -53,8 +53,7 @@ def _images(run: Path, images: Sequence[Path], top: int, json: str | None, devic
     for note in prediction_notes(found):
         print(note, file=sys.stderr)
     if verbose:
-        for file, reason in found.skipped:
-            print(f"  {file}: {reason}", file=sys.stderr)
+        name_skipped(found.skipped)
     return 0 if found.images else 1
 
 

@@ -1,5 +1,6 @@
 """The verb ``ood``: how well a trained network tells its own kind of images from others."""
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,9 +8,10 @@ from typing import Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from lresnet.cli.console import name_skipped
 from lresnet.cli.settings import require_seeds
 
-__all__ = ["listed", "ood"]
+__all__ = ["listed", "listed_sets", "ood"]
 
 
 def ood(
@@ -34,7 +36,7 @@ def ood(
     Args:
         run: The folder of a run on images.
         ood: Sets, with commas between them: svhn, places, textures, mnist, fashion_mnist, noise_gaussian,
-            noise_uniform, or the path of a folder of images or of a .npz.
+            noise_uniform, or the path of a folder of images or of a .npz; one with a comma in it after a blank.
         scores: energy, softmax, logit, and those of the model's geometry: origin_distance and boundary_distance or
             prototype_distance, for the Euclidean twin euclidean_norm and euclidean_boundary_distance; or all.
         full: Whole sets instead of draws.
@@ -58,7 +60,7 @@ def ood(
         raise ValueError(f"draws must be at least 1, got {draws}")
     if out is not None:
         require_drawable(out)
-    found, sets = score_folder(run, listed(ood), scores=listed(scores), device=device)
+    found, sets = score_folder(run, listed_sets(ood), scores=listed(scores), device=device)
     rows = judge(found, draws=draws, seed=seed)
     if json:
         print(detection_json(rows, sets))
@@ -68,11 +70,16 @@ def ood(
     for note in detection_notes(sets):
         print(note, file=sys.stderr)
     if verbose:
-        for file, reason in (entry for one in sets for entry in one.skipped):
-            print(f"  {file}: {reason}", file=sys.stderr)
+        name_skipped(entry for one in sets for entry in one.skipped)
     if out is not None:
         print(f"The picture: {draw_score_histograms(out, found)}", file=sys.stderr if json else sys.stdout)
     return 0
+
+
+def listed_sets(parts: Sequence[str]) -> list[str]:
+    """As :func:`listed`, but a part that is a path with a comma in it stays whole."""
+    whole = [part for part in parts if "," in part and os.path.exists(part)]  # noqa: PTH110 - Path's raises at long ones
+    return [name for part in parts for name in ([part] if part in whole else listed([part]))]
 
 
 def listed(parts: Sequence[str]) -> list[str]:

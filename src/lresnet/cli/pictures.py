@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from lresnet.cli.app import App
-from lresnet.cli.ood import listed
+from lresnet.cli.ood import listed, listed_sets
 
 __all__ = ["demo", "plot"]
 
@@ -233,7 +233,7 @@ def ood(
     from lresnet.studies.folder_detection import score_folder
 
     require_drawable(out)
-    found, sets = score_folder(run, listed(ood), scores=listed(scores), device=device)
+    found, sets = score_folder(run, listed_sets(ood), scores=listed(scores), device=device)
     for note in detection_notes(sets):
         print(note, file=sys.stderr)
     print(f"The picture: {draw_score_histograms(out, found)}")

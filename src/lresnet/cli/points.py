@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from lresnet.cli.console import show
+from lresnet.cli.console import name_skipped, show
 
 if TYPE_CHECKING:
     from lresnet.studies.embedding import Embedding
@@ -111,10 +111,9 @@ def _named(images: tuple[Path, ...] | None) -> tuple[Path, ...]:
 
 
 def _say_what_was_read(embedding: "Embedding", verbose: bool) -> None:
-    from lresnet.report.point_table import one_line, reading_notes
+    from lresnet.report.point_table import reading_notes
 
     for note in reading_notes(embedding):
         print(note, file=sys.stderr)
     if verbose:
-        for file, reason in embedding.skipped:
-            print(f"  {one_line(str(file))}: {one_line(reason)}", file=sys.stderr)
+        name_skipped(embedding.skipped)

@@ -155,6 +155,8 @@ def require_seeds(option: str, *seeds: int) -> None:
     for seed in seeds:
         if seed < 0:
             raise ValueError(f"{option} must be 0 or more, got {seed}")
+        if seed >= 2**32:  # NumPy's limit; torch's is further up
+            raise ValueError(f"{option} must be below 2^32, got {seed}")
 
 
 def said(settings: Settings | GraphSettings | TransformerSettings | ImageSettings) -> dict[str, Any]:

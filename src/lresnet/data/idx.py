@@ -40,4 +40,6 @@ def read_idx_images(path: Path) -> NDArray[np.uint8]:
         )
     if len(content) != _HEADER.size + math.prod(shape):
         raise ValueError(f"{path} says {shape[0]:,} images of {shape[1]} x {shape[2]} but is of another length")
+    if 0 in shape[1:]:
+        raise ValueError(f"{path} holds images of {shape[1]} x {shape[2]}: without a pixel; fetch it again")
     return np.frombuffer(content, np.uint8, offset=_HEADER.size).reshape(shape)

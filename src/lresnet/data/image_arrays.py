@@ -15,7 +15,10 @@ from torch import Tensor
 
 from lresnet.data.images import ImageData, ImageSet, channel_statistics
 
-__all__ = ["read_image_arrays"]
+__all__ = ["NPZ_ERRORS", "read_image_arrays"]
+
+NPZ_ERRORS = (ValueError, EOFError, MemoryError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+"""What a damaged ``.npz`` may raise; MemoryError where it says that it holds more than fits."""
 
 _NEEDED = ("train_images", "train_labels", "test_images", "test_labels")
 _CHANNELS = (1, 3)
@@ -64,7 +67,7 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
             if missing := [name for name in _NEEDED if name not in archive.files]:
                 raise ValueError(f"it has no {', '.join(missing)}")
             return {name: archive[name] for name in (*_NEEDED, "classes") if name in archive.files}
-    except (ValueError, EOFError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error) as error:
+    except NPZ_ERRORS as error:
         raise ValueError(f"{path} cannot be read as images: {error}") from error
 
 

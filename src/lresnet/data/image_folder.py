@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
@@ -14,7 +16,7 @@ from lresnet.data.images import ImageData, ImageSet, channel_statistics
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["SUFFIXES", "fill_frame", "open_image", "read_image_folder"]
+__all__ = ["SUFFIXES", "fill_frame", "images_below", "open_image", "read_image_folder"]
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
@@ -30,8 +32,7 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
 
     The folders under ``train`` are the classes, in alphabetical order. Files whose names do not end as images do (see
     :data:`SUFFIXES`) and hidden ones are passed over. Images are turned upright as their EXIF data say and become RGB;
-    an alpha channel is dropped. Those that cannot be read, or have more than 8 bits a channel, are left out and listed
-    in ``skipped``.
+    an alpha channel is dropped. Those that :func:`open_image` refuses are left out and listed in ``skipped``.
 
     Args:
         path: the folder.
@@ -65,15 +66,37 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
     return ImageData(path.resolve().name, first, second, classes, *channel_statistics(first.images), skipped)
 
 
+def images_below(folder: Path) -> list[Path]:
+    """The image files in ``folder`` and in its folders, told by their endings, by path; hidden ones are passed over.
+
+    Links to folders are followed, and a folder that can be reached in two ways is there once. A link to a file that is
+    not there is among them, so that it is counted with those that cannot be read.
+
+    Raises:
+        OSError: one of the folders cannot be read.
+    """
+    found, seen = list[Path](), set[str]()
+    for place, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+        real = os.path.realpath(place)
+        folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
+        if real not in seen:
+            found += [Path(place, name) for name in names if not name.startswith(".")]
+        seen.add(real)
+    return sorted(file for file in found if file.suffix.lower() in SUFFIXES and (file.is_file() or not file.exists()))
+
+
 def open_image(file: Path, mode: Literal["L", "RGB"] = "RGB") -> Image:
     """The image of ``file``, upright as its EXIF data say, in grey ("L") or colours; an alpha channel is dropped.
 
+    Colours of 16 bits are brought down to 8. What Pillow warns of, as of EXIF data that it cannot read, is not passed
+    on: the pixels are there.
+
     Raises:
-        ValueError: it has more than 8 bits a channel; a damaged file raises nearly anything.
+        ValueError: it is grey with more than 8 bits; a damaged file raises nearly anything.
     """
     from PIL import Image, ImageOps
 
-    with Image.open(file) as opened:
+    with warnings.catch_warnings(action="ignore"), Image.open(file) as opened:
         if opened.mode.startswith(("I", "F")):  # Pillow would cut their values off at 255
             raise ValueError("more than 8 bits a channel")
         image = ImageOps.exif_transpose(opened)
@@ -101,6 +124,10 @@ def fill_frame(image: Image, width: int, height: int) -> Image:
         part = (own_height * width / height, own_height)
     left, top = (own_width - part[0]) // 2, (own_height - part[1]) // 2  # whole pixels: a mere cut changes none
     return image.resize((width, height), Resampling.BILINEAR, box=(left, top, left + part[0], top + part[1]))
+
+
+def _raise(error: OSError) -> NoReturn:
+    raise error
 
 
 def _class_names(folder: Path) -> tuple[str, ...]:

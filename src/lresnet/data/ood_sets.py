@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -78,9 +79,7 @@ class OodSet:
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4 or self.images.shape[-1] != 3:
             raise ValueError(f"images are uint8 [N, H, W, 3], not {self.images.dtype} {list(self.images.shape)}")
-        if self.images.numel() == 0:
-            why = f" ({len(self.skipped)} could not be read, e.g. {self.skipped[0][1]})" if self.skipped else ""
-            raise ValueError(f"{self.name} holds no readable image{why}; add some")
+        _require_images(self.name, len(self.images) if self.images.numel() else 0, self.skipped)
 
 
 def load_ood_set(name: str | Path, *, size: int | tuple[int, int] = 32, root: Root = None, seed: int = 0) -> OodSet:
@@ -172,7 +171,15 @@ def _scope(name: str, count: int) -> str:
 
 
 def _read(path: Path, height: int, width: int) -> Unlabelled:
-    return read_unlabelled_folder(path, height, width) if path.is_dir() else Unlabelled(read_unlabelled_arrays(path))
+    found = read_unlabelled_folder(path, height, width) if path.is_dir() else Unlabelled(read_unlabelled_arrays(path))
+    _require_images(str(path), len(found.images), found.skipped)
+    return found
+
+
+def _require_images(where: str, count: int, skipped: Sequence[tuple[Path, str]]) -> None:
+    if count == 0:
+        why = f" ({len(skipped)} could not be read, e.g. {skipped[0][1]})" if skipped else ""
+        raise ValueError(f"{where} holds no readable image{why}; add some")
 
 
 def _located(name: str, root: Root) -> Path:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import tokenize
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lresnet.data.image_folder import SUFFIXES, fill_frame, open_image
+from lresnet.data.image_arrays import NPZ_ERRORS
+from lresnet.data.image_folder import fill_frame, images_below, open_image
 
 __all__ = ["Unlabelled", "fill_frames", "read_unlabelled_arrays", "read_unlabelled_folder"]
 
@@ -27,12 +26,12 @@ class Unlabelled(NamedTuple):
 
 
 def read_unlabelled_folder(folder: Path, height: int, width: int) -> Unlabelled:
-    """All images in ``folder`` and in its folders, by path; hidden ones are passed over.
+    """All images in ``folder`` and in its folders, see :func:`~lresnet.data.image_folder.images_below`.
 
     Each is turned upright, becomes RGB and fills the frame: the short side is resized, the centre kept, see
     :func:`~lresnet.data.image_folder.fill_frame`.
     """
-    files = sorted(_image_files(folder))
+    files = images_below(folder)
     images = np.empty((len(files), height, width, 3), dtype=np.uint8)
     read, skipped = 0, []
     for file in files:
@@ -63,7 +62,7 @@ def read_unlabelled_arrays(path: Path) -> NDArray[np.uint8]:
             if name is None:
                 raise ValueError(f"it has no array {', '.join(_NAMES[:-1])} or {_NAMES[-1]}")
             return _in_colours(name, archive[name])
-    except (ValueError, EOFError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error) as error:
+    except NPZ_ERRORS as error:
         raise ValueError(f"{path} cannot be read as images: {error}") from error
 
 
@@ -77,15 +76,6 @@ def fill_frames(images: NDArray[np.uint8], height: int, width: int) -> NDArray[n
     for place, image in zip(filled, images, strict=True):
         place[:] = np.asarray(fill_frame(Image.fromarray(image), width, height))
     return filled
-
-
-def _image_files(folder: Path) -> list[Path]:
-    files = (path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES)
-    return [
-        file
-        for file in files
-        if not any(part.startswith(".") for part in file.relative_to(folder).parts) and file.is_file()
-    ]
 
 
 def _in_colours(name: str, images: NDArray[Any]) -> NDArray[np.uint8]:

@@ -86,10 +86,13 @@ def ood_metrics_by_draws(
     inside, outside = _alike(id_scores, ood_scores)
     each = draw_size(len(inside), len(outside), share)
     where = inside.device if generator is None else generator.device
-    order = torch.rand(draws, len(outside), generator=generator, device=where).argsort(-1)[:, :each]
-    figures = torch.stack([_figures(inside, outside[drawn]) for drawn in order.to(inside.device)])
-    deviation = figures.std(0, correction=min(1, draws - 1))
-    return _named(figures.mean(0)) | {f"{name}_std": value for name, value in _named(deviation).items()}
+    figures = []
+    for _ in range(draws):  # one by one: the orders of many draws would not fit in memory
+        drawn = torch.rand(len(outside), generator=generator, device=where).argsort()[:each]
+        figures.append(_figures(inside, outside[drawn.to(inside.device)]))
+    by_draw = torch.stack(figures)
+    deviation = by_draw.std(0, correction=min(1, draws - 1))
+    return _named(by_draw.mean(0)) | {f"{name}_std": value for name, value in _named(deviation).items()}
 
 
 def draw_size(n_id: int, n_ood: int, share: int = 5) -> int:

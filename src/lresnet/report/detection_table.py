@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from lresnet.metrics.ood import draw_size
+from lresnet.report.one_line import one_line
 
 if TYPE_CHECKING:
     from lresnet.data import OodSet
@@ -29,7 +30,7 @@ def detection_table(rows: Sequence[dict[str, Any]]) -> Table:
         table.add_column(heading, justify="right", no_wrap=True)
     before = None
     for row in rows:
-        name = "" if row["ood"] == before else escape(row["ood"])
+        name = "" if row["ood"] == before else escape(one_line(row["ood"]))
         table.add_row(name, row["score"], *(_figure(row, metric) for metric in _COLUMNS))
         before = row["ood"]
     return table
@@ -39,10 +40,10 @@ def detection_notes(sets: Sequence[OodSet]) -> Iterator[str]:
     """What one must know of the sets to read the table, a line each."""
     for ood in sets:
         if ood.note:
-            yield f"{ood.name}: {ood.note}"
+            yield f"{one_line(ood.name)}: {ood.note}"
         if ood.skipped:
             files = len(ood.skipped) + len(ood.images)
-            yield f"{ood.name}: {len(ood.skipped)} of {files} files could not be read as images"
+            yield f"{one_line(ood.name)}: {len(ood.skipped)} of {files} files could not be read as images"
 
 
 def detection_json(rows: Sequence[dict[str, Any]], sets: Sequence[OodSet]) -> str:
@@ -65,7 +66,7 @@ def _caption(rows: Sequence[dict[str, Any]]) -> str:
     inside, kind = rows[0]["n_id"], "of a set, all"
     if rows[0]["protocol"] == "draws":
         kind, size = "drawn from a set, mean and deviation of the draws", draw_size(inside, inside)
-        small = dict.fromkeys(f"{row['ood']} has {row['n_ood']:,}" for row in rows if row["n_ood"] < size)
+        small = dict.fromkeys(f"{one_line(row['ood'])} has {row['n_ood']:,}" for row in rows if row["n_ood"] < size)
         if small:
             kind += f"; of a set with fewer than {size:,} all are taken, and draws do not differ ({', '.join(small)})"
     return escape(f"Percent; {inside:,} test images are the positives, against {others} {kind}.")

@@ -68,16 +68,18 @@ def _relative_gain(measured: Measured, cell: str, percent: float) -> Answer:
 
 def largest_gain(measured: Measured, table: str, points: float) -> Answer:
     """Over the best other residual method, in points, in the cell where that is most."""
-    gains = {
-        cell: round(own["lorentz"].mean - max(own[name].mean for name in _RESIDUALS), 2)  # as it is printed
-        for cell, own in measured.cells(table).items()
-        if own.keys() >= {*_RESIDUALS, "lorentz"}
+    cells = {cell: own for cell, own in measured.cells(table).items() if own.keys() >= {*_RESIDUALS, "lorentz"}}
+    best = {
+        cell: max((own[name] for name in _RESIDUALS), key=lambda figure: figure.mean) for cell, own in cells.items()
     }
+    gains = {cell: round(own["lorentz"].mean - best[cell].mean, 2) for cell, own in cells.items()}  # as it is printed
     if not gains:
         return NOTHING
     cell = max(gains, key=lambda name: gains[name])
     verdict = HOLDS if gains[cell] >= points else REFUTED if nothing_to_come(table, gains) else NOT_MEASURED
-    where = f"{cell}, the most in {len(gains)} of {len(paper_columns(table))} cells{_stand_in(gains)}"
+    ours, theirs = cells[cell]["lorentz"].n, best[cell].n
+    seeds = "" if ours == theirs else f" (means of {ours} and of {theirs} runs)"
+    where = f"{cell}{seeds}, the most in {len(gains)} of {len(paper_columns(table))} cells{_stand_in(gains)}"
     return verdict, f"{gains[cell]:+.2f} points over the best other residual on {where}"
 
 

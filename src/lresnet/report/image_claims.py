@@ -55,7 +55,8 @@ def _norm_and_confidence(measured: Measured) -> Answer:
     beside = f"; of the Euclidean twin {_correlations(twin)}" if twin else ""
     if twin and all(gap.sign == 1 for gap in twin.values()):
         beside += ", so it is not particular to hyperbolic networks"
-    return verdict, f"Spearman's correlation over the test images, by networks: {_correlations(ours)}{beside}"
+    what = "Spearman's correlation over the test images, the mean over networks and its 95 % interval"
+    return verdict, f"{what}: {_correlations(ours)}{beside}"
 
 
 def _correlations(found: Mapping[str, Gap]) -> str:

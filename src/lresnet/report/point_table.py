@@ -9,13 +9,15 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from lresnet.report.one_line import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from lresnet.studies.embedding import Embedding
     from lresnet.studies.neighbours import Neighbour, Neighbours
 
-__all__ = ["embedding_line", "neighbour_json", "neighbour_line", "neighbour_table", "one_line", "reading_notes"]
+__all__ = ["embedding_line", "neighbour_json", "neighbour_line", "neighbour_table", "reading_notes"]
 
 
 def embedding_line(embedding: Embedding) -> str:
@@ -76,16 +78,6 @@ def reading_notes(embedding: Embedding) -> Iterator[str]:
 
     if embedding.size is not None:
         yield from image_notes(len(embedding), embedding.size, embedding.resized, len(embedding.skipped))
-
-
-def one_line(name: str) -> str:
-    r"""A name as it can be printed: what would break a line or command the terminal is escaped.
-
-    Example:
-        >>> print(one_line("two\nlines, \x1b[31mred"))
-        two\nlines, \x1b[31mred
-    """
-    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in name)
 
 
 def _counted(embedding: Embedding) -> str:

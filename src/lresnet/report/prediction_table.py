@@ -10,6 +10,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from lresnet.report.one_line import one_line
+
 if TYPE_CHECKING:
     from lresnet.studies.node_prediction import NodePrediction
     from lresnet.studies.prediction import Predictions
@@ -43,7 +45,7 @@ def _table(first: str) -> Table:
 
 def _add_rows(table: Table, name: str, classes: Sequence[str], probabilities: Sequence[float]) -> None:
     for label, share in zip(classes, probabilities, strict=True):
-        table.add_row(escape(name), escape(label), f"{100 * share:.1f} %")
+        table.add_row(escape(one_line(name)), escape(one_line(label)), f"{100 * share:.1f} %")
         name = ""
 
 

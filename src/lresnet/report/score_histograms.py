@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lresnet.metrics import ood_metrics
+from lresnet.report.one_line import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -63,10 +64,10 @@ def draw_score_histograms(path: str | Path, found: Scores) -> Path:
     }
     for row, (name, _, outside) in zip(panels, found.outside, strict=True):
         for axes, (score, inside) in zip(row, found.inside.items(), strict=True):
+            auroc = ood_metrics(inside, outside[score])["auroc"]  # first: it refuses scores that are not finite
             _draw_panel(axes, inside, outside[score], bins[score])
-            auroc = ood_metrics(inside, outside[score])["auroc"]
-            title = f"{_short(name)}, all {len(outside[score]):,}: AUROC {auroc:.1f} %"
-            axes.set_title(title, fontsize=9.5, color=_INK)
+            title = f"{_short(one_line(name))}, all {len(outside[score]):,}: AUROC {auroc:.1f} %"
+            axes.set_title(title, fontsize=9.5, color=_INK, parse_math=False)  # $ is a letter
             axes.set_xlabel(_LABELS.get(score, score), fontsize=8.8, color=_INK)
     figure.legend(
         *panels[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False, fontsize=9

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from lresnet.data.ood_sets import OodSet, load_ood_set
+from lresnet.data.ood_sets import OOD_SETS, OodSet, load_ood_set
 from lresnet.studies.detection import Scores, available_scores, require_scores, score_sets
 from lresnet.studies.prediction import load_network
 from lresnet.studies.run_folder import finished_run, usable_device
@@ -38,11 +38,20 @@ def score_folder(
         raise ValueError("name a set at least, e.g. svhn,places,textures")
     place = usable_device(device)
     network, record = load_network(folder, place), finished_run(folder)
-    chosen = available_scores(network.model) if "all" in scores else scores
+    known = available_scores(network.model)
+    chosen = list(dict.fromkeys(name for score in scores for name in (known if score == "all" else (score,))))
     require_scores(network.model, chosen)  # before images are read, which may take minutes
     data = images_of_run(record, folder)
-    sets = _load_sets(dict.fromkeys(names), (network.height, network.width))
+    sets = _load_sets(_each_once(names), (network.height, network.width))
     return score_sets(network.model, data, sets, scores=chosen), sets
+
+
+def _each_once(names: Iterable[str]) -> list[str]:
+    """``names`` without those that name the same place as one before."""
+    found: dict[str, str] = {}
+    for name in names:
+        found.setdefault(name if name in OOD_SETS else str(Path(name).resolve()), name)
+    return list(found.values())
 
 
 def _load_sets(names: Iterable[str], size: tuple[int, int]) -> list[OodSet]:

@@ -36,7 +36,8 @@ def predict_nodes(
 
     Raises:
         FileNotFoundError: there is no run in the folder.
-        ValueError: the run has not finished or does not classify nodes, or there is no such node.
+        ValueError: the run has not finished or does not classify nodes, there is no such node, or the network's
+            figures are not finite.
 
     Example: of the first two nodes, ``predict_nodes(Path("runs/chameleon_nc-sgformer-lorentz-0"), [0, 1])``
     """
@@ -55,6 +56,8 @@ def predict_nodes(
     model = from_pretrained(folder / "model", place).eval()
     with torch.no_grad():
         shares = objective.inputs.apply(model).softmax(-1)  # type: ignore[arg-type]
+    if not shares.isfinite().all():
+        raise ValueError(f"the probabilities that {folder} gives are not finite: its network cannot be used")
     wanted = list(nodes) or range(count)
     best = shares[torch.tensor(wanted, device=place)].topk(min(top, objective.task.num_classes))
     rows = zip(wanted, best.indices.tolist(), best.values.tolist(), strict=True)

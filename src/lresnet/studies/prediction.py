@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data.image_folder import SUFFIXES, fill_frame, open_image
+from lresnet.data.image_folder import SUFFIXES, fill_frame, images_below, open_image
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.studies.run_folder import Record, finished_run, usable_device
 from lresnet.train.image_classification import class_scores, mirrored_scores
@@ -119,12 +120,14 @@ def load_network(folder: Path, device: torch.device | str = "cpu") -> ImageNetwo
     model = from_pretrained(folder / "model", device).eval()
     try:
         return _network(model, facts, record)
-    except (KeyError, TypeError, ValueError) as error:
+    except KeyError as error:
+        raise ValueError(f"{folder}/run.json does not say what its images are: no {error}") from error
+    except (TypeError, ValueError) as error:
         raise ValueError(f"{folder}/run.json does not fit the model beside it: {error}") from error
 
 
 def image_files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and for a folder all images in it and in its folders, sorted; hidden ones are passed over.
+    """The files named, and for a folder what :func:`~lresnet.data.image_folder.images_below` finds.
 
     A file that is named twice, or by its folder too, is there once.
 
@@ -138,7 +141,7 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"no file {path}")
-        found = sorted(_images_below(path)) if path.is_dir() else [path]
+        found = images_below(path) if path.is_dir() else [path]
         if not found:
             raise ValueError(f"{path} holds no images; they are told by their endings, {', '.join(sorted(SUFFIXES))}")
         for file in found:
@@ -160,7 +163,8 @@ def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = 
 
     Raises:
         FileNotFoundError: there is no run in the folder, or no such image.
-        ValueError: the folder holds no finished run of images, or there are no images.
+        ValueError: the folder holds no finished run of images, there are no images, or the network's figures are not
+            finite.
     """
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
@@ -168,7 +172,10 @@ def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = 
     network = load_network(folder, place)
     result = Predictions((network.width, network.height), [], [])
     for batch in read_batches(image_files(paths), network, result.skipped):
-        best = network.probabilities(batch.pixels.to(place)).topk(min(top, len(network.classes)))
+        shares = network.probabilities(batch.pixels.to(place))
+        if not shares.isfinite().all():
+            raise ValueError(f"the probabilities that {folder} gives are not finite: its network cannot be used")
+        best = shares.topk(min(top, len(network.classes)))
         rows = zip(batch.files, batch.sizes, best.values.tolist(), best.indices.tolist(), strict=True)
         for file, size, shares, labels in rows:
             names = tuple(network.classes[label] for label in labels)
@@ -193,6 +200,13 @@ def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetw
         raise ValueError(f"the model takes images of {model.in_channels} channels, the run's have {facts['channels']}")
     if outputs != len(classes):
         raise ValueError(f"the model tells {outputs} classes apart, the run has {len(classes)}")
+    for name in ("height", "width"):
+        if type(facts[name]) is not int or facts[name] < 1:
+            raise ValueError(f"{name} is {facts[name]!r}, not a number of pixels")
+    for name, least in (("mean", -math.inf), ("std", 0.0)):
+        values = tuple(map(float, facts[name]))
+        if len(values) != facts["channels"] or not all(least < value < math.inf for value in values):
+            raise ValueError(f"{name} is {facts[name]!r}, not a number for each of {facts['channels']} channels")
     return ImageNetwork(
         model,
         facts["height"],
@@ -203,13 +217,6 @@ def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetw
         tuple(facts["std"]),
         bool(record["config"].get("flip_test", False)),
     )
-
-
-def _images_below(folder: Path) -> Iterator[Path]:
-    for path in folder.rglob("*"):
-        hidden = any(part.startswith(".") for part in path.relative_to(folder).parts)
-        if path.suffix.lower() in SUFFIXES and not hidden and path.is_file():
-            yield path
 
 
 def _read(

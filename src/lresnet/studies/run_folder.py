@@ -216,10 +216,13 @@ def _read(path: Path) -> Record:
         missing = [name for name in _NEEDED if name not in record]
         if missing or not isinstance(record, dict):
             raise ValueError(f"it names no {', '.join(missing)}")
+        if not isinstance(record["cell"], str):
+            raise ValueError(f"its cell is {record['cell']!r}, not the name of a task")
         if not isinstance(record["config"], dict):
             raise ValueError(f"its config is {record['config']!r}, not a table of settings")
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{path} is not what `lresnet train` writes: {error}") from error
+        verb = "evaluate" if path.name == "evaluation.json" else "train"
+        raise ValueError(f"{path} is not what `lresnet {verb}` writes: {error}") from error
     return record
 
 
