@@ -218,7 +218,9 @@ def test_demo_prints_the_table_and_draws_the_tree(
     assert [file.name for file in tmp_path.iterdir()] == ["lresnet-demo.png"]
 
 
-@pytest.mark.parametrize("args", [["data", "list"], ["report", ".", "--json"]], ids=" ".join)
+@pytest.mark.parametrize(
+    "args", [["data", "list"], pytest.param(["report", ".", "--json"], marks=pytest.mark.slow)], ids=" ".join
+)
 def test_a_reader_that_goes_away_is_met_in_silence(args, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)

@@ -180,6 +180,7 @@ def test_a_single_run_of_ones_own_is_not_compared_with_nothing() -> None:
     assert "<code>lresnet evaluate runs/b</code> reads the test set" in page
 
 
+@pytest.mark.slow
 def test_the_committed_results_have_pictures() -> None:
     def data(run: dict) -> str:
         return str(run["cell"].partition("/")[0])

@@ -198,6 +198,7 @@ class TestOnAGPU:
             assert (record["seed"], record["config"]) == (run.seed, run.config)
             assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
 
+    @pytest.mark.slow  # two processes that each import all of torch
     def test_stacks_go_to_workers(self):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
         records = list(sweep._in_workers(stacks(runs), "c", "cpu", 2, math.inf, NOWHERE))

@@ -26,7 +26,7 @@ def run_and_kill(kind: str, checkpoint: Path, step: int, delay: float) -> None:
     assert process.returncode == -signal.SIGKILL, process.stderr
 
 
-@pytest.mark.parametrize("kind", ["lp", "nc"])
+@pytest.mark.parametrize("kind", ["lp", pytest.param("nc", marks=pytest.mark.slow)])
 def test_killed_and_resumed_is_undisturbed(kind, tmp_path):
     model, outcome, figures = tree.run(kind, None)
     dice = random.SystemRandom()
