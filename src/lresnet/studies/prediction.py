@@ -172,10 +172,10 @@ def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = 
     network = load_network(folder, place)
     result = Predictions((network.width, network.height), [], [])
     for batch in read_batches(image_files(paths), network, result.skipped):
-        shares = network.probabilities(batch.pixels.to(place))
-        if not shares.isfinite().all():
+        probabilities = network.probabilities(batch.pixels.to(place))
+        if not probabilities.isfinite().all():
             raise ValueError(f"the probabilities that {folder} gives are not finite: its network cannot be used")
-        best = shares.topk(min(top, len(network.classes)))
+        best = probabilities.topk(min(top, len(network.classes)))
         rows = zip(batch.files, batch.sizes, best.values.tolist(), best.indices.tolist(), strict=True)
         for file, size, shares, labels in rows:
             names = tuple(network.classes[label] for label in labels)
