@@ -55,10 +55,8 @@ def test_riemannian_sgd(K, options):
     check_mean(M, cloud, x, losses)
 
 
-@pytest.mark.parametrize(
-    ("K", "options"),
-    [(K, {}) for K in CURVATURES] + [(CURVATURES[0], {"amsgrad": True}), (CURVATURES[-1], {"stabilize": 10})],
-)
+@pytest.mark.parametrize("K", CURVATURES)
+@pytest.mark.parametrize("options", [{}, {"amsgrad": True}, {"stabilize": 10}])
 def test_riemannian_adam(K, options):
     M, cloud, x = problem(K)
     losses = minimise(M, cloud, x, geoopt.optim.RiemannianAdam([x], lr=0.1, **options), 350)

@@ -91,12 +91,12 @@ def distance(a: LorentzGCN, b: LorentzGCN) -> float:
 
 
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean", "space", "tangent", "parallel_transport", "none"])
-@pytest.mark.parametrize("task", [LP, pytest.param(NC, marks=pytest.mark.slow)], ids=["lp", "nc"])
+@pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
 def test_parameters_after_twenty_steps_are_those_of_single_runs(task, residual):
     agree(lambda: runs(wide(task), {"residual": residual, "curvature": -2.0, "activation": "relu"}), SCHEDULE)
 
 
-@pytest.mark.parametrize("task", [LP, pytest.param(NC, marks=pytest.mark.slow)], ids=["lp", "nc"])
+@pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
 def test_in_float32_they_differ_by_as_much_as_a_rounding_of_the_start_makes(task):
     """Adam divides by the size of a gradient: where that is near 0, twenty steps make 1e-7 a thousand times larger."""
 
