@@ -112,7 +112,7 @@ def test_images_of_one_s_own_are_kept_by_their_whole_path(tmp_path: Path, monkey
 
 
 def test_no_such_recipe_or_method() -> None:
-    with pytest.raises(ValueError, match=r"protocol slow; there are: fast, long, paper"):
+    with pytest.raises(ValueError, match=r"protocol slow; there are: fast, fast-learned, long, paper"):
         single_image_run("cifar10", protocol="slow")
     with pytest.raises(ValueError, match="did you mean 'lorentz'"):
         single_image_run("cifar10", "lorenz")

@@ -34,7 +34,7 @@ def train(
     task: Literal["auto", "images", "graphs"] = "auto",
     method: str = "lorentz",
     seed: int = 0,
-    recipe: Annotated[str | None, arg(metavar="fast|long|paper")] = None,
+    recipe: Annotated[str | None, arg(metavar="fast|fast-learned|long|paper")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
     checkpoint_every: Annotated[int | None, arg(metavar="EPOCHS")] = None,
@@ -67,7 +67,7 @@ def train(
             with gradients clipped at norm 1 (--clip).
         split: Of a graph: legacy, disjoint, official, or the number of an official one. None: as the recipe says.
         out: The folder of the run. None: runs/DATA-METHOD-SEED, of another model than lorentz_gcn and lorentz_resnet18
-            runs/DATA-MODEL-METHOD-SEED, with recipe long or paper its name before the method; where that is of other
+            runs/DATA-MODEL-METHOD-SEED, with another recipe than fast its name before the method; where that is of other
             images of the same name, runs/DATA_2-..., and so on.
         checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
@@ -121,7 +121,10 @@ def _refuse(options: dict[str, Any], owner: str, name: str, kind: str) -> None:
 
 def _default_folder(run: "Run") -> Path:
     """One that other data or another model cannot have taken: two folders of images may have the same name."""
-    recipe = f"-{run.protocol}" if run.protocol in ("long", "paper") else ""
+    from lresnet.studies.search import protocols
+
+    others = protocols("image_classification", "cifar10")[1:]  # than the default; a graph's run is named by no recipe
+    recipe = f"-{run.protocol}" if run.protocol in others else ""
     name, rest = _folder_name(run.cell), f"{_model_name(run.config)}{recipe}-{run.method}-{run.seed}"
     names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
     folders = (Path("runs") / f"{own}{rest}" for own in names)

@@ -20,7 +20,7 @@ _PAGE = """\
 
 Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one line there, with its command, seed,
 versions and hardware. Percent, mean and deviation over the runs; runtimes are seconds. Hyperparameters: at most 24
-configurations per method and cell (eight for images, four with recipe paper, two with long), taken from the space in
+configurations per method and cell (eight for images, four with recipe paper, four with long), taken from the space in
 `src/lresnet/recipes/` before a test figure of that recipe was read, chosen by validation on seeds that are not
 reported. The test set is read once per run.
 *Against the paper* compares our mean with the printed one: within one of our standard errors, better, or worse, and by

@@ -95,7 +95,7 @@ def single_image_run(
     Args:
         images: ``"cifar10"``, ``"cifar100"``, or the path of a user's own, which take CIFAR-10's recipe with gradients
             clipped at norm 1. A path is kept in full, so that the run can be evaluated from another folder.
-        protocol: which recipe, ``"fast"``, ``"long"`` or ``"paper"``; None: the first, fast.
+        protocol: which recipe, ``"fast"``, ``"fast-learned"``, ``"long"`` or ``"paper"``; None: the first, fast.
         config: with other ``epochs`` and no ``warmup``, the share of the epochs that is warm-up stays.
 
     Raises:
