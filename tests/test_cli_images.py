@@ -121,6 +121,8 @@ def test_folders_tell_models_and_images_of_one_name_apart(tmp_path: Path, monkey
         ["cifar10", "--model", "lorentz_resnet32"],
         ["cifar10", "--recipe", "paper"],
         ["cifar10", "--recipe", "long"],
+        ["cifar10", "--recipe", "fast"],
+        ["cifar10", "--recipe", "fast-learned"],
     ):
         assert cli.main(["train", *call]) == 0
     assert folders == [
@@ -134,6 +136,8 @@ def test_folders_tell_models_and_images_of_one_name_apart(tmp_path: Path, monkey
         "cifar10-resnet32-lorentz-0",
         "cifar10-paper-lorentz-0",
         "cifar10-long-lorentz-0",
+        "cifar10-lorentz-0",
+        "cifar10-fast-learned-lorentz-0",
     ]
 
 
