@@ -29,7 +29,7 @@ def run(images: str, **change: object) -> Run:
 
 
 def test_build_gives_each_part_its_arguments(images):
-    own = {"holdout": 0.1, "pad": 1, "flip": False, "cutout": 2, "label_smoothing": 0.2, "flip_test": True}
+    own = {"holdout": 0.1, "pad": 1, "flip": False, "cutout": 2, "cutmix": 0.3, "label_smoothing": 0.2, "flip_test": True}
     config = CONFIG | own | {"warmup": 1, "curvature": -0.5, "pooling": "centroid", "head": "prototypes", "scale": 3.0}
     model, objective, schedule = build(run(images, config=config))
     assert isinstance(model, LorentzResNet)
@@ -44,7 +44,7 @@ def test_build_gives_each_part_its_arguments(images):
     assert (schedule.epochs, schedule.warmup, schedule.optimizer) == (2, 1, "sgd")
     assert (len(objective.held_out), objective.batch_size) == (6, 20)
     assert vars(objective.augmentation) == {"pad": 1, "flip": False, "cutout": 2}
-    assert (objective.label_smoothing, objective.flip_test) == (0.2, True)
+    assert (objective.cutmix, objective.label_smoothing, objective.flip_test) == (0.3, 0.2, True)
 
 
 @pytest.mark.parametrize("method", ["parallel_transport", "space", "euclidean", "none"])

@@ -142,6 +142,8 @@ class ImageSettings:
     """Mirror none."""
     cutout: Annotated[int | None, _arg(metavar="PIXELS")] = None
     """Side of a square of a training image that is painted over; 0: none."""
+    cutmix: Annotated[float | None, _arg(metavar="SHARE")] = None
+    """Share of the training images that get a rectangle of another, and as much of its label (CutMix); 0: none."""
     label_smoothing: Annotated[float | None, _arg(metavar="SHARE")] = None
     """Share of the target that is spread evenly over all classes."""
     flip_test: _Switch = False

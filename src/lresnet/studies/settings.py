@@ -26,7 +26,7 @@ __all__ = [
 SCHEDULE = frozenset(field.name for field in dataclasses.fields(Schedule))
 GRAPH_OBJECTIVE = frozenset({"loss", "margin"})
 GRAPH_TASK = frozenset({"features"})
-IMAGE_OBJECTIVE = frozenset({"holdout", "batch_size", "pad", "flip", "cutout", "label_smoothing", "flip_test"})
+IMAGE_OBJECTIVE = frozenset({"holdout", "batch_size", "pad", "flip", "cutout", "cutmix", "label_smoothing", "flip_test"})
 IMAGE_TASK = frozenset({"size"})
 RESIDUAL = frozenset({"weight", "scale", "initial_scale"})
 
@@ -35,6 +35,7 @@ _AT_LEAST_1: _Bound = (lambda value: value >= 1, "at least 1")
 _NOT_NEGATIVE: _Bound = (lambda value: 0 <= value < math.inf, "not negative, and finite")
 _POSITIVE: _Bound = (lambda value: 0 < value < math.inf, "positive and finite")
 _SHARE: _Bound = (lambda value: 0 <= value < 1, "at least 0 and below 1")
+_PART: _Bound = (lambda value: 0 <= value <= 1, "0 to 1")
 _BETWEEN: _Bound = (lambda value: 0 < value < 1, "above 0 and below 1")
 # What a wrong value would otherwise show far from its cause, or never.
 _BOUNDS: dict[str, _Bound] = {
@@ -55,6 +56,7 @@ _BOUNDS: dict[str, _Bound] = {
     "warmup": _NOT_NEGATIVE,
     "pad": _NOT_NEGATIVE,
     "cutout": _NOT_NEGATIVE,
+    "cutmix": _PART,
     "dropout": _SHARE,
     "label_smoothing": _SHARE,
     "holdout": _SHARE,

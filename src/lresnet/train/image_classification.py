@@ -11,6 +11,7 @@ from torch import Tensor
 
 from lresnet.data import ImageData, ImageSet
 from lresnet.data.augment import Augmentation, augment, normalise
+from lresnet.data.cutmix import cutmix as cut_and_mix
 from lresnet.data.images import hold_out, mean_colour
 from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
@@ -57,6 +58,8 @@ class ImageClassification(Objective[LorentzResNet]):
             no validation.
         batch_size: images of a step, in a team of all processes together; all of them if there are fewer.
         pad, flip, cutout: see :class:`~lresnet.data.augment.Augmentation`.
+        cutmix: share of the training images that get a rectangle of another image, and as much of its label, see
+            :func:`~lresnet.data.cutmix.cutmix`.
         label_smoothing: share of the target that is spread evenly over all classes.
         flip_test: judge by the mean of the logits of an image and of its mirror image.
         seed: of shuffling and augmentation; the same in all processes of a team.
@@ -74,6 +77,7 @@ class ImageClassification(Objective[LorentzResNet]):
         pad: int = 4,
         flip: bool = True,
         cutout: int = 0,
+        cutmix: float = 0.0,
         label_smoothing: float = 0.0,
         flip_test: bool = False,
         seed: int = 0,
@@ -82,6 +86,8 @@ class ImageClassification(Objective[LorentzResNet]):
     ) -> None:
         if not 0 <= holdout < 1:
             raise ValueError(f"holdout must be a share, at least 0 and below 1, got {holdout}")
+        if not 0 <= cutmix <= 1:
+            raise ValueError(f"cutmix must be a share, 0 to 1, got {cutmix}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         train, held_out = data.train, None
@@ -90,7 +96,7 @@ class ImageClassification(Objective[LorentzResNet]):
         self.data, self.train = data, train.to(device)
         self.held_out = None if held_out is None else held_out.to(device)
         self.augmentation = Augmentation(pad=pad, flip=flip, cutout=cutout)
-        self.label_smoothing, self.flip_test = label_smoothing, flip_test
+        self.cutmix, self.label_smoothing, self.flip_test = cutmix, label_smoothing, flip_test
         self.device = self.train.images.device
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.batch_size, self.team = min(batch_size, len(self.train)), team
@@ -98,9 +104,10 @@ class ImageClassification(Objective[LorentzResNet]):
         # What a recorded step reads: advance() copies each batch to these places.
         self._batch = torch.zeros_like(self.train.images[self._share])
         self._labels = torch.zeros_like(self.train.labels[self._share])
+        self._others, self._kept = torch.zeros_like(self._labels), torch.ones_like(self._labels, dtype=torch.float32)
         self._fill = mean_colour(data.mean, self.device)
         self._mean, self._std = (torch.tensor(values, device=self.device) for values in (data.mean, data.std))
-        self._epoch = ImageSet(self._batch, self._labels)
+        self._epoch: tuple[Tensor, ...] = ()
 
     @property
     def steps_per_epoch(self) -> int:
@@ -108,14 +115,21 @@ class ImageClassification(Objective[LorentzResNet]):
 
     def start_epoch(self) -> None:
         order = torch.randperm(len(self.train), generator=self.generator, device=self.device)
-        images = augment(self.train.images, order, self.augmentation, self.generator, self._fill)
-        self._epoch = ImageSet(images, self.train.labels[order])
+        images, labels = (
+            augment(self.train.images, order, self.augmentation, self.generator, self._fill),
+            self.train.labels[order],
+        )
+        self._epoch = (images, labels)
+        if self.cutmix:
+            mixed, kept = cut_and_mix(images, self.cutmix, self.generator)
+            self._epoch = (mixed, labels, labels.roll(-1), kept)
 
     def advance(self, step: int) -> None:
         start = step * self.batch_size
         rows = slice(start + self._share.start, start + self._share.stop)
-        self._batch.copy_(self._epoch.images[rows])
-        self._labels.copy_(self._epoch.labels[rows])
+        places = (self._batch, self._labels, self._others, self._kept)
+        for place, values in zip(places, self._epoch, strict=False):  # of the last two only CutMix has values
+            place.copy_(values[rows])
 
     def rehearse(self, model: LorentzResNet) -> None:
         was_training = model.training
@@ -125,7 +139,13 @@ class ImageClassification(Objective[LorentzResNet]):
 
     def loss(self, model: Callable[[Tensor], Tensor]) -> Tensor:
         logits = self._logits(model, self._batch)
-        return torch.nn.functional.cross_entropy(logits, self._labels, label_smoothing=self.label_smoothing)
+        if not self.cutmix:
+            return torch.nn.functional.cross_entropy(logits, self._labels, label_smoothing=self.label_smoothing)
+        own, other = (
+            torch.nn.functional.cross_entropy(logits, labels, label_smoothing=self.label_smoothing, reduction="none")
+            for labels in (self._labels, self._others)
+        )
+        return torch.lerp(other, own, self._kept).mean()
 
     def validation(self, model: LorentzResNet) -> Tensor | None:
         return None if self.held_out is None else self._accuracy(model, self.held_out)
