@@ -95,6 +95,40 @@ def test_the_loss_is_cross_entropy_with_smoothed_labels():
     torch.testing.assert_close(objective.loss(model).double(), expected, rtol=1e-5, atol=1e-6)
 
 
+def test_with_cutmix_a_label_counts_by_the_pixels_that_are_left():
+    objective = ImageClassification(DATA, batch_size=20, cutmix=0.7, label_smoothing=0.3, **STILL)
+    objective.start_epoch()
+    objective.advance(1)
+    model = network().eval()
+    logits = model(normalise(objective._batch, DATA.mean, DATA.std)).double()
+    own, other = (torch.nn.functional.one_hot(labels, 3) for labels in (objective._labels, objective._others))
+    kept = objective._kept.double()[:, None]
+    target = (kept * own + (1 - kept) * other) * 0.7 + 0.1
+    expected = -(target * logits.log_softmax(-1)).sum(-1).mean()
+    torch.testing.assert_close(objective.loss(model).double(), expected, rtol=1e-5, atol=1e-6)
+    assert 0 < (kept < 1).double().mean() < 1  # some are cut, some not
+    assert torch.equal(objective._labels[1:], objective._others[:-1])  # a rectangle comes from the next image
+
+
+def test_what_cutmix_mixes_belongs_to_the_labels_it_says():
+    """The brightest channel of a pixel is its class: the pixels tell which labels an image should have."""
+    objective = ImageClassification(DATA, batch_size=60, cutmix=1.0, **STILL)
+    objective.start_epoch()
+    objective.advance(0)
+    found = torch.nn.functional.one_hot(objective._batch.argmax(-1), 3).double().mean((1, 2))
+    own, other = (torch.nn.functional.one_hot(labels, 3) for labels in (objective._labels, objective._others))
+    kept = objective._kept.double()[:, None]
+    torch.testing.assert_close(found, kept * own + (1 - kept) * other)
+
+
+@pytest.mark.parametrize("cutmix", [0.0, 0.5])
+def test_cutmix_draws_nothing_where_it_is_not_asked_for(cutmix):
+    plain, mixed = (ImageClassification(DATA, batch_size=60, cutmix=share) for share in (0.0, cutmix))
+    for objective in (plain, mixed):
+        objective.start_epoch()
+    assert torch.equal(plain.generator.get_state(), mixed.generator.get_state()) == (cutmix == 0)
+
+
 def test_flip_test_is_the_mean_over_an_image_and_its_mirror_image():
     model = trained(ImageClassification(DATA, batch_size=20), epochs=1)
     model.requires_grad_(False)
@@ -113,7 +147,7 @@ class Interruption(Exception):
 @pytest.mark.parametrize("schedule", [{}, {"average": 0.9, "keep": "last"}], ids=["best", "average"])
 def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, schedule):
     plan = Schedule(6, lr=0.05, optimizer="sgd", eval_every=1, warmup=1, **schedule)
-    options = {"holdout": 0.2, "batch_size": 10, "pad": 1, "cutout": 2, "seed": 3}
+    options = {"holdout": 0.2, "batch_size": 10, "pad": 1, "cutout": 2, "cutmix": 0.5, "seed": 3}
 
     def stop(epoch: int, best: float | None) -> None:
         if epoch == 4:
@@ -176,6 +210,7 @@ def test_an_image_is_judged_the_same_alone_and_among_others(monkeypatch):
         ({"holdout": 0.001}, "holdout 0.001 of 60 images is 0; take a share that leaves images on both sides, or 0"),
         ({"holdout": 0.999}, "holdout 0.999 of 60 images is 60; take a share"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        ({"cutmix": 1.5}, "cutmix must be a share, 0 to 1, got 1.5"),
         ({"pad": -1}, "pad=-1; it is a number of pixels"),
     ],
 )
