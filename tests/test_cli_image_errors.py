@@ -40,7 +40,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["gone.npz"], "gone.npz does not exist; name cifar10 or cifar100"),
         (["file"], "is neither a folder nor a .npz"),
         (["empty"], "images are looked for in train/CLASS/ and test/CLASS/"),
-        (["coloured.npz", "--recipe", "slow"], "with protocol slow; there are: fast, fast-learned, long, paper"),
+        (
+            ["coloured.npz", "--recipe", "slow"],
+            "with protocol slow; there are: fast, fast-learned, long, long-cutmix, paper",
+        ),
         (["coloured.npz", "--split", "legacy"], "--split is for graphs, but coloured.npz is a task of images"),
         (["coloured.npz", "--layers", "3"], "--layers is for graphs, but coloured.npz is a task of images"),
         (["disease_tree/lp", "--recipe", "fast"], "--recipe is for images, but disease_tree/lp is a task of graphs"),

@@ -101,7 +101,7 @@ def test_embed_images(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     target = tmp_path / "photos.csv"
     assert cli.main(["embed", "images", "--images", "photos", "--out", str(target), "-v", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.startswith("3 images: 32 dimensions, curvature -0.02; ")
+    assert captured.out.startswith("3 images: 32 dimensions, curvature -0.05; ")
     notes = captured.err.splitlines()
     assert notes[0] == "1 of 4 files could not be read as images"
     assert notes[1].startswith("  photos/torn.jpg: cannot identify")
@@ -160,7 +160,7 @@ def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.Ca
     assert cli.main(["neighbours", "images", "photos/red.png", "--images", "photos", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
-    assert lines[0] == "image photos/red.png among 3 images, curvature -0.02"
+    assert lines[0] == "image photos/red.png among 3 images, curvature -0.05"
     named = [line.split(maxsplit=1)[1] for line in lines if "photos/" in line and "among" not in line]
     assert len(named) == 2  # not itself
     assert any(name.startswith('photos/a, "b"\\n<b>🐟.png ') for name in named)

@@ -159,7 +159,11 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
             "disease_tree/nc cannot be shared among 2 processes: the whole graph is",
         ),
         (_call, ["IMAGES", *QUICK, "--batch-size", "15"], "batch_size 15 cannot be shared evenly among 2 processes"),
-        (_call, ["IMAGES", *QUICK, "--lr", "1e30", "--clip", "1e30"], "the run has diverged at step 1: "),
+        (
+            _call,
+            ["IMAGES", *QUICK, "--scale", "learned", "--lr", "1e30", "--clip", "1e30"],
+            "the run has diverged at step 1: ",
+        ),
         (_fails_in_one, ["IMAGES", *QUICK], "the disk of process 1 is gone"),
         (_finds_other_images, ["IMAGES", *QUICK], "not all processes find the same pixels at "),
     ],

@@ -36,7 +36,8 @@ def test_the_rectangle_of_the_next_image_is_pasted(shape, monkeypatch):
     boxes = draw_boxes(*shape[:3], 1.0, generator(1))
     expected = images.clone()
     for i, (top, bottom, left, right) in enumerate(zip(*(values.tolist() for values in boxes), strict=True)):
-        assert 0 <= top <= bottom <= shape[1] and 0 <= left <= right <= shape[2]
+        assert 0 <= top <= bottom <= shape[1]
+        assert 0 <= left <= right <= shape[2]
         expected[i, top:bottom, left:right] = images[(i + 1) % len(images), top:bottom, left:right]
     before = images.clone()
     assert torch.equal(paste(images, boxes), expected)

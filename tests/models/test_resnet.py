@@ -206,21 +206,26 @@ def count(model: torch.nn.Module) -> int:
 
 def test_numbers_of_parameters():
     assert count(create_model("lorentz_resnet18", "euclidean")) == 11_173_962
-    assert count(create_model("lorentz_resnet18", head="linear")) == 11_173_978  # a weight and a scale a block
-    assert count(create_model("lorentz_resnet18")) == 11_173_978
+    assert count(create_model("lorentz_resnet18", head="linear")) == 11_173_970  # a weight a block
+    assert count(create_model("lorentz_resnet18")) == 11_173_970
     assert count(create_model("lorentz_resnet20", "euclidean")) == 68_786
-    assert count(create_model("lorentz_resnet20")) == 68_786 + 2 * 9
+    assert count(create_model("lorentz_resnet20")) == 68_786 + 9
+    assert count(create_model("lorentz_resnet20", residual_options={"scale": "learned"})) == 68_786 + 2 * 9
     assert count(create_model("lorentz_resnet32", "space", learn_curvature=True)) == 117_618 + 1
     assert len(create_model("lorentz_resnet", depth=110).blocks) == 54
 
 
-def test_default_residual_has_a_learned_weight_and_scale():
-    for block in make().blocks:
+@pytest.mark.parametrize(("options", "learned"), [(None, set()), ({"scale": "learned"}, {"log_scale"})])
+def test_default_residual_has_a_learned_weight_and_the_scale_2(options, learned):
+    for block in make(residual_options=options).blocks:
         assert block.residual.raw_weight.item() == 1.0
         assert block.residual.scale.item() == pytest.approx(2.0)
-        assert {name for name, _ in block.residual.named_parameters()} == {"raw_weight", "log_scale"}
-    part = make(residual_options={"weight": 0.5})
-    assert {name for name, _ in part.blocks[0].residual.named_parameters()} == {"log_scale"}
+        assert {name for name, _ in block.residual.named_parameters()} == {"raw_weight"} | learned
+    part = make(residual_options={"weight": 0.5} | (options or {}))
+    assert {name for name, _ in part.blocks[0].residual.named_parameters()} == learned
+
+
+def test_options_of_the_residual_are_refused_where_it_has_none_of_that_name():
     plain = make(residual_options={"weight": 0.5, "scale": None})
     assert plain.blocks[0].residual.scale is None
     assert not list(plain.blocks[0].residual.parameters())

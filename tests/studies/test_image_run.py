@@ -29,7 +29,15 @@ def run(images: str, **change: object) -> Run:
 
 
 def test_build_gives_each_part_its_arguments(images):
-    own = {"holdout": 0.1, "pad": 1, "flip": False, "cutout": 2, "cutmix": 0.3, "label_smoothing": 0.2, "flip_test": True}
+    own = {
+        "holdout": 0.1,
+        "pad": 1,
+        "flip": False,
+        "cutout": 2,
+        "cutmix": 0.3,
+        "label_smoothing": 0.2,
+        "flip_test": True,
+    }
     config = CONFIG | own | {"warmup": 1, "curvature": -0.5, "pooling": "centroid", "head": "prototypes", "scale": 3.0}
     model, objective, schedule = build(run(images, config=config))
     assert isinstance(model, LorentzResNet)

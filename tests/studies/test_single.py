@@ -112,7 +112,7 @@ def test_images_of_one_s_own_are_kept_by_their_whole_path(tmp_path: Path, monkey
 
 
 def test_no_such_recipe_or_method() -> None:
-    with pytest.raises(ValueError, match=r"protocol slow; there are: fast, fast-learned, long, paper"):
+    with pytest.raises(ValueError, match=r"protocol slow; there are: fast, fast-learned, long, long-cutmix, paper"):
         single_image_run("cifar10", protocol="slow")
     with pytest.raises(ValueError, match="did you mean 'lorentz'"):
         single_image_run("cifar10", "lorenz")
@@ -144,3 +144,10 @@ def test_images_of_ones_own_are_trained_with_clipped_gradients(tmp_path: Path) -
     assert single_image_run(str(tmp_path), config={"clip": 3.0}).config["clip"] == 3.0
     assert "clip" not in single_image_run("cifar10").config
     assert "--clip 1 " in command_of(single_image_run(str(tmp_path))) + " "
+
+
+def test_images_of_ones_own_are_not_trained_at_a_rate_that_only_large_sets_bear(tmp_path: Path) -> None:
+    assert single_image_run("cifar10").config["lr"] == 0.8  # what its search chose
+    assert single_image_run(str(tmp_path)).config["lr"] == 0.4
+    assert single_image_run(str(tmp_path), config={"lr": 0.8}).config["lr"] == 0.8
+    assert single_image_run(str(tmp_path), protocol="paper").config["lr"] == 0.1

@@ -117,7 +117,7 @@ def test_a_learned_curvature_that_turns_nan_is_named():
 def test_a_value_that_leaves_its_range_is_a_run_that_diverged():
     """exp of a finite parameter is 0, or infinite: a check of values says so, but the call was not wrong."""
     data = coloured_data()
-    model = LorentzResNet(8, num_classes=3)
+    model = LorentzResNet(8, num_classes=3, residual_options={"scale": "learned"})
     model.blocks[0].residual.log_scale.register_hook(lambda g: torch.full_like(g, 1e6))
     with pytest.raises(NonFiniteError, match=r"diverged at step 1: scale must be .* got 0; .*Lower the learning rate"):
         fit(model, ImageClassification(data, batch_size=20), Schedule(epochs=2, lr=1.0, optimizer="sgd"))

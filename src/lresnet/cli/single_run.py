@@ -34,7 +34,7 @@ def train(
     task: Literal["auto", "images", "graphs"] = "auto",
     method: str = "lorentz",
     seed: int = 0,
-    recipe: Annotated[str | None, arg(metavar="fast|fast-learned|long|paper")] = None,
+    recipe: Annotated[str | None, arg(metavar="fast|long|paper|...")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
     checkpoint_every: Annotated[int | None, arg(metavar="EPOCHS")] = None,
@@ -63,12 +63,13 @@ def train(
         task: Of DATA, where its name says two things. Without DATA: graphs, disease_tree/lp; images, cifar10.
         method: The residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the twin.
         seed: Of parameters, negatives and disjoint splits; of shuffling and augmentation.
-        recipe: Of images: what supplies settings that are not given. None: fast. Your own images take CIFAR-10's,
-            with gradients clipped at norm 1 (--clip).
+        recipe: Of images: what supplies settings that are not given: fast, fast-learned, long, long-cutmix or paper.
+            None: fast. Your own images take CIFAR-10's, with gradients clipped at norm 1 (--clip) and a rate of 0.4 at
+            most (--lr).
         split: Of a graph: legacy, disjoint, official, or the number of an official one. None: as the recipe says.
         out: The folder of the run. None: runs/DATA-METHOD-SEED, of another model than lorentz_gcn and lorentz_resnet18
-            runs/DATA-MODEL-METHOD-SEED, with another recipe than fast its name before the method; where that is of other
-            images of the same name, runs/DATA_2-..., and so on.
+            runs/DATA-MODEL-METHOD-SEED, with another recipe than fast its name before the method; where that is of
+            other images of the same name, runs/DATA_2-..., and so on.
         checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set when the run has ended, once, as `lresnet evaluate` does.

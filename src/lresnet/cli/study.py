@@ -43,7 +43,8 @@ def reproduce(
         table: A table with recipes, e.g. gnn, image_classification or ood; or runtime, which is timed and needs none.
         cell: One cell, e.g. disease/lp, cifar10 or 2048/10000; of ood cifar10/svhn/r20, or cifar10/r20 for all three
             sets by one training. None: all of the table.
-        protocol: Which recipe of the cell, where it has several: fast, fast-learned, long or paper for images. None: the first.
+        protocol: Which recipe of the cell, where it has several: for images fast, fast-learned, long,
+            long-cutmix or paper. None: the first.
         methods: Some of those that the recipe compares. None named: all.
         seeds: Of the final runs. None named: those of the recipe.
         stage: Only the search, only the final runs of methods whose search is complete, or both.

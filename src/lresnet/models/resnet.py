@@ -49,7 +49,8 @@ _HEADS = ("mlr", "prototypes", "linear")
 _FLAT = ("euclidean", "space", "none")  # residuals that the curvature does not enter
 # Channels of a convolution that keep a GPU's matrix units busy (lresnet.nn.side_by_side has the figures).
 _BUSY = 64
-_LORENTZ_OPTIONS = {"weight": "learned", "scale": "learned", "initial_scale": 2.0}
+# 2 keeps the size of x + y; learning the scale costs accuracy (docs/images.md).
+_LORENTZ_OPTIONS = {"weight": "learned", "scale": 2.0, "initial_scale": 2.0}
 
 
 class LorentzResNet(Pretrained):
@@ -64,8 +65,8 @@ class LorentzResNet(Pretrained):
         in_channels: of the images.
         widths: channels of each stage, if not the above.
         residual: a name of :data:`lresnet.residual.RESIDUALS`.
-        residual_options: its options. Where they do not say, the Lorentz residual has a learned weight (from 1) and a
-            learned scale (from 2).
+        residual_options: its options. Where they do not say, the Lorentz residual has a learned weight (from 1) and
+            the scale 2; one that is to be learned starts there.
         curvature: K < 0. learn_curvature: train it.
         pooling: "poincare", "centroid" or "mean"; None: "mean" for the twin, "poincare" for all others.
         head: "mlr", "prototypes" or "linear"; None: "linear" for the twin, "mlr" for all others.

@@ -26,7 +26,9 @@ __all__ = [
 SCHEDULE = frozenset(field.name for field in dataclasses.fields(Schedule))
 GRAPH_OBJECTIVE = frozenset({"loss", "margin"})
 GRAPH_TASK = frozenset({"features"})
-IMAGE_OBJECTIVE = frozenset({"holdout", "batch_size", "pad", "flip", "cutout", "cutmix", "label_smoothing", "flip_test"})
+IMAGE_OBJECTIVE = frozenset(
+    {"holdout", "batch_size", "pad", "flip", "cutout", "cutmix", "label_smoothing", "flip_test"}
+)
 IMAGE_TASK = frozenset({"size"})
 RESIDUAL = frozenset({"weight", "scale", "initial_scale"})
 
