@@ -90,6 +90,17 @@ def test_json_has_what_the_table_has_and_more(capsys: pytest.CaptureFixture[str]
     assert "against 20 of a set, all" in out
 
 
+def test_one_draw_has_no_deviation(capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["ood", "lorentz", "--ood", "grains.npz,photos", "--draws", "1", *CPU]
+    assert cli.main([*call, "--json"]) == 0
+    first, *rows = json.loads(capsys.readouterr().out)["rows"]
+    assert not [name for row in (first, *rows) for name in row if name.endswith("_std")]
+    assert cli.main(call) == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert f"grains energy {first['fpr95']:.1f} {first['auroc']:.1f} {first['aupr']:.1f} photos" in words
+    assert "against 3 to 6 drawn from a set, once; of a set with fewer than 6 all are taken (photos has 3)." in words
+
+
 def test_histograms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     picture = tmp_path / "scores.png"
     assert cli.main(["ood", "lorentz", "--ood", "grains.npz", "--out", str(picture), "--json", *CPU]) == 0

@@ -148,6 +148,11 @@ def test_mean_and_deviation_are_those_of_the_draws() -> None:
     assert two["auroc_std"] in (0.0, pytest.approx(50 / 2**0.5))
 
 
+def test_one_draw_has_no_deviation() -> None:
+    one = ood_metrics_by_draws(torch.arange(10.0) + 5, torch.arange(8.0), draws=1)
+    assert tuple(one) == OOD_METRICS
+
+
 def test_the_generator_decides_the_draws() -> None:
     generator = torch.Generator().manual_seed(0)
     inside, outside = torch.randn(50, generator=generator), torch.randn(40, generator=generator)

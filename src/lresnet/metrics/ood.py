@@ -69,7 +69,7 @@ def ood_metrics_by_draws(
         generator: of the draws. One of the CPU draws the same for scores on any device.
 
     Returns:
-        The means under their names, and the deviations over the draws as ``auroc_std`` and so on; 0 for one draw.
+        The means under their names, and the deviations over the draws as ``auroc_std`` and so on; one draw has none.
 
     Raises:
         ValueError: as :func:`ood_metrics`, or ``draws`` or ``share`` below 1.
@@ -91,8 +91,8 @@ def ood_metrics_by_draws(
         drawn = torch.rand(len(outside), generator=generator, device=where).argsort()[:each]
         figures.append(_figures(inside, outside[drawn.to(inside.device)]))
     by_draw = torch.stack(figures)
-    deviation = by_draw.std(0, correction=min(1, draws - 1))
-    return _named(by_draw.mean(0)) | {f"{name}_std": value for name, value in _named(deviation).items()}
+    means = _named(by_draw.mean(0))
+    return means if draws == 1 else means | {f"{name}_std": value for name, value in _named(by_draw.std(0)).items()}
 
 
 def draw_size(n_id: int, n_ood: int, share: int = 5) -> int:

@@ -65,8 +65,10 @@ def _caption(rows: Sequence[dict[str, Any]]) -> str:
     others = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     inside, kind = rows[0]["n_id"], "of a set, all"
     if rows[0]["protocol"] == "draws":
-        kind, size = "drawn from a set, mean and deviation of the draws", draw_size(inside, inside)
+        once, size = "auroc_std" not in rows[0], draw_size(inside, inside)
+        kind = "drawn from a set, once" if once else "drawn from a set, mean and deviation of the draws"
         small = dict.fromkeys(f"{one_line(row['ood'])} has {row['n_ood']:,}" for row in rows if row["n_ood"] < size)
         if small:
-            kind += f"; of a set with fewer than {size:,} all are taken, and draws do not differ ({', '.join(small)})"
+            alike = "" if once else ", and draws do not differ"
+            kind += f"; of a set with fewer than {size:,} all are taken{alike} ({', '.join(small)})"
     return escape(f"Percent; {inside:,} test images are the positives, against {others} {kind}.")

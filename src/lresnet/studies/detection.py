@@ -199,9 +199,9 @@ def detect(
 
     Returns:
         For each set and score two rows: with ``protocol`` ``"draws"`` the means of
-        :func:`~lresnet.metrics.ood_metrics_by_draws` and their deviations (``auroc_std``, ...), with ``"full"`` the
-        :func:`~lresnet.metrics.ood_metrics` of the whole set. Beside them ``ood``, ``score``, ``n_id``, ``n_ood`` (of
-        one draw) and the set's ``note``.
+        :func:`~lresnet.metrics.ood_metrics_by_draws` and their deviations (``auroc_std``, ...; one draw has none),
+        with ``"full"`` the :func:`~lresnet.metrics.ood_metrics` of the whole set. Beside them ``ood``, ``score``,
+        ``n_id``, ``n_ood`` (of one draw) and the set's ``note``.
 
     Raises:
         ValueError: the model is not of these classes, has no such score, or its scores are not finite.
