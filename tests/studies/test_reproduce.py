@@ -185,13 +185,22 @@ class TestOnAGPU:
 
     CONFIG = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}  # noqa: RUF012
 
+    @pytest.fixture
+    def records(self) -> list[dict[str, Any]]:
+        return []
+
+    @pytest.fixture
+    def ended(self, records, tmp_path) -> sweep._Ended:
+        """Every run that ends goes to ``records``."""
+        return sweep._Ended(tmp_path / "gnn.jsonl", 0, lambda done, total, record: records.append(record))
+
     def run(self, seed: int, **change: object) -> Run:
         config = self.CONFIG | change
         return Run("gnn", "disease_tree/lp", "lorentz", "disjoint", seed, config)
 
-    def test_runs_that_differ_in_the_seed_alone_are_one_computation(self):
+    def test_runs_that_differ_in_the_seed_alone_are_one_computation(self, records, ended):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        records = list(sweep._one_by_one(stacks(runs), "c", "cpu", math.inf, NOWHERE))
+        sweep._one_by_one(stacks(runs), "c", "cpu", math.inf, ended)
         assert [record.get("stacked") for record in records] == [2, 2, None]
         for run, record in zip(runs, records, strict=True):
             alone = sweep._execute(run, "c", "cpu", NOWHERE)
@@ -199,33 +208,32 @@ class TestOnAGPU:
             assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
 
     @pytest.mark.slow  # two processes that each import all of torch
-    def test_stacks_go_to_workers(self):
+    def test_stacks_go_to_workers(self, records, ended):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        records = list(sweep._in_workers(stacks(runs), "c", "cpu", 2, math.inf, NOWHERE))
+        sweep._in_workers(stacks(runs), "c", "cpu", 2, math.inf, ended)
         assert sorted((r["config"]["lr"], r["seed"], r.get("stacked")) for r in records) == [
             (0.01, 0, 2),
             (0.01, 1, 2),
             (0.02, 0, None),
         ]
 
-    def test_what_cannot_be_stacked_runs_one_by_one(self, monkeypatch):
+    def test_what_cannot_be_stacked_runs_one_by_one(self, records, ended, monkeypatch):
         def refuse(*_: object, **__: object) -> None:
             raise StackError("unequal shapes")
 
         monkeypatch.setattr(sweep, "execute_many", refuse)
-        records = list(sweep._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf, NOWHERE))
+        sweep._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf, ended)
         assert [record["seed"] for record in records] == [0, 1]
         assert all("stacked" not in record for record in records)
 
-    def test_a_run_that_diverges_is_kept(self):
-        records = list(
-            sweep._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf, NOWHERE)
-        )
+    def test_a_run_that_diverges_is_kept(self, records, ended):
+        sweep._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf, ended)
         assert [record["value"] for record in records] == [None, None]
         assert all("finite" in record["error"] for record in records)
 
-    def test_time_that_is_up(self):
-        assert list(sweep._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf, NOWHERE)) == []
+    def test_time_that_is_up(self, records, ended):
+        sweep._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf, ended)
+        assert records == []
 
 
 # --- search, then final runs -----------------------------------------------------------------------------------------

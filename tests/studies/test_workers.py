@@ -8,7 +8,8 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,23 @@ def test_a_worker_that_is_interrupted_while_it_starts_is_quiet(capfd: pytest.Cap
 
     with pytest.raises(KeyboardInterrupt), worker_pool(1) as pool:
         interrupt(pool)
+    assert capfd.readouterr().err == ""
+
+
+def test_an_error_ends_what_is_under_way(capfd: pytest.CaptureFixture[str]) -> None:
+    """It would sleep for a minute, and nobody would take what came of it."""
+    futures = list[Future[None]]()
+
+    def fail(pool: Executor) -> None:
+        pool.submit(os.getpid).result()
+        futures.append(pool.submit(time.sleep, 60))
+        while not futures[0].running():
+            time.sleep(0.05)
+        raise LookupError("of the caller")
+
+    with pytest.raises(LookupError, match="of the caller"), worker_pool(1) as pool:
+        fail(pool)
+    assert isinstance(futures[0].exception(), BrokenProcessPool)
     assert capfd.readouterr().err == ""
 
 

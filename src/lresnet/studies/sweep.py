@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,8 @@ from lresnet.train.stack import StackError
 
 __all__ = ["run_all"]
 
-Report = Callable[[int, int, dict[str, Any]], None]
+Record = dict[str, Any]
+Report = Callable[[int, int, Record], None]
 
 
 def run_all(
@@ -46,7 +47,9 @@ def run_all(
         workers: processes that share the work. On a GPU, runs on graphs that differ in seed or split alone are one
             computation, and the processes take such stacks. One alone, on a GPU: this process, run after run.
         minutes: start no run after this long (those under way are finished).
-        report: called as ``report(done, total, record)``.
+        report: called as ``report(done, total, record)`` when the run is in ``results``. Where it raises, or this
+            process is interrupted, or a run raises what no run should, the workers are ended at once; all runs that
+            had ended by then are in ``results``.
 
     Returns:
         How many runs are still missing.
@@ -58,43 +61,70 @@ def run_all(
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
     groups = [[run] for run in todo] if device == "cpu" else stacks(todo)
     groups.sort(key=lambda group: group[0].seed)  # seed by seed: a sweep that is cut short leaves methods side by side
+    ended = _Ended(results, len(todo), report)
     # A worker of a CPU has one thread, so even a single one is a process of its own.
     if device == "cpu" or workers > 1:
-        finished = _in_workers(groups, command, device, workers, deadline, results)
+        _in_workers(groups, command, device, workers, deadline, ended)
     else:
-        finished = _one_by_one(groups, command, device, deadline, results)
-    done = 0
-    for done, record in enumerate(finished, 1):
-        for line in lines_of(record):
-            append_result(results, line)
-        forget_checkpoints(Run(**{name: record[name] for name in Run.__dataclass_fields__}), results)
-        if report is not None:
-            report(done, len(todo), record)
-    return len(todo) - done
+        _one_by_one(groups, command, device, deadline, ended)
+    return len(todo) - ended.done
 
 
-def _one_by_one(
-    groups: Sequence[list[Run]], command: str, device: str, deadline: float, results: Path
-) -> Iterator[dict[str, Any]]:
+class _Ended:
+    """What becomes of runs that have ended: each is a line of the results, and then told of.
+
+    Telling may raise, and a user interrupt it: the others have ended all the same, and are kept untold.
+    """
+
+    def __init__(self, results: Path, total: int, report: Report | None) -> None:
+        self.results, self.total, self.report, self.done = results, total, report, 0
+
+    def take(self, records: Iterable[Record]) -> None:
+        left = list(records)
+        try:
+            while left:
+                self.keep(left[0])
+                record = left.pop(0)
+                self.done += 1
+                if self.report is not None:
+                    self.report(self.done, self.total, record)
+        except BaseException:
+            self.keep(*left)
+            raise
+
+    def keep(self, *records: Record) -> None:
+        for record in records:
+            for line in lines_of(record):
+                append_result(self.results, line)
+            forget_checkpoints(Run(**{name: record[name] for name in Run.__dataclass_fields__}), self.results)
+
+
+def _one_by_one(groups: Sequence[list[Run]], command: str, device: str, deadline: float, ended: _Ended) -> None:
     for group in groups:
         if time.monotonic() > deadline:
             return
-        yield from _execute_stack(group, command, device, results)
+        ended.take(_execute_stack(group, command, device, ended.results))
 
 
 def _in_workers(
-    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float, results: Path
-) -> Iterator[dict[str, Any]]:
-    queue, under_way = list(groups), set[Future[list[dict[str, Any]]]]()
+    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float, ended: _Ended
+) -> None:
+    queue, under_way = list(groups), set[Future[list[Record]]]()
     with worker_pool(workers) as pool:
-        while queue or under_way:
-            while queue and time.monotonic() <= deadline and len(under_way) < 2 * workers:
-                under_way.add(pool.submit(_execute_stack, queue.pop(0), command, device, results))
-            if not under_way:
-                return
-            ready, under_way = wait(under_way, return_when=FIRST_COMPLETED)
-            for future in ready:
-                yield from future.result()
+        try:
+            while queue or under_way:
+                while queue and time.monotonic() <= deadline and len(under_way) < 2 * workers:
+                    under_way.add(pool.submit(_execute_stack, queue.pop(0), command, device, ended.results))
+                if not under_way:
+                    return
+                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    under_way.remove(future)
+                    ended.take(future.result())
+        except BaseException:  # before the pool ends the workers: some may have handed over their runs by now
+            for future in under_way:
+                if future.done() and future.exception() is None:
+                    ended.keep(*future.result())
+            raise
 
 
 def _execute_stack(runs: Sequence[Run], command: str, device: str, results: Path) -> list[dict[str, Any]]:

@@ -22,10 +22,10 @@ _Arguments = ParamSpec("_Arguments")
 
 @contextmanager
 def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``workers`` processes. What has not begun when an error leaves the block is not begun any more.
+    """A pool of ``workers`` processes.
 
-    The workers end when this process does, also where it is killed and cannot tell them. Where it is interrupted they
-    end at once, and quietly.
+    They end at once, and quietly, when an error or an interruption leaves the block: nobody would take what they are
+    still at. And they end when this process does, also where it is killed and cannot tell them.
     """
     require_workers(workers)
     others = set(multiprocessing.active_children())
@@ -33,14 +33,14 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
     pool = _Pool(workers, mp_context=context, initializer=_start)
     try:
         yield pool
-    except KeyboardInterrupt:  # a terminal interrupts the workers too, but `kill -INT` this process alone
-        for worker in set(multiprocessing.active_children()) - others:
-            worker.terminate()
-        raise
     except BrokenProcessPool as error:
         raise OSError(
             "a worker process ended before its run did (was memory short?); run the same command again"
         ) from error
+    except BaseException:  # a terminal interrupts the workers too, but `kill -INT` this process alone
+        for worker in set(multiprocessing.active_children()) - others:
+            worker.terminate()
+        raise
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
