@@ -86,6 +86,23 @@ def test_embed_the_twin(here: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert np.load(tmp_path / "twin.npy", allow_pickle=False).shape == (1000, 4)
 
 
+def test_all_commands_agree_on_the_space_of_a_twin_with_prototypes(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its logits are hyperbolic distances, so its points are points, whatever its residual is called."""
+    run, config = str(tmp_path / "run"), IMAGES | {"head": "prototypes", "curvature": -0.1}
+    train_in_folder(single_image_run(str(here / "coloured.npz"), "euclidean", config=config), Path(run), command="")
+    ball = tmp_path / "ball.npz"
+    assert "curvature -0.1" in printed(capsys, "embed", run, "--coordinates", "poincare", "--out", str(ball))
+    with np.load(ball) as file:
+        assert float(file["curvature"]) == pytest.approx(-0.1)
+    assert "curvature -0.1" in printed(capsys, "neighbours", run, "0")
+    assert "geodesic distance" in " ".join(printed(capsys, "delta", run).split())
+    scores = printed(capsys, "ood", run, "--ood", "photos", "--scores", "all")
+    assert "origin_distance" in scores
+    assert "prototype_distance" in scores
+
+
 def test_embed_says_how_many_points_float32_cannot_hold(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -197,6 +197,16 @@ def test_poolings_and_heads_by_name():
         make(head="cosine")
 
 
+@pytest.mark.parametrize("head", ["linear", "prototypes", "mlr"])
+@pytest.mark.parametrize("pooling", ["mean", "poincare", "centroid"])
+@pytest.mark.parametrize("residual", ["euclidean", "space", "none", "lorentz"])
+def test_it_is_euclidean_where_the_curvature_changes_nothing(residual, pooling, head):
+    flat, curved = (make(residual, 8, pooling=pooling, head=head, curvature=K).eval() for K in (-0.1, -1.0))
+    curved.load_state_dict(flat.state_dict())  # which a fixed curvature is no part of
+    assert flat.euclidean == torch.equal(flat(images()), curved(images()))
+    assert flat.euclidean == curved.euclidean
+
+
 # --- sizes and options ------------------------------------------------------------------------------------------------
 
 

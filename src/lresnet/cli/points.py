@@ -42,12 +42,11 @@ def embed(
         verbose: Name the files that could not be read, and why.
     """
     from lresnet.report.point_table import embedding_line
-    from lresnet.studies.embedding import embed_run
+    from lresnet.studies.embedding import embed_run, space_of_run
     from lresnet.studies.point_file import on_the_boundary, require_coordinates, require_target, write_points
-    from lresnet.studies.run_folder import finished_run
 
     target = run / "points.npz" if out is None else out
-    require_coordinates(coordinates, flat=finished_run(run)["method"] == "euclidean")  # before the network is run
+    require_coordinates(coordinates, flat=space_of_run(run) is None)  # before the data are read
     require_target(target)
     found = embed_run(run, _named(images), device=device)
     _say_what_was_read(found, verbose)

@@ -74,6 +74,11 @@ class LorentzResNet(Pretrained):
     Shapes:
         images [B, in_channels, H, W], any H and W, any memory format -> logits [B, num_classes], float32 at least.
 
+    ``euclidean`` says what :meth:`embed` gives: True, vectors; False, points of ``manifold``. It is True where the
+    curvature enters nowhere, as in the twin. Residual, pooling and head decide together: the head "prototypes" or "mlr"
+    takes what it is given for space coordinates of points and measures on the hyperboloid, so what a twin with such a
+    head learns are points; and one that pools in hyperbolic space ends there.
+
     Example:
         >>> LorentzResNet(20, num_classes=10)(torch.randn(2, 3, 32, 32)).shape
         torch.Size([2, 10])
@@ -104,11 +109,11 @@ class LorentzResNet(Pretrained):
         head = head or ("linear" if twin else "mlr")
         _require_choice("pooling", pooling, _POOLINGS)
         _require_choice("head", head, _HEADS)
-        flat = residual in _FLAT and pooling == "mean" and head == "linear"
+        self.euclidean = residual in _FLAT and pooling == "mean" and head == "linear"
         options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | (residual_options or {})
         self.in_channels, self.width = in_channels, widths[0]
         self.reduction = 2 ** (len(widths) - 1)  # an image's sides end divided by this, rounded up
-        self.manifold = Lorentz(curvature, learnable=learn_curvature and not flat)
+        self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         self.stem = torch.nn.Sequential(
             Conv2d(in_channels, widths[0], 3, padding=1),
             torch.nn.BatchNorm2d(widths[0]),

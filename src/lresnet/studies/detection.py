@@ -60,20 +60,19 @@ class Scores(NamedTuple):
 def available_scores(model: LorentzResNet) -> tuple[str, ...]:
     """The five scores that ``model`` has: three of the logits, then two of its geometry.
 
-    They are functions of :mod:`lresnet.metrics.ood_scores`. The fourth is ``origin_distance``, for the Euclidean twin
-    ``euclidean_norm``. The fifth follows the head: ``boundary_distance``, ``prototype_distance``, or for a linear one
-    ``euclidean_boundary_distance``.
+    They are functions of :mod:`lresnet.metrics.ood_scores`. The fourth is ``origin_distance``, or ``euclidean_norm``
+    where the points are vectors (``model.euclidean``). The fifth follows the head: ``boundary_distance``,
+    ``prototype_distance``, or for a linear one ``euclidean_boundary_distance``.
 
     Example:
         >>> available_scores(LorentzResNet(20))
         ('energy', 'softmax', 'logit', 'origin_distance', 'boundary_distance')
     """
     linear = not isinstance(model.head, LorentzMLR | Prototypes)
-    flat = linear and model.config["residual"] == "euclidean"
     of_class = "prototype_distance" if isinstance(model.head, Prototypes) else "boundary_distance"
     return (
         *_OF_LOGITS,
-        "euclidean_norm" if flat else "origin_distance",
+        "euclidean_norm" if model.euclidean else "origin_distance",
         f"euclidean_{of_class}" if linear else of_class,
     )
 

@@ -13,13 +13,12 @@ from torch import Tensor
 from lresnet.data import CELLS, read_graph
 from lresnet.geometry import Lorentz
 from lresnet.models import from_pretrained
-from lresnet.models.pretrained import Pretrained
 from lresnet.studies.graph_run import graph_cell, graph_task
 from lresnet.studies.prediction import image_files, load_network, read_batches
 from lresnet.studies.run_folder import finished_run, run_of, usable_device
 from lresnet.studies.run_images import images_of_run
 
-__all__ = ["Embedding", "embed_files", "embed_nodes", "embed_run", "embed_test_images"]
+__all__ = ["Embedding", "embed_files", "embed_nodes", "embed_run", "embed_test_images", "space_of_run"]
 
 _PIXELS = 2**18  # that go through the network at once: 256 images of CIFAR
 _ROWS = 2**12  # points whose distances are computed at once: temporary arrays stay small
@@ -33,7 +32,7 @@ class Embedding:
         source: what they are of: the cell of a run, or the path of its images.
         kind: of one of them.
         points: space coordinates, float32 ``[N, n]``, on the CPU.
-        manifold: whose points they are; None: vectors, those of a Euclidean twin.
+        manifold: whose points they are; None: vectors, as those of the Euclidean twin.
         names: N of them; numbers where there are no names.
         labels: int64 ``[N]``; None: not known.
         classes: what the labels are called.
@@ -111,6 +110,17 @@ def embed_run(folder: Path, images: Sequence[Path] = (), *, device: str = "cpu")
     return embed_nodes(folder, device=device)
 
 
+def space_of_run(folder: Path) -> Lorentz | None:
+    """The space that the points of the run in ``folder`` lie in; None: they are vectors. Its data are not read.
+
+    Raises:
+        FileNotFoundError: there is no run in the folder, or no model.
+        ValueError: the run has not finished, or its model cannot be read.
+    """
+    finished_run(folder)
+    return _space(from_pretrained(folder / "model"))
+
+
 def embed_nodes(folder: Path, *, device: str = "cpu") -> Embedding:
     """The nodes of the graph that the run in ``folder`` is of; raises as :func:`embed_run`."""
     run = run_of(finished_run(folder))
@@ -125,7 +135,7 @@ def embed_nodes(folder: Path, *, device: str = "cpu") -> Embedding:
         source=run.cell,
         kind="node",
         points=points.float().cpu(),
-        manifold=_manifold(model),
+        manifold=_space(model),
         names=graph.names or _numbers(graph.num_nodes),
         labels=graph.labels,
         classes=graph.classes or _numbers(graph.num_classes),
@@ -155,7 +165,7 @@ def embed_test_images(folder: Path, numbers: Sequence[int] | None = None, *, dev
         source=record["cell"],
         kind="test image",
         points=torch.cat(parts),
-        manifold=_manifold(network.model),
+        manifold=_space(network.model),
         names=tuple(str(number) for number in chosen),
         labels=data.test.labels[index],
         classes=network.classes,
@@ -179,7 +189,7 @@ def embed_files(folder: Path, paths: Sequence[Path], *, device: str = "cpu") -> 
         source=str(finished_run(folder)["cell"]),
         kind="image",
         points=torch.cat(points) if points else torch.empty(0, 0),
-        manifold=_manifold(network.model),
+        manifold=_space(network.model),
         names=tuple(names),
         size=(network.width, network.height),
         resized=resized,
@@ -187,12 +197,9 @@ def embed_files(folder: Path, paths: Sequence[Path], *, device: str = "cpu") -> 
     )
 
 
-def _manifold(model: Pretrained) -> Lorentz | None:
-    """The model's space, on the CPU and fixed as training left it; None for the Euclidean twin."""
-    if model.config["residual"] == "euclidean":
-        return None
-    manifold: Any = model.manifold
-    return Lorentz(float(manifold.K.detach()))
+def _space(model: Any) -> Lorentz | None:
+    """The space of the model's points, on the CPU and fixed as training left it; None where they are vectors."""
+    return None if model.euclidean else Lorentz(float(model.manifold.K.detach()))
 
 
 def _numbers(count: int) -> tuple[str, ...]:

@@ -62,16 +62,12 @@ def embedding_delta(
 
 
 def distances(model: LorentzResNet, points: Tensor) -> Tensor:
-    """Between all embeddings, [N, n] -> [N, N]: geodesic on the model's hyperboloid, Euclidean for the twin."""
-    if _is_twin(model):
+    """Between all embeddings, [N, n] -> [N, N]: geodesic on the model's hyperboloid; Euclidean of vectors."""
+    if model.euclidean:
         return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
     return torch.stack([model.manifold.dist(point, points) for point in points])  # [N, N, n] would not fit in memory
 
 
-def _is_twin(model: LorentzResNet) -> bool:
-    return bool(model.config["residual"] == "euclidean")
-
-
 def _title(model: LorentzResNet, count: int) -> str:
     network = f"resnet{model.config['depth']} {model.config['residual']}"
-    return f"embeddings of {count:,} test images, {network}, {'Euclidean' if _is_twin(model) else 'geodesic'} distance"
+    return f"embeddings of {count:,} test images, {network}, {'Euclidean' if model.euclidean else 'geodesic'} distance"
