@@ -202,9 +202,12 @@ def test_images_and_models_that_have_changed(capsys: pytest.CaptureFixture[str],
     assert cli.main(["train", str(images), *QUICK, *CPU, "--out", str(tmp_path / "run")]) == 0
     capsys.readouterr()
     call = [str(tmp_path / "run"), "--ood", "grains.npz"]
-    write_coloured(images, classes=np.array(["red", "green", "yellow"]))
+    write_coloured(images, test_labels=np.zeros(30, np.int64))
     from lresnet.studies.image_run import image_data
 
+    image_data.cache_clear()
+    assert "own.npz has other test images or test labels than when the run in" in complaint(capsys, *call)
+    write_coloured(images, classes=np.array(["red", "green", "yellow"]))
     image_data.cache_clear()
     assert "own.npz has other classes than when the run in" in complaint(capsys, *call)
     LorentzResNet(20, num_classes=4).save_pretrained(tmp_path / "run" / "model")

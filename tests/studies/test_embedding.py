@@ -107,6 +107,11 @@ def test_test_images_that_have_gone_are_missed(images: Path, tmp_path: Path) -> 
     (folder / "run.json").write_text(json.dumps(record))
     with pytest.raises(ValueError, match=r"has other test images than when the run in .* was begun"):
         embed_run(folder)
+    record["images"] |= {"test_images": 30, "test_digest": 64 * "0"}
+    (folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(ValueError, match=r"has other test images or test labels than when the run in .* was begun"):
+        embed_run(folder)
+    del record["images"]["test_digest"]
     del record["images"]["test_images"]  # a run by an older version, which did not count them
     (folder / "run.json").write_text(json.dumps(record))
     assert len(embed_run(folder)) == 30

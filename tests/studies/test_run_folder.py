@@ -2,6 +2,8 @@
 
 import dataclasses
 import json
+import shutil
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
@@ -174,7 +176,9 @@ def test_a_run_on_images_keeps_what_prediction_needs(tmp_path: Path, images: Run
     size = {"height": 8, "width": 8, "channels": 3}
     kept = {"classes": ["red", "green", "blue"], "mean": list(data.mean), "std": list(data.std)}
     counts = {"training_images": 60, "test_images": 30}
-    assert record["images"] == size | kept | counts
+    pairs = zip(data.test.images.numpy(), data.test.labels.tolist(), strict=True)
+    each = sorted(sha256(label.to_bytes(8, "little") + image.tobytes()).digest() for image, label in pairs)
+    assert record["images"] == size | kept | counts | {"test_digest": sha256(b"".join(each)).hexdigest()}
     assert json.loads((tmp_path / "run.json").read_text()) == record
     same, _ = execute(dataclasses.replace(images, stage="final"), command="")
     assert record["validation"] == same["validation"]
@@ -200,7 +204,10 @@ def test_an_interrupted_run_on_images_goes_on_to_the_same_numbers(tmp_path: Path
     [
         ({"classes": np.array(["red", "blue", "green"])}, "other classes than"),
         ({"train_images": coloured_set(60, seed=5).images.numpy()}, "other pixels than"),
+        ({"test_images": 255 - coloured_set(30, seed=1).images.numpy()}, "other test images or test labels than"),
+        ({"test_labels": np.arange(30) // 10}, "other test images or test labels than"),
     ],
+    ids=["classes", "training images", "test images", "test labels"],
 )
 def test_images_that_changed_are_neither_evaluated_nor_gone_on_with(
     tmp_path: Path, change: dict[str, object], words: str
@@ -219,6 +226,22 @@ def test_images_that_changed_are_neither_evaluated_nor_gone_on_with(
         evaluate_folder(tmp_path / "whole")
     with pytest.raises(ValueError, match=words):
         trained(tmp_path / "torn", run)
+
+
+def test_test_images_in_another_order_or_of_an_older_version_s_run_are_evaluated(tmp_path: Path) -> None:
+    path = write_coloured(tmp_path / "mine.npz")
+    run = single_image_run(str(path), config={"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20})
+    record = trained(tmp_path / "run", run)
+    shutil.copytree(tmp_path / "run", tmp_path / "older")
+    test = coloured_data().test
+    write_coloured(path, test_images=test.images.flip(0).numpy(), test_labels=test.labels.flip(0).numpy())
+    image_data.cache_clear()
+    assert 0 <= evaluate_folder(tmp_path / "run")["value"] <= 100
+    del record["images"]["test_digest"]
+    (tmp_path / "older" / "run.json").write_text(json.dumps(record))
+    write_coloured(path, test_images=255 - test.images.numpy())
+    image_data.cache_clear()
+    assert 0 <= evaluate_folder(tmp_path / "older")["value"] <= 100  # what they were, nobody knows
 
 
 def test_a_run_without_validation_is_finished_all_the_same(tmp_path: Path, images: Run) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import tarfile
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ def record_bytes(records: ImageRecords) -> int:
     return records.label_bytes + channels * height * width
 
 
-def digest_of(rows: NDArray[np.uint8]) -> str:
+def digest_of(rows: NDArray[np.uint8] | Iterable[bytes]) -> str:
     """The sha256 of the sorted sha256 of the records ``[N, bytes]``: the same in whatever order they are."""
     return hashlib.sha256(b"".join(sorted(hashlib.sha256(row).digest() for row in rows))).hexdigest()
 

@@ -49,8 +49,8 @@ def train_in_folder(
 ) -> Record:
     """Train and leave everything in ``folder``; goes on from its checkpoint if there is one, to the same numbers.
 
-    The test set is not read: that is :func:`evaluate_folder`'s. Nothing is written before the run is known to be
-    possible, and ``run.json`` has its best epoch only when all else is there.
+    The test set is not read: that is :func:`evaluate_folder`'s; of test images a checksum is kept. Nothing is written
+    before the run is known to be possible, and ``run.json`` has its best epoch only when all else is there.
 
     Args:
         device: see :func:`usable_device`; a checkpoint is gone on from on the kind of device it was made on.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lresnet.data import ImageData
+from lresnet.data import ImageData, ImageSet
+from lresnet.data.records import digest_of
 from lresnet.studies.image_run import image_data
 from lresnet.train.team import Team
 
@@ -21,6 +22,7 @@ _WORDS = {
     "std": "pixels",
     "training_images": "training images",
     "test_images": "test images",
+    "test_digest": "test images or test labels",
 }
 
 
@@ -28,7 +30,14 @@ def image_facts(data: ImageData) -> dict[str, Any]:
     """What the user of a trained network must know of its images, and what tells them from others, for JSON."""
     height, width, channels = data.train.images.shape[1:]
     pixels = list(data.classes), list(data.mean), list(data.std)
-    return dict(zip(_WORDS, (height, width, channels, *pixels, len(data.train), len(data.test)), strict=True))
+    counts = len(data.train), len(data.test)
+    return dict(zip(_WORDS, (height, width, channels, *pixels, *counts, _digest(data.test)), strict=True))
+
+
+def _digest(images: ImageSet) -> str:
+    """Of each image with its label, in whatever order they are: distributions of CIFAR differ in it."""
+    pairs = zip(images.images.cpu().numpy(), images.labels.tolist(), strict=True)
+    return digest_of(label.to_bytes(8, "little") + image.tobytes() for image, label in pairs)
 
 
 def images_of_run(record: dict[str, Any], folder: Path) -> ImageData:
@@ -62,7 +71,7 @@ def require_images(record: dict[str, Any], folder: Path) -> None:
 def require_same_images(data: ImageData, record: dict[str, Any], folder: Path) -> None:
     """Files of a user may change: other classes or other pixels would give figures of no one run.
 
-    A run by an older version has not counted its images.
+    A run by an older version has not counted its images, or knows its test images by their number alone.
 
     Raises:
         ValueError: they have changed; in what, is said.
