@@ -46,12 +46,12 @@ def test_the_rectangle_of_the_next_image_is_pasted(shape, monkeypatch):
     assert torch.equal(paste(images, boxes), expected)
 
 
-def test_as_many_are_cut_as_asked_and_as_much_as_the_paper_draws():
+def test_as_many_are_cut_as_asked_and_as_much_as_sides_and_centres_say():
     count, side = 20_000, 32
     _, kept = cutmix(numbered(200, side, side).repeat(count // 200, 1, 1, 1), 0.5, generator())
     cut = kept[kept < 1]
     assert len(cut) / count == pytest.approx(0.5, abs=0.02)  # 5 deviations; a rectangle below one pixel is none
-    # The centre c and the side r are independent and uniform^(1/2): the mean area by the sum over both, per axis.
+    # The side is the root of a uniform number, the centre a pixel: the mean area by sums over both.
     areas = torch.linspace(0, 1, 2001, dtype=torch.float64)[1:].sqrt()
     pixels = (areas * side).long()
     centres = torch.arange(side)[:, None]

@@ -235,7 +235,18 @@ def test_default_residual_has_a_learned_weight_and_the_scale_2(options, learned)
     assert {name for name, _ in part.blocks[0].residual.named_parameters()} == learned
 
 
-def test_options_of_the_residual_are_refused_where_it_has_none_of_that_name():
+def test_a_scale_that_is_learned_starts_at_2_or_where_it_is_told():
+    own = make(residual_options={"scale": "learned", "initial_scale": 3.0}).blocks[0].residual
+    assert own.scale.item() == pytest.approx(3.0)
+    with pytest.raises(
+        ValueError, match=r"initial_scale=1\.0 is where a learned scale starts, .* the scale is 2\.0; add"
+    ):
+        make(residual_options={"initial_scale": 1.0})
+    with pytest.raises(ValueError, match=r"the scale is None; add scale='learned'"):
+        make(residual_options={"scale": None, "initial_scale": 1.0})
+
+
+def test_no_scale_and_options_of_other_residuals():
     plain = make(residual_options={"weight": 0.5, "scale": None})
     assert plain.blocks[0].residual.scale is None
     assert not list(plain.blocks[0].residual.parameters())

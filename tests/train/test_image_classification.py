@@ -211,6 +211,8 @@ def test_an_image_is_judged_the_same_alone_and_among_others(monkeypatch):
         ({"holdout": 0.999}, "holdout 0.999 of 60 images is 60; take a share"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
         ({"cutmix": 1.5}, "cutmix must be a share, 0 to 1, got 1.5"),
+        ({"cutmix": -0.1}, "cutmix must be a share, 0 to 1, got -0.1"),
+        ({"cutmix": float("nan")}, "cutmix must be a share, 0 to 1, got nan"),
         ({"pad": -1}, "pad=-1; it is a number of pixels"),
     ],
 )

@@ -1,7 +1,8 @@
 """CutMix (Yun et al., ICCV 2019) of a whole epoch of images at once, on the device they lie on.
 
 A rectangle of an image is replaced by that of the image after it, and the label counts by the share of pixels that is
-left. An epoch is shuffled, so the image after it is one at random. Nothing waits for the device.
+left. An epoch is shuffled, so the image after it is one at random. The authors draw one rectangle for a batch, of sides
+rounded to even numbers; here each image has its own, of any side. Nothing waits for the device.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from torch import Tensor
 
 __all__ = ["Boxes", "cutmix", "draw_boxes", "paste"]
 
-# Bytes that may be taken besides the result: the images that are cut from, and where.
+# Bytes that may be taken besides the result: the images that are cut from, the mixed ones, and where.
 _BUDGET = 2**26
 
 Boxes = tuple[Tensor, Tensor, Tensor, Tensor]
@@ -55,13 +56,13 @@ def draw_boxes(count: int, height: int, width: int, share: float, generator: tor
 def paste(images: Tensor, boxes: Boxes) -> Tensor:
     """The images, each with its rectangle taken from the image after it."""
     count, height, width, channels = images.shape
-    down, right = (torch.arange(side, device=images.device) for side in (height, width))
+    down, across = (torch.arange(side, device=images.device) for side in (height, width))
     result = torch.empty_like(images)
-    together = max(1, _BUDGET // (height * width * (channels + 1)))
+    together = max(1, _BUDGET // (height * width * (2 * channels + 1)))
     for start in range(0, count, together):
         part = slice(start, start + together)
-        first, last, before, after = (values[part, None] for values in boxes)
-        rows, columns = (down >= first) & (down < last), (right >= before) & (right < after)
+        top, bottom, left, right = (values[part, None] for values in boxes)
+        rows, columns = (down >= top) & (down < bottom), (across >= left) & (across < right)
         inside = rows[:, :, None, None] & columns[:, None, :, None]
         own = images[part]
         following = torch.arange(start + 1, start + 1 + len(own), device=images.device) % count

@@ -5,7 +5,7 @@ hyperbolic layer, so torch's own modules run untouched; the geometry is in the r
 Where this differs from the released code (docs/fidelity.md): skip and branch are aligned, the residual stays on the
 model's own hyperboloid, pixels are averaged in the Poincare ball, the head is HNN++'s regression.
 
-Why K = -0.02 and a scale from 2. Between points far from the origin the residual's norm is about 1/sqrt(kappa),
+Why K = -0.02 and the scale 2. Between points far from the origin the residual's norm is about 1/sqrt(kappa),
 whatever theirs: a skip branch that is shortened in every block hands its work to the branch, and gradients grow with
 depth as in a network without skips. Norm after each block over the twin's, and the norm of the loss's gradient at the
 first block's output over that at the last's, before training (normal images, 2 seeds;
@@ -49,8 +49,8 @@ _HEADS = ("mlr", "prototypes", "linear")
 _FLAT = ("euclidean", "space", "none")  # residuals that the curvature does not enter
 # Channels of a convolution that keep a GPU's matrix units busy (lresnet.nn.side_by_side has the figures).
 _BUSY = 64
-# 2 keeps the size of x + y; learning the scale costs accuracy (docs/images.md).
-_LORENTZ_OPTIONS = {"weight": "learned", "scale": 2.0, "initial_scale": 2.0}
+# The scale is not learned: on CIFAR-100 that cost our recipe a point (docs/images.md).
+_SCALE = 2.0
 
 
 class LorentzResNet(Pretrained):
@@ -110,7 +110,7 @@ class LorentzResNet(Pretrained):
         _require_choice("pooling", pooling, _POOLINGS)
         _require_choice("head", head, _HEADS)
         self.euclidean = residual in _FLAT and pooling == "mean" and head == "linear"
-        options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | (residual_options or {})
+        options = (_lorentz_options if residual == "lorentz" else dict)(residual_options or {})
         self.in_channels, self.width = in_channels, widths[0]
         self.reduction = 2 ** (len(widths) - 1)  # an image's sides end divided by this, rounded up
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
@@ -188,6 +188,19 @@ class _Linear(torch.nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.nn.functional.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
+
+
+def _lorentz_options(given: dict[str, Any]) -> dict[str, Any]:
+    """What is said of the Lorentz residual; what is not: a learned weight, and the scale 2, or learned from there."""
+    options = {"weight": "learned", "scale": _SCALE} | given
+    if options["scale"] == "learned":
+        return {"initial_scale": _SCALE} | options
+    if "initial_scale" in given:
+        raise ValueError(
+            f"initial_scale={given['initial_scale']} is where a learned scale starts, but the scale is "
+            f"{options['scale']}; add scale='learned'"
+        )
+    return options
 
 
 def _stages(depth: int, widths: Sequence[int] | None) -> tuple[int, list[int]]:

@@ -35,7 +35,8 @@ class Run:
     split: int | None = None
     """Index of the official split, where there are several."""
     stage: str = "final"
-    """``"search"``: the test set is not read. ``"final"``: it is, once."""
+    """``"search"``, ``"train"``: the test set is not read. ``"final"``: it is, once. A line may also be of a
+    ``"trial"``, which no table shows."""
 
     def key(self) -> tuple[Any, ...]:
         """What makes two runs the same run."""

@@ -18,9 +18,9 @@ __all__ = ["TaskKind", "command_of", "did_you_mean", "find_data", "require_known
 
 TaskKind = Literal["graphs", "images"]
 
-# CIFAR's rate is for 50,000 images: on a few hundred its first steps spoil the network. 540 images of three shapes,
-# ResNet-20, seeds 0 to 2, the test images: after 12 epochs 35, 43 and 46 % without clipping, 53, 61 and 70 % with;
-# after 40 epochs 79, 80 and 80 %, and with the rate 0.8 that CIFAR-10's search chose 77, 62 and 72 %.
+# CIFAR's rate is for 50,000 images: on a few hundred its first steps spoil the network. benchmarks/small_images.py, 540
+# images, seeds 0 to 2: after 12 epochs 35, 43 and 46 % of the test images are right without clipping, 53, 61 and 70 %
+# with; after 40 epochs 79, 80 and 80 %, and with the rate 0.8 that CIFAR-10's search chose 77, 62 and 72 %.
 _OWN_IMAGES = {"clip": 1.0}
 _OWN_RATE = 0.4  # at most
 _DEFAULTS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10"}
@@ -123,7 +123,7 @@ def single_image_run(
 
 
 def command_of(run: Run, processes: int = 1) -> str:
-    """The command that trains ``run`` whatever recipes may say one day: every setting is spelt out."""
+    """The command that trains ``run`` whatever recipes may say one day: every setting of its recipe is spelt out."""
     program = ["lresnet"] if processes == 1 else ["torchrun", f"--nproc-per-node={processes}", "-m", "lresnet"]
     words = [*program, "train", run.cell, "--method", run.method, "--seed", str(run.seed)]
     if run.cell in CELLS:

@@ -115,10 +115,8 @@ class ImageClassification(Objective[LorentzResNet]):
 
     def start_epoch(self) -> None:
         order = torch.randperm(len(self.train), generator=self.generator, device=self.device)
-        images, labels = (
-            augment(self.train.images, order, self.augmentation, self.generator, self._fill),
-            self.train.labels[order],
-        )
+        images = augment(self.train.images, order, self.augmentation, self.generator, self._fill)
+        labels = self.train.labels[order]
         self._epoch = (images, labels)
         if self.cutmix:
             mixed, kept = cut_and_mix(images, self.cutmix, self.generator)
