@@ -92,6 +92,12 @@ def test_every_curvature_has_a_figure_of_its_own():
     assert figures[0].as_dict()["curvature"] == "-0.5"
 
 
+def test_one_run_has_no_deviation_in_json():
+    alone, two = (aggregate([record(float(seed), seed=seed) for seed in range(n)])[0].as_dict() for n in (1, 2))
+    assert (alone["mean"], alone["std"], alone["n"]) == (0.0, None, 1)
+    assert two["std"] == pytest.approx(0.5**0.5)
+
+
 def test_both_directions_of_parallel_transport_find_their_rows():
     assert paper_figure("commutativity", "disease/lp", "parallel_transport") == (86.8, 0.8)
     assert paper_figure("commutativity", "disease/lp", "parallel_transport_reversed") == (67.7, 1.4)

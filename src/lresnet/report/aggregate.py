@@ -86,7 +86,8 @@ class Figure:
         for name in ("note", "settings"):
             if own[name] is None:
                 del own[name]
-        numbers = {name: own[name] for name in ("mean", "std", "validation")}
+        deviation = math.nan if self.n == 1 else self.std  # one run has none
+        numbers = {"mean": self.mean, "std": deviation, "validation": self.validation}
         known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
         paper = {"mean": self.paper_mean, "std": self.paper_std}
         return own | known | {"paper": paper, "verdict": self.verdict}
