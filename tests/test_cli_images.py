@@ -61,6 +61,16 @@ def test_the_recorded_command_gives_the_same_run(images: Path, tmp_path: Path) -
     assert {**again, "seconds": 0} == {**record, "seconds": 0}
 
 
+@pytest.mark.parametrize(("method", "said"), [("tangent", True), ("lorentz", False)])
+def test_settings_that_were_not_searched_for_a_method_are_said_to_be_so(
+    method: str, said: bool, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--recipe", "paper", "--method", method, "--warmup", "0", "--out", str(tmp_path)]
+    assert cli.main(["train", str(images), *QUICK, *options]) == 0
+    words = f"recipe paper has no search for {method}: its first configuration is taken\n"
+    assert (words in capsys.readouterr().out) == said
+
+
 def test_nothing_held_out_is_said(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", str(images), *QUICK, "--holdout", "0", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out

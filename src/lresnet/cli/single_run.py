@@ -165,7 +165,7 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     def start(model: "Pretrained", objective: "Objective[Any]", schedule: "Schedule") -> None:
         nonlocal word
         word = schedule.keep
-        for line in _facts(model, objective):
+        for line in _facts(run, model, objective):
             progress.console.print(line, highlight=False, markup=False)
         progress.update(bar, total=schedule.epochs)
         progress.start()
@@ -208,10 +208,11 @@ def _way_on(folder: Path) -> str:
     return f"the same command goes on from the checkpoint in {folder}, epoch {epoch}"
 
 
-def _facts(model: "Pretrained", objective: "Objective[Any]") -> list[str]:
+def _facts(run: "Run", model: "Pretrained", objective: "Objective[Any]") -> list[str]:
     """What is trained on what, a line each."""
     from lresnet.models import LorentzGCN
     from lresnet.optim import parameter_groups
+    from lresnet.studies.single import searched
     from lresnet.train import ImageClassification
 
     groups = parameter_groups(model)
@@ -228,6 +229,8 @@ def _facts(model: "Pretrained", objective: "Objective[Any]") -> list[str]:
         if data.skipped:
             names = ", ".join(map(str, data.skipped[:3])) + (", ..." if len(data.skipped) > 3 else "")
             lines.append(f"warning: {len(data.skipped)} files could not be read as images and are left out: {names}")
+        if not searched(run):
+            lines.append(f"recipe {run.protocol} has no search for {run.method}: its first configuration is taken")
     return lines
 
 

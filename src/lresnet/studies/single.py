@@ -14,7 +14,16 @@ from lresnet.residual import RESIDUALS
 from lresnet.studies.run import Run, complete
 from lresnet.studies.search import recipe
 
-__all__ = ["TaskKind", "command_of", "did_you_mean", "find_data", "require_known", "single_image_run", "single_run"]
+__all__ = [
+    "TaskKind",
+    "command_of",
+    "did_you_mean",
+    "find_data",
+    "require_known",
+    "searched",
+    "single_image_run",
+    "single_run",
+]
 
 TaskKind = Literal["graphs", "images"]
 
@@ -110,7 +119,7 @@ def single_image_run(
     """
     require_known("method", method, RESIDUALS)
     official = images in IMAGE_SETS
-    plan = recipe("image_classification", images if official else _DEFAULTS["images"], protocol)
+    plan = _image_plan(images, protocol)
     chosen = plan.get("chosen", {}).get(method, plan["configurations"][0])
     fixed, said = complete(plan, method, chosen, "train"), config or {}
     if not official:
@@ -120,6 +129,20 @@ def single_image_run(
         fixed["warmup"] *= said["epochs"] / fixed["epochs"]
     cell = images if official else str(Path(images).resolve())
     return Run("train", cell, method, plan["protocol"], seed, fixed | said, stage="train")
+
+
+def searched(run: Run) -> bool:
+    """Whether the recipe of a run on images has searched settings for its method; if not, it lends its first.
+
+    Example:
+        >>> [searched(single_image_run("cifar10", "tangent", protocol=name)) for name in ("fast", "paper")]
+        [True, False]
+    """
+    return run.method in _image_plan(run.cell, run.protocol).get("chosen", {})
+
+
+def _image_plan(images: str, protocol: str | None) -> dict[str, Any]:
+    return recipe("image_classification", images if images in IMAGE_SETS else _DEFAULTS["images"], protocol)
 
 
 def command_of(run: Run, processes: int = 1) -> str:
