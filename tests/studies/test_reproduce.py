@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,21 +18,10 @@ from lresnet.studies.stacked_run import stacks
 from lresnet.train import NonFiniteError
 from lresnet.train.results import append_result, read_results
 from lresnet.train.stack import StackError
+from tests.studies.inline_pool import Inline
 
 CELL = "disease/lp"
 NOWHERE = Path("no.jsonl")  # runs on graphs leave nothing beside their results
-
-
-class Inline:
-    """A pool that runs what it is given at once, in this process, so that tests may look inside."""
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(function(*arguments))
-        except BaseException as error:
-            future.set_exception(error)
-        return future
 
 
 @pytest.fixture

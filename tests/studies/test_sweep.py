@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,24 +12,13 @@ import pytest
 from lresnet.studies import Run, run_all, sweep
 from lresnet.train.results import read_results
 from lresnet.train.stack import StackError
+from tests.studies.inline_pool import Inline
 
 RUNS = [Run("gnn", "disease/lp", "lorentz", "legacy", seed, {"lr": 0.1}) for seed in range(5)]
 
 
 class Broken(Exception):
     pass
-
-
-class Inline:
-    """A pool that runs what it is given at once, in this process; as of a real one two runs are asked for together."""
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        try:
-            future.set_result(function(*arguments))
-        except Broken as error:
-            future.set_exception(error)
-        return future
 
 
 @pytest.fixture

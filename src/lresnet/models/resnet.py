@@ -49,7 +49,7 @@ _HEADS = ("mlr", "prototypes", "linear")
 _FLAT = ("euclidean", "space", "none")  # residuals that the curvature does not enter
 # Channels of a convolution that keep a GPU's matrix units busy (lresnet.nn.side_by_side has the figures).
 _BUSY = 64
-# The scale is not learned: on CIFAR-100 that cost our recipe a point (docs/images.md).
+# The scale is not learned: with recipe fast that cost a point on CIFAR-100 (docs/images.md).
 _SCALE = 2.0
 
 
@@ -110,7 +110,9 @@ class LorentzResNet(Pretrained):
         _require_choice("pooling", pooling, _POOLINGS)
         _require_choice("head", head, _HEADS)
         self.euclidean = residual in _FLAT and pooling == "mean" and head == "linear"
-        options = (_lorentz_options if residual == "lorentz" else dict)(residual_options or {})
+        options = residual_options or {}
+        if residual == "lorentz":
+            options = _lorentz_options(options)
         self.in_channels, self.width = in_channels, widths[0]
         self.reduction = 2 ** (len(widths) - 1)  # an image's sides end divided by this, rounded up
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)

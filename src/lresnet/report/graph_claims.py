@@ -79,11 +79,10 @@ def largest_gain(measured: Measured, table: str, points: float) -> Answer:
     verdict = HOLDS if gains[cell] >= points else REFUTED if nothing_to_come(table, gains) else NOT_MEASURED
     ours, theirs = cells[cell]["lorentz"].n, best[cell].n
     seeds = "" if ours == theirs else f" (means of {ours} and of {theirs} runs)"
-    cells_of_all = f"in {len(gains)} of {len(paper_columns(table))} cells{_stand_in(gains)}"
-    if gains[cell] < 0:
-        behind = f"{-gains[cell]:.2f} points behind the best other residual on {cell}{seeds}"
-        return verdict, f"{behind}, the least {cells_of_all}"
-    return verdict, f"{gains[cell]:+.2f} points over the best other residual on {cell}{seeds}, the most {cells_of_all}"
+    far, most = ("over", "most") if gains[cell] >= 0 else ("behind", "least")
+    points_said = f"{gains[cell]:+.2f}" if gains[cell] >= 0 else f"{-gains[cell]:.2f}"
+    compared = f"{len(gains)} of {len(paper_columns(table))} cells{_stand_in(gains)}"
+    return verdict, f"{points_said} points {far} the best other residual on {cell}{seeds}, the {most} in {compared}"
 
 
 def _better_than_base(measured: Measured) -> Answer:
