@@ -34,8 +34,8 @@ is timed at once moves 8 GB, on sets of points that together exceed four times t
 GPU is still busy; up to 256 MB a tensor everything that can be recorded is replayed as a CUDA graph, so that the GPU
 is timed and not Python. On a CPU it is process time of one thread, and the backward pass finds x and y in the cache.
 (Lines of an H200 from `bench residual` and `bench gcn` are older than the head start: an idle GPU's wait for the first
-launch is in them, and at 4096/100000, which is not replayed, it shows. Lines of `bench resnet` and `bench training` are
-of networks that learn the scale of the Lorentz residual; its default is now a fixed 2, with one gradient less.)
+launch is in them, and at 4096/100000, which is not replayed, it shows. Steps of lorentz_resnet20
+are of networks that learn the scale of the Lorentz residual; its default is now a fixed 2, with one gradient less.)
 *GB/s* counts the bytes that must move: forward 3 passes (read x and y, write z), backward 5 (read x, y and the
 gradient, write two); *copy* is their share of the copy rate, the best of torch's copy and of an elementwise kernel.
 The backward pass is forward + backward minus forward; x + y has none, its gradient goes on as it is. *kernels* are

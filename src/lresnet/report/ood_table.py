@@ -30,14 +30,15 @@ READING = """\
 Percent, mean ± deviation over seeds, whose number stands in brackets. The score is the energy at T = 1;
 in-distribution, the positive class, are all test images, and the images from elsewhere are a fifth as many, drawn ten
 times, or all of a smaller set. FPR95: lower is better. **Where the note above a table says that its images are
-stand-ins**, this holds for every figure, difference and sentence that rests on them, and they are not to be measured
-by the paper's. Each method has eight configurations at ResNet-20, compared on one seed and 5,000 images, which tells
-a point apart from another at best, and takes the one it chose to ResNet-32. *euclidean* is the same network in flat
-space. *space*, addition of space coordinates, is to the last digit the Euclidean body under the hyperbolic pooling
-and head, and so comes nearest to the quoted *hnnpp_head*; *parallel_transport* is a residual of the hyperboloid and
-not the quoted Poincaré ResNet. Quoted rows are the paper's baselines, which it took from others; *hnnpp_head* with
-ResNet-20 on CIFAR-10 has the same three figures for Places and Textures there, of which one set must be a slip. Cells
-of one training share its networks, so their intervals are not independent."""
+stand-ins**, this holds for every figure, difference and sentence that rests on them, and they are not to be measured by
+the paper's. Each method has eight configurations at ResNet-20 (two pairs differ in the curvature alone and are repeats
+to *euclidean*), compared on one seed and 5,000 images, which tells a point apart from another at best, and takes the
+one it chose to ResNet-32. *euclidean* is the same network in flat space. *space*, addition of space coordinates, is to
+the last digit the Euclidean body under the hyperbolic pooling and head, and so comes nearest to the quoted
+*hnnpp_head*; *parallel_transport* is a residual of the hyperboloid and not the quoted Poincaré ResNet. Quoted rows are
+the paper's baselines, which it took from others; *hnnpp_head* with ResNet-20 on CIFAR-10 has the same three figures for
+Places and Textures there, of which one set must be a slip. Cells of one training share its networks, so their intervals
+are not independent."""
 """What the columns and rows of :func:`ood_sheets` are."""
 
 
