@@ -35,9 +35,9 @@ names a second recipe on the same split, for every method alike, whose space was
 had been seen: *legacy-plain* has plain linear layers, *legacy-hyperplane* those of HNN++,
 *official_splits-released* what the released transformer has, and *legacy-deep* searches at each depth. Of images,
 *fast* has a fixed scale of the Lorentz residual and two of the four configurations of *long* were added, both by
-validation, when the figures of *fast-learned* and some of *long* had been seen (docs/images.md). *disease_tree*
-is a tree made here: it stands in for disease/nc, whose features (HGCN has them) were not at hand
-where these results were made."""
+validation, when the figures of *fast-learned* and some of *long* had been seen; *long-cutmix* was written when those
+of all others had been (docs/images.md). *disease_tree* is a tree made here: it stands in for disease/nc, whose
+features (HGCN has them) were not at hand where these results were made."""
 """What the names of protocols and of one data set mean."""
 
 _RUNTIME = """\
