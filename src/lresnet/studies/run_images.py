@@ -49,7 +49,7 @@ def images_of_run(record: dict[str, Any], folder: Path) -> ImageData:
     """
     require_images(record, folder)
     data = image_data(record["cell"], record["config"].get("size"))
-    require_same_images(data, record, folder)
+    require_same_images(image_facts(data), record, folder)
     return data
 
 
@@ -68,16 +68,20 @@ def require_images(record: dict[str, Any], folder: Path) -> None:
         )
 
 
-def require_same_images(data: ImageData, record: dict[str, Any], folder: Path) -> None:
+def require_same_images(facts: dict[str, Any], record: dict[str, Any], folder: Path) -> None:
     """Files of a user may change: other classes or other pixels would give figures of no one run.
 
     A run by an older version has not counted its images, or knows its test images by their number alone.
+
+    Args:
+        facts: of the images as they are now, see :func:`image_facts`; of a graph there are none.
+        record: what ``run.json`` of ``folder`` holds.
 
     Raises:
         ValueError: they have changed; in what, is said.
     """
     then = record.get("images", {})
-    for name, now in image_facts(data).items():
+    for name, now in facts.items():
         if name in then and then[name] != now:
             raise ValueError(
                 f"{record['cell']} has other {_WORDS[name]} than when the run in {folder} was begun; "
@@ -85,13 +89,16 @@ def require_same_images(data: ImageData, record: dict[str, Any], folder: Path) -
             )
 
 
-def require_same_everywhere(data: ImageData, cell: str, team: Team) -> None:
+def require_same_everywhere(facts: dict[str, Any], cell: str, team: Team) -> None:
     """The processes of a team read the images for themselves, perhaps from disks of their own.
+
+    Args:
+        facts: of those that this process has read, see :func:`image_facts`.
 
     Raises:
         ValueError: they have found other ones.
     """
-    found = team.all(image_facts(data))
+    found = team.all(facts)
     for name, word in _WORDS.items():
         if any(other[name] != found[0][name] for other in found):
             raise ValueError(f"not all processes find the same {word} at {cell}; give every machine the same images")
