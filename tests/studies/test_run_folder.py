@@ -9,6 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from lresnet.data import ImageSet
 from lresnet.models import LorentzResNet
 from lresnet.studies.run import Run, execute
 from lresnet.studies.run_folder import evaluate_folder, train_in_folder, usable_device
@@ -167,15 +168,20 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return single_image_run(str(path), config=config)
 
 
+def digest(part: ImageSet) -> str:
+    pairs = zip(part.images.numpy(), part.labels.tolist(), strict=True)
+    each = sorted(sha256(label.to_bytes(8, "little") + image.tobytes()).digest() for image, label in pairs)
+    return sha256(b"".join(each)).hexdigest()
+
+
 def test_a_run_on_images_keeps_what_prediction_needs(tmp_path: Path, images: Run) -> None:
     record = trained(tmp_path, images)
     data = coloured_data()
     size = {"height": 8, "width": 8, "channels": 3}
     kept = {"classes": ["red", "green", "blue"], "mean": list(data.mean), "std": list(data.std)}
     counts = {"training_images": 60, "test_images": 30}
-    pairs = zip(data.test.images.numpy(), data.test.labels.tolist(), strict=True)
-    each = sorted(sha256(label.to_bytes(8, "little") + image.tobytes()).digest() for image, label in pairs)
-    assert record["images"] == size | kept | counts | {"test_digest": sha256(b"".join(each)).hexdigest()}
+    digests = {"training_digest": digest(data.train), "test_digest": digest(data.test)}
+    assert record["images"] == size | kept | counts | digests
     assert json.loads((tmp_path / "run.json").read_text()) == record
     same, _ = execute(dataclasses.replace(images, stage="final"), command="")
     assert record["validation"] == same["validation"]

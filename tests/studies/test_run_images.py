@@ -1,7 +1,6 @@
 """The images of a run: what has changed about them is noticed, whatever is asked of the run."""
 
 import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,8 @@ from lresnet.studies.run import Run
 from lresnet.studies.run_folder import evaluate_folder, train_in_folder
 from lresnet.studies.single import command_of, single_image_run
 from tests.coloured import coloured_data, coloured_set, write_coloured
+
+SWAPPED = coloured_set(60, seed=0).images.numpy()[[1, 0, *range(2, 60)]]  # two images in each other's class
 
 
 class Interruption(Exception):
@@ -41,10 +42,12 @@ def run_on(path: Path) -> Run:
     [
         ({"classes": np.array(["red", "blue", "green"])}, "other classes than"),
         ({"train_images": coloured_set(60, seed=5).images.numpy()}, "other pixels than"),
+        ({"train_labels": np.arange(60) // 20}, "other training images or training labels than"),
+        ({"train_images": SWAPPED}, "other training images or training labels than"),
         ({"test_images": 255 - coloured_set(30, seed=1).images.numpy()}, "other test images or test labels than"),
         ({"test_labels": np.arange(30) // 10}, "other test images or test labels than"),
     ],
-    ids=["classes", "training images", "test images", "test labels"],
+    ids=["classes", "training pixels", "training labels", "training images", "test images", "test labels"],
 )
 def test_images_that_changed_are_neither_evaluated_nor_gone_on_with_nor_taken_for_trained_on(
     tmp_path: Path, change: dict[str, object], words: str
@@ -63,14 +66,30 @@ def test_images_that_changed_are_neither_evaluated_nor_gone_on_with_nor_taken_fo
         trained(tmp_path / "whole", run)
 
 
-def test_test_images_in_another_order_or_of_an_older_version_s_run_are_evaluated(tmp_path: Path) -> None:
+def test_images_in_another_order_are_the_same(tmp_path: Path) -> None:
     run = run_on(path := write_coloured(tmp_path / "mine.npz"))
     record = trained(tmp_path / "run", run)
-    shutil.copytree(tmp_path / "run", tmp_path / "older")
-    test = coloured_data().test
-    write_coloured(path, test_images=test.images.flip(0).numpy(), test_labels=test.labels.flip(0).numpy())
+    data = coloured_data()
+    parts = {"train": data.train, "test": data.test}
+    write_coloured(
+        path,
+        **{f"{name}_images": part.images.flip(0).numpy() for name, part in parts.items()},
+        **{f"{name}_labels": part.labels.flip(0).numpy() for name, part in parts.items()},
+    )
+    assert trained(tmp_path / "run", run) == record
     assert 0 <= evaluated(tmp_path / "run") <= 100
-    del record["images"]["test_digest"]
-    (tmp_path / "older" / "run.json").write_text(json.dumps(record))
-    write_coloured(path, test_images=255 - test.images.numpy())
-    assert 0 <= evaluated(tmp_path / "older") <= 100  # what they were, nobody knows
+
+
+def test_what_an_older_version_has_not_kept_of_images_is_not_asked_for(tmp_path: Path) -> None:
+    run = run_on(path := write_coloured(tmp_path / "mine.npz"))
+    with pytest.raises(Interruption):
+        trained(tmp_path / "torn", run, on_epoch=stop)
+    record = json.loads((tmp_path / "torn" / "run.json").read_text())
+    del record["images"]["training_digest"], record["images"]["test_digest"]
+    (tmp_path / "torn" / "run.json").write_text(json.dumps(record))
+    write_coloured(path, train_images=SWAPPED, test_images=255 - coloured_data().test.images.numpy())
+    whole = trained(tmp_path / "torn", run)
+    assert whole["images"].keys() > record["images"].keys()  # from here on it is known
+    (tmp_path / "torn" / "run.json").write_text(json.dumps(whole | {"images": record["images"]}))
+    write_coloured(path)
+    assert 0 <= evaluated(tmp_path / "torn") <= 100

@@ -49,7 +49,7 @@ def train_in_folder(
 ) -> Record:
     """Train and leave everything in ``folder``; goes on from its checkpoint if there is one, to the same numbers.
 
-    The test set is not read: that is :func:`evaluate_folder`'s; of test images a checksum is kept. Nothing is written
+    The test set is not read: that is :func:`evaluate_folder`'s; of images checksums are kept. Nothing is written
     before the run is known to be possible, and ``run.json`` has its best epoch only when all else is there.
 
     Args:

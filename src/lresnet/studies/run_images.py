@@ -22,6 +22,7 @@ _WORDS = {
     "std": "pixels",
     "training_images": "training images",
     "test_images": "test images",
+    "training_digest": "training images or training labels",
     "test_digest": "test images or test labels",
 }
 
@@ -30,12 +31,16 @@ def image_facts(data: ImageData) -> dict[str, Any]:
     """What the user of a trained network must know of its images, and what tells them from others, for JSON."""
     height, width, channels = data.train.images.shape[1:]
     pixels = list(data.classes), list(data.mean), list(data.std)
-    counts = len(data.train), len(data.test)
-    return dict(zip(_WORDS, (height, width, channels, *pixels, *counts, _digest(data.test)), strict=True))
+    parts = data.train, data.test
+    facts = height, width, channels, *pixels, *map(len, parts), *map(_digest, parts)
+    return dict(zip(_WORDS, facts, strict=True))
 
 
 def _digest(images: ImageSet) -> str:
-    """Of each image with its label, in whatever order they are: distributions of CIFAR differ in it."""
+    """Of each image with its label, in whatever order they are: distributions of CIFAR differ in it.
+
+    The pixels' mean and deviation do not tell of images that have changed places or labels.
+    """
     pairs = zip(images.images.cpu().numpy(), images.labels.tolist(), strict=True)
     return digest_of(label.to_bytes(8, "little") + image.tobytes() for image, label in pairs)
 
@@ -71,7 +76,7 @@ def require_images(record: dict[str, Any], folder: Path) -> None:
 def require_same_images(facts: dict[str, Any], record: dict[str, Any], folder: Path) -> None:
     """Files of a user may change: other classes or other pixels would give figures of no one run.
 
-    A run by an older version has not counted its images, or knows its test images by their number alone.
+    A run by an older version has not counted its images, or has no checksum of its test or its training images.
 
     Args:
         facts: of the images as they are now, see :func:`image_facts`; of a graph there are none.
