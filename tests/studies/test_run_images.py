@@ -1,6 +1,7 @@
 """The images of a run: what has changed about them is noticed, whatever is asked of the run."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,31 @@ def test_images_that_changed_are_neither_evaluated_nor_gone_on_with_nor_taken_fo
         trained(tmp_path / "torn", run)
     with pytest.raises(ValueError, match=sentence):
         trained(tmp_path / "whole", run)
+
+
+@pytest.mark.parametrize("moved", ["photos/mine.npz", "photos"], ids=["images", "their folder"])
+def test_a_training_goes_on_by_a_link_to_where_its_images_are_now(tmp_path: Path, moved: str) -> None:
+    (path := tmp_path / "photos" / "mine.npz").parent.mkdir()
+    write_coloured(path)
+    with pytest.raises(Interruption):
+        trained(tmp_path / "torn", run_on(path), on_epoch=stop)
+    (tmp_path / moved).rename(tmp_path / "elsewhere")
+    (tmp_path / moved).symlink_to(tmp_path / "elsewhere")
+    assert trained(tmp_path / "torn", run_on(path))["best_epoch"] == 1
+
+
+def test_a_training_goes_on_by_another_way_to_its_images_and_not_with_other_ones(tmp_path: Path) -> None:
+    """As from the folder itself, which the system calls by its real name; older versions kept that name."""
+    (real := tmp_path / "real").mkdir()
+    (link := tmp_path / "link").symlink_to(real)
+    write_coloured(real / "mine.npz")
+    shutil.copy(real / "mine.npz", tmp_path / "mine.npz")
+    with pytest.raises(Interruption):
+        trained(tmp_path / "torn", run_on(link / "mine.npz"), on_epoch=stop)
+    with pytest.raises(ValueError, match=r"holds another run: cell is .*/real/mine\.npz there, not .*/mine\.npz"):
+        trained(tmp_path / "torn", run_on(tmp_path / "mine.npz"))
+    whole = trained(tmp_path / "torn", run_on(real / "mine.npz"))
+    assert trained(tmp_path / "torn", run_on(link / "mine.npz")) == whole
 
 
 def test_images_in_another_order_are_the_same(tmp_path: Path) -> None:

@@ -15,7 +15,13 @@ from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.run import Run, build, require_data
 from lresnet.studies.run_checkpoint import require_own_checkpoint
-from lresnet.studies.run_images import image_facts, require_images, require_same_everywhere, require_same_images
+from lresnet.studies.run_images import (
+    image_facts,
+    real_place,
+    require_images,
+    require_same_everywhere,
+    require_same_images,
+)
 from lresnet.train import ImageClassification, Objective, Outcome, Schedule, fit
 from lresnet.train.checkpoint import load_checkpoint, write_atomically
 from lresnet.train.results import environment
@@ -246,4 +252,5 @@ def _require_same(run: Run, before: Record, folder: Path) -> None:
 
 def _facts(record: Record) -> Record:
     """What makes a run, and nothing of what came of it."""
-    return {name: record[name] for name in ("cell", "method", "protocol", "split", "seed")} | dict(record["config"])
+    facts = {name: record[name] for name in ("cell", "method", "protocol", "split", "seed")}
+    return facts | {"cell": real_place(record["cell"])} | dict(record["config"])

@@ -10,7 +10,14 @@ from lresnet.data.records import digest_of
 from lresnet.studies.image_run import image_data
 from lresnet.train.team import Team
 
-__all__ = ["image_facts", "images_of_run", "require_images", "require_same_everywhere", "require_same_images"]
+__all__ = [
+    "image_facts",
+    "images_of_run",
+    "real_place",
+    "require_images",
+    "require_same_everywhere",
+    "require_same_images",
+]
 
 # What is kept in run.json, and what is another where it is another.
 _WORDS = {
@@ -43,6 +50,17 @@ def _digest(images: ImageSet) -> str:
     """
     pairs = zip(images.images.cpu().numpy(), images.labels.tolist(), strict=True)
     return digest_of(label.to_bytes(8, "little") + image.tobytes() for image, label in pairs)
+
+
+def real_place(cell: str) -> str:
+    """Where the data of a run are: a path is followed through its links, of which several may lead to the same images.
+
+    Example:
+        >>> real_place("cifar10")
+        'cifar10'
+    """
+    path = Path(cell)
+    return str(path.resolve()) if path.is_absolute() else cell
 
 
 def images_of_run(record: dict[str, Any], folder: Path) -> ImageData:
