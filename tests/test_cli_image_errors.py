@@ -9,6 +9,7 @@ from PIL import Image
 
 from lresnet import cli
 from lresnet.models import LorentzResNet
+from lresnet.studies.image_run import image_data
 from tests.coloured import write_coloured
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "1", "--batch-size", "20", "--cutout", "0", "--device", "cpu"]
@@ -126,6 +127,16 @@ def test_images_that_were_moved(run: str, here: Path, capsys: pytest.CaptureFixt
     before.rmdir()
     before.symlink_to(after)
     assert cli.main(["evaluate", run]) == 0
+
+
+def test_training_images_that_have_changed_classes(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    labels = np.arange(60) % 3
+    write_coloured(here / "coloured.npz", train_labels=labels[[1, 0, *range(2, 60)]])
+    image_data.cache_clear()
+    words = f"{here / 'coloured.npz'} has other training images or training labels than when the run in run was begun"
+    verbs = (["evaluate", run], ["delta", run], ["embed", run], ["ood", run, "--ood", "noise"])
+    for verb in (*verbs, ["train", "coloured.npz", *QUICK, "--out", run]):
+        assert words in complaint(capsys, *verb)
 
 
 def test_a_model_that_does_not_fit_the_run(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -108,18 +108,35 @@ def test_images_by_default_are_cifar10_with_ten_epochs_between_checkpoints(monke
     assert (graph.cell, every_of_graphs) == ("disease_tree/lp", 200)
 
 
-def test_folders_tell_models_and_images_of_one_name_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Those that `train`, which does nothing else here, has put runs into."""
+
     def train(run: Run, folder: Path, *_: object) -> int:
-        folders.append(folder.name)
+        found.append(folder.name)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "run.json").write_text(json.dumps({"cell": run.cell}))
         return 0
 
-    folders: list[str] = []
+    found: list[str] = []
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("lresnet.cli.single_run._train", train)
     for place in ("photos", "other/photos"):
         Path(place).mkdir(parents=True)
+    return found
+
+
+def test_images_have_one_folder_whatever_links_lead_to_them(folders: list[str], tmp_path: Path) -> None:
+    assert cli.main(["train", "photos"]) == 0
+    Path("photos").rename("moved")
+    Path("photos").symlink_to("moved")
+    Path("way").symlink_to(tmp_path)
+    for place in ("photos", "photos/", "other/../photos", "way/photos", "way/other/photos", "other/photos"):
+        assert cli.main(["train", place]) == 0
+    assert folders == ["photos-lorentz-0"] * 5 + ["photos_2-lorentz-0"] * 2
+
+
+def test_folders_tell_models_and_images_of_one_name_apart(folders: list[str]) -> None:
     for call in (
         ["photos.npz"],
         ["photos.npz", "--model", "lorentz_resnet18"],

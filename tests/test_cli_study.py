@@ -82,6 +82,26 @@ def test_final_runs_of_no_search(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "no final run has ended yet; those of a method begin when its search is complete" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("table", "cell", "protocol"), [("ood", "cifar100/r20", "paper"), ("curvature", "disease/lp", "legacy")]
+)
+def test_where_nothing_is_searched_no_search_is_waited_for(
+    table: str, cell: str, protocol: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    call = ["reproduce", table, "--cell", cell, "--protocol", protocol, "--device", "cpu", "--results", str(tmp_path)]
+    assert cli.main([*call, "--stage", "search"]) == 0
+    words = "\nnothing is searched here, so --stage search has nothing to do; without it the final runs begin\n"
+    assert capsys.readouterr().out.endswith(words)
+
+
+def test_without_a_search_final_runs_have_only_not_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("lresnet.studies.reproduce_cell", lambda *args, **options: 3)
+    assert cli.main(["reproduce", "curvature", "--cell", "disease/lp", "--results", str(tmp_path)]) == 0
+    assert "no final run has ended yet\n3 runs are still to do" in capsys.readouterr().out
+
+
 def test_of_a_whole_table_a_cell_that_cannot_be_run_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,14 @@ def test_every_form_of_images(tmp_path: Path, saved: np.ndarray[Any, Any], expec
     assert (data.name, data.classes, data.skipped) == ("mine", ("0", "1", "2"), ())
 
 
+def test_a_link_to_a_file_may_have_any_name(tmp_path: Path) -> None:
+    file = save(tmp_path)
+    (tmp_path / "link").symlink_to(file)
+    assert len(load_images(tmp_path / "link").train) == 6
+    (tmp_path / "link.npz").symlink_to(file.rename(tmp_path / "moved"))
+    assert len(load_images(tmp_path / "link.npz").train) == 6
+
+
 def test_labels_in_a_column_and_named_classes(tmp_path: Path) -> None:
     column = LABELS[:, None].astype(np.uint8)
     data = load_images(str(save(tmp_path, train_labels=column, classes=np.array(["cat", "dog", "owl", "yak"]))))

@@ -111,6 +111,19 @@ def test_images_of_one_s_own_are_kept_by_their_whole_path(tmp_path: Path, monkey
     assert f"lresnet train '{run.cell}' --method lorentz --seed 0 --recipe fast" in command_of(run)
 
 
+def test_a_path_is_kept_with_its_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("disk/photos/deep", "photos/deep"):
+        Path(folder).mkdir(parents=True)
+    Path("link").symlink_to("disk/photos")
+    for typed in ("link", "link/", "./link/.", str(tmp_path / "link"), "photos/../link", f"../{tmp_path.name}/link"):
+        assert single_image_run(typed).cell == str(tmp_path / "link")
+    assert single_image_run("link/deep").cell == str(tmp_path / "link" / "deep")
+    assert single_image_run("link/../photos").cell == str(tmp_path / "disk" / "photos")  # not what it looks like
+    monkeypatch.chdir("disk/photos")
+    assert single_image_run(".").cell == str(tmp_path / "disk" / "photos")
+
+
 def test_no_such_recipe_or_method() -> None:
     with pytest.raises(ValueError, match=r"protocol slow; there are: fast, fast-learned, long, long-cutmix, paper"):
         single_image_run("cifar10", protocol="slow")

@@ -133,8 +133,10 @@ def _default_folder(run: "Run") -> Path:
 
 
 def _holds_other_data(folder: Path, cell: str) -> bool:
+    from lresnet.studies.run_images import real_place
+
     try:
-        return bool(json.loads((folder / "run.json").read_text())["cell"] != cell)
+        return real_place(json.loads((folder / "run.json").read_text())["cell"]) != real_place(cell)
     except (OSError, ValueError, KeyError, TypeError):  # nothing there, or something damaged, of which training tells
         return False
 

@@ -87,7 +87,8 @@ def reproduce(
                     minutes=None if minutes is None else minutes - (time.monotonic() - started) / 60,
                     report=_Bars(progress, name),
                 )
-    _print_cells(file, table, cells, protocol)
+    if not _print_cells(file, table, cells, protocol):
+        print(_why_no_figures(table, cells, protocol, stage))
     if missing:
         print(f"{missing} runs are still to do; the same command goes on with them")
     return 0
@@ -159,8 +160,19 @@ def _warn_of_days(cells: Sequence[str], device: str) -> None:
         )
 
 
-def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | None) -> None:
-    """The figures of ``cells`` so far, and what the Lorentz residual is better or worse by."""
+def _why_no_figures(table: str, cells: Sequence[str], protocol: str | None, stage: str) -> str:
+    """What final runs wait for; not every recipe has a search."""
+    from lresnet.studies.planned_runs import search_runs
+
+    if any(search_runs(table, cell, protocol=protocol) for cell in cells):
+        return "no final run has ended yet; those of a method begin when its search is complete"
+    if stage == "search":
+        return "nothing is searched here, so --stage search has nothing to do; without it the final runs begin"
+    return "no final run has ended yet"
+
+
+def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | None) -> bool:
+    """The figures of ``cells`` so far, and what the Lorentz residual is better or worse by; False: there are none."""
     from rich.console import Console
 
     from lresnet.report.aggregate import aggregate
@@ -177,14 +189,14 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     runs = [run for run in read_results(file) if is_run(run) and run["table"] == table and run["cell"] in own]
     runs = [run for run in runs if protocol in (None, run["protocol"])]
     if not any(run.get("stage", "final") == "final" for run in runs):
-        print("no final run has ended yet; those of a method begin when its search is complete")
-        return
+        return False
     if table == "ood":
         console.print(ood_terminal(runs))
     else:
         console.print(terminal_table(aggregate(runs), f"{table}: percent, mean ± deviation over the seeds"))
     if differences := paired_differences(runs):
         console.print(paired_table(differences))
+    return True
 
 
 class _Bars:

@@ -42,7 +42,7 @@ def load_images(name: str | Path, root: Root = None, size: int | None = None) ->
         return read_cifar(dataset(str(name)), root)
     if path.is_dir():
         return read_image_folder(path, size)
-    if path.suffix == ".npz" and path.is_file():
+    if path.is_file() and ".npz" in (path.suffix, path.resolve().suffix):  # a link may have any name
         return read_image_arrays(path)
     kind = "is neither a folder nor a .npz" if path.exists() else "does not exist"
     raise FileNotFoundError(f"{name} {kind}; name {' or '.join(IMAGE_SETS)}, a folder with train/ and test/, or a .npz")

@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from lresnet.studies.run_images import require_same_images
-from lresnet.train import ImageClassification, Objective
 from lresnet.train.checkpoint import is_damaged
 
 __all__ = ["require_own_checkpoint"]
 
 
-def require_own_checkpoint(
-    checkpoint: Path, before: dict[str, Any] | None, record: dict[str, Any], objective: Objective[Any]
-) -> None:
+def require_own_checkpoint(checkpoint: Path, before: dict[str, Any] | None, record: dict[str, Any]) -> None:
     """Refuse a ``checkpoint`` that a run cannot go on from; where there is none, it begins anew.
 
     Args:
@@ -32,8 +29,7 @@ def require_own_checkpoint(
         raise ValueError(f"{checkpoint} has no run.json beside it that says whose it is; use another folder")
     _require_same_device(record["device"], before, checkpoint.parent)
     _require_as_many(record.get("processes", 1), before, checkpoint.parent)
-    if isinstance(objective, ImageClassification):
-        require_same_images(objective.data, before, checkpoint.parent)
+    require_same_images(record.get("images", {}), before, checkpoint.parent)
 
 
 def _require_same_device(kind: str, before: dict[str, Any], folder: Path) -> None:

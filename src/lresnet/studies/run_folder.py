@@ -15,7 +15,13 @@ from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.studies.run import Run, build, require_data
 from lresnet.studies.run_checkpoint import require_own_checkpoint
-from lresnet.studies.run_images import image_facts, require_images, require_same_everywhere, require_same_images
+from lresnet.studies.run_images import (
+    image_facts,
+    real_place,
+    require_images,
+    require_same_everywhere,
+    require_same_images,
+)
 from lresnet.train import ImageClassification, Objective, Outcome, Schedule, fit
 from lresnet.train.checkpoint import load_checkpoint, write_atomically
 from lresnet.train.results import environment
@@ -49,7 +55,7 @@ def train_in_folder(
 ) -> Record:
     """Train and leave everything in ``folder``; goes on from its checkpoint if there is one, to the same numbers.
 
-    The test set is not read: that is :func:`evaluate_folder`'s; of test images a checksum is kept. Nothing is written
+    The test set is not read: that is :func:`evaluate_folder`'s; of images checksums are kept. Nothing is written
     before the run is known to be possible, and ``run.json`` has its best epoch only when all else is there.
 
     Args:
@@ -63,27 +69,23 @@ def train_in_folder(
         What ``run.json`` holds; for images also what :mod:`lresnet.studies.prediction` needs of them.
 
     Raises:
-        ValueError: the run is not possible, or the folder holds another one.
+        ValueError: the run is not possible, the folder holds another one, or its images have changed.
         OSError: the folder cannot be written to, or data are missing.
     """
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
     place = usable_device(device)
     model, objective, schedule = _build(run, place, team)
+    record = _begun(run, objective, command, place, team)
     before = team.same(_read_run(folder) if team.leads else None)
     if before is not None:
         _require_same(run, before, folder)
         if _finished(before):
+            require_same_images(record.get("images", {}), before, folder)
             return before
-    record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
-    record |= {"device": place.type, **environment(str(place))}
-    if team.size > 1:
-        record["processes"] = team.size
-    if isinstance(objective, ImageClassification):
-        record["images"] = image_facts(objective.data)
     checkpoint = folder / "checkpoint.pt"
     if team.leads:
-        require_own_checkpoint(checkpoint, before, record, objective)
+        require_own_checkpoint(checkpoint, before, record)
         _write(folder / "run.json", record)
     if on_start is not None:
         on_start(model, objective, schedule)
@@ -107,10 +109,19 @@ def _build(run: Run, device: torch.device, team: Team) -> tuple[Pretrained, Obje
         if team.leads:
             require_data(run)
         team.same(None)  # where the others wait
-    model, objective, schedule = build(run, device, team)
+    return build(run, device, team)
+
+
+def _begun(run: Run, objective: Objective[Any], command: str, device: torch.device, team: Team) -> Record:
+    """What ``run.json`` says before the first epoch."""
+    record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
+    record |= {"device": device.type, **environment(str(device))}
+    if team.size > 1:
+        record["processes"] = team.size
     if isinstance(objective, ImageClassification):
-        require_same_everywhere(objective.data, run.cell, team)
-    return model, objective, schedule
+        record["images"] = image_facts(objective.data)
+        require_same_everywhere(record["images"], run.cell, team)
+    return record
 
 
 def _write_results(folder: Path, model: Pretrained, outcome: Outcome, record: Record) -> None:
@@ -138,7 +149,7 @@ def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
     require_images(record, folder)
     _, objective, _ = build(run_of(record), place)
     if isinstance(objective, ImageClassification):
-        require_same_images(objective.data, record, folder)
+        require_same_images(image_facts(objective.data), record, folder)
     model = from_pretrained(folder / "model", place)
     metrics = {name: round(value, 4) for name, value in objective.test(model.eval()).items()}
     result = record | {"metrics": metrics, "value": next(iter(metrics.values())), "stage": "final"}
@@ -241,4 +252,5 @@ def _require_same(run: Run, before: Record, folder: Path) -> None:
 
 def _facts(record: Record) -> Record:
     """What makes a run, and nothing of what came of it."""
-    return {name: record[name] for name in ("cell", "method", "protocol", "split", "seed")} | dict(record["config"])
+    facts = {name: record[name] for name in ("cell", "method", "protocol", "split", "seed")}
+    return facts | {"cell": real_place(record["cell"])} | dict(record["config"])

@@ -10,7 +10,14 @@ from lresnet.data.records import digest_of
 from lresnet.studies.image_run import image_data
 from lresnet.train.team import Team
 
-__all__ = ["image_facts", "images_of_run", "require_images", "require_same_everywhere", "require_same_images"]
+__all__ = [
+    "image_facts",
+    "images_of_run",
+    "real_place",
+    "require_images",
+    "require_same_everywhere",
+    "require_same_images",
+]
 
 # What is kept in run.json, and what is another where it is another.
 _WORDS = {
@@ -22,6 +29,7 @@ _WORDS = {
     "std": "pixels",
     "training_images": "training images",
     "test_images": "test images",
+    "training_digest": "training images or training labels",
     "test_digest": "test images or test labels",
 }
 
@@ -30,14 +38,29 @@ def image_facts(data: ImageData) -> dict[str, Any]:
     """What the user of a trained network must know of its images, and what tells them from others, for JSON."""
     height, width, channels = data.train.images.shape[1:]
     pixels = list(data.classes), list(data.mean), list(data.std)
-    counts = len(data.train), len(data.test)
-    return dict(zip(_WORDS, (height, width, channels, *pixels, *counts, _digest(data.test)), strict=True))
+    parts = data.train, data.test
+    facts = height, width, channels, *pixels, *map(len, parts), *map(_digest, parts)
+    return dict(zip(_WORDS, facts, strict=True))
 
 
 def _digest(images: ImageSet) -> str:
-    """Of each image with its label, in whatever order they are: distributions of CIFAR differ in it."""
+    """Of each image with its label, in whatever order they are: distributions of CIFAR differ in it.
+
+    The pixels' mean and deviation do not tell of images that have changed places or labels.
+    """
     pairs = zip(images.images.cpu().numpy(), images.labels.tolist(), strict=True)
     return digest_of(label.to_bytes(8, "little") + image.tobytes() for image, label in pairs)
+
+
+def real_place(cell: str) -> str:
+    """Where the data of a run are: a path is followed through its links, of which several may lead to the same images.
+
+    Example:
+        >>> real_place("cifar10")
+        'cifar10'
+    """
+    path = Path(cell)
+    return str(path.resolve()) if path.is_absolute() else cell
 
 
 def images_of_run(record: dict[str, Any], folder: Path) -> ImageData:
@@ -49,7 +72,7 @@ def images_of_run(record: dict[str, Any], folder: Path) -> ImageData:
     """
     require_images(record, folder)
     data = image_data(record["cell"], record["config"].get("size"))
-    require_same_images(data, record, folder)
+    require_same_images(image_facts(data), record, folder)
     return data
 
 
@@ -68,16 +91,20 @@ def require_images(record: dict[str, Any], folder: Path) -> None:
         )
 
 
-def require_same_images(data: ImageData, record: dict[str, Any], folder: Path) -> None:
+def require_same_images(facts: dict[str, Any], record: dict[str, Any], folder: Path) -> None:
     """Files of a user may change: other classes or other pixels would give figures of no one run.
 
-    A run by an older version has not counted its images, or knows its test images by their number alone.
+    A run by an older version has not counted its images, or has no checksum of its test or its training images.
+
+    Args:
+        facts: of the images as they are now, see :func:`image_facts`; of a graph there are none.
+        record: what ``run.json`` of ``folder`` holds.
 
     Raises:
         ValueError: they have changed; in what, is said.
     """
     then = record.get("images", {})
-    for name, now in image_facts(data).items():
+    for name, now in facts.items():
         if name in then and then[name] != now:
             raise ValueError(
                 f"{record['cell']} has other {_WORDS[name]} than when the run in {folder} was begun; "
@@ -85,13 +112,16 @@ def require_same_images(data: ImageData, record: dict[str, Any], folder: Path) -
             )
 
 
-def require_same_everywhere(data: ImageData, cell: str, team: Team) -> None:
+def require_same_everywhere(facts: dict[str, Any], cell: str, team: Team) -> None:
     """The processes of a team read the images for themselves, perhaps from disks of their own.
+
+    Args:
+        facts: of those that this process has read, see :func:`image_facts`.
 
     Raises:
         ValueError: they have found other ones.
     """
-    found = team.all(image_facts(data))
+    found = team.all(facts)
     for name, word in _WORDS.items():
         if any(other[name] != found[0][name] for other in found):
             raise ValueError(f"not all processes find the same {word} at {cell}; give every machine the same images")

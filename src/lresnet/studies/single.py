@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -106,7 +107,7 @@ def single_image_run(
     Args:
         images: ``"cifar10"``, ``"cifar100"``, or the path of a user's own, which take CIFAR-10's recipe with gradients
             clipped at norm 1 and a learning rate of 0.4 at most. A path is kept in full, so that the run can be
-            evaluated from another folder.
+            evaluated from another folder; a link in it stays one, and may lead elsewhere when the images have moved.
         protocol: which recipe: fast, fast-learned, long, long-cutmix or paper; None: fast.
         config: with other ``epochs`` and no ``warmup``, the share of the epochs that is warm-up stays.
 
@@ -127,8 +128,14 @@ def single_image_run(
         fixed["lr"] = min(fixed["lr"], _OWN_RATE)
     if "warmup" in fixed and "epochs" in said:
         fixed["warmup"] *= said["epochs"] / fixed["epochs"]
-    cell = images if official else str(Path(images).resolve())
+    cell = images if official else _in_full(images)
     return Run("train", cell, method, plan["protocol"], seed, fixed | said, stage="train")
+
+
+def _in_full(path: str) -> str:
+    """The absolute path with its links; without them where ``..`` behind one leads elsewhere than it looks."""
+    plain, real = Path(os.path.abspath(path)), Path(path).resolve()  # noqa: PTH100 - absolute() leaves ".." in
+    return str(plain if plain.resolve() == real else real)
 
 
 def searched(run: Run) -> bool:
