@@ -66,7 +66,7 @@ class ImageData:
         classes: names, by label.
         mean: of each channel over the training images, with pixels in [0, 1].
         std: likewise; see :func:`channel_statistics`.
-        skipped: files that could not be read as images.
+        skipped: files that could not be read as images, and why.
 
     Raises:
         ValueError: a part without images, images of two shapes, fewer than two classes, a label without class, or as
@@ -79,7 +79,7 @@ class ImageData:
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    skipped: tuple[Path, ...] = ()
+    skipped: tuple[tuple[Path, str], ...] = ()
 
     def __post_init__(self) -> None:
         shapes = [tuple(part.images.shape[1:]) for part in (self.train, self.test)]
