@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,8 +70,8 @@ class ImageData:
         skipped: files that could not be read as images, and why.
 
     Raises:
-        ValueError: a part without images, images of two shapes, fewer than two classes, a label without class, or as
-            many values of ``mean`` or ``std`` as there are no channels.
+        ValueError: a part without images, images of two shapes, fewer than two classes, two of one name, a label
+            without class, or as many values of ``mean`` or ``std`` as there are no channels.
     """
 
     name: str
@@ -94,6 +95,8 @@ class ImageData:
             )
         if len(self.classes) < 2:
             raise ValueError(f"{self.name}: {len(self.classes)} class; to tell apart, there must be two or more")
+        if twice := [name for name, count in Counter(self.classes).items() if count > 1]:
+            raise ValueError(f"{self.name}: two classes are called {twice[0]!r}; give each a name of its own")
         for part, images in (("training", self.train), ("test", self.test)):
             if images.images.numel() == 0:
                 raise ValueError(f"{self.name}: no {part} images (shape {list(images.images.shape)})")
