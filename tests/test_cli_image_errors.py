@@ -76,7 +76,7 @@ def test_a_corrupt_archive(here: Path, capsys: pytest.CaptureFixture[str]) -> No
     ("arrays", "words"),
     [
         ({"test_labels": np.full(30, 3)}, "a test label is 3, but the classes are 0 to 2"),
-        ({"train_labels": np.arange(60) - 1}, "a training label is -1, but the classes are 0 to 2"),
+        ({"train_labels": np.arange(60) - 1}, "train_labels holds the label -1; number the classes 0, 1, ..."),
         ({"test_images": np.zeros((30, 9, 8, 3), np.uint8)}, "training images are [8, 8, 3], test images [9, 8, 3]"),
         ({"train_images": np.zeros((60, 8, 8, 3), np.float32)}, "train_images is float32; save pixels 0 to 255"),
     ],

@@ -87,12 +87,19 @@ def test_a_path_gives_its_name_to_the_folder_and_images_that_cannot_be_read_are_
             file = Path("my photos", part, CLASSES[data.labels[i]], f"{i}.png")
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(data.images[i].numpy()).save(file)
-    Path("my photos/train/red/torn.png").write_bytes(b"")
+    for name in ("torn.png", "a.png", "b.png", "z\n.png"):
+        Path("my photos/train/red", name).write_bytes(b"")
     assert cli.main(["train", "my photos/", *QUICK, "--method", "euclidean", "--holdout", "0"]) == 0
     assert Path("runs/my_photos-resnet20-euclidean-0/model/model.safetensors").is_file()
-    out = " ".join(capsys.readouterr().out.split())
-    assert "warning: 1 files could not be read as images and are left out: " in out
-    assert "torn.png" in out
+    red = tmp_path / "my photos" / "train" / "red"
+    named = ", ".join(str(red / name) for name in ("a.png", "b.png", "torn.png"))
+    warning = "warning: 4 files could not be read as images and are left out:"
+    assert f"\n{warning} {named}, ... (-v names all, and why)\n" in capsys.readouterr().out
+    assert cli.main(["train", "my photos/", *QUICK, "--holdout", "0", "-v"]) == 0
+    out = capsys.readouterr().out
+    lines = out[out.index(warning) :].splitlines()[1:5]
+    for line, name in zip(lines, ("a.png", "b.png", "torn.png", "z\\n.png"), strict=True):
+        assert line.startswith(f"  {red / name}: cannot identify image file")
     monkeypatch.chdir("runs")  # the data are found from anywhere
     assert cli.main(["evaluate", "my_photos-resnet20-euclidean-0"]) == 0
 
@@ -102,7 +109,7 @@ def test_images_by_default_are_cifar10_with_ten_epochs_between_checkpoints(monke
     monkeypatch.setattr("lresnet.cli.single_run._train", lambda *args: calls.append(args) or 0)
     assert cli.main(["train", "--task", "images"]) == 0
     assert cli.main(["train"]) == 0
-    (images, folder, device, every, _), (graph, _, _, every_of_graphs, _) = calls
+    (images, folder, device, every, *_), (graph, _, _, every_of_graphs, *_) = calls
     assert (images.cell, images.protocol, device, every) == ("cifar10", "fast", "auto", 10)
     assert folder == Path("runs/cifar10-lorentz-0")
     assert (graph.cell, every_of_graphs) == ("disease_tree/lp", 200)

@@ -142,6 +142,8 @@ def test_lists_have_commas_or_blanks_or_both(capsys: pytest.CaptureFixture[str])
         "energy",
     ]
     assert len(scores("--ood", "grains.npz", "--scores", "energy", "all")) == 5
+    again = ["--ood", "grains.npz", "--scores", "energy", "--ood", "photos", "--scores", "logit"]
+    assert scores(*again) == 2 * ["energy", "logit"]
     assert scores("--ood", "photos", "photos") == ["energy"]  # named twice, it is still one set
 
 

@@ -55,6 +55,8 @@ def test_what_is_no_image_is_passed_over(folder: Path) -> None:
     put(folder / "train" / "cat" / ".hidden.png")
     put(folder / "train" / ".cache" / "x.png")
     (folder / "train" / "stray.png").write_bytes(b"")
+    (folder / "train" / "cat" / "folder.png").mkdir()
+    (folder / "train" / "cat" / "link.png").symlink_to(folder / "test")
     data = load_images(folder)
     assert (len(data.train), data.classes, data.skipped) == (5, ("cat", "dog"), ())
 
@@ -97,9 +99,11 @@ def test_unreadable_images_are_left_out_and_listed(folder: Path) -> None:
     (cats / "e.jpg").write_bytes(b"this is no photograph")
     (cats / "f.png").write_bytes(b"")
     Image.fromarray(np.full((4, 6), 40000, dtype=np.uint16)).save(cats / "g.png")
-    (cats / "h.png").mkdir()
+    (cats / "h.png").symlink_to(cats / "nowhere.png")
     data = load_images(folder)
-    assert [path.name for path in data.skipped] == ["d.png", "e.jpg", "f.png", "g.png", "h.png"]
+    assert [path.name for path, _ in data.skipped] == ["d.png", "e.jpg", "f.png", "g.png", "h.png"]
+    reasons = ("truncated", "cannot identify", "cannot identify", "more than 8 bits a channel", "No such file")
+    assert all(words in why for words, (_, why) in zip(reasons, data.skipped, strict=True))
     assert data.train.labels.tolist() == [0, 0, 0, 1, 1]
     assert np.array_equal(data.train.images[2].numpy(), pixels(2))
 

@@ -53,6 +53,7 @@ def test_a_set_of_another_form_is_refused(images: torch.Tensor, labels: torch.Te
         ),
         (image_set(4), image_set(4), ("a", "b"), 1, "1 means and 1 stds for 3 channels"),
         (image_set(4, classes=1), image_set(4, classes=1), ("a",), 3, "1 class; .* two or more"),
+        (image_set(4), image_set(4), ("a", "b", "a"), 3, "two classes are called 'a'; give each a name of its own"),
         (image_set(0), image_set(4), ("a", "b"), 3, "no training images"),
         (image_set(4), image_set(0), ("a", "b"), 3, "no test images"),
         (image_set(4), image_set(4, classes=3), ("a", "b"), 3, "a test label is 2, but the classes are 0 to 1"),

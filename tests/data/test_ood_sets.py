@@ -174,6 +174,27 @@ def test_arrays_of_one_s_own(tmp_path: Path, saved: dict[str, Any], expected: np
     assert load_ood_set(str(tmp_path / "mine.npz"), size=(10, 20)).images.shape == (len(expected), 10, 20, 3)
 
 
+def test_a_stand_in_is_known_by_its_pixels_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ood_sets._STAND_INS, hashlib.sha256(COLOUR.tobytes()).hexdigest(), "a known stand-in")
+    np.savez(tmp_path / "mine.npz", images=COLOUR)
+    np.savez(tmp_path / "others.npz", images=COLOUR[:3])
+    assert load_ood_set(tmp_path / "mine.npz", size=16).note == "a known stand-in"
+    assert load_ood_set(tmp_path / "others.npz").note == ""
+
+
+@pytest.mark.parametrize("form", [str, Path])
+def test_a_set_of_one_s_own_does_not_pass_under_another_s_name(
+    form: type[str] | type[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder in ("svhn", "Textures"):
+        Path(folder).mkdir()
+        Image.fromarray(COLOUR[0]).save(Path(folder, "0.png"))
+    np.savez("places.npz", images=COLOUR)
+    for path in ("./svhn", "Textures/", "places.npz"):
+        assert load_ood_set(form(path)).name == str((tmp_path / path).resolve())
+
+
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [

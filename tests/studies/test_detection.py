@@ -34,6 +34,11 @@ def noise(count: int = 40, name: str = "noise", note: str = "") -> OodSet:
     return OodSet(name, torch.from_numpy(pixels), note=note)
 
 
+def grey_data() -> ImageData:
+    train, test = (ImageSet(part.images[..., :1].contiguous(), part.labels) for part in (DATA.train, DATA.test))
+    return ImageData("grey", train, test, DATA.classes, DATA.mean[:1], DATA.std[:1])
+
+
 @pytest.fixture(params=KINDS)
 def model(request: pytest.FixtureRequest) -> LorentzResNet:
     torch.manual_seed(0)
@@ -139,10 +144,29 @@ def test_what_cannot_be_detected() -> None:
     torch.manual_seed(0)
     with pytest.raises(ValueError, match="the model tells 5 classes apart, but coloured has 3"):
         detect(LorentzResNet(8, num_classes=5), DATA, [noise()])
+    for channels, data in ((1, DATA), (3, grey_data())):
+        words = rf"takes images \[H, W, {channels}\], but .* has \[8, 8, {4 - channels}\]; in-distribution are"
+        with pytest.raises(ValueError, match=words):
+            detect(of(in_channels=channels), data, [noise()])
     with torch.no_grad():
         twin.head.bias.fill_(torch.inf)
     with pytest.raises(ValueError, match="in-distribution score 0 is inf; scores must be finite"):
         detect(twin, DATA, [noise()])
+
+
+@pytest.mark.parametrize(
+    ("height", "width", "words"),
+    [
+        (8, 12, r"noise is 8 x 8, but coloured is 12 x 8, .*; load_ood_set\(..., size=\(8, 12\)\) makes them alike"),
+        (16, 16, r"noise is 8 x 8, but coloured is 16 x 16, .*; load_ood_set\(..., size=16\) makes them alike"),
+    ],
+)
+def test_sets_of_another_size_are_refused(height: int, width: int, words: str) -> None:
+    data = coloured_data(height=height, width=width)
+    fitting = OodSet("fitting", data.test.images)
+    assert len(detect(of(), data, [fitting])) == 2
+    with pytest.raises(ValueError, match=words):
+        detect(of(), data, [fitting, noise()])
 
 
 def test_correlation_of_distance_and_confidence(model: LorentzResNet) -> None:

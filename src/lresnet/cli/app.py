@@ -10,6 +10,8 @@ from typing import Any
 
 from tyro.extras import SubcommandApp
 
+from lresnet.cli.several import adding_up
+
 __all__ = ["App", "Failed", "WrongCall", "read_call"]
 
 
@@ -28,7 +30,7 @@ class App(SubcommandApp):
         """As tyro's: a decorator, or a call with a verb or with an app of verbs."""
         if func is None:
             return functools.partial(self.command, **options)
-        super().command(func if isinstance(func, SubcommandApp) else _later(func), **options)
+        super().command(func if isinstance(func, SubcommandApp) else adding_up(_later(func)), **options)
         return func
 
 

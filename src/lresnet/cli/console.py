@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["name_skipped", "progress_bars", "show"]
+__all__ = ["name_skipped", "progress_bars", "show", "skipped_lines"]
 
 
 def progress_bars() -> Progress:
@@ -27,12 +27,18 @@ def progress_bars() -> Progress:
     )
 
 
-def name_skipped(skipped: Iterable[tuple[Path, str]]) -> None:
-    """Files that could not be read, and why: a line each, beside the standard output."""
+def skipped_lines(skipped: Iterable[tuple[Path, str]]) -> Iterator[str]:
+    """Files that could not be read, and why: a line each."""
     from lresnet.report.one_line import one_line
 
     for file, reason in skipped:
-        print(f"  {one_line(str(file))}: {one_line(reason)}", file=sys.stderr)
+        yield f"  {one_line(str(file))}: {one_line(reason)}"
+
+
+def name_skipped(skipped: Iterable[tuple[Path, str]]) -> None:
+    """The same, beside the standard output."""
+    for line in skipped_lines(skipped):
+        print(line, file=sys.stderr)
 
 
 def show(table: object, text: str, json: str | None) -> None:

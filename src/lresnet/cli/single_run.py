@@ -7,13 +7,15 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from tyro.conf import OmitArgPrefixes, Positional, arg
+from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from lresnet.cli.app import Failed
 from lresnet.cli.settings import GraphSettings, ImageSettings, Settings, TransformerSettings, require_seeds, said
 from lresnet.cli.torchrun import leads, processes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lresnet.models.pretrained import Pretrained
     from lresnet.studies import Run
     from lresnet.train import Objective, Schedule
@@ -40,6 +42,7 @@ def train(
     checkpoint_every: Annotated[int | None, arg(metavar="EPOCHS")] = None,
     device: str = "auto",
     test: bool = False,
+    verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
     settings: OmitArgPrefixes[Settings] = _SETTINGS,
     graphs: OmitArgPrefixes[GraphSettings] = _GRAPHS,
     transformer: OmitArgPrefixes[TransformerSettings] = _TRANSFORMER,
@@ -73,6 +76,7 @@ def train(
         checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set when the run has ended, once, as `lresnet evaluate` does.
+        verbose: Name all image files that could not be read, and why.
         settings: What else decides the run. What is not given is as the recipe says, else the default of the library.
         graphs: Of graphs alone; what is not given is as the recipe says.
         transformer: Of lorentz_sgformer alone; what is not given is as the recipe says.
@@ -93,7 +97,8 @@ def train(
         _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
     require_shareable(run, processes())
     folder = out or _default_folder(run)
-    _train(run, folder, device, _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every, test)
+    every = _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every
+    _train(run, folder, device, every, test, verbose)
     return evaluate(folder, device) if test and leads() else 0  # the team has ended: nobody waits for it
 
 
@@ -153,7 +158,7 @@ def _model_name(config: dict[str, Any]) -> str:
     return "" if name in (None, *_DEFAULT_MODELS) else f"-{name.removeprefix('lorentz_')}"
 
 
-def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: bool) -> None:
+def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: bool, verbose: bool) -> None:
     from lresnet.cli.console import progress_bars
     from lresnet.studies.run_folder import train_in_folder
     from lresnet.studies.single import command_of
@@ -167,8 +172,8 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     def start(model: "Pretrained", objective: "Objective[Any]", schedule: "Schedule") -> None:
         nonlocal word
         word = schedule.keep
-        for line in _facts(run, model, objective):
-            progress.console.print(line, highlight=False, markup=False)
+        for line in _facts(run, model, objective, verbose):
+            progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
         progress.update(bar, total=schedule.epochs)
         progress.start()
 
@@ -210,7 +215,7 @@ def _way_on(folder: Path) -> str:
     return f"the same command goes on from the checkpoint in {folder}, epoch {epoch}"
 
 
-def _facts(run: "Run", model: "Pretrained", objective: "Objective[Any]") -> list[str]:
+def _facts(run: "Run", model: "Pretrained", objective: "Objective[Any]", verbose: bool) -> list[str]:
     """What is trained on what, a line each."""
     from lresnet.models import LorentzGCN
     from lresnet.optim import parameter_groups
@@ -229,11 +234,22 @@ def _facts(run: "Run", model: "Pretrained", objective: "Objective[Any]") -> list
             f"{width} x {height} x {channels}, {len(data.classes)} classes"
         )
         if data.skipped:
-            names = ", ".join(map(str, data.skipped[:3])) + (", ..." if len(data.skipped) > 3 else "")
-            lines.append(f"warning: {len(data.skipped)} files could not be read as images and are left out: {names}")
+            lines += _left_out(data.skipped, verbose)
         if not searched(run):
             lines.append(f"recipe {run.protocol} has no search for {run.method}: its first configuration is taken")
     return lines
+
+
+def _left_out(skipped: "Sequence[tuple[Path, str]]", verbose: bool) -> list[str]:
+    """What is said of the files that could not be read: three names, or all with the reasons."""
+    from lresnet.cli.console import skipped_lines
+    from lresnet.report.one_line import one_line
+
+    warning = f"warning: {len(skipped)} files could not be read as images and are left out"
+    if verbose:
+        return [f"{warning}:", *skipped_lines(skipped)]
+    names = ", ".join(one_line(str(file)) for file, _ in skipped[:3])
+    return [f"{warning}: {names}{', ...' if len(skipped) > 3 else ''} (-v names all, and why)"]
 
 
 def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: str = "auto") -> int:

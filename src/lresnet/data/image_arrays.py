@@ -93,6 +93,9 @@ def _labels(name: str, labels: NDArray[Any]) -> Tensor:
         labels = labels[:, 0]
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
         raise ValueError(f"{name} is {labels.dtype} {list(labels.shape)}; labels are integers [N]")
+    low, high = int(labels.min(initial=0)), int(labels.max(initial=0))
+    if low < 0 or high >= 2**63:  # int64 would make a negative number of it
+        raise ValueError(f"{name} holds the label {low or high}; number the classes 0, 1, ...")
     return torch.from_numpy(labels.astype(np.int64))
 
 
@@ -104,8 +107,8 @@ def _names(classes: NDArray[Any]) -> tuple[str, ...]:
 
 def _numbers(labels: Tensor) -> tuple[str, ...]:
     """The classes by their numbers; a gap is a slip, and one label of a billion would be a billion classes."""
-    found = [label for label in labels.unique().tolist() if label >= 0]  # ImageData refuses the others
-    if found and found[-1] >= len(found):
+    found = labels.unique().tolist()
+    if found[-1] >= len(found):
         gap = next(number for number, label in enumerate(found) if number != label)
         raise ValueError(
             f"train_labels go up to {found[-1]}, but no image has label {gap}; number the classes 0, 1, ... without "

@@ -32,7 +32,8 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
 
     The folders under ``train`` are the classes, in alphabetical order. Files whose names do not end as images do (see
     :data:`SUFFIXES`) and hidden ones are passed over. Images are turned upright as their EXIF data say and become RGB;
-    an alpha channel is dropped. Those that :func:`open_image` refuses are left out and listed in ``skipped``.
+    an alpha channel is dropped. Those that :func:`open_image` refuses are left out and listed in ``skipped``, with
+    the reason.
 
     Args:
         path: the folder.
@@ -62,7 +63,7 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
     if not test.labels:
         _refuse_empty(test_folder, test)
     first, second = (ImageSet(torch.from_numpy(part.images), torch.tensor(part.labels)) for part in (train, test))
-    skipped = tuple(file for part in (train, test) for file, _ in part.skipped)
+    skipped = (*train.skipped, *test.skipped)
     return ImageData(path.resolve().name, first, second, classes, *channel_statistics(first.images), skipped)
 
 
@@ -82,7 +83,7 @@ def images_below(folder: Path) -> list[Path]:
         if real not in seen:
             found += [Path(place, name) for name in names if not name.startswith(".")]
         seen.add(real)
-    return sorted(file for file in found if file.suffix.lower() in SUFFIXES and (file.is_file() or not file.exists()))
+    return sorted(file for file in found if _is_image_file(file))
 
 
 def open_image(file: Path, mode: Literal["L", "RGB"] = "RGB") -> Image:
@@ -137,9 +138,12 @@ def _class_names(folder: Path) -> tuple[str, ...]:
 def _image_files(folder: Path) -> list[Path]:
     if not folder.is_dir():  # a class need not have test images
         return []
-    return sorted(
-        file for file in folder.iterdir() if file.suffix.lower() in SUFFIXES and not file.name.startswith(".")
-    )
+    return sorted(file for file in folder.iterdir() if _is_image_file(file) and not file.name.startswith("."))
+
+
+def _is_image_file(file: Path) -> bool:
+    """Told by its ending; a link to nothing is one that cannot be read, a folder is none."""
+    return file.suffix.lower() in SUFFIXES and (file.is_file() or not file.exists())
 
 
 def _read_part(folder: Path, classes: tuple[str, ...], size: int | None) -> _Part:
@@ -152,7 +156,7 @@ def _read_part(folder: Path, classes: tuple[str, ...], size: int | None) -> _Par
         try:
             pixels = _read_pixels(file, size)
         except Exception as error:  # decoders raise nearly anything at a damaged file
-            part.skipped.append((file, str(error)))
+            part.skipped.append((file, " ".join(str(error).split())))
             continue
         if not part.labels:
             first, images = file, np.empty((len(files), *pixels.shape), dtype=np.uint8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,11 +67,11 @@ class ImageData:
         classes: names, by label.
         mean: of each channel over the training images, with pixels in [0, 1].
         std: likewise; see :func:`channel_statistics`.
-        skipped: files that could not be read as images.
+        skipped: files that could not be read as images, and why.
 
     Raises:
-        ValueError: a part without images, images of two shapes, fewer than two classes, a label without class, or as
-            many values of ``mean`` or ``std`` as there are no channels.
+        ValueError: a part without images, images of two shapes, fewer than two classes, two of one name, a label
+            without class, or as many values of ``mean`` or ``std`` as there are no channels.
     """
 
     name: str
@@ -79,7 +80,7 @@ class ImageData:
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    skipped: tuple[Path, ...] = ()
+    skipped: tuple[tuple[Path, str], ...] = ()
 
     def __post_init__(self) -> None:
         shapes = [tuple(part.images.shape[1:]) for part in (self.train, self.test)]
@@ -94,6 +95,8 @@ class ImageData:
             )
         if len(self.classes) < 2:
             raise ValueError(f"{self.name}: {len(self.classes)} class; to tell apart, there must be two or more")
+        if twice := [name for name, count in Counter(self.classes).items() if count > 1]:
+            raise ValueError(f"{self.name}: two classes are called {twice[0]!r}; give each a name of its own")
         for part, images in (("training", self.train), ("test", self.test)):
             if images.images.numel() == 0:
                 raise ValueError(f"{self.name}: no {part} images (shape {list(images.images.shape)})")

@@ -91,7 +91,8 @@ def load_ood_set(name: str | Path, *, size: int | tuple[int, int] = 32, root: Ro
 
     Args:
         name: one of :data:`OOD_SETS`, or else the path of a folder of images, at any depth, or of a ``.npz`` (see
-            :func:`~lresnet.data.unlabelled.read_unlabelled_arrays`).
+            :func:`~lresnet.data.unlabelled.read_unlabelled_arrays`). Such a set is called by the last part of its path,
+            by all of it where that is the name of a set.
         size: of the images: the side of a square, or height and width.
         root: the data roots, see :func:`lresnet.data.files.data_roots`.
         seed: of noise.
@@ -117,13 +118,17 @@ def load_ood_set(name: str | Path, *, size: int | tuple[int, int] = 32, root: Ro
         found = _read(_located(str(name), root), height, width)
         note = _STAND_INS.get(_digest(found.images)) or _scope(str(name), len(found.images))
     else:
-        found, note = _read(_existing(Path(name)), height, width), ""
+        found = _read(_existing(Path(name)), height, width)
+        note = _STAND_INS.get(_digest(found.images), "")
     images = torch.from_numpy(fill_frames(found.images, height, width))
     return OodSet(str(name) if name in OOD_SETS else _own_name(Path(name)), images, found.skipped, note)
 
 
 def _own_name(path: Path) -> str:
-    return path.resolve().name.removesuffix(".npz")
+    """The last part of the path, but all of it where it would pass for a set of :data:`OOD_SETS`."""
+    path = path.resolve()
+    name = path.name.removesuffix(".npz")
+    return str(path) if name.lower() in OOD_SETS else name
 
 
 def _noise(name: str, frame: tuple[int, int], seed: int) -> NDArray[np.uint8]:

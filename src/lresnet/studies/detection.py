@@ -141,11 +141,9 @@ def score_sets(
     device: Device = None,
 ) -> Scores:
     """Scores of all test images of ``data`` and of all images of ``sets``; arguments as in :func:`detect`."""
-    if model.config["num_classes"] != len(data.classes):
-        raise ValueError(
-            f"the model tells {model.config['num_classes']} classes apart, but {data.name} has {len(data.classes)}; "
-            "in-distribution are the images of its own training"
-        )
+    _require_own_kind(model, data)
+    for ood in sets:
+        _require_size(ood, data)
     if device is not None:
         model.to(device)
 
@@ -190,7 +188,7 @@ def detect(
     Args:
         model: trained on ``data``.
         data: the in-distribution images.
-        sets: see :func:`lresnet.data.load_ood_set`.
+        sets: of the size of ``data``, see :func:`lresnet.data.load_ood_set`.
         scores: of :func:`available_scores`.
         draws: of the protocol ``"draws"``.
         seed: of its draws, which are the same for every score and on every device.
@@ -203,7 +201,8 @@ def detect(
         ``n_id``, ``n_ood`` (of one draw) and the set's ``note``.
 
     Raises:
-        ValueError: the model is not of these classes, has no such score, or its scores are not finite.
+        ValueError: the model is not of these classes or channels, a set has another size than ``data``, the model has
+            no such score, or its scores are not finite.
     """
     return judge(score_sets(model, data, sets, scores=scores, device=device), draws=draws, seed=seed)
 
@@ -220,6 +219,26 @@ def norm_confidence(model: LorentzResNet, data: ImageData) -> dict[str, float]:
     found = embed_and_score(model, data.test.images, data.mean, data.std, (distance, "softmax"))
     x, y = found[distance].double(), found["softmax"]
     return {"spearman": _correlation(_ranks(x), _ranks(y)), "pearson": _correlation(x, y)}
+
+
+def _require_own_kind(model: LorentzResNet, data: ImageData) -> None:
+    own = "in-distribution are the images of its own training"
+    classes, shape = model.config["num_classes"], list(data.test.images.shape[1:])
+    if classes != len(data.classes):
+        raise ValueError(f"the model tells {classes} classes apart, but {data.name} has {len(data.classes)}; {own}")
+    if model.in_channels != shape[-1]:
+        raise ValueError(f"the model takes images [H, W, {model.in_channels}], but {data.name} has {shape}; {own}")
+
+
+def _require_size(ood: OodSet, data: ImageData) -> None:
+    """Of images of two sizes, the size would be what tells them apart."""
+    (height, width), found = data.test.images.shape[1:3], ood.images.shape[1:3]
+    if (height, width) != found:
+        size = str(height) if height == width else f"({height}, {width})"
+        raise ValueError(
+            f"{ood.name} is {found[1]} x {found[0]}, but {data.name} is {width} x {height}, and its size would give it "
+            f"away; load_ood_set(..., size={size}) makes them alike"
+        )
 
 
 def _score(name: str, model: LorentzResNet, points: Tensor, logits: Tensor) -> Tensor:

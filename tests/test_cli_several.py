@@ -1,0 +1,78 @@
+"""Options of several values, as typed: given again, they add up."""
+
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from tyro.conf import Positional, arg
+
+from lresnet import cli
+from lresnet.cli.app import App, read_call
+
+
+def said(*args: str) -> dict[str, object]:
+    """What a verb gets of these words."""
+    found: dict[str, object] = {}
+    app = App()
+
+    @app.command
+    def sow(
+        field: Annotated[Positional[str], arg(metavar="FIELD")],
+        plants: Annotated[Positional[tuple[str, ...]], arg(metavar="PLANT")] = (),
+        seeds: Annotated[tuple[int, ...], arg(metavar="INT")] = (1, 2),
+        tools: tuple[str, ...] | None = None,
+        place: tuple[float, float] = (0.0, 0.0),
+        depth: int = 3,
+    ) -> int:
+        found.update(field=field, plants=plants, seeds=seeds, tools=tools, place=place, depth=depth)
+        return 0
+
+    app.command(lambda: 0, name="reap")
+    assert read_call(app, "farm", "", ["sow", *args])() == 0
+    return found
+
+
+def test_what_is_not_given_is_as_the_verb_has_it() -> None:
+    plain = {"plants": (), "seeds": (1, 2), "tools": None, "place": (0.0, 0.0), "depth": 3}
+    assert said("north") == {"field": "north"} | plain
+
+
+def test_repeated_options_add_up_in_their_order() -> None:
+    found = said("north", "--seeds", "5", "6", "--tools=rake", "--seeds", "4", "--tools", "spade", "hoe", "--seeds=5")
+    assert found["seeds"] == (5, 6, 4, 5)
+    assert found["tools"] == ("rake", "spade", "hoe")
+    assert said("--seeds", "7", "--depth", "1", "--seeds", "8", "north")["seeds"] == (7, 8)
+    assert said("north", "--tools")["tools"] == ()  # given, and nothing after it
+
+
+def test_of_what_has_one_value_the_last_counts() -> None:
+    found = said("north", "rye", "oats", "--place", "1", "2", "--depth", "4", "--place", "3", "-4", "--depth", "5")
+    assert (found["plants"], found["place"], found["depth"]) == (("rye", "oats"), (3.0, -4.0), 5)
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "values"),
+    [
+        (["reproduce", "gnn"], "methods", ("lorentz", "tangent")),
+        (["reproduce", "gnn"], "seeds", (0, 1)),
+        (["bench", "gcn"], "cells", ("cora/nc", "disease/lp")),
+        (["bench", "resnet"], "batch", (32, 64)),
+        (["embed", "run"], "images", (Path("a.png"), Path("photos"))),
+        (["plot", "ood", "run"], "ood", ("svhn,places", "photos")),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
+)
+def test_every_verb_takes_them(verb: list[str], option: str, values: tuple[object, ...]) -> None:
+    words = [word for value in values for word in (f"--{option}", str(value))]
+    call = read_call(cli._app, "lresnet", "", [*verb, *words])
+    assert call.keywords[option] == values
+
+
+def test_the_help_shows_the_default(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit):
+        cli.main(["ood", "--help"])
+    out = capsys.readouterr().out
+    assert "--ood SET,SET,..." in out
+    assert "(default: svhn,places,textures)" in out
+    assert "repeatable" not in out
