@@ -93,7 +93,7 @@ def test_a_path_gives_its_name_to_the_folder_and_images_that_cannot_be_read_are_
     assert Path("runs/my_photos-resnet20-euclidean-0/model/model.safetensors").is_file()
     red = tmp_path / "my photos" / "train" / "red"
     named = ", ".join(str(red / name) for name in ("a.png", "b.png", "torn.png"))
-    warning = "warning: 4 files could not be read as images and are left out:"
+    warning = "warning: 4 of 16 files could not be read as images and are left out:"
     assert f"\n{warning} {named}, ... (-v names all, and why)\n" in capsys.readouterr().out
     assert cli.main(["train", "my photos/", *QUICK, "--holdout", "0", "-v"]) == 0
     out = capsys.readouterr().out

@@ -3,9 +3,12 @@
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
 import lresnet
+from lresnet.report.paired import paired_differences
+from lresnet.train.results import read_results
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -48,3 +51,33 @@ def test_the_residuals_it_lists_are_those_of_the_registry() -> None:
     row = next(line for line in TEXT.splitlines() if line.startswith("| `lresnet.make_residual"))
     listed = re.findall(r'"(\w+)"', row)
     assert listed == [kind for kind in lresnet.residual.RESIDUALS if not kind.endswith("_textbook")]
+
+
+@pytest.mark.parametrize(
+    ("label", "protocol"),
+    [("the paper's", "paper"), ("`fast`", "fast"), ("`long`", "long"), ("`long-cutmix`", "long-cutmix")],
+)
+def test_the_figures_of_images_are_those_of_the_results(label: str, protocol: str) -> None:
+    runs = [run for run in read_results(ROOT / "results" / "image_classification.jsonl") if run["stage"] == "final"]
+    (row,) = re.findall(rf"^\| {re.escape(label)}.*\|$", TEXT, flags=re.MULTILINE)
+    seeds, *figures = row.strip("| ").split(" | ")[1:]
+    expected = []
+    for cell in ("cifar10", "cifar100"):
+        own = [run for run in runs if (run["cell"], run["protocol"]) == (cell, protocol)]
+        for method in ("lorentz", "euclidean"):
+            values = [run["value"] for run in own if run["method"] == method]
+            assert len(values) == int(seeds)
+            expected.append(f"{sum(values) / len(values):.2f}")
+        (gap,) = (gap for gap in paired_differences(own) if gap.method == "euclidean")
+        expected.append(f"{gap.mean:+.2f} ± {gap.half_width:.2f}")
+    assert figures == expected
+
+
+def test_as_many_pairs_of_seeds_are_behind_as_it_says() -> None:
+    table = {"paper", "fast", "long", "long-cutmix"}
+    values: dict[tuple[str, str, int], dict[str, float]] = {}
+    for run in read_results(ROOT / "results" / "image_classification.jsonl"):
+        if run["stage"] == "final" and run["protocol"] in table and run["method"] in ("lorentz", "euclidean"):
+            values.setdefault((run["cell"], run["protocol"], run["seed"]), {})[run["method"]] = run["value"]
+    behind = sum(pair["lorentz"] < pair["euclidean"] for pair in values.values())
+    assert f"in {behind} of {len(values)} pairs of seeds" in TEXT

@@ -234,22 +234,23 @@ def _facts(run: "Run", model: "Pretrained", objective: "Objective[Any]", verbose
             f"{width} x {height} x {channels}, {len(data.classes)} classes"
         )
         if data.skipped:
-            lines += _left_out(data.skipped, verbose)
+            lines += _left_out(data.skipped, len(data.train) + len(data.test), verbose)
         if not searched(run):
             lines.append(f"recipe {run.protocol} has no search for {run.method}: its first configuration is taken")
     return lines
 
 
-def _left_out(skipped: "Sequence[tuple[Path, str]]", verbose: bool) -> list[str]:
+def _left_out(skipped: "Sequence[tuple[Path, str]]", read: int, verbose: bool) -> list[str]:
     """What is said of the files that could not be read: three names, or all with the reasons."""
     from lresnet.cli.console import skipped_lines
     from lresnet.report.one_line import one_line
 
-    warning = f"warning: {len(skipped)} files could not be read as images and are left out"
+    count = len(skipped)
+    warning = f"warning: {count} of {read + count} files could not be read as images and are left out"
     if verbose:
         return [f"{warning}:", *skipped_lines(skipped)]
     names = ", ".join(one_line(str(file)) for file, _ in skipped[:3])
-    return [f"{warning}: {names}{', ...' if len(skipped) > 3 else ''} (-v names all, and why)"]
+    return [f"{warning}: {names}{', ...' if count > 3 else ''} (-v names all, and why)"]
 
 
 def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: str = "auto") -> int:
