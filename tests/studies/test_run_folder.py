@@ -181,7 +181,8 @@ def test_a_run_on_images_keeps_what_prediction_needs(tmp_path: Path, images: Run
     kept = {"classes": ["red", "green", "blue"], "mean": list(data.mean), "std": list(data.std)}
     counts = {"training_images": 60, "test_images": 30}
     digests = {"training_digest": digest(data.train), "test_digest": digest(data.test)}
-    assert record["images"] == size | kept | counts | digests
+    order = {"training_order": sha256(data.train.images.numpy().tobytes()).hexdigest()}
+    assert record["images"] == size | kept | counts | digests | order
     assert json.loads((tmp_path / "run.json").read_text()) == record
     same, _ = execute(dataclasses.replace(images, stage="final"), command="")
     assert record["validation"] == same["validation"]

@@ -92,9 +92,11 @@ def test_a_training_goes_on_by_another_way_to_its_images_and_not_with_other_ones
     assert trained(tmp_path / "torn", run_on(link / "mine.npz")) == whole
 
 
-def test_images_in_another_order_are_the_same(tmp_path: Path) -> None:
+def test_images_in_another_order_are_the_same_where_no_training_goes_on(tmp_path: Path) -> None:
     run = run_on(path := write_coloured(tmp_path / "mine.npz"))
     record = trained(tmp_path / "run", run)
+    with pytest.raises(Interruption):
+        trained(tmp_path / "torn", run, on_epoch=stop)
     data = coloured_data()
     parts = {"train": data.train, "test": data.test}
     write_coloured(
@@ -104,6 +106,8 @@ def test_images_in_another_order_are_the_same(tmp_path: Path) -> None:
     )
     assert trained(tmp_path / "run", run) == record
     assert 0 <= evaluated(tmp_path / "run") <= 100
+    with pytest.raises(ValueError, match=r"mine.npz has its training images in another order .*; name the files as"):
+        trained(tmp_path / "torn", run)
 
 
 def test_what_an_older_version_has_not_kept_of_images_is_not_asked_for(tmp_path: Path) -> None:
@@ -111,7 +115,8 @@ def test_what_an_older_version_has_not_kept_of_images_is_not_asked_for(tmp_path:
     with pytest.raises(Interruption):
         trained(tmp_path / "torn", run, on_epoch=stop)
     record = json.loads((tmp_path / "torn" / "run.json").read_text())
-    del record["images"]["training_digest"], record["images"]["test_digest"]
+    for name in ("training_digest", "test_digest", "training_order"):
+        del record["images"][name]
     (tmp_path / "torn" / "run.json").write_text(json.dumps(record))
     write_coloured(path, train_images=SWAPPED, test_images=255 - coloured_data().test.images.numpy())
     whole = trained(tmp_path / "torn", run)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from lresnet.studies.run_images import require_same_images
+from lresnet.studies.run_images import require_same_images, require_same_order
 from lresnet.train.checkpoint import is_damaged
 
 __all__ = ["require_own_checkpoint"]
@@ -29,7 +29,9 @@ def require_own_checkpoint(checkpoint: Path, before: dict[str, Any] | None, reco
         raise ValueError(f"{checkpoint} has no run.json beside it that says whose it is; use another folder")
     _require_same_device(record["device"], before, checkpoint.parent)
     _require_as_many(record.get("processes", 1), before, checkpoint.parent)
-    require_same_images(record.get("images", {}), before, checkpoint.parent)
+    images = record.get("images", {})
+    require_same_images(images, before, checkpoint.parent)
+    require_same_order(images, before, checkpoint.parent)
 
 
 def _require_same_device(kind: str, before: dict[str, Any], folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,10 @@ __all__ = [
     "require_images",
     "require_same_everywhere",
     "require_same_images",
+    "require_same_order",
 ]
 
+_ORDER = "training_order"
 # What is kept in run.json, and what is another where it is another.
 _WORDS = {
     "height": "sizes",
@@ -31,6 +34,7 @@ _WORDS = {
     "test_images": "test images",
     "training_digest": "training images or training labels",
     "test_digest": "test images or test labels",
+    _ORDER: "order of the training images",
 }
 
 
@@ -39,7 +43,7 @@ def image_facts(data: ImageData) -> dict[str, Any]:
     height, width, channels = data.train.images.shape[1:]
     pixels = list(data.classes), list(data.mean), list(data.std)
     parts = data.train, data.test
-    facts = height, width, channels, *pixels, *map(len, parts), *map(_digest, parts)
+    facts = height, width, channels, *pixels, *map(len, parts), *map(_digest, parts), _order(data.train)
     return dict(zip(_WORDS, facts, strict=True))
 
 
@@ -50,6 +54,11 @@ def _digest(images: ImageSet) -> str:
     """
     pairs = zip(images.images.cpu().numpy(), images.labels.tolist(), strict=True)
     return digest_of(label.to_bytes(8, "little") + image.tobytes() for image, label in pairs)
+
+
+def _order(images: ImageSet) -> str:
+    """A checksum of the images as they follow each other: by their places they are held out, shuffled and shared."""
+    return hashlib.sha256(images.images.cpu().numpy().tobytes()).hexdigest()
 
 
 def real_place(cell: str) -> str:
@@ -94,6 +103,8 @@ def require_images(record: dict[str, Any], folder: Path) -> None:
 def require_same_images(facts: dict[str, Any], record: dict[str, Any], folder: Path) -> None:
     """Files of a user may change: other classes or other pixels would give figures of no one run.
 
+    Another order is another matter, see :func:`require_same_order`.
+
     A run by an older version has not counted its images, or has no checksum of its test or its training images.
 
     Args:
@@ -105,11 +116,25 @@ def require_same_images(facts: dict[str, Any], record: dict[str, Any], folder: P
     """
     then = record.get("images", {})
     for name, now in facts.items():
-        if name in then and then[name] != now:
+        if name in then and then[name] != now and name != _ORDER:
             raise ValueError(
                 f"{record['cell']} has other {_WORDS[name]} than when the run in {folder} was begun; "
                 "bring them back, or train in another folder"
             )
+
+
+def require_same_order(facts: dict[str, Any], record: dict[str, Any], folder: Path) -> None:
+    """To go on, a training needs its images in their places; arguments as of :func:`require_same_images`.
+
+    Raises:
+        ValueError: they are the same in another order, as files are that were renamed.
+    """
+    then, now = record.get("images", {}), facts
+    if now.get(_ORDER) != then.get(_ORDER, now.get(_ORDER)):
+        raise ValueError(
+            f"{record['cell']} has its training images in another order than when the run in {folder} was begun, by which "
+            "they are held out and shuffled; name the files as they were, or train in another folder"
+        )
 
 
 def require_same_everywhere(facts: dict[str, Any], cell: str, team: Team) -> None:
