@@ -132,8 +132,8 @@ def require_same_order(facts: dict[str, Any], record: dict[str, Any], folder: Pa
     then, now = record.get("images", {}), facts
     if now.get(_ORDER) != then.get(_ORDER, now.get(_ORDER)):
         raise ValueError(
-            f"{record['cell']} has its training images in another order than when the run in {folder} was begun, by which "
-            "they are held out and shuffled; name the files as they were, or train in another folder"
+            f"{record['cell']} has its training images in another order than when the run in {folder} was begun, "
+            "by which they are held out and shuffled; name the files as they were, or train in another folder"
         )
 
 
