@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lresnet.studies import METHODS, final_runs
-from lresnet.studies.search import recipe_cells
+from lresnet_paper.planned_runs import final_runs
+from lresnet_paper.run import METHODS
+from lresnet_paper.search import recipe_cells
 
 ROOT = Path(__file__).resolve().parents[1]
-RECIPES, RESULTS = ROOT / "src/lresnet/recipes", ROOT / "results"
+RECIPES, RESULTS = ROOT / "src/lresnet_paper/recipes", ROOT / "results"
 TABLES = ("gnn", "commutativity", "graph_transformer", "image_classification")
 HEADING = "# Chosen by the mean validation figure of the search"
 

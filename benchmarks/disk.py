@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lresnet.report.disk_embedding import DiskEmbedding
-from lresnet.report.html.page import html_page
+from lresnet.plots.disk_embedding import DiskEmbedding
+from lresnet.plots.html.page import html_page
 from tests.browser.chromium import chromium
 from tests.browser.graphs import cloud_embedding, tree_embedding
 

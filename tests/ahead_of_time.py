@@ -18,9 +18,8 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from lresnet.nn.kernels import joins, pools, prototypes
+from lresnet.kernels import joins, pools, prototypes, relu_launch
 from lresnet.optim.fused_step import fused_step
-from lresnet.residual.kernels import relu_launch
 
 _H200 = GPUTarget("cuda", 90, 32)
 _POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16"}

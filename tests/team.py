@@ -15,7 +15,7 @@ SIZE = 2
 _SECONDS = 60
 # A process that has imported everything, of which the others are copies: to import torch takes seconds each time.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["lresnet.studies.run_folder", "lresnet.cli", "torch._dynamo", "pytest"])
+_CONTEXT.set_forkserver_preload(["lresnet.runs.folder", "lresnet.cli", "torch._dynamo", "pytest"])
 
 
 def together(job: Callable[..., Any], *arguments: Any) -> list[Any]:

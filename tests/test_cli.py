@@ -200,7 +200,7 @@ def test_demo_prints_the_table_and_draws_the_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The verb alone; the trainings are tested in tests/studies/test_demo.py."""
-    from lresnet.studies import demo
+    from lresnet.runs import demo
 
     def quick(runs: list[demo.Run], **options: object) -> tuple[list[dict[str, object]], demo.Embedding]:
         records = [vars(run) | {"value": 50.0 + run.seed} for run in runs]

@@ -6,17 +6,17 @@ from pathlib import Path
 import pytest
 
 from lresnet import cli
-from lresnet.studies.benchmark.sizes import Size
 from lresnet.train.results import read_results
+from lresnet_paper.bench.sizes import Size
 from tests.coloured import write_coloured
 
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("lresnet.studies.benchmark.sizes._CPU_CACHE", 1000)
-    monkeypatch.setattr("lresnet.studies.benchmark.copy_rate._BYTES", {"cpu": (2**12,)})
-    monkeypatch.setattr("lresnet.studies.benchmark.suite._CPU_STACK", Size(4, 4))
+    monkeypatch.setattr("lresnet_paper.bench.sizes._CPU_CACHE", 1000)
+    monkeypatch.setattr("lresnet_paper.bench.copy_rate._BYTES", {"cpu": (2**12,)})
+    monkeypatch.setattr("lresnet_paper.bench.suite._CPU_STACK", Size(4, 4))
 
 
 def test_residual_prints_tables_and_keeps_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +52,7 @@ def test_json_alone_can_be_piped(
 
 def test_resnet_and_gcn(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "lresnet.studies.benchmark.suite.peaks_in_fresh_processes",
+        "lresnet_paper.bench.suite.peaks_in_fresh_processes",
         lambda networks, device: dict.fromkeys(networks, 2**30),
     )
     call = ["--rounds", "2", "--device", "cpu", "--results", str(tmp_path)]
@@ -74,7 +74,7 @@ def test_resnet_and_gcn(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
 
 
 def test_reproduce_runtime(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lresnet.studies.benchmark.suite.parse_size", lambda text: Size(int(text.split("/")[0]), 4))
+    monkeypatch.setattr("lresnet_paper.bench.suite.parse_size", lambda text: Size(int(text.split("/")[0]), 4))
     call = ["reproduce", "runtime", "--methods", "lorentz", "tangent", "--device", "cpu", "--results", str(tmp_path)]
     assert cli.main(call) == 0
     assert "100 additions: 4 points of dimension 2,048" in capsys.readouterr().out
@@ -121,7 +121,7 @@ def test_a_place_that_cannot_be_written_to_is_said_before_the_measuring(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     for verb in ("residual", "resnet", "gcn", "sgformer"):
-        monkeypatch.setattr(f"lresnet.studies.benchmark.bench_{verb}", lambda *_, **__: pytest.fail("it is measured"))
+        monkeypatch.setattr(f"lresnet_paper.bench.bench_{verb}", lambda *_, **__: pytest.fail("it is measured"))
         assert cli.main(["bench", verb, "--device", "cpu", option, "file/figures"]) == 2
         assert "file" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]

@@ -9,7 +9,7 @@ from PIL import Image
 
 from lresnet import cli
 from lresnet.models import LorentzResNet
-from lresnet.studies.image_run import image_data
+from lresnet_paper.run import image_data
 from tests.coloured import write_coloured
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "1", "--batch-size", "20", "--cutout", "0", "--device", "cpu"]

@@ -9,7 +9,7 @@ from PIL import Image
 
 from lresnet import cli
 from lresnet.models import LorentzResNet, from_pretrained
-from lresnet.studies import Run
+from lresnet_paper.run import Run
 from tests.coloured import CLASSES, coloured_data, write_coloured
 
 CPU = ["--device", "cpu"]
@@ -106,7 +106,7 @@ def test_a_path_gives_its_name_to_the_folder_and_images_that_cannot_be_read_are_
 
 def test_images_by_default_are_cifar10_with_ten_epochs_between_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
-    monkeypatch.setattr("lresnet.cli.single_run._train", lambda *args: calls.append(args) or 0)
+    monkeypatch.setattr("lresnet.cli.train._train", lambda *args: calls.append(args) or 0)
     assert cli.main(["train", "--task", "images"]) == 0
     assert cli.main(["train"]) == 0
     (images, folder, device, every, *_), (graph, _, _, every_of_graphs, *_) = calls
@@ -127,7 +127,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     found: list[str] = []
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("lresnet.cli.single_run._train", train)
+    monkeypatch.setattr("lresnet.cli.train._train", train)
     for place in ("photos", "other/photos"):
         Path(place).mkdir(parents=True)
     return found

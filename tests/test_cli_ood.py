@@ -184,8 +184,8 @@ def test_what_is_wrong_is_said_before_any_image_is_read(
     def read(*_: object, **__: object) -> None:
         raise AssertionError("images were read")
 
-    monkeypatch.setattr("lresnet.studies.folder_detection.load_ood_set", read)
-    monkeypatch.setattr("lresnet.studies.run_images.image_data", read)
+    monkeypatch.setattr("lresnet.runs.detection.load_ood_set", read)
+    monkeypatch.setattr("lresnet.runs.images.image_data", read)
     assert "draws must be at least 1" in complaint(capsys, "lorentz", "--draws", "0")
     assert "this model has no score 'energi'" in complaint(capsys, "lorentz", "--scores", "energi")
     assert "name a score at least" in complaint(capsys, "lorentz", "--scores", ",")
@@ -205,7 +205,7 @@ def test_images_and_models_that_have_changed(capsys: pytest.CaptureFixture[str],
     capsys.readouterr()
     call = [str(tmp_path / "run"), "--ood", "grains.npz"]
     write_coloured(images, test_labels=np.zeros(30, np.int64))
-    from lresnet.studies.image_run import image_data
+    from lresnet_paper.run import image_data
 
     image_data.cache_clear()
     assert "own.npz has other test images or test labels than when the run in" in complaint(capsys, *call)

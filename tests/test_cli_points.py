@@ -13,10 +13,10 @@ import torch
 from PIL import Image
 
 from lresnet import cli
-from lresnet.studies.embedding import Embedding, embed_run
-from lresnet.studies.neighbours import nearest
-from lresnet.studies.run_folder import train_in_folder
-from lresnet.studies.single import single_image_run, single_run
+from lresnet.runs.embedding import Embedding, embed_run
+from lresnet.runs.folder import train_in_folder
+from lresnet.runs.neighbours import nearest
+from lresnet.runs.single import single_image_run, single_run
 from tests.coloured import CLASSES, coloured_data, write_coloured
 
 GRAPH = {"epochs": 2, "hidden": 4, "eval_every": 1, "lr": 0.05, "curvature": -0.5}
@@ -108,7 +108,7 @@ def test_embed_says_how_many_points_float32_cannot_hold(
 ) -> None:
     tree = embed_run(Path("tree"))
     far = Embedding("far", "node", 1e9 * torch.eye(2, 4), tree.manifold, ("a", "b"))
-    monkeypatch.setattr("lresnet.studies.embedding.embed_run", lambda *args, **kwargs: far)
+    monkeypatch.setattr("lresnet.runs.embedding.embed_run", lambda *args, **kwargs: far)
     assert cli.main(["embed", "tree", "--coordinates", "klein", "--out", str(tmp_path / "far.npz")]) == 0
     assert "2 of 2 points are so far out that float32 puts them on the boundary" in capsys.readouterr().err
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lresnet import cli
-from lresnet.studies import FINAL_SEEDS, SEARCH_SEEDS, best_configuration, recipe
-from lresnet.studies.depth import cells_of
-from lresnet.studies.image_run import image_data
-from lresnet.studies.planned_runs import NothingChosen
 from lresnet.train.results import read_results
+from lresnet_paper.depth import cells_of
+from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen
+from lresnet_paper.run import image_data
+from lresnet_paper.search import best_configuration, recipe
 from tests.coloured import coloured_data
 
 CALL = ["reproduce", "demo", "--cell", "disease_tree/nc", "--methods", "euclidean", "--device", "cpu"]
@@ -27,7 +27,7 @@ def threads(monkeypatch: pytest.MonkeyPatch) -> None:
         with ThreadPoolExecutor(1) as executor:  # one: the seed is a state of the whole process
             yield executor
 
-    monkeypatch.setattr("lresnet.studies.sweep.worker_pool", pool)
+    monkeypatch.setattr("lresnet_paper.sweep.worker_pool", pool)
 
 
 def lines(folder: Path) -> list[dict[str, object]]:
@@ -97,7 +97,7 @@ def test_where_nothing_is_searched_no_search_is_waited_for(
 def test_without_a_search_final_runs_have_only_not_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lresnet.studies.reproduce_cell", lambda *args, **options: 3)
+    monkeypatch.setattr("lresnet_paper.reproduce.reproduce_cell", lambda *args, **options: 3)
     assert cli.main(["reproduce", "curvature", "--cell", "disease/lp", "--results", str(tmp_path)]) == 0
     assert "no final run has ended yet\n3 runs are still to do" in capsys.readouterr().out
 
@@ -115,7 +115,7 @@ def test_of_a_whole_table_a_cell_that_cannot_be_run_is_left_out(
             raise FileNotFoundError("no file airport.p")
         return 0
 
-    monkeypatch.setattr("lresnet.studies.reproduce_cell", reproduce_cell)
+    monkeypatch.setattr("lresnet_paper.reproduce.reproduce_cell", reproduce_cell)
     assert cli.main(["reproduce", "curvature", "--device", "cpu", "--results", str(tmp_path)]) == 0
     assert tried == cells_of("curvature")
     err = capsys.readouterr().err
@@ -168,8 +168,8 @@ configurations = [{{ lr = 0.01 }}, {{ lr = 0.02 }}]
 def toy_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Recipes and images of CIFAR-10 that take no time."""
     recipes = {f"cifar10.{protocol}": RECIPE.format(protocol=protocol) for protocol in ("fast", "paper")}
-    monkeypatch.setattr("lresnet.studies.search._files", lambda table: recipes)
-    monkeypatch.setattr("lresnet.studies.image_run.load_images", lambda name, size=None: coloured_data())
+    monkeypatch.setattr("lresnet_paper.search._files", lambda table: recipes)
+    monkeypatch.setattr("lresnet_paper.run.load_images", lambda name, size=None: coloured_data())
     image_data.cache_clear()
     yield
     image_data.cache_clear()
@@ -291,7 +291,7 @@ def test_an_interrupted_table_says_what_is_kept(
     def interrupted(*args: object, **options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lresnet.studies.reproduce_cell", interrupted)
+    monkeypatch.setattr("lresnet_paper.reproduce.reproduce_cell", interrupted)
     assert cli.main([*CALL, "--results", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "lresnet: interrupted; no run has ended yet\n"
     (file := tmp_path / "demo.jsonl").touch()

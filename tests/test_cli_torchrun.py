@@ -19,11 +19,12 @@ from torch.distributed import TCPStore
 from lresnet import __version__, cli
 from lresnet.data import ImageData
 from lresnet.data.images import channel_statistics
-from lresnet.studies import Run, image_run
-from lresnet.studies.run_folder import train_in_folder
-from lresnet.studies.single import command_of, single_image_run
+from lresnet.runs.folder import train_in_folder
+from lresnet.runs.single import command_of, single_image_run
 from lresnet.train import ImageClassification
 from lresnet.train.team import Team, joined
+from lresnet_paper import run as image_run
+from lresnet_paper.run import Run
 from tests.coloured import coloured_data, write_coloured
 from tests.team import together
 

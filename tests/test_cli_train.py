@@ -97,7 +97,7 @@ def test_a_switch_that_is_given_goes_before_the_recipe(
     given: list[str], loops: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = []
-    monkeypatch.setattr("lresnet.cli.single_run._train", lambda run, *args: runs.append(run) or 0)
+    monkeypatch.setattr("lresnet.cli.train._train", lambda run, *args: runs.append(run) or 0)
     assert cli.main(["train", "squirrel/nc", "--model", "lorentz_sgformer", "--method", "lorentz", *given]) == 0
     assert runs[0].config["self_loops"] is loops
 

@@ -7,8 +7,8 @@ import pytest
 
 from lresnet import cli
 from lresnet.models import LorentzGCN, LorentzSGFormer, from_pretrained
-from lresnet.studies import recipe
-from lresnet.studies.transformer_run import transformer_run
+from lresnet.runs.transformer_run import transformer_run
+from lresnet_paper.search import recipe
 
 SGFORMER = ["--model", "lorentz_sgformer"]
 QUICK = ["--epochs", "6", "--hidden", "4", "--eval-every", "2", "--device", "cpu"]

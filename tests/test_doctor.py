@@ -9,7 +9,8 @@ import pytest
 import torch
 
 import lresnet
-from lresnet import cli, doctor, functional, selfcheck
+from lresnet import cli, doctor, functional
+from lresnet import doctor as selfcheck
 
 
 def test_a_sound_machine_passes_within_five_seconds_a_device() -> None:

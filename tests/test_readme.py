@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import lresnet
-from lresnet.report.paired import paired_differences
+from lresnet.runs.paired import paired_differences
 from lresnet.train.results import read_results
 
 ROOT = Path(__file__).parent.parent

@@ -11,21 +11,23 @@ A point of the hyperboloid is stored as its space part, so every tensor is a poi
 The names below load on first use: ``import lresnet`` alone imports neither torch nor geoopt.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from ._lazy import lazy_names
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import data, functional, geometry, metrics, models, nn, optim, residual, studies, testing, train
+    from . import convert, data, functional, geometry, metrics, models, nn, optim, plots, residual, runs, testing, train
+    from .convert import lorentzify
     from .geometry import Lorentz
-    from .models import create_model, from_pretrained, lorentzify
+    from .models import create_model, from_pretrained
     from .residual import LorentzResidual, make_residual
 
 __all__ = [
     "Lorentz",
     "LorentzResidual",
     "__version__",
+    "convert",
     "create_model",
     "data",
     "from_pretrained",
@@ -37,43 +39,35 @@ __all__ = [
     "models",
     "nn",
     "optim",
+    "plots",
     "residual",
-    "studies",
+    "runs",
     "testing",
     "train",
 ]
 
-# The room each name lives in; a room's own name stands for the room itself.
-_ROOM_OF = {
-    "Lorentz": "geometry",
-    "LorentzResidual": "residual",
-    "make_residual": "residual",
-    "create_model": "models",
-    "from_pretrained": "models",
-    "lorentzify": "models",
-    "data": "data",
-    "functional": "functional",
-    "geometry": "geometry",
-    "metrics": "metrics",
-    "models": "models",
-    "nn": "nn",
-    "optim": "optim",
-    "residual": "residual",
-    "studies": "studies",
-    "testing": "testing",
-    "train": "train",
-}
-
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name
-
-    def __getattr__(name: str) -> object:
-        """Import the room that holds ``name`` and keep the name here (PEP 562)."""
-        if name not in _ROOM_OF:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        room = import_module(f"{__name__}.{_ROOM_OF[name]}")
-        value = room if name == _ROOM_OF[name] else getattr(room, name)
-        globals()[name] = value
-        return value
-
-    def __dir__() -> list[str]:
-        return sorted({*globals(), *__all__})
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "Lorentz": "geometry",
+            "LorentzResidual": "residual",
+            "make_residual": "residual",
+            "create_model": "models",
+            "from_pretrained": "models",
+            "lorentzify": "convert",
+            "convert": "convert",
+            "data": "data",
+            "functional": "functional",
+            "geometry": "geometry",
+            "metrics": "metrics",
+            "models": "models",
+            "nn": "nn",
+            "optim": "optim",
+            "plots": "plots",
+            "residual": "residual",
+            "runs": "runs",
+            "testing": "testing",
+            "train": "train",
+        },
+    )

@@ -7,11 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lresnet.report.claims import answer_claims
-from lresnet.report.disk_embedding import DiskEmbedding
-from lresnet.report.html.page import html_page
-from lresnet.report.poincare_disk import move_to_centre
-from lresnet.studies.demo import learn_embedding
+from lresnet.plots.disk_embedding import DiskEmbedding
+from lresnet.plots.html.page import html_page
+from lresnet.plots.poincare_disk import move_to_centre
+from lresnet.runs.demo import learn_embedding
+from lresnet_paper.pages.claims import answer_claims
 from tests.browser.chromium import chromium
 
 CENTRE, NODE = 0, 1

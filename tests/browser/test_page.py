@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lresnet.report.disk_embedding import DiskEmbedding
-from lresnet.report.html.page import html_page
-from lresnet.report.palette import class_colour
-from lresnet.report.poincare_disk import move_to_centre
+from lresnet.plots.disk_embedding import DiskEmbedding
+from lresnet.plots.html.page import html_page
+from lresnet.plots.palette import class_colour
+from lresnet.plots.poincare_disk import move_to_centre
 from tests.browser.conftest import settle
 from tests.browser.graphs import HOSTILE, tree_embedding
 

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lresnet.kernels import disabled, enabled
 from lresnet.models import LorentzSGFormer
 from lresnet.optim import Optimizers, RiemannianAdam, parameter_groups
-from lresnet.residual.kernels import disabled, enabled
 
-joins = pytest.importorskip("lresnet.nn.kernels.joins", reason="triton is not installed")
+joins = pytest.importorskip("lresnet.kernels.joins", reason="triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 NODES, FEATURES, CLASSES = 40, 8, 4

@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from lresnet.kernels import disabled, enabled
 from lresnet.nn import vector_join
 from lresnet.nn.vector_join import lorentz_join
-from lresnet.residual.kernels import disabled, enabled
 from lresnet.testing import assert_finite_gradients
 
-joins = pytest.importorskip("lresnet.nn.kernels.joins", reason="triton is not installed")
+joins = pytest.importorskip("lresnet.kernels.joins", reason="triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 # A stack lies in memory member after member where a product with its matrices made it, else node after node.

@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from lresnet.kernels import disabled, enabled, is_available
+from lresnet.kernels.fused import serves
+from lresnet.kernels.layout import rows_of
 from lresnet.models import LorentzGCN
 from lresnet.nn.ambient import ambient_product
 from lresnet.nn.graph_conv import centroid_of_sums
-from lresnet.nn.kernels import serves
-from lresnet.nn.kernels.layout import rows_of
 from lresnet.nn.linear import on_sphere
 from lresnet.nn.pair_distance import lorentz_distance2
-from lresnet.residual.kernels import disabled, enabled, is_available
 
 pytest.importorskip("triton")
 

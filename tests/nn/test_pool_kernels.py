@@ -6,11 +6,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from lresnet.kernels import enabled
 from lresnet.nn.pooling import _ball_mean, poincare_mean
-from lresnet.residual.kernels import enabled
 from tests.families import pairs
 
-kernels = pytest.importorskip("lresnet.nn.kernels.pools", reason="triton is not installed")
+kernels = pytest.importorskip("lresnet.kernels.pools", reason="triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from lresnet import Lorentz
 from lresnet.geometry.pair import separation
+from lresnet.kernels import disabled, enabled
 from lresnet.nn import Prototypes
 from lresnet.nn.prototype_distance import prototype_logits
-from lresnet.residual.kernels import disabled, enabled
 from lresnet.testing import assert_finite_gradients
 from tests.families import CURVATURES, NORMS, pairs
 
-kernels = pytest.importorskip("lresnet.nn.kernels.prototypes", reason="triton is not installed")
+kernels = pytest.importorskip("lresnet.kernels.prototypes", reason="triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 N, S, C, n = 70, 3, 4, 5

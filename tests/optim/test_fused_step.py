@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from lresnet.kernels import disabled, enabled
 from lresnet.optim import RiemannianAdam, riemannian
-from lresnet.residual.kernels import disabled, enabled
 
 fused_step = pytest.importorskip("lresnet.optim.fused_step", reason="triton is not installed")
 

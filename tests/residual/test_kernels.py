@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
-from lresnet.residual.kernels import enabled, is_available
-from lresnet.residual.kernels.factors import Factors
-from lresnet.residual.kernels.tiles import Tile
+from lresnet.kernels import enabled, is_available
+from lresnet.kernels.factors import Factors
+from lresnet.kernels.tiles import Tile
 from tests.residual.common import HALF_ULP, MORE_FAMILIES, float32, geodesic, more_pairs, normals, per_point
 from tests.residual.kernel_cases import DEVICE, KINDS, gradients, on_device, residual, row_errors
 
@@ -234,7 +234,7 @@ def test_weights_that_lie_apart_in_memory(weight):
 @pytest.mark.parametrize("programs", [1, 3, 100])
 @pytest.mark.parametrize("stages", [1, 2])
 def test_programs_that_walk_over_many_tiles(programs, stages):
-    from lresnet.residual.kernels import launch
+    from lresnet.kernels import launch
 
     x, y, g = on_device(*(normals(21, 6, seed=s) for s in range(3)))
     factors = Factors(

@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from lresnet import Lorentz, LorentzResidual
 from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
-from lresnet.residual.kernels import disabled, enabled, fused_tail, is_available, serves, switch
+from lresnet.kernels import disabled, enabled, fused_tail, is_available, serves, switch
 from tests.residual.common import normals
 from tests.residual.kernel_cases import DEVICE, KINDS, on_device, residual
 
@@ -26,7 +26,7 @@ def points(*shape: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor
 @pytest.fixture
 def launches(monkeypatch):
     """Every launch of a kernel, by name, while the kernels are enabled."""
-    from lresnet.residual.kernels import launch
+    from lresnet.kernels import launch
 
     seen = []
     for name in ("forward", "backward"):
@@ -46,7 +46,7 @@ def launches(monkeypatch):
 
 @pytest.mark.parametrize("kind", [*KINDS, "space"])
 def test_operators_are_registered_as_they_behave(kind):
-    from lresnet.residual.kernels import ops
+    from lresnet.kernels import ops
 
     x, y = points(3, 5)
     weight, scale, kappa = on_device(*map(torch.tensor, (0.37, 1.3, 0.7)))
@@ -140,7 +140,7 @@ def test_second_derivatives_on_images_with_weights_per_pixel(launches):
 
 
 def test_the_backward_operator_refuses_to_be_differentiated():
-    from lresnet.residual.kernels import ops
+    from lresnet.kernels import ops
 
     x, y = points(3, 5)
     g = torch.ones(3, 5, device=DEVICE, requires_grad=True)
@@ -237,7 +237,7 @@ def test_plain_tensors_on_the_cpu_take_the_reference():
 
 def test_triton_is_imported_with_the_first_kernel_only():
     code = (
-        "import sys, torch, lresnet, lresnet.residual.kernels\n"
+        "import sys, torch, lresnet, lresnet.kernels\n"
         "from lresnet.functional import lorentz_residual\n"
         "lorentz_residual(torch.ones(2, 3), torch.ones(2, 3))\n"
         "assert 'triton' not in sys.modules and 'torch._dynamo' not in sys.modules"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from lresnet.residual.kernels import disabled, enabled, fused_tail
+from lresnet.kernels import disabled, enabled, fused_tail
 from tests.residual.common import normals, per_point
 from tests.residual.kernel_cases import DEVICE, on_device, residual
 

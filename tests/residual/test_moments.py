@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from lresnet.residual.kernels import enabled
-from lresnet.residual.kernels.factors import MEAN, VARIANCE
-from lresnet.residual.kernels.tiles import Tile
+from lresnet.kernels import enabled
+from lresnet.kernels.factors import MEAN, VARIANCE
+from lresnet.kernels.tiles import Tile
 from tests.residual.common import normals
 from tests.residual.kernel_cases import DEVICE
 
@@ -22,7 +22,7 @@ def kernels():
 
 
 def statistics(rows: Tensor, eps: float = 1e-5, tile: Tile | None = None) -> Tensor:
-    from lresnet.residual.kernels import norm_launch
+    from lresnet.kernels import norm_launch
 
     one = torch.ones(rows.shape[1], device=rows.device)
     out = torch.full((5, rows.shape[1]), torch.nan, device=rows.device)

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch._dynamo.testing import CompileCounter
 from torch.nn import BatchNorm2d
 
+from lresnet.kernels import Update, disabled, enabled, norm_relu, norm_tail, track
 from lresnet.models import LorentzResNet
 from lresnet.models.residual_block import ResidualBlock
-from lresnet.residual.kernels import Update, disabled, enabled, norm_relu, norm_tail, track
 from tests.residual.common import normals
 from tests.residual.kernel_cases import DEVICE, watched
 
@@ -28,7 +28,7 @@ def kernels():
 
 @pytest.fixture
 def launches(monkeypatch):
-    from lresnet.residual.kernels import relu_launch
+    from lresnet.kernels import relu_launch
 
     return watched(monkeypatch, relu_launch)
 
@@ -53,7 +53,7 @@ def rows(x: Tensor) -> Tensor:
 
 
 def by_operator(x: Tensor, module: BatchNorm2d) -> Tensor:
-    from lresnet.residual.kernels import relu_ops
+    from lresnet.kernels import relu_ops
 
     z, statistics = relu_ops.norm_relu(rows(x), module.weight, module.bias, module.eps)
     track([Update(module, statistics)])
@@ -146,7 +146,7 @@ def test_second_derivatives():
 
 
 def test_opcheck():
-    from lresnet.residual.kernels import relu_ops
+    from lresnet.kernels import relu_ops
 
     module = norm(5)
     x, g = rows(images(2, 5, 3, 4)), rows(images(2, 5, 3, 4, seed=1))
@@ -325,7 +325,7 @@ def test_images_of_three_axes_are_refused_as_by_torch():
 
 @pytest.mark.parametrize("momentum", [0.3, None])
 def test_a_norm_that_serves_twice_sees_one_batch_after_the_other(momentum):
-    from lresnet.residual.kernels import relu_ops
+    from lresnet.kernels import relu_ops
 
     ours, theirs, other = norm(5, momentum=momentum), norm(5, momentum=momentum), norm(5, momentum=0.1)
     updates = []

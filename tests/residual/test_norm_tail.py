@@ -10,11 +10,11 @@ from torch import Tensor
 from torch.nn import BatchNorm2d
 
 from lresnet import Lorentz
+from lresnet.kernels import disabled, enabled, norm_tail
+from lresnet.kernels.factors import Factors
+from lresnet.kernels.tiles import Tile
 from lresnet.models.residual_block import ResidualBlock
 from lresnet.residual import make_residual
-from lresnet.residual.kernels import disabled, enabled, norm_tail
-from lresnet.residual.kernels.factors import Factors
-from lresnet.residual.kernels.tiles import Tile
 from tests.residual.common import normals, per_point
 from tests.residual.kernel_cases import DEVICE, on_device, residual, watched
 
@@ -32,7 +32,7 @@ def kernels():
 
 @pytest.fixture
 def launches(monkeypatch):
-    from lresnet.residual.kernels import norm_launch
+    from lresnet.kernels import norm_launch
 
     return watched(monkeypatch, norm_launch)
 
@@ -172,7 +172,7 @@ def test_weight_and_scale_per_pixel():
 
 @pytest.mark.parametrize("programs", [1, 3, 100])
 def test_backward_programs_that_walk_over_many_tiles(programs):
-    from lresnet.residual.kernels import norm_launch
+    from lresnet.kernels import norm_launch
 
     x, y, g = on_device(*(normals(21, 6, seed=s) for s in range(3)))
     factors = Factors(*scalars(), *on_device(*(normals(6, seed=s) for s in range(4))))
@@ -274,7 +274,7 @@ def test_mistakes_are_named():
 
 
 def test_operators_are_registered_as_they_behave():
-    from lresnet.residual.kernels import norm_ops
+    from lresnet.kernels import norm_ops
 
     x, y, g = on_device(*(normals(6, 5, seed=s) for s in range(3)))
     columns = on_device(*(normals(5, seed=s) for s in range(4)))
@@ -320,7 +320,7 @@ def test_second_derivatives_are_those_of_the_formulas(launches):
 
 
 def test_the_statistics_have_no_derivative():
-    from lresnet.residual.kernels import norm_ops
+    from lresnet.kernels import norm_ops
 
     x = normals(6, 5).to(DEVICE).requires_grad_()
     columns = on_device(normals(5), normals(5, seed=1))

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 pytest.importorskip("triton")
 
-from lresnet.residual.kernels import norm_launch, norm_ops, relu_launch, relu_ops, start
+from lresnet.kernels import norm_launch, norm_ops, relu_launch, relu_ops, start
 
 
 class Kernel:
@@ -200,7 +200,7 @@ def test_a_program_that_ends_does_not_wait_for_what_nobody_will_run() -> None:
     program = """
 import contextlib, time, torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from lresnet.residual.kernels import start
+from lresnet.kernels import start
 torch.cuda.device = contextlib.nullcontext
 class Slow:
     def warmup(self, *kinds, **options): time.sleep(0.5)

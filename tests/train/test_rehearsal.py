@@ -40,7 +40,7 @@ def test_nothing_changes(flip_test):
 
 def test_it_meets_the_kernels_of_a_step_and_of_a_look(monkeypatch):
     pytest.importorskip("triton")
-    from lresnet.residual.kernels import enabled, launch, norm_launch, relu_launch, start
+    from lresnet.kernels import enabled, launch, norm_launch, relu_launch, start
 
     met = set()
     monkeypatch.setattr(start, "_is_known", lambda x: True)

@@ -6,20 +6,19 @@ A verb imports its work when it is called, so that ``lresnet --help`` needs neit
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import entry_points
 
 from lresnet._version import __version__
 from lresnet.cli.app import App, Failed, read_call
-from lresnet.cli.bench import bench
-from lresnet.cli.datasets import data
-from lresnet.cli.inference import predict
+from lresnet.cli.data import data
 from lresnet.cli.measures import delta, doctor
 from lresnet.cli.ood import ood
 from lresnet.cli.pictures import demo, plot
 from lresnet.cli.points import embed, neighbours
+from lresnet.cli.predict import predict
 from lresnet.cli.report import report
-from lresnet.cli.single_run import evaluate, train
-from lresnet.cli.study import reproduce
 from lresnet.cli.torchrun import Unheard, one_voice, require_one_process
+from lresnet.cli.train import evaluate, train
 
 __all__ = ["main"]
 
@@ -28,13 +27,14 @@ _ABOUT = f"""lresnet {__version__}: Lorentzian residual networks for PyTorch.
 Start with `lresnet demo`; `lresnet VERB --help` explains a verb."""
 
 _app = App()
-for _verb in (demo, train, evaluate, predict, embed, neighbours, ood, reproduce, report):
+for _verb in (demo, train, evaluate, predict, embed, neighbours, ood, report):
     _app.command(_verb)
-_app.command(bench, name="bench", help="Time residuals, networks and epochs, by a clock that waits.")
 _app.command(data, name="data", help="List, fetch and verify data sets.")
 _app.command(delta)
 _app.command(plot, name="plot", help="Draw pictures.")
 _app.command(doctor)
+for _entry in entry_points(group="lresnet.verbs"):
+    _app.command(_entry.load(), name=_entry.name)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tyro.extras import SubcommandApp
 
-from lresnet.cli.several import adding_up
+from lresnet.cli.repeatable_options import adding_up
 
 __all__ = ["App", "Failed", "WrongCall", "read_call"]
 

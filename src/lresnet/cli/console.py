@@ -29,7 +29,7 @@ def progress_bars() -> Progress:
 
 def skipped_lines(skipped: Iterable[tuple[Path, str]]) -> Iterator[str]:
     """Files that could not be read, and why: a line each."""
-    from lresnet.report.one_line import one_line
+    from lresnet.runs.one_line import one_line
 
     for file, reason in skipped:
         yield f"  {one_line(str(file))}: {one_line(reason)}"

@@ -40,13 +40,13 @@ def delta(
     """
     from rich.console import Console
 
+    from lresnet.cli.delta_table import delta_table
     from lresnet.data.registry import DATASETS
-    from lresnet.report.delta_table import delta_table
 
     require_seeds("--seed", seed)
     file = Path(space)
     if file.is_dir() and (space not in DATASETS or (file / "run.json").is_file()):
-        from lresnet.studies.embedding_delta import embedding_delta
+        from lresnet.runs.embedding import embedding_delta
 
         found, title = embedding_delta(file, images=images, samples=samples, seed=seed, device=device)
     else:

@@ -49,11 +49,10 @@ def ood(
     """
     from rich.console import Console
 
-    from lresnet.report.demo_picture import require_drawable
-    from lresnet.report.detection_table import detection_json, detection_notes, detection_table
-    from lresnet.report.score_histograms import draw_score_histograms
-    from lresnet.studies.detection import judge
-    from lresnet.studies.folder_detection import score_folder
+    from lresnet.cli.detection_table import detection_json, detection_notes, detection_table
+    from lresnet.plots.demo import require_drawable
+    from lresnet.plots.score_histograms import draw_score_histograms
+    from lresnet.runs.detection import judge, score_folder
 
     require_seeds("--seed", seed)
     if draws < 1:

@@ -29,10 +29,10 @@ def demo(out: Path = Path("lresnet-demo.png"), workers: int = 2) -> int:
     from rich.console import Console
 
     from lresnet.cli.console import progress_bars
-    from lresnet.report.demo_picture import draw_embedding, require_drawable
-    from lresnet.report.demo_table import TASK_NAMES, demo_table
-    from lresnet.studies.demo import DEMO_CELLS, demo_runs, run_demo
-    from lresnet.studies.workers import require_workers
+    from lresnet.cli.demo_table import TASK_NAMES, demo_table
+    from lresnet.plots.demo import draw_embedding, require_drawable
+    from lresnet.runs.demo import DEMO_CELLS, demo_runs, run_demo
+    from lresnet.runs.workers import require_workers
 
     require_drawable(out)  # before half a minute has passed
     require_workers(workers)
@@ -76,8 +76,8 @@ def residuals(
     """
     from rich.console import Console
 
-    from lresnet.report.demo_picture import require_drawable
-    from lresnet.report.residual_picture import draw_residuals, residual_table
+    from lresnet.plots.demo import require_drawable
+    from lresnet.plots.residuals import draw_residuals, residual_table
 
     require_drawable(out)
     console = Console()
@@ -105,9 +105,9 @@ def embedding(
         out: The picture to write; .png, .svg or .pdf.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
-    from lresnet.report.demo_picture import require_drawable
-    from lresnet.report.disk_embedding import embedding_of_run
-    from lresnet.report.embedding_picture import draw_disk_embedding
+    from lresnet.plots.demo import require_drawable
+    from lresnet.plots.disk_embedding import embedding_of_run
+    from lresnet.plots.embedding import draw_disk_embedding
 
     require_drawable(out)
     found = embedding_of_run(run, device=device)
@@ -130,8 +130,8 @@ def curves(
         runs: The folders of finished runs.
         out: The picture to write; .png, .svg or .pdf.
     """
-    from lresnet.report.demo_picture import require_drawable
-    from lresnet.report.training_curves import draw_curves, read_curve
+    from lresnet.plots.curves import draw_curves, read_curve
+    from lresnet.plots.demo import require_drawable
 
     found = [read_curve(folder) for folder in runs]
     require_drawable(out)
@@ -154,11 +154,11 @@ def comparison(
         table: A table of the paper with results; of runs in folders: train. None: the only one there is, else gnn.
         out: The picture to write; .png, .svg or .pdf.
     """
-    from lresnet.report.aggregate import aggregate, read_runs
-    from lresnet.report.comparison_picture import draw_comparison
-    from lresnet.report.demo_picture import require_drawable
-    from lresnet.report.run_folders import folder_runs, folder_states
-    from lresnet.studies.single import require_known
+    from lresnet.plots.demo import require_drawable
+    from lresnet.runs.aggregate import aggregate, read_runs
+    from lresnet.runs.run_folders import folder_runs, folder_states
+    from lresnet.runs.single import require_known
+    from lresnet_paper.pages.comparison_picture import draw_comparison
 
     figures = aggregate(read_runs(results) + folder_runs(folder_states(results)))
     if not figures:
@@ -188,12 +188,12 @@ def depth(
         protocol: Which runs, where there are several protocols: legacy or legacy-deep. None: the first.
         out: The picture to write; .png, .svg or .pdf.
     """
-    from lresnet.report.aggregate import read_runs
-    from lresnet.report.demo_picture import require_drawable
-    from lresnet.report.depth_claims import depth_answers
-    from lresnet.report.depth_picture import draw_depth
-    from lresnet.report.depth_runs import depth_protocols
-    from lresnet.studies.single import require_known
+    from lresnet.plots.demo import require_drawable
+    from lresnet.runs.aggregate import read_runs
+    from lresnet.runs.single import require_known
+    from lresnet_paper.pages.depth_claims import depth_answers
+    from lresnet_paper.pages.depth_picture import draw_depth
+    from lresnet_paper.pages.depth_runs import depth_protocols
 
     runs = read_runs(results)
     require_drawable(out)
@@ -227,10 +227,10 @@ def ood(
         out: The picture to write; .png, .svg or .pdf.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
-    from lresnet.report.demo_picture import require_drawable
-    from lresnet.report.detection_table import detection_notes
-    from lresnet.report.score_histograms import draw_score_histograms
-    from lresnet.studies.folder_detection import score_folder
+    from lresnet.cli.detection_table import detection_notes
+    from lresnet.plots.demo import require_drawable
+    from lresnet.plots.score_histograms import draw_score_histograms
+    from lresnet.runs.detection import score_folder
 
     require_drawable(out)
     found, sets = score_folder(run, listed_sets(ood), scores=listed(scores), device=device)

@@ -9,7 +9,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from lresnet.cli.console import name_skipped, show
 
 if TYPE_CHECKING:
-    from lresnet.studies.embedding import Embedding
+    from lresnet.runs.embedding import Embedding
 
 __all__ = ["embed", "neighbours"]
 
@@ -41,9 +41,9 @@ def embed(
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         verbose: Name the files that could not be read, and why.
     """
-    from lresnet.report.point_table import embedding_line
-    from lresnet.studies.embedding import embed_run, space_of_run
-    from lresnet.studies.point_file import on_the_boundary, require_coordinates, require_target, write_points
+    from lresnet.cli.point_table import embedding_line
+    from lresnet.runs.embedding import embed_run, space_of_run
+    from lresnet.runs.point_file import on_the_boundary, require_coordinates, require_target, write_points
 
     target = run / "points.npz" if out is None else out
     require_coordinates(coordinates, flat=space_of_run(run) is None)  # before the data are read
@@ -91,8 +91,8 @@ def neighbours(
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         verbose: Name the files that could not be read, and why.
     """
-    from lresnet.report.point_table import neighbour_json, neighbour_line, neighbour_table
-    from lresnet.studies.neighbours import neighbours_in_run
+    from lresnet.cli.point_table import neighbour_json, neighbour_line, neighbour_table
+    from lresnet.runs.neighbours import neighbours_in_run
 
     found = neighbours_in_run(run, item, count=count, images=_named(images), device=device)
     if json != "-":
@@ -110,7 +110,7 @@ def _named(images: tuple[Path, ...] | None) -> tuple[Path, ...]:
 
 
 def _say_what_was_read(embedding: "Embedding", verbose: bool) -> None:
-    from lresnet.report.point_table import reading_notes
+    from lresnet.cli.point_table import reading_notes
 
     for note in reading_notes(embedding):
         print(note, file=sys.stderr)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 if TYPE_CHECKING:
-    from lresnet.report.claims import Claim
-    from lresnet.report.run_folders import FolderState
+    from lresnet.runs.run_folders import FolderState
+    from lresnet_paper.pages.claims import Claim
 
 __all__ = ["report"]
 
@@ -40,12 +40,12 @@ def report(
     """
     from rich.console import Console
 
-    from lresnet.report.aggregate import aggregate, read_runs
-    from lresnet.report.depth_table import depth_terminal
-    from lresnet.report.ood_table import ood_terminal
-    from lresnet.report.run_folders import folder_runs, folder_states, folder_table
-    from lresnet.report.tables import print_figures, print_json
+    from lresnet.runs.aggregate import aggregate, read_runs
+    from lresnet.runs.run_folders import folder_runs, folder_states, folder_table
+    from lresnet.runs.tables import print_figures, print_json
     from lresnet.train.checkpoint import write_atomically
+    from lresnet_paper.pages.depth_table import depth_terminal
+    from lresnet_paper.pages.ood_table import ood_terminal
 
     if embedding is not None and out is None:
         raise ValueError("--embedding is for a page; name its file with -o FILE.html")
@@ -77,27 +77,27 @@ def _are_own(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]") -
 
 
 def _claims(runs: Sequence[dict[str, Any]], results: Path) -> "list[Claim]":
-    from lresnet.report.aggregate import aggregate
-    from lresnet.report.claims import answer_claims
-    from lresnet.report.depth_claims import depth_answers
+    from lresnet.runs.aggregate import aggregate
     from lresnet.train.results import read_results
+    from lresnet_paper.pages.claims import answer_claims
+    from lresnet_paper.pages.depth_claims import depth_answers
 
     numerics, benchmarks = (list(read_results(results / f"{name}.jsonl")) for name in ("numerics", "benchmarks"))
     return answer_claims(aggregate(runs), numerics, runs, benchmarks) + depth_answers(runs)
 
 
 def _notes(runs: Sequence[dict[str, Any]]) -> dict[tuple[str, str, str], str]:
-    from lresnet.studies.search import recipe_notes
+    from lresnet_paper.search import recipe_notes
 
     return recipe_notes({(run["table"], run["cell"]) for run in runs})
 
 
 def _markdown(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", results: Path) -> str:
     """A user's own runs, where there is nothing else, have a page of their own, without the paper's claims."""
-    from lresnet.report.aggregate import aggregate
-    from lresnet.report.computing_time import computing_time
-    from lresnet.report.own_runs_page import own_runs_page
-    from lresnet.report.paired import paired_differences
+    from lresnet.runs.aggregate import aggregate
+    from lresnet.runs.computing_time import computing_time
+    from lresnet.runs.own_runs_page import own_runs_page
+    from lresnet.runs.paired import paired_differences
 
     if _are_own(runs, folders):
         return own_runs_page(results, aggregate(runs), paired_differences(runs), folders, computing_time(runs))
@@ -105,16 +105,16 @@ def _markdown(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", 
 
 
 def _paper_markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
-    from lresnet.report.aggregate import aggregate
-    from lresnet.report.claims import claims_markdown
-    from lresnet.report.computing_time import computing_time
-    from lresnet.report.depth_runs import DEPTH_TABLE
-    from lresnet.report.depth_table import depth_markdown
-    from lresnet.report.markdown_page import markdown_page
-    from lresnet.report.ood_table import ood_markdown
-    from lresnet.report.own_runs_page import own_runs_tables
-    from lresnet.report.paired import paired_differences
-    from lresnet.report.planned import missing_sentences
+    from lresnet.runs.aggregate import aggregate
+    from lresnet.runs.computing_time import computing_time
+    from lresnet.runs.own_runs_page import own_runs_tables
+    from lresnet.runs.paired import paired_differences
+    from lresnet_paper.pages.claims import claims_markdown
+    from lresnet_paper.pages.depth_runs import DEPTH_TABLE
+    from lresnet_paper.pages.depth_table import depth_markdown
+    from lresnet_paper.pages.markdown_page import markdown_page
+    from lresnet_paper.pages.ood_table import ood_markdown
+    from lresnet_paper.pages.planned import missing_sentences
 
     figures, paired = aggregate(runs), paired_differences(runs)
     own = own_runs_tables([f for f in figures if f.table == "train"], [d for d in paired if d.table == "train"])
@@ -129,8 +129,8 @@ def _paper_markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
 def _html(
     runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", results: Path, embedding: Path | None
 ) -> str:
-    from lresnet.report.disk_embedding import embedding_of_run
-    from lresnet.report.html.page import html_page
+    from lresnet.plots.disk_embedding import embedding_of_run
+    from lresnet.plots.html.page import html_page
 
     disk = None if embedding is None else embedding_of_run(embedding)
     claims = [] if _are_own(runs, folders) else _claims(runs, results)
@@ -138,10 +138,10 @@ def _html(
 
 
 def _rewrite_overview(file: Path, runs: Sequence[dict[str, Any]]) -> None:
-    from lresnet.report.aggregate import aggregate
-    from lresnet.report.overview import overview, overview_markdown, rewrite_between_marks
-    from lresnet.report.paired import paired_differences
+    from lresnet.runs.aggregate import aggregate
+    from lresnet.runs.paired import paired_differences
     from lresnet.train.checkpoint import write_atomically
+    from lresnet_paper.pages.overview import overview, overview_markdown, rewrite_between_marks
 
     figures = [figure for figure in aggregate(runs) if figure.table == "gnn"]
     table = overview_markdown(overview(figures, [d for d in paired_differences(runs) if d.table == "gnn"]))

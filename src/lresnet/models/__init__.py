@@ -10,7 +10,6 @@ from typing import Any
 import torch
 
 from lresnet.models import pretrained
-from lresnet.models.conversion import lorentzify
 from lresnet.models.gcn import LorentzGCN
 from lresnet.models.mlp import LorentzMLP
 from lresnet.models.pretrained import Pretrained
@@ -25,7 +24,6 @@ __all__ = [
     "LorentzSGFormer",
     "create_model",
     "from_pretrained",
-    "lorentzify",
 ]
 
 MODELS: dict[str, Callable[..., Pretrained]] = {

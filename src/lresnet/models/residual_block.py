@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lresnet.kernels import Update, norm_relu, norm_tail, serves
 from lresnet.nn.side_by_side import Conv2d
-from lresnet.residual.kernels import Update, norm_relu, norm_tail, serves
 from lresnet.residual.modules import NoResidual, Residual
 
 __all__ = ["ResidualBlock", "is_as_built"]
@@ -39,7 +39,7 @@ class ResidualBlock(torch.nn.Module):
     def forward(self, x: Tensor, images: int = 1, updates: list[Update] | None = None) -> Tensor:
         """``images`` of them lie side by side in x (:mod:`lresnet.nn.side_by_side`).
 
-        ``updates``: see :func:`lresnet.residual.kernels.norm_tail`.
+        ``updates``: see :func:`lresnet.kernels.norm_tail`.
         """
         branch = self.conv2(norm_relu(self.conv1(x, images), self.bn1, updates), images)
         skip = self.shortcut[0](x, images) if len(self.shortcut) else x

@@ -33,6 +33,7 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision
+from lresnet.kernels import Update, norm_relu, serves, track
 from lresnet.models.pretrained import Pretrained
 from lresnet.models.residual_block import ResidualBlock, is_as_built
 from lresnet.nn.mlr import LorentzMLR
@@ -40,7 +41,6 @@ from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.side_by_side import Conv2d, separate, side_by_side
 from lresnet.residual import make_residual
-from lresnet.residual.kernels import Update, norm_relu, serves, track
 
 __all__ = ["LorentzResNet"]
 

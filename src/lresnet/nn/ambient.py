@@ -11,7 +11,7 @@ from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import time_of
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
-from lresnet.nn.kernels import serves
+from lresnet.kernels.fused import serves
 
 __all__ = ["ambient_product"]
 
@@ -91,7 +91,7 @@ class _AmbientStack(torch.autograd.Function):
 def _ambient_rows(x: Tensor, kappa: Curvature, ones: int) -> Tensor:
     """[..., n] -> [..., n + 1 + ones]: the points, their time, and coordinates that are 1. Not differentiable."""
     if serves(x, kappa):
-        from lresnet.nn.kernels.ambients import ambient_forward
+        from lresnet.kernels.ambients import ambient_forward
 
         return ambient_forward(x, kappa=float(kappa), ones=ones)
     return _plain_rows(x, kappa, ones)
@@ -114,7 +114,7 @@ def _gradients(
     """Of x and, where it is learned, of kappa, from the gradient of the ambient vectors."""
     n = x.shape[-1]
     if fixed is not None and serves(x, fixed) and back.shape[:-1] == x.shape[:-1] and not torch.is_grad_enabled():
-        from lresnet.nn.kernels.ambients import ambient_backward
+        from lresnet.kernels.ambients import ambient_backward
 
         return ambient_backward(back, x, kappa=float(fixed)), None
     gt = back[..., n : n + 1] / ambient[..., n : n + 1]

@@ -13,8 +13,9 @@ from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.stack import sum_to
+from lresnet.kernels import fused
+from lresnet.kernels.fused import serves
 from lresnet.nn.hyperplane_linear import HyperplaneLinear
-from lresnet.nn.kernels import fused, serves
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.space_linear import SpaceLinear
 from lresnet.nn.sparse import SparseMatrix, adjacency
@@ -67,7 +68,7 @@ def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empt
     if traced():
         return _centroid(sums, least, kappa, some_empty)[0]
     if serves(sums, kappa):
-        from lresnet.nn.kernels.centroids import centroid_backward, centroid_forward
+        from lresnet.kernels.centroids import centroid_backward, centroid_forward
 
         kernels = centroid_forward, centroid_backward
         return fused(*kernels, _plain_centroid, sums, least, kappa=float(kappa))

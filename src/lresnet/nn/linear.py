@@ -13,8 +13,9 @@ from lresnet.geometry.checks import full_precision, prepare, require_features, t
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.pair import dot, unit
 from lresnet.geometry.stack import sum_to
+from lresnet.kernels import fused
+from lresnet.kernels.fused import serves
 from lresnet.nn.ambient import ambient_product
-from lresnet.nn.kernels import fused, serves
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["LorentzLinear", "on_sphere"]
@@ -36,7 +37,7 @@ def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> T
     if traced():
         return _turning_on_sphere(z, log_scale, kappa, floor)
     if serves(z, kappa):
-        from lresnet.nn.kernels.sphere import sphere_backward, sphere_forward
+        from lresnet.kernels.sphere import sphere_backward, sphere_forward
 
         kernels = sphere_forward, sphere_backward
         return fused(*kernels, _turning_on_sphere, z, log_scale, kappa=float(kappa), floor=floor)

@@ -11,7 +11,8 @@ from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import time_of
 from lresnet.geometry.stack import sum_to
-from lresnet.nn.kernels import fused, serves
+from lresnet.kernels import fused
+from lresnet.kernels.fused import serves
 
 __all__ = ["lorentz_distance2", "margin_loss"]
 
@@ -23,7 +24,7 @@ def lorentz_distance2(z: Tensor, pairs: Tensor, kappa: Curvature | None) -> Tens
     holds one curvature, or one for each node, [N, 1].
     """
     if not traced() and serves(z, kappa):
-        from lresnet.nn.kernels.pairs import pairs_backward, pairs_forward
+        from lresnet.kernels.pairs import pairs_backward, pairs_forward
 
         fixed = None if kappa is None else float(kappa)
         return fused(pairs_forward, pairs_backward, _plain_distance2, z, pairs, kappa=fixed)

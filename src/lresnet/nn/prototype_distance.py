@@ -12,7 +12,8 @@ from lresnet.geometry.cross import cross_separation, separations
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.pair import dot, unitless_time
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
-from lresnet.nn.kernels import fused, serves
+from lresnet.kernels import fused
+from lresnet.kernels.fused import serves
 
 __all__ = ["prototype_logits", "prototype_separation"]
 
@@ -32,7 +33,7 @@ def prototype_logits(x: Tensor, y: Tensor, bias: Tensor, kappa: Curvature) -> Te
         torch.Size([2, 4])
     """
     if not traced() and serves(x, kappa) and _kernels_take(x, y, bias):
-        from lresnet.nn.kernels.prototypes import logits_backward, logits_forward
+        from lresnet.kernels.prototypes import logits_backward, logits_forward
 
         return fused(logits_forward, logits_backward, _plain_logits, x, y, bias, kappa=float(kappa))
     return bias - 2 / kappa * prototype_separation(x, y, kappa)

@@ -22,9 +22,9 @@ from lresnet.geometry.curvature import Curvature, root
 from lresnet.geometry.pair import dot
 from lresnet.geometry.stack import sum_to
 from lresnet.geometry.weights import weight_rows
+from lresnet.kernels import fused, switch
+from lresnet.kernels.fused import serves
 from lresnet.nn.bounded_exp import bounded_exp, bounded_radius, slope_of_factor
-from lresnet.nn.kernels import fused, serves
-from lresnet.residual.kernels import switch
 from lresnet.residual.lorentz import lorentz_residual, normaliser
 
 __all__ = ["lorentz_join"]
@@ -70,7 +70,7 @@ def _one_a_member(weight: Tensor, z: Tensor) -> bool:
 
 
 def _by_kernels(z: Tensor, g: Tensor, weight: Tensor, kappa: float, max_radius: float) -> Tensor:
-    from lresnet.nn.kernels.joins import join_backward, join_backward_and_weight, join_forward
+    from lresnet.kernels.joins import join_backward, join_backward_and_weight, join_forward
 
     backward = join_backward_and_weight if weight.requires_grad else join_backward
     return fused(join_forward, backward, _plain, z, g, weight, kappa=kappa, max_radius=max_radius)

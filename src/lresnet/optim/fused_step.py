@@ -12,8 +12,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from lresnet.nn.kernels.layout import Tile, tile_for
-from lresnet.residual.kernels.formulas import asinhc, sinhc
+from lresnet.kernels.formulas import asinhc, sinhc
+from lresnet.kernels.layout import Tile, tile_for
 
 __all__ = ["fused_step"]
 

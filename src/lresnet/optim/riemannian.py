@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lresnet.geometry import maps
 from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.nn.kernels import serves
+from lresnet.kernels.fused import serves
 
 __all__ = ["RiemannianAdam"]
 

@@ -22,8 +22,8 @@ from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
 from lresnet.geometry.pair import Pair, dot, measure, separation, spare, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.weights import require_positive, weight_rows
-from lresnet.residual.kernels.dispatch import fused_residual
-from lresnet.residual.kernels.switch import serves
+from lresnet.kernels.dispatch import fused_residual
+from lresnet.kernels.switch import serves
 
 __all__ = ["lorentz_residual", "lorentz_residual_many", "normaliser"]
 

@@ -43,7 +43,7 @@ class Residual(ManifoldModule, abc.ABC):
         """Join the skip branch x and the layer's output y."""
 
     def kernel(self) -> dict[str, Any] | None:
-        """Arguments for :func:`lresnet.residual.kernels.fused_tail`; None where no kernel computes this residual."""
+        """Arguments for :func:`lresnet.kernels.fused_tail`; None where no kernel computes this residual."""
         return None
 
     def extra_repr(self) -> str:

@@ -8,8 +8,8 @@ from torch import Tensor
 from lresnet.geometry import maps
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
-from lresnet.residual.kernels.dispatch import fused_residual
-from lresnet.residual.kernels.switch import serves
+from lresnet.kernels.dispatch import fused_residual
+from lresnet.kernels.switch import serves
 
 __all__ = ["parallel_transport_residual"]
 

@@ -9,8 +9,8 @@ from lresnet.geometry import maps
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.geometry.weights import weight_rows
-from lresnet.residual.kernels.dispatch import fused_residual
-from lresnet.residual.kernels.switch import serves
+from lresnet.kernels.dispatch import fused_residual
+from lresnet.kernels.switch import serves
 
 __all__ = ["tangent_residual"]
 

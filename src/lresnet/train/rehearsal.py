@@ -1,7 +1,7 @@
 """A step on shapes alone, before the first real one: kernels that it will need begin to compile, all at once.
 
 One after the other, as a first step meets them, the forty kernels of a ResNet in training take Triton a quarter of a
-minute; tensors without values meet them all within a second, and :mod:`lresnet.residual.kernels.start` has them
+minute; tensors without values meet them all within a second, and :mod:`lresnet.kernels.start` has them
 compiled on other cores.
 """
 

@@ -14,10 +14,10 @@ from lresnet.metrics import average_precision, roc_auc
 from lresnet.models import LorentzGCN
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
-from lresnet.train.beside import Beside
 from lresnet.train.link_prediction import LinkPrediction, kappa_of_model
 from lresnet.train.node_classification import NodeClassification, class_hinges, class_margin
 from lresnet.train.objective import Objective
+from lresnet.train.side_stream import Beside
 from lresnet.train.stack import StackError
 from lresnet.train.stacked_inputs import StackedInputs
 

@@ -1,0 +1,1 @@
+"""Pictures of residuals, embeddings and training curves, and the interactive Poincaré disk."""

@@ -1,1 +1,0 @@
-"""Tables and pictures from results."""

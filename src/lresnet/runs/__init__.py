@@ -1,0 +1,1 @@
+"""One run is one folder: train, evaluate, predict, embed, detect, and the report of a user's runs."""

@@ -1,0 +1,1 @@
+"""The generated pages: tables, claims and their answers, rendered from the results."""

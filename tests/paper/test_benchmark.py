@@ -1,0 +1,351 @@
+"""The benchmarks' contenders and figures, with a clock that can be foreseen; tiny sizes, nothing is really timed."""
+
+import json
+import subprocess
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from lresnet import functional
+from lresnet_paper.bench import Measurement, bench_gcn, bench_residual, bench_resnet, line, runtime_line
+from lresnet_paper.bench.clock import PROCESS, Task, TwoClocks
+from lresnet_paper.bench.contenders import METHODS, Contender, contenders, why_not_compiled
+from lresnet_paper.bench.entry import Entry, admit, first_line, lacking_memory
+from lresnet_paper.bench.graphs import FALLBACK, found_cells, measure_graphs
+from lresnet_paper.bench.memory import Network, peaks_in_fresh_processes
+from lresnet_paper.bench.residuals import measure_residuals
+from lresnet_paper.bench.resnets import measure_resnets
+from lresnet_paper.bench.rounds import Spread
+from lresnet_paper.bench.runs import image_training
+from lresnet_paper.bench.sizes import Size, point_sets
+from lresnet_paper.bench.stacks import measure_stack
+from lresnet_paper.bench.unsynchronised import measure_clocks
+from tests.paper.fake_clock import TaskClock
+
+CPU = torch.device("cpu")
+TINY = Size(8, 16)
+
+
+@pytest.fixture(autouse=True)
+def few_sets(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lresnet_paper.bench.sizes._CPU_CACHE", 1000)
+
+
+def test_contenders_compute_the_residuals_they_are_named_after() -> None:
+    x, y = torch.randn(2, 5, 8, dtype=torch.float32).unbind(0)
+    expected: dict[str, Callable[..., torch.Tensor]] = {
+        "euclidean": torch.add,
+        "space": functional.space_residual,
+        "lorentz": functional.lorentz_residual,
+        "parallel_transport": functional.parallel_transport_residual,
+        "tangent": functional.tangent_residual,
+    }
+    field = contenders(CPU)
+    assert list(dict.fromkeys(c.method for c in field)) == list(METHODS)
+    for contender in field:
+        if contender.function is None:
+            assert contender.missing
+        else:
+            torch.testing.assert_close(contender.function(x, y), expected[contender.method](x, y), rtol=1e-3, atol=1e-4)
+    missing = {c.name: c.missing for c in field if c.function is None}
+    assert missing["lorentz, geoopt"] == "geoopt has no such operation"
+    assert "CUDA" in missing["tangent, kernels"] or "TRITON_INTERPRET" in missing["tangent, kernels"]
+    assert missing["tangent, textbook compiled"] == why_not_compiled(CPU, "auto") != ""
+    assert why_not_compiled(CPU, "yes") == why_not_compiled(torch.device("cuda"), "auto") == ""
+
+
+def test_who_cannot_take_part_says_why_and_the_others_are_measured() -> None:
+    def broken(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        raise NotImplementedError("no such kernel\nand a long trace")
+
+    field = [Contender("euclidean", "x + y", torch.add), Contender("lorentz", "reference", broken)]
+    measured = measure_residuals(TINY, field, CPU, TaskClock(), rounds=3, copy_rate=1.0)
+    assert [(m.form, m.part, m.missing) for m in measured] == [
+        ("x + y", "forward", ""),
+        ("reference", "forward", "NotImplementedError: no such kernel"),
+        ("x + y", "forward + backward", ""),
+        ("reference", "forward + backward", "NotImplementedError: no such kernel"),
+    ]
+    assert admit(lambda: Entry([], False)) == Entry([], False)
+    assert first_line(RuntimeError("")) == "RuntimeError: "
+    assert lacking_memory(0, CPU) == ""
+    assert lacking_memory(10**18, CPU).startswith("needs up to 1000000000 GB of memory, ")
+
+
+def test_figures_follow_from_the_times() -> None:
+    clock, costs = TaskClock(), {"x + y": 1.0, "reference": 2.0, "textbook": 8.0}
+    done: list[str] = []
+
+    def contender(method: str, form: str) -> Contender:
+        class Twice(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx: object, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+                clock.spent = costs[form]
+                return x + y
+
+            @staticmethod
+            def backward(ctx: object, g: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+                done.append(form)
+                clock.spent += 3 * costs[form]
+                return g, g
+
+        return Contender(method, form, lambda x, y: Twice.apply(x, y))
+
+    field = [contender("euclidean", "x + y"), contender("lorentz", "reference"), contender("lorentz", "textbook")]
+    measured = measure_residuals(TINY, field, CPU, clock, rounds=3, copy_rate=4.0 * TINY.bytes)
+    by = {(m.form, m.part): m for m in measured}
+    assert done
+    assert ("x + y", "backward") not in by  # nothing moves
+    ours = by["reference", "forward"]
+    assert ours.seconds == Spread(2.0, 2.0, 2.0, 3)
+    assert ours.figures["gigabytes_per_second"] == pytest.approx(3 * TINY.bytes / 2 / 1e9)
+    assert ours.figures["share_of_copy_rate"] == pytest.approx(3 / 2 / 4)
+    assert ours.faster_than == {"x + y": 0.5, "textbook": 4.0}
+    backward = by["reference", "backward"]
+    assert backward.seconds is not None
+    assert backward.seconds.median == 6.0
+    assert backward.figures["share_of_copy_rate"] == pytest.approx(5 / 6 / 4)
+    # The sum's backward pass moves nothing: 3 passes for both.
+    assert by["x + y", "forward + backward"].figures["share_of_copy_rate"] == pytest.approx(3 / 4 / 4)
+
+
+def test_a_size_that_does_not_fit_is_said_and_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lresnet_paper.bench.entry.free_memory", lambda device: TINY.bytes * 12)
+    measured = measure_residuals(TINY, contenders(CPU)[:1], CPU, TaskClock(), rounds=2, copy_rate=1.0)
+    assert [(m.part, bool(m.seconds)) for m in measured] == [("forward", True), ("forward + backward", False)]
+    assert "GB are free" in measured[1].missing
+    stack = measure_stack(TINY, CPU, TaskClock(), rounds=2)
+    assert all(m.seconds is None and m.missing for m in stack)
+
+
+def test_the_stack_is_as_deep_as_it_says_and_gives_every_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+
+    def residual(x: torch.Tensor, y: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        calls.append(w)
+        return functional.lorentz_residual(x, y, w)
+
+    monkeypatch.setattr("lresnet_paper.bench.stacks.lorentz_residual", residual)
+    measured = measure_stack(TINY, CPU, TaskClock(), rounds=2, depth=5)
+    assert [(m.form, m.seconds is None) for m in measured] == [
+        ("x + y", False),
+        ("kernels", True),
+        ("reference", False),
+        ("reference compiled", True),
+    ]
+    assert len(calls) == 5 * (1 + 3 + 2)  # once before, three rounds of warming up, two that count
+    assert len({id(w) for w in calls}) == 5
+    assert measured[2].cell == "8/16 x 5"
+    assert measured[2].faster_than == {"x + y": 1.0}
+
+
+def test_the_two_clocks_are_for_a_gpu_alone() -> None:
+    assert measure_clocks(TINY, contenders(CPU), CPU, rounds=2) == []
+
+
+def test_the_bytes_a_clock_implies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lresnet_paper.bench.unsynchronised._loop", lambda *arguments: TwoClocks(seems=0.5, true=2.0))
+    monkeypatch.setattr("lresnet_paper.bench.unsynchronised.point_sets", lambda size, device: point_sets(size, CPU))
+    sum_, ours = measure_clocks(
+        TINY, [c for c in contenders(CPU) if c.method in ("euclidean", "lorentz")], torch.device("cuda"), rounds=2
+    )
+    assert [(m.method, m.form) for m in (sum_, ours)] == [("euclidean", "x + y"), ("lorentz", "textbook")]
+    moved = 100 * 3 * TINY.bytes
+    assert ours.seconds == Spread(0.5, 0.5, 0.5, 2)
+    assert ours.figures == {
+        "true_seconds": 2.0,
+        "gigabytes": moved / 1e9,
+        "implied_gigabytes_per_second": pytest.approx(moved / 0.5 / 1e9),
+        "true_gigabytes_per_second": pytest.approx(moved / 2 / 1e9),
+    }
+
+
+@pytest.fixture
+def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
+    """A device that is called cuda; all that happens on it happens on the CPU."""
+    package = "lresnet_paper.bench"
+    monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
+    monkeypatch.setattr(f"{package}.entry.free_memory", lambda device: 10**12)
+    monkeypatch.setattr(f"{package}.residuals.point_sets", lambda size, device: point_sets(size, CPU))
+    monkeypatch.setattr(
+        f"{package}.residuals._TRAFFIC", 24 * TINY.bytes * 4
+    )  # three times forward + backward on 4 sets
+    return torch.device("cuda")
+
+
+def test_on_a_gpu_many_calls_are_timed_at_once_and_replayed_if_they_can_be(
+    pretended_gpu: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = {"forward": 0, "both": 0}
+
+    def add(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        calls["both" if torch.is_grad_enabled() else "forward"] += 1
+        return x + y
+
+    def measure(form: str) -> list[Measurement]:
+        calls.update(forward=0, both=0)
+        field = [Contender("lorentz", form, add)]
+        return measure_residuals(TINY, field, pretended_gpu, TaskClock(), rounds=2, copy_rate=1.0)
+
+    monkeypatch.setattr("lresnet_paper.bench.residuals.replayed", lambda task: lambda: None)
+    forward, both, _ = measure("kernels")
+    assert calls == {"forward": 8 * 4, "both": 3 * 4}  # run once before they are recorded
+    assert forward.facts["replayed"] is both.facts["replayed"] is True
+    assert forward.seconds is not None
+    assert forward.seconds.median == pytest.approx(1 / 32)  # the clock says 1 for all of it
+
+    forward, _, _ = measure("geoopt")  # is not recorded
+    assert forward.facts["replayed"] is False
+    assert calls["forward"] == 32 * (1 + 3 + 2)
+
+    def refuse(task: Task) -> Task:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr("lresnet_paper.bench.residuals.replayed", refuse)
+    assert all(m.facts["replayed"] is False and m.seconds is not None for m in measure("kernels"))
+
+
+def test_on_a_gpu_epochs_are_held_against_their_steps(
+    pretended_gpu: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = "lresnet_paper.bench.resnets"
+    monkeypatch.setattr(f"{package}.image_training", lambda *arguments: image_training(*arguments[:-1], CPU))
+    monkeypatch.setattr(f"{package}.time.perf_counter", iter(range(100)).__next__)
+    networks = [Network("lorentz_resnet20", method, 2) for method in ("lorentz", "euclidean")]
+    peaks = dict.fromkeys(networks, 1)
+    ours, _ = measure_resnets(networks, pretended_gpu, TaskClock(), rounds=2, images=6, peaks=peaks)
+    assert ours.seconds is not None
+    assert ours.seconds.median == pytest.approx(1 / 20)  # of one step, where 20 are timed at once
+    assert ours.figures["epoch_seconds"] == 1
+    assert ours.figures["steps_per_epoch"] == 3
+    assert ours.figures["epoch_over_its_steps"] == pytest.approx(1 / (3 / 20))
+
+
+CASE = ("residual", "2048/10000", "lorentz", "kernels", "forward")
+
+
+def test_lines_of_results() -> None:
+    measurement = Measurement(
+        *CASE, Spread(2.0, 1.0, 4.0, 9), {"share_of_copy_rate": 0.9}, {"x + y": 0.98}, {"sets": 2}
+    )
+    found = json.loads(json.dumps(line(measurement, "lresnet bench residual", CPU), allow_nan=False))
+    assert found["table"] == "benchmarks"
+    assert (found["value"], found["quartiles"], found["rounds"]) == (2.0, [1.0, 4.0], 9)
+    assert found["metrics"] == {"share_of_copy_rate": 0.9}
+    assert found.keys() >= {"study", "cell", "method", "protocol", "part", "command", "versions", "hardware", "config"}
+    assert "seed" not in found  # no run of a table
+
+    run = runtime_line(measurement, "lresnet reproduce runtime", CPU)
+    place = (run["table"], run["cell"], run["method"], run["protocol"])
+    assert place == ("runtime", "2048/10000", "lorentz", "kernels")
+    assert run["value"] == 200.0  # seconds for 100 additions
+    assert (run["metrics"]["low"], run["metrics"]["high"]) == (100.0, 400.0)
+    assert run.keys() >= {"seed", "split", "validation", "config", "command", "versions", "hardware", "seconds"}
+
+    seems = Measurement("clock", *CASE[1:], Spread(2.0, 1.0, 4.0, 9))
+    run = runtime_line(seems, "lresnet reproduce runtime", CPU)
+    assert (run["protocol"], run["value"]) == ("kernels, not synchronised", 2.0)
+
+    missing = runtime_line(Measurement(*CASE, missing="no compiler"), "lresnet reproduce runtime", CPU)
+    assert (missing["value"], missing["missing"]) == (None, "no compiler")
+
+
+def test_residuals_by_name_of_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lresnet_paper.bench.suite._CPU_STACK", TINY)
+    monkeypatch.setattr("lresnet_paper.bench.copy_rate._BYTES", {"cpu": (2**12,)})
+    measured = bench_residual(["4/6", "8/3"], CPU, rounds=2)
+    assert list(dict.fromkeys((m.study, m.cell) for m in measured)) == [
+        ("copy", "cpu"),
+        ("residual", "4/6"),
+        ("residual", "8/3"),
+        ("stack", "8/16 x 64"),
+    ]
+    ours = next(m for m in measured if (m.form, m.part, m.cell) == ("reference", "backward", "8/3"))
+    assert ours.seconds is not None
+    assert ours.facts["sets"] == 21
+    with pytest.raises(ValueError, match="rounds must be at least 2"):
+        bench_residual([], CPU, rounds=1)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # the compiler's own doing
+def test_the_compiler_takes_part_when_asked() -> None:
+    field = [c for c in contenders(CPU, "yes") if c.name in ("euclidean, x + y", "lorentz, reference compiled")]
+    measured = measure_residuals(TINY, field, CPU, PROCESS, rounds=2, copy_rate=1.0)
+    assert all(m.seconds is not None for m in measured), [m.missing for m in measured]
+
+
+def test_networks_step_in_turn_and_memory_is_held_against_the_twin(monkeypatch: pytest.MonkeyPatch) -> None:
+    networks = [Network("lorentz_resnet20", method, 4) for method in ("lorentz", "euclidean")]
+    peaks: dict[Network, int | str] = {networks[0]: 3 * 2**30, networks[1]: 2 * 2**30}
+    ours, twin = measure_resnets(networks, CPU, TaskClock(), rounds=2, images=4, peaks=peaks)
+    assert (ours.cell, ours.method, twin.method) == ("lorentz_resnet20/4", "lorentz", "euclidean")
+    assert ours.figures == {"peak_gibibytes": 3.0, "peak_over_twin": 1.5}
+    assert (ours.faster_than, twin.faster_than) == ({"euclidean": 1.0}, {})
+    peaks[networks[1]] = "no memory"
+    ours, twin = measure_resnets(networks, CPU, TaskClock(), rounds=2, images=4, peaks=peaks)
+    assert "peak_over_twin" not in ours.figures
+    assert twin.facts["memory"] == "not measured: no memory"
+    with pytest.raises(ValueError, match="at least 2 images"):
+        bench_resnet("lorentz_resnet20", (), [1], CPU)
+    with pytest.raises(ValueError, match="did you mean 'lorentz'"):
+        bench_resnet("lorentz_resnet20", ["lorenz"], [4], CPU)
+
+
+@pytest.mark.slow
+def test_memory_of_a_step_grows_with_the_batch() -> None:
+    small, large = peaks_in_fresh_processes([Network("lorentz_resnet20", "lorentz", n) for n in (2, 128)], CPU).values()
+    assert isinstance(small, int)
+    assert isinstance(large, int)
+    # 20 layers keep 8 channels of 32 x 32 or less for the backward pass, of the batch and of the batch norms' results.
+    assert large - small > 126 * 20 * 4 * 8 * 32 * 32 / 4
+    (reason,) = peaks_in_fresh_processes([Network("lorentz_resnet20", "lorenz", 2)], CPU).values()
+    assert str(reason).startswith("ValueError: unknown residual 'lorenz'")
+
+
+def test_memory_is_measured_in_fresh_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    started = []
+
+    class Process:
+        returncode = 0
+
+        def __init__(self, command: list[str], **options: object) -> None:
+            started.append(command[1:])
+
+        def communicate(self) -> tuple[str, str]:
+            found = {"peak_bytes": 7} if "lorentz" in started[-1] else {"missing": "too big"}
+            return json.dumps(found) + "\n", ""
+
+    monkeypatch.setattr(subprocess, "Popen", Process)
+    networks = [Network("lorentz_resnet20", method, 4) for method in ("lorentz", "euclidean")]
+    assert list(peaks_in_fresh_processes(networks, CPU).values()) == [7, "too big"]
+    assert started[0][-4:] == ["lorentz_resnet20", "lorentz", "4", "cpu"]
+
+
+def test_epochs_of_one_seed_and_of_several() -> None:
+    measured = measure_graphs("disease_tree/lp", ["lorentz"], CPU, TaskClock(), rounds=2, seeds=2)
+    assert [(m.method, m.form, m.missing) for m in measured] == [
+        ("lorentz", "1 seed", ""),
+        ("lorentz", "2 seeds", ""),
+        ("euclidean", "1 seed", ""),
+        ("euclidean", "2 seeds", ""),
+        ("euclidean", "PyG's GCN", ""),
+    ]
+    assert measured[1].faster_than == {"1 seed": 1.0, "euclidean": 1.0, "PyG's GCN": 1.0}
+    assert {m.facts["layers"] for m in measured} == {measured[0].facts["layers"]}  # networks of one depth
+
+
+@pytest.fixture
+def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def task(run: object) -> None:
+        raise FileNotFoundError("no file")
+
+    monkeypatch.setattr("lresnet_paper.bench.graphs.graph_task", task)
+
+
+@pytest.mark.usefixtures("without_data")
+def test_without_data_the_tree_is_timed() -> None:
+    assert found_cells(["disease/lp", "airport/lp"]) == [FALLBACK]
+    with pytest.raises(ValueError, match="did you mean 'space'"):
+        bench_gcn([], ["spase"], CPU)

@@ -1,0 +1,43 @@
+"""What a recipe names as chosen is what the search lines in results/ choose, by validation alone."""
+
+import tomllib
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from lresnet.train.results import read_results
+from lresnet_paper.planned_runs import search_runs
+from lresnet_paper.search import best_configuration
+
+RESULTS = Path(__file__).parents[2] / "results"
+TABLES = ("gnn", "commutativity", "graph_transformer", "image_classification")
+
+
+def plans() -> list[tuple[str, str, dict]]:
+    found = []
+    for table in TABLES:
+        for file in sorted(resources.files("lresnet_paper.recipes").joinpath(table).iterdir(), key=lambda f: f.name):
+            plan = tomllib.loads(file.read_text()) if file.name.endswith(".toml") else {}
+            if "chosen" in plan:
+                found.append((table, file.name.partition(".")[0].replace("_nc", "/nc").replace("_lp", "/lp"), plan))
+    return found
+
+
+def test_the_cells_of_the_paper_have_chosen_settings():
+    cells = {cell for table, cell, _ in plans() if table == "gnn"}
+    assert cells >= {"disease/lp", "airport/lp", "airport/nc", "cora/lp", "cora/nc", "pubmed/lp", "pubmed/nc"}
+
+
+@pytest.mark.parametrize(("table", "cell", "plan"), plans(), ids=lambda part: part if isinstance(part, str) else "")
+def test_chosen_settings_are_the_best_by_validation(table, cell, plan):
+    lines = [r for r in read_results(RESULTS / f"{table}.jsonl") if (r["cell"], r["stage"]) == (cell, "search")]
+    for method, chosen in plan["chosen"].items():
+        own = [r for r in lines if (r["method"], r["protocol"]) == (method, plan["protocol"])]
+        assert len(own) == len(search_runs(table, cell, [method], plan["protocol"]))
+        # In the recipe's order: of two that are equal the earlier one is chosen, and lines stand as workers were ready.
+        order = [{name: c[name] for name in plan["space"]} for c in plan["configurations"]]
+        own.sort(key=lambda r: order.index({name: r["config"][name] for name in plan["space"]}))
+        best = best_configuration(own)
+        assert {name: best[name] for name in plan["space"]} == chosen
+        assert chosen in plan["configurations"]

@@ -1,0 +1,181 @@
+"""Depth: cells with a number of layers, runs of the table, and what the layers of a network do."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+from lresnet.models import create_model
+from lresnet.train import NonFiniteError
+from lresnet.train.results import read_results
+from lresnet_paper import sweep
+from lresnet_paper.depth import cells_of, depth_cell, diagnose, plan_of, split_depth
+from lresnet_paper.planned_runs import final_runs, search_runs
+from lresnet_paper.run import METHODS, Run, build, complete, graph_cell
+from lresnet_paper.search import recipe
+from lresnet_paper.sweep import run_all
+
+DEPTHS = [4, 8, 16, 32, 64]
+NOWHERE = Path("no.jsonl")  # runs on graphs leave nothing beside their results
+CONFIG = {"hidden": 4, "num_layers": 4, "epochs": 4, "eval_every": 2, "lr": 0.01, "curvature": -2.0}
+
+
+def run(seed: int = 0, method: str = "lorentz", **change: object) -> Run:
+    return Run("oversmoothing", "disease_tree/lp/4", method, "disjoint", seed, CONFIG | change)
+
+
+# --- names and plans --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", ["disease/lp", "chameleon", "2048/10000", "cifar10/svhn/20", "disease/lp/x"])
+def test_names_without_a_depth_stay(cell):
+    assert split_depth(cell) == (cell, None)
+
+
+def test_a_cell_with_a_depth_is_on_the_data_of_the_cell_without():
+    assert split_depth(depth_cell("airport/lp", 16)) == ("airport/lp", 16)
+    assert graph_cell("airport/lp/16") == "airport/lp"
+    assert cells_of("gnn").count("disease/lp") == 1
+    assert cells_of("oversmoothing") == [f"{data}/lp/{layers}" for data in ("airport", "disease") for layers in DEPTHS]
+
+
+@pytest.mark.parametrize("cell", ["disease/lp", "airport/lp"])
+def test_only_the_number_of_layers_differs_from_what_gnn_chose(cell, tmp_path):
+    runs, like = final_runs("oversmoothing", cell, tmp_path / "o.jsonl"), recipe("gnn", cell)
+    assert search_runs("oversmoothing", cell) == []
+    assert len({one.key() for one in runs}) == len(runs) == 7 * len(DEPTHS) * 5
+    assert {one.method for one in runs} == {*METHODS, "parallel_transport_textbook"}
+    assert {one.seed for one in runs} == set(range(5))
+    for one in runs:
+        method = one.method.removesuffix("_textbook")
+        assert one.config == complete(like, method, like["chosen"][method]) | {"num_layers": one.config["num_layers"]}
+        assert one.cell == f"{cell}/{one.config['num_layers']}"
+        assert one.protocol == like["protocol"]
+
+
+def test_one_depth_and_some_seeds(tmp_path):
+    runs = final_runs("oversmoothing", "disease/lp/16", tmp_path / "o.jsonl", ["lorentz"], [7])
+    assert [(one.cell, one.seed, one.config["num_layers"]) for one in runs] == [("disease/lp/16", 7, 16)]
+
+
+def test_a_depth_that_no_recipe_has_is_refused():
+    with pytest.raises(ValueError, match="oversmoothing disease/lp/5; there are those of 4, 8, 16, 32, 64"):
+        plan_of("oversmoothing", "disease/lp/5")
+    with pytest.raises(ValueError, match="no recipe for gnn disease/lp/5; there are those of no layers"):
+        plan_of("gnn", "disease/lp/5")
+
+
+# --- the diagnosis ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["lorentz", "none", "euclidean"])
+def test_diagnosis_is_what_its_definition_says(method):
+    """Networks cut off after each layer give the outputs; a shift of one of them, the gradient."""
+    model, objective, _ = build(run(method=method))
+    model, kappa = model.double(), 1.0 if method == "euclidean" else 2.0
+    objective.inputs = type(objective.inputs)(objective.task.x.double(), objective.task.edge_index, 1000)
+    found = diagnose(model, objective)
+    for layer in range(4):
+        short, _, _ = build(run(method=method, num_layers=layer + 1))
+        short.double().load_state_dict({k: v for k, v in model.state_dict().items() if k in short.state_dict()})
+        z = objective.inputs.apply(short).detach()
+        assert found["radius"][layer] == pytest.approx(float(kappa**0.5 * z.norm(dim=1).mean()), rel=1e-3)
+        if method == "euclidean":
+            all_pairs = torch.pdist(z).mean()
+        else:
+            time = (z.square().sum(1) + 1 / kappa).sqrt()
+            cosh = kappa * (time[:, None] * time - z @ z.T)
+            all_pairs = torch.acosh(cosh.clamp(min=1)).sum() / (len(z) * (len(z) - 1))
+        assert found["distance"][layer] == pytest.approx(float(all_pairs), rel=0.1)  # a sample of them
+
+
+def test_gradient_is_that_of_the_loss_in_the_outputs_of_a_layer():
+    model, objective, _ = build(run())
+    found, drawn = diagnose(model, objective), objective.state_dict()
+    for layer, module in enumerate([model.layers[0], *model.residuals]):
+        shift = torch.zeros(1000, 4, requires_grad=True)
+        handle = module.register_forward_hook(lambda module, inputs, output, shift=shift: output + shift)
+        objective.load_state_dict(drawn)
+        objective.loss(model).backward()
+        handle.remove()
+        assert found["gradient"][layer] == pytest.approx(float(shift.grad.norm()), rel=1e-3)
+
+
+def test_diagnosis_leaves_everything_as_it_was():
+    model, objective, _ = build(run(dropout=0.5, learn_curvature=True))
+    model.train()
+    state, before = objective.state_dict()["0"].clone(), torch.get_rng_state()
+    first = diagnose(model, objective)
+    assert first == diagnose(model, objective)
+    assert torch.equal(objective.state_dict()["0"], state)
+    assert torch.equal(torch.get_rng_state(), before)
+    assert model.training
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_numbers_that_are_not_finite_are_none():
+    model, objective, _ = build(run())
+    with torch.no_grad():
+        next(model.layers[2].parameters()).fill_(float("nan"))
+    found = diagnose(model, objective)
+    assert [value is None for value in found["radius"]] == [False, False, True, True]
+    assert found["distance"][1] is not None
+    assert found["gradient"] == [None] * 4
+
+
+def test_other_networks_are_refused():
+    _, objective, _ = build(run())
+    with pytest.raises(TypeError, match="not a LorentzMLP"):
+        diagnose(create_model("lorentz_mlp", in_features=3), objective)
+
+
+# --- the lines --------------------------------------------------------------------------------------------------------
+
+
+def test_lines_carry_the_layers_before_and_after_training(tmp_path):
+    path, one = tmp_path / "o.jsonl", run()
+    assert run_all([one], path, command="test") == 0
+    (record,) = read_results(path)
+    model, objective, _ = build(one)
+    assert record["initial_layers"] == diagnose(model, objective)
+    assert record["layers"] != record["initial_layers"]
+    assert [len(values) for values in record["layers"].values()] == [4, 4, 4]
+
+
+def test_a_stack_gives_the_layers_of_its_members():
+    runs = [run(seed) for seed in range(2)]
+    lines = sweep._execute_stack(runs, "test", "cpu", NOWHERE)
+    assert [line["stacked"] for line in lines] == [2, 2]
+    for one, line in zip(runs, lines, strict=True):
+        alone = sweep._execute(one, "test", "cpu", NOWHERE)
+        assert line["initial_layers"] == alone["initial_layers"]
+        for name, values in alone["layers"].items():
+            assert line["layers"][name] == pytest.approx(values, rel=0.02)
+    assert lines[0]["layers"] != lines[1]["layers"]
+
+
+def test_a_run_that_diverges_has_its_layers_at_the_start(monkeypatch):
+    def diverge(*_: object, **__: object) -> None:
+        raise NonFiniteError("the loss stopped being finite at step 7")
+
+    monkeypatch.setattr(sweep, "execute", diverge)
+    line = sweep._execute(run(), "test", "cpu", NOWHERE)
+    assert line["value"] is None
+    assert len(line["initial_layers"]["radius"]) == 4
+    assert "layers" not in line
+
+
+def test_other_tables_have_no_layers():
+    line = sweep._execute(dataclasses.replace(run(), cell="disease_tree/lp", table="gnn"), "test", "cpu", NOWHERE)
+    assert not {"layers", "initial_layers"} & line.keys()
+
+
+def test_transport_with_exp_and_log_breaks_in_a_deep_network_where_the_boost_does_not():
+    config = {"num_layers": 16, "curvature": -0.5, "hidden": 15, "features": "standardised"}
+    layers = {
+        method: diagnose(*build(run(method=method, **config))[:2])
+        for method in ("parallel_transport", "parallel_transport_textbook")
+    }
+    assert None in layers["parallel_transport_textbook"]["radius"]
+    assert None not in layers["parallel_transport"]["radius"] + layers["parallel_transport"]["gradient"]

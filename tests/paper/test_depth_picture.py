@@ -1,0 +1,186 @@
+"""The picture of depth: what is drawn is what the runs say, and so are the answers to the paper's claims."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lresnet import cli
+from lresnet_paper.pages.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED
+from lresnet_paper.pages.depth_claims import depth_answers
+from lresnet_paper.pages.depth_picture import depth_picture, draw_depth
+from lresnet_paper.pages.depth_runs import all_runs_by_depth, depth_protocols, gaps_to, runs_by_depth
+
+DEPTHS = (4, 8, 16, 32)
+GAIN = {"none": 0.0, "lorentz": 2.0, "tangent": 1.0, "parallel_transport": -1.0, "parallel_transport_textbook": -1.0}
+
+
+def run(cell: str, method: str, depth: int, seed: int, value: float | None) -> dict[str, Any]:
+    layers = {name: [10.0**-layer + seed for layer in range(depth)] for name in ("radius", "distance", "gradient")}
+    record = {"table": "oversmoothing", "cell": f"{cell}/{depth}", "method": method, "protocol": "legacy", "seed": seed}
+    record |= {"split": None, "stage": "final", "config": {"num_layers": depth}, "validation": value, "value": value}
+    return record | {"initial_layers": layers} | ({} if value is None else {"layers": layers})
+
+
+@pytest.fixture
+def runs() -> list[dict[str, Any]]:
+    """Gaps of GAIN for each doubling from 2 layers on; with exp and log nothing from 16 layers on."""
+    found = []
+    for cell in ("disease/lp", "airport/lp"):
+        for method, gain in GAIN.items():
+            for doublings, depth in enumerate(DEPTHS, 1):
+                for seed in range(3):
+                    value = 90 - 5 * doublings + 3 * seed + gain * doublings + 0.01 * seed * (method == "lorentz")
+                    lost = method.endswith("textbook") and depth >= 16
+                    found.append(run(cell, method, depth, seed, None if lost else value))
+    return found
+
+
+def change(runs: list[dict[str, Any]], amount: float | None, **where: Any) -> None:
+    chosen = [r for r in runs if all(r[name] == value for name, value in where.items())]
+    assert chosen
+    for record in chosen:
+        record["value"] = None if amount is None else record["value"] + amount
+
+
+def test_gaps_are_paired_over_seeds(runs):
+    change(runs, None, cell="disease/lp/8", method="none", seed=1)
+    gaps = gaps_to("none", runs_by_depth(runs)["disease/lp"], "tangent")
+    assert list(gaps) == list(DEPTHS)
+    assert gaps[4] == pytest.approx({0: 1.0, 1: 1.0, 2: 1.0})
+    assert gaps[8] == pytest.approx({0: 2.0, 2: 2.0})
+
+
+def test_protocols_are_kept_apart(runs):
+    deep = [record | {"protocol": "legacy-deep"} for record in runs if record["config"]["num_layers"] >= 16]
+    both = [*deep, *runs]
+    assert depth_protocols(both) == ["legacy", "legacy-deep"]
+    assert runs_by_depth(both) == runs_by_depth(runs)
+    assert list(all_runs_by_depth(both)) == [
+        "disease/lp",
+        "airport/lp",
+        "disease/lp, legacy-deep",
+        "airport/lp, legacy-deep",
+    ]
+    titles = [axes.get_title(loc="left") for axes in depth_picture(both, protocol="legacy-deep").axes]
+    assert titles[0] == "disease/lp, legacy-deep: AUC minus that of none"
+    assert "disease/lp, legacy-deep +6.0 at 16, +8.0 at 32: +2.00 a doubling" in depth_answers(both)[0].evidence
+    change(deep, -30.0, cell="disease/lp/32", method="lorentz")
+    assert answers([*deep, *runs])[0] == IN_PART
+
+
+def test_other_tables_and_searches_are_left_out(runs):
+    strangers = [runs[0] | {"table": "gnn", "cell": "disease/lp"}, runs[0] | {"stage": "search"}]
+    assert runs_by_depth(strangers) == {}
+    assert runs_by_depth([*runs, *strangers]) == runs_by_depth(runs)
+
+
+def test_means_bands_and_layers_are_those_of_the_runs(runs):
+    picture = depth_picture(runs)
+    gap, figure, lost, radius, *_ = picture.axes
+    assert gap.get_title(loc="left") == "disease/lp: AUC minus that of none"
+    lines = {line.get_label(): line for line in gap.lines}
+    assert list(lines["tangent"].get_xdata()) == list(DEPTHS)
+    assert list(lines["tangent"].get_ydata()) == pytest.approx([1.0, 2.0, 3.0, 4.0])
+    assert "none" not in lines
+    drawn = [line.get_label() for line in figure.lines]
+    assert list(figure.lines[drawn.index("none")].get_ydata()) == pytest.approx([88.0, 83.0, 78.0, 73.0])
+    corners = figure.collections[drawn.index("none")].get_paths()[0].get_extents()
+    assert (corners.ymin, corners.ymax) == pytest.approx((73.0 - 3.0, 88.0 + 3.0))  # seeds differ by 3
+    shares = [text.get_text() for text in lost.texts]
+    assert shares.count("3/3") == 2
+    assert shares.count("0/3") == 18
+    assert radius.lines[0].get_label() == "lorentz"
+    assert list(radius.lines[0].get_ydata()) == pytest.approx([10.0**-layer + 1 for layer in range(32)])
+    styles = {line.get_label(): line.get_linestyle() for line in radius.lines}
+    assert styles["parallel transport, exp and log"] == ":"
+    assert styles["lorentz"] == "-"
+
+
+def test_markers_tell_methods_apart_without_colour(runs):
+    lines = depth_picture(runs).axes[1].lines
+    assert len({line.get_marker() for line in lines}) == len({line.get_color() for line in lines}) == len(GAIN)
+
+
+def test_a_line_ends_where_a_number_is_zero_or_not_finite(runs):
+    for record in runs:
+        if record["method"] == "none":
+            record["layers"]["gradient"] = [None, 0.0, *record["layers"]["gradient"][2:]]
+    gradient = depth_picture(runs, layers=8).axes[5]
+    none = next(line for line in gradient.lines if line.get_label() == "none")
+    assert [value > 0 for value in none.get_ydata()] == [False, False, *[True] * 6]
+
+
+def test_numbers_all_lost_are_drawn_too(runs, tmp_path):
+    for record in runs:
+        for own in ("layers", "initial_layers"):
+            if own in record:
+                record[own] = {name: [None] * record["config"]["num_layers"] for name in record[own]}
+        record["value"] = None
+    assert draw_depth(tmp_path / "d.png", runs).stat().st_size > 10_000
+
+
+def test_what_cannot_be_drawn_is_said(runs):
+    with pytest.raises(ValueError, match="no final runs of the table oversmoothing; `lresnet reproduce oversmoothing`"):
+        depth_picture([])
+    with pytest.raises(ValueError, match="no runs with 5 layers; there are some with 4, 8, 16, 32"):
+        depth_picture(runs, layers=5)
+
+
+def answers(runs: list[dict[str, Any]]) -> list[str]:
+    return [claim.verdict for claim in depth_answers(runs)]
+
+
+def test_a_depth_at_which_a_method_is_lost_takes_no_answer_from_the_others(runs):
+    change(runs, None, cell="disease/lp/32", method="none")
+    widens = depth_answers(runs)[0]
+    assert widens.verdict == HOLDS
+    assert widens.evidence.startswith("disease/lp +2.0 at 4, +4.0 at 8, +6.0 at 16: +2.00 a doubling")
+
+
+def test_answers(runs):
+    assert answers([]) == [NOT_MEASURED] * 3
+    assert answers(runs) == [HOLDS, REFUTED, HOLDS]
+    widens, shrinks, breaks = [claim.evidence for claim in depth_answers(runs)]
+    assert "disease/lp +2.0 at 4, +4.0 at 8, +6.0 at 16, +8.0 at 32: +2.00 a doubling (+2.00 to +2.00)" in widens
+    assert shrinks.startswith("disease/lp, 32 layers against 16: +1.00 (+1.00 to +1.00)")
+    assert "exp and log, not finite: 0 of 6 at 4, 0 of 6 at 8, 6 of 6 at 16, 6 of 6 at 32; " in breaks
+    assert breaks.endswith("boost, not finite: 0 of 6 at 4, 0 of 6 at 8, 0 of 6 at 16, 0 of 6 at 32")
+
+
+def test_answers_follow_the_data(runs):
+    change(runs, -9.0, cell="disease/lp/32", method="tangent")
+    assert answers(runs)[1] == IN_PART
+    change(runs, -9.0, cell="airport/lp/16", method="tangent")
+    assert answers(runs)[1] == HOLDS
+    for record in runs:
+        if record["cell"] == "disease/lp/16" and record["method"] == "parallel_transport_textbook":
+            record["value"] = 80.0
+    assert answers(runs)[2] == IN_PART
+    for cell in ("disease/lp/32", "airport/lp/32"):
+        change(runs, -30.0, cell=cell, method="lorentz")
+    assert answers(runs)[0] == REFUTED
+
+
+def test_an_interval_with_zero_in_it_shows_nothing(runs):
+    for cell in ("disease/lp/32", "airport/lp/32"):
+        change(runs, -60.0, cell=cell, method="lorentz", seed=0)
+    assert answers(runs)[0] == "no difference shown"
+
+
+def test_one_data_set_that_shows_the_contrary_refutes_what_another_leaves_open(runs):
+    change(runs, -60.0, cell="disease/lp/32", method="lorentz", seed=0)
+    change(runs, -30.0, cell="airport/lp/32", method="lorentz")
+    assert answers(runs)[0] == REFUTED
+
+
+def test_the_verb(runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "oversmoothing.jsonl").write_text("".join(json.dumps(record) + "\n" for record in runs))
+    assert cli.main(["plot", "depth", str(tmp_path), "--layers", "16", "--out", str(tmp_path / "depth.svg")]) == 0
+    assert "disease/lp, 16 layers: gradient" in (tmp_path / "depth.svg").read_text()
+    printed = capsys.readouterr().out
+    assert cli.main(["plot", "depth", str(tmp_path), "--protocol", "deep", "--out", str(tmp_path / "depth.svg")]) == 2
+    assert "unknown protocol with results 'deep'; Known: legacy" in capsys.readouterr().err
+    assert "the gap of lorentz over none widens with depth: holds (" in printed
+    assert f"The picture: {tmp_path / 'depth.svg'}" in printed.replace("\n", "")

@@ -1,0 +1,47 @@
+"""A search at every depth, on top of what shallow networks chose."""
+
+import pytest
+
+from lresnet.train.results import append_result
+from lresnet_paper.depth import cells_of
+from lresnet_paper.planned_runs import cell_plan, final_runs, search_runs
+from lresnet_paper.search import recipe
+
+
+def test_a_configuration_changes_what_the_shallow_network_chose():
+    chosen = recipe("gnn", "disease/lp")["chosen"]["lorentz"]
+    runs = search_runs("oversmoothing", "disease/lp/32", ["lorentz"], "legacy-deep")
+    assert len(runs) == 4 * 2
+    for run in runs:
+        assert run.config["num_layers"] == 32
+        assert run.config["epochs"] == 500
+        assert run.config["margin"] == chosen["margin"]
+    assert {run.config.get("weight") for run in runs} == {None, 1 / 32}
+
+
+def test_the_best_one_runs_on_all_seeds_for_all_epochs(tmp_path):
+    file = tmp_path / "oversmoothing.jsonl"
+    for run in search_runs("oversmoothing", "disease/lp/16", ["lorentz"], "legacy-deep"):
+        good = run.config.get("weight") == 1 / 16 and run.config["lr"] == 0.002
+        append_result(file, run.__dict__ | {"validation": 90.0 if good else 80.0})
+    runs = final_runs("oversmoothing", "disease/lp/16", file, ["lorentz"], protocol="legacy-deep")
+    assert [run.seed for run in runs] == [0, 1, 2, 3, 4]
+    assert {(run.config["weight"], run.config["lr"], run.config["epochs"]) for run in runs} == {(1 / 16, 0.002, 1500)}
+
+
+def test_other_recipes_are_as_they_were():
+    assert [variant["num_layers"] for variant in cell_plan("oversmoothing", "disease/lp/64")["variants"]] == [64]
+    assert "configurations" in cell_plan("gnn", "disease/lp")
+
+
+def test_cells_of_a_protocol():
+    assert "disease/lp/4" in cells_of("oversmoothing")
+    assert "disease/lp/4" not in cells_of("oversmoothing", "legacy-deep")
+    assert cells_of("gnn", "disjoint") == ["airport/nc", "disease_tree/nc"]
+    with pytest.raises(ValueError, match="no cell of gnn has a recipe with protocol nosuch"):
+        cells_of("gnn", "nosuch")
+
+
+def test_a_depth_has_to_be_named():
+    with pytest.raises(ValueError, match=r"name one, e\.g\. disease/lp/16"):
+        cell_plan("oversmoothing", "disease/lp", "legacy-deep")

@@ -1,0 +1,150 @@
+"""The table of graph transformers: its recipes, its ten splits, runs of lorentz_sgformer."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from importlib import resources
+
+import pytest
+import torch
+
+from lresnet.data import CELLS, NodeTask, load_task
+from lresnet.models import LorentzGCN, LorentzSGFormer
+from lresnet.train.results import append_result
+from lresnet_paper import run as graph_run_module
+from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, final_runs, search_runs
+from lresnet_paper.run import Run, build, execute, graph_cell
+from lresnet_paper.search import draw, recipe, recipe_cells
+from lresnet_paper.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE
+from lresnet_paper.sweep import execute_many, stacks
+
+TABLE = "graph_transformer"
+CELLS_OF_TABLE = ("actor", "chameleon", "squirrel")
+PAPER = tomllib.loads(resources.files("lresnet_paper.recipes").joinpath("paper.toml").read_text())[TABLE]
+METHODS = ("parallel_transport", "tangent", "space", "lorentz", "euclidean")
+CONFIG = {"model": "lorentz_sgformer", "hidden": 4, "num_layers": 2, "epochs": 4, "eval_every": 2, "lr": 0.01}
+
+
+def run(seed: int = 0, cell: str = "disease_tree/nc", **change: object) -> Run:
+    values = {"table": TABLE, "method": "lorentz", "protocol": "disjoint", "config": CONFIG}
+    return Run(**{"cell": cell, "seed": seed} | values | change)
+
+
+# --- the recipes ------------------------------------------------------------------------------------------------------
+
+
+def test_cells_and_methods_are_those_of_the_paper():
+    assert tuple(recipe_cells(TABLE)) == CELLS_OF_TABLE == tuple(sorted(PAPER["columns"]))
+    for cell in CELLS_OF_TABLE:
+        assert tuple(recipe(TABLE, cell)["methods"]) == METHODS
+        assert set(METHODS) <= set(PAPER)
+
+
+@pytest.mark.parametrize("cell", CELLS_OF_TABLE)
+def test_configurations_are_what_the_stated_seed_draws_and_every_name_is_an_argument(cell):
+    plan = recipe(TABLE, cell)
+    assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
+    assert len(plan["configurations"]) == 24
+    model = set(inspect.signature(LorentzSGFormer).parameters)
+    assert set(plan["space"]) | set(plan["fixed"]) <= model | SCHEDULE | GRAPH_OBJECTIVE | GRAPH_TASK | {"model"}
+    assert not set(plan["space"]) & set(plan["fixed"])
+    assert plan["fixed"]["model"] == "lorentz_sgformer"
+    assert "only" not in plan  # the same for every method
+    assert -1.0 in plan["space"]["curvature"]
+
+
+# --- splits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("cell", CELLS_OF_TABLE)
+def test_search_is_on_two_splits_and_reads_no_test_set(cell):
+    runs = search_runs(TABLE, cell)
+    assert len(runs) == 24 * len(METHODS) * len(SEARCH_SEEDS)
+    assert {(run.seed, run.split) for run in runs} == {(1000, 0), (1001, 1)}
+    assert {(run.stage, run.protocol) for run in runs} == {("search", "official_splits")}
+
+
+def test_final_runs_are_split_i_with_seed_i(tmp_path):
+    results = tmp_path / "graph_transformer.jsonl"
+    for i, searched in enumerate(search_runs(TABLE, "chameleon", ["lorentz"])):
+        record = {name: getattr(searched, name) for name in Run.__dataclass_fields__}
+        append_result(results, record | {"validation": float(i)})
+    runs = final_runs(TABLE, "chameleon", results)
+    assert [(run.seed, run.split) for run in runs] == [(seed, seed) for seed in FINAL_SEEDS]
+    assert {run.method for run in runs} == {"lorentz"}
+    last = recipe(TABLE, "chameleon")["configurations"][-1]
+    assert last.items() <= runs[0].config.items()
+
+
+def test_other_protocols_have_no_split():
+    assert {run.split for run in search_runs("gnn", "cora/nc")} == {None}
+
+
+# --- cells and models -------------------------------------------------------------------------------------------------
+
+
+def test_a_data_set_s_name_is_its_node_classification():
+    assert [graph_cell(name) for name in CELLS_OF_TABLE] == ["actor/nc", "chameleon/nc", "squirrel/nc"]
+    assert all(graph_cell(name) == name for name in CELLS)
+    assert graph_cell("cifar10") is None
+
+
+@pytest.fixture
+def tiny(monkeypatch) -> list[tuple[str, int]]:
+    """A small tree in place of chameleon, whose ten splits are ten seeds."""
+    asked: list[tuple[str, int]] = []
+
+    def load(cell: str, split: str | int | None = None, **_: object) -> NodeTask:
+        assert isinstance(split, int)
+        asked.append((cell, split))
+        task = load_task("disease_tree/nc", seed=split)
+        assert isinstance(task, NodeTask)
+        return task
+
+    monkeypatch.setattr(graph_run_module, "load_task", load)
+    graph_run_module._task.cache_clear()
+    yield asked
+    graph_run_module._task.cache_clear()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_run_trains_the_sgformer_on_its_split(tiny, method):
+    line, model = execute(run(3, "chameleon", method=method, protocol="official_splits", split=3), command="test")
+    assert tiny == [("chameleon/nc", 3)]
+    assert isinstance(model, LorentzSGFormer)
+    assert model.config["residual"] == method
+    assert (line["table"], line["cell"], line["split"], line["seed"]) == (TABLE, "chameleon", 3, 3)
+    assert 0 <= line["value"] <= 100
+    assert line["config"]["model"] == "lorentz_sgformer"
+
+
+@pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
+def test_splits_as_one_computation_end_as_they_do_alone(tiny, branches):
+    config = CONFIG | {"dropout": 0.3, "branches": branches}
+    runs = [run(i, "chameleon", protocol="official_splits", split=i, config=config, stage="search") for i in range(3)]
+    assert [len(group) for group in stacks(runs)] == [3]
+    for one, (line, model) in zip(runs, execute_many(runs, command="test"), strict=True):
+        expected, single = execute(one, command="test")
+        assert (line["stacked"], line["split"]) == (3, one.split)
+        assert line["validation"] == pytest.approx(expected["validation"], abs=0.1)
+        for name, parameter in single.named_parameters():
+            if parameter.dim() > 1:
+                torch.testing.assert_close(model.get_parameter(name), parameter, rtol=1e-2, atol=1e-3)
+
+
+def test_the_other_model_stays_the_default_and_wrong_names_are_said():
+    plain = {name: value for name, value in CONFIG.items() if name != "model"}
+    assert isinstance(build(run(config=plain))[0], LorentzGCN)
+    with pytest.raises(ValueError, match="unknown model 'lorentz_sgforme'; did you mean 'lorentz_sgformer'"):
+        build(run(config=CONFIG | {"model": "lorentz_sgforme"}))
+    with pytest.raises(TypeError, match="model 'lorentz_gcn' has no argument 'heads'"):
+        build(run(config=plain | {"heads": 2}))
+    with pytest.raises(ValueError, match=r"graph_weight must be above 0 and below 1, got 1\.5"):
+        build(run(config=CONFIG | {"graph_weight": 1.5}))
+
+
+def test_the_seed_makes_the_parameters():
+    a, b, c = (build(run(seed))[0].state_dict()["branches.input.weight"] for seed in (0, 0, 1))
+    assert torch.equal(a, b)
+    assert not torch.equal(a, c)

@@ -1,0 +1,339 @@
+"""A cell of a table: resumable, and nothing is run twice, lost, or chosen by the test set."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lresnet.train import NonFiniteError
+from lresnet.train.results import append_result, read_results
+from lresnet.train.stack import StackError
+from lresnet_paper import sweep
+from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, final_runs, missing_runs, search_runs
+from lresnet_paper.reproduce import reproduce_cell
+from lresnet_paper.run import METHODS, Run
+from lresnet_paper.search import recipe
+from lresnet_paper.sweep import run_all, stacks
+from tests.runs.inline_pool import Inline
+
+CELL = "disease/lp"
+NOWHERE = Path("no.jsonl")  # runs on graphs leave nothing beside their results
+
+
+@pytest.fixture
+def executed(monkeypatch) -> list[Run]:
+    """Replaces training by a figure that depends on the run; notes what was run."""
+    runs: list[Run] = []
+
+    def execute(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
+        runs.append(run)
+        record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
+        figure = 50 + run.config.get("lr", 0.0) * 100 + run.config.get("num_layers", 0)
+        record |= {"validation": figure, "seconds": 0.0, "command": command}
+        if run.stage == "final":
+            record["value"] = figure
+        return record, None
+
+    @contextmanager
+    def worker_pool(workers: int) -> Iterator[Inline]:
+        yield Inline()
+
+    monkeypatch.setattr(sweep, "execute", execute)
+    monkeypatch.setattr(sweep, "worker_pool", worker_pool)
+    monkeypatch.setattr("lresnet_paper.reproduce.require_data", lambda run: None)  # the data need not be there
+    return runs
+
+
+def runs(count: int = 5, **change: object) -> list[Run]:
+    base = {"table": "gnn", "cell": CELL, "method": "lorentz", "protocol": "legacy", "config": {"lr": 0.1}}
+    return [Run(**base | change, seed=seed) for seed in range(count)]
+
+
+# --- run_all ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_second_call_runs_nothing(executed, tmp_path):
+    path = tmp_path / "results" / "gnn.jsonl"
+    assert run_all(runs(), path, command="c") == 0
+    assert len(executed) == 5
+    before = path.read_bytes()
+    assert run_all(runs(), path, command="c") == 0
+    assert len(executed) == 5
+    assert path.read_bytes() == before
+
+
+def test_an_interrupted_file_is_continued(executed, tmp_path):
+    """Two whole lines and a torn one: the three that are missing are run, and the file is whole for all of them."""
+    path = tmp_path / "gnn.jsonl"
+    run_all(runs(3), path, command="c")
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:2]) + "\n" + lines[2][:30])
+    executed.clear()
+    with pytest.warns(UserWarning, match="is no result"):
+        assert run_all(runs(5), path, command="c") == 0
+    assert [run.seed for run in executed] == [2, 3, 4]
+    with pytest.warns(UserWarning, match="is no result"):
+        assert sorted(r["seed"] for r in read_results(path)) == [0, 1, 2, 3, 4]
+
+
+def test_lines_that_are_no_runs_are_left_alone(executed, tmp_path):
+    path = tmp_path / "gnn.jsonl"
+    whole = {name: getattr(runs(1)[0], name) for name in Run.__dataclass_fields__}
+    for odd in ({"milliseconds": 3.0}, {"table": "gnn"}, whole | {"config": None}, whole | {"seed": [0]}):
+        append_result(path, odd)
+    assert missing_runs(runs(2), path) == runs(2)
+
+
+def test_a_line_is_added_as_each_run_ends(executed, tmp_path):
+    path, seen = tmp_path / "gnn.jsonl", []
+
+    def report(done: int, total: int, record: dict[str, Any]) -> None:
+        seen.append((done, total, len(path.read_text().splitlines())))
+
+    run_all(runs(4), path, command="c", report=report)
+    assert seen == [(1, 4, 1), (2, 4, 2), (3, 4, 3), (4, 4, 4)]
+
+
+def test_an_error_keeps_what_was_done(executed, tmp_path, monkeypatch):
+    path, original = tmp_path / "gnn.jsonl", sweep.execute
+
+    def broken(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
+        if run.seed == 3:
+            raise FileNotFoundError("disease_lp.edges.csv")
+        return original(run, command=command)
+
+    monkeypatch.setattr(sweep, "execute", broken)
+    with pytest.raises(FileNotFoundError, match="disease_lp"):
+        run_all(runs(5), path, command="c")
+    assert {r["seed"] for r in read_results(path)} <= {0, 1, 2, 4}
+    assert len(list(read_results(path))) >= 1
+    monkeypatch.setattr(sweep, "execute", original)
+    assert run_all(runs(5), path, command="c") == 0
+    assert sorted(r["seed"] for r in read_results(path)) == [0, 1, 2, 3, 4]
+
+
+def test_methods_advance_side_by_side_seed_by_seed(executed, tmp_path):
+    run_all(runs(2) + runs(2, method="euclidean"), tmp_path / "gnn.jsonl", command="c")
+    assert [(run.seed, run.method) for run in executed] == [
+        (seed, method) for seed in (0, 1) for method in ("lorentz", "euclidean")
+    ]
+
+
+def test_out_of_time_nothing_more_is_started_and_the_rest_is_counted(executed, tmp_path):
+    assert run_all(runs(5), tmp_path / "gnn.jsonl", command="c", minutes=-1.0) == 5
+    assert executed == []
+
+
+def test_a_run_that_diverges_is_kept_without_a_figure_and_not_run_again(executed, tmp_path, monkeypatch):
+    path, calls = tmp_path / "gnn.jsonl", []
+
+    def diverge(run: Run, *, command: str, **_: Any) -> None:
+        calls.append(run)
+        raise NonFiniteError("the loss stopped being finite at step 7")
+
+    monkeypatch.setattr(sweep, "execute", diverge)
+    assert run_all(runs(2), path, command="lresnet reproduce gnn") == 0
+    for record in read_results(path):
+        assert record["value"] is None
+        assert record["validation"] is None
+        assert record["error"] == "the loss stopped being finite at step 7"
+        assert record["command"] == "lresnet reproduce gnn"
+        assert record["versions"]
+        assert record["hardware"]
+    assert run_all(runs(2), path, command="c") == 0
+    assert len(calls) == 2
+
+
+def test_a_place_that_cannot_be_written_to_fails_before_the_first_run(executed, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="file"):
+        run_all(runs(), tmp_path / "file" / "gnn.jsonl", command="c")
+    assert executed == []
+
+
+def test_in_a_process_of_its_own(tmp_path):
+    """The real pool, real training, one run that ends well and one that diverges."""
+    config = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}
+    good = Run("gnn", "disease_tree/lp", "lorentz", "disjoint", 0, config)
+    bad = Run("gnn", "disease_tree/lp", "lorentz", "disjoint", 0, config | {"lr": 1e38, "epochs": 30})
+    path = tmp_path / "gnn.jsonl"
+    assert run_all([good, bad], path, command="c", workers=1) == 0
+    by_rate = {record["config"]["lr"]: record for record in read_results(path)}
+    assert 0 <= by_rate[0.01]["value"] <= 100
+    assert by_rate[1e38]["value"] is None
+    assert "step" in by_rate[1e38]["error"]
+
+
+class TestOnAGPU:
+    """The way of a GPU, walked on a CPU."""
+
+    CONFIG = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}  # noqa: RUF012
+
+    @pytest.fixture
+    def records(self) -> list[dict[str, Any]]:
+        return []
+
+    @pytest.fixture
+    def ended(self, records, tmp_path) -> sweep._Ended:
+        """Every run that ends goes to ``records``."""
+        return sweep._Ended(tmp_path / "gnn.jsonl", 0, lambda done, total, record: records.append(record))
+
+    def run(self, seed: int, **change: object) -> Run:
+        config = self.CONFIG | change
+        return Run("gnn", "disease_tree/lp", "lorentz", "disjoint", seed, config)
+
+    def test_runs_that_differ_in_the_seed_alone_are_one_computation(self, records, ended):
+        runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
+        sweep._one_by_one(stacks(runs), "c", "cpu", math.inf, ended)
+        assert [record.get("stacked") for record in records] == [2, 2, None]
+        for run, record in zip(runs, records, strict=True):
+            alone = sweep._execute(run, "c", "cpu", NOWHERE)
+            assert (record["seed"], record["config"]) == (run.seed, run.config)
+            assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
+
+    @pytest.mark.slow  # two processes that each import all of torch
+    def test_stacks_go_to_workers(self, records, ended):
+        runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
+        sweep._in_workers(stacks(runs), "c", "cpu", 2, math.inf, ended)
+        assert sorted((r["config"]["lr"], r["seed"], r.get("stacked")) for r in records) == [
+            (0.01, 0, 2),
+            (0.01, 1, 2),
+            (0.02, 0, None),
+        ]
+
+    def test_what_cannot_be_stacked_runs_one_by_one(self, records, ended, monkeypatch):
+        def refuse(*_: object, **__: object) -> None:
+            raise StackError("unequal shapes")
+
+        monkeypatch.setattr(sweep, "execute_many", refuse)
+        sweep._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf, ended)
+        assert [record["seed"] for record in records] == [0, 1]
+        assert all("stacked" not in record for record in records)
+
+    def test_a_run_that_diverges_is_kept(self, records, ended):
+        sweep._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf, ended)
+        assert [record["value"] for record in records] == [None, None]
+        assert all("finite" in record["error"] for record in records)
+
+    def test_time_that_is_up(self, records, ended):
+        sweep._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf, ended)
+        assert records == []
+
+
+# --- search, then final runs -----------------------------------------------------------------------------------------
+
+
+def test_search_is_every_configuration_method_and_search_seed():
+    plan, wanted = recipe("gnn", CELL), search_runs("gnn", CELL)
+    assert len(wanted) == len(plan["configurations"]) * len(METHODS) * len(SEARCH_SEEDS)
+    assert len({run.key() for run in wanted}) == len(wanted)
+    assert {run.stage for run in wanted} == {"search"}
+    assert {run.seed for run in wanted} == set(SEARCH_SEEDS)
+    for run in wanted:
+        assert run.config.items() >= plan["fixed"].items()
+        own = {key: value for key, value in run.config.items() if key in plan["space"]}
+        assert own in plan["configurations"]
+    twins = [run for run in wanted if run.method == "euclidean"]
+    assert all(run.config.items() >= plan["only"]["euclidean"].items() for run in twins)
+
+
+def test_final_runs_wait_for_the_whole_search_of_a_method(executed, tmp_path):
+    path = tmp_path / "gnn.jsonl"
+    search = search_runs("gnn", CELL, ["lorentz", "space"])
+    missing = next(run for run in search if run.method == "space")
+    run_all([run for run in search if run is not missing], path, command="c")
+    final = final_runs("gnn", CELL, path, ["lorentz", "space"])
+    assert {run.method for run in final} == {"lorentz"}
+    assert [run.seed for run in final] == list(FINAL_SEEDS)
+    assert {run.stage for run in final} == {"final"}
+    run_all([missing], path, command="c")
+    assert {run.method for run in final_runs("gnn", CELL, path, ["lorentz", "space"])} == {"lorentz", "space"}
+
+
+def test_a_line_that_is_there_twice_does_not_stand_for_one_that_is_missing(executed, tmp_path):
+    path = tmp_path / "gnn.jsonl"
+    search = search_runs("gnn", CELL, ["lorentz"])
+    run_all(search[:-1], path, command="c")
+    append_result(path, next(read_results(path)))
+    assert len(list(read_results(path))) == len(search)
+    assert final_runs("gnn", CELL, path, ["lorentz"]) == []
+
+
+def test_the_best_by_validation_runs_on_all_final_seeds(executed, tmp_path):
+    path = tmp_path / "gnn.jsonl"
+    assert reproduce_cell("gnn", CELL, path, methods=["lorentz"]) == 0
+    final = [run for run in executed if run.stage == "final"]
+    searched = [run for run in executed if run.stage == "search"]
+    best = max(searched, key=lambda run: run.config["lr"] * 100 + run.config["num_layers"])
+    assert [run.seed for run in final] == list(FINAL_SEEDS)
+    assert {json.dumps(run.config, sort_keys=True) for run in final} == {json.dumps(best.config, sort_keys=True)}
+    count = len(executed)
+    assert reproduce_cell("gnn", CELL, path, methods=["lorentz"]) == 0
+    assert len(executed) == count
+
+
+def test_variants_change_what_was_chosen_and_need_no_search(executed, tmp_path):
+    path, plan = tmp_path / "curvature.jsonl", recipe("curvature", CELL)
+    assert search_runs("curvature", CELL) == []
+    assert reproduce_cell("curvature", CELL, path) == 0
+    assert len(executed) == len(plan["variants"]) * len(FINAL_SEEDS)
+    assert {run.method for run in executed} == {"lorentz"}
+    chosen = recipe("gnn", CELL)["chosen"]["lorentz"]
+    for run in executed:
+        assert {name: run.config[name] for name in chosen if name != "curvature"} | {"curvature": 0} == (
+            chosen | {"curvature": 0}
+        )
+    found = {(run.config["curvature"], run.config.get("learn_curvature", False)) for run in executed}
+    assert found == {(-0.5, False), (-1.0, False), (-1.5, False), (-2.0, False), (-1.0, True)}
+
+
+def test_variants_of_what_is_not_chosen_yet_say_what_to_do_first(tmp_path):
+    with pytest.raises(ValueError, match=r"nothing is chosen yet: `lresnet reproduce gnn --cell disease/nc` first"):
+        final_runs("curvature", "disease/nc", tmp_path / "curvature.jsonl")
+
+
+def test_lines_of_other_cells_and_older_recipes_do_not_count(executed, tmp_path):
+    path = tmp_path / "gnn.jsonl"
+    run_all(search_runs("gnn", "airport/lp", ["lorentz"]), path, command="c")
+    for run in search_runs("gnn", CELL, ["lorentz"]):
+        old = Run(**{**{n: getattr(run, n) for n in Run.__dataclass_fields__}, "config": run.config | {"epochs": 7}})
+        run_all([old], path, command="c")
+    assert final_runs("gnn", CELL, path, ["lorentz"]) == []
+
+
+def test_a_diverged_configuration_is_not_the_chosen_one(executed, tmp_path, monkeypatch):
+    path, original = tmp_path / "gnn.jsonl", sweep.execute
+    best = max(search_runs("gnn", CELL, ["lorentz"]), key=lambda run: run.config["lr"] * 100 + run.config["num_layers"])
+
+    def execute(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
+        if run.config == best.config and run.seed == SEARCH_SEEDS[1]:
+            raise NonFiniteError("the loss stopped being finite at step 7")
+        return original(run, command=command)
+
+    monkeypatch.setattr(sweep, "execute", execute)
+    run_all(search_runs("gnn", CELL, ["lorentz"]), path, command="c")
+    final = final_runs("gnn", CELL, path, ["lorentz"])
+    assert final
+    assert all(run.config != best.config for run in final)
+
+
+def test_the_committed_results_are_of_the_committed_recipes():
+    """Every final line belongs to a configuration of its recipe, with a search line of the same configuration."""
+    results = Path(__file__).parents[2] / "results" / "gnn.jsonl"
+    records = [record for record in read_results(results) if record["cell"] in ("disease/lp", "airport/lp", "cora/nc")]
+
+    def what(record: dict[str, Any]) -> tuple[str, ...]:
+        return record["cell"], record["method"], json.dumps(record["config"], sort_keys=True)
+
+    searched = {what(record) for record in records if record["stage"] == "search"}
+    final = [record for record in records if record["stage"] == "final"]
+    assert final
+    for record in final:
+        assert record["seed"] in FINAL_SEEDS
+        assert what(record) in searched

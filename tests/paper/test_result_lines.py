@@ -1,0 +1,50 @@
+"""Every line of a table is a run that a recipe plans, with just these settings: the command would train it again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lresnet.train.results import read_results
+from lresnet_paper.ood import cells_served
+from lresnet_paper.planned_runs import final_runs, search_runs
+from lresnet_paper.run import Run
+from lresnet_paper.search import protocols, recipe_cells
+
+RESULTS = Path(__file__).parents[2] / "results"
+TABLES = ("gnn", "commutativity", "graph_transformer", "image_classification", "ood")
+Key = tuple[Any, ...]
+
+
+def recorded(table: str, stage: str) -> set[Key]:
+    lines = [line for line in read_results(RESULTS / f"{table}.jsonl") if line["stage"] == stage]
+    return {Run(**{name: line[name] for name in Run.__dataclass_fields__}).key() for line in lines}
+
+
+def planned(table: str, stage: str) -> set[Key]:
+    return {run.key() for run in (_searches(table) if stage == "search" else _finals(table))}
+
+
+def _plans(table: str) -> list[tuple[str, str]]:
+    return [(cell, protocol) for cell in recipe_cells(table) for protocol in protocols(table, cell)]
+
+
+def _searches(table: str) -> Iterator[Run]:
+    for cell, protocol in _plans(table):
+        yield from search_runs(table, cell, protocol=protocol)
+
+
+def _finals(table: str) -> Iterator[Run]:
+    for cell, protocol in _plans(table):
+        for run in final_runs(table, cell, RESULTS / f"{table}.jsonl", protocol=protocol):
+            yield from (replace(run, cell=served) for served in cells_served(table, run.cell))
+
+
+@pytest.mark.parametrize("stage", ["search", "final"])
+@pytest.mark.parametrize("table", TABLES)
+def test_no_line_is_of_a_run_that_no_recipe_plans(table: str, stage: str) -> None:
+    assert recorded(table, stage) - planned(table, stage) == set()

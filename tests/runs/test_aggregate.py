@@ -1,0 +1,111 @@
+"""Results to figures beside the paper's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from lresnet.runs.aggregate import DIVERGED, aggregate, paper_figure, read_runs
+from lresnet.train.results import append_result
+
+
+def record(value: float | None, **change: object) -> dict[str, object]:
+    base = {"table": "gnn", "cell": "disease/lp", "method": "lorentz", "protocol": "legacy", "seed": 0}
+    return base | {"stage": "final", "value": value, "validation": None if value is None else 90.0} | change
+
+
+def test_mean_deviation_and_the_paper():
+    (figure,) = aggregate([record(96.0), record(97.0, seed=1), record(98.0, seed=2, validation=93.0)])
+    assert (figure.mean, figure.std, figure.n, figure.diverged) == (97.0, 1.0, 3, 0)
+    assert figure.validation == pytest.approx(91.0)
+    assert (figure.paper_mean, figure.paper_std) == (97.3, 0.4)
+    assert figure.standard_error == pytest.approx(1 / 3**0.5)
+    assert figure.verdict == "within one s.e."
+
+
+@pytest.mark.parametrize(("value", "verdict"), [(97.3, "within one s.e."), (97.31, "better"), (97.29, "worse")])
+def test_a_single_run_has_no_spread(value, verdict):
+    (figure,) = aggregate([record(value)])
+    assert figure.std == 0.0
+    assert figure.verdict == verdict
+
+
+def test_groups_by_table_cell_method_and_protocol_in_order_of_appearance():
+    figures = aggregate(
+        [
+            record(1.0, method="space"),
+            record(2.0),
+            record(3.0, protocol="disjoint"),
+            record(4.0, cell="cora/nc"),
+            record(5.0, table="curvature"),
+            record(6.0, method="space", seed=1),
+        ]
+    )
+    assert [figure.mean for figure in figures] == [3.5, 2.0, 3.0, 4.0, 5.0]
+
+
+def test_search_runs_do_not_count_and_diverged_ones_are_counted():
+    figures = aggregate([record(99.0, stage="search"), record(90.0), record(None, seed=1), record(None, seed=2)])
+    assert [(figure.mean, figure.n, figure.diverged) for figure in figures] == [(90.0, 1, 2)]
+    assert aggregate([]) == []
+
+
+def test_what_the_paper_does_not_have():
+    assert paper_figure("gnn", "disease/lp", "lorentz") == (97.3, 0.4)
+    assert paper_figure("gnn", "cora/nc", "none") == (80.2, 1.3)
+    for missing in (("gnn", "mars/lp", "lorentz"), ("astrology", "disease/lp", "lorentz"), ("gnn", "cora/nc", "gat")):
+        assert paper_figure(*missing) == (None, None)
+    (figure,) = aggregate([record(90.0, method="gat")])
+    assert figure.verdict == ""
+    json.dumps(figure.as_dict(), allow_nan=False)
+
+
+def test_figures_of_a_folder(tmp_path):
+    append_result(tmp_path / "gnn.jsonl", record(90.0))
+    append_result(tmp_path / "more.jsonl", record(92.0, seed=1))
+    append_result(tmp_path / "bench.jsonl", {"milliseconds": 3.0})
+    (figure,) = aggregate(read_runs(tmp_path))
+    assert (figure.mean, figure.n) == (91.0, 2)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        read_runs(tmp_path / "nowhere")
+
+
+def test_every_curvature_has_a_figure_of_its_own():
+    def line(value: float, seed: int, **config: object) -> dict[str, object]:
+        facts = {
+            "table": "curvature",
+            "cell": "disease/lp",
+            "method": "lorentz",
+            "protocol": "legacy",
+            "stage": "final",
+        }
+        return facts | {"seed": seed, "value": value, "validation": value, "config": config}
+
+    lines = [line(96.0, 0, curvature=-0.5), line(97.0, 1, curvature=-0.5), line(90.0, 0, curvature=-2.0)]
+    figures = aggregate([*lines, line(80.0, 0, curvature=-1.0, learn_curvature=True)])
+    assert [(f.name, f.mean, f.n, f.paper_mean) for f in figures] == [
+        ("lorentz, K = -0.5", 96.5, 2, 96.7),
+        ("lorentz, K = -2.0", 90.0, 1, 97.3),
+        ("lorentz, K = trainable", 80.0, 1, 96.5),
+    ]
+    assert figures[0].as_dict()["curvature"] == "-0.5"
+
+
+def test_one_run_has_no_deviation_in_json():
+    alone, two = (aggregate([record(float(seed), seed=seed) for seed in range(n)])[0].as_dict() for n in (1, 2))
+    assert (alone["mean"], alone["std"], alone["n"]) == (0.0, None, 1)
+    assert two["std"] == pytest.approx(0.5**0.5)
+
+
+def test_both_directions_of_parallel_transport_find_their_rows():
+    assert paper_figure("commutativity", "disease/lp", "parallel_transport") == (86.8, 0.8)
+    assert paper_figure("commutativity", "disease/lp", "parallel_transport_reversed") == (67.7, 1.4)
+
+
+def test_a_method_of_which_every_run_diverged_has_a_figure_that_says_so():
+    (figure,) = aggregate([record(None), record(None, seed=1)])
+    assert (figure.n, figure.diverged, figure.runs, figure.verdict) == (0, 2, "0 of 2", DIVERGED)
+    assert figure.mean != figure.mean
+    told = json.loads(json.dumps(figure.as_dict(), allow_nan=False))
+    assert (told["mean"], told["std"], told["n"], told["paper"]["mean"]) == (None, None, 0, 97.3)
