@@ -21,8 +21,8 @@ _PAGE = """\
 Rendered from `results/*.jsonl` by `lresnet report --markdown`; every run is one line there, with its command, seed,
 versions and hardware. Percent, mean and deviation over the runs; runtimes are seconds. Hyperparameters: at most 24
 configurations per method and cell (eight for images, four with recipes paper, long and long-cutmix), taken from the
-space in `src/lresnet_paper/recipes/` before a test figure of that recipe was read (two of long's four: after), chosen by
-validation on seeds that are not reported. The test set is read once per run.
+space in `src/lresnet_paper/recipes/` before a test figure of that recipe was read (two of long's four: after), chosen
+by validation on seeds that are not reported. The test set is read once per run.
 *Against the paper* compares our mean with the printed one: within one of our standard errors, better, or worse, and by
 how much. *Lorentz is* compares it with another method over the same seeds or splits, by the 95 % interval of the mean
 difference. *euclidean* is the same network in flat space, same budget. Runs on graphs are float32; on images,
