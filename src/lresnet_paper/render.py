@@ -1,0 +1,29 @@
+"""Rendering of the generated pages from the Jinja2 templates in ``lresnet_paper/templates``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+__all__ = ["render"]
+
+
+def render(template_name: str, **values: Any) -> str:
+    """Return the page that a template gives with ``values``.
+
+    Args:
+        template_name: a file name in ``lresnet_paper/templates``, e.g. ``"benchmarks.md.j2"``.
+        **values: every name that the template uses. A missing name raises :class:`jinja2.UndefinedError`.
+
+    HTML templates (``*.html.j2``) escape their values; Markdown templates do not.
+    """
+    environment = Environment(
+        loader=PackageLoader("lresnet_paper", "templates"),
+        autoescape=lambda name: name is not None and name.endswith(".html.j2"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.get_template(template_name).render(**values)
