@@ -6,7 +6,6 @@ from importlib import resources
 
 import pytest
 
-from lresnet.runs.aggregate import Figure, paper_figure
 from lresnet_paper.pages.claims import (
     HOLDS,
     IN_PART,
@@ -18,12 +17,14 @@ from lresnet_paper.pages.claims import (
     answer_claims,
     claims_markdown,
 )
+from lresnet_paper.results import Figure
+from lresnet_paper.tables import paper_figure
 
 METHODS = ("none", "parallel_transport", "tangent", "space", "lorentz")
 
 
 def paper() -> dict[str, object]:
-    return tomllib.loads(resources.files("lresnet_paper.recipes").joinpath("paper.toml").read_text())
+    return tomllib.loads(resources.files("lresnet_paper").joinpath("tables.toml").read_text())
 
 
 def figure(table: str, cell: str, method: str, mean: float, **change: object) -> Figure:

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from lresnet.runs.aggregate import read_runs
 from lresnet_paper.pages.depth_claims import depth_answers
 from lresnet_paper.pages.depth_table import depth_markdown
+from lresnet_paper.results import read_runs
 
 ROOT = Path(__file__).parents[2]
 

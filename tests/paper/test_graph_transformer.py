@@ -21,7 +21,7 @@ from lresnet_paper.sweep import execute_many, stacks
 
 TABLE = "graph_transformer"
 CELLS_OF_TABLE = ("actor", "chameleon", "squirrel")
-PAPER = tomllib.loads(resources.files("lresnet_paper.recipes").joinpath("paper.toml").read_text())[TABLE]
+PAPER = tomllib.loads(resources.files("lresnet_paper").joinpath("tables.toml").read_text())[TABLE]
 METHODS = ("parallel_transport", "tangent", "space", "lorentz", "euclidean")
 CONFIG = {"model": "lorentz_sgformer", "hidden": 4, "num_layers": 2, "epochs": 4, "eval_every": 2, "lr": 0.01}
 

@@ -16,11 +16,11 @@ from lresnet.plots.disk_embedding import DiskEmbedding, disk_points
 from lresnet.plots.html import result_tables
 from lresnet.plots.html.explorer import embedding_json
 from lresnet.plots.html.page import html_page
-from lresnet.runs.aggregate import aggregate, read_runs
 from lresnet.runs.run_folders import FolderState
-from lresnet.runs.tables import ours_and_paper, print_figures
 from lresnet_paper.pages.claims import answer_claims
 from lresnet_paper.pages.depth_table import depth_sheets
+from lresnet_paper.pages.terminal import ours_and_paper, print_figures
+from lresnet_paper.results import aggregate, read_runs
 
 RESULTS = Path(__file__).parents[2] / "results"
 VOID = {"meta", "link", "input", "br", "img"}

@@ -1,7 +1,7 @@
 """What was published after the paper stands beside our best."""
 
-from lresnet.runs.aggregate import Figure
 from lresnet_paper.pages.later_work import later_work
+from lresnet_paper.results import Figure
 
 
 def figure(cell: str, method: str, mean: float, protocol: str = "legacy", table: str = "gnn", n: int = 10) -> Figure:

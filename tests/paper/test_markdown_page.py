@@ -9,13 +9,12 @@ from typing import Any
 import pytest
 
 from lresnet import cli
-from lresnet.runs.aggregate import aggregate
 from lresnet.runs.computing_time import computing_time
-from lresnet.runs.order import in_order
 from lresnet.runs.paired import paired_differences
 from lresnet_paper.pages.markdown_page import markdown_page
 from lresnet_paper.pages.overview import overview, summary_sentence
-from lresnet_paper.pages.released import released_figure
+from lresnet_paper.results import aggregate, in_order
+from lresnet_paper.tables import released_figure
 
 MARKS = "<!-- lresnet report --overview: begin -->\nold\n<!-- lresnet report --overview: end -->"
 
@@ -86,8 +85,8 @@ def test_what_was_released() -> None:
     assert str(released_figure("gnn", "airport/nc", "legacy")) == "93.3 (1) *"
     assert released_figure("gnn", "airport/nc", "disjoint") is None
     assert released_figure("gnn", "pubmed/nc") is released_figure("runtime", "2048/10000") is None
-    known = tomllib.loads(resources.files("lresnet_paper.recipes").joinpath("released.toml").read_text())
-    paper = tomllib.loads(resources.files("lresnet_paper.recipes").joinpath("paper.toml").read_text())
+    known = tomllib.loads(resources.files("lresnet_paper").joinpath("released.toml").read_text())
+    paper = tomllib.loads(resources.files("lresnet_paper").joinpath("tables.toml").read_text())
     for table, cells in known.items():
         assert set(cells) <= set(paper[table]["columns"])
         assert all(

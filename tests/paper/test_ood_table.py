@@ -13,7 +13,6 @@ from scipy import stats
 
 from lresnet import cli
 from lresnet.plots.html.page import html_page
-from lresnet.runs.aggregate import aggregate, paper_detection, paper_figure
 from lresnet.runs.paired import paired_differences
 from lresnet_paper.pages.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim, answer_claims
 from lresnet_paper.pages.ood_answers import ood_answers, other_definitions
@@ -30,6 +29,8 @@ from lresnet_paper.pages.ood_figures import (
 )
 from lresnet_paper.pages.ood_table import ood_markdown, ood_sheets, ood_terminal
 from lresnet_paper.pages.planned import missing_sentences
+from lresnet_paper.results import aggregate
+from lresnet_paper.tables import paper_detection, paper_figure
 
 NOTE = "Not the official images."
 TRAININGS = [(images, network) for images in ("cifar10", "cifar100") for network in ("r20", "r32")]

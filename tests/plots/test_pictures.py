@@ -15,11 +15,11 @@ from lresnet.plots.disk_embedding import DiskEmbedding
 from lresnet.plots.embedding import centred_at, draw_disk_embedding
 from lresnet.plots.palette import CLASS_COLOURS, METHOD_LOOKS
 from lresnet.plots.poincare_disk import move_to_centre
-from lresnet.runs.aggregate import aggregate, read_runs
 from lresnet.runs.folder import train_in_folder
 from lresnet.runs.single import single_run
 from lresnet.train.results import append_result
 from lresnet_paper.pages.comparison_picture import comparison_picture
+from lresnet_paper.results import aggregate, read_runs
 from tests.coloured import write_coloured
 
 RESULTS = Path(__file__).parents[2] / "results"

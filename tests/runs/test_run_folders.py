@@ -8,10 +8,8 @@ import pytest
 
 from lresnet import cli
 from lresnet._version import __version__
-from lresnet.runs.aggregate import read_runs
 from lresnet.runs.run_folders import folder_states
 
-BY_LAYER = ("radius", "distance", "gradient")
 HOSTILE = "<img src=x onerror=alert(1)> \"q\" 'q' 🌲 [bold]"
 
 
@@ -114,54 +112,3 @@ def test_an_evaluation_that_is_none(wrong: str, runs: Path) -> None:
     (runs / "whole" / "evaluation.json").write_text(json.dumps(whole))
     (state,) = folder_states(runs / "whole")
     assert state.state.endswith("evaluation.json is not what `lresnet evaluate` writes")
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"value": "80"},
-        {"value": True},
-        {"value": float("nan")},
-        {"cell": 3},
-        {"config": []},
-        {"seconds": "1"},
-        {"seed": [0]},
-        {"split": {}},
-        {"command": None},
-        {"hardware": 3},
-        {"note": 3},
-        {"table": "curvature", "config": {"curvature": "-1"}},
-        {"table": "oversmoothing", "cell": "cora/lp/2", "layers": None},
-        {"table": "oversmoothing", "cell": "cora/lp/2", "layers": {"radius": [1.0, 1.0]}},
-        {"table": "oversmoothing", "cell": "cora/lp/2", "initial_layers": {name: [1.0] for name in BY_LAYER}},
-        {"table": "ood", "cell": "cifar10"},
-        {"table": "ood", "cell": "cifar10/svhn/r20", "metrics": {"auroc": 80.0}},
-    ],
-)
-def test_a_line_from_another_version_is_passed_over_with_a_word(change: dict[str, object], tmp_path: Path) -> None:
-    good = {"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0, "value": 80.0}
-    (tmp_path / "gnn.jsonl").write_text(json.dumps(good) + "\n" + json.dumps(good | change) + "\n")
-    with pytest.warns(UserWarning, match=r"gnn\.jsonl: the run \w+, .* is not as this version writes it, passed over"):
-        assert read_runs(tmp_path) == [good]
-
-
-def test_what_could_not_be_timed_is_no_run_that_diverged(tmp_path: Path) -> None:
-    run = {
-        "table": "runtime",
-        "cell": "2048/10000",
-        "method": "lorentz",
-        "protocol": "kernels",
-        "seed": 0,
-        "value": 1.0,
-    }
-    none = run | {"protocol": "geoopt", "value": None, "missing": "geoopt has no such operation"}
-    (tmp_path / "runtime.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (run | {"missing": ""}, none)))
-    assert [found["protocol"] for found in read_runs(tmp_path)] == ["kernels"]
-
-
-def test_a_run_that_stands_there_twice_counts_once_as_its_later_line_says(tmp_path: Path) -> None:
-    run = {"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0, "value": 80.0}
-    same = run | {"value": 70.0, "stage": "final", "split": None, "hardware": "another"}
-    others = [run | {"seed": 1}, run | {"config": {"lr": 0.1}}, run | {"stage": "search"}]
-    (tmp_path / "gnn.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (run, *others, same)))
-    assert read_runs(tmp_path) == [same, *others]

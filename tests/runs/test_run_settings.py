@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from lresnet.runs.aggregate import aggregate
 from lresnet.runs.paired import paired_differences
 from lresnet.runs.run_settings import named_settings
 from lresnet_paper.pages.overview import overview
+from lresnet_paper.results import aggregate
 
 
 def run(value: float, seed: int = 0, method: str = "lorentz", **config: Any) -> dict[str, Any]:

@@ -155,10 +155,10 @@ def comparison(
         out: The picture to write; .png, .svg or .pdf.
     """
     from lresnet.plots.demo import require_drawable
-    from lresnet.runs.aggregate import aggregate, read_runs
     from lresnet.runs.run_folders import folder_runs, folder_states
     from lresnet.runs.single import require_known
     from lresnet_paper.pages.comparison_picture import draw_comparison
+    from lresnet_paper.results import aggregate, read_runs
 
     figures = aggregate(read_runs(results) + folder_runs(folder_states(results)))
     if not figures:
@@ -189,11 +189,11 @@ def depth(
         out: The picture to write; .png, .svg or .pdf.
     """
     from lresnet.plots.demo import require_drawable
-    from lresnet.runs.aggregate import read_runs
     from lresnet.runs.single import require_known
     from lresnet_paper.pages.depth_claims import depth_answers
     from lresnet_paper.pages.depth_picture import draw_depth
     from lresnet_paper.pages.depth_runs import depth_protocols
+    from lresnet_paper.results import read_runs
 
     runs = read_runs(results)
     require_drawable(out)

@@ -40,12 +40,12 @@ def report(
     """
     from rich.console import Console
 
-    from lresnet.runs.aggregate import aggregate, read_runs
     from lresnet.runs.run_folders import folder_runs, folder_states, folder_table
-    from lresnet.runs.tables import print_figures, print_json
     from lresnet.train.checkpoint import write_atomically
     from lresnet_paper.pages.depth_table import depth_terminal
     from lresnet_paper.pages.ood_table import ood_terminal
+    from lresnet_paper.pages.terminal import print_figures, print_json
+    from lresnet_paper.results import aggregate, read_runs
 
     if embedding is not None and out is None:
         raise ValueError("--embedding is for a page; name its file with -o FILE.html")
@@ -77,10 +77,10 @@ def _are_own(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]") -
 
 
 def _claims(runs: Sequence[dict[str, Any]], results: Path) -> "list[Claim]":
-    from lresnet.runs.aggregate import aggregate
     from lresnet.train.results import read_results
     from lresnet_paper.pages.claims import answer_claims
     from lresnet_paper.pages.depth_claims import depth_answers
+    from lresnet_paper.results import aggregate
 
     numerics, benchmarks = (list(read_results(results / f"{name}.jsonl")) for name in ("numerics", "benchmarks"))
     return answer_claims(aggregate(runs), numerics, runs, benchmarks) + depth_answers(runs)
@@ -94,10 +94,10 @@ def _notes(runs: Sequence[dict[str, Any]]) -> dict[tuple[str, str, str], str]:
 
 def _markdown(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", results: Path) -> str:
     """A user's own runs, where there is nothing else, have a page of their own, without the paper's claims."""
-    from lresnet.runs.aggregate import aggregate
     from lresnet.runs.computing_time import computing_time
     from lresnet.runs.own_runs_page import own_runs_page
     from lresnet.runs.paired import paired_differences
+    from lresnet_paper.results import aggregate
 
     if _are_own(runs, folders):
         return own_runs_page(results, aggregate(runs), paired_differences(runs), folders, computing_time(runs))
@@ -105,7 +105,6 @@ def _markdown(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", 
 
 
 def _paper_markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
-    from lresnet.runs.aggregate import aggregate
     from lresnet.runs.computing_time import computing_time
     from lresnet.runs.own_runs_page import own_runs_tables
     from lresnet.runs.paired import paired_differences
@@ -115,6 +114,7 @@ def _paper_markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
     from lresnet_paper.pages.markdown_page import markdown_page
     from lresnet_paper.pages.ood_table import ood_markdown
     from lresnet_paper.pages.planned import missing_sentences
+    from lresnet_paper.results import aggregate
 
     figures, paired = aggregate(runs), paired_differences(runs)
     own = own_runs_tables([f for f in figures if f.table == "train"], [d for d in paired if d.table == "train"])
@@ -138,10 +138,10 @@ def _html(
 
 
 def _rewrite_overview(file: Path, runs: Sequence[dict[str, Any]]) -> None:
-    from lresnet.runs.aggregate import aggregate
     from lresnet.runs.paired import paired_differences
     from lresnet.train.checkpoint import write_atomically
     from lresnet_paper.pages.overview import overview, overview_markdown, rewrite_between_marks
+    from lresnet_paper.results import aggregate
 
     figures = [figure for figure in aggregate(runs) if figure.table == "gnn"]
     table = overview_markdown(overview(figures, [d for d in paired_differences(runs) if d.table == "gnn"]))

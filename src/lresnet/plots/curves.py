@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from lresnet.plots.palette import METHOD_LOOKS
 from lresnet.runs.run_folders import whole_run
-from lresnet.runs.run_line import is_finite
 from lresnet.train.results import read_results
+from lresnet_paper.results import is_finite
 
 __all__ = ["CURVE_FILE", "Curve", "draw_curves", "read_curve"]
 

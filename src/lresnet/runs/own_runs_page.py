@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lresnet._version import __version__
-from lresnet.runs.aggregate import Figure
-from lresnet.runs.order import in_order
 from lresnet.runs.paired import PairedDifference, paired_sentence
 from lresnet.runs.run_folders import FolderState
-from lresnet.runs.tables import grouped, ours_and_paper
+from lresnet_paper.pages.terminal import ours_and_paper
+from lresnet_paper.results import Figure, grouped, in_order
 
 __all__ = ["own_runs_page", "own_runs_tables"]
 

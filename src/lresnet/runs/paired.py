@@ -8,8 +8,8 @@ from typing import Any
 
 from scipy import stats
 
-from lresnet.runs.order import method_key
 from lresnet.runs.run_settings import method_name, settings_apart
+from lresnet_paper.results import method_key
 
 __all__ = ["PairedDifference", "paired_differences", "paired_sentence"]
 

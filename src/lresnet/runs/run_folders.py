@@ -14,8 +14,8 @@ from rich.text import Text
 
 from lresnet._version import __version__
 from lresnet.runs.folder import evaluate_folder, finished_run
-from lresnet.runs.run_line import is_run
 from lresnet.runs.run_settings import named_settings
+from lresnet_paper.results import is_run
 
 __all__ = ["FolderState", "folder_runs", "folder_states", "folder_table", "whole_run"]
 

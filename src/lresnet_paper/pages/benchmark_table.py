@@ -10,8 +10,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
-from lresnet.runs.aggregate import paper_figure
 from lresnet_paper.pages.benchmark_floor import with_floors
+from lresnet_paper.tables import paper_figure
 
 __all__ = ["Sheet", "markdown_sheet", "sheets", "terminal_sheet"]
 

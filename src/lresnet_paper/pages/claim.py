@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lresnet.runs.aggregate import Figure
-from lresnet.runs.order import paper_columns
+from lresnet_paper.results import Figure
+from lresnet_paper.tables import paper_columns
 
 __all__ = [
     "HOLDS",

@@ -1,6 +1,6 @@
 """The paper's sentences that a measurement can answer, with our answers.
 
-The sentences stand under ``[claims]`` in ``recipes/paper.toml``; :data:`JUDGES` has a rule for each that results of
+The sentences stand under ``[claims]`` in ``tables.toml``; :data:`JUDGES` has a rule for each that results of
 ours can answer, and the others are not measured yet. A claim about all cells of a table is answered as soon as the
 cells measured so far settle it. The features of disease/nc were not at hand: a tree made here stands in for it among
 the graphs, which is said, and no answer waits for it.
@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from lresnet.runs.aggregate import Figure
-from lresnet_paper import recipes
 from lresnet_paper.pages.claim import (
     HOLDS,
     IN_PART,
@@ -27,6 +25,8 @@ from lresnet_paper.pages.claim import (
 from lresnet_paper.pages.graph_claims import GRAPH_JUDGES
 from lresnet_paper.pages.image_claims import IMAGE_JUDGES
 from lresnet_paper.pages.residual_claims import RESIDUAL_JUDGES
+from lresnet_paper.results import Figure
+from lresnet_paper.tables import paper_tables
 
 __all__ = [
     "HOLDS",
@@ -58,7 +58,7 @@ def answer_claims(
         Claim(topic='gnn', sentence='lorentz is best in 8 of 10 cells', verdict='not measured yet', evidence='')
     """
     measured = Measured(figures, [line for line in numerics if line.keys() >= _NUMERICS], runs, benchmarks)
-    sentences = recipes.paper()["claims"]
+    sentences = paper_tables()["claims"]
     return [Claim(topic, text, *_judge(text, measured)) for topic, own in sentences.items() for text in own]
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lresnet.plots.palette import METHOD_LOOKS
-from lresnet.runs.aggregate import Figure
-from lresnet.runs.order import in_order
+from lresnet_paper.results import Figure, in_order
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,9 +9,9 @@ from typing import Any
 
 from scipy import stats
 
-from lresnet_paper import recipes
 from lresnet_paper.pages.claim import HOLDS, IN_PART, NO_DIFFERENCE, NOT_MEASURED, REFUTED, Claim
 from lresnet_paper.pages.depth_runs import DEPTH_TABLE, TEXTBOOK, Depths, all_runs_by_depth, gaps_to, shown_name
+from lresnet_paper.tables import paper_tables
 
 __all__ = ["depth_answers"]
 
@@ -24,7 +24,7 @@ def depth_answers(runs: Iterable[Mapping[str, Any]]) -> list[Claim]:
         'not measured yet'
     """
     groups = all_runs_by_depth(runs)
-    paper = recipes.paper()[DEPTH_TABLE]
+    paper = paper_tables()[DEPTH_TABLE]
     return [Claim(DEPTH_TABLE, sentence, *_JUDGES[sentence](groups)) for sentence in paper["claims"]]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lresnet.runs.order import cell_key
 from lresnet_paper.depth import split_depth
+from lresnet_paper.results import cell_key
 
 __all__ = [
     "DEPTH_TABLE",

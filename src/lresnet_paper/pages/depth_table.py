@@ -14,7 +14,6 @@ from typing import Any
 
 from rich.console import Group
 
-from lresnet.runs.order import method_key
 from lresnet_paper.pages.depth_claims import depth_answers
 from lresnet_paper.pages.depth_runs import (
     DEPTH_TABLE,
@@ -27,6 +26,7 @@ from lresnet_paper.pages.depth_runs import (
 )
 from lresnet_paper.pages.ood_figures import Gap
 from lresnet_paper.pages.sheets import Row, Sheet, sheet_markdown, sheet_terminal
+from lresnet_paper.results import method_key
 
 __all__ = ["DEPTH_READING", "depth_causes", "depth_markdown", "depth_sheets", "depth_terminal"]
 

@@ -7,8 +7,6 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from lresnet.runs.aggregate import Figure, paper_figure
-from lresnet.runs.order import paper_columns
 from lresnet.runs.paired import paired_differences
 from lresnet_paper.pages.claim import (
     HOLDS,
@@ -24,6 +22,8 @@ from lresnet_paper.pages.claim import (
     nothing_to_come,
 )
 from lresnet_paper.pages.tuning import tuning_losses
+from lresnet_paper.results import Figure
+from lresnet_paper.tables import paper_columns, paper_figure
 
 __all__ = ["GRAPH_JUDGES", "largest_gain"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from lresnet.runs.aggregate import Figure
-from lresnet_paper import recipes
+from lresnet_paper.results import Figure
+from lresnet_paper.tables import paper_tables
 
 __all__ = ["later_work"]
 
@@ -21,7 +21,7 @@ def later_work(figures: Iterable[Figure]) -> str:
         >>> later_work([])
         ''
     """
-    claimed = recipes.paper()["later_work"]
+    claimed = paper_tables()["later_work"]
     own: dict[str, list[Figure]] = {}
     for figure in figures:
         if figure.table in _TABLES and figure.n:

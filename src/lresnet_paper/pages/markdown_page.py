@@ -6,12 +6,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lresnet.runs.aggregate import Figure
-from lresnet.runs.order import in_order
 from lresnet.runs.paired import PairedDifference, paired_sentence
-from lresnet.runs.tables import against_paper, grouped, ours_and_paper
 from lresnet_paper.pages.later_work import later_work
 from lresnet_paper.pages.overview import overview, overview_markdown, summary_sentence
+from lresnet_paper.pages.terminal import against_paper, ours_and_paper
+from lresnet_paper.results import Figure, grouped, in_order
 
 __all__ = ["READING", "Notes", "markdown_page"]
 

@@ -12,11 +12,11 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from lresnet.runs.aggregate import paper_detection
 from lresnet_paper.pages.ood_answers import ood_answers, other_definitions
 from lresnet_paper.pages.ood_figures import Cell, Gap, Runs, ood_runs, score_gaps, scores_of
 from lresnet_paper.pages.sheets import Row, Sheet, sheet_markdown, sheet_terminal
 from lresnet_paper.search import recipe_notes
+from lresnet_paper.tables import paper_detection
 
 __all__ = ["READING", "ood_markdown", "ood_sheets", "ood_terminal"]
 

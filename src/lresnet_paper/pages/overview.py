@@ -7,11 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lresnet.runs.aggregate import Figure
-from lresnet.runs.order import in_order
 from lresnet.runs.paired import PairedDifference
-from lresnet.runs.tables import against_paper, grouped, ours_and_paper
-from lresnet_paper.pages.released import Released, released_figure
+from lresnet_paper.pages.terminal import against_paper, ours_and_paper
+from lresnet_paper.results import Figure, grouped, in_order
+from lresnet_paper.tables import Released, released_figure
 
 __all__ = [
     "CellLine",
@@ -99,7 +98,7 @@ def overview_markdown(lines: Sequence[CellLine]) -> str:
     notes = released_notes(lines)
     footnote = f"\n\n\\* {notes}." if notes else ""
     brackets = (
-        "\n\nReleased code: our runs of it, their number in brackets (`src/lresnet_paper/recipes/released.toml`)."
+        "\n\nReleased code: our runs of it, their number in brackets (`src/lresnet_paper/released.toml`)."
         if released
         else ""
     )

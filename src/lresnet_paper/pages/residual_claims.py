@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 
-from lresnet.runs.order import paper_columns
 from lresnet_paper.pages.claim import HOLDS, IN_PART, NO_DIFFERENCE, NOTHING, REFUTED, Answer, Measured
+from lresnet_paper.tables import paper_columns
 
 __all__ = ["RESIDUAL_JUDGES"]
 

@@ -13,12 +13,11 @@ from lresnet.plots.disk_embedding import DiskEmbedding
 from lresnet.plots.html.explorer import explorer_section
 from lresnet.plots.html.result_tables import VERDICT_LOOKS, claims_table, table_section
 from lresnet.plots.html.run_details import run_details
-from lresnet.runs.aggregate import Figure, aggregate
-from lresnet.runs.order import in_order
 from lresnet.runs.paired import paired_differences
 from lresnet.runs.run_folders import FolderState
 from lresnet_paper.pages.claims import Claim
 from lresnet_paper.pages.markdown_page import READING, Notes
+from lresnet_paper.results import Figure, aggregate, in_order
 
 __all__ = ["html_page"]
 
@@ -74,7 +73,7 @@ def html_page(
     """The page of ``runs``: a summary, the tables with their pictures, the claims, the embedding and the details.
 
     Args:
-        runs: lines of results, as :func:`lresnet.runs.aggregate.read_runs` gives them.
+        runs: lines of results, as :func:`lresnet_paper.results.read_runs` gives them.
         claims: see :func:`lresnet_paper.pages.claims.answer_claims`; none: the page is of a user's own runs.
         notes: what was tried, by table, cell and protocol.
         embedding: for the interactive disk; None: the page has none.

@@ -9,10 +9,7 @@ from html import escape
 from typing import Any
 
 from lresnet.plots.html.inline_svg import inline_svg
-from lresnet.runs.aggregate import DIVERGED, Figure
-from lresnet.runs.order import in_order
 from lresnet.runs.paired import PairedDifference
-from lresnet.runs.tables import beside_paper, ours_and_paper
 from lresnet_paper.pages.claim import HOLDS, IN_PART, NO_DIFFERENCE, NOT_MEASURED, REFUTED, Claim
 from lresnet_paper.pages.comparison_picture import comparison_picture, panels, unit_of
 from lresnet_paper.pages.depth_picture import depth_picture
@@ -25,6 +22,8 @@ from lresnet_paper.pages.ood_table import READING, ood_sheets
 from lresnet_paper.pages.overview import CellLine, overview, released_notes, summary_sentence
 from lresnet_paper.pages.planned import PLANNED_TABLES, missing_sentences
 from lresnet_paper.pages.sheets import Sheet
+from lresnet_paper.pages.terminal import beside_paper, ours_and_paper
+from lresnet_paper.results import DIVERGED, Figure, in_order
 
 __all__ = ["VERDICT_LOOKS", "claims_table", "table_section"]
 

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from rich import box
 from rich.console import Console, Group
 from rich.table import Table
 
-from lresnet.runs.aggregate import Figure
-from lresnet.runs.order import in_order
+from lresnet_paper.results import Figure, grouped, in_order
 
 __all__ = [
     "against_paper",
     "beside_paper",
-    "grouped",
     "ours_and_paper",
     "print_figures",
     "print_json",
@@ -61,19 +59,6 @@ def print_figures(figures: Sequence[Figure], bodies: Mapping[str, Group] | None 
 def print_json(figures: Sequence[Figure]) -> None:
     """A list of objects, one for each figure."""
     sys.stdout.write(json.dumps([figure.as_dict() for figure in figures], indent=2, allow_nan=False) + "\n")
-
-
-def grouped(figures: Sequence[Figure], name: Callable[[Figure], str]) -> dict[str, list[Figure]]:
-    """Figures of one name together, in the order in which the names first appear.
-
-    Example:
-        >>> grouped([], lambda figure: figure.table)
-        {}
-    """
-    groups: dict[str, list[Figure]] = {}
-    for figure in figures:
-        groups.setdefault(name(figure), []).append(figure)
-    return groups
 
 
 def beside_paper(figures: Sequence[Figure]) -> bool:

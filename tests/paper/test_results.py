@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
-from lresnet.runs.aggregate import DIVERGED, aggregate, paper_figure, read_runs
 from lresnet.train.results import append_result
+from lresnet_paper.results import DIVERGED, aggregate, read_runs
+from lresnet_paper.tables import paper_figure
+
+BY_LAYER = ("radius", "distance", "gradient")
 
 
 def record(value: float | None, **change: object) -> dict[str, object]:
@@ -67,7 +71,7 @@ def test_figures_of_a_folder(tmp_path):
     append_result(tmp_path / "bench.jsonl", {"milliseconds": 3.0})
     (figure,) = aggregate(read_runs(tmp_path))
     assert (figure.mean, figure.n) == (91.0, 2)
-    with pytest.raises(FileNotFoundError, match="there is no folder"):
+    with pytest.raises(FileNotFoundError, match="does not exist"):
         read_runs(tmp_path / "nowhere")
 
 
@@ -109,3 +113,54 @@ def test_a_method_of_which_every_run_diverged_has_a_figure_that_says_so():
     assert figure.mean != figure.mean
     told = json.loads(json.dumps(figure.as_dict(), allow_nan=False))
     assert (told["mean"], told["std"], told["n"], told["paper"]["mean"]) == (None, None, 0, 97.3)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"value": "80"},
+        {"value": True},
+        {"value": float("nan")},
+        {"cell": 3},
+        {"config": []},
+        {"seconds": "1"},
+        {"seed": [0]},
+        {"split": {}},
+        {"command": None},
+        {"hardware": 3},
+        {"note": 3},
+        {"table": "curvature", "config": {"curvature": "-1"}},
+        {"table": "oversmoothing", "cell": "cora/lp/2", "layers": None},
+        {"table": "oversmoothing", "cell": "cora/lp/2", "layers": {"radius": [1.0, 1.0]}},
+        {"table": "oversmoothing", "cell": "cora/lp/2", "initial_layers": {name: [1.0] for name in BY_LAYER}},
+        {"table": "ood", "cell": "cifar10"},
+        {"table": "ood", "cell": "cifar10/svhn/r20", "metrics": {"auroc": 80.0}},
+    ],
+)
+def test_a_line_from_another_version_is_skipped_with_a_warning(change: dict[str, object], tmp_path: Path) -> None:
+    good = {"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0, "value": 80.0}
+    (tmp_path / "gnn.jsonl").write_text(json.dumps(good) + "\n" + json.dumps(good | change) + "\n")
+    with pytest.warns(UserWarning, match=r"gnn\.jsonl: skipped the run \w+, .*: not in the format of this version"):
+        assert read_runs(tmp_path) == [good]
+
+
+def test_a_timing_marked_missing_is_not_a_diverged_run(tmp_path: Path) -> None:
+    run = {
+        "table": "runtime",
+        "cell": "2048/10000",
+        "method": "lorentz",
+        "protocol": "kernels",
+        "seed": 0,
+        "value": 1.0,
+    }
+    none = run | {"protocol": "geoopt", "value": None, "missing": "geoopt has no such operation"}
+    (tmp_path / "runtime.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (run | {"missing": ""}, none)))
+    assert [found["protocol"] for found in read_runs(tmp_path)] == ["kernels"]
+
+
+def test_the_later_line_of_a_repeated_run_counts(tmp_path: Path) -> None:
+    run = {"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0, "value": 80.0}
+    same = run | {"value": 70.0, "stage": "final", "split": None, "hardware": "another"}
+    others = [run | {"seed": 1}, run | {"config": {"lr": 0.1}}, run | {"stage": "search"}]
+    (tmp_path / "gnn.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (run, *others, same)))
+    assert read_runs(tmp_path) == [same, *others]

@@ -1,0 +1,349 @@
+"""Lines of ``results/*.jsonl``: reading, checking, aggregation over runs, and the paper's order."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+import warnings
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from lresnet.train.results import read_results
+from lresnet_paper.depth import split_depth
+from lresnet_paper.run import split_name
+from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
+
+__all__ = [
+    "DIVERGED",
+    "METHODS",
+    "RUN_FIELDS",
+    "Figure",
+    "aggregate",
+    "cell_key",
+    "grouped",
+    "in_order",
+    "is_finite",
+    "is_run",
+    "method_key",
+    "read_runs",
+    "run_key",
+]
+
+RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
+"""Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
+
+METHODS = (
+    "none",
+    "parallel_transport",
+    "parallel_transport_reversed",
+    "parallel_transport_textbook",
+    "tangent",
+    "tangent_textbook",
+    "space",
+    "lorentz",
+    "euclidean",
+)
+DIVERGED = "every run diverged"
+"""The verdict on a method without a single finite run."""
+
+_BY_LAYER = ("radius", "distance", "gradient")
+_DETECTION = ("fpr95", "auroc", "aupr", "accuracy")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_runs(folder: Path) -> list[dict[str, Any]]:
+    """Return the runs in every results file of ``folder``.
+
+    Lines that are no runs (benchmarks) and lines marked ``missing`` are skipped. A line with the fields of a run but
+    invalid values is skipped with a warning. If a run occurs twice, its later line counts.
+
+    Raises:
+        FileNotFoundError: the folder does not exist.
+    """
+    if not folder.is_dir():
+        raise FileNotFoundError(f"the results folder {folder} does not exist; `lresnet reproduce` writes one")
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        for record in read_results(file):
+            if record.get("missing"):
+                continue
+            if is_run(record):
+                found[run_key(record)] = record
+            elif record.keys() >= RUN_FIELDS:
+                place = ", ".join(str(record[name]) for name in ("table", "cell", "method", "seed"))
+                warnings.warn(f"{file}: skipped the run {place}: not in the format of this version", stacklevel=2)
+    return list(found.values())
+
+
+def run_key(record: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return what identifies a run. Two lines with the same key are the same run."""
+    names = ("table", "cell", "method", "protocol", "seed", "split", "config")
+    return *(repr(_sorted(record.get(name))) for name in names), record.get("stage", "final")
+
+
+def _sorted(value: Any) -> Any:
+    return sorted(value.items()) if isinstance(value, dict) else value
+
+
+# --- checking ---------------------------------------------------------------------------------------------------------
+
+
+def is_run(record: Mapping[str, Any]) -> bool:
+    """Whether a line is a valid run: all fields have the right type, and every figure is finite or None.
+
+    Example:
+        >>> is_run({"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0})
+        True
+    """
+    return (
+        record.keys() >= RUN_FIELDS
+        and all(isinstance(record[name], str) for name in RUN_FIELDS - {"seed"})
+        and all(isinstance(record.get(name, ""), str) for name in ("stage", "command", "hardware"))
+        and _is_integer(record["seed"])
+        and (record.get("split") is None or _is_integer(record["split"]))
+        and all(record.get(name) is None or is_finite(record[name]) for name in ("value", "validation", "seconds"))
+        and all(isinstance(record.get(name, {}), dict) for name in ("config", "versions"))
+        and isinstance(record.get("note", ""), str | None)
+        and _TABLE_CHECKS.get(record["table"], _no_check)(record)
+    )
+
+
+def is_finite(value: Any) -> bool:
+    """Whether a value from JSON is a finite number.
+
+    Example:
+        >>> is_finite(0), is_finite(True), is_finite(math.nan), is_finite("0")
+        (True, False, False, False)
+    """
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _no_check(record: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _has_curvature(record: Mapping[str, Any]) -> bool:
+    return is_finite(record.get("config", {}).get("curvature", -1.0))
+
+
+def _has_layers(record: Mapping[str, Any]) -> bool:
+    """Whether the values by layer, if there are any, are one per layer."""
+    depth = split_depth(record["cell"])[1]
+    given = [record[name] for name in ("initial_layers", "layers") if name in record]
+    return all(
+        isinstance(own, dict)
+        and all(isinstance(own.get(name), list) and len(own[name]) == depth for name in _BY_LAYER)
+        and all(value is None or is_finite(value) for name in _BY_LAYER for value in own[name])
+        for own in given
+    )
+
+
+def _has_detection(record: Mapping[str, Any]) -> bool:
+    """Whether a final run names images, OOD set and network, and has all metrics if it did not diverge."""
+    if record.get("stage", "final") != "final":
+        return True
+    metrics, norms = record.get("metrics"), record.get("norm_confidence")
+    return record["cell"].count("/") == 2 and (
+        record.get("value") is None
+        or (
+            isinstance(metrics, dict)
+            and all(is_finite(metrics.get(name)) for name in _DETECTION)
+            and isinstance(metrics.get("scores"), dict)
+            and all(isinstance(own, dict) and is_finite(own.get("auroc")) for own in metrics["scores"].values())
+            and isinstance(norms, dict)
+            and is_finite(norms.get("spearman"))
+        )
+    )
+
+
+_TABLE_CHECKS = {"curvature": _has_curvature, "oversmoothing": _has_layers, "ood": _has_detection}
+"""Additional checks by table."""
+
+
+# --- aggregation ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Figure:
+    """Mean and deviation of one cell, method and protocol over its final runs; percent, or seconds for runtimes.
+
+    If every run diverged, n is 0 and mean and deviation are NaN.
+    """
+
+    table: str
+    cell: str
+    method: str
+    protocol: str
+    mean: float
+    std: float
+    n: int
+    diverged: int
+    validation: float
+    paper_mean: float | None
+    paper_std: float | None
+    curvature: str | None = None
+    """The curvature in the table of curvatures: "-0.5", or "trainable"."""
+    settings: str | None = None
+    """What distinguishes a user's runs from other runs of the same method: "lr 0.1"."""
+    note: str | None = None
+    """A caveat on the images in the table ood, e.g. that they are not the paper's."""
+
+    @property
+    def name(self) -> str:
+        """The method, with the curvature in the table of curvatures, and with the settings of a user's runs."""
+        own = self.method if self.curvature is None else f"{self.method}, K = {self.curvature}"
+        return own if self.settings is None else f"{own}, {self.settings}"
+
+    @property
+    def standard_error(self) -> float:
+        """The standard error of the mean; NaN without a finite run."""
+        return self.std / math.sqrt(self.n) if self.n else math.nan
+
+    @property
+    def runs(self) -> str:
+        """The number of runs behind the mean: ``"10"``, or ``"9 of 10"`` if the tenth run diverged."""
+        return f"{self.n} of {self.n + self.diverged}" if self.diverged else str(self.n)
+
+    @property
+    def verdict(self) -> str:
+        """Our mean against the paper's: more than one standard error above it, within, or below.
+
+        Empty for seconds, which were measured on another card, and for images other than the paper's.
+        """
+        if not self.n:
+            return DIVERGED
+        if self.paper_mean is None or self.table == "runtime" or self.note:
+            return ""
+        gap = self.mean - self.paper_mean
+        return "within one s.e." if abs(gap) <= self.standard_error else ("better" if gap > 0 else "worse")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the figure for JSON: the paper's values are a nested object, unknown values are None."""
+        own = {name: value for name, value in asdict(self).items() if not name.startswith("paper_")}
+        for name in ("note", "settings"):
+            if own[name] is None:
+                del own[name]
+        deviation = math.nan if self.n == 1 else self.std  # one run has none
+        numbers = {"mean": self.mean, "std": deviation, "validation": self.validation}
+        known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
+        paper = {"mean": self.paper_mean, "std": self.paper_std}
+        return own | known | {"paper": paper, "verdict": self.verdict}
+
+
+def aggregate(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
+    """Return one figure per table, cell, method, protocol, curvature and settings, in order of first appearance."""
+    groups: dict[tuple[str, str, str, str, str | None, str | None], list[Mapping[str, Any]]] = defaultdict(list)
+    for record in records:
+        if record.get("stage", "final") == "final":
+            own = record["table"], record["cell"], record["method"], record["protocol"]
+            groups[*own, _curvature(record), record.get("settings")].append(record)
+    return [_figure(*key, runs) for key, runs in groups.items()]
+
+
+def _curvature(record: Mapping[str, Any]) -> str | None:
+    config = record.get("config", {})
+    if record["table"] != "curvature" or "curvature" not in config:
+        return None
+    return "trainable" if config.get("learn_curvature") else f"{config['curvature']:.1f}"
+
+
+def _figure(
+    table: str,
+    cell: str,
+    method: str,
+    protocol: str,
+    curvature: str | None,
+    settings: str | None,
+    runs: Sequence[Mapping[str, Any]],
+) -> Figure:
+    values = [run["value"] for run in runs if run.get("value") is not None]
+    validation = [run["validation"] for run in runs if run.get("validation") is not None]
+    paper_mean, paper_std = paper_figure(table, cell, method, curvature)
+    return Figure(
+        table=table,
+        cell=cell,
+        method=method,
+        protocol=protocol,
+        mean=statistics.fmean(values) if values else math.nan,
+        std=statistics.stdev(values) if len(values) > 1 else 0.0 if values else math.nan,
+        n=len(values),
+        diverged=len(runs) - len(values),
+        validation=statistics.fmean(validation) if validation else math.nan,
+        paper_mean=paper_mean,
+        paper_std=paper_std,
+        curvature=curvature,
+        settings=settings,
+        note=runs[0].get("note"),
+    )
+
+
+# --- order ------------------------------------------------------------------------------------------------------------
+
+
+def in_order(figures: Sequence[Figure]) -> list[Figure]:
+    """Return figures in the paper's order of tables, cells and methods.
+
+    Splits stay in order of first appearance; a second recipe on a split follows the first.
+
+    Example:
+        >>> in_order([])
+        []
+    """
+    splits = list(dict.fromkeys(split_name(figure.protocol) for figure in figures))
+    return sorted(
+        figures,
+        key=lambda f: (
+            _table_key(f.table),
+            cell_key(f.table, f.cell),
+            splits.index(split_name(f.protocol)),
+            f.protocol,
+            method_key(f.method),
+            f.curvature or "",
+            f.settings or "",
+        ),
+    )
+
+
+def grouped(figures: Iterable[Figure], name: Callable[[Figure], str]) -> dict[str, list[Figure]]:
+    """Return figures by ``name``, in order of first appearance.
+
+    Example:
+        >>> grouped([], lambda figure: figure.table)
+        {}
+    """
+    groups: dict[str, list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault(name(figure), []).append(figure)
+    return groups
+
+
+def method_key(method: str) -> tuple[int, str]:
+    """Return the sort key of a method: known methods first."""
+    return METHODS.index(method) if method in METHODS else len(METHODS), method
+
+
+def cell_key(table: str, cell: str) -> tuple[Any, ...]:
+    """Return the sort key of a cell: the paper's columns first, then by name with numbers by size.
+
+    Example:
+        >>> sorted(["disease/lp/16", "disease/lp/4"], key=lambda cell: cell_key("oversmoothing", cell))
+        ['disease/lp/4', 'disease/lp/16']
+    """
+    columns = paper_columns(table)
+    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", cell)]
+    return columns.index(cell) if cell in columns else len(columns), parts
+
+
+def _table_key(table: str) -> tuple[int, str]:
+    tables = list(paper_tables())
+    return tables.index(table) if table in tables else len(tables), table
