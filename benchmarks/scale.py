@@ -36,7 +36,7 @@ def pubmed() -> dict[str, Any]:
     """Load, split, and train link prediction for a few epochs."""
     from lresnet.data import load_task
     from lresnet.models import LorentzGCN
-    from lresnet.train import LinkPrediction, Schedule, fit
+    from lresnet.train import LinkPrediction, TrainConfig, train_model
 
     before, started = peak(), time.process_time()
     try:
@@ -44,7 +44,7 @@ def pubmed() -> dict[str, Any]:
     except OSError:
         task, data = load_task("pubmed/lp", graph=_of_pubmed_size()), "random graph of PubMed's size"
     model = LorentzGCN(task.x.shape[1], WIDTH, LAYERS, dropout=0.5)
-    outcome = fit(model, LinkPrediction(task), Schedule(epochs=EPOCHS, lr=0.01, eval_every=5))
+    outcome = train_model(model, LinkPrediction(task), TrainConfig(epochs=EPOCHS, lr=0.01, eval_every=5))
     assert 0 <= outcome.validation <= 100
     return {"data": data, "memory": peak() - before, "seconds": time.process_time() - started}
 

@@ -15,14 +15,13 @@ from lresnet.data import CELLS, ImageData, LinkTask, NodeTask, load_images, load
 from lresnet.models import LorentzGCN, LorentzResNet, LorentzSGFormer, create_model, pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.train import (
-    ImageClassification,
-    LinkPrediction,
-    NodeClassification,
+    Augment,
     Objective,
     Outcome,
-    Schedule,
-    fit,
+    TrainConfig,
+    make_objective,
     seed_everything,
+    train_model,
 )
 from lresnet.train.results import environment
 from lresnet.train.team import ALONE, Team
@@ -92,7 +91,7 @@ def complete(plan: dict[str, Any], method: str, configuration: dict[str, Any], s
 
 def build(
     run: Run, device: torch.device | str = "cpu", team: Team = ALONE
-) -> tuple[Pretrained, Objective[Any], Schedule]:
+) -> tuple[Pretrained, Objective[Any], TrainConfig]:
     """The model, the objective and the schedule of a run; the model's parameters follow the seed.
 
     Args:
@@ -142,7 +141,7 @@ def execute(
             an epoch on a fast GPU, and so an interruption costs a fifth of a training at most.
     """
     model, objective, schedule = build(run, device)
-    outcome = fit(
+    outcome = train_model(
         model,
         objective,
         schedule,
@@ -197,13 +196,11 @@ def graph_cell(name: str) -> str | None:
     return next((cell for cell in (base, f"{base}/nc") if cell in CELLS), None)
 
 
-def build_graph_run(
-    run: Run, device: torch.device | str
-) -> tuple[Pretrained, LinkPrediction | NodeClassification, Schedule]:
+def build_graph_run(run: Run, device: torch.device | str) -> tuple[Pretrained, Objective[Any], TrainConfig]:
     """The model, the objective and the schedule; the model's parameters follow the seed."""
     task, config = graph_task(run), dict(run.config)
     take(config, GRAPH_TASK)
-    schedule, options = Schedule(**take(config, SCHEDULE)), take(config, GRAPH_OBJECTIVE)
+    settings = TrainConfig(**take(config, SCHEDULE | GRAPH_OBJECTIVE), seed=run.seed)
     own = own_residual_options(run.method, config)
     seed_everything(run.seed)
     classes = task.num_classes if isinstance(task, NodeTask) else None
@@ -212,9 +209,7 @@ def build_graph_run(
     model = pretrained.build(GRAPH_MODELS, name, residual=run.method, residual_options=own, **sizes, **config).to(
         device
     )
-    if isinstance(task, LinkTask):
-        return model, LinkPrediction(task, seed=run.seed, device=device, **options), schedule
-    return model, NodeClassification(task, device=device, **options), schedule
+    return model, make_objective(task, settings, device), settings
 
 
 def require_settings(config: dict[str, Any]) -> None:
@@ -266,7 +261,7 @@ _DEFAULT_MODEL = "lorentz_resnet18"
 
 def build_image_run(
     run: Run, device: torch.device | str, team: Team = ALONE
-) -> tuple[LorentzResNet, ImageClassification, Schedule]:
+) -> tuple[LorentzResNet, Objective[Any], TrainConfig]:
     """The model, the objective and the schedule; the model's parameters follow the seed.
 
     Options that a residual does not have (a weight of parallel transport) are passed over: the configurations of a
@@ -275,7 +270,9 @@ def build_image_run(
     """
     data, config = image_data(images_of(run), run.config.get("size")), dict(run.config)
     take(config, IMAGE_TASK)
-    schedule, options = Schedule(**take(config, SCHEDULE)), take(config, IMAGE_OBJECTIVE)
+    holdout = take(config, {"holdout"})
+    augment = Augment(**take(config, IMAGE_OBJECTIVE - {"batch_size"}))
+    settings = TrainConfig(**take(config, SCHEDULE | {"batch_size"}), augment=augment, seed=run.seed)
     own = own_residual_options(run.method, config)
     seed_everything(run.seed)
     model = create_model(
@@ -288,7 +285,7 @@ def build_image_run(
     )
     if not isinstance(model, LorentzResNet):
         raise ValueError(f"{model.config['model']} is no network for images; take lorentz_resnet18, 20 or 32")
-    return model.to(device), ImageClassification(data, seed=run.seed, device=device, team=team, **options), schedule
+    return model.to(device), make_objective(data, settings, device, team=team, **holdout), settings
 
 
 def images_of(run: Run) -> str:

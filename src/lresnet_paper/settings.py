@@ -3,13 +3,12 @@ may be. The rest are arguments of the model."""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from lresnet.residual.registry import residual_options
-from lresnet.train import Schedule
+from lresnet.train import TrainConfig
 
 __all__ = [
     "GRAPH_OBJECTIVE",
@@ -23,7 +22,7 @@ __all__ = [
     "take",
 ]
 
-SCHEDULE = frozenset(field.name for field in dataclasses.fields(Schedule))
+SCHEDULE = frozenset(TrainConfig().schedule())
 GRAPH_OBJECTIVE = frozenset({"loss", "margin"})
 GRAPH_TASK = frozenset({"features"})
 IMAGE_OBJECTIVE = frozenset(

@@ -17,11 +17,11 @@ from lresnet.metrics.checks import NonFiniteScores
 from lresnet.models import LorentzGCN, LorentzSGFormer
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.workers import worker_pool
-from lresnet.train import NonFiniteError, Objective, Schedule
+from lresnet.train import NonFiniteError, Objective, TrainConfig
 from lresnet.train.checkpoint import is_damaged
 from lresnet.train.results import append_result, environment
 from lresnet.train.stack import StackError
-from lresnet.train.stacked_fit import fit_many, own_generator
+from lresnet.train.stacked_fit import own_generator, train_many
 from lresnet_paper.depth import diagnose, split_depth
 from lresnet_paper.ood import detections, lines_of
 from lresnet_paper.planned_runs import missing_runs
@@ -274,7 +274,7 @@ def execute_many(
     if graph_cell(runs[0].cell) is None:
         raise StackError(f"runs on graphs can be executed as one, {runs[0].cell} is none; run them one by one")
     models, objectives, generators = list[Any](), list[Objective[Any]](), list[torch.Generator]()
-    schedule = Schedule()
+    schedule = TrainConfig()
     for run in runs:
         model, objective, schedule = build(run, device)
         if not isinstance(model, LorentzGCN | LorentzSGFormer):
@@ -282,7 +282,7 @@ def execute_many(
         models.append(model)
         objectives.append(objective)
         generators.append(own_generator(device))  # where this run's dropout would go on, had it been alone
-    outcomes = fit_many(models, objectives, schedule, generators=generators, on_epoch=on_epoch)
+    outcomes = train_many(models, objectives, schedule, generators=generators, on_epoch=on_epoch)
     results = list[tuple[dict[str, Any], Pretrained] | NonFiniteError]()
     for run, outcome, model, objective in zip(runs, outcomes, models, objectives, strict=True):
         if isinstance(outcome, NonFiniteError):

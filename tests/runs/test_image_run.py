@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from lresnet.models import LorentzResNet
-from lresnet.train import ImageClassification
+from lresnet.train import Augment, ImageClassification
 from lresnet_paper.run import Run, build, execute
 from tests.coloured import write_coloured
 
@@ -50,8 +50,7 @@ def test_build_gives_each_part_its_arguments(images):
     assert model.config["residual_options"] == {"scale": 3.0}
     assert (schedule.epochs, schedule.warmup, schedule.optimizer) == (2, 1, "sgd")
     assert (len(objective.held_out), objective.batch_size) == (6, 20)
-    assert vars(objective.augmentation) == {"pad": 1, "flip": False, "cutout": 2}
-    assert (objective.cutmix, objective.label_smoothing, objective.flip_test) == (0.3, 0.2, True)
+    assert objective.augment == Augment(1, flip=False, cutout=2, cutmix=0.3, label_smoothing=0.2, flip_test=True)
 
 
 @pytest.mark.parametrize("method", ["parallel_transport", "space", "euclidean", "none"])

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lresnet.optim import Optimizers, make_adam
-from lresnet.train import Schedule, engine, fit, seed_everything
+from lresnet.train import TrainConfig, engine, seed_everything, train_model
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from tests.train.toy import Line, network
 
@@ -50,7 +50,7 @@ def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
 
 def test_is_the_loop_one_would_write():
     model, twin, objective = network(), network(), Line()
-    outcome = fit(model, objective, Schedule(epochs=12, lr=0.05, weight_decay=0.01, clip=0.7, eval_every=4))
+    outcome = train_model(model, objective, TrainConfig(epochs=12, lr=0.05, weight_decay=0.01, clip=0.7, eval_every=4))
     optimizers, line = make_adam(twin, 0.05, 0.01), Line()
     for _ in range(12):
         optimizers.zero_grad()
@@ -71,21 +71,21 @@ def test_cudnn_stays_on_and_tries_its_algorithms():
             return super().loss(model)
 
     before = torch.backends.cudnn.benchmark
-    fit(network(), Looks(), Schedule(epochs=1))
+    train_model(network(), Looks(), TrainConfig(epochs=1))
     assert torch.backends.cudnn.benchmark == before
 
 
 def test_learns():
     model, objective = network(), Line()
-    outcome = fit(model, objective, Schedule(epochs=300, lr=0.03, eval_every=10))
+    outcome = train_model(model, objective, TrainConfig(epochs=300, lr=0.03, eval_every=10))
     assert outcome.validation > -50  # percent of a distance that starts above 200
     assert sum(objective.losses[-10:]) < 0.1 * sum(objective.losses[:10])
 
 
 def test_constant_and_cosine_rates(recorder):
-    fit(network(), Line(), Schedule(epochs=10, lr=0.2, eval_every=5))
+    train_model(network(), Line(), TrainConfig(epochs=10, lr=0.2, eval_every=5))
     assert recorder[0].rates == [0.2] * 10
-    fit(network(), Line(), Schedule(epochs=10, lr=0.2, lr_schedule="cosine", eval_every=5))
+    train_model(network(), Line(), TrainConfig(epochs=10, lr=0.2, lr_schedule="cosine", eval_every=5))
     expected = [0.2 * 0.5 * (1 + math.cos(math.pi * epoch / 10)) for epoch in range(10)]
     assert recorder[1].rates == pytest.approx(expected)
     assert recorder[1].rates[0] == 0.2
@@ -93,10 +93,10 @@ def test_constant_and_cosine_rates(recorder):
 
 
 def test_multistep_rates_and_warm_up(recorder):
-    fit(network(), Line(), Schedule(epochs=10, lr=1.0, lr_schedule="multistep", eval_every=5))
+    train_model(network(), Line(), TrainConfig(epochs=10, lr=1.0, lr_schedule="multistep", eval_every=5))
     expected = [1.0] * 3 + [0.2] * 3 + [0.04] * 2 + [0.008] * 2
     assert recorder[0].rates == pytest.approx(expected)
-    fit(network(), Line(), Schedule(epochs=10, lr=1.0, lr_schedule="cosine", warmup=4, eval_every=5))
+    train_model(network(), Line(), TrainConfig(epochs=10, lr=1.0, lr_schedule="cosine", warmup=4, eval_every=5))
     after = [0.5 * (1 + math.cos(math.pi * epoch / 6)) for epoch in range(6)]
     assert recorder[1].rates == pytest.approx([0.25, 0.5, 0.75, 1.0, *after])
 
@@ -119,7 +119,7 @@ class Batches(Line):
 
 def test_an_epoch_may_have_several_steps(recorder):
     objective = Batches()
-    fit(network(), objective, Schedule(epochs=2, lr=1.0, warmup=1, eval_every=1))
+    train_model(network(), objective, TrainConfig(epochs=2, lr=1.0, warmup=1, eval_every=1))
     assert objective.asked == ["epoch", 0, 1, 2] * 2
     assert recorder[0].rates == pytest.approx([1 / 3, 2 / 3, 1, 1, 1, 1])
 
@@ -133,15 +133,15 @@ class Blind(Line):
 
 def test_without_validation_data_the_last_parameters_are_kept():
     model, twin = network(), network()
-    outcome = fit(model, Blind(), Schedule(epochs=7, eval_every=3))
-    fit(twin, Line([0.1, 0.2, 0.3]), Schedule(epochs=7, eval_every=3))
+    outcome = train_model(model, Blind(), TrainConfig(epochs=7, eval_every=3))
+    train_model(twin, Line([0.1, 0.2, 0.3]), TrainConfig(epochs=7, eval_every=3))
     assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (None, 7, 7)
     assert same(model, twin)
 
 
 def test_keep_last():
     model, objective = network(), Line([0.9, 0.5, 0.2])
-    outcome = fit(model, objective, Schedule(epochs=6, eval_every=2, keep="last"))
+    outcome = train_model(model, objective, TrainConfig(epochs=6, eval_every=2, keep="last"))
     assert (outcome.validation, outcome.best_epoch) == (20.0, 6)
     assert all(torch.equal(tensor, objective.looks[-1][name]) for name, tensor in model.state_dict().items())
 
@@ -149,8 +149,8 @@ def test_keep_last():
 def test_the_average_of_the_parameters_is_what_is_validated_and_kept():
     model, objective, plain = network(), Line([0.1, 0.2]), Line([0.1, 0.2, 0.3, 0.4])
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    fit(model, objective, Schedule(epochs=4, lr=0.05, eval_every=2, average=0.75))
-    fit(network(), plain, Schedule(epochs=4, lr=0.05, eval_every=1))
+    train_model(model, objective, TrainConfig(epochs=4, lr=0.05, eval_every=2, average=0.75))
+    train_model(network(), plain, TrainConfig(epochs=4, lr=0.05, eval_every=1))
     for name, expected in start.items():
         for i, now in enumerate(plain.looks):
             expected = 0.75 * expected + 0.25 * now[name]
@@ -160,13 +160,13 @@ def test_the_average_of_the_parameters_is_what_is_validated_and_kept():
 
 
 def test_clipping(recorder):
-    fit(network(), Line(), Schedule(epochs=10, lr=0.01))
-    fit(network(), Line(), Schedule(epochs=10, lr=0.01, clip=0.3))
+    train_model(network(), Line(), TrainConfig(epochs=10, lr=0.01))
+    train_model(network(), Line(), TrainConfig(epochs=10, lr=0.01, clip=0.3))
     free, clipped = recorder[0].norms, recorder[1].norms
     assert max(free) > 1
     assert clipped[0] == pytest.approx(0.3, rel=1e-3)
     assert max(clipped) <= 0.3001
-    fit(network(), Line(), Schedule(epochs=10, lr=0.01, clip=1e6))
+    train_model(network(), Line(), TrainConfig(epochs=10, lr=0.01, clip=1e6))
     assert recorder[2].norms == pytest.approx(free)
 
 
@@ -175,7 +175,9 @@ def test_clipping(recorder):
 
 def test_looks_every_so_often_and_at_the_end():
     seen, objective = [], Line([0.1, 0.3, 0.2])
-    outcome = fit(network(), objective, Schedule(epochs=12, eval_every=5), on_epoch=lambda *a: seen.append(a))
+    outcome = train_model(
+        network(), objective, TrainConfig(epochs=12, eval_every=5), on_epoch=lambda *a: seen.append(a)
+    )
     assert seen == [(5, 10.0), (10, 30.0), (12, 30.0)]
     assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (30.0, 10, 12)
     assert outcome.curve == [(5, 10.0), (10, 30.0), (12, 20.0)]
@@ -183,7 +185,7 @@ def test_looks_every_so_often_and_at_the_end():
 
 def test_the_best_parameters_are_put_back():
     model, objective = network(), Line([0.1, 0.5, 0.5, 0.2])
-    fit(model, objective, Schedule(epochs=20, eval_every=5))
+    train_model(model, objective, TrainConfig(epochs=20, eval_every=5))
     assert not model.training
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, objective.looks[1][name])  # of two equal looks the earlier
@@ -204,7 +206,7 @@ def test_the_best_parameters_are_put_back():
 )
 def test_early_stopping(eval_every, patience, figures, epochs, best):
     objective = Line(figures)
-    outcome = fit(network(), objective, Schedule(epochs=40, eval_every=eval_every, patience=patience))
+    outcome = train_model(network(), objective, TrainConfig(epochs=40, eval_every=eval_every, patience=patience))
     assert (outcome.epochs, outcome.best_epoch) == (epochs, best)
     assert len(objective.losses) == epochs
     for name, tensor in objective.looks[best // eval_every - 1].items():
@@ -212,7 +214,7 @@ def test_early_stopping(eval_every, patience, figures, epochs, best):
 
 
 def test_no_better_figure_ever_still_gives_an_outcome():
-    outcome = fit(network(), Line([-1.0, -2.0]), Schedule(epochs=10))
+    outcome = train_model(network(), Line([-1.0, -2.0]), TrainConfig(epochs=10))
     assert (outcome.validation, outcome.best_epoch) == (-100.0, 5)
 
 
@@ -243,8 +245,8 @@ class Breaks(Line):
         return super().loss(model)
 
 
-SCHEDULE = Schedule(epochs=30, lr=0.05, weight_decay=0.01, lr_schedule="cosine", clip=1.0, patience=25, eval_every=4)
-SGD = Schedule(epochs=30, lr=0.02, optimizer="sgd", warmup=2.0, average=0.9, keep="last", eval_every=4)
+SCHEDULE = TrainConfig(epochs=30, lr=0.05, weight_decay=0.01, lr_schedule="cosine", clip=1.0, patience=25, eval_every=4)
+SGD = TrainConfig(epochs=30, lr=0.02, optimizer="sgd", warmup=2.0, average=0.9, keep="last", eval_every=4)
 
 
 @pytest.mark.parametrize("schedule", [SCHEDULE, SGD])
@@ -252,14 +254,14 @@ SGD = Schedule(epochs=30, lr=0.02, optimizer="sgd", warmup=2.0, average=0.9, kee
 def test_resumes_to_the_same_numbers(at, schedule, tmp_path):
     """Dropout draws from torch's generator, the points from the objective's own; both must go on where they were."""
     whole = network(dropout=0.3)
-    expected = fit(whole, Line(), schedule)
+    expected = train_model(whole, Line(), schedule)
     path = tmp_path / "run.ckpt"
     with pytest.raises(Interrupted):
-        fit(network(dropout=0.3), Breaks(at), schedule, checkpoint=path, checkpoint_every=7)
+        train_model(network(dropout=0.3), Breaks(at), schedule, checkpoint=path, checkpoint_every=7)
     assert load_checkpoint(path)["epoch"] == at // 7 * 7
     model, objective = network(seed=99, dropout=0.3), Line(seed=99)
     torch.manual_seed(99)
-    outcome = fit(model, objective, schedule, checkpoint=path, checkpoint_every=7)
+    outcome = train_model(model, objective, schedule, checkpoint=path, checkpoint_every=7)
     assert len(objective.losses) == 30 - at // 7 * 7
     assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (expected.validation, expected.best_epoch, 30)
     assert outcome.curve == expected.curve
@@ -269,58 +271,60 @@ def test_resumes_to_the_same_numbers(at, schedule, tmp_path):
 def test_writing_checkpoints_changes_nothing(tmp_path):
     plain, saved = network(dropout=0.3), network(dropout=0.3)
     torch.manual_seed(1)
-    fit(plain, Line(), SCHEDULE)
+    train_model(plain, Line(), SCHEDULE)
     torch.manual_seed(1)
-    fit(saved, Line(), SCHEDULE, checkpoint=tmp_path / "a" / "run.ckpt", checkpoint_every=1)
+    train_model(saved, Line(), SCHEDULE, checkpoint=tmp_path / "a" / "run.ckpt", checkpoint_every=1)
     assert same(plain, saved)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["run.ckpt"]
 
 
 def test_a_finished_run_that_is_started_again_gives_its_outcome(tmp_path):
     path = tmp_path / "run.ckpt"
-    first = fit(network(), Line(), SCHEDULE, checkpoint=path, checkpoint_every=30)
+    first = train_model(network(), Line(), SCHEDULE, checkpoint=path, checkpoint_every=30)
     objective = Line()
-    again = fit(network(seed=4), objective, SCHEDULE, checkpoint=path)
+    again = train_model(network(seed=4), objective, SCHEDULE, checkpoint=path)
     assert objective.losses == []
     assert (again.validation, again.best_epoch, again.epochs) == (first.validation, first.best_epoch, first.epochs)
     assert 0 < again.seconds <= first.seconds
 
 
 def test_patience_survives_a_resume(tmp_path):
-    schedule = Schedule(epochs=40, eval_every=2, patience=6)
+    schedule = TrainConfig(epochs=40, eval_every=2, patience=6)
     path = tmp_path / "run.ckpt"
     with pytest.raises(Interrupted):
-        fit(network(), Breaks(9, figures=[0.5, 0.9, 0.1, 0.1]), schedule, checkpoint=path, checkpoint_every=1)
-    outcome = fit(network(), Line([0.1] * 20), schedule, checkpoint=path)
+        train_model(network(), Breaks(9, figures=[0.5, 0.9, 0.1, 0.1]), schedule, checkpoint=path, checkpoint_every=1)
+    outcome = train_model(network(), Line([0.1] * 20), schedule, checkpoint=path)
     assert (outcome.epochs, outcome.best_epoch, outcome.validation) == (10, 4, 90.0)
 
 
 def test_the_checkpoint_of_another_schedule_is_refused(tmp_path):
     path = tmp_path / "run.ckpt"
-    fit(network(), Line(), Schedule(epochs=5), checkpoint=path)
+    train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
     model, before = network(seed=2), network(seed=2)
     with pytest.raises(ValueError, match="belongs to a run with another schedule; delete it or use another folder"):
-        fit(model, Line(), Schedule(epochs=6), checkpoint=path)
+        train_model(model, Line(), TrainConfig(epochs=6), checkpoint=path)
     assert same(model, before)
 
 
 def test_the_checkpoint_of_another_model_or_version_is_refused(tmp_path):
     path = tmp_path / "run.ckpt"
-    fit(network(), Line(), Schedule(epochs=5), checkpoint=path)
+    train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
     with pytest.raises(ValueError, match="belongs to a run with another model; delete it or use another folder"):
-        fit(torch.nn.Sequential(*network(), torch.nn.Linear(1, 1)), Line(), Schedule(epochs=5), checkpoint=path)
+        train_model(
+            torch.nn.Sequential(*network(), torch.nn.Linear(1, 1)), Line(), TrainConfig(epochs=5), checkpoint=path
+        )
     state = load_checkpoint(path)
     del state["seconds"]
     save_checkpoint(path, state)
     with pytest.raises(ValueError, match="is of another version of lresnet; delete it or use another folder"):
-        fit(network(), Line(), Schedule(epochs=5), checkpoint=path)
+        train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
 
 
 def test_a_folder_that_cannot_be_written_to_fails_before_the_first_step(tmp_path):
     (tmp_path / "file").write_text("")
     objective = Line()
     with pytest.raises(OSError, match="file"):
-        fit(network(), objective, Schedule(epochs=5), checkpoint=tmp_path / "file" / "run.ckpt")
+        train_model(network(), objective, TrainConfig(epochs=5), checkpoint=tmp_path / "file" / "run.ckpt")
     assert objective.losses == []
 
 
@@ -328,5 +332,5 @@ def test_progress_is_told_after_every_epoch_of_several_steps():
     seen: list[tuple[int, float | None]] = []
     objective = Batches()
     objective.figures = iter([0.5])
-    fit(network(), objective, Schedule(epochs=3, eval_every=3), on_epoch=lambda *told: seen.append(told))
+    train_model(network(), objective, TrainConfig(epochs=3, eval_every=3), on_epoch=lambda *told: seen.append(told))
     assert seen == [(1, None), (2, None), (3, 50.0)]

@@ -12,7 +12,7 @@ from torch import Tensor
 from lresnet.data import NegativeSampler
 from lresnet.models import LorentzGCN
 from lresnet.nn import FermiDirac
-from lresnet.train import LinkPrediction, Schedule, fit
+from lresnet.train import LinkPrediction, TrainConfig, train_model
 from tests.train.tree import link_task
 
 TASK = link_task()
@@ -116,7 +116,7 @@ def test_the_test_set_is_read_only_when_asked():
     hidden = dataclasses.replace(task.task, test_edges=None, test_negatives=None)
     task.task = hidden
     model = make().float()
-    fit(model, task, Schedule(epochs=6, eval_every=2))
+    train_model(model, task, TrainConfig(epochs=6, eval_every=2))
     with pytest.raises(TypeError):
         task.test(model)
 
@@ -125,6 +125,6 @@ def test_learns_to_tell_links():
     tree = link_task(nodes=300)
     task, model = LinkPrediction(tree, margin=5.0), make().float()
     before = task.test(model.eval())["roc_auc"]  # 53.6: the start knows nothing
-    outcome = fit(model, task, Schedule(epochs=60, lr=0.03, eval_every=10))
+    outcome = train_model(model, task, TrainConfig(epochs=60, lr=0.03, eval_every=10))
     assert outcome.validation > 70
     assert task.test(model)["roc_auc"] > max(60.0, before)

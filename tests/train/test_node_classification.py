@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import accuracy_score, f1_score
 
 from lresnet.models import LorentzGCN
-from lresnet.train import NodeClassification, Schedule, fit
+from lresnet.train import NodeClassification, TrainConfig, train_model
 from lresnet.train.node_classification import class_margin_loss
 from tests.train.tree import node_task
 
@@ -84,7 +84,7 @@ def test_the_test_set_is_read_only_when_asked():
     task = NodeClassification(TASK)
     task.task = dataclasses.replace(task.task, test_index=None)
     model = make()
-    fit(model, task, Schedule(epochs=6, eval_every=2))
+    train_model(model, task, TrainConfig(epochs=6, eval_every=2))
     with pytest.raises(TypeError):
         task.test(model)
 
@@ -97,6 +97,6 @@ def test_nothing_is_drawn():
 
 def test_learns_the_training_nodes():
     task, model = NodeClassification(TASK), make()
-    fit(model, task, Schedule(epochs=80, lr=0.03, eval_every=10))
+    train_model(model, task, TrainConfig(epochs=80, lr=0.03, eval_every=10))
     answers = model(TASK.x, TASK.edge_index).argmax(1)
     assert (answers == TASK.y)[TASK.train_index].double().mean() > 0.85

@@ -9,7 +9,7 @@ import torch
 
 from lresnet.data import ImageData, ImageSet
 from lresnet.models import LorentzResNet
-from lresnet.train import ImageClassification, Schedule, engine
+from lresnet.train import Augment, ImageClassification, TrainConfig, engine
 from lresnet.train.rehearsal import rehearse
 
 
@@ -27,7 +27,7 @@ def network() -> LorentzResNet:
 
 @pytest.mark.parametrize("flip_test", [False, True])
 def test_nothing_changes(flip_test):
-    net, task = network().eval(), objective(batch_size=4, flip_test=flip_test)
+    net, task = network().eval(), objective(batch_size=4, augment=Augment(flip_test=flip_test))
     before, state = copy.deepcopy(net.state_dict()), task.state_dict()["generator"]
     drawn = torch.get_rng_state()
     task.rehearse(net)
@@ -102,7 +102,7 @@ def test_what_is_compiled(execution, epochs, compiled, monkeypatch):
     monkeypatch.setattr(engine, "Sentry", lambda device: None)
     net, task = network(), objective(batch_size=4)
     monkeypatch.setattr(net, "parameters", lambda: iter([OnGpu(torch.zeros(1))]))
-    schedule = Schedule(epochs=epochs, optimizer="sgd")
+    schedule = TrainConfig(epochs=epochs, optimizer="sgd")
     rehearsed = []
     monkeypatch.setattr(task, "rehearse", rehearsed.append)
     run = engine._Run(net, task, schedule, engine._optimizers(network(), schedule), execution)

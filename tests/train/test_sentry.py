@@ -8,7 +8,14 @@ from torch import Tensor
 
 from lresnet.data import disease_tree, load_task
 from lresnet.models import LorentzGCN, LorentzResNet
-from lresnet.train import ImageClassification, LinkPrediction, NodeClassification, NonFiniteError, Schedule, fit
+from lresnet.train import (
+    ImageClassification,
+    LinkPrediction,
+    NodeClassification,
+    NonFiniteError,
+    TrainConfig,
+    train_model,
+)
 from lresnet.train.sentry import Sentry, blame
 from tests.coloured import coloured_data
 from tests.train.toy import Line, network
@@ -60,7 +67,7 @@ def test_training_names_the_module_and_the_step(at, value):
     model.insert(2, Faulty(at, value))
     objective = Line()
     with pytest.raises(NonFiniteError) as error:
-        fit(model, objective, Schedule(epochs=50, eval_every=20))
+        train_model(model, objective, TrainConfig(epochs=50, eval_every=20))
     message = str(error.value)
     assert f"the loss stopped being finite at step {at}: " in message
     assert "the output of module '2' (Faulty) is not finite" in message
@@ -76,14 +83,14 @@ def test_a_module_in_the_middle_of_a_graph_model_is_named():
     steps = iter(range(100))
     layer.register_forward_hook(lambda module, args, output: output / 0.0 if next(steps) >= 3 else None)
     with pytest.raises(NonFiniteError, match=r"step 3: the output of module 'layers\.1' \(LorentzGraphConv\)"):
-        fit(model, NodeClassification(task), Schedule(epochs=20, eval_every=20))
+        train_model(model, NodeClassification(task), TrainConfig(epochs=20, eval_every=20))
 
 
 def test_a_gradient_that_is_not_finite_names_the_parameter():
     model = network()
     model[3].register_forward_pre_hook(lambda module, args: (BadGradient.apply(args[0]),))
     with pytest.raises(NonFiniteError, match=r"step 1: parameter '0\.weight' is not finite"):
-        fit(model, Line(), Schedule(epochs=20, eval_every=5))
+        train_model(model, Line(), TrainConfig(epochs=20, eval_every=5))
 
 
 def test_a_bad_update_just_before_a_look_is_found_before_the_metrics_complain():
@@ -91,7 +98,7 @@ def test_a_bad_update_just_before_a_look_is_found_before_the_metrics_complain():
     model[3].register_forward_pre_hook(lambda module, args: (BadGradient.apply(args[0]),))
     objective = Line()
     with pytest.raises(NonFiniteError, match=r"parameter '0\.weight' is not finite at step 0"):
-        fit(model, objective, Schedule(epochs=20, eval_every=1))
+        train_model(model, objective, TrainConfig(epochs=20, eval_every=1))
     assert objective.looks == []
 
 
@@ -102,7 +109,7 @@ def test_real_tasks_that_diverge_say_so(kind):
     torch.manual_seed(0)
     model = LorentzGCN(task.x.shape[1], 4, num_classes=None if kind == "lp" else 2)
     with pytest.raises(NonFiniteError, match=r"finite at step \d"):
-        fit(model, objective, Schedule(epochs=30, lr=1e38, eval_every=5))
+        train_model(model, objective, TrainConfig(epochs=30, lr=1e38, eval_every=5))
 
 
 def test_a_learned_curvature_that_turns_nan_is_named():
@@ -111,7 +118,7 @@ def test_a_learned_curvature_that_turns_nan_is_named():
     model = LorentzGCN(task.x.shape[1], 4, num_classes=2, learn_curvature=True)
     model.manifold.log_kappa.register_hook(lambda g: g * float("nan"))
     with pytest.raises(NonFiniteError, match=r"parameter 'manifold\.log_kappa' is not finite at step 0"):
-        fit(model, NodeClassification(task), Schedule(epochs=30, eval_every=10))
+        train_model(model, NodeClassification(task), TrainConfig(epochs=30, eval_every=10))
 
 
 def test_a_value_that_leaves_its_range_is_a_run_that_diverged():
@@ -120,7 +127,7 @@ def test_a_value_that_leaves_its_range_is_a_run_that_diverged():
     model = LorentzResNet(8, num_classes=3, residual_options={"scale": "learned"})
     model.blocks[0].residual.log_scale.register_hook(lambda g: torch.full_like(g, 1e6))
     with pytest.raises(NonFiniteError, match=r"diverged at step 1: scale must be .* got 0; .*Lower the learning rate"):
-        fit(model, ImageClassification(data, batch_size=20), Schedule(epochs=2, lr=1.0, optimizer="sgd"))
+        train_model(model, ImageClassification(data, batch_size=20), TrainConfig(epochs=2, lr=1.0, optimizer="sgd"))
 
 
 def test_a_network_that_is_not_finite_in_eval_mode_has_diverged():
@@ -129,7 +136,7 @@ def test_a_network_that_is_not_finite_in_eval_mode_has_diverged():
     model.stem[1].register_forward_hook(lambda module, _, output: output * (1.0 if module.training else float("nan")))
     objective = ImageClassification(coloured_data(), batch_size=20, holdout=0.2)
     with pytest.raises(NonFiniteError, match=r"diverged at step \d: the logits of row 0 hold NaN\. Lower the learning"):
-        fit(model, objective, Schedule(epochs=1))
+        train_model(model, objective, TrainConfig(epochs=1))
 
 
 def test_steps_are_counted_over_epochs_of_several_steps():
@@ -137,7 +144,7 @@ def test_steps_are_counted_over_epochs_of_several_steps():
     calls = iter(range(1000))
     model.head.bias.register_hook(lambda g: g * (float("nan") if next(calls) == 5 else 1.0))
     with pytest.raises(NonFiniteError, match=r"parameter 'head\.bias' is not finite at step 5"):
-        fit(model, ImageClassification(coloured_data(), batch_size=20), Schedule(epochs=2, eval_every=1))
+        train_model(model, ImageClassification(coloured_data(), batch_size=20), TrainConfig(epochs=2, eval_every=1))
 
 
 def test_other_errors_of_the_objective_pass_through():
@@ -146,7 +153,7 @@ def test_other_errors_of_the_objective_pass_through():
             raise ValueError("no such data")
 
     with pytest.raises(ValueError, match="no such data"):
-        fit(network(), Refuses(), Schedule(epochs=3))
+        train_model(network(), Refuses(), TrainConfig(epochs=3))
 
 
 def test_the_loss_function_itself():

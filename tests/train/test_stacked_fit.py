@@ -13,13 +13,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from lresnet.data import LinkTask, NodeTask
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
-from lresnet.train import LinkPrediction, NodeClassification, NonFiniteError, Outcome, Schedule, fit
+from lresnet.train import LinkPrediction, NodeClassification, NonFiniteError, Outcome, TrainConfig, train_model
 from lresnet.train.stack import StackError
-from lresnet.train.stacked_fit import _StackedRun, fit_many, own_generator
+from lresnet.train.stacked_fit import _StackedRun, own_generator, train_many
 from tests.train.tree import link_task, node_task
 
 S = 3
-SCHEDULE = Schedule(epochs=20, lr=0.02, weight_decay=0.01, clip=0.5, eval_every=3, keep="last")
+SCHEDULE = TrainConfig(epochs=20, lr=0.02, weight_decay=0.01, clip=0.5, eval_every=3, keep="last")
 # For what a model or a task may have besides: whatever of it is not each run's own shows within a step or two.
 BRIEF = dataclasses.replace(SCHEDULE, epochs=10)
 LP, NC = link_task(), node_task()
@@ -53,23 +53,23 @@ def runs(
     return made
 
 
-def alone(made: Callable[[], list], schedule: Schedule) -> list[tuple[LorentzGCN, Outcome | NonFiniteError]]:
+def alone(made: Callable[[], list], schedule: TrainConfig) -> list[tuple[LorentzGCN, Outcome | NonFiniteError]]:
     results = []
     for network, task, generator in made():
         torch.set_rng_state(generator.get_state())
         try:
-            results.append((network, fit(network, task, schedule)))
+            results.append((network, train_model(network, task, schedule)))
         except NonFiniteError as error:
             results.append((network, error))
     return results
 
 
-def together(made: Callable[[], list], schedule: Schedule) -> list[tuple[LorentzGCN, Outcome | NonFiniteError]]:
+def together(made: Callable[[], list], schedule: TrainConfig) -> list[tuple[LorentzGCN, Outcome | NonFiniteError]]:
     networks, tasks, generators = zip(*made(), strict=True)
-    return list(zip(networks, fit_many(networks, tasks, schedule, generators=generators), strict=True))
+    return list(zip(networks, train_many(networks, tasks, schedule, generators=generators), strict=True))
 
 
-def agree(made: Callable[[], list], schedule: Schedule = BRIEF, rtol: float = 1e-6) -> list[Outcome]:
+def agree(made: Callable[[], list], schedule: TrainConfig = BRIEF, rtol: float = 1e-6) -> list[Outcome]:
     """Parameters, and what is said of the run; the outcomes."""
     expected, got = alone(made, schedule), together(made, schedule)
     for (a, one), (b, other) in zip(expected, got, strict=True):
@@ -215,7 +215,7 @@ def test_index_sets_of_different_sizes_and_nodes_listed_twice():
 
 
 def test_each_run_keeps_its_best_and_stops_when_it_is_out_of_patience():
-    schedule = Schedule(epochs=60, lr=0.05, eval_every=2, patience=10)
+    schedule = TrainConfig(epochs=60, lr=0.05, eval_every=2, patience=10)
     outcomes = agree(lambda: runs([wide(LP)] * 5), schedule)
     assert len({outcome.epochs for outcome in outcomes}) > 1
     assert any(outcome.epochs < 60 for outcome in outcomes)
@@ -224,7 +224,7 @@ def test_each_run_keeps_its_best_and_stops_when_it_is_out_of_patience():
 def test_figures_so_far_are_reported_at_every_look():
     seen, (networks, tasks, _) = [], zip(*runs(LP), strict=True)
     schedule = dataclasses.replace(SCHEDULE, epochs=8, keep="best")
-    outcomes = fit_many(networks, tasks, schedule, on_epoch=lambda epoch, best: seen.append((epoch, best)))
+    outcomes = train_many(networks, tasks, schedule, on_epoch=lambda epoch, best: seen.append((epoch, best)))
     assert [epoch for epoch, _ in seen] == [3, 6, 8]
     assert [outcome.validation for outcome in outcomes] == seen[-1][1]
     assert all(a <= b for a, b in zip(seen[0][1], seen[1][1], strict=True))
@@ -384,10 +384,10 @@ def test_runs_that_differ_are_refused(made, schedule, message):
 def test_arguments_that_do_not_belong_together():
     networks, tasks, generators = zip(*runs(NC, {"dropout": 0.1}), strict=True)
     with pytest.raises(ValueError, match="nothing to train"):
-        fit_many([], [], SCHEDULE)
+        train_many([], [], SCHEDULE)
     with pytest.raises(ValueError, match="got 3 models, 2 objectives"):
-        fit_many(networks, tasks[:2], SCHEDULE, generators=generators)
+        train_many(networks, tasks[:2], SCHEDULE, generators=generators)
     with pytest.raises(ValueError, match="got 1 for 3 models"):
-        fit_many(networks, tasks, SCHEDULE, generators=generators[:1])
+        train_many(networks, tasks, SCHEDULE, generators=generators[:1])
     with pytest.raises(ValueError, match="dropout needs generators"):
-        fit_many(networks, tasks, SCHEDULE)
+        train_many(networks, tasks, SCHEDULE)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from lresnet.models import LorentzResNet
-from lresnet.train import ImageClassification, NonFiniteError, Objective, Schedule, fit
+from lresnet.train import Augment, ImageClassification, NonFiniteError, Objective, TrainConfig, train_model
 from lresnet.train.team import ALONE, Team, first_to_fail, joined
 from tests.coloured import coloured_data
 from tests.team import together
@@ -54,8 +54,8 @@ class Plane(Objective[torch.nn.Module]):
 def fit_plane(team: Team) -> tuple[dict[str, np.ndarray], int, int]:
     torch.manual_seed(team.rank)  # all begin with the parameters of the first
     model = torch.nn.Sequential(torch.nn.Linear(5, 7), torch.nn.Tanh(), torch.nn.Linear(7, 1)).double()
-    plan = Schedule(6, lr=0.1, optimizer="sgd", eval_every=1, patience=4, **ALL_AT_ONCE)
-    outcome = fit(model, Plane(team), plan)
+    plan = TrainConfig(6, lr=0.1, optimizer="sgd", eval_every=1, patience=4, **ALL_AT_ONCE)
+    outcome = train_model(model, Plane(team), plan)
     return arrays(model), outcome.best_epoch, outcome.epochs
 
 
@@ -66,8 +66,9 @@ def fit_images(team: Team, residual: str = "lorentz") -> dict[str, np.ndarray]:
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
             module.eval().train = lambda mode=True: None  # type: ignore[method-assign]
-    objective = ImageClassification(coloured_data(), holdout=0.2, batch_size=12, pad=1, cutout=2, team=team)
-    fit(model, objective, Schedule(2, lr=0.02, optimizer="sgd", **ALL_AT_ONCE))
+    augment = Augment(pad=1, cutout=2)
+    objective = ImageClassification(coloured_data(), holdout=0.2, batch_size=12, augment=augment, team=team)
+    train_model(model, objective, TrainConfig(2, lr=0.02, optimizer="sgd", **ALL_AT_ONCE))
     return arrays(model)
 
 
@@ -95,8 +96,8 @@ def _with_batch_norms() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         for epochs, average in ((1, None), (3, 0.9)):
             torch.manual_seed(team.rank)
             model = LorentzResNet(8, 3, widths=(4, 6, 8))
-            objective = ImageClassification(coloured_data(), batch_size=60 // epochs, pad=1, team=team)
-            fit(model, objective, Schedule(epochs, lr=0.05, optimizer="sgd", average=average))
+            objective = ImageClassification(coloured_data(), batch_size=60 // epochs, augment=Augment(pad=1), team=team)
+            train_model(model, objective, TrainConfig(epochs, lr=0.05, optimizer="sgd", average=average))
             states.append(arrays(model))
     return states[0], states[1]
 
@@ -108,7 +109,8 @@ def test_with_batch_norms_all_end_with_one_model():
             np.testing.assert_array_equal(other[name], values, err_msg=name)
     torch.manual_seed(0)
     alone = LorentzResNet(8, 3, widths=(4, 6, 8))
-    fit(alone, ImageClassification(coloured_data(), batch_size=60, pad=1), Schedule(1, lr=0.05, optimizer="sgd"))
+    objective = ImageClassification(coloured_data(), batch_size=60, augment=Augment(pad=1))
+    train_model(alone, objective, TrainConfig(1, lr=0.05, optimizer="sgd"))
     norm = "stem.1.running_mean"  # after one step: the mean of the means of both shares is that of the batch
     np.testing.assert_allclose(first[0][norm], arrays(alone)[norm], rtol=1e-4, atol=1e-6)
 
@@ -127,7 +129,7 @@ def _not_finite_in_one() -> str:
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(5, 4), FaultyInOne(), torch.nn.Linear(4, 1)).double()
     with joined("cpu") as (team, _), pytest.raises(NonFiniteError) as caught:
-        fit(model, Plane(team), Schedule(9, optimizer="sgd"))
+        train_model(model, Plane(team), TrainConfig(9, optimizer="sgd"))
     return str(caught.value)
 
 

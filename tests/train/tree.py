@@ -14,10 +14,10 @@ import torch
 
 from lresnet.data import LinkTask, NodeTask, disease_tree, load_task
 from lresnet.models import LorentzGCN
-from lresnet.train import LinkPrediction, NodeClassification, Outcome, Schedule, fit
+from lresnet.train import LinkPrediction, NodeClassification, Outcome, TrainConfig, train_model
 
 EPOCHS = 40
-SCHEDULE = Schedule(
+SCHEDULE = TrainConfig(
     epochs=EPOCHS, lr=0.02, weight_decay=0.01, lr_schedule="cosine", clip=0.5, patience=EPOCHS, eval_every=3
 )
 
@@ -49,7 +49,7 @@ def run(
     if before_step is not None:
         steps, loss = iter(range(EPOCHS)), objective.loss
         objective.loss = lambda model: (before_step(next(steps)), loss(model))[1]
-    outcome = fit(model, objective, SCHEDULE, checkpoint=checkpoint, checkpoint_every=4)
+    outcome = train_model(model, objective, SCHEDULE, checkpoint=checkpoint, checkpoint_every=4)
     return model, outcome, objective.test(model)
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lresnet.models.pretrained import Pretrained
-    from lresnet.train import Objective, Schedule
+    from lresnet.train import Objective, TrainConfig
     from lresnet_paper.run import Run
 
 __all__ = ["evaluate", "train"]
@@ -169,7 +169,7 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     bar = progress.add_task("epochs", total=None, state="")
     word = "best"
 
-    def start(model: "Pretrained", objective: "Objective[Any]", schedule: "Schedule") -> None:
+    def start(model: "Pretrained", objective: "Objective[Any]", schedule: "TrainConfig") -> None:
         nonlocal word
         word = schedule.keep
         for line in _facts(run, model, objective, verbose):

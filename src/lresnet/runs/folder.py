@@ -21,7 +21,7 @@ from lresnet.runs.images import (
     require_same_images,
     require_same_order,
 )
-from lresnet.train import ImageClassification, Objective, Outcome, Schedule, fit
+from lresnet.train import ImageClassification, Objective, Outcome, TrainConfig, train_model
 from lresnet.train.checkpoint import is_damaged, load_checkpoint, write_atomically
 from lresnet.train.results import environment
 from lresnet.train.team import ALONE, Team
@@ -52,7 +52,7 @@ def train_in_folder(
     device: str = "cpu",
     checkpoint_every: int = 200,
     team: Team = ALONE,
-    on_start: Callable[[Pretrained, Objective[Any], Schedule], None] | None = None,
+    on_start: Callable[[Pretrained, Objective[Any], TrainConfig], None] | None = None,
     on_epoch: Callable[[int, float | None], None] | None = None,
 ) -> Record:
     """Train and leave everything in ``folder``; goes on from its checkpoint if there is one, to the same numbers.
@@ -65,7 +65,7 @@ def train_in_folder(
         team: the processes that share the run, all of which call this; the first of them alone touches the folder. A
             checkpoint is gone on from by as many as made it.
         on_start: called as ``on_start(model, objective, schedule)`` before the first epoch.
-        on_epoch: see :func:`lresnet.train.fit`.
+        on_epoch: see :func:`lresnet.train.train_model`.
 
     Returns:
         What ``run.json`` holds; for images also what :mod:`lresnet.runs.prediction` needs of them.
@@ -91,7 +91,7 @@ def train_in_folder(
         _write(folder / "run.json", record)
     if on_start is not None:
         on_start(model, objective, schedule)
-    outcome = fit(
+    outcome = train_model(
         model, objective, schedule, checkpoint=checkpoint, checkpoint_every=checkpoint_every, on_epoch=on_epoch
     )
     record |= {
@@ -105,7 +105,7 @@ def train_in_folder(
     return record
 
 
-def _build(run: Run, device: torch.device, team: Team) -> tuple[Pretrained, Objective[Any], Schedule]:
+def _build(run: Run, device: torch.device, team: Team) -> tuple[Pretrained, Objective[Any], TrainConfig]:
     """As :func:`build`; what may have to be downloaded is loaded by the first of a team, before the others."""
     if team.size > 1 and run.cell in IMAGE_SETS:
         if team.leads:

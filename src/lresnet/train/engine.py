@@ -17,11 +17,11 @@ from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
 from lresnet.train.average import MovingAverage
 from lresnet.train.capture import CapturedStep
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
+from lresnet.train.config import TrainConfig
 from lresnet.train.objective import Objective
-from lresnet.train.schedule import Schedule
 from lresnet.train.sentry import Sentry, out_of_range
 
-__all__ = ["Execution", "Outcome", "fit", "seed_everything"]
+__all__ = ["Execution", "Outcome", "seed_everything", "train_model"]
 
 Trained = TypeVar("Trained", bound=torch.nn.Module)
 
@@ -53,10 +53,10 @@ def seed_everything(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def fit(
+def train_model(
     model: Trained,
     objective: Objective[Trained],
-    schedule: Schedule,
+    schedule: TrainConfig,
     *,
     checkpoint: Path | None = None,
     checkpoint_every: int = 200,
@@ -122,7 +122,7 @@ def _tried_convolutions() -> Iterator[None]:
         torch.backends.cudnn.benchmark = before
 
 
-def _optimizers(model: torch.nn.Module, schedule: Schedule) -> Optimizers:
+def _optimizers(model: torch.nn.Module, schedule: TrainConfig) -> Optimizers:
     make = {"adam": make_adam, "adam_l2": make_adam_l2, "sgd": make_sgd}[schedule.optimizer]
     return make(model, schedule.lr, schedule.weight_decay, decay=schedule.decay)
 
@@ -139,7 +139,7 @@ class _Run(Generic[Trained]):
         self,
         model: Trained,
         objective: Objective[Trained],
-        schedule: Schedule,
+        schedule: TrainConfig,
         optimizers: Optimizers,
         execution: Execution,
     ) -> None:
@@ -262,7 +262,7 @@ class _Run(Generic[Trained]):
             "best": self.best,
             "curve": self.curve,
             "seconds": self.seconds,
-            "schedule": dataclasses.asdict(self.schedule),
+            "schedule": self.schedule.schedule(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -10,11 +10,13 @@ import torch
 from torch import Tensor
 
 from lresnet.data import ImageData, ImageSet
-from lresnet.data.augment import Augmentation, augment, normalise
+from lresnet.data.augment import Augmentation, normalise
+from lresnet.data.augment import augment as augment_images
 from lresnet.data.cutmix import cutmix as cut_and_mix
 from lresnet.data.images import hold_out, mean_colour
 from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
+from lresnet.train.config import Augment
 from lresnet.train.objective import Objective
 from lresnet.train.rehearsal import rehearse
 from lresnet.train.team import ALONE, Team
@@ -57,11 +59,7 @@ class ImageClassification(Objective[LorentzResNet]):
         holdout: share of the training images that is kept apart for validation, e.g. 0.1; 0: train on all, and there is
             no validation.
         batch_size: images of a step, in a team of all processes together; all of them if there are fewer.
-        pad, flip, cutout: see :class:`~lresnet.data.augment.Augmentation`.
-        cutmix: share of the training images that get a rectangle of another image, and as much of its label, see
-            :func:`~lresnet.data.cutmix.cutmix`.
-        label_smoothing: share of the target that is spread evenly over all classes.
-        flip_test: judge by the mean of the logits of an image and of its mirror image.
+        augment: augmentation in training, label smoothing, and whether evaluation averages over mirror images.
         seed: of shuffling and augmentation; the same in all processes of a team.
         team: who shares the batches.
     """
@@ -74,20 +72,13 @@ class ImageClassification(Objective[LorentzResNet]):
         *,
         holdout: float = 0.0,
         batch_size: int = 128,
-        pad: int = 4,
-        flip: bool = True,
-        cutout: int = 0,
-        cutmix: float = 0.0,
-        label_smoothing: float = 0.0,
-        flip_test: bool = False,
+        augment: Augment = Augment(),
         seed: int = 0,
         device: torch.device | str = "cpu",
         team: Team = ALONE,
     ) -> None:
         if not 0 <= holdout < 1:
             raise ValueError(f"holdout must be a share, at least 0 and below 1, got {holdout}")
-        if not 0 <= cutmix <= 1:
-            raise ValueError(f"cutmix must be a share, 0 to 1, got {cutmix}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         train, held_out = data.train, None
@@ -95,8 +86,8 @@ class ImageClassification(Objective[LorentzResNet]):
             train, held_out = hold_out(data.train, _count(holdout, len(data.train)), _HOLD_OUT_SEED)
         self.data, self.train = data, train.to(device)
         self.held_out = None if held_out is None else held_out.to(device)
-        self.augmentation = Augmentation(pad=pad, flip=flip, cutout=cutout)
-        self.cutmix, self.label_smoothing, self.flip_test = cutmix, label_smoothing, flip_test
+        self.augment = augment
+        self._augmentation = Augmentation(pad=augment.pad, flip=augment.flip, cutout=augment.cutout)
         self.device = self.train.images.device
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.batch_size, self.team = min(batch_size, len(self.train)), team
@@ -115,11 +106,11 @@ class ImageClassification(Objective[LorentzResNet]):
 
     def start_epoch(self) -> None:
         order = torch.randperm(len(self.train), generator=self.generator, device=self.device)
-        images = augment(self.train.images, order, self.augmentation, self.generator, self._fill)
+        images = augment_images(self.train.images, order, self._augmentation, self.generator, self._fill)
         labels = self.train.labels[order]
         self._epoch = (images, labels)
-        if self.cutmix:
-            mixed, kept = cut_and_mix(images, self.cutmix, self.generator)
+        if self.augment.cutmix:
+            mixed, kept = cut_and_mix(images, self.augment.cutmix, self.generator)
             self._epoch = (mixed, labels, labels.roll(-1), kept)
 
     def advance(self, step: int) -> None:
@@ -137,10 +128,11 @@ class ImageClassification(Objective[LorentzResNet]):
 
     def loss(self, model: Callable[[Tensor], Tensor]) -> Tensor:
         logits = self._logits(model, self._batch)
-        if not self.cutmix:
-            return torch.nn.functional.cross_entropy(logits, self._labels, label_smoothing=self.label_smoothing)
+        smoothing = self.augment.label_smoothing
+        if not self.augment.cutmix:
+            return torch.nn.functional.cross_entropy(logits, self._labels, label_smoothing=smoothing)
         own, other = (
-            torch.nn.functional.cross_entropy(logits, labels, label_smoothing=self.label_smoothing, reduction="none")
+            torch.nn.functional.cross_entropy(logits, labels, label_smoothing=smoothing, reduction="none")
             for labels in (self._labels, self._others)
         )
         return torch.lerp(other, own, self._kept).mean()
@@ -166,7 +158,7 @@ class ImageClassification(Objective[LorentzResNet]):
         return torch.split(images, max(1, _EVALUATION_PIXELS // images[0, ..., 0].numel()))
 
     def _judge(self, model: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-        return self._logits(model, images, mirrored_scores if self.flip_test else class_scores)
+        return self._logits(model, images, mirrored_scores if self.augment.flip_test else class_scores)
 
     def _logits(
         self, model: Callable[[Tensor], Tensor], images: Tensor, scores: Callable[..., Tensor] = class_scores

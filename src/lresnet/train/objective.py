@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.team import ALONE, Team
 
-__all__ = ["Objective"]
+if TYPE_CHECKING:
+    from lresnet.data import ImageData, LinkTask, NodeTask
+
+__all__ = ["Objective", "make_objective"]
 
 
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -26,7 +30,7 @@ class Objective(abc.ABC, Generic[Model]):
     """
 
     compiles: ClassVar[bool] = False
-    """Whether its steps are faster on CUDA with a compiled model; see ``execution`` of :func:`lresnet.train.fit`."""
+    """Whether compiling the model makes its steps faster on CUDA; see ``execution`` of :func:`train_model`."""
 
     team: Team = ALONE
     """The processes that share every batch; ``loss`` is then that of this one's share."""
@@ -62,7 +66,7 @@ class Objective(abc.ABC, Generic[Model]):
 
     @abc.abstractmethod
     def test(self, model: Model) -> dict[str, float]:
-        """Figures on the test set, in percent; the first is the one to report. For once a run, after :func:`fit`."""
+        """Figures on the test set, in percent, the one to report first. For one call per run, after training."""
 
     def state_dict(self) -> dict[str, Any]:
         """State of what the loss draws from, for resuming."""
@@ -72,3 +76,45 @@ class Objective(abc.ABC, Generic[Model]):
         """Go on where :meth:`state_dict` was taken; the same kind of device is needed."""
         for i, generator in enumerate(self.generators):
             generator.set_state(state[str(i)])
+
+
+def make_objective(
+    task: LinkTask | NodeTask | ImageData,
+    config: TrainConfig,
+    device: torch.device | str = "cpu",
+    *,
+    holdout: float = 0.0,
+    team: Team = ALONE,
+) -> Objective[Any]:
+    """Return the objective of a task: link prediction, node classification or image classification, by its type.
+
+    Args:
+        task: data and split. A graph's task, or images.
+        config: loss, margin, batch size, augmentation and seed; None takes the default of the objective.
+        device: where data and model are.
+        holdout: fraction of the training images that is held out for validation.
+        team: the processes that share each batch of images.
+
+    Raises:
+        ValueError: the configuration sets an option that this kind of task does not have.
+    """
+    # The objectives import this module for their base class.
+    from lresnet.data import LinkTask, NodeTask
+    from lresnet.train.image_classification import ImageClassification
+    from lresnet.train.link_prediction import LinkPrediction
+    from lresnet.train.node_classification import NodeClassification
+
+    loss = {name: getattr(config, name) for name in ("loss", "margin") if getattr(config, name) is not None}
+    batch = {} if config.batch_size is None else {"batch_size": config.batch_size}
+    if isinstance(task, LinkTask | NodeTask):
+        if batch:
+            raise ValueError(f"batch_size={config.batch_size} is for images; a graph is one batch: leave it out")
+        if config.augment != Augment():
+            raise ValueError(f"augment={config.augment} is for images; a graph is not augmented: leave it out")
+        if isinstance(task, LinkTask):
+            return LinkPrediction(task, seed=config.seed, device=device, **loss)
+        return NodeClassification(task, device=device, **loss)
+    if loss:
+        raise ValueError(f"{next(iter(loss))} is for graphs; images are trained on cross entropy: leave it out")
+    options = {"augment": config.augment, "seed": config.seed, "device": device, "team": team, **batch}
+    return ImageClassification(task, holdout=holdout, **options)

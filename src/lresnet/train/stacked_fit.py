@@ -16,15 +16,15 @@ from lresnet.models import LorentzGCN
 from lresnet.optim import Optimizers, RiemannianAdam, parameter_groups
 from lresnet.optim.optimizers import adam_l2, adamw, device_rate
 from lresnet.train.capture import CapturedStep
+from lresnet.train.config import TrainConfig
 from lresnet.train.engine import Execution, Outcome
 from lresnet.train.objective import Objective
-from lresnet.train.schedule import Schedule
 from lresnet.train.sentry import NonFiniteError, Sentry, non_finite_loss
 from lresnet.train.stack import ModelStack, StackError
 from lresnet.train.stacked_objective import stack_objectives
 from lresnet.train.stacked_state import StackState
 
-__all__ = ["fit_many", "own_generator"]
+__all__ = ["own_generator", "train_many"]
 
 
 def own_generator(device: torch.device | str) -> torch.Generator:
@@ -42,20 +42,20 @@ def own_generator(device: torch.device | str) -> torch.Generator:
     return generator
 
 
-def fit_many(
+def train_many(
     models: Sequence[LorentzGCN],
     objectives: Sequence[Objective[Any]],
-    schedule: Schedule,
+    schedule: TrainConfig,
     *,
     generators: Sequence[torch.Generator] = (),
     execution: Execution = "fast",
     on_epoch: Callable[[int, list[float | None]], None] | None = None,
 ) -> list[Outcome | NonFiniteError]:
-    """Train ``models[s]`` on ``objectives[s]`` for all s as one computation; what :func:`fit` gives, run by run.
+    """Train ``models[s]`` on ``objectives[s]`` for all s as one computation, as :func:`train_model` would one by one.
 
     A run that is out of patience keeps its best parameters, and what comes later does not count for it. A run whose
-    numbers stop being finite ends with the error that :func:`fit` would raise, and does not touch the others. Each
-    model is left with the parameters to keep, in eval mode.
+    numbers stop being finite ends with the error that :func:`train_model` would raise, and does not touch the others.
+    Each model is left with the parameters to keep, in eval mode.
 
     Args:
         models, objectives: of one shape each (:class:`StackError` if not); the objectives draw from their own
@@ -87,7 +87,7 @@ class _StackedRun:
         self,
         models: Sequence[LorentzGCN],
         objectives: Sequence[Objective[Any]],
-        schedule: Schedule,
+        schedule: TrainConfig,
         generators: Sequence[torch.Generator],
         execution: Execution,
     ) -> None:
@@ -224,7 +224,7 @@ def _all_finite(leaves: Sequence[Tensor]) -> Tensor:
 
 
 def _stack_and_optimizers(
-    models: Sequence[LorentzGCN], schedule: Schedule
+    models: Sequence[LorentzGCN], schedule: TrainConfig
 ) -> tuple[ModelStack[LorentzGCN], Optimizers]:
     """Parameters that decay alike lie side by side. Their names decide, as in one model: a stack has an axis more."""
     groups = parameter_groups(models[0])
@@ -243,7 +243,7 @@ def _stack_and_optimizers(
 def _require_sense(
     models: Sequence[LorentzGCN],
     objectives: Sequence[Objective[Any]],
-    schedule: Schedule,
+    schedule: TrainConfig,
     generators: Sequence[torch.Generator],
 ) -> None:
     if not models:

@@ -12,9 +12,9 @@ from lresnet.data import ImageData, ImageSet
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.single import single_run
-from lresnet.train import ImageClassification, Objective, Schedule, own_generator, seed_everything
+from lresnet.train import Augment, ImageClassification, Objective, TrainConfig, own_generator, seed_everything
 
-# A benchmark looks into the engine: fit() has no name for a single epoch, and must not need one.
+# A benchmark looks into the engine: train_model() has no name for a single epoch, and must not need one.
 from lresnet.train.engine import _optimizers, _Run
 from lresnet.train.engine import _tried_convolutions as tried_convolutions
 from lresnet.train.stacked_fit import _StackedRun
@@ -37,8 +37,10 @@ def image_training(model: str, method: str, batch: int, images: int, device: tor
     if not isinstance(network, LorentzResNet):
         raise ValueError(f"{model} is no network for images; take lorentz_resnet18, 20 or 32")
     data = ImageData("random", _images(images), _images(10), tuple("0123456789"), (0.5,) * 3, (0.25,) * 3)
-    objective = ImageClassification(data, batch_size=batch, label_smoothing=0.1, cutout=8, device=device)
-    schedule = Schedule(epochs=100, lr=0.05, optimizer="sgd", weight_decay=5e-4, decay="all", warmup=5, keep="last")
+    objective = ImageClassification(
+        data, batch_size=batch, augment=Augment(label_smoothing=0.1, cutout=8), device=device
+    )
+    schedule = TrainConfig(epochs=100, lr=0.05, optimizer="sgd", weight_decay=5e-4, decay="all", warmup=5, keep="last")
     return engine_run(network.to(device), objective, schedule)
 
 
@@ -52,7 +54,7 @@ def graph_training(cell: str, method: str, device: torch.device) -> _Run[Any]:
     return engine_run(*build(graph_run(cell, method), device))
 
 
-def engine_run(model: Pretrained, objective: Objective[Any], schedule: Schedule) -> _Run[Any]:
+def engine_run(model: Pretrained, objective: Objective[Any], schedule: TrainConfig) -> _Run[Any]:
     """As the engine begins it in a run that is long, or one of many."""
     return _Run(model, objective, schedule, _optimizers(model, schedule), "compiled")
 
@@ -60,7 +62,7 @@ def engine_run(model: Pretrained, objective: Objective[Any], schedule: Schedule)
 def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torch.device) -> _StackedRun:
     """The same with several seeds, as one computation."""
     models, objectives, generators = [], [], []
-    schedule = Schedule()
+    schedule = TrainConfig()
     for seed in seeds:
         model, objective, schedule = build(graph_run(cell, method, seed), device)
         if not isinstance(model, LorentzGCN):

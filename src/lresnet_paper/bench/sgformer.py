@@ -10,7 +10,7 @@ import torch
 
 from lresnet.data import NodeTask
 from lresnet.models import LorentzSGFormer
-from lresnet.train import NodeClassification, Schedule, seed_everything
+from lresnet.train import NodeClassification, TrainConfig, seed_everything
 from lresnet_paper.bench.clock import Clock
 from lresnet_paper.bench.entry import Entry, admit
 from lresnet_paper.bench.graphs import epoch_entry
@@ -82,7 +82,7 @@ def random_training(nodes: int, method: str, device: torch.device) -> Any:
     task = _random_task(nodes).to(device)
     seed_everything(0)
     model = LorentzSGFormer(FEATURES, WIDTH, LAYERS, CLASSES, residual=method).to(device)
-    return engine_run(model, NodeClassification(task, device=device), Schedule())
+    return engine_run(model, NodeClassification(task, device=device), TrainConfig())
 
 
 def _training(cell: str, method: str, device: torch.device) -> Any:

@@ -1,0 +1,97 @@
+"""Fields of configuration dataclasses: default, help text and allowed range in one declaration."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from numbers import Integral, Real
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+__all__ = [
+    "ABOVE_0_BELOW_1",
+    "AT_LEAST_1",
+    "FROM_0_BELOW_1",
+    "FROM_0_TO_1",
+    "NOT_NEGATIVE",
+    "POSITIVE",
+    "SEED",
+    "Range",
+    "check_options",
+    "option",
+]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers that an option accepts.
+
+    Args:
+        words: the range as messages state it, after "must be".
+        contains: whether a number is in the range.
+
+    Example:
+        >>> 0.5 in POSITIVE, float("nan") in POSITIVE, "0.5" in POSITIVE
+        (True, False, False)
+        >>> str(POSITIVE)
+        'positive and finite'
+    """
+
+    words: str
+    contains: Callable[[Any], bool]
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, Real) and self.contains(value)
+
+    def __str__(self) -> str:
+        return self.words
+
+
+AT_LEAST_1 = Range("at least 1", lambda value: value >= 1)
+POSITIVE = Range("positive and finite", lambda value: 0 < value < math.inf)
+NOT_NEGATIVE = Range("not negative, and finite", lambda value: 0 <= value < math.inf)
+FROM_0_BELOW_1 = Range("at least 0 and below 1", lambda value: 0 <= value < 1)
+FROM_0_TO_1 = Range("0 to 1", lambda value: 0 <= value <= 1)
+ABOVE_0_BELOW_1 = Range("above 0 and below 1", lambda value: 0 < value < 1)
+# NumPy's generators take no larger seed; torch's would.
+SEED = Range("a whole number from 0 to 2^32 - 1", lambda value: isinstance(value, Integral) and 0 <= value < 2**32)
+
+
+def option(default: Any, help: str, *, range: Range | None = None, metavar: str | None = None) -> Any:
+    """Return a dataclass field with its help text, allowed range and placeholder in ``metadata``.
+
+    Args:
+        default: value of the field. None also means that None is allowed.
+        help: one sentence for the command line and the documentation.
+        range: the numbers that the field accepts.
+        metavar: what the command line shows in place of the value, e.g. ``"EPOCHS"``.
+    """
+    return field(default=default, metadata={"help": help, "range": range, "metavar": metavar})
+
+
+def check_options(config: Any) -> None:
+    """Check every field of a dataclass made of :func:`option` fields; call it from ``__post_init__``.
+
+    Raises:
+        ValueError: a number is out of its range, or a word is not among the choices of its ``Literal``.
+    """
+    hints = get_type_hints(type(config))
+    for each in fields(config):
+        value, allowed = getattr(config, each.name), each.metadata.get("range")
+        if value is None and each.default is None:
+            continue
+        if allowed is not None and value not in allowed:
+            raise ValueError(f"{each.name} must be {allowed}, got {value!r}")
+        choices = _choices(hints[each.name])
+        if choices and value not in choices:
+            listed = ", ".join(map(str, choices[:-1]))
+            raise ValueError(f"{each.name} must be {listed} or {choices[-1]}, got {value!r}")
+
+
+def _choices(hint: Any) -> tuple[Any, ...]:
+    """The values that a type allows, if it is a ``Literal`` or a ``Literal | None``; otherwise none."""
+    if get_origin(hint) in (Union, UnionType):
+        own = [each for each in get_args(hint) if each is not type(None)]
+        return _choices(own[0]) if len(own) == 1 else ()
+    return get_args(hint) if get_origin(hint) is Literal else ()
