@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from lresnet.plots.disk_embedding import DiskEmbedding
-from lresnet.plots.html.page import html_page
+from lresnet_paper.pages.html_page import html_page
 from tests.browser.chromium import chromium
 from tests.browser.graphs import cloud_embedding, tree_embedding
 

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 import lresnet
-from lresnet.runs.paired import paired_differences
 from lresnet.train.results import read_results
+from lresnet_paper.pages.paired import paired_differences
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from lresnet.plots.html.page import html_page
 from lresnet_paper.pages.claims import answer_claims
+from lresnet_paper.pages.html_page import html_page
 from tests.browser.chromium import Unavailable, chromium
 from tests.browser.graphs import tree_embedding
 

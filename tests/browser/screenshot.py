@@ -8,10 +8,10 @@ import tempfile
 from pathlib import Path
 
 from lresnet.plots.disk_embedding import DiskEmbedding
-from lresnet.plots.html.page import html_page
 from lresnet.plots.poincare_disk import move_to_centre
 from lresnet.runs.demo import learn_embedding
 from lresnet_paper.pages.claims import answer_claims
+from lresnet_paper.pages.html_page import html_page
 from tests.browser.chromium import chromium
 
 CENTRE, NODE = 0, 1

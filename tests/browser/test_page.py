@@ -9,9 +9,9 @@ import pytest
 from PIL import Image
 
 from lresnet.plots.disk_embedding import DiskEmbedding
-from lresnet.plots.html.page import html_page
 from lresnet.plots.palette import class_colour
 from lresnet.plots.poincare_disk import move_to_centre
+from lresnet_paper.pages.html_page import html_page
 from tests.browser.conftest import settle
 from tests.browser.graphs import HOSTILE, tree_embedding
 

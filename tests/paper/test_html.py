@@ -13,12 +13,12 @@ import torch
 
 from lresnet import Lorentz, cli
 from lresnet.plots.disk_embedding import DiskEmbedding, disk_points
-from lresnet.plots.html import result_tables
 from lresnet.plots.html.explorer import embedding_json
-from lresnet.plots.html.page import html_page
 from lresnet.runs.run_folders import FolderState
+from lresnet_paper.pages import html_tables
 from lresnet_paper.pages.claims import answer_claims
 from lresnet_paper.pages.depth_table import depth_sheets
+from lresnet_paper.pages.html_page import html_page
 from lresnet_paper.pages.terminal import ours_and_paper, print_figures
 from lresnet_paper.results import aggregate, read_runs
 
@@ -146,7 +146,7 @@ def test_the_data_of_the_disk_come_back_to_the_last_digit() -> None:
 
 def test_the_committed_results_make_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     # Its pictures take ten seconds: the next test has them.
-    monkeypatch.setattr(result_tables, "inline_svg", lambda figure, words: f"<svg aria-label='{words}'></svg>")
+    monkeypatch.setattr(html_tables, "inline_svg", lambda figure, words: f"<svg aria-label='{words}'></svg>")
     runs = read_runs(RESULTS)
     page = html_page(runs, answer_claims(aggregate(runs)))
     rows = Reader(page).rows

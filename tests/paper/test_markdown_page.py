@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from lresnet import cli
-from lresnet.runs.computing_time import computing_time
-from lresnet.runs.paired import paired_differences
+from lresnet_paper.pages.computing_time import computing_time
 from lresnet_paper.pages.markdown_page import markdown_page
 from lresnet_paper.pages.overview import overview, summary_sentence
+from lresnet_paper.pages.paired import paired_differences
 from lresnet_paper.results import aggregate, in_order
 from lresnet_paper.tables import released_figure
 

@@ -12,9 +12,8 @@ from rich.console import Console
 from scipy import stats
 
 from lresnet import cli
-from lresnet.plots.html.page import html_page
-from lresnet.runs.paired import paired_differences
 from lresnet_paper.pages.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED, Claim, answer_claims
+from lresnet_paper.pages.html_page import html_page
 from lresnet_paper.pages.ood_answers import ood_answers, other_definitions
 from lresnet_paper.pages.ood_figures import (
     Cell,
@@ -28,6 +27,7 @@ from lresnet_paper.pages.ood_figures import (
     training_score_gaps,
 )
 from lresnet_paper.pages.ood_table import ood_markdown, ood_sheets, ood_terminal
+from lresnet_paper.pages.paired import paired_differences
 from lresnet_paper.pages.planned import missing_sentences
 from lresnet_paper.results import aggregate
 from lresnet_paper.tables import paper_detection, paper_figure

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from lresnet.runs.paired import paired_differences
 from lresnet.runs.run_settings import named_settings
 from lresnet_paper.pages.overview import overview
+from lresnet_paper.pages.paired import paired_differences
 from lresnet_paper.results import aggregate
 
 

@@ -94,9 +94,9 @@ def _notes(runs: Sequence[dict[str, Any]]) -> dict[tuple[str, str, str], str]:
 
 def _markdown(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", results: Path) -> str:
     """A user's own runs, where there is nothing else, have a page of their own, without the paper's claims."""
-    from lresnet.runs.computing_time import computing_time
     from lresnet.runs.own_runs_page import own_runs_page
-    from lresnet.runs.paired import paired_differences
+    from lresnet_paper.pages.computing_time import computing_time
+    from lresnet_paper.pages.paired import paired_differences
     from lresnet_paper.results import aggregate
 
     if _are_own(runs, folders):
@@ -105,14 +105,14 @@ def _markdown(runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", 
 
 
 def _paper_markdown(runs: Sequence[dict[str, Any]], results: Path) -> str:
-    from lresnet.runs.computing_time import computing_time
     from lresnet.runs.own_runs_page import own_runs_tables
-    from lresnet.runs.paired import paired_differences
     from lresnet_paper.pages.claims import claims_markdown
+    from lresnet_paper.pages.computing_time import computing_time
     from lresnet_paper.pages.depth_runs import DEPTH_TABLE
     from lresnet_paper.pages.depth_table import depth_markdown
     from lresnet_paper.pages.markdown_page import markdown_page
     from lresnet_paper.pages.ood_table import ood_markdown
+    from lresnet_paper.pages.paired import paired_differences
     from lresnet_paper.pages.planned import missing_sentences
     from lresnet_paper.results import aggregate
 
@@ -130,7 +130,7 @@ def _html(
     runs: Sequence[dict[str, Any]], folders: "Sequence[FolderState]", results: Path, embedding: Path | None
 ) -> str:
     from lresnet.plots.disk_embedding import embedding_of_run
-    from lresnet.plots.html.page import html_page
+    from lresnet_paper.pages.html_page import html_page
 
     disk = None if embedding is None else embedding_of_run(embedding)
     claims = [] if _are_own(runs, folders) else _claims(runs, results)
@@ -138,9 +138,9 @@ def _html(
 
 
 def _rewrite_overview(file: Path, runs: Sequence[dict[str, Any]]) -> None:
-    from lresnet.runs.paired import paired_differences
     from lresnet.train.checkpoint import write_atomically
     from lresnet_paper.pages.overview import overview, overview_markdown, rewrite_between_marks
+    from lresnet_paper.pages.paired import paired_differences
     from lresnet_paper.results import aggregate
 
     figures = [figure for figure in aggregate(runs) if figure.table == "gnn"]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from lresnet._version import __version__
-from lresnet.runs.paired import PairedDifference, paired_sentence
 from lresnet.runs.run_folders import FolderState
+from lresnet_paper.pages.paired import PairedDifference, paired_sentence
 from lresnet_paper.pages.terminal import ours_and_paper
 from lresnet_paper.results import Figure, grouped, in_order
 
@@ -33,7 +33,7 @@ def own_runs_page(
 
     Args:
         root: the folder of the runs' folders, for the title.
-        time: what all runs took; see :func:`lresnet.runs.computing_time.computing_time`.
+        time: what all runs took; see :func:`lresnet_paper.pages.computing_time.computing_time`.
     """
     tables = own_runs_tables(figures, differences) or "None of the runs has been evaluated yet."
     rows = [f"| `{_in_cell(str(one.folder))}` | {_in_cell(one.state)} |" for one in folders]

@@ -175,10 +175,10 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     """The figures of ``cells`` so far, and what the Lorentz residual is better or worse by; False: there are none."""
     from rich.console import Console
 
-    from lresnet.runs.paired import paired_differences
     from lresnet.train.results import read_results
     from lresnet_paper.ood import cells_served
     from lresnet_paper.pages.ood_table import ood_terminal
+    from lresnet_paper.pages.paired import paired_differences
     from lresnet_paper.pages.paired_table import paired_table
     from lresnet_paper.pages.terminal import terminal_table
     from lresnet_paper.results import aggregate, is_run

@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
-from lresnet.runs.paired import paired_differences
 from lresnet_paper.pages.claim import (
     HOLDS,
     IN_PART,
@@ -21,6 +20,7 @@ from lresnet_paper.pages.claim import (
     Measured,
     nothing_to_come,
 )
+from lresnet_paper.pages.paired import paired_differences
 from lresnet_paper.pages.tuning import tuning_losses
 from lresnet_paper.results import Figure
 from lresnet_paper.tables import paper_columns, paper_figure

@@ -6,9 +6,9 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from lresnet.runs.paired import PairedDifference, paired_sentence
 from lresnet_paper.pages.later_work import later_work
 from lresnet_paper.pages.overview import overview, overview_markdown, summary_sentence
+from lresnet_paper.pages.paired import PairedDifference, paired_sentence
 from lresnet_paper.pages.terminal import against_paper, ours_and_paper
 from lresnet_paper.results import Figure, grouped, in_order
 
@@ -64,7 +64,7 @@ def markdown_page(
         notes: by table, cell and protocol, what was tried.
         bodies: by table, what to print in place of its overview and its cells; the differences follow, a line a cell.
         openings: by table, what to say first, e.g. that it is not complete.
-        time: what all runs took; see :func:`lresnet.runs.computing_time.computing_time`.
+        time: what all runs took; see :func:`lresnet_paper.pages.computing_time.computing_time`.
     """
     parts = [_PAGE, READING, f"**Time of all runs.** {time}" if time else ""]
     for table, own in grouped(in_order(figures), lambda figure: figure.table).items():

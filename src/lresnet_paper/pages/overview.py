@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lresnet.runs.paired import PairedDifference
+from lresnet_paper.pages.paired import PairedDifference
 from lresnet_paper.pages.terminal import against_paper, ours_and_paper
 from lresnet_paper.results import Figure, grouped, in_order
 from lresnet_paper.tables import Released, released_figure

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich import box
 from rich.table import Table
 
-from lresnet.runs.paired import PairedDifference
+from lresnet_paper.pages.paired import PairedDifference
 
 __all__ = ["paired_table"]
 

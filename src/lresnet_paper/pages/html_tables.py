@@ -9,7 +9,6 @@ from html import escape
 from typing import Any
 
 from lresnet.plots.html.inline_svg import inline_svg
-from lresnet.runs.paired import PairedDifference
 from lresnet_paper.pages.claim import HOLDS, IN_PART, NO_DIFFERENCE, NOT_MEASURED, REFUTED, Claim
 from lresnet_paper.pages.comparison_picture import comparison_picture, panels, unit_of
 from lresnet_paper.pages.depth_picture import depth_picture
@@ -20,6 +19,7 @@ from lresnet_paper.pages.markdown_page import Notes
 from lresnet_paper.pages.ood_answers import ood_answers, other_definitions
 from lresnet_paper.pages.ood_table import READING, ood_sheets
 from lresnet_paper.pages.overview import CellLine, overview, released_notes, summary_sentence
+from lresnet_paper.pages.paired import PairedDifference
 from lresnet_paper.pages.planned import PLANNED_TABLES, missing_sentences
 from lresnet_paper.pages.sheets import Sheet
 from lresnet_paper.pages.terminal import beside_paper, ours_and_paper

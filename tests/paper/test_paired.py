@@ -3,8 +3,8 @@
 import pytest
 from scipy import stats
 
-from lresnet.runs.paired import PairedDifference, paired_differences, paired_sentence
 from lresnet_paper.pages.markdown_page import markdown_page
+from lresnet_paper.pages.paired import PairedDifference, paired_differences, paired_sentence
 from lresnet_paper.results import aggregate
 
 LORENTZ = [97.0, 98.0, 96.0, 97.5]

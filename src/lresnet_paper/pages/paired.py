@@ -6,9 +6,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy import stats
-
 from lresnet.runs.run_settings import method_name, settings_apart
+from lresnet.runs.statistics import mean_interval
 from lresnet_paper.results import method_key
 
 __all__ = ["PairedDifference", "paired_differences", "paired_sentence"]
@@ -71,9 +70,9 @@ def paired_differences(records: Iterable[Mapping[str, Any]], of: str = "lorentz"
 def _difference(
     table: str, cell: str, protocol: str, method: str, gaps: list[float], settings: str
 ) -> PairedDifference:
-    mean = sum(gaps) / len(gaps)
-    error = float(stats.sem(gaps)) * float(stats.t.ppf(0.975, len(gaps) - 1))
-    return PairedDifference(table, cell, protocol, method, mean, (mean - error, mean + error), len(gaps), settings)
+    found = mean_interval(gaps)
+    assert found is not None  # there are two gaps at least
+    return PairedDifference(table, cell, protocol, method, found.mean, (found.low, found.high), found.n, settings)
 
 
 def paired_sentence(differences: Sequence[PairedDifference]) -> str:

@@ -8,9 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from lresnet.runs.computing_time import computing_time
 from lresnet.runs.run_folders import FolderState
 from lresnet.runs.run_settings import method_name
+from lresnet_paper.pages.computing_time import computing_time
 
 __all__ = ["run_details"]
 

@@ -11,12 +11,12 @@ from typing import Any
 from lresnet._version import __version__
 from lresnet.plots.disk_embedding import DiskEmbedding
 from lresnet.plots.html.explorer import explorer_section
-from lresnet.plots.html.result_tables import VERDICT_LOOKS, claims_table, table_section
-from lresnet.plots.html.run_details import run_details
-from lresnet.runs.paired import paired_differences
 from lresnet.runs.run_folders import FolderState
 from lresnet_paper.pages.claims import Claim
+from lresnet_paper.pages.html_details import run_details
+from lresnet_paper.pages.html_tables import VERDICT_LOOKS, claims_table, table_section
 from lresnet_paper.pages.markdown_page import READING, Notes
+from lresnet_paper.pages.paired import paired_differences
 from lresnet_paper.results import Figure, aggregate, in_order
 
 __all__ = ["html_page"]
