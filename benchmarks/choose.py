@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lresnet.residual.registry import compared_methods
 from lresnet_paper.planned_runs import final_runs
-from lresnet_paper.run import METHODS
 from lresnet_paper.search import recipe_cells
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -44,7 +44,7 @@ def write(file: Path, table: str, cell: str) -> None:
 
 def chosen(table: str, cell: str, plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each method whose search is complete, and the values of the space that won: those its final runs have."""
-    for method in plan.get("methods", METHODS) if "space" in plan else ():
+    for method in plan.get("methods", compared_methods()) if "space" in plan else ():
         runs = final_runs(table, cell, RESULTS / f"{table}.jsonl", [method], protocol=plan["protocol"])
         if runs:
             yield method, {name: runs[0].config[name] for name in plan["space"]}

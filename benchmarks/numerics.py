@@ -17,14 +17,14 @@ import platform
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import torch
 from torch import Tensor
 
 import lresnet
-from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
-from lresnet.residual.textbook import lorentz_textbook, parallel_transport_textbook, tangent_textbook
+from lresnet.residual import registry
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -32,9 +32,9 @@ from families import CURVATURES, FAMILIES, NORMS, exact_centroid, exact_distance
 
 RESULTS, PAGE = ROOT / "results" / "numerics.jsonl", ROOT / "docs" / "numerics.md"
 METHODS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
-    "lorentz": (lorentz_residual, lorentz_textbook),
-    "parallel_transport": (parallel_transport_residual, parallel_transport_textbook),
-    "tangent": (tangent_residual, tangent_textbook),
+    method.name: (resolve_name(method.function), resolve_name(method.textbook_function))
+    for method in registry.METHODS.values()
+    if method.function and method.textbook_function
 }
 NARROW = [
     ("float32", "lorentz"),
@@ -110,7 +110,7 @@ def measure_against_float64(method: str, family: str, norm: float, K: float, dty
 def measure_float64(family: str, norm: float, K: float) -> dict[str, float]:
     """Errors of the Lorentz residual in float64 against 50 digits on 8 pairs."""
     x, y = pairs(family, norm, count=8)
-    ours, textbook = lorentz_residual(x, y, K=K), lorentz_textbook(x, y, K=K)
+    ours, textbook = (function(x, y, K=K) for function in METHODS["lorentz"])
     errors: dict[str, float] = {"ours": 0.0, "floor": 0.0, "textbook": 0.0}
     for i in range(len(x)):
         exact = exact_centroid([x[i].tolist(), y[i].tolist()], [1.0, 1.0], -K)

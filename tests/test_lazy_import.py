@@ -18,13 +18,20 @@ def test_importing_lresnet_or_its_command_line_imports_nothing_heavy() -> None:
     assert heavy.isdisjoint(_python(code).split())
 
 
+def test_the_table_of_methods_imports_nothing_heavy() -> None:
+    code = "import sys, lresnet.residual.registry as r; print(len(r.METHODS), 'torch' in sys.modules, *sys.modules)"
+    count, torch, *modules = _python(code).split()
+    assert (int(count), torch) == (9, "False")
+    assert {"numpy", "geoopt", "lresnet.geometry"}.isdisjoint(modules)
+
+
 @pytest.mark.parametrize("name", lresnet.__all__)
 def test_every_public_name_loads_and_is_listed(name: str) -> None:
     assert getattr(lresnet, name) is not None
     assert name in dir(lresnet)
 
 
-def test_a_name_is_what_its_room_holds() -> None:
+def test_a_name_is_the_object_of_its_package() -> None:
     from lresnet.geometry import Lorentz
     from lresnet.residual import LorentzResidual, make_residual
 
@@ -34,7 +41,7 @@ def test_a_name_is_what_its_room_holds() -> None:
     assert lresnet.residual.make_residual is make_residual
 
 
-def test_attribute_access_works_without_importing_the_room_before() -> None:
+def test_attribute_access_imports_the_package() -> None:
     assert _python("import lresnet; print(lresnet.nn.__name__, lresnet.Lorentz.__name__)") == "lresnet.nn Lorentz"
 
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from lresnet import functional
 from lresnet._version import __version__
 from lresnet.geometry import Lorentz
-from lresnet.residual import make_residual
+from lresnet.residual import METHODS, make_residual
 
 __all__ = [
     "Check",
@@ -47,6 +47,7 @@ _PACKAGES = (
     "rich",
     "matplotlib",
     "pillow",
+    "jinja2",
 )
 
 
@@ -212,7 +213,7 @@ def _self_check(devices: list[str]) -> list[Check]:
 
 _CURVATURES = (-0.1, -1.0, -2.0, -10.0)
 _NORMS = (1e-3, 1.0, 1e2, 1e3, 1e4)
-_KINDS = ("lorentz", "parallel_transport", "parallel_transport_reversed", "tangent", "space")
+_KINDS = tuple(method.name for method in METHODS.values() if method.role == "residual")
 
 
 class Check(NamedTuple):

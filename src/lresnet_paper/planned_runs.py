@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from lresnet.residual.registry import compared_methods
 from lresnet.train.results import read_results
 from lresnet_paper.depth import depth_cell, plan_of, split_depth
 from lresnet_paper.ood import remaining, training_cell
-from lresnet_paper.run import METHODS, Run, complete, split_name
+from lresnet_paper.run import Run, complete, split_name
 from lresnet_paper.search import best_configuration, recipe
 
 __all__ = [
@@ -126,7 +127,7 @@ def _split(plan: dict[str, Any], seed: int) -> int | None:
 
 def methods_of(plan: dict[str, Any]) -> Sequence[str]:
     """The methods that a recipe compares: all, if it does not say."""
-    return plan.get("methods", METHODS)  # type: ignore[no-any-return]
+    return plan.get("methods", compared_methods())  # type: ignore[no-any-return]
 
 
 def _recorded(results: Path) -> dict[Any, dict[str, Any]]:

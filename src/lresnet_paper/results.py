@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from lresnet.residual.registry import METHODS
 from lresnet.train.results import read_results
 from lresnet_paper.depth import split_depth
 from lresnet_paper.run import split_name
@@ -19,7 +20,6 @@ from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
 __all__ = [
     "DIVERGED",
-    "METHODS",
     "RUN_FIELDS",
     "Figure",
     "aggregate",
@@ -35,18 +35,6 @@ __all__ = [
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-
-METHODS = (
-    "none",
-    "parallel_transport",
-    "parallel_transport_reversed",
-    "parallel_transport_textbook",
-    "tangent",
-    "tangent_textbook",
-    "space",
-    "lorentz",
-    "euclidean",
-)
 DIVERGED = "every run diverged"
 """The verdict on a method without a single finite run."""
 
@@ -327,9 +315,9 @@ def grouped(figures: Iterable[Figure], name: Callable[[Figure], str]) -> dict[st
     return groups
 
 
-def method_key(method: str) -> tuple[int, str]:
-    """Return the sort key of a method: known methods first."""
-    return METHODS.index(method) if method in METHODS else len(METHODS), method
+def method_key(method: str) -> tuple[int, int, str]:
+    """Return a sort key: the order of the table of methods, then unknown methods by name."""
+    return (0, METHODS[method].table_rank, method) if method in METHODS else (1, 0, method)
 
 
 def cell_key(table: str, cell: str) -> tuple[Any, ...]:

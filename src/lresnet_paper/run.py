@@ -40,7 +40,6 @@ from lresnet_paper.settings import (
 
 __all__ = [
     "GRAPH_MODELS",
-    "METHODS",
     "Run",
     "build",
     "build_graph_run",
@@ -56,9 +55,6 @@ __all__ = [
     "require_settings",
     "require_shareable",
 ]
-
-
-METHODS = ("none", "parallel_transport", "tangent", "space", "lorentz", "euclidean")
 
 
 @dataclasses.dataclass(frozen=True)

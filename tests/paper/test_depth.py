@@ -7,12 +7,13 @@ import pytest
 import torch
 
 from lresnet.models import create_model
+from lresnet.residual.registry import compared_methods
 from lresnet.train import NonFiniteError
 from lresnet.train.results import read_results
 from lresnet_paper import sweep
 from lresnet_paper.depth import cells_of, depth_cell, diagnose, plan_of, split_depth
 from lresnet_paper.planned_runs import final_runs, search_runs
-from lresnet_paper.run import METHODS, Run, build, complete, graph_cell
+from lresnet_paper.run import Run, build, complete, graph_cell
 from lresnet_paper.search import recipe
 from lresnet_paper.sweep import run_all
 
@@ -45,7 +46,7 @@ def test_only_the_number_of_layers_differs_from_what_gnn_chose(cell, tmp_path):
     runs, like = final_runs("oversmoothing", cell, tmp_path / "o.jsonl"), recipe("gnn", cell)
     assert search_runs("oversmoothing", cell) == []
     assert len({one.key() for one in runs}) == len(runs) == 7 * len(DEPTHS) * 5
-    assert {one.method for one in runs} == {*METHODS, "parallel_transport_textbook"}
+    assert {one.method for one in runs} == {*compared_methods(), "parallel_transport_textbook"}
     assert {one.seed for one in runs} == set(range(5))
     for one in runs:
         method = one.method.removesuffix("_textbook")

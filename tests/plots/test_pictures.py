@@ -13,7 +13,7 @@ from lresnet import cli
 from lresnet.plots.curves import CURVE_FILE, draw_curves, read_curve
 from lresnet.plots.disk_embedding import DiskEmbedding
 from lresnet.plots.embedding import centred_at, draw_disk_embedding
-from lresnet.plots.palette import CLASS_COLOURS, METHOD_LOOKS
+from lresnet.plots.palette import CLASS_COLOURS, method_look
 from lresnet.plots.poincare_disk import move_to_centre
 from lresnet.runs.folder import train_in_folder
 from lresnet.runs.single import single_run
@@ -120,9 +120,9 @@ def test_curves_are_drawn_in_the_colours_of_their_methods(
     curve = read_curve(tree)
     path = draw_curves(tmp_path / "c.svg", [curve, curve, curve._replace(method="none", best_epoch=7)])
     text = path.read_text()
-    assert text.count(METHOD_LOOKS["lorentz"][0].lower()) >= 4  # two lines and two dots
+    assert text.count(method_look("lorentz")[0].lower()) >= 4  # two lines and two dots
     assert "stroke-dasharray" in text  # the second of one method is told apart without colour
-    assert METHOD_LOOKS["none"][0].lower() in text
+    assert method_look("none")[0].lower() in text
     assert cli.main(["plot", "curves", str(tree), "--out", str(tmp_path / "c.png")]) == 0
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
     (tmp_path / "run.json").write_text((tree / "run.json").read_text())
@@ -157,7 +157,7 @@ def test_a_comparison_has_a_panel_a_cell_with_our_bars_and_the_papers() -> None:
     assert (low, high) == pytest.approx((98.0 - 2**0.5, 98.0 + 2**0.5))
     assert papers[0].get_xdata()[0] == 97.3
     assert papers[0].get_markerfacecolor() == "none"
-    assert to_hex(ours[0].get_color()).upper() == METHOD_LOOKS["lorentz"][0]
+    assert to_hex(ours[0].get_color()).upper() == method_look("lorentz")[0]
     assert twin[0].get_marker() != ours[0].get_marker()  # told apart in black and white
     with pytest.raises(ValueError, match="no final runs to compare"):
         comparison_picture([])

@@ -99,10 +99,9 @@ def test_the_arc_is_the_geodesic_and_the_white_dots_lie_on_it(tmp_path: Path, fi
 
 
 def test_methods_are_told_apart_in_colour_and_without(tmp_path: Path) -> None:
-    styles = residual_picture._STYLES
-    assert len({style.colour for style in styles}) == len(styles)
-    looks = [(style.marker, residual_picture._marker(style).get("markerfacecolor")) for style in styles]
-    assert len(set(looks)) == len(looks)
+    looks = [residual_picture._marker(landing.kind) for landing in landings()]
+    assert len({look["color"] for look in looks}) == len(looks)
+    assert len({(look["marker"], look.get("markerfacecolor")) for look in looks}) == len(looks)
 
 
 def test_the_picture_is_the_same_file_every_time_and_not_empty(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from lresnet import Lorentz
 from lresnet.geometry import maps
 from lresnet.residual import RESIDUALS, make_residual
-from lresnet.residual.modules import Residual
+from lresnet.residual.base import Residual
 from tests.families import FAMILIES, pairs
 
 WEIGHTS = (1.0, 0.37, 3.0, 100.0, 0.01, 0.0)

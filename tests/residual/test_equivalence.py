@@ -140,5 +140,5 @@ def test_finite_at_the_origin(method):
 
 def test_unknown_method_names_the_known_ones():
     x = normals(2, 3)
-    with pytest.raises(ValueError, match="unknown method 'moebius': 'parallel_transport'"):
+    with pytest.raises(ValueError, match="known for the method 'moebius'; they are for 'parallel_transport', "):
         equivalent_weights(x, x, "moebius")

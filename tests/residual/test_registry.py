@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
+import inspect
+import pkgutil
+from collections.abc import Iterator
+from typing import get_args
+
 import pytest
 import torch
 
 import lresnet
-from lresnet import residual as room
-from lresnet.residual import RESIDUALS, make_residual, modules
+from lresnet.functional import equivalent_weights
+from lresnet.kernels.tail import Kind
+from lresnet.residual import METHODS, RESIDUALS, make_residual, residual_options
+from lresnet.residual.base import Residual, WeightedResidual
+from lresnet.residual.registry import compared_methods
 from tests.residual.common import normals
 
 NAMES = [
@@ -24,24 +34,111 @@ NAMES = [
 
 
 def test_the_names_are_the_public_ones():
-    assert list(RESIDUALS) == NAMES
+    assert list(METHODS) == list(RESIDUALS) == NAMES
+    assert len(RESIDUALS) == len(NAMES)
     assert lresnet.make_residual is make_residual
     assert lresnet.LorentzResidual is RESIDUALS["lorentz"]
 
 
-def test_the_list_cannot_be_changed_by_accident():
+def test_the_table_is_read_only():
     with pytest.raises(TypeError):
-        RESIDUALS["mine"] = modules.NoResidual
+        RESIDUALS["mine"] = RESIDUALS["none"]
+    with pytest.raises(TypeError):
+        METHODS["mine"] = METHODS["none"]
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        METHODS["none"].label = "mine"
 
 
-def test_every_module_of_the_room_has_a_name():
-    classes = {
-        value
-        for value in vars(modules).values()
-        if isinstance(value, type) and issubclass(value, modules.Residual) and not value.__name__.startswith("_")
+def test_every_residual_class_has_a_name():
+    for module in pkgutil.iter_modules(lresnet.residual.__path__, "lresnet.residual."):
+        importlib.import_module(module.name)
+    classes = set(_subclasses(Residual)) - {WeightedResidual}
+    assert classes == set(RESIDUALS.values())
+    names = {name for name in lresnet.residual.__all__ if name.endswith("Residual")}
+    assert names <= {cls.__name__ for cls in classes}
+
+
+def _subclasses(cls: type) -> Iterator[type]:
+    for child in cls.__subclasses__():
+        if child.__module__.startswith("lresnet.residual."):
+            yield child
+            yield from _subclasses(child)
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_the_options_of_the_table_are_those_of_the_class(kind):
+    names = {
+        name
+        for base in RESIDUALS[kind].__mro__
+        if issubclass(base, Residual) and "__init__" in vars(base)
+        for name in inspect.signature(vars(base)["__init__"]).parameters
     }
-    assert classes - {modules.Residual} == set(RESIDUALS.values())
-    assert set(room.__all__) - {"RESIDUALS", "make_residual"} <= {c.__name__ for c in classes}
+    if "factory" in names:
+        names |= {"device", "dtype"}
+    assert residual_options(kind) == names - {"self", "manifold", "dim", "options", "factory"}
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_the_table_names_the_kernel_of_the_class(kind):
+    arguments = make_residual(kind, lresnet.Lorentz()).kernel()
+    assert METHODS[kind].kernel == (arguments and arguments["kind"])
+    assert METHODS[kind].kernel in (None, *get_args(Kind))
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_commutative_and_curved_are_as_in_the_table(kind):
+    x, y = normals(3, 4), normals(3, 4, seed=1)
+    with torch.no_grad():
+        residual, flatter = make_residual(kind, lresnet.Lorentz(-1)), make_residual(kind, lresnet.Lorentz(-0.1))
+        here, there, flat = residual(x, y), residual(y, x), flatter(x, y)
+    assert torch.allclose(here, there) is METHODS[kind].commutative
+    assert torch.allclose(here, flat) is not METHODS[kind].curved
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_the_functions_of_the_table(kind):
+    x, y = normals(3, 4), normals(3, 4, seed=1)
+    entry = METHODS[kind]
+    if entry.function:
+        with torch.no_grad():
+            assert torch.equal(pkgutil.resolve_name(entry.function)(x, y), make_residual(kind, lresnet.Lorentz())(x, y))
+    if entry.function and entry.textbook_function:
+        ours, published = (pkgutil.resolve_name(name)(x, y) for name in (entry.function, entry.textbook_function))
+        torch.testing.assert_close(ours, published, rtol=1e-4, atol=1e-5)
+
+
+def test_the_methods_with_equivalent_weights():
+    x, y = normals(3, 4), normals(3, 4, seed=1)
+    for kind, entry in METHODS.items():
+        if entry.has_equivalent_weights:
+            equivalent_weights(x, y, kind)
+        else:
+            with pytest.raises(ValueError, match=f"known for the method '{kind}'"):
+                equivalent_weights(x, y, kind)
+
+
+def test_order_of_tables_and_pictures():
+    by_row = sorted(METHODS.values(), key=lambda method: method.table_rank)
+    by_picture = sorted(METHODS.values(), key=lambda method: method.picture_rank)
+    assert [method.name for method in by_row] == [
+        "none",
+        "parallel_transport",
+        "parallel_transport_reversed",
+        "parallel_transport_textbook",
+        "tangent",
+        "tangent_textbook",
+        "space",
+        "lorentz",
+        "euclidean",
+    ]
+    assert [method.name for method in by_picture if method.role == "residual"] == [
+        "lorentz",
+        "space",
+        "tangent",
+        "parallel_transport",
+        "parallel_transport_reversed",
+    ]
+    assert compared_methods() == ("none", "parallel_transport", "tangent", "space", "lorentz", "euclidean")
 
 
 @pytest.mark.parametrize("kind", NAMES)

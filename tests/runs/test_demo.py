@@ -9,9 +9,9 @@ import torch
 from lresnet import Lorentz
 from lresnet.data import disease_tree, load_task
 from lresnet.metrics import roc_auc
+from lresnet.residual.registry import compared_methods
 from lresnet.runs.demo import DEMO_CELLS, DEMO_SEEDS, Embedding, demo_runs, learn_embedding, run_demo
 from lresnet_paper.planned_runs import SEARCH_SEEDS
-from lresnet_paper.run import METHODS
 from lresnet_paper.search import draw, recipe
 
 
@@ -19,7 +19,7 @@ def test_all_methods_both_tasks_five_seeds() -> None:
     runs = demo_runs()
     assert len(DEMO_SEEDS) == 5
     assert {(run.cell, run.method, run.seed) for run in runs} == {
-        (cell, method, seed) for cell in DEMO_CELLS for method in METHODS for seed in DEMO_SEEDS
+        (cell, method, seed) for cell in DEMO_CELLS for method in compared_methods() for seed in DEMO_SEEDS
     }
     assert len({run.key() for run in runs}) == len(runs) == 60
     assert all(run.stage == "final" for run in runs)
@@ -29,7 +29,7 @@ def test_all_methods_both_tasks_five_seeds() -> None:
 def test_settings_were_drawn_and_chosen_on_other_seeds(cell: str) -> None:
     plan = recipe("demo", cell)
     assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
-    assert plan["chosen"].keys() == set(METHODS)
+    assert plan["chosen"].keys() == set(compared_methods())
     assert all(chosen in plan["configurations"] for chosen in plan["chosen"].values())
     assert not set(DEMO_SEEDS) & set(SEARCH_SEEDS)
     # The same budget for all: only what the search chose and the twin's nonlinearity differ.

@@ -7,8 +7,9 @@ import json
 import pytest
 import torch
 
+from lresnet.residual.registry import compared_methods
 from lresnet.train import LinkPrediction, NodeClassification
-from lresnet_paper.run import METHODS, Run, build, execute
+from lresnet_paper.run import Run, build, execute
 
 CONFIG = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}
 
@@ -47,7 +48,7 @@ def test_key_tells_runs_apart(change):
     assert run(**change).key() != run().key()
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", compared_methods())
 @pytest.mark.parametrize("cell", ["disease_tree/lp", "disease_tree/nc"])
 def test_build_gives_each_part_its_arguments(cell, method):
     config = CONFIG | {"margin": 7.0, "loss": "margin", "weight_decay": 0.1, "curvature": -2.0, "dropout": 0.25}

@@ -7,7 +7,8 @@ from torch import Tensor
 
 from lresnet.kernels import Update, norm_relu, norm_tail, serves
 from lresnet.nn.side_by_side import Conv2d
-from lresnet.residual.modules import NoResidual, Residual
+from lresnet.residual.base import Residual
+from lresnet.residual.space import NoResidual
 
 __all__ = ["ResidualBlock", "is_as_built"]
 

@@ -40,13 +40,12 @@ from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.side_by_side import Conv2d, separate, side_by_side
-from lresnet.residual import make_residual
+from lresnet.residual import METHODS, make_residual
 
 __all__ = ["LorentzResNet"]
 
 _POOLINGS = {"poincare": PoincareMean, "centroid": CentroidPool, "mean": SpaceMean}
 _HEADS = ("mlr", "prototypes", "linear")
-_FLAT = ("euclidean", "space", "none")  # residuals that the curvature does not enter
 # Channels of a convolution that keep a GPU's matrix units busy (lresnet.nn.side_by_side has the figures).
 _BUSY = 64
 # The scale is not learned: with recipe fast that cost a point on CIFAR-100 (docs/images.md).
@@ -109,7 +108,8 @@ class LorentzResNet(Pretrained):
         head = head or ("linear" if twin else "mlr")
         _require_choice("pooling", pooling, _POOLINGS)
         _require_choice("head", head, _HEADS)
-        self.euclidean = residual in _FLAT and pooling == "mean" and head == "linear"
+        flat = residual in METHODS and not METHODS[residual].curved
+        self.euclidean = flat and pooling == "mean" and head == "linear"
         options = residual_options or {}
         if residual == "lorentz":
             options = _lorentz_options(options)

@@ -12,19 +12,10 @@ from lresnet.geometry.curvature import kappa_of
 from lresnet.nn.bounded_exp import bounded_exp
 from lresnet.nn.input_map import MAX_RADIUS
 from lresnet.nn.vector_join import lorentz_join
-from lresnet.residual import LorentzResidual, make_residual
-from lresnet.residual.fixed_numbers import FixedNumbers
+from lresnet.residual import METHODS, LorentzResidual, SpaceResidual, make_residual
+from lresnet.residual.base import FixedNumbers
 
 __all__ = ["WeightedJoin"]
-
-# Those of the paper's second formula, which depend on the tangent space: they weigh tangent vectors, not points.
-_WEIGH_VECTORS = (
-    "parallel_transport",
-    "parallel_transport_reversed",
-    "parallel_transport_textbook",
-    "tangent",
-    "tangent_textbook",
-)
 
 
 class WeightedJoin(ManifoldModule, FixedNumbers):
@@ -78,6 +69,7 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         else:
             self.fix("raw_weight", ratio)
         self.residual = make_residual(kind, manifold, **options)
+        self._weighs_vectors = METHODS[kind].weighs_tangent_vectors
 
     @property
     def weight(self) -> Tensor:
@@ -88,10 +80,10 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Points, or vectors of the Euclidean twin."""
-        if self.kind in _WEIGH_VECTORS:
+        if self._weighs_vectors:
             z, g = self._weigh(self.manifold.logmap0(x), self.manifold.logmap0(y))
             return self.residual(self.manifold.expmap0(z), self.manifold.expmap0(g))  # type: ignore[no-any-return]
-        if self.kind in ("space", "euclidean"):
+        if isinstance(self.residual, SpaceResidual):  # "space" or "euclidean"
             dtype = torch.promote_types(x.dtype, y.dtype)  # which differ under autocast
             x, y = x.to(dtype), y.to(dtype)
             return torch.lerp(x, y, self._alpha(x))  # (1 - alpha) x + alpha y, one array instead of three
@@ -99,7 +91,7 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
 
     def of_vectors(self, z: Tensor, g: Tensor) -> Tensor:
         """Tangent vectors at the origin to a point."""
-        if self.kind in _WEIGH_VECTORS:
+        if self._weighs_vectors:
             z, g = self._weigh(z, g)
             return self.residual(self._exp(z), self._exp(g))  # type: ignore[no-any-return]
         if isinstance(self.residual, LorentzResidual) and self.residual.log_scale is None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from lresnet.plots.palette import METHOD_LOOKS
+from lresnet.plots.palette import method_look
 from lresnet.runs.run_folders import whole_run
 from lresnet.train.results import read_results
 from lresnet_paper.results import is_finite
@@ -71,7 +71,7 @@ def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
     seen: dict[str, int] = {}
     for curve in curves:
         number = seen[curve.method] = seen.get(curve.method, -1) + 1
-        colour, marker = METHOD_LOOKS.get(curve.method, ("#8C8C8C", "o"))
+        colour, marker = method_look(curve.method)
         style = _STYLES[number % len(_STYLES)]
         (line,) = axes.plot(curve.epochs, curve.validation, color=colour, linestyle=style, linewidth=1.6)
         line.set_label(curve.name)

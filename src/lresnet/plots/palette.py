@@ -6,21 +6,11 @@ white, and black, which is hard to see in the dark.
 
 from __future__ import annotations
 
-__all__ = ["CLASS_COLOURS", "METHOD_LOOKS", "class_colour"]
+from lresnet.residual.registry import METHODS
+
+__all__ = ["CLASS_COLOURS", "class_colour", "method_look"]
 
 CLASS_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#8C8C8C")
-
-METHOD_LOOKS = {
-    "lorentz": ("#D55E00", "o"),
-    "space": ("#009E73", "s"),
-    "tangent": ("#CC79A7", "D"),
-    "parallel_transport": ("#0072B2", "^"),
-    "parallel_transport_reversed": ("#56B4E9", "v"),
-    "parallel_transport_textbook": ("#56B4E9", "v"),  # never in one picture with the one above
-    "none": ("#E69F00", "X"),
-    "euclidean": ("#8C8C8C", "P"),
-}
-"""Colour and matplotlib marker of a residual method."""
 
 
 def class_colour(label: int) -> str:
@@ -31,3 +21,13 @@ def class_colour(label: int) -> str:
         '#D55E00'
     """
     return CLASS_COLOURS[label % len(CLASS_COLOURS)]
+
+
+def method_look(name: str) -> tuple[str, str]:
+    """Return colour and matplotlib marker of a residual method; an unknown method is a grey circle.
+
+    Example:
+        >>> method_look("lorentz")
+        ('#D55E00', 'o')
+    """
+    return (METHODS[name].colour, METHODS[name].marker) if name in METHODS else ("#8C8C8C", "o")

@@ -5,39 +5,28 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from lresnet.functional import equivalent_weights, lorentz_residual
 from lresnet.geometry import Lorentz
-from lresnet.residual import make_residual
+from lresnet.plots.palette import method_look
+from lresnet.residual import METHODS, make_residual
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from rich.table import Table
 
-    from lresnet.residual.equivalence import Method
-
 __all__ = ["Landing", "draw_residuals", "landings", "residual_table"]
 
 
-class _Style(NamedTuple):
-    kind: str
-    label: str
-    colour: str
-    marker: str
-
-
-# Okabe and Ito's colours, told apart by colour-blind readers; the markers tell them apart in black and white.
-_STYLES = (
-    _Style("lorentz", "Lorentz residual", "#D55E00", "o"),
-    _Style("space", "space addition", "#009E73", "s"),
-    _Style("tangent", "tangent space", "#CC79A7", "D"),
-    _Style("parallel_transport", "parallel transport, x ⊕ y", "#0072B2", "^"),
-    _Style("parallel_transport_reversed", "parallel transport, y ⊕ x", "#56B4E9", "v"),
-    _Style("none", "no residual, y alone", "#E69F00", "o"),
+_DRAWN = tuple(
+    sorted(
+        (method for method in METHODS.values() if method.role != "textbook" and method.name != "euclidean"),
+        key=lambda method: method.picture_rank,
+    )
 )
 _INK, _GREY, _LIGHT = "#222222", "#777777", "#D9D9D9"
 
@@ -64,11 +53,11 @@ def landings(
     """
     M, p, q = Lorentz(curvature), _point(x, "x"), _point(y, "y")
     found = []
-    for style in _STYLES:
+    for method in _DRAWN:
         with torch.no_grad():
-            z = make_residual(style.kind, M)(p, q)
+            z = make_residual(method.name, M)(p, q)
         distances = [float(M.dist(other, z)) for other in (torch.zeros_like(z), p, q)]
-        found.append(Landing(style.kind, style.label, (float(z[0]), float(z[1])), *distances))
+        found.append(Landing(method.name, method.label, (float(z[0]), float(z[1])), *distances))
     return found
 
 
@@ -146,14 +135,14 @@ def _draw_geodesics(axes: Axes, M: Lorentz, p: Tensor, q: Tensor, found: list[La
     arc = _disk(M, M.expmap(p.expand(200, 2), steps * M.logmap(p, q)))
     axes.plot(arc[:, 0], arc[:, 1], color=_INK, linewidth=2.2, solid_capstyle="round", zorder=2)
     # The longest first: where several run along one ray, each colour ends at its own result.
-    for landing, style in sorted(zip(found, _STYLES, strict=True), key=lambda pair: -pair[0].from_origin):
+    for landing in sorted(found, key=lambda landing: -landing.from_origin):
         z = torch.tensor(landing.space, dtype=torch.float64)
         if landing.kind == "none" or not z.any():
             continue
         u, v = _disk(M, z).tolist()
-        axes.plot([0, u], [0, v], color=style.colour, linewidth=1.5, linestyle=(0, (5, 3)), zorder=3)
-        if landing.kind != "lorentz":
-            u, v = _disk(M, _meeting_point(M, p, q, cast("Method", landing.kind))).tolist()
+        axes.plot([0, u], [0, v], color=METHODS[landing.kind].colour, linewidth=1.5, linestyle=(0, (5, 3)), zorder=3)
+        if METHODS[landing.kind].has_equivalent_weights:
+            u, v = _disk(M, _meeting_point(M, p, q, landing.kind)).tolist()
             axes.plot(u, v, "o", markersize=5, color="white", markeredgecolor=_INK, markeredgewidth=1.1, zorder=5)
 
 
@@ -165,9 +154,9 @@ def _draw_points(axes: Axes, M: Lorentz, p: Tensor, q: Tensor, found: list[Landi
         back = _disk(M, point) - _disk(M, M.expmap(point, 0.01 * M.logmap(point, other)))
         du, dv = (back / back.norm()).tolist() if back.any() else (0.0, side)  # the name continues the arc
         axes.annotate(name, (u, v), xytext=(18 * du, 18 * dv), **_near(15))
-    for landing, style in zip(found, _STYLES, strict=True):
+    for landing in found:
         u, v = _disk(M, torch.tensor(landing.space, dtype=torch.float64)).tolist()
-        axes.plot(u, v, linestyle="none", zorder=7, **_marker(style))
+        axes.plot(u, v, linestyle="none", zorder=7, **_marker(landing.kind))
 
 
 def _draw_legend(axes: Axes, x: Sequence[float], y: Sequence[float], curvature: float, found: list[Landing]) -> None:
@@ -176,10 +165,10 @@ def _draw_legend(axes: Axes, x: Sequence[float], y: Sequence[float], curvature: 
     axes.set_axis_off()
     axes.text(0, 0.93, "Where residual connections land", fontsize=14.5, fontweight="bold", color=_INK)
     axes.text(0, 0.872, _question(x, y, curvature).replace("-", "−"), fontsize=10.5, color=_GREY)
-    for row, (landing, style) in enumerate(zip(found, _STYLES, strict=True)):
+    for row, landing in enumerate(found):
         height = 0.78 - 0.105 * row
-        axes.plot(0.03, height, linestyle="none", **_marker(style))
-        axes.text(0.10, height, style.label, fontsize=12, color=_INK, va="center")
+        axes.plot(0.03, height, linestyle="none", **_marker(landing.kind))
+        axes.text(0.10, height, landing.label, fontsize=12, color=_INK, va="center")
         where = f"{_coordinates(landing.space)},  {landing.from_origin:.2f} from o"
         axes.text(0.10, height - 0.043, where.replace("-", "−"), fontsize=9.5, color=_GREY, va="center")
     notes = (
@@ -192,7 +181,7 @@ def _draw_legend(axes: Axes, x: Sequence[float], y: Sequence[float], curvature: 
         axes.text(0, 0.125 - 0.038 * row, note, fontsize=8.8, color=_GREY)
 
 
-def _meeting_point(M: Lorentz, p: Tensor, q: Tensor, kind: Method) -> Tensor:
+def _meeting_point(M: Lorentz, p: Tensor, q: Tensor, kind: str) -> Tensor:
     """The Lorentz residual on the geodesic from the origin to what ``kind`` gives: Proposition 4.2."""
     w_x, w_y, _ = equivalent_weights(p, q, kind, K=M.curvature)
     return lorentz_residual(p, q, w_y / w_x, K=M.curvature)
@@ -225,17 +214,13 @@ def _coordinates(values: Sequence[float]) -> str:
     return "(" + ", ".join(f"{value + 0.0:.4g}" for value in values) + ")"
 
 
-def _marker(style: _Style) -> dict[str, Any]:
-    """The look of a method's point: filled, but for "none", a ring that leaves y visible."""
-    look: dict[str, Any] = {
-        "marker": style.marker,
-        "markersize": 10.5,
-        "markeredgecolor": "white",
-        "color": style.colour,
-    }
-    if style.kind == "none":
-        look |= {"markersize": 13, "markerfacecolor": "none", "markeredgecolor": style.colour, "markeredgewidth": 2.2}
-    return look
+def _marker(kind: str) -> dict[str, Any]:
+    """Return the marker of a method's point: filled, except for "none", whose ring leaves y visible."""
+    colour, marker = method_look(kind)
+    if kind == "none":
+        ring = {"markerfacecolor": "none", "markeredgecolor": colour, "markeredgewidth": 2.2}
+        return {"marker": "o", "markersize": 13, "color": colour, **ring}
+    return {"marker": marker, "markersize": 10.5, "markeredgecolor": "white", "color": colour}
 
 
 def _near(size: float) -> dict[str, Any]:

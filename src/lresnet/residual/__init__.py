@@ -1,24 +1,41 @@
 """The paper's subject: residual connections as functions, as modules, by name, and in their textbook forms."""
 
-from lresnet.residual.modules import (
-    EuclideanResidual,
-    LorentzResidual,
-    NoResidual,
-    ParallelTransportResidual,
-    ReversedParallelTransportResidual,
-    SpaceResidual,
-    TangentResidual,
-)
-from lresnet.residual.registry import RESIDUALS, make_residual
+from typing import TYPE_CHECKING
+
+from lresnet._lazy import lazy_names
+from lresnet.residual.registry import METHODS, RESIDUALS, Method, make_residual, residual_options
+
+if TYPE_CHECKING:
+    from lresnet.residual.lorentz import LorentzResidual
+    from lresnet.residual.parallel_transport import ParallelTransportResidual, ReversedParallelTransportResidual
+    from lresnet.residual.space import EuclideanResidual, NoResidual, SpaceResidual
+    from lresnet.residual.tangent import TangentResidual
 
 __all__ = [
+    "METHODS",
     "RESIDUALS",
     "EuclideanResidual",
     "LorentzResidual",
+    "Method",
     "NoResidual",
     "ParallelTransportResidual",
     "ReversedParallelTransportResidual",
     "SpaceResidual",
     "TangentResidual",
     "make_residual",
+    "residual_options",
 ]
+
+if not TYPE_CHECKING:  # a type checker reads the imports above and reports a misspelt name
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "EuclideanResidual": "space",
+            "LorentzResidual": "lorentz",
+            "NoResidual": "space",
+            "ParallelTransportResidual": "parallel_transport",
+            "ReversedParallelTransportResidual": "parallel_transport",
+            "SpaceResidual": "space",
+            "TangentResidual": "tangent",
+        },
+    )

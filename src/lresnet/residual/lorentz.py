@@ -10,12 +10,14 @@ The backward pass is the closed form in difference vectors (``_gradients``), not
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from lresnet.geometry import Lorentz
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checks_values, forward_mode, prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
@@ -24,8 +26,9 @@ from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.weights import require_positive, weight_rows
 from lresnet.kernels.dispatch import fused_residual
 from lresnet.kernels.switch import serves
+from lresnet.residual.base import WeightedResidual, require_learned, require_positive_number
 
-__all__ = ["lorentz_residual", "lorentz_residual_many", "normaliser"]
+__all__ = ["LorentzResidual", "lorentz_residual", "lorentz_residual_many", "normaliser"]
 
 Weight = float | Tensor
 
@@ -100,6 +103,77 @@ def lorentz_residual_many(
         kappa = _last(kappa[(None,) * (points[0].dim() - kappa.dim())], dim).unsqueeze(-2)
     z = centroid(torch.stack(last, dim=-2), weight, kappa).movedim(-1, dim)
     return (z if scale is None else z * _scale_rows(scale, z, dim)).to(dtype)
+
+
+class LorentzResidual(WeightedResidual):
+    r"""Lorentzian residual connection, :math:`\gamma (x + |w| y)/n` (:func:`lresnet.functional.lorentz_residual`).
+
+    Args:
+        manifold: owner of the curvature; referred to, not registered.
+        weight: ``"learned"`` (one parameter), a number, or a tensor with one weight per point; a Parameter is trained.
+        scale: gamma: None, a positive number, or ``"learned"`` (its logarithm is the parameter, so it stays positive).
+        dim: the coordinate axis; 1 for images.
+        initial_weight, initial_scale: where learned values start.
+
+    Shapes:
+        x, y: [..., n] (coordinates along ``dim``) -> the same.
+
+    Example:
+        >>> residual = LorentzResidual(Lorentz(-1.0), scale=2.0)
+        >>> residual(torch.randn(4, 8), torch.randn(4, 8)).shape
+        torch.Size([4, 8])
+    """
+
+    log_scale: Tensor | None
+    fixed_scale: Tensor | None
+
+    def __init__(
+        self,
+        manifold: Lorentz,
+        weight: str | float | Tensor = "learned",
+        scale: str | float | None = None,
+        dim: int = -1,
+        *,
+        initial_weight: float = 1.0,
+        initial_scale: float = 1.0,
+        **factory: Any,
+    ) -> None:
+        super().__init__(manifold, weight, dim, initial_weight=initial_weight, **factory)
+        if isinstance(scale, str):
+            require_learned("scale", scale)
+            start = math.log(require_positive_number("initial_scale", initial_scale))
+            self.log_scale = torch.nn.Parameter(torch.tensor(start, **factory))
+        elif scale is None:
+            self.register_buffer("log_scale", None)
+        else:
+            # Saved as its logarithm, as a learned one is; but the exponential of that would not be the number given.
+            self.fix("log_scale", math.log(require_positive_number("scale", scale)), **factory)
+            self.fix("fixed_scale", float(scale), persistent=False, **factory)
+
+    @property
+    def scale(self) -> Tensor | None:
+        """The effective gamma > 0, or None."""
+        if "fixed_scale" in self._buffers:
+            return self.fixed_scale
+        return None if self.log_scale is None else self.log_scale.exp()
+
+    def restore(self) -> None:
+        super().restore()
+        if "fixed_scale" in self._buffers:
+            same = self.holds("log_scale")  # else it was loaded
+            log = self.get_buffer("log_scale")
+            self.fixed_scale = torch.full_like(log, self._numbers["fixed_scale"]) if same else log.exp()
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return lorentz_residual(x, y, self.raw_weight, self.scale, K=self.manifold.curvature, dim=self.dim)
+
+    def kernel(self) -> dict[str, Any] | None:
+        arguments = {"kind": "lorentz", "weight": self.raw_weight, "scale": self.scale}
+        return arguments | {"kappa": -self.manifold.curvature}
+
+    def extra_repr(self) -> str:
+        kind = "learned" if isinstance(self.log_scale, torch.nn.Parameter) else self.scale and f"{float(self.scale):g}"
+        return f"{super().extra_repr()}, scale={kind}"
 
 
 def normaliser(w_x: Weight, w_y: Weight, D: Tensor) -> Tensor:

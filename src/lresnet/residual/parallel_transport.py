@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -10,8 +12,9 @@ from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.kernels.dispatch import fused_residual
 from lresnet.kernels.switch import serves
+from lresnet.residual.base import Residual
 
-__all__ = ["parallel_transport_residual"]
+__all__ = ["ParallelTransportResidual", "ReversedParallelTransportResidual", "parallel_transport_residual"]
 
 
 def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
@@ -29,3 +32,20 @@ def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, di
     points, dtype = prepare(x, y, dim=dim)
     (x, y), kappa = kappa_among(points, K, dim)
     return maps.boost(x, y, kappa, dim).to(dtype)
+
+
+class ParallelTransportResidual(Residual):
+    """Lorentz boost of y by x (:func:`lresnet.functional.parallel_transport_residual`)."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return parallel_transport_residual(x, y, K=self.manifold.curvature, dim=self.dim)
+
+    def kernel(self) -> dict[str, Any] | None:
+        return {"kind": "parallel_transport", "kappa": -self.manifold.curvature}
+
+
+class ReversedParallelTransportResidual(Residual):
+    """Lorentz boost of x by y: parallel transport in the other direction."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return parallel_transport_residual(y, x, K=self.manifold.curvature, dim=self.dim)

@@ -1,64 +1,267 @@
-"""Residual connections by name: the one list that models, recipes and the command line choose from."""
+"""The table of methods: every residual connection with its class, options, label, colour and order.
+
+Every other list of methods reads this table. It loads without torch; classes and functions are named as
+``"module:name"`` and imported on first use.
+"""
 
 from __future__ import annotations
 
 import difflib
-import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pkgutil import resolve_name
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from lresnet.geometry import Lorentz
-from lresnet.residual import modules
+if TYPE_CHECKING:
+    from lresnet.geometry import Lorentz
+    from lresnet.residual.base import Residual
 
-__all__ = ["RESIDUALS", "make_residual", "residual_options"]
+__all__ = ["METHODS", "RESIDUALS", "Method", "compared_methods", "make_residual", "residual_options"]
 
-RESIDUALS: Mapping[str, type[modules.Residual]] = MappingProxyType(
-    {
-        "lorentz": modules.LorentzResidual,
-        "parallel_transport": modules.ParallelTransportResidual,
-        "parallel_transport_reversed": modules.ReversedParallelTransportResidual,
-        "tangent": modules.TangentResidual,
-        "space": modules.SpaceResidual,
-        "none": modules.NoResidual,
-        "euclidean": modules.EuclideanResidual,
-        "parallel_transport_textbook": modules.TextbookParallelTransportResidual,
-        "tangent_textbook": modules.TextbookTangentResidual,
-    }
+
+@dataclass(frozen=True, kw_only=True)
+class Method:
+    """One residual connection. A new one needs ``name``, ``label``, ``short_label`` and ``module``."""
+
+    name: str
+    label: str
+    """Label in a picture of points."""
+    short_label: str
+    """Label in a table or legend of results."""
+    module: str
+    """Class of the module, as ``"module:name"``."""
+    function: str | None = None
+    """The function on space coordinates, if it is a function of its own."""
+    textbook_function: str | None = None
+    """The published form of ``function``, for comparison."""
+    options: tuple[str, ...] = ()
+    """Options of :func:`make_residual`, besides ``dim``."""
+    role: Literal["residual", "baseline", "textbook"] = "residual"
+    """``"baseline"``: what residuals are compared with. ``"textbook"``: the published form of another method."""
+    compared: bool = False
+    """Whether a comparison of methods trains it by default."""
+    commutative: bool = True
+    """Whether x and y may be exchanged at weight 1."""
+    curved: bool = True
+    """Whether the result depends on the curvature."""
+    weighs_tangent_vectors: bool = False
+    """Whether the weights of two branches multiply tangent vectors at the origin; else they multiply points."""
+    has_equivalent_weights: bool = False
+    """Whether :func:`lresnet.functional.equivalent_weights` knows weights for it."""
+    kernel: str | None = None
+    """Name of its formula in :mod:`lresnet.kernels`; None if it has no kernel."""
+    colour: str = "#8C8C8C"
+    marker: str = "o"
+    """Marker of matplotlib."""
+    line: Literal["solid", "dashed"] = "solid"
+    table_rank: int = 1000
+    """Order of the rows of a table of results, ascending."""
+    picture_rank: int = 1000
+    """Order of the points of a picture, ascending."""
+
+
+_WEIGHT_OPTIONS = ("device", "dtype", "initial_weight", "weight")
+
+# Colours: Okabe and Ito, "Color Universal Design" (2008), which colour-blind readers can tell apart.
+_TABLE = (
+    Method(
+        name="lorentz",
+        label="Lorentz residual",
+        short_label="lorentz",
+        module="lresnet.residual.lorentz:LorentzResidual",
+        function="lresnet.residual.lorentz:lorentz_residual",
+        textbook_function="lresnet.residual.textbook:lorentz_textbook",
+        options=(*_WEIGHT_OPTIONS, "initial_scale", "scale"),
+        compared=True,
+        kernel="lorentz",
+        colour="#D55E00",
+        marker="o",
+        table_rank=80,
+        picture_rank=10,
+    ),
+    Method(
+        name="parallel_transport",
+        label="parallel transport, x ⊕ y",
+        short_label="parallel transport, boost",
+        module="lresnet.residual.parallel_transport:ParallelTransportResidual",
+        function="lresnet.residual.parallel_transport:parallel_transport_residual",
+        textbook_function="lresnet.residual.textbook:parallel_transport_textbook",
+        compared=True,
+        commutative=False,
+        weighs_tangent_vectors=True,
+        has_equivalent_weights=True,
+        kernel="parallel_transport",
+        colour="#0072B2",
+        marker="^",
+        table_rank=20,
+        picture_rank=40,
+    ),
+    Method(
+        name="parallel_transport_reversed",
+        label="parallel transport, y ⊕ x",
+        short_label="parallel transport, reversed",
+        module="lresnet.residual.parallel_transport:ReversedParallelTransportResidual",
+        commutative=False,
+        weighs_tangent_vectors=True,
+        has_equivalent_weights=True,
+        colour="#56B4E9",
+        marker="v",
+        table_rank=30,
+        picture_rank=50,
+    ),
+    Method(
+        name="tangent",
+        label="tangent space",
+        short_label="tangent",
+        module="lresnet.residual.tangent:TangentResidual",
+        function="lresnet.residual.tangent:tangent_residual",
+        textbook_function="lresnet.residual.textbook:tangent_textbook",
+        options=_WEIGHT_OPTIONS,
+        compared=True,
+        weighs_tangent_vectors=True,
+        has_equivalent_weights=True,
+        kernel="tangent",
+        colour="#CC79A7",
+        marker="D",
+        table_rank=50,
+        picture_rank=30,
+    ),
+    Method(
+        name="space",
+        label="space addition",
+        short_label="space",
+        module="lresnet.residual.space:SpaceResidual",
+        function="lresnet.residual.space:space_residual",
+        compared=True,
+        curved=False,
+        has_equivalent_weights=True,
+        colour="#009E73",
+        marker="s",
+        table_rank=70,
+        picture_rank=20,
+    ),
+    Method(
+        name="none",
+        label="no residual, y alone",
+        short_label="none",
+        module="lresnet.residual.space:NoResidual",
+        role="baseline",
+        compared=True,
+        commutative=False,
+        curved=False,
+        colour="#E69F00",
+        marker="X",
+        table_rank=10,
+        picture_rank=80,
+    ),
+    Method(
+        name="euclidean",
+        label="Euclidean addition",
+        short_label="Euclidean twin",
+        module="lresnet.residual.space:EuclideanResidual",
+        role="baseline",
+        compared=True,
+        curved=False,
+        colour="#8C8C8C",
+        marker="P",
+        line="dashed",
+        table_rank=90,
+        picture_rank=90,
+    ),
+    Method(
+        name="parallel_transport_textbook",
+        label="parallel transport, exp and log",
+        short_label="parallel transport, exp and log",
+        module="lresnet.residual.textbook:TextbookParallelTransportResidual",
+        role="textbook",
+        commutative=False,
+        weighs_tangent_vectors=True,
+        colour="#56B4E9",  # as the reversed form, which is never in the same picture
+        marker="v",
+        line="dashed",
+        table_rank=40,
+        picture_rank=60,
+    ),
+    Method(
+        name="tangent_textbook",
+        label="tangent space, exp and log",
+        short_label="tangent, exp and log",
+        module="lresnet.residual.textbook:TextbookTangentResidual",
+        options=_WEIGHT_OPTIONS,
+        role="textbook",
+        weighs_tangent_vectors=True,
+        line="dashed",
+        table_rank=60,
+        picture_rank=70,
+    ),
 )
 
+METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _TABLE})
+"""Every method by name."""
 
-def make_residual(kind: str, manifold: Lorentz, dim: int = -1, **options: Any) -> modules.Residual:
-    """Build the residual ``kind`` of :data:`RESIDUALS`; ``options`` are those of its class.
+
+class _Modules(Mapping[str, "type[Residual]"]):
+    """The modules of :data:`METHODS` by name, imported on first use."""
+
+    def __getitem__(self, name: str) -> type[Residual]:
+        return resolve_name(METHODS[name].module)  # type: ignore[no-any-return]
+
+    def __contains__(self, name: object) -> bool:
+        return name in METHODS
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(METHODS)
+
+    def __len__(self) -> int:
+        return len(METHODS)
+
+
+RESIDUALS: Mapping[str, type[Residual]] = _Modules()
+"""The class of every method by name; iterating over the names does not import torch."""
+
+
+def make_residual(kind: str, manifold: Lorentz, dim: int = -1, **options: Any) -> Residual:
+    """Return the residual connection ``kind`` as a module.
+
+    Args:
+        kind: A name of :data:`METHODS`.
+        manifold: Owner of the curvature.
+        dim: The coordinate axis; 1 for images.
+        options: Options of the module's class (:func:`residual_options`).
 
     Example:
+        >>> from lresnet import Lorentz
         >>> make_residual("lorentz", Lorentz(-1.0), scale="learned")
         LorentzResidual(curvature=-1, dim=-1, weight=learned, scale=learned)
     """
-    if kind not in RESIDUALS:
-        near = difflib.get_close_matches(str(kind), RESIDUALS, n=1, cutoff=0.0)
-        raise ValueError(f"unknown residual {kind!r}; did you mean {near[0]!r}? Known: {', '.join(RESIDUALS)}")
-    cls = RESIDUALS[kind]
+    if kind not in METHODS:
+        near = difflib.get_close_matches(str(kind), METHODS, n=1, cutoff=0.0)
+        raise ValueError(f"unknown residual {kind!r}; did you mean {near[0]!r}? Known: {', '.join(METHODS)}")
     accepted = residual_options(kind)
     unknown = sorted(set(options) - accepted)
     if unknown:
         names = ", ".join(sorted(accepted)) or "no options"
         raise TypeError(f"residual {kind!r} has no option {', '.join(map(repr, unknown))}; it takes {names}")
-    return cls(manifold, dim=dim, **options)
+    return RESIDUALS[kind](manifold, dim=dim, **options)
 
 
 def residual_options(kind: str) -> set[str]:
-    """Names of the options that ``kind`` takes in :func:`make_residual`.
+    """Return the names of the options that ``kind`` takes in :func:`make_residual`.
 
     Example:
         >>> sorted(residual_options("space"))
         []
     """
-    constructors = [
-        vars(base)["__init__"]
-        for base in RESIDUALS[kind].__mro__
-        if issubclass(base, modules.Residual) and "__init__" in vars(base)
-    ]
-    names = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
-    factory = {"device", "dtype"} if "factory" in names else set()
-    return (names | factory) - {"self", "manifold", "dim", "options", "factory"}
+    return set(METHODS[kind].options)
+
+
+def compared_methods() -> tuple[str, ...]:
+    """Return the methods that a comparison trains by default, in the order of a table of results.
+
+    Example:
+        >>> compared_methods()
+        ('none', 'parallel_transport', 'tangent', 'space', 'lorentz', 'euclidean')
+    """
+    compared = [method for method in METHODS.values() if method.compared]
+    return tuple(method.name for method in sorted(compared, key=lambda method: method.table_rank))

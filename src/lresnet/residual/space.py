@@ -1,18 +1,21 @@
-"""Space addition: the time of the sum follows from its space part, so it is x + y."""
+"""Residuals that do not depend on the curvature: space addition, Euclidean addition, and no residual."""
 
 from __future__ import annotations
 
 from torch import Tensor
 
 from lresnet.geometry.checks import prepare
+from lresnet.residual.base import Residual
 
-__all__ = ["space_residual"]
+__all__ = ["EuclideanResidual", "NoResidual", "SpaceResidual", "space_residual"]
 
 
 def space_residual(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
-    r""":math:`x \oplus_S y = [\sqrt{|x_s + y_s|^2 - 1/K}, x_s + y_s]`, i.e. ``x + y`` in space coordinates.
+    r"""Add space coordinates: :math:`x \oplus_S y = [\sqrt{|x_s + y_s|^2 - 1/K}, x_s + y_s]`, which is ``x + y``.
 
-    ``dim`` is the coordinate axis; the sum does not need it, the check that x and y have as many coordinates does.
+    Args:
+        x, y: points; axis ``dim`` holds the n space coordinates. They broadcast against each other.
+        dim: The coordinate axis. The sum does not need it; the check that x and y have equally many coordinates does.
 
     Example:
         >>> import torch
@@ -21,3 +24,21 @@ def space_residual(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """
     prepare(x, y, dim=dim)
     return x + y
+
+
+class SpaceResidual(Residual):
+    """Space addition, x + y in space coordinates (:func:`lresnet.functional.space_residual`)."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return space_residual(x, y, dim=self.dim)
+
+
+class EuclideanResidual(SpaceResidual):
+    """The residual x + y of the Euclidean baseline: the arithmetic of space addition under its own name."""
+
+
+class NoResidual(Residual):
+    """No skip branch: returns y."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return y

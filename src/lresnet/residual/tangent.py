@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
-from lresnet.geometry import maps
+from lresnet.geometry import Lorentz, maps
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.geometry.weights import weight_rows
 from lresnet.kernels.dispatch import fused_residual
 from lresnet.kernels.switch import serves
+from lresnet.residual.base import WeightedResidual
 
-__all__ = ["tangent_residual"]
+__all__ = ["TangentResidual", "tangent_residual"]
 
 
 def tangent_residual(
@@ -33,3 +36,16 @@ def tangent_residual(
     (x, y), kappa = kappa_among(points, K, dim)
     total = maps.logmap0(x, kappa, dim) + weight_rows(weight, x, dim).abs() * maps.logmap0(y, kappa, dim)
     return maps.expmap0(total, kappa, dim).to(dtype)
+
+
+class TangentResidual(WeightedResidual):
+    """Sum of logarithms at the origin (:func:`lresnet.functional.tangent_residual`)."""
+
+    def __init__(self, manifold: Lorentz, weight: str | float | Tensor = 1.0, dim: int = -1, **options: Any) -> None:
+        super().__init__(manifold, weight, dim, **options)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return tangent_residual(x, y, self.raw_weight, K=self.manifold.curvature, dim=self.dim)
+
+    def kernel(self) -> dict[str, Any] | None:
+        return {"kind": "tangent", "weight": self.raw_weight, "kappa": -self.manifold.curvature}

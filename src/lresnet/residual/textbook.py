@@ -6,14 +6,24 @@ guards, and show what those forms cost in digits, NaNs and time. Points go in an
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.weights import weight_rows
+from lresnet.residual.base import Residual
+from lresnet.residual.tangent import TangentResidual
 
-__all__ = ["lorentz_textbook", "parallel_transport_textbook", "tangent_textbook"]
+__all__ = [
+    "TextbookParallelTransportResidual",
+    "TextbookTangentResidual",
+    "lorentz_textbook",
+    "parallel_transport_textbook",
+    "tangent_textbook",
+]
 
 
 def lorentz_textbook(x: Tensor, y: Tensor, weight: float = 1.0, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
@@ -43,6 +53,23 @@ def tangent_textbook(
     v = _log0(p, kappa) + w * _log0(q, kappa)
     alpha = (kappa * _product(v, v)).sqrt()
     return _dropped(torch.cosh(alpha) * _origin(p, kappa) + torch.sinh(alpha) / alpha * v, dim, dtype)
+
+
+class TextbookParallelTransportResidual(Residual):
+    """The published exp/log form of parallel transport, for comparison: NaN at y = 0."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return parallel_transport_textbook(x, y, K=self.manifold.curvature, dim=self.dim)
+
+
+class TextbookTangentResidual(TangentResidual):
+    """The published exp/log form of the tangent residual, for comparison: NaN at the origin."""
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return tangent_textbook(x, y, self.raw_weight, K=self.manifold.curvature, dim=self.dim)
+
+    def kernel(self) -> dict[str, Any] | None:
+        return None
 
 
 def _lifted(x: Tensor, y: Tensor, K: Curvature, dim: int) -> tuple[list[Tensor], Curvature, torch.dtype]:

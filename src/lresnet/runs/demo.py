@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 
 from lresnet.data import LinkTask, disease_tree
 from lresnet.models import LorentzGCN
+from lresnet.residual.registry import compared_methods
 from lresnet.runs.workers import worker_pool
-from lresnet_paper.run import METHODS, Run, complete, execute, graph_task
+from lresnet_paper.run import Run, complete, execute, graph_task
 from lresnet_paper.search import recipe
 
 __all__ = ["DEMO_CELLS", "DEMO_SEEDS", "Embedding", "demo_runs", "learn_embedding", "run_demo"]
@@ -41,7 +42,7 @@ class Embedding:
     """Mean of ROC AUC and average precision, percent."""
 
 
-def demo_runs(methods: Sequence[str] = METHODS, seeds: Sequence[int] = DEMO_SEEDS) -> list[Run]:
+def demo_runs(methods: Sequence[str] = compared_methods(), seeds: Sequence[int] = DEMO_SEEDS) -> list[Run]:
     """Both tasks, all methods, all seeds, each method with the settings that the recipe names as chosen for it."""
     runs = []
     for cell in DEMO_CELLS:

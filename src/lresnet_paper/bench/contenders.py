@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pkgutil import resolve_name
 from typing import Literal
 
 import torch
@@ -12,7 +13,7 @@ from torch import Tensor
 from lresnet import functional
 from lresnet.geometry import Lorentz
 from lresnet.kernels import disabled, is_available
-from lresnet.residual import textbook
+from lresnet.residual import registry
 
 __all__ = ["FORMS", "METHODS", "Compiled", "Contender", "Form", "Function", "contenders", "why_not_compiled"]
 
@@ -21,18 +22,18 @@ Form = Literal["kernels", "reference", "reference compiled", "textbook", "textbo
 Compiled = Literal["auto", "yes", "no"]
 
 FORMS: tuple[Form, ...] = ("kernels", "reference", "reference compiled", "textbook", "textbook compiled", "geoopt")
-METHODS = ("euclidean", "space", "lorentz", "parallel_transport", "tangent")
 
 _REFERENCE: dict[str, Callable[..., Tensor]] = {
-    "lorentz": functional.lorentz_residual,
-    "parallel_transport": functional.parallel_transport_residual,
-    "tangent": functional.tangent_residual,
+    method.name: resolve_name(method.function)
+    for method in registry.METHODS.values()
+    if method.function and method.textbook_function
 }
 _TEXTBOOK: dict[str, Callable[..., Tensor]] = {
-    "lorentz": textbook.lorentz_textbook,
-    "parallel_transport": textbook.parallel_transport_textbook,
-    "tangent": textbook.tangent_textbook,
+    method.name: resolve_name(method.textbook_function)
+    for method in registry.METHODS.values()
+    if method.textbook_function
 }
+METHODS = ("euclidean", "space", *_REFERENCE)
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _function(method: str, form: Form, device: torch.device, compiled: Compiled)
 
 def _weighted(function: Callable[..., Tensor], method: str, device: torch.device) -> Function:
     """With weight 1 as a tensor on the device, as a learned one is; a number would be brought there at every call."""
-    if method == "parallel_transport":
+    if "weight" not in registry.METHODS[method].options:
         return function
     weight = torch.ones((), device=device)
     return lambda x, y: function(x, y, weight)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from lresnet.residual.registry import METHODS
 from lresnet_paper.bench.clock import Clock, Task
 from lresnet_paper.bench.contenders import Contender, Function
 from lresnet_paper.bench.entry import Entry, admit, lacking_memory
@@ -24,7 +25,7 @@ PARTS = ("forward", "forward + backward")
 PASSES = {"forward": 3, "forward + backward": 8, "backward": 5}
 
 # x + y: its gradient goes on to both sides as it is, and nothing moves.
-_FLAT = ("euclidean", "space")
+_FLAT = tuple(method.name for method in METHODS.values() if not method.curved)
 
 # Tensors of the size of x that the hungriest way, a textbook form, holds at once.
 _HELD = {"forward": 12, "forward + backward": 30}

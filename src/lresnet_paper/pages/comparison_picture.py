@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lresnet.plots.palette import METHOD_LOOKS
+from lresnet.plots.palette import method_look
 from lresnet_paper.results import Figure, in_order
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ __all__ = ["INK", "comparison_picture", "draw_comparison", "panels", "unit_of"]
 INK = "#222222"
 """The colour of text and axes: a page that shows the picture in the dark may replace it."""
 _GRID = "#8C8C8C"
-_OTHER = ("#8C8C8C", "o")
 _COLUMNS = 3
 
 
@@ -73,7 +72,7 @@ def draw_comparison(path: str | Path, figures: Sequence[Figure]) -> Path:
 def _draw_panel(axes: Axes, title: str, figures: Sequence[Figure]) -> None:
     above = 0.13 if any(figure.paper_mean is not None for figure in figures) else 0.0  # makes room for the paper's
     for row, figure in enumerate(figures):
-        colour, marker = METHOD_LOOKS.get(figure.method, _OTHER)
+        colour, marker = method_look(figure.method)
         look: dict[str, Any] = {"marker": marker, "color": colour, "markersize": 6.5, "capsize": 2.5, "elinewidth": 1.3}
         if figure.n:
             axes.errorbar(figure.mean, row - above, xerr=figure.std, zorder=3, **look)

@@ -8,17 +8,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lresnet.plots.palette import METHOD_LOOKS
+from lresnet.residual.registry import METHODS
 from lresnet_paper.pages.comparison_picture import INK
 from lresnet_paper.pages.depth_runs import (
     DEPTH_TABLE,
-    TEXTBOOK,
     Depths,
     depths_of,
     finite_values,
     gaps_to,
     runs_by_depth,
-    shown_name,
 )
 
 if TYPE_CHECKING:
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["depth_picture", "draw_depth"]
 
 _GRID = "#8C8C8C"
-_ORDER = ("lorentz", "none", "space", "tangent", "parallel_transport", TEXTBOOK, "euclidean")
-_DASHED = {TEXTBOOK, "euclidean"}
 _BY_LAYER = {
     "radius": "mean norm, radii of curvature",
     "distance": "mean distance, radii of curvature",
@@ -114,7 +110,7 @@ def _draw_band(axes: Axes, method: str, values: Mapping[int, Sequence[float]]) -
     spread = [statistics.stdev(own) if len(own) > 1 else 0.0 for own in values.values()]
     axes.plot(depths, means, markersize=6.5, **_look(method))
     low, high = ([m + sign * s for m, s in zip(means, spread, strict=True)] for sign in (-1, 1))
-    axes.fill_between(depths, low, high, color=METHOD_LOOKS[method][0], alpha=0.15, linewidth=0)
+    axes.fill_between(depths, low, high, color=METHODS[method].colour, alpha=0.15, linewidth=0)
 
 
 def _draw_not_finite(axes: Axes, cell: str, own: Depths) -> None:
@@ -130,7 +126,7 @@ def _draw_not_finite(axes: Axes, cell: str, own: Depths) -> None:
             ink = INK if lost else _GRID
             axes.text(column, row, f"{lost}/{len(runs)}", ha="center", va="center", fontsize=8.5, color=ink)
     axes.set_xticks(range(len(depths)), [str(depth) for depth in depths])
-    axes.set_yticks(range(len(methods)), [shown_name(method).replace(", ", ",\n") for method in methods])
+    axes.set_yticks(range(len(methods)), [METHODS[method].short_label.replace(", ", ",\n") for method in methods])
     axes.set_ylim(len(methods) - 0.5, -0.5)
     _finish(axes, f"{cell}: not finite", "layers", "")
     axes.grid(visible=False)
@@ -158,13 +154,16 @@ def _median(values: Iterable[float | None]) -> float:
 
 
 def _ordered(own: Depths) -> list[str]:
-    return [method for method in _ORDER if method in own]
+    """Return the methods that were run: the Lorentz residual and "none", which it is compared with, come first."""
+    known = [method for method in METHODS.values() if method.name in own]
+    known.sort(key=lambda method: (method.name not in ("lorentz", "none"), method.picture_rank))
+    return [method.name for method in known]
 
 
 def _look(method: str) -> dict[str, Any]:
-    colour, marker = METHOD_LOOKS[method]
-    style = "dashed" if method in _DASHED else "solid"
-    return {"color": colour, "marker": marker, "linestyle": style, "linewidth": 1.5, "label": shown_name(method)}
+    entry = METHODS[method]
+    look: dict[str, Any] = {"color": entry.colour, "marker": entry.marker, "linestyle": entry.line, "linewidth": 1.5}
+    return look | {"label": entry.short_label}
 
 
 def _depth_axis(axes: Axes, own: Depths) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lresnet.residual.registry import METHODS
 from lresnet_paper.depth import split_depth
 from lresnet_paper.results import cell_key
 
@@ -26,21 +27,15 @@ DEPTH_TABLE, TEXTBOOK = "oversmoothing", "parallel_transport_textbook"
 Depths = dict[str, dict[int, list[dict[str, Any]]]]
 """The runs of one data set, by method and number of layers."""
 
-_NAMES = {
-    "parallel_transport": "parallel transport, boost",
-    TEXTBOOK: "parallel transport, exp and log",
-    "euclidean": "Euclidean twin",
-}
-
 
 def shown_name(method: str) -> str:
-    """A method as the figure and the tables of depth call it: of parallel transport two forms are compared.
+    """Return the label of a method in the figure and the tables of depth.
 
     Example:
         >>> shown_name("parallel_transport")
         'parallel transport, boost'
     """
-    return _NAMES.get(method, method)
+    return METHODS[method].short_label if method in METHODS else method
 
 
 def depth_protocols(runs: Iterable[Mapping[str, Any]]) -> list[str]:

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 
+from lresnet.residual.registry import compared_methods
 from lresnet_paper.pages.claim import (
     HOLDS,
     IN_PART,
@@ -27,8 +28,8 @@ from lresnet_paper.tables import paper_columns, paper_figure
 
 __all__ = ["GRAPH_JUDGES", "largest_gain"]
 
-_RESIDUALS = ("parallel_transport", "tangent", "space")
-_PAPERS_METHODS = ("none", *_RESIDUALS, "lorentz")
+_PAPERS_METHODS = tuple(name for name in compared_methods() if name != "euclidean")
+_RESIDUALS = tuple(name for name in _PAPERS_METHODS if name not in ("none", "lorentz"))
 _CURVATURES = ("-0.5", "-1.0", "-1.5", "-2.0", "trainable")
 
 

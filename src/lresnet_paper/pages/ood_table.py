@@ -12,6 +12,7 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
+from lresnet.residual.registry import METHODS
 from lresnet_paper.pages.ood_answers import ood_answers, other_definitions
 from lresnet_paper.pages.ood_figures import Cell, Gap, Runs, ood_runs, score_gaps, scores_of
 from lresnet_paper.pages.sheets import Row, Sheet, sheet_markdown, sheet_terminal
@@ -22,7 +23,6 @@ __all__ = ["READING", "ood_markdown", "ood_sheets", "ood_terminal"]
 
 _METRICS = ("fpr95", "auroc", "aupr")
 _NETWORKS = ("r20", "r32")
-_METHODS = ("euclidean", "space", "parallel_transport", "tangent", "lorentz")
 _PAPERS = {"lorentz": "paper", "euclidean": "quoted", "hnnpp_head": "quoted", "poincare": "quoted"}
 _DRAWN = 5  # test images for one from elsewhere, in the paper's draws
 
@@ -109,8 +109,11 @@ def _score_sheet(protocol: str, images: str, runs: Runs) -> Sheet:
 
 
 def _ordered(runs: Runs) -> list[str]:
+    """Return the methods that were run: baselines, other methods without curvature, then those with curvature."""
     there = {method for methods in runs.values() for method in methods}
-    return [method for method in _METHODS if method in there] + sorted(there - set(_METHODS))
+    known = [method for method in METHODS.values() if method.name in there]
+    known.sort(key=lambda method: (method.role != "baseline", method.curved, method.table_rank))
+    return [method.name for method in known] + sorted(there - METHODS.keys())
 
 
 def _figure(runs: Sequence[Mapping[str, Any]], metric: str) -> str:
