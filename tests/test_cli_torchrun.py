@@ -22,7 +22,7 @@ from lresnet.data.images import channel_statistics
 from lresnet.runs.folder import train_in_folder
 from lresnet.runs.single import command_of, single_image_run
 from lresnet.train import ImageClassification
-from lresnet.train.team import Team, joined
+from lresnet.train.distributed import Team, joined
 from lresnet_paper import run as image_run
 from lresnet_paper.run import Run
 from tests.coloured import coloured_data, write_coloured

@@ -23,8 +23,8 @@ from lresnet.train import (
     seed_everything,
     train_model,
 )
+from lresnet.train.distributed import ALONE, Team
 from lresnet.train.results import environment
-from lresnet.train.team import ALONE, Team
 from lresnet_paper.depth import split_depth
 from lresnet_paper.settings import (
     GRAPH_OBJECTIVE,

@@ -20,8 +20,8 @@ from lresnet.runs.workers import worker_pool
 from lresnet.train import NonFiniteError, Objective, TrainConfig
 from lresnet.train.checkpoint import is_damaged
 from lresnet.train.results import append_result, environment
-from lresnet.train.stack import StackError
-from lresnet.train.stacked_fit import own_generator, train_many
+from lresnet.train.stacking.engine import own_generator, train_many
+from lresnet.train.stacking.model import StackError
 from lresnet_paper.depth import diagnose, split_depth
 from lresnet_paper.ood import detections, lines_of
 from lresnet_paper.planned_runs import missing_runs

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lresnet.models import LorentzSGFormer, create_model, from_pretrained
 from lresnet.nn import SparseMatrix
-from lresnet.train.stack import ModelStack
+from lresnet.train.stacking.model import ModelStack
 from tests.models.common import FEATURES, NODES, features, graph
 from tests.models.sgformers import every_case, make
 

@@ -156,7 +156,7 @@ def test_layers_differentiate_and_compile(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_stack_gives_what_its_members_do(kind):
-    from lresnet.train.stack import ModelStack
+    from lresnet.train.stacking.model import ModelStack
 
     members = [layer(kind).double() for _ in range(3)]
     for i, member in enumerate(members):

@@ -14,7 +14,7 @@ import pytest
 from lresnet.residual.registry import compared_methods
 from lresnet.train import NonFiniteError
 from lresnet.train.results import append_result, read_results
-from lresnet.train.stack import StackError
+from lresnet.train.stacking.model import StackError
 from lresnet_paper import sweep
 from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, final_runs, missing_runs, search_runs
 from lresnet_paper.reproduce import reproduce_cell

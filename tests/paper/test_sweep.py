@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from lresnet.train.results import read_results
-from lresnet.train.stack import StackError
+from lresnet.train.stacking.model import StackError
 from lresnet_paper import sweep
 from lresnet_paper.run import Run
 from lresnet_paper.sweep import run_all

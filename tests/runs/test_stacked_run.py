@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from lresnet.train import NonFiniteError
-from lresnet.train.stack import StackError
+from lresnet.train.stacking.model import StackError
 from lresnet_paper.run import Run, build, execute
 from lresnet_paper.sweep import execute_many, stacks
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lresnet.train.checkpoint import load_checkpoint, save_checkpoint, write_atomically
+from lresnet._files import write_atomically
+from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 
 
 def test_round_trip(tmp_path):

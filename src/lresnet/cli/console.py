@@ -45,7 +45,7 @@ def show(table: object, text: str, json: str | None) -> None:
     """The table, and the same as JSON in the file ``json``; for ``-`` that alone."""
     from rich.console import Console
 
-    from lresnet.train.checkpoint import write_atomically
+    from lresnet._files import write_atomically
 
     if json == "-":
         print(text)

@@ -41,7 +41,7 @@ def report(
     from rich.console import Console
 
     from lresnet.runs.run_folders import folder_runs, folder_states, folder_table
-    from lresnet.train.checkpoint import write_atomically
+    from lresnet._files import write_atomically
     from lresnet_paper.pages.depth_table import depth_terminal
     from lresnet_paper.pages.ood_table import ood_terminal
     from lresnet_paper.pages.terminal import print_figures, print_json
@@ -138,7 +138,7 @@ def _html(
 
 
 def _rewrite_overview(file: Path, runs: Sequence[dict[str, Any]]) -> None:
-    from lresnet.train.checkpoint import write_atomically
+    from lresnet._files import write_atomically
     from lresnet_paper.pages.overview import overview, overview_markdown, rewrite_between_marks
     from lresnet_paper.pages.paired import paired_differences
     from lresnet_paper.results import aggregate

@@ -65,7 +65,7 @@ def one_voice() -> Iterator[None]:
 
 
 def _first_to_fail() -> bool:
-    from lresnet.train.team import first_to_fail
+    from lresnet.train.distributed import first_to_fail
 
     return first_to_fail()
 

@@ -163,7 +163,7 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     from lresnet.runs.folder import train_in_folder
     from lresnet.runs.single import command_of
     from lresnet.train import NonFiniteError
-    from lresnet.train.team import joined
+    from lresnet.train.distributed import joined
 
     progress = progress_bars()
     bar = progress.add_task("epochs", total=None, state="")

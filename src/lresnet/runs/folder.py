@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from lresnet._files import write_atomically
 from lresnet.data.image_load import IMAGE_SETS
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
@@ -22,9 +23,9 @@ from lresnet.runs.images import (
     require_same_order,
 )
 from lresnet.train import ImageClassification, Objective, Outcome, TrainConfig, train_model
-from lresnet.train.checkpoint import is_damaged, load_checkpoint, write_atomically
+from lresnet.train.checkpoint import is_damaged, load_checkpoint
+from lresnet.train.distributed import ALONE, Team
 from lresnet.train.results import environment
-from lresnet.train.team import ALONE, Team
 from lresnet_paper.run import Run, build, require_data
 
 __all__ = [

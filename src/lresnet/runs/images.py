@@ -8,7 +8,7 @@ from typing import Any
 
 from lresnet.data import ImageData, ImageSet
 from lresnet.data.records import digest_of
-from lresnet.train.team import Team
+from lresnet.train.distributed import Team
 from lresnet_paper.run import image_data
 
 __all__ = [

@@ -12,10 +12,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lresnet._files import write_atomically
 from lresnet.geometry import Lorentz
 from lresnet.geometry.models import gap
 from lresnet.runs.embedding import Embedding
-from lresnet.train.checkpoint import write_atomically
 
 __all__ = ["Coordinates", "coordinates_of", "on_the_boundary", "require_coordinates", "require_target", "write_points"]
 

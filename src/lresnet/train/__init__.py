@@ -10,10 +10,10 @@ if TYPE_CHECKING:
     from lresnet.train.image_classification import ImageClassification
     from lresnet.train.link_prediction import LinkPrediction
     from lresnet.train.node_classification import NodeClassification
+    from lresnet.train.non_finite import NonFiniteError
     from lresnet.train.objective import Objective, make_objective
-    from lresnet.train.sentry import NonFiniteError
-    from lresnet.train.stack import StackError
-    from lresnet.train.stacked_fit import own_generator, train_many
+    from lresnet.train.stacking.engine import own_generator, train_many
+    from lresnet.train.stacking.model import StackError
 
 __all__ = [
     "Augment",
@@ -42,15 +42,15 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "ImageClassification": "image_classification",
             "LinkPrediction": "link_prediction",
             "NodeClassification": "node_classification",
-            "NonFiniteError": "sentry",
+            "NonFiniteError": "non_finite",
             "Objective": "objective",
             "Outcome": "engine",
-            "StackError": "stack",
+            "StackError": "stacking.model",
             "TrainConfig": "config",
             "make_objective": "objective",
-            "own_generator": "stacked_fit",
+            "own_generator": "stacking.engine",
             "seed_everything": "engine",
-            "train_many": "stacked_fit",
+            "train_many": "stacking.engine",
             "train_model": "engine",
         },
     )

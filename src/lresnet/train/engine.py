@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar
 
 import torch
+from torch import Tensor
 
 from lresnet.metrics.checks import NonFiniteScores
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
-from lresnet.train.average import MovingAverage
-from lresnet.train.capture import CapturedStep
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.config import TrainConfig
+from lresnet.train.non_finite import Sentry, out_of_range
 from lresnet.train.objective import Objective
-from lresnet.train.sentry import Sentry, out_of_range
 
-__all__ = ["Execution", "Outcome", "seed_everything", "train_model"]
+__all__ = [
+    "CapturedStep",
+    "Execution",
+    "MovingAverage",
+    "Outcome",
+    "seed_everything",
+    "train_model",
+]
+
 
 Trained = TypeVar("Trained", bound=torch.nn.Module)
 
@@ -291,3 +299,89 @@ class _Run(Generic[Trained]):
                 raise ValueError(
                     f"the checkpoint belongs to a run with another {what}; delete it or use another folder"
                 )
+
+
+class MovingAverage:
+    r""":math:`a \leftarrow \beta a + (1 - \beta) p` after every step, from the parameters at the start on.
+
+    Counters are copied. (torch's ``AveragedModel`` reads its own counter on the host at every update, which a recorded
+    step cannot.)
+    """
+
+    def __init__(self, model: torch.nn.Module, beta: float) -> None:
+        if not 0 < beta < 1:
+            raise ValueError(f"average must be between 0 and 1, got {beta}; 0.999 keeps about the last 1000 steps")
+        self.beta, self._model = beta, model
+        self.state = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Take in the parameters as they are now."""
+        now = self._model.state_dict()
+        floats = [name for name, tensor in now.items() if tensor.is_floating_point()]
+        torch._foreach_lerp_([self.state[n] for n in floats], [now[n] for n in floats], 1 - self.beta)
+        for name, tensor in now.items():
+            if not tensor.is_floating_point():
+                self.state[name].copy_(tensor)
+
+    def load(self, state: dict[str, Tensor]) -> None:
+        """Go on from a saved ``state``."""
+        for name, tensor in self.state.items():
+            tensor.copy_(state[name])
+
+
+# Before a recording, autotuners and optimisers have to have chosen and allocated everything; torch advises three runs.
+_WARM_UP = 3
+
+
+class CapturedStep:
+    """``step``, run eagerly on a stream of its own for its first calls, then recorded, then replayed.
+
+    Every call is one real step: the first ones are not lost on warming up. What the step reads and writes has to stay
+    where it is in memory; what it draws from ``generators`` goes on from call to call.
+
+    Launching the few hundred kernels of a small network takes the host longer than they take the GPU; a replay is one
+    launch.
+    """
+
+    def __init__(self, step: Callable[[], None], generators: Iterable[torch.Generator] = ()) -> None:
+        self._step, self._generators = step, list(generators)
+        self._calls = 0
+        self._stream = torch.cuda.Stream()
+        self._graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        if self._calls < _WARM_UP:
+            self._warm_up()
+        else:
+            if self._graph is None:
+                self._graph = self._record()
+            self._graph.replay()
+        self._calls += 1
+
+    def _warm_up(self) -> None:
+        self._stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self._stream):
+            self._step()
+        torch.cuda.current_stream().wait_stream(self._stream)
+
+    def _record(self) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        for generator in self._generators:
+            graph.register_generator_state(generator)
+        with _no_garbage(), torch.cuda.graph(graph, stream=self._stream):
+            self._step()
+        return graph
+
+
+@contextlib.contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Collect it now, and none inside: to free what an earlier recording holds breaks the one under way."""
+    gc.collect()
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lresnet.data import ImageData, ImageSet
 from lresnet.data.augment import Augmentation, normalise
@@ -17,11 +20,16 @@ from lresnet.data.images import hold_out, mean_colour
 from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.config import Augment
+from lresnet.train.distributed import ALONE, Team
 from lresnet.train.objective import Objective
-from lresnet.train.rehearsal import rehearse
-from lresnet.train.team import ALONE, Team
 
-__all__ = ["ImageClassification", "class_scores", "mirrored_scores"]
+__all__ = [
+    "ImageClassification",
+    "class_scores",
+    "mirrored_scores",
+    "rehearse",
+]
+
 
 # The images held out are the same for every method and seed: what differs between two runs is the run.
 _HOLD_OUT_SEED = 0
@@ -181,3 +189,27 @@ def _count(holdout: float, images: int) -> int:
             "or 0 to train on all"
         )
     return count
+
+
+def rehearse(model: torch.nn.Module, play: Callable[[Callable[..., Tensor]], Tensor]) -> None:
+    """Run ``play`` on shapes: no value is computed, no memory of a device is taken, ``model`` stays as it is.
+
+    Backward too, where the model is in training. A head start and no more: what cannot do without values (a model of
+    one's own that reads one, say) goes without.
+
+    Args:
+        play: given a callable that stands for the model, gives the loss, or just what the model gives.
+
+    Example:
+        >>> rehearse(torch.nn.Linear(3, 2), lambda call: call(torch.randn(4, 3)).sum())
+    """
+    try:
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            tensors = itertools.chain(model.named_parameters(), model.named_buffers())
+            shapes: dict[str, Tensor] = {name: mode.from_tensor(tensor) for name, tensor in tensors}
+            found = play(lambda *inputs: torch.func.functional_call(model, shapes, inputs))
+            if model.training:
+                wanted = [tensor for tensor in shapes.values() if tensor.requires_grad]
+                torch.autograd.grad(found, wanted, allow_unused=True)
+    except Exception:
+        logging.getLogger(__name__).debug("no rehearsal", exc_info=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lresnet.train.config import Augment, TrainConfig
-from lresnet.train.team import ALONE, Team
+from lresnet.train.distributed import ALONE, Team
 
 if TYPE_CHECKING:
     from lresnet.data import ImageData, LinkTask, NodeTask
@@ -104,8 +104,10 @@ def make_objective(
     from lresnet.train.link_prediction import LinkPrediction
     from lresnet.train.node_classification import NodeClassification
 
-    loss = {name: getattr(config, name) for name in ("loss", "margin") if getattr(config, name) is not None}
-    batch = {} if config.batch_size is None else {"batch_size": config.batch_size}
+    loss: dict[str, Any] = {
+        name: getattr(config, name) for name in ("loss", "margin") if getattr(config, name) is not None
+    }
+    batch: dict[str, Any] = {} if config.batch_size is None else {"batch_size": config.batch_size}
     if isinstance(task, LinkTask | NodeTask):
         if batch:
             raise ValueError(f"batch_size={config.batch_size} is for images; a graph is one batch: leave it out")
@@ -116,5 +118,6 @@ def make_objective(
         return NodeClassification(task, device=device, **loss)
     if loss:
         raise ValueError(f"{next(iter(loss))} is for graphs; images are trained on cross entropy: leave it out")
-    options = {"augment": config.augment, "seed": config.seed, "device": device, "team": team, **batch}
-    return ImageClassification(task, holdout=holdout, **options)
+    return ImageClassification(
+        task, holdout=holdout, augment=config.augment, seed=config.seed, device=device, team=team, **batch
+    )

@@ -17,7 +17,7 @@ from lresnet.train import Augment, ImageClassification, Objective, TrainConfig, 
 # A benchmark looks into the engine: train_model() has no name for a single epoch, and must not need one.
 from lresnet.train.engine import _optimizers, _Run
 from lresnet.train.engine import _tried_convolutions as tried_convolutions
-from lresnet.train.stacked_fit import _StackedRun
+from lresnet.train.stacking.engine import _StackedRun
 from lresnet_paper.run import Run, build
 
 __all__ = [

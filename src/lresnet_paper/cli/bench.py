@@ -222,7 +222,7 @@ def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")
         out: The page, Markdown.
         results: The folder with benchmarks.jsonl and runtime.jsonl.
     """
-    from lresnet.train.checkpoint import write_atomically
+    from lresnet._files import write_atomically
     from lresnet_paper.pages.benchmark_page import benchmark_page, read_benchmarks
 
     write_atomically(out, benchmark_page(read_benchmarks(results)).encode())
@@ -270,7 +270,7 @@ def _hand_out(
     """Lines to the results, JSON where it is wanted, tables otherwise."""
     from json import dumps
 
-    from lresnet.train.checkpoint import write_atomically
+    from lresnet._files import write_atomically
     from lresnet.train.results import append_result
     from lresnet_paper.bench import line
 

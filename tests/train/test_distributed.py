@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lresnet.models import LorentzResNet
 from lresnet.train import Augment, ImageClassification, NonFiniteError, Objective, TrainConfig, train_model
-from lresnet.train.team import ALONE, Team, first_to_fail, joined
+from lresnet.train.distributed import ALONE, Team, first_to_fail, joined
 from tests.coloured import coloured_data
 from tests.team import together
 
@@ -208,7 +208,7 @@ def test_a_failure_on_a_gpu_does_not_wait_for_the_others(fails: bool, monkeypatc
     monkeypatch.setenv("WORLD_SIZE", "2")
     calls = []
     for name in ("_meet", "torch.cuda.set_device"):
-        monkeypatch.setattr(f"lresnet.train.team.{name}", lambda *_: None)
+        monkeypatch.setattr(f"lresnet.train.distributed.{name}", lambda *_: None)
     for name in ("destroy_process_group", "_abort_process_group"):
         module = torch.distributed.distributed_c10d if name.startswith("_") else torch.distributed
         monkeypatch.setattr(module, name, lambda name=name: calls.append(name))

@@ -16,7 +16,7 @@ from lresnet.train import (
     TrainConfig,
     train_model,
 )
-from lresnet.train.sentry import Sentry, blame
+from lresnet.train.non_finite import Sentry, blame
 from tests.coloured import coloured_data
 from tests.train.toy import Line, network
 

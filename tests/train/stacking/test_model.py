@@ -8,7 +8,7 @@ import torch
 
 from lresnet.models import LorentzGCN
 from lresnet.optim import parameter_groups
-from lresnet.train.stack import ModelStack, StackError
+from lresnet.train.stacking.model import ModelStack, StackError
 
 X, EDGES = torch.randn(9, 4, generator=torch.Generator().manual_seed(0)).double(), torch.tensor([[0, 1, 5], [1, 2, 6]])
 

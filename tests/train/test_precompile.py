@@ -10,7 +10,7 @@ import torch
 from lresnet.data import ImageData, ImageSet
 from lresnet.models import LorentzResNet
 from lresnet.train import Augment, ImageClassification, TrainConfig, engine
-from lresnet.train.rehearsal import rehearse
+from lresnet.train.image_classification import rehearse
 
 
 def objective(**options) -> ImageClassification:
@@ -76,7 +76,7 @@ def test_a_model_that_reads_values_goes_without(caplog):
             return super().forward(x) * float(x.sum())
 
     model = Reads(3, 2)
-    with caplog.at_level("DEBUG", "lresnet.train.rehearsal"):
+    with caplog.at_level("DEBUG", "lresnet.train.image_classification"):
         rehearse(model, lambda call: call(torch.ones(4, 3)).sum())
     assert "no rehearsal" in caplog.text
     assert model.weight.grad is None

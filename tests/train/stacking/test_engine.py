@@ -14,8 +14,8 @@ from lresnet.data import LinkTask, NodeTask
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
 from lresnet.train import LinkPrediction, NodeClassification, NonFiniteError, Outcome, TrainConfig, train_model
-from lresnet.train.stack import StackError
-from lresnet.train.stacked_fit import _StackedRun, own_generator, train_many
+from lresnet.train.stacking.engine import _StackedRun, own_generator, train_many
+from lresnet.train.stacking.model import StackError
 from tests.train.tree import link_task, node_task
 
 S = 3

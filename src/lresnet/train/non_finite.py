@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.train.team import ALONE, Team
+from lresnet.train.distributed import ALONE, Team
 
 __all__ = ["NonFiniteError", "Sentry", "blame", "non_finite_loss", "out_of_range"]
 

@@ -1,0 +1,1 @@
+"""Training of many models of one architecture as one computation."""
