@@ -40,8 +40,8 @@ def report(
     """
     from rich.console import Console
 
-    from lresnet.runs.run_folders import folder_runs, folder_states, folder_table
     from lresnet._files import write_atomically
+    from lresnet.runs.run_folders import folder_runs, folder_states, folder_table
     from lresnet_paper.pages.depth_table import depth_terminal
     from lresnet_paper.pages.ood_table import ood_terminal
     from lresnet_paper.pages.terminal import print_figures, print_json
