@@ -1,6 +1,6 @@
 """A clock that can be foreseen."""
 
-from lresnet_paper.bench.clock import Task
+from lresnet_paper.bench.timing import Task
 
 
 class TaskClock:

@@ -1,4 +1,4 @@
-"""The benchmarks' contenders and figures, with a clock that can be foreseen; tiny sizes, nothing is really timed."""
+"""The benchmarks' implementations and figures, with a clock that can be foreseen; tiny sizes, nothing is really timed."""
 
 import json
 import subprocess
@@ -9,18 +9,22 @@ import torch
 
 from lresnet import functional
 from lresnet_paper.bench import Measurement, bench_gcn, bench_residual, bench_resnet, line, runtime_line
-from lresnet_paper.bench.clock import PROCESS, Task, TwoClocks
-from lresnet_paper.bench.contenders import METHODS, Contender, contenders, why_not_compiled
-from lresnet_paper.bench.entry import Entry, admit, first_line, lacking_memory
-from lresnet_paper.bench.graphs import FALLBACK, found_cells, measure_graphs
-from lresnet_paper.bench.memory import Network, peaks_in_fresh_processes
-from lresnet_paper.bench.residuals import measure_residuals
-from lresnet_paper.bench.resnets import measure_resnets
-from lresnet_paper.bench.rounds import Spread
-from lresnet_paper.bench.runs import image_training
-from lresnet_paper.bench.sizes import Size, point_sets
-from lresnet_paper.bench.stacks import measure_stack
-from lresnet_paper.bench.unsynchronised import measure_clocks
+from lresnet_paper.bench.graphs import FALLBACK, available_cells, measure_graphs
+from lresnet_paper.bench.memory import lacking_memory
+from lresnet_paper.bench.residuals import (
+    METHODS,
+    Implementation,
+    Size,
+    implementations,
+    measure_residuals,
+    measure_stack,
+    measure_without_sync,
+    point_sets,
+    why_not_compiled,
+)
+from lresnet_paper.bench.resnets import Network, measure_resnets, peaks_in_fresh_processes
+from lresnet_paper.bench.timing import PROCESS, Candidate, Spread, SyncTimes, Task, first_line, try_prepare
+from lresnet_paper.bench.training import image_training
 from tests.paper.fake_clock import TaskClock
 
 CPU = torch.device("cpu")
@@ -29,7 +33,7 @@ TINY = Size(8, 16)
 
 @pytest.fixture(autouse=True)
 def few_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lresnet_paper.bench.sizes._CPU_CACHE", 1000)
+    monkeypatch.setattr("lresnet_paper.bench.residuals._CPU_CACHE", 1000)
 
 
 def test_contenders_compute_the_residuals_they_are_named_after() -> None:
@@ -41,7 +45,7 @@ def test_contenders_compute_the_residuals_they_are_named_after() -> None:
         "parallel_transport": functional.parallel_transport_residual,
         "tangent": functional.tangent_residual,
     }
-    field = contenders(CPU)
+    field = implementations(CPU)
     assert list(dict.fromkeys(c.method for c in field)) == list(METHODS)
     for contender in field:
         if contender.function is None:
@@ -59,7 +63,7 @@ def test_who_cannot_take_part_says_why_and_the_others_are_measured() -> None:
     def broken(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         raise NotImplementedError("no such kernel\nand a long trace")
 
-    field = [Contender("euclidean", "x + y", torch.add), Contender("lorentz", "reference", broken)]
+    field = [Implementation("euclidean", "x + y", torch.add), Implementation("lorentz", "reference", broken)]
     measured = measure_residuals(TINY, field, CPU, TaskClock(), rounds=3, copy_rate=1.0)
     assert [(m.form, m.part, m.missing) for m in measured] == [
         ("x + y", "forward", ""),
@@ -67,7 +71,7 @@ def test_who_cannot_take_part_says_why_and_the_others_are_measured() -> None:
         ("x + y", "forward + backward", ""),
         ("reference", "forward + backward", "NotImplementedError: no such kernel"),
     ]
-    assert admit(lambda: Entry([], False)) == Entry([], False)
+    assert try_prepare(lambda: Candidate([], False)) == Candidate([], False)
     assert first_line(RuntimeError("")) == "RuntimeError: "
     assert lacking_memory(0, CPU) == ""
     assert lacking_memory(10**18, CPU).startswith("needs up to 1000000000 GB of memory, ")
@@ -77,7 +81,7 @@ def test_figures_follow_from_the_times() -> None:
     clock, costs = TaskClock(), {"x + y": 1.0, "reference": 2.0, "textbook": 8.0}
     done: list[str] = []
 
-    def contender(method: str, form: str) -> Contender:
+    def contender(method: str, form: str) -> Implementation:
         class Twice(torch.autograd.Function):
             @staticmethod
             def forward(ctx: object, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -90,7 +94,7 @@ def test_figures_follow_from_the_times() -> None:
                 clock.spent += 3 * costs[form]
                 return g, g
 
-        return Contender(method, form, lambda x, y: Twice.apply(x, y))
+        return Implementation(method, form, lambda x, y: Twice.apply(x, y))
 
     field = [contender("euclidean", "x + y"), contender("lorentz", "reference"), contender("lorentz", "textbook")]
     measured = measure_residuals(TINY, field, CPU, clock, rounds=3, copy_rate=4.0 * TINY.bytes)
@@ -111,8 +115,8 @@ def test_figures_follow_from_the_times() -> None:
 
 
 def test_a_size_that_does_not_fit_is_said_and_not_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lresnet_paper.bench.entry.free_memory", lambda device: TINY.bytes * 12)
-    measured = measure_residuals(TINY, contenders(CPU)[:1], CPU, TaskClock(), rounds=2, copy_rate=1.0)
+    monkeypatch.setattr("lresnet_paper.bench.memory.free_memory", lambda device: TINY.bytes * 12)
+    measured = measure_residuals(TINY, implementations(CPU)[:1], CPU, TaskClock(), rounds=2, copy_rate=1.0)
     assert [(m.part, bool(m.seconds)) for m in measured] == [("forward", True), ("forward + backward", False)]
     assert "GB are free" in measured[1].missing
     stack = measure_stack(TINY, CPU, TaskClock(), rounds=2)
@@ -126,7 +130,7 @@ def test_the_stack_is_as_deep_as_it_says_and_gives_every_gradient(monkeypatch: p
         calls.append(w)
         return functional.lorentz_residual(x, y, w)
 
-    monkeypatch.setattr("lresnet_paper.bench.stacks.lorentz_residual", residual)
+    monkeypatch.setattr("lresnet_paper.bench.residuals.lorentz_residual", residual)
     measured = measure_stack(TINY, CPU, TaskClock(), rounds=2, depth=5)
     assert [(m.form, m.seconds is None) for m in measured] == [
         ("x + y", False),
@@ -141,14 +145,16 @@ def test_the_stack_is_as_deep_as_it_says_and_gives_every_gradient(monkeypatch: p
 
 
 def test_the_two_clocks_are_for_a_gpu_alone() -> None:
-    assert measure_clocks(TINY, contenders(CPU), CPU, rounds=2) == []
+    assert measure_without_sync(TINY, implementations(CPU), CPU, rounds=2) == []
 
 
 def test_the_bytes_a_clock_implies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lresnet_paper.bench.unsynchronised._loop", lambda *arguments: TwoClocks(seems=0.5, true=2.0))
-    monkeypatch.setattr("lresnet_paper.bench.unsynchronised.point_sets", lambda size, device: point_sets(size, CPU))
-    sum_, ours = measure_clocks(
-        TINY, [c for c in contenders(CPU) if c.method in ("euclidean", "lorentz")], torch.device("cuda"), rounds=2
+    monkeypatch.setattr(
+        "lresnet_paper.bench.residuals._loop_times", lambda *arguments: SyncTimes(returned=0.5, finished=2.0)
+    )
+    monkeypatch.setattr("lresnet_paper.bench.residuals.point_sets", lambda size, device: point_sets(size, CPU))
+    sum_, ours = measure_without_sync(
+        TINY, [c for c in implementations(CPU) if c.method in ("euclidean", "lorentz")], torch.device("cuda"), rounds=2
     )
     assert [(m.method, m.form) for m in (sum_, ours)] == [("euclidean", "x + y"), ("lorentz", "textbook")]
     moved = 100 * 3 * TINY.bytes
@@ -166,7 +172,7 @@ def pretended_gpu(monkeypatch: pytest.MonkeyPatch) -> torch.device:
     """A device that is called cuda; all that happens on it happens on the CPU."""
     package = "lresnet_paper.bench"
     monkeypatch.setattr("torch.cuda.synchronize", lambda: None)
-    monkeypatch.setattr(f"{package}.entry.free_memory", lambda device: 10**12)
+    monkeypatch.setattr(f"{package}.memory.free_memory", lambda device: 10**12)
     monkeypatch.setattr(f"{package}.residuals.point_sets", lambda size, device: point_sets(size, CPU))
     monkeypatch.setattr(
         f"{package}.residuals._TRAFFIC", 24 * TINY.bytes * 4
@@ -185,10 +191,10 @@ def test_on_a_gpu_many_calls_are_timed_at_once_and_replayed_if_they_can_be(
 
     def measure(form: str) -> list[Measurement]:
         calls.update(forward=0, both=0)
-        field = [Contender("lorentz", form, add)]
+        field = [Implementation("lorentz", form, add)]
         return measure_residuals(TINY, field, pretended_gpu, TaskClock(), rounds=2, copy_rate=1.0)
 
-    monkeypatch.setattr("lresnet_paper.bench.residuals.replayed", lambda task: lambda: None)
+    monkeypatch.setattr("lresnet_paper.bench.residuals.as_cuda_graph", lambda task: lambda: None)
     forward, both, _ = measure("kernels")
     assert calls == {"forward": 8 * 4, "both": 3 * 4}  # run once before they are recorded
     assert forward.facts["replayed"] is both.facts["replayed"] is True
@@ -202,7 +208,7 @@ def test_on_a_gpu_many_calls_are_timed_at_once_and_replayed_if_they_can_be(
     def refuse(task: Task) -> Task:
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr("lresnet_paper.bench.residuals.replayed", refuse)
+    monkeypatch.setattr("lresnet_paper.bench.residuals.as_cuda_graph", refuse)
     assert all(m.facts["replayed"] is False and m.seconds is not None for m in measure("kernels"))
 
 
@@ -253,7 +259,7 @@ def test_lines_of_results() -> None:
 
 def test_residuals_by_name_of_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lresnet_paper.bench.suite._CPU_STACK", TINY)
-    monkeypatch.setattr("lresnet_paper.bench.copy_rate._BYTES", {"cpu": (2**12,)})
+    monkeypatch.setattr("lresnet_paper.bench.timing._COPY_BYTES", {"cpu": (2**12,)})
     measured = bench_residual(["4/6", "8/3"], CPU, rounds=2)
     assert list(dict.fromkeys((m.study, m.cell) for m in measured)) == [
         ("copy", "cpu"),
@@ -271,7 +277,7 @@ def test_residuals_by_name_of_size(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # the compiler's own doing
 def test_the_compiler_takes_part_when_asked() -> None:
-    field = [c for c in contenders(CPU, "yes") if c.name in ("euclidean, x + y", "lorentz, reference compiled")]
+    field = [c for c in implementations(CPU, "yes") if c.name in ("euclidean, x + y", "lorentz, reference compiled")]
     measured = measure_residuals(TINY, field, CPU, PROCESS, rounds=2, copy_rate=1.0)
     assert all(m.seconds is not None for m in measured), [m.missing for m in measured]
 
@@ -346,6 +352,6 @@ def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("without_data")
 def test_without_data_the_tree_is_timed() -> None:
-    assert found_cells(["disease/lp", "airport/lp"]) == [FALLBACK]
+    assert available_cells(["disease/lp", "airport/lp"]) == [FALLBACK]
     with pytest.raises(ValueError, match="did you mean 'space'"):
         bench_gcn([], ["spase"], CPU)

@@ -6,18 +6,22 @@ import math
 import pytest
 import torch
 
-from lresnet_paper.bench.clock import (
+from lresnet_paper.bench.residuals import Size, parse_size, point_sets
+from lresnet_paper.bench.timing import (
     PROCESS,
+    Batch,
     EventClock,
     HostClock,
-    TwoClocks,
+    Spread,
+    SyncTimes,
+    copy_rate,
     device_clock,
-    one_thread,
-    two_clocks,
+    interleave,
+    ratios,
+    single_thread,
+    spread,
+    sync_times,
 )
-from lresnet_paper.bench.copy_rate import copy_rate
-from lresnet_paper.bench.rounds import Batch, Spread, interleave, ratios, spread
-from lresnet_paper.bench.sizes import Size, parse_size, point_sets
 from tests.paper.fake_clock import TaskClock
 
 CPU = torch.device("cpu")
@@ -26,7 +30,7 @@ TINY = Size(8, 16)
 
 @pytest.fixture(autouse=True)
 def few_sets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lresnet_paper.bench.sizes._CPU_CACHE", 1000)
+    monkeypatch.setattr("lresnet_paper.bench.residuals._CPU_CACHE", 1000)
 
 
 class Machine:
@@ -80,7 +84,7 @@ def test_two_clocks_wait_for_what_was_under_way_before() -> None:
         for _ in range(10):
             machine.launch()
 
-    assert two_clocks(loop, machine.synchronise, machine.now) == TwoClocks(seems=10, true=1001)
+    assert sync_times(loop, machine.synchronise, machine.now) == SyncTimes(returned=10, finished=1001)
 
 
 def test_a_cpu_is_timed_by_process_time_of_one_thread() -> None:
@@ -88,7 +92,7 @@ def test_a_cpu_is_timed_by_process_time_of_one_thread() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with one_thread(CPU):
+        with single_thread(CPU):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 2
     finally:

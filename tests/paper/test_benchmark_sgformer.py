@@ -1,4 +1,4 @@
-"""The benchmark of the Lorentz SGFormer: contenders, sizes, figures; tiny graphs, nothing is really timed."""
+"""The benchmark of the Lorentz SGFormer: implementations, sizes, figures; tiny graphs, nothing is really timed."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import torch
 from lresnet import cli
 from lresnet.train.results import read_results
 from lresnet_paper.bench import bench_sgformer, line
-from lresnet_paper.bench import sgformer_scale as scale
-from lresnet_paper.bench.sgformer import GRAPHS, RANDOM, found_graphs, measure_sgformer, random_training
-from lresnet_paper.pages.benchmark_table import markdown_sheet, sheets
+from lresnet_paper.bench import sgformer as scale
+from lresnet_paper.bench.sgformer import GRAPHS, RANDOM, available_graphs, measure_sgformer, random_training
+from lresnet_paper.pages.benchmark_tables import markdown_sheet, sheets
 from tests.paper.fake_clock import TaskClock
 
 CPU = torch.device("cpu")
@@ -46,9 +46,9 @@ def test_without_data_the_random_graph_is_timed(monkeypatch: pytest.MonkeyPatch)
         raise FileNotFoundError("no file")
 
     monkeypatch.setattr("lresnet_paper.bench.sgformer.graph_task", task)
-    assert found_graphs() == [RANDOM]
+    assert available_graphs() == [RANDOM]
     monkeypatch.setattr("lresnet_paper.bench.sgformer.graph_task", lambda run: None)
-    assert found_graphs() == [*GRAPHS, RANDOM]
+    assert available_graphs() == [*GRAPHS, RANDOM]
     assert "wordnet" in GRAPHS
 
 
@@ -63,8 +63,8 @@ def by_formula(nodes: int, method: str, device: torch.device, tunables: str) -> 
 
 
 def test_growth_is_told_for_ten_times_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale, "_in_a_fresh_process", by_formula)
-    measured = scale.measure_scale([2000, 100, 1000, 500], ["lorentz"], CPU)
+    monkeypatch.setattr(scale, "_in_fresh_process", by_formula)
+    measured = scale.measure_growth([2000, 100, 1000, 500], ["lorentz"], CPU)
     sizes = ("100", "500", "1,000", "2,000")
     assert [m.form for m in measured] == [f"{size} nodes{kept}" for kept in ("", ", kept") for size in sizes]
     measured, kept = measured[:4], measured[4:]
@@ -78,28 +78,33 @@ def test_growth_is_told_for_ten_times_the_nodes(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_process_that_is_ended_is_a_row_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(command, -9, stdout="", stderr="")
+    class Killed:
+        returncode = -9
 
-    monkeypatch.setattr(subprocess, "run", run)
-    one, _ = scale.measure_scale([100], ["lorentz"], CPU)
-    assert (one.seconds, one.missing) == (None, "it ended without a word")
+        def __init__(self, command: list[str], **options: object) -> None: ...
+
+        def communicate(self) -> tuple[str, str]:
+            return "", ""
+
+    monkeypatch.setattr(subprocess, "Popen", Killed)
+    one, _ = scale.measure_growth([100], ["lorentz"], CPU)
+    assert (one.seconds, one.missing) == (None, "the process ended with code -9 and without a message")
 
 
 def test_what_a_fresh_process_prints(capsys: pytest.CaptureFixture[str]) -> None:
-    scale.print_scale("60", "lorentz", "cpu")
+    scale.print_growth("60", "lorentz", "cpu")
     found = json.loads(capsys.readouterr().out)
     assert len(found["seconds"]) == 3
     assert min(found["seconds"]) > 0
     assert found["clock"] == "process time"
-    scale.print_scale("60", "lorenz", "cpu")
+    scale.print_growth("60", "lorenz", "cpu")
     assert "did you mean 'lorentz'" in json.loads(capsys.readouterr().out)["missing"]
 
 
 @pytest.mark.slow
 def test_time_and_memory_are_linear_in_the_nodes() -> None:
     """A quadratic attention would take 100 times as long, and 40 GB, on the larger one."""
-    _, large, _, _ = scale.measure_scale([10_000, 100_000], ["lorentz"], CPU)
+    _, large, _, _ = scale.measure_growth([10_000, 100_000], ["lorentz"], CPU)
     assert large.figures["time_growth"] < 20
     assert large.figures["memory_growth"] < 12
     assert large.figures["peak_gibibytes"] < 3
@@ -109,8 +114,8 @@ def test_time_and_memory_are_linear_in_the_nodes() -> None:
 
 
 def test_as_typed(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scale, "_in_a_fresh_process", by_formula)
-    monkeypatch.setattr("lresnet_paper.bench.suite.found_graphs", lambda: ["random/40"])
+    monkeypatch.setattr(scale, "_in_fresh_process", by_formula)
+    monkeypatch.setattr("lresnet_paper.bench.suite.available_graphs", lambda: ["random/40"])
     call = ["bench", "sgformer", "--nodes", "100", "500", "1000", "--rounds", "2", "--device", "cpu"]
     assert cli.main([*call, "--results", str(tmp_path)]) == 0
     out = capsys.readouterr().out

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from lresnet_paper.pages.benchmark_bars import bars_sheet
-from lresnet_paper.pages.benchmark_page import benchmark_page, read_benchmarks
-from lresnet_paper.pages.benchmark_table import markdown_sheet, sheets, terminal_sheet
+from lresnet_paper.pages.benchmark_tables import markdown_sheet, sheets, terminal_sheet
+from lresnet_paper.pages.benchmarks import bars_sheet, benchmark_page, read_benchmarks
 from lresnet_paper.pages.markdown_page import markdown_page
 from lresnet_paper.results import aggregate, read_runs
 from lresnet_paper.tables import paper_figure

@@ -1,11 +1,10 @@
-"""Benchmarks with an honest clock: residuals, ResNets, graph networks; ``lresnet bench`` and ``reproduce runtime``.
+"""Benchmarks of residuals, ResNets and graph networks: ``lresnet bench`` and ``lresnet reproduce runtime``.
 
-Contenders take turns in every round; medians and quartiles; on CUDA events, graphs replayed where launches would be
-what is timed, and memory that no cache can hold; on a CPU process time of one thread.
+All candidates run in every round; medians and quartiles are reported. On CUDA the clock is CUDA events; short kernels
+are replayed as CUDA graphs, on more memory than the cache holds. On a CPU the clock is process time of one thread.
 """
 
-from lresnet_paper.bench.measurement import Measurement, line
-from lresnet_paper.bench.runtime import runtime_line
+from lresnet_paper.bench.measurement import Measurement, line, runtime_line
 from lresnet_paper.bench.suite import (
     bench_gcn,
     bench_residual,

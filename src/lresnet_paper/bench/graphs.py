@@ -1,4 +1,4 @@
-"""A training epoch of ``lorentz_gcn``, one seed and ten, beside its Euclidean twin's and a GCN of PyG."""
+"""A training epoch of ``lorentz_gcn``, one seed and ten, against its Euclidean baseline and PyG's GCN."""
 
 from __future__ import annotations
 
@@ -11,26 +11,25 @@ import torch
 from lresnet.data import LinkTask, NegativeSampler
 from lresnet.geometry.checks import check_nowhere
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
-from lresnet_paper.bench.clock import Clock, Task
-from lresnet_paper.bench.entry import Entry, admit
 from lresnet_paper.bench.measurement import Measurement
-from lresnet_paper.bench.rounds import Batch, interleave, ratios, spread
-from lresnet_paper.bench.runs import graph_run, graph_training, stacked_trainings
+from lresnet_paper.bench.timing import Batch, Candidate, Clock, Task, interleave, ratios, spread, try_prepare
+from lresnet_paper.bench.training import graph_run, graph_training, stacked_trainings
 from lresnet_paper.run import graph_task
 
-__all__ = ["CELLS", "FALLBACK", "SEEDS", "epoch_entry", "found_cells", "measure_graphs"]
+__all__ = ["CELLS", "FALLBACK", "SEEDS", "available_cells", "epoch_candidate", "measure_graphs"]
 
 CELLS = ("disease/lp", "airport/lp")
-FALLBACK = "disease_tree/lp"  # made on the spot
+FALLBACK = "disease_tree/lp"
+"""A generated graph, which needs no data."""
 SEEDS = 10
 
-_EPOCHS = {"cuda": 50}  # timed at once; on a CPU one
-_FIRST = 6  # epochs before timing: the engine records its step in the fourth
+_EPOCHS = {"cuda": 50}  # timed as one task; on a CPU one
+_FIRST_EPOCHS = 6  # before timing: the engine captures its step in the fourth epoch
 _PYG = "PyG's GCN"
 
 
-def found_cells(cells: Sequence[str]) -> list[str]:
-    """Those of ``cells`` whose data are here or can be fetched; without any, the tree that needs none."""
+def available_cells(cells: Sequence[str]) -> list[str]:
+    """Return those of ``cells`` whose data are present or can be downloaded, or ``[FALLBACK]`` if there are none."""
     found = []
     for cell in cells:
         try:
@@ -44,27 +43,31 @@ def found_cells(cells: Sequence[str]) -> list[str]:
 def measure_graphs(
     cell: str, methods: Sequence[str], device: torch.device, clock: Clock, *, rounds: int, seeds: int = SEEDS
 ) -> list[Measurement]:
-    """An epoch: forward, loss with negatives drawn afresh, backward, optimiser; no look at the validation set.
+    """Time an epoch: forward, loss with new negatives, backward, optimiser step; without a validation pass.
 
     Args:
-        methods: residuals; the Euclidean twin is always among them, and PyG's GCN of the same depth and width.
-        seeds: trained at once in the rows "n seeds".
+        cell: a task, e.g. ``"airport/lp"``.
+        methods: residuals. The Euclidean baseline and PyG's GCN of the same depth and width are always included.
+        device: where they run.
+        clock: times the epochs.
+        rounds: the number of measured rounds.
+        seeds: the number of seeds trained at once in the rows "n seeds".
     """
     makers: dict[tuple[str, str], Callable[[], Task]] = {}
     for method in dict.fromkeys([*methods, "euclidean"]):
-        makers[method, "1 seed"] = partial(_single, cell, method, device)
-        makers[method, f"{seeds} seeds"] = partial(_stacked, cell, method, seeds, device)
-    makers["euclidean", _PYG] = partial(_pyg, cell, device)
-    found = {key: admit(epoch_entry, make, device) for key, make in makers.items()}
-    entries = {key: entry for key, entry in found.items() if isinstance(entry, Entry)}
-    times = interleave({str(key): entry.batches for key, entry in entries.items()}, clock, rounds)
-    seconds = {key: times[str(key)] for key in entries}
+        makers[method, "1 seed"] = partial(_single_epoch, cell, method, device)
+        makers[method, f"{seeds} seeds"] = partial(_stacked_epoch, cell, method, seeds, device)
+    makers["euclidean", _PYG] = partial(_pyg_epoch, cell, device)
+    found = {key: try_prepare(epoch_candidate, make, device) for key, make in makers.items()}
+    candidates = {key: candidate for key, candidate in found.items() if isinstance(candidate, Candidate)}
+    times = interleave({str(key): candidate.batches for key, candidate in candidates.items()}, clock, rounds)
+    seconds = {key: times[str(key)] for key in candidates}
     facts = {"clock": clock.name, "threads": torch.get_num_threads(), **_shape(cell)}
     measured = []
-    for key, entry in found.items():
+    for key, candidate in found.items():
         case = "gcn", cell, *key, "training epoch"
-        if isinstance(entry, str):
-            measured.append(Measurement(*case, missing=entry))
+        if isinstance(candidate, str):
+            measured.append(Measurement(*case, missing=candidate))
             continue
         bases = {"1 seed": (key[0], "1 seed"), "euclidean": ("euclidean", key[1]), _PYG: ("euclidean", _PYG)}
         faster = {
@@ -76,41 +79,41 @@ def measure_graphs(
     return measured
 
 
-def epoch_entry(make: Callable[[], Task], device: torch.device) -> Entry:
-    """A training that is past its first epochs: ``make`` gives what trains one."""
+def epoch_candidate(make: Callable[[], Task], device: torch.device) -> Candidate:
+    """Return a training after its first epochs; ``make`` returns a function that trains one epoch."""
     epoch, count = make(), _EPOCHS.get(device.type, 1)
-    for _ in range(_FIRST if device.type == "cuda" else 1):
+    for _ in range(_FIRST_EPOCHS if device.type == "cuda" else 1):
         epoch()
 
     def task() -> None:
         for _ in range(count):
             epoch()
 
-    return Entry([Batch(task, count)], False)
+    return Candidate([Batch(task, count)], False)
 
 
-def _single(cell: str, method: str, device: torch.device) -> Task:
+def _single_epoch(cell: str, method: str, device: torch.device) -> Task:
     return graph_training(cell, method, device).train_epoch
 
 
-def _stacked(cell: str, method: str, seeds: int, device: torch.device) -> Task:
+def _stacked_epoch(cell: str, method: str, seeds: int, device: torch.device) -> Task:
     run = stacked_trainings(cell, method, range(seeds), device)
 
     def epoch() -> None:
-        with check_nowhere():  # as in the engine: one member's NaN must not stop the others
+        with check_nowhere():  # as in the engine: a NaN of one member must not stop the others
             run.train_epoch()
 
     return epoch
 
 
 def _shape(cell: str) -> dict[str, int]:
-    """Depth and width, the model's own where the recipe does not say."""
+    """Return depth and width; where the recipe has none, they are the model's defaults."""
     config = graph_run(cell, "lorentz").config
     return {"layers": config.get("num_layers", 3), "width": config.get("hidden", 16)}
 
 
-def _pyg(cell: str, device: torch.device) -> Task:
-    """The same epoch as a user of PyG would write it, with its GCN and torch's Adam."""
+def _pyg_epoch(cell: str, device: torch.device) -> Task:
+    """Return the same epoch as a user of PyG would write it, with its GCN and torch's Adam."""
     import torch_geometric.nn
 
     run = graph_run(cell, "euclidean")

@@ -1,4 +1,4 @@
-"""What was measured, as one object and as one line of results."""
+"""Measurements, and their lines in ``results/benchmarks.jsonl`` and ``results/runtime.jsonl``."""
 
 from __future__ import annotations
 
@@ -8,37 +8,39 @@ from typing import Any
 import torch
 
 from lresnet.train.results import environment
-from lresnet_paper.bench.rounds import Spread
+from lresnet_paper.bench.timing import Spread
 
-__all__ = ["Measurement", "line"]
+__all__ = ["ADDITIONS", "Measurement", "line", "runtime_line"]
+
+ADDITIONS = 100  # the paper: "average runtime to perform 100 additions"
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One contender of one benchmark; where it could not take part, ``seconds`` is None and ``missing`` says why."""
+    """One row of a benchmark. If it could not be measured, ``seconds`` is None and ``missing`` is the reason."""
 
     study: str
-    """Which benchmark: ``"residual"``, ``"stack"``, ``"resnet"``, ``"gcn"``, ``"sgformer"``, ``"scale"``, ``"copy"``,
+    """The benchmark: ``"residual"``, ``"stack"``, ``"resnet"``, ``"gcn"``, ``"sgformer"``, ``"scale"``, ``"copy"``,
     ``"clock"`` or ``"training"``."""
     cell: str
-    """What was computed: a size, a data set, a network and its batch."""
+    """The problem: a size, a data set, or a network and its batch size."""
     method: str
     form: str
-    """How it was computed, e.g. ``"kernels"`` or ``"textbook compiled"``."""
+    """The implementation, e.g. ``"kernels"`` or ``"textbook compiled"``."""
     part: str = ""
-    """Of which pass: ``"forward"``, ``"backward"`` or ``"forward + backward"``."""
+    """The pass or step, e.g. ``"forward"``, ``"forward + backward"`` or ``"training epoch"``."""
     seconds: Spread | None = None
     figures: dict[str, float] = field(default_factory=dict)
-    """Rates and shares, by name."""
+    """Rates, shares and memory, by name."""
     faster_than: dict[str, float] = field(default_factory=dict)
-    """How many times as long others took, by name: medians over the rounds' ratios."""
+    """The time of other rows divided by this one's, by name: medians of the rounds' ratios."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """How it was timed."""
+    """The clock, the number of threads and other settings."""
     missing: str = ""
 
 
 def line(measurement: Measurement, command: str, device: torch.device) -> dict[str, Any]:
-    """A line of ``results/benchmarks.jsonl``. It names no seed: no table of the paper counts it as a run."""
+    """Return a line of ``results/benchmarks.jsonl``. It has no seed, so that no table counts it as a run."""
     spent = measurement.seconds
     return {
         "table": "benchmarks",
@@ -54,6 +56,35 @@ def line(measurement: Measurement, command: str, device: torch.device) -> dict[s
         "faster_than": measurement.faster_than,
         "missing": measurement.missing,
         "config": measurement.facts,
+        "command": command,
+        **environment(str(device)),
+    }
+
+
+def runtime_line(measurement: Measurement, command: str, device: torch.device) -> dict[str, Any]:
+    """Return a line of ``results/runtime.jsonl``, with ``value`` in seconds for 100 additions.
+
+    A residual's value is 100 times the median of one addition. A measurement without GPU synchronisation (study
+    ``"clock"``) already covers 100 additions.
+    """
+    synchronised = measurement.study != "clock"
+    spent, times = measurement.seconds, ADDITIONS if synchronised else 1
+    seconds = None if spent is None else {name: times * getattr(spent, name) for name in ("median", "low", "high")}
+    return {
+        "table": "runtime",
+        "cell": measurement.cell,
+        "method": measurement.method,
+        "protocol": measurement.form if synchronised else f"{measurement.form}, not synchronised",
+        "seed": 0,
+        "split": None,
+        "stage": "final",
+        "value": None if seconds is None else seconds["median"],
+        "validation": None,
+        "metrics": (seconds or {}) | measurement.figures,
+        "faster_than": measurement.faster_than,
+        "missing": measurement.missing,
+        "config": measurement.facts | {"additions": ADDITIONS, "rounds": 0 if spent is None else spent.n},
+        "seconds": 0.0 if spent is None or seconds is None else spent.n * spent.median,
         "command": command,
         **environment(str(device)),
     }

@@ -1,100 +1,83 @@
-"""Peak memory of one training step, each network in a process of its own.
-
-On CUDA it is the most that was allocated during one steady step, after the autotuners have made their choice; on a CPU
-the growth of the process's peak over what it was after the imports.
-"""
+"""Free and peak memory, and measurements in fresh processes."""
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 import torch
 
-from lresnet_paper.bench.entry import first_line
-from lresnet_paper.bench.runs import image_training, tried_convolutions
+from lresnet_paper.bench.timing import first_line
 
-__all__ = ["Network", "peak_bytes", "peak_resident", "peaks_in_fresh_processes", "print_peak"]
-
-# The engine records a step at its fourth call; what a recorded step allocates is not seen.
-_STEADY = 2
-
-_CHILD = "import sys; from lresnet_paper.bench.memory import print_peak; print_peak(*sys.argv[1:])"
+__all__ = ["free_memory", "lacking_memory", "peak_resident", "print_json", "process_result", "start_process"]
 
 
-class Network(NamedTuple):
-    """What to measure."""
-
-    model: str
-    method: str
-    batch: int
-
-
-def peaks_in_fresh_processes(networks: Iterable[Network], device: torch.device) -> dict[Network, int | str]:
-    """Peak bytes of each, or in one line why there are none.
-
-    On CUDA all processes run side by side: they compile most of the time, and who comes later finds in the cache what
-    they compiled.
-    """
-    if device.type == "cuda":
-        started = {network: _start(network, device) for network in networks}
-        return {network: _result(process) for network, process in started.items()}
-    return {network: _result(_start(network, device)) for network in networks}
+def free_memory(device: torch.device) -> int:
+    """Return the bytes that can still be allocated on ``device``."""
+    if device.type == "cuda":  # what the driver has, and what torch holds without using it
+        unused = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+        return torch.cuda.mem_get_info(device)[0] + unused
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def peak_bytes(network: Network, device: torch.device) -> int:
-    """Of one training step in this process."""
-    before = peak_resident()
-    run = image_training(*network, network.batch, device)
-    run.model.train()
-    run.objective.start_epoch()
-    run.objective.advance(0)
-    with tried_convolutions():
-        for _ in range(_STEADY):
-            run.step()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-            torch.cuda.reset_peak_memory_stats()
-            run.step()
-            torch.cuda.synchronize()
-            return torch.cuda.max_memory_allocated()
-        run.step()
-    return peak_resident() - before
-
-
-def _start(network: Network, device: torch.device) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", _CHILD, *map(str, network), str(device)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def _result(process: subprocess.Popen[str]) -> int | str:
-    out, err = process.communicate()
-    lines = out.splitlines()
-    if process.returncode or not lines:
-        return next((text for text in reversed(err.splitlines()) if text.strip()), "it ended without a word")[:160]
-    found = json.loads(lines[-1])
-    return str(found["missing"]) if "missing" in found else int(found["peak_bytes"])
+def lacking_memory(needed: int, device: torch.device) -> str:
+    """Return "" if ``needed`` bytes are free on ``device``, else the reason in one line."""
+    free = free_memory(device)
+    return "" if needed <= free else f"needs up to {needed / 1e9:.0f} GB of memory, {free / 1e9:.0f} GB are free"
 
 
 def peak_resident() -> int:
-    """The most memory that this process has had, bytes."""
+    """Return the peak resident memory of this process in bytes."""
     status = Path("/proc/self/status")
-    if status.is_file():  # what getrusage says on Linux is inherited from the process that started this one
-        words = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        return 1024 * int(words["VmHWM"].split()[0])
+    if status.is_file():  # on Linux, getrusage inherits the peak of the parent process
+        entries = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
+        return 1024 * int(entries["VmHWM"].split()[0])
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-def print_peak(model: str, method: str, batch: str, device: str) -> None:
-    """What a fresh process does: print one JSON object."""
+def start_process(
+    module: str, function: str, *arguments: object, environment: Mapping[str, str] | None = None
+) -> subprocess.Popen[str]:
+    """Start ``function(*arguments)`` of ``module`` in a new Python process; the arguments are passed as strings.
+
+    Args:
+        module: a dotted name.
+        function: a function of it that calls :func:`print_json`.
+        *arguments: its arguments.
+        environment: added to the environment variables of this process.
+    """
+    code = f"import sys; from {module} import {function}; {function}(*sys.argv[1:])"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | (environment or {}),
+    )
+
+
+def process_result(process: subprocess.Popen[str]) -> dict[str, Any]:
+    """Wait for a process and return the object it printed; its key ``"missing"`` is the reason of a failure."""
+    out, err = process.communicate()
+    lines = out.splitlines()
+    if process.returncode or not lines:  # e.g. the system ended it because memory was full
+        ending = f"the process ended with code {process.returncode} and without a message"
+        return {"missing": next((text for text in reversed(err.splitlines()) if text.strip()), ending)[:160]}
+    result: dict[str, Any] = json.loads(lines[-1])
+    return result
+
+
+def print_json(measure: Callable[[], Mapping[str, Any]]) -> None:
+    """Print what ``measure`` returns as one line of JSON, or its error as ``{"missing": ...}``."""
     try:
-        found: dict[str, object] = {"peak_bytes": peak_bytes(Network(model, method, int(batch)), torch.device(device))}
-    except Exception as error:  # said in the row of this network; the others are measured
-        found = {"missing": first_line(error)}
-    sys.stdout.write(json.dumps(found) + "\n")
+        result = dict(measure())
+    except Exception as error:  # reported in the row of this measurement; the others are still measured
+        result = {"missing": first_line(error)}
+    sys.stdout.write(json.dumps(result) + "\n")

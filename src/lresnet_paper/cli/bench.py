@@ -51,7 +51,7 @@ def residual(
     """
     from lresnet.runs.folder import usable_device
     from lresnet_paper.bench import bench_residual
-    from lresnet_paper.pages.benchmark_page import PAPER_CLOCK
+    from lresnet_paper.pages.benchmarks import PAPER_CLOCK
 
     place = usable_device(device)
     _require_places(json, results)
@@ -223,7 +223,7 @@ def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")
         results: The folder with benchmarks.jsonl and runtime.jsonl.
     """
     from lresnet._files import write_atomically
-    from lresnet_paper.pages.benchmark_page import benchmark_page, read_benchmarks
+    from lresnet_paper.pages.benchmarks import benchmark_page, read_benchmarks
 
     write_atomically(out, benchmark_page(read_benchmarks(results)).encode())
     return 0
@@ -233,7 +233,7 @@ def show_sheets(records: "Sequence[dict[str, Any]]") -> None:
     """Print the tables that lines of results fill."""
     from rich.console import Console
 
-    from lresnet_paper.pages.benchmark_table import sheets, terminal_sheet
+    from lresnet_paper.pages.benchmark_tables import sheets, terminal_sheet
 
     console = Console()
     for sheet in sheets(records):

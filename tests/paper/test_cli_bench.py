@@ -7,15 +7,15 @@ import pytest
 
 from lresnet import cli
 from lresnet.train.results import read_results
-from lresnet_paper.bench.sizes import Size
+from lresnet_paper.bench.residuals import Size
 from tests.coloured import write_coloured
 
 
 @pytest.fixture(autouse=True)
 def little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("lresnet_paper.bench.sizes._CPU_CACHE", 1000)
-    monkeypatch.setattr("lresnet_paper.bench.copy_rate._BYTES", {"cpu": (2**12,)})
+    monkeypatch.setattr("lresnet_paper.bench.residuals._CPU_CACHE", 1000)
+    monkeypatch.setattr("lresnet_paper.bench.timing._COPY_BYTES", {"cpu": (2**12,)})
     monkeypatch.setattr("lresnet_paper.bench.suite._CPU_STACK", Size(4, 4))
 
 
