@@ -1,4 +1,4 @@
-"""The benchmarks' implementations and figures, with a clock that can be foreseen; tiny sizes, nothing is really timed."""
+"""Implementations and figures of the benchmarks, with a fake clock and tiny sizes."""
 
 import json
 import subprocess
