@@ -1,8 +1,8 @@
 """The residual connections as pure functions on space coordinates: ``lresnet.functional.lorentz_residual(x, y)``."""
 
+from lresnet.residual.charts import klein_residual, poincare_residual
 from lresnet.residual.equivalence import EquivalentWeights, equivalent_weights
 from lresnet.residual.lorentz import lorentz_residual, lorentz_residual_many
-from lresnet.residual.other_models import klein_residual, poincare_residual
 from lresnet.residual.parallel_transport import parallel_transport_residual
 from lresnet.residual.space import space_residual
 from lresnet.residual.tangent import tangent_residual

@@ -1,9 +1,14 @@
 """The weighted centroid: right to the last digit of float32, value and gradients, in clouds that break formulas."""
 
+from __future__ import annotations
+
 from itertools import product
 
 import pytest
 import torch
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import hessian, jacfwd, jacrev, jvp
 
 from lresnet import Lorentz
 from lresnet.geometry.centroid import centroid
@@ -87,7 +92,7 @@ def test_equal_points_give_the_point_exactly(K, dtype):
         assert torch.equal(M.centroid(x), x[:, 0])
 
 
-def test_of_two_points_it_is_the_midpoint():
+def test_centroid_of_two_points_is_the_midpoint():
     M = Lorentz(-0.5)
     x, _ = cloud("random", 3.0, 2)
     c = M.centroid(x)
@@ -103,7 +108,7 @@ def test_the_paper_s_formula():
 
 
 @pytest.mark.parametrize("kind", ["random", "near", "mixed"])
-def test_it_moves_with_isometries_and_not_with_the_order(kind):
+def test_isometry_equivariance_and_permutation_invariance(kind):
     M = Lorentz(-2.0)
     x, w = cloud(kind, 1.0, 5)
     assert_isometry_equivariant(lambda *points: M.centroid(torch.stack(points, -2), w), M, *x.unbind(-2))
@@ -121,7 +126,7 @@ def test_only_the_ratios_of_the_weights_matter():
     assert_finite_gradients(lambda x, w: M.centroid(x, w), x, w * 1e25)
 
 
-def test_points_of_weight_zero_are_not_there():
+def test_points_of_weight_zero_are_ignored():
     M = Lorentz(-1.0)
     x, w = (t.float() for t in cloud("random", 2.0, 5))
     w[:, 2:] = 0
@@ -131,7 +136,7 @@ def test_points_of_weight_zero_are_not_there():
     assert torch.equal(M.centroid(x[:, :1]), x[:, 0])
 
 
-def test_without_any_weight_the_centroid_is_the_origin():
+def test_all_weights_zero_gives_the_origin():
     M = Lorentz(-1.0, learnable=True)
     x = torch.randn(3, 5, 2, requires_grad=True)
     w = torch.zeros(3, 5, requires_grad=True)
@@ -233,10 +238,71 @@ def test_finite_for_zeros_and_subnormals():
     assert_finite_gradients(lambda x, w: M.centroid(x, w), x, torch.where(weight < 1e-30, 0.0, weight))
 
 
-def test_curvature_gets_its_gradient():
+def test_gradient_of_the_curvature():
     M = Lorentz(-0.5, learnable=True)
     x, w = (t.float() for t in cloud("random", 2.0, 5))
     M.centroid(x, w).square().sum().backward()
     h = 1e-4
     high, low = (Lorentz(-0.5 * f).centroid(x.double(), w.double()).square().sum() for f in (1 + h, 1 - h))
     torch.testing.assert_close(M.log_kappa.grad.double(), (high - low) / (2 * h), rtol=1e-5, atol=0)
+
+
+# --- forward-mode derivatives -----------------------------------------------------------------------------------------
+
+
+def small_cloud(kind: str) -> tuple[Tensor, Tensor, Tensor]:
+    """Points [2, 4, 3], weights [2, 4, 1] and a curvature."""
+    g = torch.Generator().manual_seed(0)
+    x = torch.randn(2, 4, 3, generator=g, dtype=torch.float64)
+    weight = 0.1 + torch.rand(2, 4, 1, generator=g, dtype=torch.float64)
+    if kind == "equal":
+        x = x[:, :1].repeat(1, 4, 1)
+    if kind == "zeros":
+        x[:, 1:] = 0.0
+    if kind == "single":
+        weight[:, 1:] = 0.0
+    if kind == "light":
+        weight = 1e-30 * weight
+    return x, weight, torch.tensor(0.7, dtype=torch.float64)
+
+
+every_cloud = pytest.mark.parametrize("kind", ["random", "equal", "zeros", "single", "light"])
+
+
+@every_cloud
+def test_forward_and_reverse_mode_jacobians_agree(kind):
+    argnums = (0, 1, 2)
+    expected = jacrev(centroid, argnums)(*small_cloud(kind))
+    torch.testing.assert_close(jacfwd(centroid, argnums)(*small_cloud(kind)), expected, rtol=1e-9, atol=1e-12)
+
+
+@every_cloud
+def test_forward_mode_does_not_change_the_value(kind):
+    arguments = small_cloud(kind)
+    value, _ = jvp(centroid, arguments, tuple(torch.ones_like(a) for a in arguments))
+    assert torch.equal(value, centroid(*arguments))
+
+
+@pytest.mark.parametrize("kind", ["random", "equal", "zeros"])
+def test_forward_mode_second_derivatives(kind):
+    def loss(x: Tensor, weight: Tensor, kappa: Tensor) -> Tensor:
+        return centroid(x, weight, kappa).sin().sum()
+
+    arguments, argnums = small_cloud(kind), (0, 1, 2)
+    expected = jacrev(jacrev(loss, argnums), argnums)(*arguments)
+    for found in (hessian(loss, argnums), jacfwd(jacfwd(loss, argnums), argnums)):
+        torch.testing.assert_close(found(*arguments), expected, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("kind", ["random", "equal", "zeros"])
+def test_forward_mode_finite_differences(kind):
+    leaves = tuple(a.requires_grad_() for a in small_cloud(kind))
+    assert gradcheck(centroid, leaves, check_forward_ad=True)
+    assert gradgradcheck(centroid, leaves, check_fwd_over_rev=True)
+
+
+def test_all_weights_zero_gives_zero_derivatives_in_both_modes():
+    x, _, kappa = small_cloud("random")
+    nothing = torch.zeros(2, 4, 1, dtype=torch.float64)
+    for jacobian in (jacfwd, jacrev):
+        assert not any(part.any() for part in jacobian(centroid, (0, 1, 2))(x, nothing, kappa))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from lresnet.geometry import four_point
+from lresnet.geometry import delta
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from tests.geometry.graphs import (
     brute_force,
@@ -240,7 +240,7 @@ def test_an_unlucky_sample_is_not_taken_for_certainty():
 
 
 def test_drawn_quadruples_are_distinct_and_uniform():
-    drawn = np.sort(four_point._distinct(6, 30_000, np.random.default_rng(0)), axis=0).T
+    drawn = np.sort(delta._distinct(6, 30_000, np.random.default_rng(0)), axis=0).T
     sets, counts = np.unique(drawn, axis=0, return_counts=True)
     assert [tuple(s) for s in sets] == list(combinations(range(6), 4))
     expected = 30_000 / 15
@@ -260,7 +260,7 @@ def test_real_distances_can_be_sampled():
     points = torch.randn(350, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     d = torch.cdist(points, points)
     result = delta_hyperbolicity(d, samples=2000)
-    brute = [brute_force(d[q][:, q].numpy())[0] for q in four_point._distinct(350, 2000, np.random.default_rng(0)).T]
+    brute = [brute_force(d[q][:, q].numpy())[0] for q in delta._distinct(350, 2000, np.random.default_rng(0)).T]
     assert result.lower_bound == pytest.approx(max(brute), rel=1e-12)
     assert result.mean == pytest.approx(np.mean(brute), rel=1e-12)
 

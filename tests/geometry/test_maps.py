@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lresnet import Lorentz
-from lresnet.geometry import maps
+from lresnet.geometry import distance, maps
 from lresnet.testing import assert_finite_gradients
 from tests.families import CURVATURES, FAMILIES, NORMS, pairs
 from tests.geometry.accuracy import HALF_UNIT, MAPS, arguments, float32_error_and_floor, float64_error_and_floor
@@ -170,7 +170,7 @@ def test_expmap_far_out_stays_finite_in_float32():
 # --- derivatives -----------------------------------------------------------------------------------------------------
 
 UNARY = (maps.expmap0, maps.logmap0)
-BINARY = (maps.dist2, maps.logmap, maps.expmap, maps.boost, maps.egrad2rgrad)
+BINARY = (distance.dist2, maps.logmap, maps.expmap, maps.boost, maps.egrad2rgrad)
 TERNARY = (maps.transp, maps.inner)
 ARITY = {**dict.fromkeys(UNARY, 1), **dict.fromkeys(BINARY, 2), **dict.fromkeys(TERNARY, 3)}
 ids = {"ids": lambda f: f.__name__}
@@ -215,7 +215,7 @@ def test_derivatives_of_dist(norm):
     scale = 1 / norm  # finite differences need numbers of order 1
 
     def g(x, y, kappa):
-        return scale * maps.dist(norm * x, norm * y, kappa, -1)
+        return scale * distance.dist(norm * x, norm * y, kappa, -1)
 
     args = ((x / norm).detach().requires_grad_(), (y / norm).detach().requires_grad_(), kappa)
     assert torch.autograd.gradcheck(g, args)
@@ -238,7 +238,7 @@ def test_second_derivative_of_the_metric_at_the_origin():
     torch.testing.assert_close(hessian, -4 * (torch.outer(u, v) + torch.outer(v, u)))
 
 
-@pytest.mark.parametrize("f", [*ARITY, maps.dist], **ids)
+@pytest.mark.parametrize("f", [*ARITY, distance.dist], **ids)
 def test_finite_for_every_pattern_of_zeros_and_subnormals(f):
     tiny = torch.finfo(torch.float32).tiny
     special = [0.0, 1e-45, -1e-45, tiny, 1e-30, 1e-20, -1e-10, 1.0]
@@ -250,7 +250,7 @@ def test_finite_for_every_pattern_of_zeros_and_subnormals(f):
     assert_finite_gradients(lambda *t: f(*t[:-1], t[-1], -1), *args, torch.tensor(0.7))
 
 
-@pytest.mark.parametrize("f", [maps.dist, maps.dist2, maps.logmap, maps.boost, maps.transp, maps.inner], **ids)
+@pytest.mark.parametrize("f", [distance.dist, distance.dist2, maps.logmap, maps.boost, maps.transp, maps.inner], **ids)
 def test_float32_gradients_of_near_pairs(f):
     """Within 1e-4 of float64, in all arguments and in K (measured 5e-5; dist and dist2 2e-5)."""
     g = torch.Generator().manual_seed(2)

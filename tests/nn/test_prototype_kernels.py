@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from lresnet import Lorentz
-from lresnet.geometry.pair import separation
+from lresnet.geometry.distance import separation
 from lresnet.kernels import disabled, enabled
 from lresnet.nn import Prototypes
 from lresnet.nn.prototype_distance import prototype_logits

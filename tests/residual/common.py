@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet import Lorentz
-from lresnet.geometry import maps
+from lresnet.geometry import distance
 from lresnet.residual import RESIDUALS, make_residual
 from lresnet.residual.base import Residual
 from tests.families import FAMILIES, pairs
@@ -46,7 +46,7 @@ def per_point(count: int, seed: int = 1) -> Tensor:
 
 def geodesic(x: Tensor, y: Tensor, K: float) -> Tensor:
     """Geodesic distance in float64, in units of the radius of curvature."""
-    return maps.dist(x.double(), y.double(), -K, -1).squeeze(-1) * (-K) ** 0.5
+    return distance.dist(x.double(), y.double(), -K, -1).squeeze(-1) * (-K) ** 0.5
 
 
 def normals(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lresnet import Lorentz
 from lresnet.functional import lorentz_residual
-from lresnet.geometry.pair import measure
+from lresnet.geometry.distance import measure
 from lresnet.residual.lorentz import normaliser
 from lresnet.residual.textbook import lorentz_textbook
 from lresnet.testing import assert_commutative, assert_isometry_equivariant, assert_on_manifold

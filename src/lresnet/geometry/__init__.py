@@ -2,7 +2,6 @@
 
 from lresnet.geometry.checks import check_everywhere
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
-from lresnet.geometry.lorentz import Lorentz
-from lresnet.geometry.module import ManifoldModule
+from lresnet.geometry.lorentz import Lorentz, ManifoldModule
 
 __all__ = ["Delta", "Lorentz", "ManifoldModule", "check_everywhere", "delta_hyperbolicity"]

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lresnet.geometry.checks import forward_mode
 from lresnet.geometry.curvature import Curvature
-from lresnet.geometry.pair import dot, time_of, unit
+from lresnet.geometry.distance import dot, time_of, unit
 from lresnet.geometry.smooth import with_derivatives_of
 
 __all__ = ["centroid"]

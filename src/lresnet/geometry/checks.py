@@ -1,8 +1,8 @@
-"""What is checked of the tensors a caller passes in.
+"""Checks of points, weights and scales that callers pass in.
 
-Shapes and dtypes are checked always: they are known without looking at the data. *Values* (a negative weight, a
-point off the hyperboloid) are looked at only for eager CPU tensors; under compile, export, vmap and on CUDA reading
-a value would break the graph or stall the device. :func:`check_everywhere` lifts the CUDA exception for debugging.
+Shapes and dtypes are always checked. *Values* (a negative weight, a point off the hyperboloid) are checked only for
+eager CPU tensors: under compile, export and vmap, and on CUDA, reading a value would break the graph or stall the
+device. :func:`check_everywhere` enables the checks on CUDA too, for debugging.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -24,21 +25,25 @@ __all__ = [
     "full_precision",
     "prepare",
     "require_features",
+    "require_nonnegative",
     "require_points",
+    "require_positive",
     "traced",
     "transformed",
+    "weight_rows",
 ]
+
 
 _everywhere: ContextVar[bool] = ContextVar("lresnet_check_everywhere", default=False)
 _nowhere: ContextVar[bool] = ContextVar("lresnet_check_nowhere", default=False)
 
-# Below float32 the squares of the coordinates lose the hyperboloid: geometry is computed in float32 or wider.
+# In half precision the squares of coordinates are too inaccurate: geometry is computed in float32 or wider.
 _WIDER = {torch.float16: torch.float32, torch.bfloat16: torch.float32}
 
 
 @contextlib.contextmanager
 def check_everywhere() -> Iterator[None]:
-    """Check values on every device while the context is open (synchronises CUDA: for debugging).
+    """Check values on every device inside the context, for debugging: each check synchronises CUDA.
 
     Example:
         >>> with check_everywhere():
@@ -53,7 +58,7 @@ def check_everywhere() -> Iterator[None]:
 
 @contextlib.contextmanager
 def check_nowhere() -> Iterator[None]:
-    """Check no values while the context is open: in a stack one member may be NaN while the others go on.
+    """Check no values inside the context: one member of a stack may become NaN while the others train on.
 
     Example:
         >>> with check_nowhere():
@@ -67,31 +72,31 @@ def check_nowhere() -> Iterator[None]:
 
 
 def forward_mode() -> bool:
-    """Whether derivatives are taken forwards: by torch.autograd.forward_ad or torch.func's jvp, jacfwd and hessian.
+    """Return whether forward-mode derivatives are computed (forward_ad, or torch.func's jvp, jacfwd, hessian).
 
-    An autograd.Function is no help there: a compiler takes none with a rule for tangents, and within a second jvp torch
-    drops the tangents that such a rule computes. Functions with a backward of their own give way to plain operations.
+    An ``autograd.Function`` does not work there: torch.compile supports none with a ``jvp`` rule, and inside a second
+    jvp torch drops the tangents that such a rule computes. Functions with their own backward use plain operations then.
     """
     return forward_ad._current_level >= 0
 
 
 def transformed() -> bool:
-    """Whether the code runs under a torch.func transform or in forward mode."""
+    """Return whether the code runs under a torch.func transform or in forward mode."""
     return torch._C._are_functorch_transforms_active() or forward_mode()
 
 
 def traced() -> bool:
-    """Whether the code runs under torch.compile or torch.export, or is :func:`transformed`."""
+    """Return whether the code runs under torch.compile or torch.export, or is :func:`transformed`."""
     return torch.compiler.is_compiling() or transformed()
 
 
 def full_precision(x: Tensor) -> contextlib.AbstractContextManager[object]:
-    """Keep autocast out: a matrix product in bfloat16 would lose the geometry. (The meta device knows no autocast.)"""
+    """Return a context without autocast: bfloat16 matrix products are too inaccurate. (Meta tensors need none.)"""
     return contextlib.nullcontext() if x.device.type == "meta" else torch.autocast(x.device.type, enabled=False)
 
 
 def checks_values(x: Tensor) -> bool:
-    """Whether the values of ``x`` may be read here and now."""
+    """Return whether the values of ``x`` may be read (see the module's docstring)."""
     if traced():
         return False
     if isinstance(x, FakeTensor) or _nowhere.get():
@@ -100,7 +105,7 @@ def checks_values(x: Tensor) -> bool:
 
 
 def require_points(x: object, dim: int = -1, name: str = "x") -> Tensor:
-    """Refuse what cannot be points: not a tensor, not floating point, or without coordinates along ``dim``."""
+    """Return ``x``; raise unless it is a floating-point tensor with at least one coordinate along ``dim``."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} must be a torch.Tensor, got {type(x).__name__}; wrap it in torch.as_tensor(...)")
     if not x.is_floating_point():
@@ -112,13 +117,13 @@ def require_points(x: object, dim: int = -1, name: str = "x") -> Tensor:
     if x.shape[dim] == 0:
         raise ValueError(
             f"{name} has shape {tuple(x.shape)}: axis {dim} holds the coordinates and is empty. "
-            "A space of dimension 0 has one point only; use at least one coordinate"
+            "Use at least one coordinate"
         )
     return x
 
 
 def require_features(x: Tensor, n: int, layer: str) -> None:
-    """Refuse points of another dimension than the layer was built for."""
+    """Raise ``ValueError`` unless the points have the dimension n that the layer was built for."""
     if x.shape[-1] != n:
         raise ValueError(
             f"{layer} was built for points of dimension {n}, got shape {tuple(x.shape)}; tensors here carry the n "
@@ -129,16 +134,16 @@ def require_features(x: Tensor, n: int, layer: str) -> None:
 def prepare(
     *tensors: Tensor, dim: int = -1, names: Sequence[str] = ("x", "y", "u")
 ) -> tuple[list[Tensor], torch.dtype]:
-    """Check points (or tangent vectors), broadcast them together and widen them to float32 at least.
+    """Check points (or tangent vectors), broadcast them together and convert half precision to float32.
 
     Returns:
-        The tensors ready for the formulas, and the dtype in which the result is to be given back.
+        The tensors to compute with, and the dtype of the result.
     """
     for tensor, name in zip(tensors, names, strict=False):
         require_points(tensor, dim, name)
     first = tensors[0]
     if first.dtype not in _WIDER and all(t.shape == first.shape and t.dtype == first.dtype for t in tensors[1:]):
-        return list(tensors), first.dtype  # the usual case, and worth it: the checks below cost as much as a kernel
+        return list(tensors), first.dtype  # the usual case; the checks below take as long as a kernel
     if len({tensor.shape[dim] for tensor in tensors}) > 1:
         raise ValueError(
             f"{_shapes(tensors, names)}: the coordinate axis ({dim}) must have the same size in all of them. "
@@ -157,3 +162,61 @@ def prepare(
 
 def _shapes(tensors: Sequence[Tensor], names: Sequence[str]) -> str:
     return " and ".join(f"{name} {tuple(t.shape)}" for t, name in zip(tensors, names, strict=False))
+
+
+def weight_rows(weight: float | Tensor, points: Tensor, dim: int, name: str = "weight") -> Tensor:
+    """Return ``weight`` as a tensor that broadcasts against ``points`` with the coordinate axis ``dim`` at size 1.
+
+    Args:
+        weight: A number, a 0-dimensional tensor, a tensor that broadcasts to the shape of ``points`` without the axis
+            ``dim``, or a tensor with as many axes as ``points`` and size 1 along ``dim``.
+        points: The points; each gets one weight.
+        dim: The coordinate axis.
+        name: Name of the weight in error messages.
+    """
+    if not isinstance(weight, Tensor):
+        if not isinstance(weight, Real):
+            kind = type(weight).__name__
+            raise TypeError(f"{name} must be a number or a torch.Tensor, got {kind}; wrap it in torch.as_tensor(...)")
+        # torch.full launches a kernel on CUDA; new_tensor would copy from the host and synchronise
+        return torch.full((), float(weight), dtype=points.dtype, device=points.device)
+    if not weight.is_floating_point():
+        raise TypeError(f"{name} must be a floating point tensor, got {weight.dtype}; convert it, e.g. .float()")
+    weight = weight.to(points.dtype)
+    axis = dim % points.dim()
+    if weight.dim() == 0:
+        return weight
+    if weight.dim() == points.dim() and weight.shape[axis] == 1:
+        rows = weight
+    elif weight.dim() < points.dim():
+        missing = points.dim() - 1 - weight.dim()
+        rows = weight.reshape((1,) * missing + tuple(weight.shape)).unsqueeze(axis)
+    else:
+        rows = weight
+    target = list(points.shape)
+    target[axis] = 1
+    fits = rows.dim() == len(target) and all(r in (1, t) for r, t in zip(rows.shape, target, strict=True))
+    if not fits:
+        without = tuple(size for i, size in enumerate(points.shape) if i != axis)
+        raise ValueError(
+            f"{name} has shape {tuple(weight.shape)}, but the points need one weight each: a number or a tensor that "
+            f"broadcasts to {without}. A weight per coordinate would not give a point of the hyperboloid"
+        )
+    return rows
+
+
+def require_nonnegative(weight: Tensor, what: str) -> None:
+    """Raise ``ValueError`` if a weight is negative or not finite and :func:`checks_values` allows reading it."""
+    if checks_values(weight) and not bool((weight >= 0).all() & weight.isfinite().all()):
+        bad = weight.detach()[~((weight >= 0) & weight.isfinite())].flatten()[0]
+        raise ValueError(
+            f"{what} must be finite and not negative, got {float(bad):g}: with a negative weight the result may be off "
+            "the hyperboloid. Use weight.abs(), or softplus of a free parameter"
+        )
+
+
+def require_positive(scale: Tensor, what: str) -> None:
+    """Raise ``ValueError`` if a scale is not positive and finite and :func:`checks_values` allows reading it."""
+    if checks_values(scale) and not bool(((scale > 0) & scale.isfinite()).all()):
+        bad = scale.detach()[~((scale > 0) & scale.isfinite())].flatten()[0]
+        raise ValueError(f"{what} must be positive and finite, got {float(bad):g}; exp of a free parameter always is")

@@ -1,7 +1,7 @@
-"""The one meaning of curvature in this library, and the errors that explain it.
+"""Curvature: its sign convention, its checks, and its conversion to kappa.
 
 ``K < 0`` is the sectional curvature, as in the paper: points satisfy ``<x, x> = 1/K``.
-Inside formulas ``kappa = -K > 0`` is handier; :func:`kappa_of` turns the one into the other, and checks it.
+Formulas use ``kappa = -K > 0``; :func:`kappa_of` checks K and converts it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Curvature", "constant", "kappa_among", "kappa_of", "parse_curvature"
 Curvature: TypeAlias = float | Tensor
 
 _CONVENTIONS = (
-    "Here curvature is signed, K < 0, and points satisfy <x, x> = 1/K. Coming from elsewhere: "
+    "In lresnet the curvature is signed, K < 0, and points satisfy <x, x> = 1/K. To convert from other libraries: "
     "geoopt.Lorentz(k), HyperbolicCV, HyperCore: curvature = -1/k (Lorentz.from_geoopt(k) does it); "
     "geoopt.PoincareBall(c), HGCN, MERU, hyperbolix: curvature = -c."
 )
@@ -39,15 +39,14 @@ def parse_curvature(value: object) -> float:
         K = float(value.detach() if isinstance(value, Tensor) else value)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"curvature must be one negative number, got {type(value).__name__}. {_CONVENTIONS}") from error
-    _refuse_nonnegative(K)
+    _require_negative(K)
     return K
 
 
 def kappa_of(K: Curvature, dtype: torch.dtype) -> Curvature:
-    """``kappa = -K``: a float for a float, a tensor of ``dtype`` (gradients flow) for a tensor.
+    """Return ``kappa = -K``: a float for a float, a tensor of ``dtype`` (gradients flow) for a tensor.
 
-    A tensor may hold one curvature, or several that broadcast against the points with their coordinate
-    axis kept at size 1.
+    A tensor holds one curvature, or several that broadcast against the points with size 1 on the coordinate axis.
     """
     if not isinstance(K, Tensor):
         return -parse_curvature(K)
@@ -55,12 +54,12 @@ def kappa_of(K: Curvature, dtype: torch.dtype) -> Curvature:
         raise TypeError(f"curvature must be a floating point number, got a tensor of {K.dtype}. {_CONVENTIONS}")
     if checks_values(K) and not bool(((K < 0) & torch.isfinite(K)).all()):
         worst = K.detach().flatten()
-        _refuse_nonnegative(float(worst[~((worst < 0) & torch.isfinite(worst))][0]))
+        _require_negative(float(worst[~((worst < 0) & torch.isfinite(worst))][0]))
     return -K.to(dtype)
 
 
 def kappa_among(points: Sequence[Tensor], K: Curvature, dim: int) -> tuple[list[Tensor], Curvature]:
-    """:func:`kappa_of` K, and points of one shape, expanded to that which they have with several curvatures.
+    """Return the points, all of one shape, broadcast against the curvatures, and :func:`kappa_of` K.
 
     Raises:
         ValueError: the curvatures do not broadcast against the points, or there is one per coordinate.
@@ -87,16 +86,16 @@ def kappa_among(points: Sequence[Tensor], K: Curvature, dim: int) -> tuple[list[
 
 
 def root(kappa: Curvature) -> Curvature:
-    """``sqrt(kappa)`` of a float or a tensor."""
+    """Return ``sqrt(kappa)`` of a float or a tensor."""
     return kappa.sqrt() if isinstance(kappa, Tensor) else math.sqrt(kappa)
 
 
 def constant(kappa: Curvature) -> Curvature:
-    """``kappa`` without its gradient."""
+    """Return ``kappa`` without its gradient."""
     return kappa.detach() if isinstance(kappa, Tensor) else kappa
 
 
-def _refuse_nonnegative(K: float) -> None:
+def _require_negative(K: float) -> None:
     if math.isnan(K) or math.isinf(K) or K >= 0:
         hint = f" If {K:g} is geoopt's k, you want {-1 / K:g}; if it is c, you want {-K:g}." if 0 < K < math.inf else ""
         raise ValueError(f"curvature must be negative and finite, got {K}.{hint} {_CONVENTIONS}")

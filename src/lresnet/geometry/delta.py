@@ -17,7 +17,7 @@ embeddings", CVPR 2020.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import comb, isqrt
+from math import comb, isqrt, sqrt
 from operator import index
 from typing import Any
 
@@ -25,9 +25,8 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
+from scipy.special import stdtrit
 
-from lresnet.geometry.four_point import Gaps, every_quadruple, independent_quadruples, pooled_quadruples
-from lresnet.geometry.metric_space import as_array, edges_of, metric_of
 from lresnet.geometry.shortest_paths import (
     Component,
     EccentricityBounds,
@@ -38,7 +37,18 @@ from lresnet.geometry.shortest_paths import (
     tree_diameter,
 )
 
-__all__ = ["Delta", "delta_hyperbolicity"]
+__all__ = [
+    "Delta",
+    "Gaps",
+    "as_array",
+    "delta_hyperbolicity",
+    "edges_of",
+    "every_quadruple",
+    "independent_quadruples",
+    "metric_of",
+    "pooled_quadruples",
+]
+
 
 _ENUMERATED_NODES = 300  # all quadruples of so many points take 1 s (hop distances) to 3 s (real distances)
 _DEFAULT_SAMPLES = 50_000  # what published figures for graphs rest on
@@ -210,4 +220,280 @@ def _delta(
         nodes=nodes,
         dropped_nodes=dropped_nodes,
         pool_nodes=nodes if pool_nodes is None else pool_nodes,
+    )
+
+
+Array = NDArray[Any]
+
+_CHUNK = 2**17  # quadruples drawn at a time
+_GROUPS = 16  # disjoint parts of a pool; their means are independent, so their spread is the error of the mean
+
+
+@dataclass(frozen=True)
+class Gaps:
+    """What was seen of :math:`S_1 - S_2`.
+
+    Args:
+        count: quadruples looked at.
+        largest: the largest gap among them.
+        mean: the mean gap.
+        error: half the width of a 95 % confidence interval of the mean; None when every quadruple was looked at.
+    """
+
+    count: int
+    largest: float
+    mean: float
+    error: float | None
+
+
+def every_quadruple(distances: Array) -> Gaps:
+    """All C(n, 4) quadruples: :math:`n^4 / 12` contiguous steps, the same for every space; memory :math:`O(n^2)`.
+
+    Args:
+        distances: ``[n, n]``, symmetric, n >= 4.
+    """
+    n = len(distances)
+    d = _working_copy(distances)
+    largest, total = d.dtype.type(0), d.dtype.type(0).item()
+    for i in range(n - 3):
+        for j in range(i + 1, n - 2):
+            gaps = _gaps_with_pair(d, i, j)
+            largest = max(largest, gaps.max())
+            total += gaps.sum(dtype=np.int64 if d.dtype.kind == "i" else np.float64).item()
+    count = comb(n, 4)
+    return Gaps(count, float(largest), total / (2 * count), None)  # 2: each pair k, l appears in both orders
+
+
+def independent_quadruples(distances: Array, samples: int, rng: np.random.Generator) -> Gaps:
+    """``samples`` independent uniform quadruples of distinct points.
+
+    The interval is Student's. Where no two draws differ it is the rule of three's: an outcome as large as the diameter
+    that was not seen in N draws may still have probability 3/N.
+    """
+    total, squares, largest = _draw(distances, samples, rng)
+    mean = total / samples
+    variance = max(0.0, squares / samples - mean**2) / max(1, samples - 1)
+    error = stdtrit(max(1, samples - 1), 0.975) * sqrt(variance)
+    return Gaps(samples, largest, mean, float(error) or 3 * float(distances.max()) / samples)
+
+
+def pooled_quadruples(distances: Array, samples: int, rng: np.random.Generator) -> Gaps:
+    """``samples`` quadruples from a uniform pool of m nodes of a larger space, each inside one of 16 parts of the pool.
+
+    Quadruples of one pool share nodes, so their number says little about the error of the mean. The parts are disjoint:
+    their means are independent, and the interval is Student's over those (m / 4 draws for the rule of three).
+
+    Args:
+        distances: ``[m, m]``, the pool in random order.
+    """
+    groups = max(1, min(_GROUPS, len(distances) // 4, samples))
+    means, counts, largest = np.zeros(groups), np.zeros(groups, dtype=np.int64), 0.0
+    for g, part in enumerate(np.array_split(np.arange(len(distances)), groups)):
+        counts[g] = samples // groups + (g < samples % groups)
+        total, _, seen = _draw(distances[np.ix_(part, part)], int(counts[g]), rng)
+        means[g], largest = total / counts[g], max(largest, seen)
+    error = stdtrit(groups - 1, 0.975) * means.std(ddof=1) / sqrt(groups) if groups > 1 else 0.0
+    unseen = 3 * float(distances.max()) / min(samples, len(distances) // 4)
+    return Gaps(samples, largest, float(means @ counts) / samples, float(error) or unseen)
+
+
+def _working_copy(distances: Array) -> Array:
+    """The smallest signed integers that hold a sum of two distances, or float64; exactly symmetric."""
+    if distances.dtype.kind in "iu":
+        return distances.astype(np.min_scalar_type(-2 * int(distances.max()) - 1))
+    wide: Array = distances.astype(np.float64)
+    return np.asarray((wide + wide.T) / 2)
+
+
+def _gaps_with_pair(d: Array, i: int, j: int) -> Array:
+    """Gaps of the quadruples i < j < k, l as a matrix over (k, l); 0 where k = l."""
+    to_i, to_j = d[i, j + 1 :], d[j, j + 1 :]
+    opposite = d[j + 1 :, j + 1 :] + d[i, j]
+    crossed, parallel = to_i[:, None] + to_j, to_j[:, None] + to_i
+    high, low = np.maximum(crossed, parallel), np.minimum(crossed, parallel)
+    first: Array = np.maximum(high, opposite)
+    second = np.maximum(low, np.minimum(high, opposite, out=high), out=low)
+    first -= second
+    first.flat[:: len(first) + 1] = 0
+    return first
+
+
+def _draw(distances: Array, samples: int, rng: np.random.Generator) -> tuple[float, float, float]:
+    """Sum, sum of squares and maximum of the gaps of uniform quadruples, in chunks."""
+    total, squares, largest = 0.0, 0.0, 0.0
+    for start in range(0, samples, _CHUNK):
+        quadruples = _distinct(len(distances), min(_CHUNK, samples - start), rng)
+        gaps = _gaps(distances, quadruples).astype(np.float64, copy=False)  # sums of integers stay exact below 2^53
+        total += float(gaps.sum())
+        squares += float(gaps @ gaps)
+        largest = max(largest, float(gaps.max()))
+    return total, squares, largest
+
+
+def _gaps(distances: Array, quadruples: Array) -> Array:
+    a, b, c, d = quadruples
+    n = len(distances)
+    flat = distances.reshape(-1)
+    wide = np.int64 if distances.dtype.kind in "iu" else np.float64
+
+    def between(p: Array, q: Array) -> Array:
+        return flat.take(p * n + q).astype(wide)
+
+    sums = np.stack([between(a, b) + between(c, d), between(a, c) + between(b, d), between(a, d) + between(b, c)])
+    sums.sort(axis=0)
+    gaps: Array = sums[2] - sums[1]
+    return gaps
+
+
+def _distinct(n: int, count: int, rng: np.random.Generator) -> Array:
+    """``[4, count]``: four distinct numbers below n, every ordered choice equally likely.
+
+    The r-th draw is one of the n - r numbers left: it steps over those already taken, in increasing order.
+    """
+    chosen = np.empty((4, count), dtype=np.int64)
+    for r in range(4):
+        draw = rng.integers(n - r, size=count)
+        for taken in np.sort(chosen[:r], axis=0):
+            draw += draw >= taken
+        chosen[r] = draw
+    return chosen
+
+
+_Array = NDArray[Any]
+
+_ROWS = 256  # looked at together: a copy of all distances would double the memory
+_TRIANGLES = 10**6  # drawn to look for a violation where there are too many to look at all
+
+
+def as_array(space: Any) -> tuple[_Array, float]:
+    """The array behind a tensor or an array-like, and the epsilon of its dtype (0 for integers)."""
+    epsilon = 0.0
+    if isinstance(space, torch.Tensor):
+        if space.layout != torch.strided:
+            raise ValueError(f"a sparse tensor ({space.layout}) is not understood; pass its indices() as edge_index")
+        epsilon = torch.finfo(space.dtype).eps if space.is_floating_point() else 0.0
+        space = space.detach().cpu()
+        space = space.float() if space.dtype == torch.bfloat16 else space  # NumPy has no bfloat16
+    array = np.asarray(space)
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"the space must hold integers or real numbers, got dtype {array.dtype}")
+    return array, epsilon or (float(np.finfo(array.dtype).eps) if array.dtype.kind == "f" else 0.0)
+
+
+def edges_of(space: Any, num_nodes: int | None) -> tuple[_Array, _Array, int] | None:
+    """Sources, targets and the number of nodes, if ``space`` is a graph; None if it is to be read as distances."""
+    if sparse.issparse(space):
+        if space.shape[0] != space.shape[1] or num_nodes not in (None, space.shape[0]):
+            wanted = "square" if num_nodes is None else f"of shape [{num_nodes}, {num_nodes}] (num_nodes)"
+            raise ValueError(f"a sparse adjacency matrix must be {wanted}, got shape {list(space.shape)}")
+        entries = sparse.coo_array(space)
+        present = entries.data != 0
+        return entries.coords[0][present], entries.coords[1][present], int(space.shape[0])
+    array, epsilon = as_array(space)
+    shape = list(array.shape)
+    if array.ndim == 2 and shape[0] == 2 and not epsilon:
+        return _checked_edges(array, num_nodes)
+    if num_nodes is not None or (array.ndim == 2 and shape[0] == 2 != shape[1]):
+        raise ValueError(
+            f"edge_index must hold integers in shape [2, E], got {array.dtype} {shape}"
+            + ("; convert it, e.g. edge_index.long()" if epsilon else "")
+            + ("; pass its transpose" if shape[-1:] == [2] else "")
+            + ("; num_nodes has no meaning for a distance matrix" if shape[:1] == shape[1:] else "")
+        )
+    return None
+
+
+def _checked_edges(edge_index: _Array, num_nodes: int | None) -> tuple[_Array, _Array, int]:
+    mentioned = int(edge_index.max(initial=-1)) + 1
+    nodes = mentioned if num_nodes is None else index(num_nodes)
+    if nodes < 0:
+        raise ValueError(f"num_nodes must not be negative, got {num_nodes}")
+    if edge_index.min(initial=0) < 0:
+        raise ValueError(f"edge_index holds the negative node {edge_index.min()}; nodes are counted from 0")
+    if mentioned > nodes:
+        raise ValueError(f"edge_index mentions node {mentioned - 1}, but num_nodes is {num_nodes}; it must be larger")
+    source, target = edge_index.astype(np.int64, copy=False)
+    return source, target, nodes
+
+
+def metric_of(distances: _Array, epsilon: float, exhaustive_nodes: int) -> _Array:
+    """The distances of a finite metric space, as integers where all of them are whole numbers.
+
+    Args:
+        distances: ``[n, n]``.
+        epsilon: of the dtype they were computed in. The square root of it, times the diameter, is what a distance may
+            be off by when it comes from a difference of squares; deviations from a metric up to there are rounding.
+        exhaustive_nodes: up to so many points every triangle is looked at, beyond a million random ones.
+    """
+    if distances.ndim != 2 or distances.shape[0] != distances.shape[1]:
+        hint = "; an edge_index [2, E] is its transpose" if distances.ndim == 2 and distances.shape[1] == 2 else ""
+        raise ValueError(f"distances must be a square matrix [n, n], got shape {list(distances.shape)}{hint}")
+    if not np.isfinite(distances).all():
+        i, j = np.argwhere(~np.isfinite(distances))[0]
+        raise ValueError(f"distances[{i}, {j}] is {distances[i, j]}; delta needs finite distances (one component)")
+    if distances.min(initial=0) < 0:
+        i, j = np.unravel_index(distances.argmin(), distances.shape)
+        raise ValueError(f"distances[{i}, {j}] = {distances[i, j]} is negative")
+    tolerance = float(distances.max(initial=0)) * float(np.sqrt(epsilon))
+    if (np.diagonal(distances) > tolerance).any():
+        i = np.diagonal(distances).argmax()
+        raise ValueError(f"distances[{i}, {i}] = {distances[i, i]}: a point must be at distance 0 from itself")
+    distances = _compact(distances)
+    _check_symmetry(distances, tolerance)
+    _check_triangles(distances, tolerance, exhaustive_nodes)
+    return distances
+
+
+def _compact(distances: _Array) -> _Array:
+    """Small integers if every distance is a whole number: exact, and several times faster."""
+    largest = distances.max(initial=0)
+    if largest < 2**15 and all((rows == np.rint(rows)).all() for rows in _blocks(distances)):
+        return distances.astype(np.min_scalar_type(int(largest)))
+    return distances if distances.dtype.kind == "f" else distances.astype(np.float64)
+
+
+def _blocks(distances: _Array) -> list[_Array]:
+    return [distances[start : start + _ROWS] for start in range(0, len(distances), _ROWS)]
+
+
+def _check_symmetry(distances: _Array, tolerance: float) -> None:
+    for start, rows in zip(range(0, len(distances), _ROWS), _blocks(distances), strict=True):
+        difference = np.abs(rows.astype(np.float64) - distances[:, start : start + _ROWS].T)
+        if (difference > tolerance).any():
+            i, j = np.unravel_index(difference.argmax(), difference.shape)
+            i += start
+            raise ValueError(
+                f"distances are not symmetric: [{i}, {j}] is {distances[i, j]}, [{j}, {i}] is {distances[j, i]}; "
+                "a metric has d(x, y) = d(y, x)"
+            )
+
+
+def _check_triangles(distances: _Array, tolerance: float, exhaustive_nodes: int) -> None:
+    n = len(distances)
+    wide = np.int64 if distances.dtype.kind in "iu" else np.float64
+    if n <= exhaustive_nodes:
+        d = distances.astype(wide)
+        for k in range(n):
+            excess = d - (d[:, k, None] + d[k])
+            if excess.max() > tolerance:
+                i, j = np.unravel_index(excess.argmax(), excess.shape)
+                _refuse_triangle(distances, int(i), k, int(j))
+        return
+    i, k, j = np.random.default_rng(0).integers(n, size=(3, _TRIANGLES))
+    sampled = distances[i, j].astype(wide) - (distances[i, k].astype(wide) + distances[k, j])
+    if sampled.max() > tolerance:
+        worst = sampled.argmax()
+        _refuse_triangle(distances, int(i[worst]), int(k[worst]), int(j[worst]))
+
+
+def _refuse_triangle(distances: _Array, i: int, k: int, j: int) -> None:
+    adjacency = distances.dtype.kind in "iu" and distances.max() <= 1
+    raise ValueError(
+        f"the triangle inequality fails: d({i}, {j}) = {distances[i, j]} > d({i}, {k}) + d({k}, {j}) = "
+        f"{distances[i, k]} + {distances[k, j]}; "
+        + (
+            "an adjacency matrix must be passed as scipy.sparse.csr_array(adjacency)"
+            if adjacency
+            else "delta is defined for metrics (a squared distance or a similarity is none)"
+        )
     )

@@ -10,14 +10,16 @@ import geoopt
 import torch
 from torch import Tensor
 
-from lresnet.geometry import maps, models
+from lresnet.geometry import charts, distance, maps
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checks_values, prepare, require_points
+from lresnet.geometry.checks import checks_values, prepare, require_nonnegative, require_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
-from lresnet.geometry.pair import time_of
-from lresnet.geometry.weights import refuse_negative, weight_rows
+from lresnet.geometry.distance import time_of
 
-__all__ = ["Lorentz"]
+__all__ = [
+    "Lorentz",
+    "ManifoldModule",
+]
 
 
 class Lorentz(geoopt.manifolds.Manifold):
@@ -159,11 +161,11 @@ class Lorentz(geoopt.manifolds.Manifold):
 
     def dist(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
         """Geodesic distance, [..., n] and [..., n] -> [...]; exactly 0 for equal points."""
-        return self._scalar(maps.dist, (x, y), keepdim)
+        return self._scalar(distance.dist, (x, y), keepdim)
 
     def dist2(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
         """Squared geodesic distance; smooth, also at x = y."""
-        return self._scalar(maps.dist2, (x, y), keepdim)
+        return self._scalar(distance.dist2, (x, y), keepdim)
 
     def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
         """Geodesic distance to the origin."""
@@ -216,7 +218,7 @@ class Lorentz(geoopt.manifolds.Manifold):
                 f"dim={dim} must be an axis of points, not of coordinates, of x with shape {tuple(x.shape)}"
             )
         rows = weight_rows(1.0 if weight is None else weight, points, -1)
-        refuse_negative(rows, "centroid weights")
+        require_nonnegative(rows, "centroid weights")
         rows = rows.expand(*points.shape[:-1], 1).movedim(dim, -2)
         return centroid(points.movedim(dim, -2), rows, kappa_of(self.curvature, points.dtype)).to(dtype)
 
@@ -224,21 +226,21 @@ class Lorentz(geoopt.manifolds.Manifold):
 
     def to_poincare(self, x: Tensor) -> Tensor:
         r"""Poincare ball of radius :math:`1/\sqrt{-K}`: :math:`x / (1 + \sqrt{-K} x_t)`."""
-        return self._vector(models.to_poincare, (x,), ("x",))
+        return self._vector(charts.to_poincare, (x,), ("x",))
 
     def from_poincare(self, p: Tensor) -> Tensor:
         """Back from the Poincare ball."""
-        models.refuse_outside(p, kappa_of(self.curvature, torch.float64), -1, "Poincare ball")
-        return self._vector(models.from_poincare, (p,), ("p",))
+        charts.require_inside(p, kappa_of(self.curvature, torch.float64), -1, "Poincare ball")
+        return self._vector(charts.from_poincare, (p,), ("p",))
 
     def to_klein(self, x: Tensor) -> Tensor:
         """Klein model, the unit ball for every curvature: ``x / x_t``. Its geodesics are straight lines."""
-        return self._vector(models.to_klein, (x,), ("x",))
+        return self._vector(charts.to_klein, (x,), ("x",))
 
     def from_klein(self, p: Tensor) -> Tensor:
         """Back from the Klein model."""
-        models.refuse_outside(p, 1.0, -1, "Klein model")
-        return self._vector(models.from_klein, (p,), ("p",))
+        charts.require_inside(p, 1.0, -1, "Klein model")
+        return self._vector(charts.from_klein, (p,), ("p",))
 
     # --- geoopt's protocol -------------------------------------------------------------------------------------
 
@@ -289,3 +291,25 @@ class Lorentz(geoopt.manifolds.Manifold):
     ) -> Tensor:
         result = self._vector(f, tensors, names)
         return result if keepdim else result.squeeze(-1)
+
+
+class ManifoldModule(torch.nn.Module):
+    """A module that refers to ``manifold`` without registering it.
+
+    The curvature has one owner. Were the manifold a child of every layer, each would list the same parameter under
+    a key of its own and safetensors would refuse the state dict. So: layers refer, the model registers.
+    """
+
+    def __init__(self, manifold: Lorentz) -> None:
+        super().__init__()
+        if not isinstance(manifold, Lorentz):
+            raise TypeError(
+                f"manifold must be an lresnet.Lorentz, got {type(manifold).__name__}; "
+                "e.g. lresnet.Lorentz(-1.0), or Lorentz.from_geoopt(k) for geoopt's"
+            )
+        self.__dict__["manifold"] = manifold  # past nn.Module.__setattr__, which would register it
+
+    manifold: Lorentz
+
+    def extra_repr(self) -> str:
+        return self.manifold.extra_repr()

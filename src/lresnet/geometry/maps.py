@@ -15,15 +15,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lresnet.geometry.chord import chord2
 from lresnet.geometry.curvature import Curvature, constant, root
-from lresnet.geometry.pair import dot, measure, separation, time_of, unit, unitless_time
-from lresnet.geometry.smooth import asinhc, cosh_minus_one, safe_sqrt, sinhc, with_derivatives_of
+from lresnet.geometry.distance import chord2, dot, measure, separation, time_of, unit, unitless_time
+from lresnet.geometry.smooth import asinhc, cosh_minus_one, sinhc, with_derivatives_of
 
 __all__ = [
     "boost",
-    "dist",
-    "dist2",
     "egrad2rgrad",
     "expmap",
     "expmap0",
@@ -34,21 +31,6 @@ __all__ = [
     "transp",
     "transp_value",
 ]
-
-
-def dist2(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Squared geodesic distance; smooth at x = y.
-
-    :math:`d = \frac{2}{\sqrt\kappa} \operatorname{asinh}(\sqrt{\kappa C}/2)` with the squared chord
-    :math:`C = \tfrac2\kappa (\cosh d - 1)`, so no acosh of a number near 1.
-    """
-    C = chord2(x, y, kappa, dim)
-    return C * asinhc(kappa * C / 4).square()
-
-
-def dist(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    """Geodesic distance: exactly 0 at x = y, where its gradient is taken as 0."""
-    return safe_sqrt(dist2(x, y, kappa, dim))
 
 
 def inner(x: Tensor, u: Tensor, v: Tensor, kappa: Curvature, dim: int) -> Tensor:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import traced
+from lresnet.geometry.checks import require_positive, traced
 from lresnet.geometry.curvature import Curvature
-from lresnet.geometry.weights import require_positive
 from lresnet.kernels.rows import from_rows, one_per_row, to_rows
 
 __all__ = ["Affine", "columns", "fused_residual", "is_plain", "scalars"]

@@ -15,7 +15,7 @@ from lresnet.kernels.layout import Tile, rows_of, tile_for
 
 __all__ = ["join_backward", "join_backward_and_weight", "join_forward"]
 
-# Norms below this have lost digits to the underflow of their square, as in lresnet.geometry.pair.unit.
+# Norms below this have lost digits to the underflow of their square, as in lresnet.geometry.distance.unit.
 SHORTEST = tl.constexpr(1.0842021724855044e-19)
 
 

@@ -1,7 +1,7 @@
 """Logits of class prototypes (:mod:`lresnet.nn.prototype_distance`): one pass over the points, a loop over the classes.
 
 Nothing of the size [N, C, n] is written down. Nor does it lose the digits near a prototype that a matrix product costs
-(:func:`lresnet.geometry.cross.cross_separation`): with both at hand, directions are subtracted before they are squared.
+(:func:`lresnet.geometry.distance.cross_separation`): with both at hand, directions are subtracted, then squared.
 """
 # mypy: ignore-errors
 # (Triton's language has the syntax of Python, not its types.)

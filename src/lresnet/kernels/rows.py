@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from lresnet.geometry.weights import weight_rows
+from lresnet.geometry.checks import weight_rows
 
 __all__ = ["empty_points", "from_rows", "one_per_row", "to_rows"]
 

@@ -14,7 +14,7 @@ from lresnet.kernels.layout import rows_of, tile_for
 
 __all__ = ["sphere_backward", "sphere_forward"]
 
-# Norms below this have lost digits to the underflow of their square, as in lresnet.geometry.pair.unit.
+# Norms below this have lost digits to the underflow of their square, as in lresnet.geometry.distance.unit.
 SHORTEST = tl.constexpr(1.0842021724855044e-19)
 
 

@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.checks import full_precision, prepare
-from lresnet.geometry.cross import cross_separation
 from lresnet.geometry.curvature import Curvature, kappa_of, root
-from lresnet.geometry.pair import unit
+from lresnet.geometry.distance import cross_separation, unit
 from lresnet.nn.mlr import lorentz_mlr
 
 __all__ = [

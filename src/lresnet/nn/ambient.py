@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
-from lresnet.geometry.pair import time_of
+from lresnet.geometry.distance import time_of
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
 from lresnet.kernels.fused import serves
 

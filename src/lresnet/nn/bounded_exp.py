@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature, root
-from lresnet.geometry.pair import dot
+from lresnet.geometry.distance import dot
 from lresnet.geometry.stack import sum_to
 from lresnet.nn.input_map import features_to_points
 

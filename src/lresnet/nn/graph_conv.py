@@ -10,7 +10,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import traced, transformed
 from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.geometry.pair import dot, unitless_time
+from lresnet.geometry.distance import dot, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.stack import sum_to
 from lresnet.kernels import fused

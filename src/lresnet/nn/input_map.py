@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.geometry.pair import time_of
+from lresnet.geometry.distance import time_of
 from lresnet.geometry.smooth import sinhc
 from lresnet.nn.block_diagonal import BlockDiagonal
 from lresnet.nn.dropout import dropout

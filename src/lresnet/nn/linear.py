@@ -11,7 +11,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import full_precision, prepare, require_features, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
-from lresnet.geometry.pair import dot, unit
+from lresnet.geometry.distance import dot, unit
 from lresnet.geometry.stack import sum_to
 from lresnet.kernels import fused
 from lresnet.kernels.fused import serves

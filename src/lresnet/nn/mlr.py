@@ -8,7 +8,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import full_precision, prepare, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
-from lresnet.geometry.pair import unit, unitless_time
+from lresnet.geometry.distance import unit, unitless_time
 
 __all__ = ["LorentzMLR", "hyperplane_sines", "lorentz_mlr"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
-from lresnet.geometry.pair import time_of
+from lresnet.geometry.distance import time_of
 from lresnet.geometry.stack import sum_to
 from lresnet.kernels import fused
 from lresnet.kernels.fused import serves

@@ -9,7 +9,7 @@ from lresnet.geometry import ManifoldModule
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.geometry.pair import unitless_time
+from lresnet.geometry.distance import unitless_time
 from lresnet.kernels import fused, switch
 from lresnet.kernels.fused import LONGEST_ROW
 

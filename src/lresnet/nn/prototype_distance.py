@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.checks import full_precision, traced
-from lresnet.geometry.cross import cross_separation, separations
 from lresnet.geometry.curvature import Curvature
-from lresnet.geometry.pair import dot, unitless_time
+from lresnet.geometry.distance import cross_separation, cross_separation_value, dot, unitless_time
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
 from lresnet.kernels import fused
 from lresnet.kernels.fused import serves
@@ -53,7 +52,7 @@ def _plain_logits(x: Tensor, y: Tensor, bias: Tensor, kappa: float) -> Tensor:
 
 
 def prototype_separation(x: Tensor, y: Tensor, kappa: Curvature) -> Tensor:
-    """:func:`lresnet.geometry.cross.cross_separation` at half its cost where a network is trained.
+    """:func:`lresnet.geometry.distance.cross_separation` at half its cost where a network is trained.
 
     Shapes:
         x [..., n], y [C, n] -> [..., C]; stacks: [N, S, n], [S, C, n] -> [N, S, C]
@@ -75,7 +74,7 @@ class _Separation(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, y: Tensor, kappa_tensor: Tensor | None, kappa: Curvature) -> Tensor:
         ctx.kappa = None if kappa_tensor is not None else kappa
         ctx.save_for_backward(x, y, kappa_tensor)
-        return separations(x, y, kappa)
+        return cross_separation_value(x, y, kappa)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import full_precision, prepare, require_features
 from lresnet.geometry.curvature import kappa_of
-from lresnet.geometry.pair import unitless_time
+from lresnet.geometry.distance import unitless_time
 from lresnet.geometry.stack import times_rows
 from lresnet.nn.sparse import SparseMatrix
 

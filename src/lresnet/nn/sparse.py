@@ -9,8 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import checks_values, traced, transformed
-from lresnet.geometry.weights import refuse_negative
+from lresnet.geometry.checks import checks_values, require_nonnegative, traced, transformed
 from lresnet.nn.csr import Places, csr_product, csr_tensor, csr_times, entrywise_times, widened
 
 __all__ = ["SparseMatrix", "adjacency"]
@@ -222,7 +221,7 @@ def adjacency(
     source, target = edge_index.long()
     if edge_weight is None:
         edge_weight = torch.ones(source.numel(), device=source.device)
-    refuse_negative(edge_weight, "edge weights")
+    require_nonnegative(edge_weight, "edge weights")
     if self_loops:
         has_loop = torch.zeros(num_nodes, dtype=torch.bool, device=source.device)
         has_loop[source[source == target]] = True

@@ -1,7 +1,7 @@
 r"""The Lorentz residual of :math:`\exp_o z` and :math:`\exp_o g`, from the vectors straight to the point.
 
 In polar coordinates nothing has to be measured twice: with radii :math:`a = \min(\sqrt\kappa |z|, R)`, b likewise,
-directions u, v, and :math:`\omega = \tfrac12 |u - v|^2` (the law of cosines, :mod:`lresnet.geometry.pair`)
+directions u, v, and :math:`\omega = \tfrac12 |u - v|^2` (the law of cosines, :mod:`lresnet.geometry.distance`)
 
 .. math:: \cosh d - 1 = D = 2 \sinh^2 \tfrac{a - b}2 + \sinh a \sinh b\, \omega, \qquad
     n^2 = (1 + w)^2 + 2 w D, \qquad \exp_o z \oplus_w \exp_o g = \frac{F_z z + w F_g g}n
@@ -17,11 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import traced
+from lresnet.geometry.checks import traced, weight_rows
 from lresnet.geometry.curvature import Curvature, root
-from lresnet.geometry.pair import dot
+from lresnet.geometry.distance import dot
 from lresnet.geometry.stack import sum_to
-from lresnet.geometry.weights import weight_rows
 from lresnet.kernels import fused, switch
 from lresnet.kernels.fused import serves
 from lresnet.nn.bounded_exp import bounded_exp, bounded_radius, slope_of_factor

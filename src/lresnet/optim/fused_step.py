@@ -17,7 +17,7 @@ from lresnet.kernels.layout import Tile, tile_for
 
 __all__ = ["fused_step"]
 
-# Norms below this have lost digits to the underflow of their square, as in lresnet.geometry.pair.unit.
+# Norms below this have lost digits to the underflow of their square, as in lresnet.geometry.distance.unit.
 SHORTEST = tl.constexpr(1.0842021724855044e-19)
 SMALLEST = tl.constexpr(1.1754943508222875e-38)
 

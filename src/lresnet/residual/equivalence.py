@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_among
-from lresnet.geometry.pair import dot, separation, unitless_time
+from lresnet.geometry.distance import dot, separation, unitless_time
 from lresnet.geometry.smooth import asinhc, sinhc
 from lresnet.residual.lorentz import normaliser
 from lresnet.residual.registry import METHODS

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checks_values, forward_mode, prepare, traced
+from lresnet.geometry.checks import checks_values, forward_mode, prepare, require_positive, traced, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
-from lresnet.geometry.pair import Pair, dot, measure, separation, spare, unitless_time
+from lresnet.geometry.distance import Pair, dot, measure, reusable, separation, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
-from lresnet.geometry.weights import require_positive, weight_rows
 from lresnet.kernels.dispatch import fused_residual
 from lresnet.kernels.switch import serves
 from lresnet.residual.base import WeightedResidual, require_learned, require_positive_number
@@ -206,7 +205,8 @@ class _LorentzResidual(torch.autograd.Function):
             equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1) & (w == w)
             weight, length = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
         s = torch.addcmul(x, y, weight)
-        z = torch.mul(s, gamma / length, out=spare(s)) if gamma is not None else torch.div(s, length, out=spare(s))
+        out = reusable(s)
+        z = torch.div(s, length, out=out) if gamma is None else torch.mul(s, gamma / length, out=out)
         return z, n, *pair
 
     @staticmethod
@@ -266,7 +266,7 @@ def _gradients(
         \partial \gamma &= a n, \qquad \partial \kappa = -c\, a\, w\, \partial_\kappa D
     """
     D, e = pair.separation, x - y
-    work = None if spare(e) is None else torch.empty_like(e)
+    work = None if reusable(e) is None else torch.empty_like(e)
     c = 1 / n if gamma is None else gamma / n
     # Divided by n twice: n^2 may leave the range of float32 where its factors do not.
     a = dot(g, torch.addcmul(x, y, w, out=work), dim, work) / n / n
@@ -279,7 +279,7 @@ def _gradients(
         ratio = D / n / n
         gw = c * (-dot(g, e, dim, work) * ((1 + w) / n / n + w * ratio) - (1 - w) * ratio * dot(g, x, dim, work))
         gw = gw.sum_to_size(w.shape)
-    pull = torch.mul(e, cp, out=spare(e))
+    pull = torch.mul(e, cp, out=reusable(e))
     if needed[0]:
         gx = _sum(c * g, -1.0, pull, slope / pair.T_x, x)
     if needed[1]:
@@ -293,8 +293,8 @@ def _gradients(
 
 def _sum(first: Tensor, sign: float, second: Tensor, factor: Tensor, third: Tensor) -> Tensor:
     """``first + sign second + factor third``, in the memory of ``first`` where it is free."""
-    total = torch.add(first, second, alpha=sign, out=spare(first))
-    return torch.addcmul(total, third, factor, out=spare(total))
+    total = torch.add(first, second, alpha=sign, out=reusable(first))
+    return torch.addcmul(total, third, factor, out=reusable(total))
 
 
 def _plain(x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curvature, dim: int) -> Tensor:

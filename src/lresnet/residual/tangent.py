@@ -8,9 +8,8 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, maps
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import prepare, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
-from lresnet.geometry.weights import weight_rows
 from lresnet.kernels.dispatch import fused_residual
 from lresnet.kernels.switch import serves
 from lresnet.residual.base import WeightedResidual

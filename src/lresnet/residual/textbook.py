@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import prepare, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, root
-from lresnet.geometry.weights import weight_rows
 from lresnet.residual.base import Residual
 from lresnet.residual.tangent import TangentResidual
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lresnet._files import write_atomically
 from lresnet.geometry import Lorentz
-from lresnet.geometry.models import gap
+from lresnet.geometry.charts import boundary_gap
 from lresnet.runs.embedding import Embedding
 
 __all__ = ["Coordinates", "coordinates_of", "on_the_boundary", "require_coordinates", "require_target", "write_points"]
@@ -65,7 +65,7 @@ def on_the_boundary(points: NDArray[np.float32], manifold: Lorentz | None, coord
     if manifold is None or coordinates not in ("poincare", "klein"):
         return 0
     kappa = -float(manifold.K) if coordinates == "poincare" else 1.0
-    return int((gap(torch.from_numpy(points), kappa, -1) <= 0).sum())
+    return int((boundary_gap(torch.from_numpy(points), kappa, -1) <= 0).sum())
 
 
 def require_target(path: Path) -> None:

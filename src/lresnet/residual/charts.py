@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from lresnet.geometry import models
-from lresnet.geometry.checks import prepare
+from lresnet.geometry import charts
+from lresnet.geometry.checks import prepare, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
-from lresnet.geometry.weights import weight_rows
 from lresnet.residual.lorentz import lorentz_residual
 
 __all__ = ["klein_residual", "poincare_residual"]
@@ -26,9 +25,9 @@ def poincare_residual(
     points, dtype = prepare(p, q, dim=dim, names=("p", "q"))
     (p, q), kappa = kappa_among(points, K, dim)
     for point in (p, q):
-        models.refuse_outside(point, kappa, dim, "Poincare ball")
-    x, y = models.from_poincare(p, kappa, dim), models.from_poincare(q, kappa, dim)
-    return models.to_poincare(lorentz_residual(x, y, weight, K=K, dim=dim), kappa, dim).to(dtype)
+        charts.require_inside(point, kappa, dim, "Poincare ball")
+    x, y = charts.from_poincare(p, kappa, dim), charts.from_poincare(q, kappa, dim)
+    return charts.to_poincare(lorentz_residual(x, y, weight, K=K, dim=dim), kappa, dim).to(dtype)
 
 
 def klein_residual(p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
@@ -46,7 +45,7 @@ def klein_residual(p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Cur
     (p, q), dtype = prepare(p, q, dim=dim, names=("p", "q"))
     kappa_of(K, p.dtype)  # refuses a curvature that is none
     for point in (p, q):
-        models.refuse_outside(point, 1.0, dim, "Klein model")
-    w_p = models.gap(p, 1.0, dim).rsqrt()
-    w_q = weight_rows(weight, p, dim).abs() * models.gap(q, 1.0, dim).rsqrt()
+        charts.require_inside(point, 1.0, dim, "Klein model")
+    w_p = charts.boundary_gap(p, 1.0, dim).rsqrt()
+    w_q = weight_rows(weight, p, dim).abs() * charts.boundary_gap(q, 1.0, dim).rsqrt()
     return ((w_p * p + w_q * q) / (w_p + w_q)).to(dtype)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from lresnet import Lorentz
-from lresnet.geometry import models
+from lresnet.geometry import charts
 from lresnet.testing import assert_finite_gradients
 from tests.families import CURVATURES, pairs
 
@@ -110,7 +110,7 @@ def test_half_precision_points_near_the_boundary():
     torch.testing.assert_close(x.double(), exact, rtol=2**-8, atol=0)
 
 
-@pytest.mark.parametrize("f", [models.to_poincare, models.from_poincare, models.to_klein, models.from_klein])
+@pytest.mark.parametrize("f", [charts.to_poincare, charts.from_poincare, charts.to_klein, charts.from_klein])
 def test_derivatives(f):
     g = torch.Generator().manual_seed(0)
     p = 0.3 * torch.randn(3, 3, generator=g, dtype=torch.float64)

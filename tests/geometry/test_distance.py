@@ -1,7 +1,7 @@
-"""Distances and logarithms of near points keep their digits, and so do their gradients.
+"""Distances and pairwise quantities: accuracy against 90 digits, exactness, derivatives.
 
-Bars are relative, in units of the last place (eps): a few of them, and for two points on one ray T of them more, with T
-the unitless time (lresnet/geometry/chord.py derives it).
+Tolerances of distances are relative, in units of the last place (eps): a few of them, plus T of them for two points on
+one ray, with T the unitless time (derived in lresnet/geometry/distance.py).
 """
 
 import itertools
@@ -14,11 +14,83 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from lresnet import Lorentz
-from lresnet.geometry import maps
-from lresnet.geometry.chord import chord2
-from lresnet.geometry.pair import separation
-from tests.families import FAMILIES, NORMS, pairs
+from lresnet.geometry import distance
+from lresnet.geometry.distance import chord2, cross_separation, measure, separation, time_of, unit, unitless_time
+from lresnet.testing import assert_finite_gradients
+from tests.families import CURVATURES, FAMILIES, NORMS, pairs
 from tests.geometry import oracle
+
+
+def exact_separation(x: list[float], y: list[float], kappa: float) -> float:
+    with mpmath.workdps(50):
+        a, b, k = [mpmath.mpf(c) for c in x], [mpmath.mpf(c) for c in y], mpmath.mpf(kappa)
+        t = [mpmath.sqrt(mpmath.fdot(p, p) + 1 / k) for p in (a, b)]
+        return float(k * (t[0] * t[1] - mpmath.fdot(a, b)) - 1)
+
+
+@pytest.mark.parametrize("K", CURVATURES)
+@pytest.mark.parametrize("family", ["random", "near", "radial", "zero"])
+def test_separation_is_accurate_in_float32(family, K):
+    # Relative error. Near pairs differ in the fourth digit: there it is a unit over 1e-3, squared terms twice that.
+    # Directions are known to a unit each, which is all that two points on a ray have between them besides the radii.
+    bar = 5e-4 if family == "near" else 2e-6
+    for norm in NORMS:
+        direction = -K * norm**2 * 2.0**-46
+        x, y = (t.float() for t in pairs(family, norm, count=8, n=4))
+        got = separation(x, y, -K, -1).squeeze(-1)
+        for i in range(len(x)):
+            exact = exact_separation(x[i].tolist(), y[i].tolist(), -K)
+            assert abs(float(got[i]) - exact) <= bar * exact + direction
+
+
+def test_separation_is_zero_for_equal_points_only():
+    for norm in NORMS:
+        x, y = (t.float() for t in pairs("near", norm))
+        assert torch.equal(separation(x, x.clone(), 1.0, -1), torch.zeros(len(x), 1))
+        assert (separation(x, y, 1.0, -1) > 0).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_pair_is_bit_identical_for_exchanged_points(family):
+    for norm in NORMS:
+        x, y = (t.float() for t in pairs(family, norm))
+        there, back = measure(x, y, 0.7, -1), measure(y, x, 0.7, -1)
+        assert torch.equal(there.separation, back.separation)
+        assert torch.equal(there.growth, back.growth)
+        assert torch.equal(there.T_x, back.T_y)
+
+
+def test_growth_is_the_derivative_in_kappa():
+    x, y = pairs("random", 2.0, count=16)
+    kappa = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    (slope,) = torch.autograd.grad(separation(x, y, kappa, -1).sum(), kappa)
+    growth = measure(x, y, 0.7, -1).growth
+    assert (growth >= 0).all()
+    torch.testing.assert_close(growth.sum() / 0.7, slope)
+
+
+def test_separation_along_any_axis():
+    x, y = pairs("random", 2.0, count=6, n=4)
+    a = separation(x.view(2, 3, 4).movedim(-1, 1), y.view(2, 3, 4).movedim(-1, 1), 0.7, 1)
+    assert a.shape == (2, 1, 3)
+    torch.testing.assert_close(a.flatten(), separation(x, y, 0.7, -1).flatten())
+
+
+def test_unit():
+    x = torch.tensor([[3.0, 4.0], [0.0, 0.0], [1e-30, 0.0], [1e-45, 1e-45], [1e-20, 0.0], [1e-15, 0.0]])
+    e, r = unit(x, -1)
+    assert torch.equal(r[0], torch.tensor([5.0]))
+    torch.testing.assert_close(e[0], torch.tensor([0.6, 0.8]))
+    assert torch.equal(e[1], torch.zeros(2))
+    assert (e.norm(dim=-1) <= 1.0001).all()  # never longer than 1, whatever underflows
+    torch.testing.assert_close(e[5], torch.tensor([1.0, 0.0]))
+
+
+def test_time():
+    x = torch.tensor([3.0, 4.0], dtype=torch.float64)
+    assert float(time_of(x, 0.25, -1)) == pytest.approx(29**0.5, rel=1e-15)
+    assert float(unitless_time(x, 0.25, -1)) == pytest.approx(0.5 * 29**0.5, rel=1e-15)
+
 
 DTYPES = [torch.float32, torch.float64]
 RADII = [1e-3, 1.0, 10.0, 1e3, 1e4]  # without units: sqrt(kappa) |x|
@@ -65,7 +137,7 @@ def bar(R: float, direction: str) -> float:
 @pytest.mark.parametrize("K", [-1.0, -0.1, -10.0])
 @over_cases
 @over_radii
-def test_distance(R, direction, K, dtype):
+def test_distance_accuracy(R, direction, K, dtype):
     for step in STEPS:
         x, y = near(R, step, direction, K, dtype)
         assert worst(Lorentz(K).dist(x, y), x, y, K) <= bar(R, direction), step
@@ -88,7 +160,7 @@ def test_points_one_unit_in_the_last_place_apart(R, dtype):
 @over_dtypes
 @over_cases
 @over_radii
-def test_logarithm(R, direction, dtype):
+def test_logarithm_accuracy(R, direction, dtype):
     # In the norm at x. Far out geodesics head inwards: the vector is longest along the radius, where length counts T
     # times less, and its coordinates' rounding across the radius does not.
     eps, one = torch.finfo(dtype).eps, mpmath.mpf(1)
@@ -136,7 +208,7 @@ SIZES = itertools.product([1e-18, 1e-9, 1e9, 1e18], [1e-30, 1e-6, 1.0, 1e6, 1e30
 
 # Beyond this product the square of the time leaves float32.
 @pytest.mark.parametrize(("norm", "kappa"), [(norm, kappa) for norm, kappa in SIZES if kappa**0.5 * norm <= 1e18])
-def test_tiny_and_huge(norm, kappa):
+def test_distance_accuracy_of_tiny_and_huge_points(norm, kappa):
     x, y = (t.float() for t in pairs("random", norm, count=8, n=3))
     axis = torch.zeros_like(x)
     axis[:, 1] = x.norm(dim=-1)
@@ -148,7 +220,7 @@ def test_tiny_and_huge(norm, kappa):
         assert torch.autograd.grad(got.sum(), a)[0].isfinite().all()
 
 
-def test_one_dimension_has_no_direction_to_lose():
+def test_distance_accuracy_in_one_dimension():
     x = torch.tensor([[1.0], [1e4], [1e8], [-1e18]])
     for factor in (1.000001, 1.01, 1.3, 7.0, -3.0):
         assert worst(Lorentz(-1.0).dist(x, factor * x), x, factor * x, -1.0) <= 6
@@ -156,7 +228,7 @@ def test_one_dimension_has_no_direction_to_lose():
 
 @over_dtypes
 @pytest.mark.parametrize("family", FAMILIES)
-def test_symmetric_to_the_bit(family, dtype):
+def test_chord_is_bit_identical_for_exchanged_points(family, dtype):
     for norm in NORMS:
         x, y = (t.to(dtype) for t in pairs(family, norm))
         assert torch.equal(chord2(x, y, 0.7, -1), chord2(y, x, 0.7, -1))
@@ -169,7 +241,7 @@ curvature = st.sampled_from([-0.01, -1.0, -100.0])
 
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(point, point, curvature)
-def test_any_two_points(a, b, K):
+def test_distance_bounds_of_any_two_points(a, b, K):
     # Length in R^n bounds length in the metric, so d <= |x - y|; below the root of the smallest number nothing is left.
     x, y, M = torch.tensor(a), torch.tensor(b), Lorentz(K)
     there = M.dist(x, y)
@@ -186,11 +258,11 @@ def test_triangle_inequality(a, b, c, K):
     x, y, z = (torch.tensor(p) for p in (a, b, c))
     M = Lorentz(K)
     T = 1 + (-K) ** 0.5 * max(p.norm() for p in (x, y, z))
-    room = 8 * 2.0**-24 * T * (1 + M.dist(x, y) + M.dist(y, z))
-    assert M.dist(x, z) <= M.dist(x, y) + M.dist(y, z) + room
+    tolerance = 8 * 2.0**-24 * T * (1 + M.dist(x, y) + M.dist(y, z))
+    assert M.dist(x, z) <= M.dist(x, y) + M.dist(y, z) + tolerance
 
 
-def test_near_triples_keep_the_triangle_inequality():
+def test_triangle_inequality_of_near_points():
     g = torch.Generator().manual_seed(0)
     x = torch.randn(1000, 3, generator=g)
     y, z = (x + 1e-6 * torch.randn(1000, 3, generator=g) for _ in range(2))
@@ -198,12 +270,12 @@ def test_near_triples_keep_the_triangle_inequality():
     assert (M.dist(x, z) <= (M.dist(x, y) + M.dist(y, z)) * (1 + 8 * 2.0**-24)).all()
 
 
-def test_it_is_the_separation_over_kappa():
+def test_chord_and_separation_agree():
     x, y = pairs("random", 2.0, count=16)
     torch.testing.assert_close(0.35 * chord2(x, y, 0.7, -1), separation(x, y, 0.7, -1), rtol=1e-14, atol=0)
 
 
-def test_derivatives():
+def test_chord_derivatives():
     x, y = pairs("random", 2.0, count=4, n=3)
     y[1], y[2], x[3] = x[1], -x[2], 0
     kappa = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
@@ -230,13 +302,67 @@ def test_values_do_not_depend_on_grad_mode():
 def test_broadcasting_and_axes():
     x, y = torch.randn(5, 1, 3), torch.randn(4, 3)
     with torch.no_grad():
-        out = maps.dist(x, y, 1.0, -1)
+        out = distance.dist(x, y, 1.0, -1)
     assert out.shape == (5, 4, 1)
-    torch.testing.assert_close(maps.dist(y, x, 1.0, -1), out, rtol=0, atol=0)
-    torch.testing.assert_close(maps.dist(x.expand(5, 4, 3).movedim(-1, 0), y.T.unsqueeze(1), 1.0, 0)[0], out[..., 0])
+    torch.testing.assert_close(distance.dist(y, x, 1.0, -1), out, rtol=0, atol=0)
+    first = distance.dist(x.expand(5, 4, 3).movedim(-1, 0), y.T.unsqueeze(1), 1.0, 0)[0]
+    torch.testing.assert_close(first, out[..., 0])
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_narrow_inputs_are_computed_in_float32(dtype):
     x, y = (t.to(dtype) for t in pairs("near", 2.0))
     assert torch.equal(Lorentz(-1.0).dist(x, y), Lorentz(-1.0).dist(x.float(), y.float()).to(dtype))
+
+
+@pytest.mark.parametrize("K", CURVATURES)
+def test_cross_separation_is_the_separation_of_all_pairs(K):
+    for norm in NORMS:
+        x, y = pairs("random", norm, count=24)
+        exact = separation(x.unsqueeze(1), y[:8].unsqueeze(0), -K, -1).squeeze(-1)
+        torch.testing.assert_close(cross_separation(x, y[:8], -K), exact, rtol=1e-12, atol=1e-15)
+        got = cross_separation(x.float(), y[:8].float(), -K).double()
+        bound = 2e-6 * exact + 8 * 2.0**-24 * (-K) * x.norm(dim=-1).unsqueeze(-1) * y[:8].norm(dim=-1)
+        assert ((got - exact).abs() <= bound).all()
+        assert (got >= 0).all()
+
+
+def test_cross_separation_of_near_points_is_off_by_one_rounding_of_the_cosine():
+    # The documented price of the matrix product: 6e-8 R_x R_y in float32 (times a few), and never negative.
+    x, y = pairs("near", 30.0, count=32)
+    exact = separation(x.unsqueeze(1), y.unsqueeze(0), 1.0, -1).squeeze(-1)
+    got = cross_separation(x.float(), y.float(), 1.0).double()
+    assert ((got - exact).abs() <= 8 * 6e-8 * 901 + 1e-5 * exact).all()
+
+
+def test_cross_separation_shapes():
+    x, y = torch.randn(2, 5, 3), torch.randn(4, 3)
+    out = cross_separation(x, y, 1.0)
+    assert out.shape == (2, 5, 4)
+    torch.testing.assert_close(out[1, 2], cross_separation(x[1, 2:3], y, 1.0)[0])
+    assert cross_separation(x[1, 2], y, 1.0).shape == (4,)
+
+
+def test_cross_separation_derivatives():
+    g = torch.Generator().manual_seed(0)
+    x, y = (torch.randn(n, 3, generator=g, dtype=torch.float64) for n in (2, 3))
+    y[0] = x[0]
+    x[1] = 0
+    args = tuple(t.requires_grad_() for t in (x, y, torch.tensor(0.7, dtype=torch.float64)))
+    assert torch.autograd.gradcheck(cross_separation, args)
+    assert torch.autograd.gradgradcheck(cross_separation, args, atol=1e-4)
+
+
+def test_cross_separation_is_finite_for_zeros_and_subnormals():
+    special = torch.tensor([0.0, 1e-45, 1e-38, 1e-30, 1e-20, 1.0])
+    points = torch.cartesian_prod(special, special)
+    assert_finite_gradients(lambda x, y: cross_separation(x, y, 0.7), points, points)
+
+
+def test_cross_separation_is_float32_under_autocast():
+    M = Lorentz(-1.0)
+    x, y = torch.randn(4, 3), torch.randn(5, 3)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = cross_separation(x, y, 1.0)
+    assert out.dtype == torch.float32
+    torch.testing.assert_close(out, M.dist(x.unsqueeze(1), y).cosh() - 1, rtol=1e-5, atol=1e-5)
