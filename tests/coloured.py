@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from lresnet.data import ImageData, ImageSet
-from lresnet.data.images import channel_statistics
+from lresnet.data.image_data import channel_statistics
 
 CLASSES = ("red", "green", "blue")
 

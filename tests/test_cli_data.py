@@ -1,4 +1,4 @@
-"""`lresnet data`, as typed."""
+"""The command line `lresnet data`."""
 
 import hashlib
 from pathlib import Path
@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from lresnet import cli
-from lresnet.data import registry
 from lresnet.data.registry import DATASETS
-from lresnet.data.source import Dataset, Source
+from lresnet.data.source import File, GraphSource
 
 CONTENT = b"0 1\n1 2\n"
 
@@ -17,9 +16,16 @@ CONTENT = b"0 1\n1 2\n"
 def toy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A data set of one published and one unpublished file, and an empty data root."""
     sha = hashlib.sha256(CONTENT).hexdigest()
-    address = (tmp_path / "published.csv").as_uri()
-    files = (Source("toy/a.csv", address, len(CONTENT), sha), Source("toy/b.csv", None, len(CONTENT), sha))
-    monkeypatch.setitem(registry.DATASETS, "toy", Dataset("toy", "a [toy]", files, "CC0", "nobody", "not published"))
+    url = (tmp_path / "published.csv").as_uri()
+    source = GraphSource(
+        name="toy",
+        summary="a [toy]",
+        files=(File("toy/a.csv", url, len(CONTENT), sha), File("toy/b.csv", None, len(CONTENT), sha)),
+        licence="CC0",
+        citation="nobody",
+        note="not published",
+    )
+    monkeypatch.setitem(DATASETS, "toy", source)
     root = tmp_path / "root"
     (root / "toy").mkdir(parents=True)
     return root
@@ -34,15 +40,15 @@ def test_list_shows_every_data_set(capsys: pytest.CaptureFixture[str]) -> None:
     assert "0 of 8" in out
 
 
-def test_list_counts_what_is_here(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_counts_the_files_that_are_present(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (toy / "toy" / "a.csv").write_bytes(CONTENT)
     assert cli.main(["data", "list", "--data-root", str(toy)]) == 0
     row = next(line for line in capsys.readouterr().out.splitlines() if "│ toy " in line)
     assert "1 of 2" in row
-    assert "a [toy]" in row  # brackets are no markup
+    assert "a [toy]" in row  # brackets are not markup
 
 
-def test_verify_tells_right_wrong_and_missing(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_distinguishes_right_wrong_and_missing_files(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["data", "verify", "toy", "--data-root", str(toy)]
     assert cli.main(call) == 1
     assert capsys.readouterr().out.count("│ missing") == 2
@@ -55,17 +61,17 @@ def test_verify_tells_right_wrong_and_missing(toy: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.count("│ wrong") == 1
 
 
-def test_verify_of_all_minds_wrong_files_only(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_of_all_fails_for_wrong_files_only(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["data", "verify", "--data-root", str(toy)]) == 0
     assert "│ missing" in capsys.readouterr().out
     (toy / "toy" / "a.csv").write_bytes(b"0 1")
     assert cli.main(["data", "verify", "--data-root", str(toy)]) == 1
 
 
-def test_fetch_downloads_what_is_missing(
+def test_fetch_downloads_missing_files(
     toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lresnet.data.files._stream", lambda address, target: target.write_bytes(CONTENT))
+    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target: target.write_bytes(CONTENT))
     (toy / "toy" / "b.csv").write_bytes(CONTENT)
     assert cli.main(["data", "fetch", "toy", "--data-root", str(toy)]) == 0
     assert (toy / "toy" / "a.csv").read_bytes() == CONTENT
@@ -78,10 +84,10 @@ def test_fetch_downloads_what_is_missing(
         (["fetch"], "name the data sets to fetch"),
         (["fetch", "tory"], "no data set 'tory'"),
         (["verify", "tory"], "no data set 'tory'"),
-        (["fetch", "toy"], "nobody publishes it"),
+        (["fetch", "toy"], "it is not published"),
     ],
 )
-def test_user_errors_are_one_line(
+def test_errors_are_reported_in_one_line(
     args: list[str], words: str, toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (toy / "toy" / "a.csv").write_bytes(CONTENT)
@@ -91,10 +97,10 @@ def test_user_errors_are_one_line(
     assert err.count("\n") == 1
 
 
-def test_a_wrong_download_is_refused_and_left_as_part(
+def test_wrong_download_is_refused_and_kept_as_part(
     toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lresnet.data.files._stream", lambda address, target: target.write_bytes(b"torn"))
+    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target: target.write_bytes(b"torn"))
     assert cli.main(["data", "fetch", "toy", "--data-root", str(toy)]) == 2
     assert "is not the official file" in capsys.readouterr().err
     assert [path.name for path in (toy / "toy").iterdir()] == ["a.csv.part"]

@@ -112,7 +112,7 @@ def test_histograms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 
 def test_calls_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "there is no set 'svhm' (did you mean svhn?); name svhn, places" in complaint(
+    assert "there is no image set 'svhm' (did you mean svhn?); choose one of" in complaint(
         capsys, "lorentz", "--ood", "svhm"
     )
     assert "empty holds no readable image; add some" in complaint(capsys, "lorentz", "--ood", "grains.npz,empty")

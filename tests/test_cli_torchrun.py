@@ -18,7 +18,7 @@ from torch.distributed import TCPStore
 
 from lresnet import __version__, cli
 from lresnet.data import ImageData
-from lresnet.data.images import channel_statistics
+from lresnet.data.image_data import channel_statistics
 from lresnet.runs.folder import train_in_folder
 from lresnet.runs.single import command_of, single_image_run
 from lresnet.train import ImageClassification

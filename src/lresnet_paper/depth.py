@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.data import CELLS
+from lresnet.data import TASKS
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
 from lresnet.train import Objective
@@ -45,7 +45,7 @@ def split_depth(cell: str) -> tuple[str, int | None]:
         (('disease/lp', 64), ('disease/lp', None))
     """
     base, _, last = cell.rpartition("/")
-    return (base, int(last)) if base in CELLS and last.isdecimal() else (cell, None)
+    return (base, int(last)) if base in TASKS and last.isdecimal() else (cell, None)
 
 
 def cells_of(table: str, protocol: str | None = None) -> list[str]:

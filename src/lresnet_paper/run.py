@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from lresnet.data import CELLS, ImageData, LinkTask, NodeTask, load_images, load_task
+from lresnet.data import TASKS, ImageData, LinkTask, NodeTask, load_images, load_task
 from lresnet.models import LorentzGCN, LorentzResNet, LorentzSGFormer, create_model, pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.train import (
@@ -180,7 +180,7 @@ GRAPH_MODELS: dict[str, Callable[..., Pretrained]] = {
 
 
 def graph_cell(name: str) -> str | None:
-    """The cell of :data:`lresnet.data.CELLS` that ``name`` stands for; None: it is no graph.
+    """The cell of :data:`lresnet.data.TASKS` that ``name`` stands for; None: it is no graph.
 
     The table of graph transformers names its columns by the data set alone, that of depths adds the number of layers.
 
@@ -189,7 +189,7 @@ def graph_cell(name: str) -> str | None:
         ('chameleon/nc', 'disease/lp', None)
     """
     base, _ = split_depth(name)
-    return next((cell for cell in (base, f"{base}/nc") if cell in CELLS), None)
+    return next((cell for cell in (base, f"{base}/nc") if cell in TASKS), None)
 
 
 def build_graph_run(run: Run, device: torch.device | str) -> tuple[Pretrained, Objective[Any], TrainConfig]:

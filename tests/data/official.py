@@ -13,15 +13,23 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from lresnet.data.registry import DATASETS
-from lresnet.data.source import Source
+from lresnet.data import registry
+from lresnet.data.source import DataSource, File
 
 
 def use(monkeypatch: pytest.MonkeyPatch, root: Path, name: str) -> None:
-    """Make what lies under ``root`` the official files of data set ``name``."""
-    sources = tuple(replace(source, **facts(root / source.path)) for source in DATASETS[name].files)
-    monkeypatch.setitem(DATASETS, name, replace(DATASETS[name], files=sources))
+    """Make the files under ``root`` the official files of data set ``name``."""
+    source = registry.DATASETS[name]
+    files = tuple(replace(file, **facts(root / file.path)) for file in source.files)
+    register(monkeypatch, replace(source, files=files))
     monkeypatch.setenv("LRESNET_DATA", str(root))
+
+
+def register(monkeypatch: pytest.MonkeyPatch, source: DataSource) -> None:
+    """Add ``source`` to the registry, or replace the data set of that name."""
+    for table in (registry.DATASETS, registry.GRAPHS, registry.IMAGE_SETS, registry.OOD_SETS):
+        if table is registry.DATASETS or source.name in table:
+            monkeypatch.setitem(table, source.name, source)  # type: ignore[arg-type]
 
 
 def facts(path: Path) -> dict[str, Any]:
@@ -29,8 +37,8 @@ def facts(path: Path) -> dict[str, Any]:
     return {"size": len(content), "sha256": hashlib.sha256(content).hexdigest(), "git_blob": None}
 
 
-def source_of(content: bytes, path: str = "folder/file.bin", address: str | None = None) -> Source:
-    return Source(path, address, len(content), hashlib.sha256(content).hexdigest())
+def file_of(content: bytes, path: str = "folder/file.bin", url: str | None = None) -> File:
+    return File(path, url, len(content), hashlib.sha256(content).hexdigest())
 
 
 def random_edges(rng: np.random.Generator, nodes: int) -> np.ndarray[Any, np.dtype[np.int64]]:

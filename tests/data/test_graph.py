@@ -37,20 +37,20 @@ def _with_nan(row: int) -> Any:
         ({"edges": np.array([[0, 1], [1, 4]])}, "edge 1 joins 1 and 4, but the nodes are 0 to 3"),
         ({"edges": np.array([[0, -1], [1, 2]])}, "edge 1 joins -1 and 2"),
         ({"edges": np.zeros((2, 0), dtype=np.int64)}, "no edges"),
-        ({"features": _with_nan(2)}, "features of node 2 .row 2. hold NaN"),
+        ({"features": _with_nan(2)}, "features of node 2 .row 2. contain NaN"),
         ({"features": sparse.csr_array(_with_nan(3))}, "features of node 3"),
-        ({"features": FEATURES[:0]}, "there must be nodes"),
+        ({"features": FEATURES[:0]}, "at least one node and one feature"),
         ({"labels": np.array([0, 1, -1, 0])}, "node 2 has no label"),
         ({"labels": np.array([0, np.nan, 1, 0])}, "node 1 has no label"),
-        ({"labels": np.array([0, 1])}, r"labels of shape \[2\] for 4 nodes"),
-        ({"labels": np.array([0.5, 1, 1, 1])}, "whole numbers"),
+        ({"labels": np.array([0, 1])}, r"the labels have shape \[2\], but there are 4 nodes"),
+        ({"labels": np.array([0.5, 1, 1, 1])}, "labels must be integers"),
         ({"labels": np.array([1, 1, 1, 1])}, "all labels are 1"),
         ({"masks": {"val": np.array([True])}}, "the val mask has 1 entries for 4 nodes"),
-        ({"names": ["a", "b"]}, "2 names for 4 nodes"),
-        ({"classes": ["a"]}, "1 names of classes, but a label is 1"),
+        ({"names": ["a", "b"]}, "there are 2 names for 4 nodes"),
+        ({"classes": ["a"]}, "there are 1 class names, but a label is 1"),
     ],
 )
-def test_what_is_wrong_is_said_in_one_line(change: dict[str, Any], words: str) -> None:
+def test_errors_are_reported_in_one_line(change: dict[str, Any], words: str) -> None:
     parts = {"features": FEATURES, "edges": EDGES, "labels": LABELS} | change
     with pytest.raises(ValueError, match=f"^small: .*{words}") as caught:
         Graph.checked("small", **parts)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from lresnet.data import load_images
-from lresnet.data.images import channel_statistics
+from lresnet.data.image_data import channel_statistics
 
 RNG = np.random.default_rng(0)
 GREY = RNG.integers(0, 256, (6, 5, 7), dtype=np.uint8)

@@ -8,8 +8,8 @@ import pytest
 from PIL import Image, ImageOps
 
 from lresnet.data import load_images
-from lresnet.data.image_folder import fill_frame, open_image
-from lresnet.data.images import channel_statistics
+from lresnet.data.formats.image_folder import fill_frame, open_image
+from lresnet.data.image_data import channel_statistics
 
 
 def pixels(seed: int, width: int = 6, height: int = 4) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

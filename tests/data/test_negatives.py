@@ -1,3 +1,5 @@
+"""Samplers of training negatives, one and several together."""
+
 from dataclasses import replace
 
 import pytest
@@ -5,13 +7,13 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from lresnet.data import LinkTask, NegativeSampler, disease_tree, load_task
+from lresnet.data import LinkTask, NegativeSampler, NegativeSamplers, disease_tree, load_task
 
 DEVICES = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
 
 
-def _task(nodes: int = 40) -> LinkTask:
-    task = load_task("disease_tree/lp", graph=disease_tree(nodes=nodes), seed=1)
+def _task(nodes: int = 40, seed: int = 1) -> LinkTask:
+    task = load_task("disease_tree/lp", graph=disease_tree(nodes=nodes), seed=seed)
     assert isinstance(task, LinkTask)
     return task
 
@@ -75,3 +77,31 @@ def test_the_size_is_that_of_the_training_edges() -> None:
     task = _task()
     assert NegativeSampler(task)().shape == task.train_edges.shape
     assert NegativeSampler(task)(3).dtype == torch.int64
+
+
+@pytest.mark.parametrize("splits", [(1, 1, 1), (1, 2, 3)], ids=["one split", "own splits"])
+def test_each_sampler_of_several_draws_what_it_would_draw_alone(splits: tuple[int, ...]) -> None:
+    alone = [NegativeSampler(_task(60, split), seed=10 + i) for i, split in enumerate(splits)]
+    samplers = [NegativeSampler(_task(60, split), seed=10 + i) for i, split in enumerate(splits)]
+    together = NegativeSamplers(samplers)
+    for _ in range(5):
+        pairs = together()
+        assert pairs.shape == (2, 3, _task(60).train_edges.shape[1])
+        assert torch.equal(pairs, torch.stack([sampler() for sampler in alone], dim=1))
+    assert together.generators == [sampler.generator for sampler in samplers]
+
+
+def test_several_samplers_with_different_numbers_of_free_pairs() -> None:
+    """A task that holds out fewer pairs has more pairs to draw from; its shorter list of taken pairs is padded."""
+    full = _task(60)
+    half = full.test_edges.shape[1] // 2
+    less = LinkTask(**vars(full) | {"test_negatives": full.test_negatives[:, :half]})
+    alone, samplers = ([NegativeSampler(t, seed=3) for t in (full, less)] for _ in range(2))
+    assert alone[0].allowed < alone[1].allowed
+    assert torch.equal(NegativeSamplers(samplers)(), torch.stack([sampler() for sampler in alone], dim=1))
+
+
+def test_samplers_of_tasks_of_different_sizes_are_refused() -> None:
+    samplers = [NegativeSampler(_task(nodes)) for nodes in (60, 80)]
+    with pytest.raises(ValueError, match="equally many nodes and training edges are needed, got 60 and 52, 80 and 69"):
+        NegativeSamplers(samplers)

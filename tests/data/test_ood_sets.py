@@ -1,10 +1,11 @@
-"""Sets of images from elsewhere: every form they come in, what is said of them, what is refused."""
+"""Out-of-distribution image sets: all their formats, their notes, and what is refused."""
 
 import gzip
 import hashlib
 import io
 import struct
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,7 @@ import torch
 from PIL import Image
 from scipy.io import savemat
 
-from lresnet.data import OodSet, load_images, load_ood_set, ood_sets
-from lresnet.data.ood_sets import OOD_SETS
+from lresnet.data import OOD_SETS, OodSet, load_images, load_ood_set
 from tests.data import official
 
 RNG = np.random.default_rng(0)
@@ -43,23 +43,29 @@ def write_places(root: Path, **arrays: object) -> Path:
     return root / "ood" / "places.npz"
 
 
+def add_substitute(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Describe the images ``COLOUR`` as a known substitute for SVHN."""
+    digest = hashlib.sha256(COLOUR.tobytes()).hexdigest()
+    official.register(monkeypatch, replace(OOD_SETS["svhn"], substitutes={digest: "a known substitute"}))
+
+
 @pytest.fixture(autouse=True)
 def _no_network(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(address: str, target: Path) -> None:
+    def refuse(url: str, target: Path) -> None:
         raise OSError("no network")
 
     monkeypatch.setattr("lresnet.data.files._stream", refuse)
 
 
-def test_svhn_and_what_is_said_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_svhn_and_its_notes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_svhn(tmp_path)
     found = load_ood_set("svhn", root=tmp_path)
     assert np.array_equal(found.images.numpy(), COLOUR)
     assert found.note.startswith("7 images, not from the official test_32x32.mat: it has ")
     assert found.note.endswith(" bytes, not 64,275,384")
-    assert "/" not in found.note  # told by the content, never by the path
-    monkeypatch.setitem(ood_sets._STAND_INS, hashlib.sha256(COLOUR.tobytes()).hexdigest(), "a known stand-in")
-    assert load_ood_set("svhn", root=tmp_path).note == "a known stand-in"
+    assert "/" not in found.note  # the note describes the content, never the path
+    add_substitute(monkeypatch)
+    assert load_ood_set("svhn", root=tmp_path).note == "a known substitute"
     official.use(monkeypatch, tmp_path, "svhn")
     found = load_ood_set("svhn")
     assert (found.name, found.note, found.skipped) == ("svhn", "", ())
@@ -78,7 +84,7 @@ def test_grey_images_get_a_black_margin_and_three_channels(tmp_path: Path, name:
     assert larger[:, 8:].any()
 
 
-def test_official_idx_files_have_no_caveat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_official_idx_files_have_no_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_idx(tmp_path, "mnist")
     note = load_ood_set("mnist", root=tmp_path).note
     assert note.startswith("5 images, not from the official t10k-images-idx3-ubyte.gz: ")
@@ -93,7 +99,7 @@ def test_places_and_textures_as_arrays_or_as_a_folder(tmp_path: Path, monkeypatc
     write_places(tmp_path)
     found = load_ood_set("places", root=tmp_path)
     assert np.array_equal(found.images.numpy(), COLOUR)
-    assert found.note == "7 images; which ones of Places365 the paper took is not known"
+    assert found.note == "7 images; which images of Places365 the paper used is not known"
     for index, pixels in enumerate(COLOUR):
         file = tmp_path / "ood" / "textures" / "images" / "dotted" / f"{index}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -101,9 +107,9 @@ def test_places_and_textures_as_arrays_or_as_a_folder(tmp_path: Path, monkeypatc
     found = load_ood_set("textures", root=[tmp_path / "none", tmp_path])
     assert np.array_equal(found.images.numpy(), COLOUR)
     assert found.note == "7 images, not the 5,640 of the Describable Textures Dataset"
-    monkeypatch.setattr(ood_sets, "_TEXTURES", 7)
+    monkeypatch.setattr("lresnet.data.images.textures._OFFICIAL_COUNT", 7)
     assert load_ood_set("textures", root=tmp_path).note == ""
-    monkeypatch.setitem(ood_sets._STAND_INS, hashlib.sha256(COLOUR.tobytes()).hexdigest(), "a known stand-in")
+    add_substitute(monkeypatch)
     assert load_ood_set("places", root=tmp_path).note == load_ood_set("textures", root=tmp_path).note
 
 
@@ -120,7 +126,7 @@ def test_noise_follows_its_seed(name: str, deviation: float) -> None:
     assert float(pixels.std()) == pytest.approx(deviation, abs=0.5)
 
 
-def test_a_folder_of_one_s_own(tmp_path: Path) -> None:
+def test_images_of_a_folder_are_cropped_and_resized(tmp_path: Path) -> None:
     folder = tmp_path / "my photos"
     (folder / "deep" / ".cache").mkdir(parents=True)
     wide = Image.fromarray(RNG.integers(0, 256, (40, 80, 3), dtype=np.uint8))
@@ -141,7 +147,7 @@ def test_a_folder_of_one_s_own(tmp_path: Path) -> None:
     assert "\n" not in reason
 
 
-def test_links_are_followed_and_those_that_lead_nowhere_are_counted(tmp_path: Path) -> None:
+def test_links_are_followed_and_broken_links_are_reported(tmp_path: Path) -> None:
     for name in ("real", "set"):
         (tmp_path / name).mkdir()
         Image.fromarray(COLOUR[0]).save(tmp_path / name / f"{name}.png")
@@ -151,7 +157,7 @@ def test_links_are_followed_and_those_that_lead_nowhere_are_counted(tmp_path: Pa
     (folder / "round").symlink_to(folder)
     (folder / "gone.png").symlink_to(tmp_path / "nowhere.png")
     found = load_ood_set(folder)
-    assert len(found.images) == 2  # and not one, nor without end
+    assert len(found.images) == 2  # each folder once, and no endless recursion
     assert [(file.name, "No such file" in reason) for file, reason in found.skipped] == [("gone.png", True)]
 
 
@@ -165,25 +171,25 @@ def test_links_are_followed_and_those_that_lead_nowhere_are_counted(tmp_path: Pa
     ],
     ids=["N H W 3", "N 3 H W", "N H W", "N 1 H W"],
 )
-def test_arrays_of_one_s_own(tmp_path: Path, saved: dict[str, Any], expected: np.ndarray[Any, Any]) -> None:
+def test_every_form_of_arrays_is_read(tmp_path: Path, saved: dict[str, Any], expected: np.ndarray[Any, Any]) -> None:
     np.savez(tmp_path / "mine.npz", **saved)
     found = load_ood_set(tmp_path / "mine.npz", size=expected.shape[1])
     assert found.name == "mine"
     assert np.array_equal(found.images.numpy(), expected)
-    found.images[0] = 0  # the memory is its own
+    found.images[0] = 0  # the images own their memory
     assert load_ood_set(str(tmp_path / "mine.npz"), size=(10, 20)).images.shape == (len(expected), 10, 20, 3)
 
 
-def test_a_stand_in_is_known_by_its_pixels_wherever_it_lies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(ood_sets._STAND_INS, hashlib.sha256(COLOUR.tobytes()).hexdigest(), "a known stand-in")
+def test_substitute_is_recognised_by_its_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    add_substitute(monkeypatch)
     np.savez(tmp_path / "mine.npz", images=COLOUR)
     np.savez(tmp_path / "others.npz", images=COLOUR[:3])
-    assert load_ood_set(tmp_path / "mine.npz", size=16).note == "a known stand-in"
+    assert load_ood_set(tmp_path / "mine.npz", size=16).note == "a known substitute"
     assert load_ood_set(tmp_path / "others.npz").note == ""
 
 
 @pytest.mark.parametrize("form", [str, Path])
-def test_a_set_of_one_s_own_does_not_pass_under_another_s_name(
+def test_a_path_never_gets_the_name_of_a_known_set(
     form: type[str] | type[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -202,19 +208,19 @@ def test_a_set_of_one_s_own_does_not_pass_under_another_s_name(
         ({"x": COLOUR / 255}, "x is float64; save pixels 0 to 255 as uint8"),
         ({"x": COLOUR[..., :2]}, r"x has shape \[7, 32, 32, 2\]"),
         ({"x": COLOUR[:, :3]}, r"x has shape \[7, 3, 32, 3\]"),
-        ({"x": COLOUR[:, :0]}, r"x has shape \[7, 0, 32, 3\]: images without a pixel"),
-        ({"x": COLOUR[0]}, r"x has shape \[32, 32, 3\], that of one image; save it as \[1, H, W, C\]"),
+        ({"x": COLOUR[:, :0]}, r"x has shape \[7, 0, 32, 3\]: images without any pixel"),
+        ({"x": COLOUR[0]}, r"x has shape \[32, 32, 3\], which is one image; save it as \[1, H, W, C\]"),
         ({"x": COLOUR[:0]}, r"places\.npz holds no readable image; add some"),
         ({"x": np.array([None])}, "cannot be read as images"),
     ],
 )
-def test_arrays_that_are_no_images(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
+def test_arrays_of_another_form_are_refused(tmp_path: Path, arrays: dict[str, Any], words: str) -> None:
     write_places(tmp_path, **arrays)
     with pytest.raises(ValueError, match=words):
         load_ood_set("places", root=tmp_path)
 
 
-def test_arrays_that_say_they_are_larger_than_any_memory(tmp_path: Path) -> None:
+def test_arrays_larger_than_memory_are_refused(tmp_path: Path) -> None:
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": (10**13, 32, 32, 3)})
     with zipfile.ZipFile(tmp_path / "large.npz", "w") as archive:
@@ -225,9 +231,9 @@ def test_arrays_that_say_they_are_larger_than_any_memory(tmp_path: Path) -> None
             read(tmp_path / "large.npz")
 
 
-def test_files_that_are_damaged(tmp_path: Path) -> None:
+def test_damaged_files_are_reported(tmp_path: Path) -> None:
     write_places(tmp_path).write_bytes(b"PK")
-    with pytest.raises(ValueError, match=r"places\.npz cannot be read as images: it is no \.npz archive"):
+    with pytest.raises(ValueError, match=r"places\.npz cannot be read as images: it is not a \.npz archive"):
         load_ood_set("places", root=tmp_path)
     mat = write_svhn(tmp_path)
     mat.write_bytes(mat.read_bytes()[:200])
@@ -238,16 +244,16 @@ def test_files_that_are_damaged(tmp_path: Path) -> None:
     for content, words in (
         (whole[:100], "is damaged"),
         (b"\0\0\x08", "has 3 bytes and no idx header"),
-        (struct.pack(">4I", 0x801, 1, 1, 1), "begins with 0x00000801; images in idx form begin with 0x00000803"),
-        (struct.pack(">4I", 0x803, 2, 28, 28), "says 2 images of 28 x 28 but is of another length"),
-        (struct.pack(">4I", 0x803, 2, 0, 28), "holds images of 0 x 28: without a pixel"),
+        (struct.pack(">4I", 0x801, 1, 1, 1), "begins with 0x00000801; images in idx format begin with 0x00000803"),
+        (struct.pack(">4I", 0x803, 2, 28, 28), "announces 2 images of 28 x 28 but has another length"),
+        (struct.pack(">4I", 0x803, 2, 0, 28), "holds images of 0 x 28, without any pixel"),
     ):
         path.write_bytes(content)
         with pytest.raises(ValueError, match=words):
             load_ood_set("mnist", root=tmp_path)
 
 
-def test_a_matlab_file_of_something_else(tmp_path: Path) -> None:
+def test_matlab_file_with_other_content_is_refused(tmp_path: Path) -> None:
     path = write_svhn(tmp_path, name="Z")
     with pytest.raises(ValueError, match="has no array X"):
         load_ood_set("svhn", root=tmp_path)
@@ -256,10 +262,15 @@ def test_a_matlab_file_of_something_else(tmp_path: Path) -> None:
         load_ood_set("svhn", root=tmp_path)
 
 
-def test_what_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no set 'svnh' \(did you mean svhn\?\); name svhn, places"):
+def test_missing_sets_are_reported(tmp_path: Path) -> None:
+    with pytest.raises(
+        FileNotFoundError,
+        match=r"there is no image set 'svnh' \(did you mean svhn\?\); choose one of fashion_mnist, mnist",
+    ):
         load_ood_set("svnh")
-    with pytest.raises(FileNotFoundError, match=r"there is no set '.*gone\.npz'; name svhn, places, textures, mnist"):
+    with pytest.raises(
+        FileNotFoundError, match=r"there is no image set '.*gone\.npz'; choose one of fashion_mnist, mnist"
+    ):
         load_ood_set(tmp_path / "gone.npz")
     (tmp_path / "file.txt").touch()
     with pytest.raises(FileNotFoundError, match=r"file\.txt is neither a folder nor a \.npz"):
@@ -267,12 +278,12 @@ def test_what_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"no images of places: put them, as a folder or as places\.npz, at "):
         load_ood_set("places", root=tmp_path)
     for name in ("svhn", "mnist", "fashion_mnist"):
-        with pytest.raises(FileNotFoundError, match=r"could not be read \(OSError\)"):
+        with pytest.raises(FileNotFoundError, match=r"could not be downloaded \(OSError\)"):
             load_ood_set(name, root=tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file.txt"]
 
 
-def test_empty_sets_and_wrong_sizes(tmp_path: Path) -> None:
+def test_empty_sets_and_wrong_sizes_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=f"{tmp_path} holds no readable image; add some"):
         load_ood_set(tmp_path)
     with pytest.raises(ValueError, match="nothing holds no readable image; add some"):
@@ -280,8 +291,8 @@ def test_empty_sets_and_wrong_sizes(tmp_path: Path) -> None:
     (tmp_path / "torn.png").write_bytes(b"")
     with pytest.raises(ValueError, match=r"holds no readable image \(1 could not be read, e\.g\. cannot identify"):
         load_ood_set(tmp_path)
-    with pytest.raises(ValueError, match="size is 0; the side of an image is 1 pixel or more"):
+    with pytest.raises(ValueError, match="size is 0; the side of an image must be at least 1 pixel"):
         load_ood_set("noise_uniform", size=0)
-    with pytest.raises(ValueError, match=r"images are uint8 \[N, H, W, 3\], not torch.float32 \[2, 8, 8, 3\]"):
+    with pytest.raises(ValueError, match=r"images must be uint8 \[N, H, W, 3\], got torch.float32 \[2, 8, 8, 3\]"):
         OodSet("wrong", torch.zeros(2, 8, 8, 3))
     assert len(set(OOD_SETS)) == 7

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from lresnet.data.unpickle import read_pickle
+from lresnet.data.formats.unpickle import read_pickle
 from tests.data.official import old_names
 
 

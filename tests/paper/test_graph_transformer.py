@@ -9,7 +9,7 @@ from importlib import resources
 import pytest
 import torch
 
-from lresnet.data import CELLS, NodeTask, load_task
+from lresnet.data import TASKS, NodeTask, load_task
 from lresnet.models import LorentzGCN, LorentzSGFormer
 from lresnet.train.results import append_result
 from lresnet_paper import run as graph_run_module
@@ -86,7 +86,7 @@ def test_other_protocols_have_no_split():
 
 def test_a_data_set_s_name_is_its_node_classification():
     assert [graph_cell(name) for name in CELLS_OF_TABLE] == ["actor/nc", "chameleon/nc", "squirrel/nc"]
-    assert all(graph_cell(name) == name for name in CELLS)
+    assert all(graph_cell(name) == name for name in TASKS)
     assert graph_cell("cifar10") is None
 
 

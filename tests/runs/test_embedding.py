@@ -12,7 +12,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lresnet.data.augment import normalise
+from lresnet.data.augmentation import normalise
 from lresnet.geometry import Lorentz
 from lresnet.models import from_pretrained
 from lresnet.runs.embedding import Embedding, embed_files, embed_nodes, embed_run, embed_test_images

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from lresnet.data.augment import normalise
+from lresnet.data.augmentation import normalise
 from lresnet.geometry import delta_hyperbolicity
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.runs.embedding import distances, embedding_delta

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lresnet.data.augment import normalise
+from lresnet.data.augmentation import normalise
 from lresnet.models import LorentzResNet
 from lresnet.train import Augment, ImageClassification, TrainConfig, image_classification, train_model
 from lresnet.train.image_classification import class_scores

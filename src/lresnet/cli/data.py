@@ -26,7 +26,7 @@ def list_(data_root: _Root = None) -> int:
     from rich.console import Console
 
     from lresnet.cli.data_table import dataset_table
-    from lresnet.data.verify import list_datasets
+    from lresnet.data.files import list_datasets
 
     Console().print(dataset_table(list_datasets(data_root)))
     return 0
@@ -48,7 +48,7 @@ def fetch(names: _Names, data_root: _Root = None) -> int:
     from rich.console import Console
 
     from lresnet.cli.data_table import file_table
-    from lresnet.data.verify import fetch as fetch_files
+    from lresnet.data.files import fetch as fetch_files
 
     if not names:
         raise ValueError("name the data sets to fetch; `lresnet data list` shows them")
@@ -71,7 +71,7 @@ def verify(names: _Names = (), data_root: _Root = None) -> int:
     from rich.console import Console
 
     from lresnet.cli.data_table import file_table
-    from lresnet.data.verify import verify as verify_files
+    from lresnet.data.files import verify as verify_files
 
     rows = verify_files(names, data_root)
     Console().print(file_table(rows))

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.markup import escape
 from rich.table import Table
 
-from lresnet.data.verify import DatasetRow, FileRow
+from lresnet.data.files import DatasetRow, FileRow
 
 __all__ = ["dataset_table", "file_table"]
 

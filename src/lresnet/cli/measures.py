@@ -60,17 +60,15 @@ def delta(
 def _points(file: Path, data_root: Path | None) -> Any:
     """What ``delta_hyperbolicity`` takes, from a file or by the name of a graph."""
     from lresnet.data import read_graph, read_space
-    from lresnet.data.image_load import IMAGE_SETS
-    from lresnet.data.ood_sets import OOD_SETS
-    from lresnet.data.registry import DATASETS
+    from lresnet.data.registry import GRAPHS, IMAGE_SETS
 
     if file.exists() and not file.is_dir():
         return read_space(file)
-    name, graphs = str(file), [name for name in DATASETS if name not in (*IMAGE_SETS, *OOD_SETS)]
+    name = str(file)
     if name in IMAGE_SETS:
         raise ValueError(f"{name} is no graph; train a network on it, and name the folder of the run")
-    if name not in graphs:
-        raise ValueError(f"no file {name!r}, and no data set of that name; there are: {', '.join(graphs)}")
+    if name not in GRAPHS:
+        raise ValueError(f"no file {name!r}, and no data set of that name; there are: {', '.join(GRAPHS)}")
     return read_graph(name, data_root).edges.numpy()
 
 

@@ -1,29 +1,44 @@
-"""What the rest of the library learns from: graphs and images by name, tasks with their splits, and users' files."""
+"""Graphs and images by name, tasks with their splits, and readers of users' own files.
 
-from lresnet.data.augment import Augmentation, augment, normalise
-from lresnet.data.cells import CELLS, load_task
-from lresnet.data.graph import Graph
-from lresnet.data.image_load import load_images
-from lresnet.data.images import ImageData, ImageSet, hold_out, mean_colour
-from lresnet.data.load import load_graph, read_graph
-from lresnet.data.negatives import NegativeSampler
-from lresnet.data.ood_sets import OodSet, load_ood_set
-from lresnet.data.space_file import read_space
-from lresnet.data.synthetic import disease_tree
-from lresnet.data.tasks import LinkTask, NodeTask, Task
+The names below load on first use, so that :mod:`lresnet.data.registry` can be imported without torch.
+"""
+
+from typing import TYPE_CHECKING
+
+from lresnet._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lresnet.data.augmentation import Augmentation, augment, cutmix, normalise
+    from lresnet.data.formats.space_file import read_space
+    from lresnet.data.graph import Graph
+    from lresnet.data.graphs.disease_tree import disease_tree
+    from lresnet.data.image_data import ImageData, ImageSet, hold_out, mean_colour
+    from lresnet.data.load import load_graph, load_images, load_task, read_graph
+    from lresnet.data.negatives import NegativeSampler, NegativeSamplers
+    from lresnet.data.ood_sets import OodSet, load_ood_set
+    from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
+    from lresnet.data.tasks import GraphTask, ImageTask, LinkTask, NodeTask, Task
 
 __all__ = [
-    "CELLS",
+    "DATASETS",
+    "GRAPHS",
+    "IMAGE_SETS",
+    "OOD_SETS",
+    "TASKS",
     "Augmentation",
     "Graph",
+    "GraphTask",
     "ImageData",
     "ImageSet",
+    "ImageTask",
     "LinkTask",
     "NegativeSampler",
+    "NegativeSamplers",
     "NodeTask",
     "OodSet",
     "Task",
     "augment",
+    "cutmix",
     "disease_tree",
     "hold_out",
     "load_graph",
@@ -35,3 +50,20 @@ __all__ = [
     "read_graph",
     "read_space",
 ]
+
+if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name
+    _MODULES = {
+        "augmentation": "Augmentation augment cutmix normalise",
+        "formats.space_file": "read_space",
+        "graph": "Graph",
+        "graphs.disease_tree": "disease_tree",
+        "image_data": "ImageData ImageSet hold_out mean_colour",
+        "load": "load_graph load_images load_task read_graph",
+        "negatives": "NegativeSampler NegativeSamplers",
+        "ood_sets": "OodSet load_ood_set",
+        "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
+        "tasks": "GraphTask ImageTask LinkTask NodeTask Task",
+    }
+    __getattr__, __dir__ = lazy_names(
+        __name__, {name: module for module, names in _MODULES.items() for name in names.split()}
+    )

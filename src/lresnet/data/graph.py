@@ -1,10 +1,10 @@
-"""A graph as read from its files, checked, and as PyG ``Data``."""
+"""Graphs: the class, its checks, its conversion to PyG ``Data``, and its features as the input of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -13,29 +13,46 @@ from scipy import sparse
 from torch import Tensor
 
 from lresnet.data.pairs import both_directions, undirected
+from lresnet.data.registry import GRAPHS
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-__all__ = ["Features", "Graph", "dense"]
+__all__ = [
+    "FeatureKind",
+    "Features",
+    "Graph",
+    "dense",
+    "prepare_features",
+]
+
 
 Features: TypeAlias = NDArray[np.float64] | sparse.csr_array
+FeatureKind = Literal["published", "standardised", "raw"]
+
+_HIGHEST_DEGREE = 5  # all degrees from here on share one column
 
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph with features and, mostly, labels.
+    """An undirected graph with node features and, usually, labels.
+
+    Build it with :meth:`checked`, which reports an error in one line.
 
     Args:
-        name: the data set.
+        name: Name of the graph.
         features: ``[n, f]``, dense or CSR, as in the files.
-        edges: ``[2, e]``, int64, each edge once, lower node first, row by row; self loops where the files have them.
+        edges: ``[2, e]``, int64. Each edge occurs once, lower node first, sorted by row. Self loops of the files are
+            kept.
         labels: ``[n]``, int64, classes 0, 1, ...; None without labels.
-        masks: official splits, ``"train" | "val" | "test"`` -> ``[n]`` or ``[n, splits]``, bool.
-        names: what the nodes are called, not always each differently; empty: by their numbers.
-        classes: what the labels are called; empty: by their numbers.
+        masks: Official splits: ``"train"``, ``"val"`` and ``"test"`` to bool ``[n]`` or ``[n, splits]``.
+        names: Names of the nodes, not necessarily unique; empty if the nodes have numbers only.
+        classes: Names of the classes; empty if the classes have numbers only.
 
-    Build it with :meth:`checked`, which names what is wrong with a file in one line.
+    Example:
+        >>> graph = Graph.checked("path", np.eye(3), np.array([[0, 1], [1, 2]]))
+        >>> graph.num_nodes, graph.edges.tolist()
+        (3, [[0, 1], [1, 2]])
     """
 
     name: str
@@ -48,12 +65,12 @@ class Graph:
 
     @property
     def num_nodes(self) -> int:
-        """n."""
+        """Number of nodes n."""
         return int(self.features.shape[0])
 
     @property
     def num_classes(self) -> int:
-        """How many classes the labels name."""
+        """Number of classes; 0 without labels."""
         return 0 if self.labels is None else int(self.labels.max()) + 1
 
     @classmethod
@@ -67,25 +84,27 @@ class Graph:
         names: Sequence[str] = (),
         classes: Sequence[str] = (),
     ) -> Graph:
-        """The graph, after a look at every value.
+        """Build a graph after a check of every value.
 
         Args:
-            name: the data set, for the messages.
+            name: Name of the graph, for error messages.
             features: ``[n, f]``.
-            edges: ``[2, m]``, any direction, with or without repetitions.
+            edges: ``[2, m]``, in any direction, with or without repetitions.
             labels: ``[n]``.
             masks: ``[n]`` or ``[n, splits]``.
-            names: n of them, or none.
-            classes: one for each label, or none.
+            names: n names, or none.
+            classes: One name per class, or none.
 
         Raises:
-            ValueError: no node or no edge, an edge to a node that does not exist, features that are not finite (the
-                row is named), a node without label, a single class, a mask or names of another length, a
-                label that no class is named for.
+            ValueError: There are no nodes or edges; an edge leads to a node that does not exist; features are not
+                finite (the message names the row); a node has no label; there is a single class; a mask or the names
+                have another length; a label has no class name.
         """
         n = features.shape[0]
         if n == 0 or features.shape[1] == 0:
-            raise ValueError(f"{name}: features of shape {list(features.shape)}; there must be nodes and features")
+            raise ValueError(
+                f"{name}: the features have shape {list(features.shape)}; at least one node and one feature are needed"
+            )
         _require_finite(name, features)
         _require_edges(name, edges, n)
         if labels is not None:
@@ -94,9 +113,9 @@ class Graph:
             if mask.shape[0] != n:
                 raise ValueError(f"{name}: the {part} mask has {mask.shape[0]} entries for {n} nodes")
         if names and len(names) != n:
-            raise ValueError(f"{name}: {len(names)} names for {n} nodes")
+            raise ValueError(f"{name}: there are {len(names)} names for {n} nodes")
         if classes and labels is not None and labels.max() >= len(classes):
-            raise ValueError(f"{name}: {len(classes)} names of classes, but a label is {labels.max():g}")
+            raise ValueError(f"{name}: there are {len(classes)} class names, but a label is {labels.max():g}")
         return cls(
             name,
             features,
@@ -108,8 +127,10 @@ class Graph:
         )
 
     def to_data(self) -> Data:
-        """As PyG ``Data``: ``x`` float32 ``[n, f]``, ``edge_index`` int64 ``[2, 2e]`` both ways without self loops,
-        ``y`` int64 ``[n]`` and the official masks, where there are any.
+        """Return the graph as PyG ``Data``.
+
+        It has ``x`` float32 ``[n, f]``, ``edge_index`` int64 ``[2, 2e]`` in both directions without self loops, ``y``
+        int64 ``[n]``, and the official masks if there are any.
         """
         from torch_geometric.data import Data
 
@@ -124,7 +145,7 @@ class Graph:
 
 
 def dense(features: Features) -> Tensor:
-    """``features`` as a dense float32 tensor ``[n, f]``."""
+    """Return ``features`` as a dense float32 tensor ``[n, f]``."""
     if isinstance(features, np.ndarray):
         return torch.from_numpy(features.astype(np.float32))
     return torch.from_numpy(features.astype(np.float32).toarray())
@@ -137,7 +158,7 @@ def _require_finite(name: str, features: Features) -> None:
         bad = np.flatnonzero(~np.isfinite(features.data))
         rows = np.searchsorted(features.indptr, bad, side="right") - 1
     if rows.size:
-        raise ValueError(f"{name}: the features of node {rows[0]} (row {rows[0]}) hold NaN or infinity")
+        raise ValueError(f"{name}: the features of node {rows[0]} (row {rows[0]}) contain NaN or infinity")
 
 
 def _require_edges(name: str, edges: NDArray[np.int64], n: int) -> None:
@@ -151,11 +172,60 @@ def _require_edges(name: str, edges: NDArray[np.int64], n: int) -> None:
 
 def _require_labels(name: str, labels: NDArray[np.float64] | NDArray[np.int64], n: int) -> None:
     if labels.shape != (n,):
-        raise ValueError(f"{name}: labels of shape {list(labels.shape)} for {n} nodes")
-    missing = np.flatnonzero(~(labels >= 0))  # a NaN compares false
+        raise ValueError(f"{name}: the labels have shape {list(labels.shape)}, but there are {n} nodes")
+    missing = np.flatnonzero(~(labels >= 0))  # a comparison with NaN is false
     if missing.size:
         raise ValueError(f"{name}: node {missing[0]} has no label")
     if (labels != np.floor(labels)).any():
-        raise ValueError(f"{name}: labels must be whole numbers")
+        raise ValueError(f"{name}: labels must be integers")
     if (labels == labels[0]).all():
-        raise ValueError(f"{name}: all labels are {labels[0]:g}; a classification needs two classes")
+        raise ValueError(f"{name}: all labels are {labels[0]:g}; classification needs at least two classes")
+
+
+def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, columns: int | None = None) -> Tensor:
+    """Return the features of ``graph`` as the input of a model.
+
+    Args:
+        graph: The graph.
+        edge_index: The graph that is visible in training, ``[2, 2 e]``. Degrees are counted in it.
+        kind: ``"published"``: each row is divided by its sum, unless the literature leaves the features of this graph
+            as they are. ``"standardised"``: each column has mean 0 and standard deviation 1. ``"raw"``: as in the
+            files. For a graph with degree columns (airport) the first two kinds append the one-hot degree, clipped at
+            5, and a constant 1.
+        columns: Number of raw columns to use; None means all.
+
+    Returns:
+        ``[n, f]``, float32.
+    """
+    if kind not in ("published", "standardised", "raw"):
+        raise ValueError(f'features={kind!r}; choose "published", "standardised" or "raw"')
+    source = GRAPHS.get(graph.name)
+    raw = graph.features if columns is None else graph.features[:, :columns]
+    if kind == "raw":
+        return dense(raw)
+    if kind == "standardised":
+        x = _standardised(raw)
+    else:
+        x = dense(_row_normalised(raw) if source is None or source.row_normalised else raw)
+    if source is not None and source.degree_columns:
+        x = torch.cat([x, _degree_columns(edge_index, graph.num_nodes), torch.ones(graph.num_nodes, 1)], dim=1)
+    return x
+
+
+def _row_normalised(features: Features) -> Features:
+    """Divide each row by its sum; a row with sum zero becomes zero."""
+    total = np.asarray(features.sum(axis=1)).reshape(-1, 1)
+    with np.errstate(divide="ignore"):
+        factor = np.where(total == 0, 0.0, 1 / total)
+    return features * factor if isinstance(features, np.ndarray) else features.multiply(factor).tocsr()
+
+
+def _standardised(features: Features) -> Tensor:
+    x = dense(features)
+    deviation, mean = torch.std_mean(x, dim=0, correction=0)
+    return (x - mean) / torch.where(deviation > 0, deviation, 1.0)
+
+
+def _degree_columns(edge_index: Tensor, nodes: int) -> Tensor:
+    degree = torch.bincount(edge_index[0], minlength=nodes).clamp_max(_HIGHEST_DEGREE)
+    return torch.nn.functional.one_hot(degree, _HIGHEST_DEGREE + 1).float()

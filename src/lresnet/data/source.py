@@ -1,27 +1,52 @@
-"""What is known of a data set: its files, where they are published, and what an archive of images holds."""
+"""Facts about a data set: its files, their official addresses and checksums, its tasks, licence and citation.
+
+Each module of :mod:`lresnet.data.graphs` and :mod:`lresnet.data.images` describes one data set with these classes.
+Nothing here imports torch or NumPy, so that the names of all data sets are known in milliseconds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
 
-__all__ = ["Dataset", "ImageRecords", "Source"]
+__all__ = [
+    "DataSource",
+    "File",
+    "Files",
+    "GraphSource",
+    "ImageRecords",
+    "ImageSource",
+    "NodeMetric",
+    "OodSource",
+    "TaskSource",
+]
+
+NodeMetric = Literal["f1_binary", "accuracy"]
+
+Files = Mapping[str, Path]
+"""The files of a data set: the last part of :attr:`File.path`, e.g. ``"airport.p"``, to where the file was found."""
 
 
 @dataclass(frozen=True)
 class ImageRecords:
-    """Labelled images as records of one length: label bytes, the last of which is the class, then the pixels.
+    """The layout of an archive of labelled images in records of equal length.
+
+    A record holds the label bytes, the last of which is the class, and then the pixels.
 
     Args:
-        folder: where the files lie, in the archive as under a data root.
-        train: the files of the training images, each with the same number of records.
-        test: those of the test images.
-        shape: channels, height and width of an image, as its pixels are ordered.
-        label_bytes: bytes before the pixels.
-        classes: names, by label.
-        per_class: training and test images of each class.
-        digests: of the training and of the test records: the sha256 of their sorted sha256, whatever their order.
-        mean: of each channel over the training images, with pixels in [0, 1], as published.
-        std: likewise.
+        folder: Folder of the files, both in the archive and under a data root.
+        train: Files with the training images; all hold the same number of records.
+        test: Files with the test images.
+        shape: Channels, height and width of an image, in the order of its pixels.
+        label_bytes: Number of bytes before the pixels.
+        classes: Class names, by label.
+        per_class: Number of training images and of test images in each class.
+        digests: One digest of the training records and one of the test records: the sha256 of their sorted sha256
+            digests. It does not depend on the order of the images.
+        mean: Published mean of each channel over the training images, for pixels in [0, 1].
+        std: Published standard deviation of each channel.
     """
 
     folder: str
@@ -37,33 +62,110 @@ class ImageRecords:
 
 
 @dataclass(frozen=True)
-class Source:
-    """One file.
+class File:
+    """One file of a data set.
 
     Args:
-        path: where it lies under a data root.
-        address: where it is published; None when nobody publishes it.
-        size: bytes; None when not known.
-        sha256: of its content; None when not known, then ``git_blob`` is.
-        git_blob: the id git gives its content.
-        records: what it holds if it is an archive of images; its extracted folder is as good as the archive itself.
+        path: Path relative to a data root.
+        url: Official address; None if the file is not published.
+        size: Number of bytes; None if unknown.
+        sha256: Checksum; None if unknown, then ``git_blob`` must be given.
+        git_blob: The id that git gives the content.
+        records: Layout of an archive of images. The extracted folder is accepted in place of the archive.
+        unpacked: Path of the uncompressed file, which is accepted in place of a compressed one. No checksum of it is
+            published.
     """
 
     path: str
-    address: str | None
+    url: str | None
     size: int | None = None
     sha256: str | None = None
     git_blob: str | None = None
     records: ImageRecords | None = None
+    unpacked: str | None = None
+
+    @property
+    def name(self) -> str:
+        """Last part of the path: the key of the file in :data:`Files`."""
+        return Path(self.path).name
 
 
 @dataclass(frozen=True)
-class Dataset:
-    """One data set: what it is, what it is made of, and whom to credit."""
+class TaskSource:
+    """A task that :func:`lresnet.data.load_task` builds from a graph.
+
+    Args:
+        name: Name of the task, e.g. ``"airport/nc"``; it ends in ``/lp`` (link prediction) or ``/nc`` (node
+            classification).
+        dataset: Name of the graph.
+        splits: Names of the splits; the first one is the default.
+        metric: Metric of node classification.
+        columns: Number of raw feature columns that the model may see; None means all.
+        balanced: Validation and test shares of the balanced rule of HGCN, for graphs whose nodes the literature splits
+            by it (see :func:`lresnet.data.splits.balanced_nodes`).
+    """
+
+    name: str
+    dataset: str
+    splits: tuple[str, ...]
+    metric: NodeMetric = "accuracy"
+    columns: int | None = None
+    balanced: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSource:
+    """Facts that every data set has.
+
+    Args:
+        name: Name of the data set. Its module has the same name.
+        summary: Description in one line.
+        files: Files of the data set; empty if the data set is generated or supplied by the user.
+        licence: Licence of the data, as its publisher states it.
+        citation: Publication to cite.
+        note: Further information, e.g. that a file cannot be downloaded.
+    """
 
     name: str
     summary: str
-    files: tuple[Source, ...]
+    files: tuple[File, ...] = ()
     licence: str
     citation: str
     note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphSource(DataSource):
+    """A graph. Its module has a function ``read(files) -> Graph``.
+
+    Args:
+        tasks: Tasks on this graph.
+        row_normalised: Whether the published features divide each row by its sum.
+        degree_columns: Whether the published features also have one-hot degrees and a constant column.
+    """
+
+    tasks: tuple[TaskSource, ...] = ()
+    row_normalised: bool = True
+    degree_columns: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageSource(DataSource):
+    """Labelled training and test images. Their module has a function ``read(files) -> ImageData``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OodSource(DataSource):
+    """Unlabelled images for out-of-distribution (OOD) detection.
+
+    Their module has a function ``read(files, height, width, seed) -> UnlabelledImages``.
+
+    Args:
+        folder: Where the user puts the images of a set that cannot be downloaded: a folder relative to a data root, or
+            a ``.npz`` file of that name. None if the set has files or is generated.
+        substitutes: Known image sets that are used in place of the official one: the sha256 of their pixels
+            ``[N, H, W, 3]`` to a description. The files around the pixels (dates, compression) may differ.
+    """
+
+    folder: str | None = None
+    substitutes: Mapping[str, str] = field(default_factory=dict)

@@ -1,11 +1,9 @@
 """How good a result is, as tensors on the device they were computed on."""
 
-from lresnet.metrics.accuracy import accuracy
-from lresnet.metrics.average_precision import average_precision
-from lresnet.metrics.f1 import f1
+from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
-from lresnet.metrics.roc_auc import link_scores, roc_auc
+from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
 
 __all__ = [
     "OOD_METRICS",

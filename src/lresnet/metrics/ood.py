@@ -5,9 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lresnet.metrics.average_precision import average_precision
 from lresnet.metrics.checks import NonFiniteScores
-from lresnet.metrics.roc_auc import link_scores, roc_auc
+from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
 
 __all__ = ["OOD_METRICS", "draw_size", "ood_metrics", "ood_metrics_by_draws"]
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lresnet.data import read_graph
-from lresnet.data.cells import CELLS
+from lresnet.data.registry import TASKS
 from lresnet.geometry import Lorentz
 from lresnet.models import from_pretrained
 from lresnet.plots.hyperbolic_pca import hyperbolic_pca
@@ -98,7 +98,7 @@ def embedding_of_run(folder: Path, *, device: str = "cpu") -> DiskEmbedding:
         raise ValueError(f"{folder} holds a Euclidean twin, whose space is flat; take a run with another method")
     place = usable_device(device)
     model: Any = from_pretrained(folder / "model", place)
-    task, graph = graph_task(run), read_graph(CELLS[cell].dataset)
+    task, graph = graph_task(run), read_graph(TASKS[cell].dataset)
     with torch.no_grad():
         z = model.eval().embed(task.x.to(place), task.edge_index.to(place)).cpu()
     points, note = disk_points(z, model.manifold.cpu())

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from lresnet.data import ImageData
-from lresnet.data.ood_sets import OOD_SETS, OodSet, load_ood_set
+from lresnet.data.ood_sets import OodSet, load_ood_set
+from lresnet.data.registry import OOD_SETS
 from lresnet.geometry.checks import full_precision
 from lresnet.metrics import ood_metrics, ood_metrics_by_draws, ood_scores
 from lresnet.metrics.ood import draw_size

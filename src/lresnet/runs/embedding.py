@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lresnet.data import CELLS, read_graph
-from lresnet.data.augment import normalise
+from lresnet.data import TASKS, read_graph
+from lresnet.data.augmentation import normalise
 from lresnet.geometry import Lorentz
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet, from_pretrained
@@ -142,7 +142,7 @@ def embed_nodes(folder: Path, *, device: str = "cpu") -> Embedding:
     if cell is None:
         raise ValueError(f"{folder} holds a run on {run.cell}, which is no graph")
     model: Any = from_pretrained(folder / "model", place)
-    task, graph = graph_task(run), read_graph(CELLS[cell].dataset)
+    task, graph = graph_task(run), read_graph(TASKS[cell].dataset)
     with torch.no_grad():
         points = model.eval().embed(task.x.to(place), task.edge_index.to(place))
     return Embedding(

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from lresnet._files import write_atomically
-from lresnet.data.image_load import IMAGE_SETS
+from lresnet.data.registry import IMAGE_SETS
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.images import (

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lresnet.data import ImageData, ImageSet
-from lresnet.data.records import digest_of
+from lresnet.data.formats.records import digest_of
 from lresnet.train.distributed import Team
 from lresnet_paper.run import image_data
 

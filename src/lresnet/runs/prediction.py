@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data.image_folder import SUFFIXES, fill_frame, images_below, open_image
+from lresnet.data.formats.image_folder import SUFFIXES, fill_frame, images_below, open_image
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.runs.folder import Record, finished_run, run_of, usable_device
 from lresnet.train import NodeClassification
@@ -132,7 +132,7 @@ def load_network(folder: Path, device: torch.device | str = "cpu") -> ImageNetwo
 
 
 def image_files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and for a folder what :func:`~lresnet.data.image_folder.images_below` finds.
+    """The files named, and for a folder what :func:`~lresnet.data.formats.image_folder.images_below` finds.
 
     A file that is named twice, or by its folder too, is there once.
 
@@ -157,9 +157,9 @@ def image_files(paths: Sequence[Path]) -> list[Path]:
 def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = "cpu") -> Predictions:
     """Class names and probabilities of images, by the network that ``lresnet train`` left in ``folder``.
 
-    An image of another size is cut and resized to the network's (:func:`~lresnet.data.image_folder.fill_frame`), one
-    with colours or an alpha channel that the network does not know loses them. Files that cannot be read are left out
-    and listed.
+    An image of another size is cut and resized to the network's
+    (:func:`~lresnet.data.formats.image_folder.fill_frame`), one with colours or an alpha channel that the network does
+    not know loses them. Files that cannot be read are left out and listed.
 
     Args:
         paths: image files, or folders of them, see :func:`image_files`.

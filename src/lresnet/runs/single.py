@@ -9,8 +9,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from lresnet.data import CELLS
-from lresnet.data.image_load import IMAGE_SETS
+from lresnet.data import TASKS
+from lresnet.data.registry import IMAGE_SETS
 from lresnet.residual import RESIDUALS
 from lresnet_paper.run import Run, complete
 from lresnet_paper.search import recipe
@@ -57,13 +57,13 @@ def find_data(name: str | None, task: TaskKind | None = None) -> tuple[TaskKind,
         return task or "graphs", _DEFAULTS[task or "graphs"]
     if task is not None:
         return task, name
-    if name in CELLS:
+    if name in TASKS:
         return "graphs", name
     if name in IMAGE_SETS or Path(name).exists() or name.endswith(".npz"):  # a .npz that is missing is said to be so
         return "images", name
     raise ValueError(
-        f"unknown data {name!r}; {did_you_mean(name, [*CELLS, *IMAGE_SETS])}"
-        f"Graphs: {', '.join(CELLS)}; images: {', '.join(IMAGE_SETS)}, "
+        f"unknown data {name!r}; {did_you_mean(name, [*TASKS, *IMAGE_SETS])}"
+        f"Graphs: {', '.join(TASKS)}; images: {', '.join(IMAGE_SETS)}, "
         "or the path of a folder or .npz"
     )
 
@@ -83,10 +83,10 @@ def single_run(
         >>> single_run("disease/lp", "space", config={"lr": 0.1}).config["epochs"]
         1500
     """
-    require_known("cell", cell, CELLS)
+    require_known("cell", cell, TASKS)
     require_known("method", method, RESIDUALS)
     plan = _plan(cell, split)
-    default = plan.get("protocol", CELLS[cell].splits[0])
+    default = plan.get("protocol", TASKS[cell].splits[0])
     fixed = complete(plan, method, plan.get("chosen", {}).get(method, {}))
     number = int(split) if split is not None and split.isdigit() else None
     if number is None and default == "official_splits" and split is None:
@@ -156,7 +156,7 @@ def command_of(run: Run, processes: int = 1) -> str:
     """The command that trains ``run`` whatever recipes may say one day: every setting of its recipe is spelt out."""
     program = ["lresnet"] if processes == 1 else ["torchrun", f"--nproc-per-node={processes}", "-m", "lresnet"]
     words = [*program, "train", run.cell, "--method", run.method, "--seed", str(run.seed)]
-    if run.cell in CELLS:
+    if run.cell in TASKS:
         words += ["--split", run.protocol if run.split is None else str(run.split)]
     else:
         words += ["--recipe", run.protocol]

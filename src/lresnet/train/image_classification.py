@@ -13,10 +13,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lresnet.data import ImageData, ImageSet
-from lresnet.data.augment import Augmentation, normalise
-from lresnet.data.augment import augment as augment_images
-from lresnet.data.cutmix import cutmix as cut_and_mix
-from lresnet.data.images import hold_out, mean_colour
+from lresnet.data.augmentation import Augmentation, normalise
+from lresnet.data.augmentation import augment as augment_images
+from lresnet.data.augmentation import cutmix as cut_and_mix
+from lresnet.data.image_data import hold_out, mean_colour
 from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.config import Augment

@@ -127,10 +127,10 @@ def gcn(
     from lresnet_paper.bench import bench_gcn
 
     if cells:
-        from lresnet.data import CELLS
+        from lresnet.data import TASKS
 
         for cell in cells:
-            require_known("cell", cell, CELLS)
+            require_known("cell", cell, TASKS)
     place = usable_device(device)
     _require_places(json, results)
     measured = bench_gcn(cells, methods, place, rounds=rounds)

