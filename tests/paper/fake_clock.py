@@ -1,10 +1,10 @@
-"""A clock that can be foreseen."""
+"""A clock whose times are set by the test."""
 
 from lresnet_paper.bench.timing import Task
 
 
-class TaskClock:
-    """Every task takes as long as the last one that ran says."""
+class FakeClock:
+    """Returns :attr:`spent` for every task; a task may set it while it runs."""
 
     name = "fake"
 

@@ -1,4 +1,4 @@
-"""The verb ``bench``: what residuals, networks and epochs cost, by a clock that waits."""
+"""The verb ``bench``: times of residuals, training steps and epochs, measured with GPU synchronisation."""
 
 import inspect
 from pathlib import Path
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lresnet_paper.bench import Measurement
 
-__all__ = ["bench", "show_sheets"]
+__all__ = ["bench", "print_tables"]
 
 _Json = Annotated[str | None, arg(metavar="FILE|-")]
 _Results = Annotated[Path | None, arg(metavar="FOLDER")]
@@ -35,31 +35,31 @@ def residual(
 ) -> int:
     """Time every residual connection in every form, forward and backward, and a stack of 64.
 
-    Against x + y, the compiled formulas, the textbook's forms and geoopt's, and as a share of the measured copy rate.
-    On a GPU also what the loop seems to take where nobody waits for it.
+    The times are compared with x + y, the compiled formulas, the textbook forms and geoopt, and with the measured copy
+    rate. On a GPU, 100 additions are also timed without GPU synchronisation.
 
     Example: lresnet bench residual --sizes 2048/10000 4096/100000
 
     Args:
-        sizes: Dimension and number of points. None named: the paper's two sizes on a GPU, 256/4000 on a CPU.
-        compiled: Whether torch.compile takes part; auto: on a GPU.
-        rounds: Rounds that count; all contenders take turns in each.
+        sizes: Dimension and number of points. Default: the paper's two sizes on a GPU, 256/4000 on a CPU.
+        compiled: Whether to include torch.compile; auto: on a GPU only.
+        rounds: Number of measured rounds; every candidate runs in each round.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        json: Write the figures as a list of objects to a file, or print nothing else with -.
-        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
-        explain: Say below the tables why the paper's 2,000 times cannot be.
+        json: Write the results as a list of objects to a file, or with - print only this list.
+        results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
+        explain: After the tables, explain why the paper's factor of 2,000 is impossible.
     """
     from lresnet.runs.folder import usable_device
     from lresnet_paper.bench import bench_residual
-    from lresnet_paper.pages.benchmarks import PAPER_CLOCK
+    from lresnet_paper.render import render
 
     place = usable_device(device)
-    _require_places(json, results)
+    _require_writable(json, results)
     measured = bench_residual(sizes, place, rounds=rounds, compiled=compiled)
     options = {"sizes": sizes, "compiled": compiled, "rounds": rounds, "device": device}
-    _hand_out(measured, _command(residual, options), place, json, results)
+    _write(measured, _command(residual, options), place, json, results)
     if explain and json != "-":
-        print(f"\n{PAPER_CLOCK}")
+        print("\n" + render("paper_runtime.md.j2").rstrip())
     return 0
 
 
@@ -73,30 +73,30 @@ def resnet(
     json: _Json = None,
     results: _Results = Path("results"),
 ) -> int:
-    """Time a training step of a ResNet beside its Euclidean twin's, and measure the memory of both.
+    """Time a training step of a ResNet against its Euclidean baseline, and measure the peak memory of both.
 
-    Random images of 32 x 32; the engine's own step, compiled and replayed on a GPU. Memory is measured in a fresh
-    process for each network.
+    The images are random, 32 x 32. The step is the training engine's own; on a GPU it is compiled and replayed as a
+    CUDA graph. The memory of each network is measured in a fresh process.
 
     Example: lresnet bench resnet --batch 512 128 --methods lorentz tangent
 
     Args:
         model: The network.
-        methods: Residual connections. None named: lorentz. The Euclidean twin always takes part.
-        batch: Images of a step. None named: 512 and 128 on a GPU, 32 on a CPU.
-        rounds: Rounds that count; all networks take turns in each.
+        methods: Residual connections. Default: lorentz. The Euclidean baseline is always included.
+        batch: Batch sizes. Default: 512 and 128 on a GPU, 32 on a CPU.
+        rounds: Number of measured rounds; every network runs in each round.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        json: Write the figures as a list of objects to a file, or print nothing else with -.
-        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+        json: Write the results as a list of objects to a file, or with - print only this list.
+        results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
     """
     from lresnet.runs.folder import usable_device
     from lresnet_paper.bench import bench_resnet
 
     place = usable_device(device)
-    _require_places(json, results)
+    _require_writable(json, results)
     measured = bench_resnet(model, methods, batch, place, rounds=rounds)
     options = {"model": model, "methods": methods, "batch": batch, "rounds": rounds, "device": device}
-    _hand_out(measured, _command(resnet, options), place, json, results)
+    _write(measured, _command(resnet, options), place, json, results)
     return 0
 
 
@@ -109,18 +109,18 @@ def gcn(
     json: _Json = None,
     results: _Results = Path("results"),
 ) -> int:
-    """Time a training epoch of lorentz_gcn, of one seed and of ten at once, beside its twin's and a GCN of PyG.
+    """Time a training epoch of lorentz_gcn, one seed and ten at once, against its Euclidean baseline and PyG's GCN.
 
     Example: lresnet bench gcn --cells disease/lp airport/lp
 
     Args:
-        cells: Tasks, e.g. cora/nc. None named: disease/lp and airport/lp where their data are found, else
-            disease_tree/lp, which is made on the spot.
-        methods: Residual connections. None named: lorentz. The Euclidean twin always takes part.
-        rounds: Rounds that count; all contenders take turns in each.
+        cells: Tasks, e.g. cora/nc. Default: those of disease/lp and airport/lp whose data are available, else
+            disease_tree/lp, which is generated.
+        methods: Residual connections. Default: lorentz. The Euclidean baseline is always included.
+        rounds: Number of measured rounds; every candidate runs in each round.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        json: Write the figures as a list of objects to a file, or print nothing else with -.
-        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+        json: Write the results as a list of objects to a file, or with - print only this list.
+        results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
     """
     from lresnet.runs.folder import usable_device
     from lresnet.runs.single import require_known
@@ -132,10 +132,10 @@ def gcn(
         for cell in cells:
             require_known("cell", cell, TASKS)
     place = usable_device(device)
-    _require_places(json, results)
+    _require_writable(json, results)
     measured = bench_gcn(cells, methods, place, rounds=rounds)
     options = {"cells": cells, "methods": methods, "rounds": rounds, "device": device}
-    _hand_out(measured, _command(gcn, options), place, json, results)
+    _write(measured, _command(gcn, options), place, json, results)
     return 0
 
 
@@ -149,30 +149,30 @@ def sgformer(
     json: _Json = None,
     results: _Results = Path("results"),
 ) -> int:
-    """Time a training epoch of lorentz_sgformer beside its twin's, and see how time and memory grow with the graph.
+    """Time a training epoch of lorentz_sgformer against its Euclidean baseline, and measure how time and memory grow.
 
-    Depth and width are those of the released scripts; of WordNet, which they have not, three layers of 64. Growing
-    graphs are random ones with 8 neighbours a node and 64 features, each in a fresh process.
+    Depth and width are those of the released scripts, and three layers of width 64 for WordNet, which they do not
+    have. The growing graphs are random, with 8 neighbours per node and 64 features; each size runs in a fresh process.
 
     Example: lresnet bench sgformer --cells chameleon --nodes 10000 100000
 
     Args:
-        cells: chameleon, squirrel, actor, wordnet, random/10000. None named: those whose data are found.
-        methods: Residual connections. None named: lorentz. The Euclidean twin always takes part.
-        nodes: Sizes of the growing graph. None named: ten thousand, a hundred thousand and a million.
-        rounds: Rounds that count; all contenders take turns in each.
+        cells: chameleon, squirrel, actor, wordnet, random/10000. Default: those whose data are available.
+        methods: Residual connections. Default: lorentz. The Euclidean baseline is always included.
+        nodes: Sizes of the growing graph. Default: 10,000, 100,000 and 1,000,000 nodes.
+        rounds: Number of measured rounds; every candidate runs in each round.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        json: Write the figures as a list of objects to a file, or print nothing else with -.
-        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+        json: Write the results as a list of objects to a file, or with - print only this list.
+        results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
     """
     from lresnet.runs.folder import usable_device
     from lresnet_paper.bench import bench_sgformer
 
     place = usable_device(device)
-    _require_places(json, results)
+    _require_writable(json, results)
     measured = bench_sgformer(cells, methods, nodes, place, rounds=rounds)
     options = {"cells": cells, "methods": methods, "nodes": nodes, "rounds": rounds, "device": device}
-    _hand_out(measured, _command(sgformer, options), place, json, results)
+    _write(measured, _command(sgformer, options), place, json, results)
     return 0
 
 
@@ -187,39 +187,39 @@ def training(
     json: _Json = None,
     results: _Results = Path("results"),
 ) -> int:
-    """Time whole trainings by the clock on the wall, from the command to the test figure.
+    """Measure the wall-clock time of whole trainings, from the command to the test accuracy.
 
-    Each is `lresnet train --test` on all training images, in a fresh process that finds nothing compiled.
+    Each one is `lresnet train --test` on all training images, in a fresh process with empty compiler caches.
 
     Example: lresnet bench training --recipes fast --epochs 200
 
     Args:
-        images: cifar10, cifar100, or the path of your own.
-        recipes: Settings, fast (batch 512) or paper (batch 128). None named: both.
-        methods: Residual connections. None named: lorentz.
-        epochs: Of each training.
+        images: cifar10, cifar100, or the path of your own images.
+        recipes: Settings, fast (batch 512) or paper (batch 128). Default: both.
+        methods: Residual connections. Default: lorentz.
+        epochs: Epochs of each training.
         model: The network.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        json: Write the figures as a list of objects to a file, or print nothing else with -.
-        results: Add a line for each figure to benchmarks.jsonl in this folder. None: do not.
+        json: Write the results as a list of objects to a file, or with - print only this list.
+        results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
     """
     from lresnet.runs.folder import usable_device
     from lresnet_paper.bench import bench_training
 
     place = usable_device(device)
-    _require_places(json, results)
+    _require_writable(json, results)
     measured = bench_training(images, recipes, methods, epochs, model, place)
     options = {"images": images, "recipes": recipes, "methods": methods, "epochs": epochs, "model": model}
-    _hand_out(measured, _command(training, options | {"device": device}), place, json, results)
+    _write(measured, _command(training, options | {"device": device}), place, json, results)
     return 0
 
 
 @bench.command
 def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")) -> int:
-    """Write the page of all benchmarks from the results: the newest line of each measurement on each device.
+    """Write the page of all benchmarks from the newest result of each measurement on each device.
 
     Args:
-        out: The page, Markdown.
+        out: The page, in Markdown.
         results: The folder with benchmarks.jsonl and runtime.jsonl.
     """
     from lresnet._files import write_atomically
@@ -229,19 +229,19 @@ def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")
     return 0
 
 
-def show_sheets(records: "Sequence[dict[str, Any]]") -> None:
-    """Print the tables that lines of results fill."""
+def print_tables(records: "Sequence[dict[str, Any]]") -> None:
+    """Print lines of results as tables."""
     from rich.console import Console
 
-    from lresnet_paper.pages.benchmark_tables import sheets, terminal_sheet
+    from lresnet_paper.pages.benchmark_tables import benchmark_tables, terminal_table
 
     console = Console()
-    for sheet in sheets(records):
-        console.print(terminal_sheet(sheet))
+    for table in benchmark_tables(records):
+        console.print(terminal_table(table))
 
 
 def _command(verb: "Callable[..., int]", options: "Mapping[str, Any]") -> str:
-    """What was typed: the options that are not as they are where nothing is said."""
+    """Return the command line, with the options that differ from their defaults."""
     words = ["lresnet bench", verb.__name__]
     for name, parameter in inspect.signature(verb).parameters.items():
         value = options.get(name, parameter.default)
@@ -250,8 +250,8 @@ def _command(verb: "Callable[..., int]", options: "Mapping[str, Any]") -> str:
     return " ".join(words)
 
 
-def _require_places(json: str | None, results: Path | None) -> None:
-    """Fail before the measuring, and not after it, where figures cannot be written; leave nothing behind."""
+def _require_writable(json: str | None, results: Path | None) -> None:
+    """Fail before the measurement, not after it, if the results cannot be written. Leaves no file or folder behind."""
     files = [Path(json)] if json is not None and json != "-" else []
     for file in [*files, *([results / "benchmarks.jsonl"] if results is not None else [])]:
         made = [folder for folder in file.parents if not folder.exists()]
@@ -264,10 +264,10 @@ def _require_places(json: str | None, results: Path | None) -> None:
             folder.rmdir()
 
 
-def _hand_out(
+def _write(
     measured: "Sequence[Measurement]", command: str, place: "torch.device", json: str | None, results: Path | None
 ) -> None:
-    """Lines to the results, JSON where it is wanted, tables otherwise."""
+    """Append lines to the results; write or print JSON if requested; print tables unless JSON goes to stdout."""
     from json import dumps
 
     from lresnet._files import write_atomically
@@ -283,6 +283,6 @@ def _hand_out(
         return
     if json is not None:
         write_atomically(Path(json), (dumps(records, indent=2, allow_nan=False) + "\n").encode())
-    show_sheets(records)
+    print_tables(records)
     if results is not None:
-        print(f"{len(records)} lines added to {results / 'benchmarks.jsonl'}")
+        print(f"{len(records)} lines appended to {results / 'benchmarks.jsonl'}")

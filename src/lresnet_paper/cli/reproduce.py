@@ -119,14 +119,14 @@ def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results:
     from lresnet.runs.folder import usable_device
     from lresnet.train.results import append_result
     from lresnet_paper.bench import bench_runtime, runtime_line
-    from lresnet_paper.cli.bench import show_sheets
+    from lresnet_paper.cli.bench import print_tables
 
     place = usable_device(device)
     command = " ".join(["lresnet reproduce runtime", *(f"--cell {cell}" for cell in cells)])
     records = [runtime_line(one, command, place) for one in bench_runtime(cells, methods, place)]
     for record in records:
         append_result(results / "runtime.jsonl", record)
-    show_sheets(records)
+    print_tables(records)
     return 0
 
 

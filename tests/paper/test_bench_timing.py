@@ -1,4 +1,4 @@
-"""The benchmarks' clocks, turns, sizes and copy rate, with clocks that can be foreseen."""
+"""Clocks, interleaved rounds, sizes and the copy rate, with fake clocks."""
 
 import itertools
 import math
@@ -22,7 +22,7 @@ from lresnet_paper.bench.timing import (
     spread,
     sync_times,
 )
-from tests.paper.fake_clock import TaskClock
+from tests.paper.fake_clock import FakeClock
 
 CPU = torch.device("cpu")
 TINY = Size(8, 16)
@@ -34,7 +34,7 @@ def few_sets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Machine:
-    """A device that works on its own: launching takes the host 1, the work 100; its events see the work."""
+    """An asynchronous device: a launch takes the host 1 unit of time, and its work takes the device 100."""
 
     def __init__(self) -> None:
         self.host, self.done = 0.0, 0.0
@@ -67,7 +67,7 @@ class Event:
         return later.at - self.at
 
 
-def test_events_count_the_work_and_a_host_clock_only_the_launch() -> None:
+def test_an_event_clock_times_the_work_and_a_host_clock_only_the_launch() -> None:
     machine = Machine()
     clock = EventClock(machine.event, machine.launch)
     for _ in range(2):  # the second time the GPU is idle when the clock starts
@@ -76,9 +76,9 @@ def test_events_count_the_work_and_a_host_clock_only_the_launch() -> None:
     assert HostClock("host", machine.now).seconds(machine.launch) == 1
 
 
-def test_two_clocks_wait_for_what_was_under_way_before() -> None:
+def test_work_submitted_before_is_not_timed() -> None:
     machine = Machine()
-    machine.launch()  # must not count
+    machine.launch()  # submitted before: not timed
 
     def loop() -> None:
         for _ in range(10):
@@ -87,7 +87,7 @@ def test_two_clocks_wait_for_what_was_under_way_before() -> None:
     assert sync_times(loop, machine.synchronise, machine.now) == SyncTimes(returned=10, finished=1001)
 
 
-def test_a_cpu_is_timed_by_process_time_of_one_thread() -> None:
+def test_the_clock_of_a_cpu_is_process_time_of_one_thread() -> None:
     assert device_clock(CPU) is PROCESS
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -99,9 +99,9 @@ def test_a_cpu_is_timed_by_process_time_of_one_thread() -> None:
         torch.set_num_threads(before)
 
 
-def test_contenders_take_turns_in_changing_order_and_never_use_the_batch_before() -> None:
+def test_candidates_alternate_in_order_and_never_reuse_the_last_batch() -> None:
     seen: list[tuple[str, int]] = []
-    clock = TaskClock()
+    clock = FakeClock()
 
     def batch(name: str, number: int) -> Batch:
         def task() -> None:
@@ -112,7 +112,7 @@ def test_contenders_take_turns_in_changing_order_and_never_use_the_batch_before(
 
     field = {name: [batch(name, number) for number in range(3)] for name in ("a", "b")}
     seconds = interleave(field, clock, rounds=4, warm_up=1)
-    assert seconds == {"a": [1.5] * 4, "b": [4.0] * 4}  # of one call; the round of warming up does not count
+    assert seconds == {"a": [1.5] * 4, "b": [4.0] * 4}  # of one call; the warm-up round is not measured
     assert "".join(name for name, _ in seen) == "abbaabbaab"
     assert all(before != after for (_, before), (_, after) in itertools.pairwise(seen))
     assert {number for _, number in seen} == {0, 1, 2}
@@ -121,18 +121,18 @@ def test_contenders_take_turns_in_changing_order_and_never_use_the_batch_before(
 def test_spread_and_ratios() -> None:
     assert spread([4.0, 1.0, 3.0, 2.0, 5.0]) == Spread(3.0, 2.0, 4.0, 5)
     assert spread([7.0]) == Spread(7.0, 7.0, 7.0, 1)
-    # Round by round: the medians' ratio would be 2.
+    # Ratios are taken round by round.
     assert ratios([1.0, 2.0, 30.0], [1.0, 1.0, 10.0]).median == 2.0
     assert ratios([10.0, 20.0, 30.0], [5.0, 40.0, 10.0]).median == 2.0
 
 
 @pytest.mark.parametrize("text", ["2048", "2048/", "a/b", "0/5", "-1/5", "1/2/3", "2.5/4", ""])
-def test_a_wrong_size_is_refused(text: str) -> None:
+def test_an_invalid_size_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match="a size is DIMENSION/POINTS"):
         parse_size(text)
 
 
-def test_sizes_count_bytes_and_sets_exceed_the_cache() -> None:
+def test_the_point_sets_exceed_the_cache() -> None:
     assert parse_size("4096/100000").bytes == 1_638_400_000
     assert str(parse_size("2048/10000")) == "2048/10000"
     sets = point_sets(TINY, CPU)
@@ -142,7 +142,7 @@ def test_sizes_count_bytes_and_sets_exceed_the_cache() -> None:
     assert len(point_sets(Size(1, 1), CPU)) == 256
 
 
-def test_the_copy_rate_is_the_best_of_all_ways_in_bytes_read_and_written() -> None:
+def test_the_copy_rate_is_the_highest_rate_in_bytes_read_and_written() -> None:
     found = copy_rate(CPU, HostClock("fake", iter(range(10_000)).__next__), rounds=3, sizes=[800, 8000])
     assert found.bytes_per_second == 8000  # a second a copy
     assert set(found.tried.values()) == {800.0, 8000.0}

@@ -1,4 +1,4 @@
-"""`lresnet bench` and `lresnet reproduce runtime`, as typed; on sizes that take no time."""
+"""`lresnet bench` and `lresnet reproduce runtime` on tiny sizes."""
 
 import json
 from pathlib import Path
@@ -12,14 +12,14 @@ from tests.coloured import write_coloured
 
 
 @pytest.fixture(autouse=True)
-def little(monkeypatch: pytest.MonkeyPatch) -> None:
+def tiny_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setattr("lresnet_paper.bench.residuals._CPU_CACHE", 1000)
     monkeypatch.setattr("lresnet_paper.bench.timing._COPY_BYTES", {"cpu": (2**12,)})
     monkeypatch.setattr("lresnet_paper.bench.suite._CPU_STACK", Size(4, 4))
 
 
-def test_residual_prints_tables_and_keeps_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_residual_prints_tables_and_appends_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["bench", "residual", "--sizes", "8/16", "--rounds", "2", "--device", "cpu", "--results", str(tmp_path)]
     assert cli.main([*call, "--json", str(tmp_path / "figures.json"), "--explain"]) == 0
     out = capsys.readouterr().out
@@ -29,15 +29,15 @@ def test_residual_prints_tables_and_keeps_lines(tmp_path: Path, capsys: pytest.C
     assert "over 2,000 times faster" in out
     lines = list(read_results(tmp_path / "benchmarks.jsonl"))
     assert lines == json.loads((tmp_path / "figures.json").read_text())
-    assert f"{len(lines)} lines added" in out
+    assert f"{len(lines)} lines appended" in out
     assert {line["command"] for line in lines} == {"lresnet bench residual --sizes 8/16 --rounds 2 --device cpu"}
     assert {line["study"] for line in lines} == {"copy", "residual", "stack"}
-    # Who is not here is a line too.
+    # A missing measurement is a line, too.
     assert all((line["value"] is None) == bool(line["missing"]) for line in lines if line["study"] != "copy")
     assert any(line["missing"] == "geoopt has no such operation" for line in lines)
 
 
-def test_json_alone_can_be_piped(
+def test_json_to_stdout_is_the_only_output(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -59,9 +59,9 @@ def test_resnet_and_gcn(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
     assert cli.main(["bench", "resnet", "--model", "lorentz_resnet20", "--batch", "2", "3", *call]) == 0
     assert cli.main(["bench", "gcn", "--cells", "disease_tree/lp", *call]) == 0
     out = capsys.readouterr().out
-    assert "A training step of lorentz_resnet20, batch 2" in out
-    assert "A training epoch of lorentz_gcn: disease_tree/lp" in out
-    assert max(len(line) for line in out.splitlines() if "lines added" not in line) <= 80
+    assert "Training step of lorentz_resnet20, batch size 2" in out
+    assert "Training epoch of lorentz_gcn: disease_tree/lp" in out
+    assert max(len(line) for line in out.splitlines() if "lines appended" not in line) <= 80
     lines = list(read_results(tmp_path / "benchmarks.jsonl"))
     assert [(line["cell"], line["method"]) for line in lines if line["study"] == "resnet"] == [
         (f"lorentz_resnet20/{batch}", method) for batch in (2, 3) for method in ("lorentz", "euclidean")
@@ -70,7 +70,7 @@ def test_resnet_and_gcn(tmp_path: Path, capsys: pytest.CaptureFixture[str], monk
 
     page = tmp_path / "page.md"
     assert cli.main(["bench", "page", "--results", str(tmp_path), "--out", str(page)]) == 0
-    assert "### A training epoch of lorentz_gcn: disease_tree/lp" in page.read_text()
+    assert "### Training epoch of lorentz_gcn: disease_tree/lp" in page.read_text()
 
 
 def test_reproduce_runtime(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,26 +115,26 @@ def test_user_errors_are_one_line(
 
 
 @pytest.mark.parametrize("option", ["--json", "--results"])
-def test_a_place_that_cannot_be_written_to_is_said_before_the_measuring(
+def test_an_output_that_cannot_be_written_is_an_error_before_the_measurement(
     option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").write_text("")
     for verb in ("residual", "resnet", "gcn", "sgformer"):
-        monkeypatch.setattr(f"lresnet_paper.bench.bench_{verb}", lambda *_, **__: pytest.fail("it is measured"))
+        monkeypatch.setattr(f"lresnet_paper.bench.bench_{verb}", lambda *_, **__: pytest.fail("it was measured"))
         assert cli.main(["bench", verb, "--device", "cpu", option, "file/figures"]) == 2
         assert "file" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == [tmp_path / "file"]
 
 
-def test_json_in_a_folder_that_is_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_of_the_json_file_is_created(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "a" / "b" / "figures.json"
     call = ["bench", "residual", "--sizes", "4/4", "--rounds", "2", "--device", "cpu", "--results", "None"]
     assert cli.main([*call, "--json", str(file)]) == 0
     assert json.loads(file.read_text())
 
 
-def test_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_gpu_is_an_error(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     def empty(*args: object, **options: object) -> None:
         raise AssertionError("Torch not compiled with CUDA enabled")
 
@@ -143,9 +143,7 @@ def test_a_gpu_that_is_not_there(capsys: pytest.CaptureFixture[str], monkeypatch
     assert "device 'cuda' cannot be used here: Torch not compiled" in capsys.readouterr().err
 
 
-def test_a_whole_training_from_the_command_to_the_test_figure(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_training_measures_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images = str(write_coloured(tmp_path / "coloured.npz"))
     call = ["bench", "training", "--images", images, "--recipes", "fast", "--epochs", "1", "--device", "cpu"]
     call += ["--model", "lorentz_resnet20", "--results", str(tmp_path)]
@@ -155,10 +153,10 @@ def test_a_whole_training_from_the_command_to_the_test_figure(
     assert line["cell"] == f"{images}, 1 epochs"
     assert 0 < line["metrics"]["training_seconds"] < line["value"]
     assert 0 <= line["metrics"]["accuracy"] <= 100
-    assert "A whole training of lorentz_resnet20" in capsys.readouterr().out
+    assert "Whole training of lorentz_resnet20" in capsys.readouterr().out
 
 
-def test_a_training_that_fails_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_training_reports_the_error_of_a_failed_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["bench", "training", "--images", str(tmp_path / "none.npz"), "--device", "cpu", "--results", str(tmp_path)]
     assert cli.main([*call, "--epochs", "1"]) == 2
     assert "none.npz" in capsys.readouterr().err
