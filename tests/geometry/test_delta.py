@@ -240,7 +240,7 @@ def test_an_unlucky_sample_is_not_taken_for_certainty():
 
 
 def test_drawn_quadruples_are_distinct_and_uniform():
-    drawn = np.sort(delta._distinct(6, 30_000, np.random.default_rng(0)), axis=0).T
+    drawn = np.sort(delta._draw_distinct(6, 30_000, np.random.default_rng(0)), axis=0).T
     sets, counts = np.unique(drawn, axis=0, return_counts=True)
     assert [tuple(s) for s in sets] == list(combinations(range(6), 4))
     expected = 30_000 / 15
@@ -260,7 +260,7 @@ def test_real_distances_can_be_sampled():
     points = torch.randn(350, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     d = torch.cdist(points, points)
     result = delta_hyperbolicity(d, samples=2000)
-    brute = [brute_force(d[q][:, q].numpy())[0] for q in delta._distinct(350, 2000, np.random.default_rng(0)).T]
+    brute = [brute_force(d[q][:, q].numpy())[0] for q in delta._draw_distinct(350, 2000, np.random.default_rng(0)).T]
     assert result.lower_bound == pytest.approx(max(brute), rel=1e-12)
     assert result.mean == pytest.approx(np.mean(brute), rel=1e-12)
 
@@ -313,7 +313,7 @@ def changed(i, j, value, both=True):
         (cycle(5).float(), {}, r"edge_index.long\(\)"),
         (cycle(5).T, {}, "transpose"),
         (cycle(5) - 1, {}, "negative node -1"),
-        (cycle(5), {"num_nodes": 4}, "mentions node 4, but num_nodes is 4"),
+        (cycle(5), {"num_nodes": 4}, "contains node 4, but num_nodes is 4"),
         (cycle(5)[:, :0], {"num_nodes": -1}, "num_nodes must not be negative"),
         (torch.eye(3).to_sparse(), {}, "sparse tensor"),
         (sparse.csr_array(METRIC[:5]), {}, "must be square"),

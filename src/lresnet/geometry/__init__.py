@@ -1,4 +1,4 @@
-"""The space: pure functions, then the Lorentz manifold, isometries to other models, and Gromov's delta."""
+"""Hyperbolic space: the Lorentz manifold, its maps, distances and charts, and Gromov's delta-hyperbolicity."""
 
 from lresnet.geometry.checks import check_everywhere
 from lresnet.geometry.delta import Delta, delta_hyperbolicity

@@ -6,7 +6,7 @@ Two passes, O(N n), no cancellation. With :math:`u = s/|s|` the direction of the
 .. math:: n^2 = \kappa |\langle S, S\rangle| = \kappa \Big(\sum_i w_i (t_i - p_i)\Big)\Big(\sum_i w_i (t_i + p_i)\Big),
    \qquad t_i - p_i = \frac{q_i + 1/\kappa}{t_i + p_i} \text{ for } p_i > 0 .
 
-The gradient is the closed form in differences to the centroid c itself (``_gradients``).
+The gradient is a closed form in differences to the centroid c (``_gradients``).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ __all__ = ["centroid"]
 
 
 def centroid(x: Tensor, weight: Tensor, kappa: Curvature) -> Tensor:
-    """Centroid over axis -2.
+    """Return the centroid over axis -2.
 
     Args:
-        x: points, [..., N, n], float32 or float64.
-        weight: [..., N, 1], not negative. Where all N weights are 0, or N is 0, the result is the origin.
-        kappa: a float or a tensor that broadcasts to [..., 1, 1].
+        x: Points, [..., N, n], float32 or float64.
+        weight: Non-negative weights, [..., N, 1]. If all N weights are 0, or N is 0, the result is the origin.
+        kappa: A float or a tensor that broadcasts to [..., 1, 1].
     """
     if x.shape[-2] == 0:
         return x.sum(-2)
@@ -41,7 +41,7 @@ def centroid(x: Tensor, weight: Tensor, kappa: Curvature) -> Tensor:
 
 
 class _Centroid(torch.autograd.Function):
-    """(x, weight, kappa) -> (c, and what its backward needs: c before rounding and the norm n of the sum)."""
+    """(x, weight, kappa) -> (c, c in float64, norm n of the sum); the last two are for the backward pass."""
 
     generate_vmap_rule = True
 
@@ -49,12 +49,12 @@ class _Centroid(torch.autograd.Function):
     def forward(x: Tensor, weight: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor, Tensor]:
         dtype = x.dtype
         x, weight, kappa = _wide(x, weight, kappa)
-        # Only the ratios of the weights matter: with the largest at 1 no square leaves the range of the dtype.
+        # Only the ratios of the weights matter: with the largest at 1 no square overflows or underflows.
         largest, index = weight.max(-2, keepdim=True)
         share = weight / torch.where(largest > 0, largest, 1.0)
         s = (share * x).sum(-2, keepdim=True)
         n = _normaliser(x, share, kappa, s)
-        # Of points that coincide (or a single one of positive weight) the centroid is that point, to the last digit.
+        # If all points of positive weight are equal, the centroid is exactly that point.
         heaviest = x.gather(-2, index.expand_as(s))
         single = ((x == heaviest) | (weight == 0)).all(-1, keepdim=True).all(-2, keepdim=True) & (n > 0)
         c = torch.where(single, heaviest, s / torch.where(n > 0, n, 1.0))
@@ -76,7 +76,7 @@ class _Centroid(torch.autograd.Function):
         narrow_x, narrow_weight, c, n, *rest = ctx.saved_tensors
         narrow_kappa = rest[0] if ctx.kappa is None else ctx.kappa
         x, weight, kappa = _wide(narrow_x, narrow_weight, narrow_kappa)
-        if torch.is_grad_enabled():  # a second derivative is wanted: n and c must depend on the inputs
+        if torch.is_grad_enabled():  # for second derivatives n and c must depend on the inputs
             c, n = _differentiable(x, weight, kappa, n)
         gx, gw, gk = _gradients(g.double(), x, weight, kappa, c, n)
         return (
@@ -87,16 +87,16 @@ class _Centroid(torch.autograd.Function):
 
 
 def _wide(x: Tensor, weight: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor, Curvature]:
-    """Sums over N points are taken in float64.
+    """Return the arguments in float64, in which sums over N points are computed.
 
-    In float32 their roundings show in the centroid of points of mixed norms, and the gradients of the weights and of
-    the curvature, which are differences of nearly equal numbers for points that lie near each other, keep no digit.
+    In float32 the centroid of points of mixed norms would be inaccurate. The gradients of the weights and of the
+    curvature, which are differences of nearly equal numbers for near points, would have no correct digit.
     """
     return x.double(), weight.double(), kappa.double() if isinstance(kappa, Tensor) else kappa
 
 
 def _normaliser(x: Tensor, weight: Tensor, kappa: Curvature, s: Tensor) -> Tensor:
-    """``sqrt(kappa) |S|`` as the root of a product of two sums of non-negative terms."""
+    """Return ``sqrt(kappa) |S|``, the root of a product of two sums of non-negative terms."""
     u, _ = unit(s, -1)
     p = dot(x, u, -1)
     t = time_of(x, kappa, -1)
@@ -108,14 +108,14 @@ def _normaliser(x: Tensor, weight: Tensor, kappa: Curvature, s: Tensor) -> Tenso
 
 
 def _plain(x: Tensor, weight: Tensor, kappa: Curvature) -> Tensor:
-    """The centroid, axis -2 kept, by operations that torch differentiates in every order and direction."""
+    """Return the centroid, axis -2 kept, by operations that torch differentiates in any order, forward and reverse."""
     value, _, n = _Centroid.forward(x, weight, kappa)
     c, _ = _differentiable(*_wide(x, weight, kappa), n.detach())
     return with_derivatives_of(value, torch.where(n > 0, c, 0.0).to(x.dtype))
 
 
 def _differentiable(x: Tensor, weight: Tensor, kappa: Curvature, n: Tensor) -> tuple[Tensor, Tensor]:
-    """c and n as functions that autograd can differentiate again: ``n`` times the root of a ratio that is 1."""
+    """Return c and n as functions that autograd can differentiate again: ``n`` times the root of a ratio that is 1."""
     share = weight / torch.where(n > 0, n, 1.0)
     s = (share * x).sum(-2, keepdim=True)
     s_t = (share * time_of(x, kappa, -1)).sum(-2, keepdim=True)
@@ -126,7 +126,9 @@ def _differentiable(x: Tensor, weight: Tensor, kappa: Curvature, n: Tensor) -> t
 def _gradients(
     g: Tensor, x: Tensor, weight: Tensor, kappa: Curvature, c: Tensor, n: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    r"""With :math:`d_i = x_i - c`, :math:`\tau_i = t_i - c_t`, :math:`D_i = \cosh d(x_i, c) - 1`:
+    r"""Return the gradients of x, weight and kappa.
+
+    With :math:`d_i = x_i - c`, :math:`\tau_i = t_i - c_t`, :math:`D_i = \cosh d(x_i, c) - 1`:
 
     .. math:: \partial x_i &= \tfrac{w_i}{n} [g - \kappa (g \cdot c) (d_i - \tfrac{\tau_i}{t_i} x_i)] \\
         \partial w_i &= \tfrac1n [g \cdot d_i - (g \cdot c) D_i] \\

@@ -1,4 +1,4 @@
-"""The Lorentz manifold over space coordinates, as a geoopt manifold."""
+"""The Lorentz manifold in space coordinates, as a geoopt manifold, and the base class of modules that use it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from lresnet.geometry import charts, distance, maps
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checks_values, prepare, require_nonnegative, require_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
-from lresnet.geometry.distance import time_of
 
 __all__ = [
     "Lorentz",
@@ -25,17 +24,17 @@ __all__ = [
 class Lorentz(geoopt.manifolds.Manifold):
     r"""Hyperbolic space of curvature K < 0: the hyperboloid :math:`\{\langle x, x\rangle = 1/K, x_t > 0\}`.
 
-    A point is stored as its space part: **every tensor of shape [..., n] is a point**, its time is
-    :math:`x_t = \sqrt{|x|^2 - 1/K}`. Nothing can leave the manifold, so ``projx`` and ``proju`` are identities.
-    Tangent vectors are space parts as well. :meth:`lift` and :meth:`drop` convert to and from time-first vectors.
+    A point is stored as its space part: **every tensor of shape [..., n] is a point**, and its time is
+    :math:`x_t = \sqrt{|x|^2 - 1/K}`. No point can leave the manifold, so ``projx`` and ``proju`` are identities.
+    Tangent vectors are stored as space parts too. :meth:`lift` and :meth:`drop` convert to and from time-first vectors.
 
-    The manifold owns its curvature. Layers refer to it and never copy it; a model registers it once
-    (``self.manifold = manifold``), and with ``learnable=True`` that is what trains it: :math:`\log\kappa` is the
-    parameter, so the curvature stays negative whatever the optimiser does.
+    The manifold owns its curvature. Layers hold a reference to it and never copy it. A model registers it once
+    (``self.manifold = manifold``), so that ``learnable=True`` trains it. The parameter is :math:`\log\kappa`, so the
+    curvature stays negative during training.
 
     Args:
-        curvature: signed sectional curvature K < 0, as in the paper.
-        learnable: train the curvature.
+        curvature: Signed sectional curvature K < 0, as in the paper.
+        learnable: Whether to train the curvature.
 
     Example:
         >>> M = Lorentz(curvature=-1.0)
@@ -52,7 +51,7 @@ class Lorentz(geoopt.manifolds.Manifold):
     def __init__(self, curvature: float = -1.0, learnable: bool = False) -> None:
         super().__init__()
         K = parse_curvature(curvature)
-        self._fixed = K  # unused where the curvature is learned
+        self._fixed = K  # unused if the curvature is learned
         if learnable:
             self.log_kappa = torch.nn.Parameter(torch.tensor(math.log(-K)))
         else:
@@ -60,7 +59,7 @@ class Lorentz(geoopt.manifolds.Manifold):
 
     @classmethod
     def from_geoopt(cls, k: float | Tensor | geoopt.Lorentz) -> Self:
-        """The same space as ``geoopt.Lorentz(k)``, where ``<x, x> = -k``: curvature ``-1/k``."""
+        """Return the same space as ``geoopt.Lorentz(k)``, where ``<x, x> = -k``: its curvature is ``-1/k``."""
         value = k.k if isinstance(k, geoopt.Lorentz) else k
         try:
             number = float(value.detach() if isinstance(value, Tensor) else value)
@@ -71,7 +70,7 @@ class Lorentz(geoopt.manifolds.Manifold):
         return cls(-1 / number)
 
     def to_geoopt(self) -> geoopt.Lorentz:
-        """The same space in geoopt's convention, ``k = -1/K``, for points :meth:`lift`-ed to [..., n+1]."""
+        """Return the same space in geoopt's convention, ``k = -1/K``, for points [..., n+1] from :meth:`lift`."""
         return geoopt.Lorentz(k=1 / self.kappa.detach().double())
 
     # --- curvature ---------------------------------------------------------------------------------------------
@@ -80,17 +79,17 @@ class Lorentz(geoopt.manifolds.Manifold):
     def curvature(self) -> Curvature:
         """K for the functional interface: a float if it is fixed, a differentiable tensor if it is learnable.
 
-        Compiled code reads a fixed curvature from a tensor too: a number would be compiled in, and every other
-        curvature compiled anew. It has shape [1] there: of a 0-dimensional tensor on a CPU the compiler first tries to
-        make a number, and then traces everything a second time.
+        Compiled code reads a fixed curvature from a tensor too: torch.compile would treat a number as a constant and
+        compile again for every other curvature. The tensor has shape [1]: torch.compile first turns a 0-dimensional CPU
+        tensor into a number, and then has to trace everything a second time.
         """
         if self.learnable:
-            # In half precision the exponential of a logarithm leaves the range of its numbers: 1e-8 would be 0.
+            # In half precision the exponential underflows: 1e-8 would become 0.
             return -self.log_kappa.to(torch.promote_types(self.log_kappa.dtype, torch.float32)).exp()
         return self._traced_K[0] if torch.compiler.is_compiling() else self._fixed
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """The tensor that compiled code reads moves with the module, but is never rounded to its dtype."""
+        """Move the tensor that compiled code reads with the module, without rounding it to the module's dtype."""
         traced = self._buffers.pop("_traced_K", None)
         super()._apply(fn, recurse)
         if traced is not None:
@@ -118,36 +117,38 @@ class Lorentz(geoopt.manifolds.Manifold):
         K = self.K.detach()
         return f"curvature={'?' if K.is_meta else f'{float(K):g}'}" + (", learnable" if self.learnable else "")
 
-    # --- the ambient vectors of other libraries ---------------------------------------------------------------
+    # --- time-first vectors of other libraries ----------------------------------------------------------------
 
     def time(self, x: Tensor) -> Tensor:
-        r"""Time coordinate :math:`\sqrt{|x|^2 - 1/K}`: [..., n] -> [...]."""
+        r"""Return the time coordinate :math:`\sqrt{|x|^2 - 1/K}`: [..., n] -> [...]."""
         (x,), dtype = prepare(x)
-        return time_of(x, kappa_of(self.curvature, x.dtype), -1).squeeze(-1).to(dtype)
+        return distance.time_of(x, kappa_of(self.curvature, x.dtype), -1).squeeze(-1).to(dtype)
 
     def lift(self, x: Tensor) -> Tensor:
-        """Space coordinates to time-first vectors: [..., n] -> [..., n+1]."""
+        """Return space coordinates as time-first vectors: [..., n] -> [..., n+1]."""
         return torch.cat([self.time(x).unsqueeze(-1), x], dim=-1)
 
     def drop(self, p: Tensor, check: bool = True) -> Tensor:
-        """Time-first vectors to space coordinates: [..., n+1] -> [..., n].
+        """Return time-first vectors as space coordinates: [..., n+1] -> [..., n].
 
-        With ``check``, a time that differs from the one its space part demands by more than half the digits of the
-        dtype (less is drift, more is a mistake) is an error.
+        Args:
+            p: Points on the hyperboloid, time first.
+            check: Raise ``ValueError`` if a time differs from the one that its space part requires by more than a
+                relative error of the square root of the dtype's epsilon. Smaller differences are rounding.
         """
         require_points(p, name="p")
         if p.shape[-1] < 2:
             raise ValueError(
-                f"p has shape {tuple(p.shape)}: expected [..., n+1], the time first, then n >= 1 coordinates"
+                f"p has shape {tuple(p.shape)}: expected [..., n+1], the time first, then n >= 1 space coordinates"
             )
         space = p[..., 1:]
         if check and checks_values(p):
-            self._refuse_off_hyperboloid(p[..., 0].detach(), self.time(space).detach())
+            self._require_on_hyperboloid(p[..., 0].detach(), self.time(space).detach())
         return space
 
-    def _refuse_off_hyperboloid(self, given: Tensor, expected: Tensor) -> None:
+    def _require_on_hyperboloid(self, given: Tensor, expected: Tensor) -> None:
         tolerance = torch.finfo(given.dtype).eps ** 0.5
-        off = ~((given - expected).abs() <= tolerance * expected)  # negated so that NaN is caught
+        off = ~((given - expected).abs() <= tolerance * expected)  # negated, so that NaN counts as off
         if bool(off.any()):
             index, norm = tuple(off.nonzero()[0].tolist()), 1 / float(self.K.detach())
             raise ValueError(
@@ -160,52 +161,52 @@ class Lorentz(geoopt.manifolds.Manifold):
     # --- metric geometry ---------------------------------------------------------------------------------------
 
     def dist(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
-        """Geodesic distance, [..., n] and [..., n] -> [...]; exactly 0 for equal points."""
+        """Return the geodesic distance, [..., n] and [..., n] -> [...]; exactly 0 for equal points."""
         return self._scalar(distance.dist, (x, y), keepdim)
 
     def dist2(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
-        """Squared geodesic distance; smooth, also at x = y."""
+        """Return the squared geodesic distance; smooth, also at x = y."""
         return self._scalar(distance.dist2, (x, y), keepdim)
 
     def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
-        """Geodesic distance to the origin."""
+        """Return the geodesic distance to the origin."""
         return self.dist(torch.zeros_like(require_points(x)), x, keepdim=keepdim)
 
     def inner(self, x: Tensor, u: Tensor, v: Tensor | None = None, *, keepdim: bool = False) -> Tensor:
-        r"""Riemannian inner product at x: :math:`u \cdot v - (x \cdot u)(x \cdot v)/x_t^2`."""
+        r"""Return the Riemannian inner product at x: :math:`u \cdot v - (x \cdot u)(x \cdot v)/x_t^2`."""
         return self._scalar(maps.inner, (x, u, u if v is None else v), keepdim, ("x", "u", "v"))
 
     def expmap(self, x: Tensor, u: Tensor) -> Tensor:
-        """The point reached from x along the geodesic with velocity u after unit time."""
+        """Return the point that the geodesic from x with velocity u reaches after unit time."""
         return self._vector(maps.expmap, (x, u), ("x", "u"))
 
     def logmap(self, x: Tensor, y: Tensor) -> Tensor:
-        """The velocity at x of the geodesic that reaches y after unit time; exactly 0 for equal points."""
+        """Return the velocity at x of the geodesic that reaches y after unit time; exactly 0 for equal points."""
         return self._vector(maps.logmap, (x, y), ("x", "y"))
 
     def expmap0(self, u: Tensor) -> Tensor:
-        """:meth:`expmap` at the origin."""
+        """Return :meth:`expmap` at the origin."""
         return self._vector(maps.expmap0, (u,), ("u",))
 
     def logmap0(self, x: Tensor) -> Tensor:
-        """:meth:`logmap` at the origin."""
+        """Return :meth:`logmap` at the origin."""
         return self._vector(maps.logmap0, (x,), ("x",))
 
     def transp(self, x: Tensor, y: Tensor, u: Tensor) -> Tensor:
-        """Parallel transport of the tangent vector u from x to y along the geodesic."""
+        """Return the parallel transport of the tangent vector u from x to y along the geodesic."""
         return self._vector(maps.transp, (x, y, u), ("x", "y", "u"))
 
     def boost(self, x: Tensor, y: Tensor) -> Tensor:
-        """Translate y by the isometry (Lorentz boost) that takes the origin to x. ``boost(-x, .)`` undoes it."""
+        """Translate y by the Lorentz boost that maps the origin to x; ``boost(-x, .)`` is the inverse."""
         return self._vector(maps.boost, (x, y), ("x", "y"))
 
     def centroid(self, x: Tensor, weight: Tensor | None = None, dim: int = -2) -> Tensor:
-        r"""Weighted Lorentzian centroid :math:`\sum_i w_i x_i / (\sqrt{-K} |\sum_i w_i x_i|)` of N points.
+        r"""Return the weighted Lorentzian centroid :math:`\sum_i w_i x_i / (\sqrt{-K} |\sum_i w_i x_i|)` of N points.
 
         Args:
-            x: points; the last axis holds the coordinates, axis ``dim`` the N points.
-            weight: not negative; x's shape without the last axis, or what broadcasts to it. Default: all equal.
-            dim: the axis of the points; it disappears.
+            x: Points; the last axis holds the coordinates, axis ``dim`` the N points.
+            weight: Non-negative weights that broadcast to x's shape without the last axis. Default: all equal.
+            dim: Axis of the points; the result does not have it.
 
         Example:
             >>> M = Lorentz()
@@ -215,41 +216,41 @@ class Lorentz(geoopt.manifolds.Manifold):
         (points,), dtype = prepare(x)
         if points.dim() < 2 or not -points.dim() <= dim < points.dim() or dim % points.dim() == points.dim() - 1:
             raise ValueError(
-                f"dim={dim} must be an axis of points, not of coordinates, of x with shape {tuple(x.shape)}"
+                f"dim={dim} must be an axis of points, not the coordinate axis, of x with shape {tuple(x.shape)}"
             )
         rows = weight_rows(1.0 if weight is None else weight, points, -1)
         require_nonnegative(rows, "centroid weights")
         rows = rows.expand(*points.shape[:-1], 1).movedim(dim, -2)
         return centroid(points.movedim(dim, -2), rows, kappa_of(self.curvature, points.dtype)).to(dtype)
 
-    # --- other models ------------------------------------------------------------------------------------------
+    # --- charts ------------------------------------------------------------------------------------------------
 
     def to_poincare(self, x: Tensor) -> Tensor:
-        r"""Poincare ball of radius :math:`1/\sqrt{-K}`: :math:`x / (1 + \sqrt{-K} x_t)`."""
+        r"""Return x in the Poincare ball of radius :math:`1/\sqrt{-K}`: :math:`x / (1 + \sqrt{-K} x_t)`."""
         return self._vector(charts.to_poincare, (x,), ("x",))
 
     def from_poincare(self, p: Tensor) -> Tensor:
-        """Back from the Poincare ball."""
+        """Return a point of the Poincare ball in space coordinates."""
         charts.require_inside(p, kappa_of(self.curvature, torch.float64), -1, "Poincare ball")
         return self._vector(charts.from_poincare, (p,), ("p",))
 
     def to_klein(self, x: Tensor) -> Tensor:
-        """Klein model, the unit ball for every curvature: ``x / x_t``. Its geodesics are straight lines."""
+        """Return x in the Klein model, the unit ball for every curvature: ``x / x_t``; its geodesics are straight."""
         return self._vector(charts.to_klein, (x,), ("x",))
 
     def from_klein(self, p: Tensor) -> Tensor:
-        """Back from the Klein model."""
+        """Return a point of the Klein model in space coordinates."""
         charts.require_inside(p, 1.0, -1, "Klein model")
         return self._vector(charts.from_klein, (p,), ("p",))
 
-    # --- geoopt's protocol -------------------------------------------------------------------------------------
+    # --- geoopt's interface ------------------------------------------------------------------------------------
 
     def egrad2rgrad(self, x: Tensor, g: Tensor) -> Tensor:
-        r"""Riemannian gradient of a Euclidean one: :math:`(I - K x x^T) g`."""
+        r"""Return the Riemannian gradient for a Euclidean gradient g: :math:`(I - K x x^T) g`."""
         return self._vector(maps.egrad2rgrad, (x, g), ("x", "g"))
 
     def retr(self, x: Tensor, u: Tensor) -> Tensor:
-        """Retraction: the exponential map itself, which costs little more here and keeps large steps right."""
+        """Return the retraction: the exponential map itself, which costs little more and is exact for large steps."""
         return self.expmap(x, u)
 
     def projx(self, x: Tensor) -> Tensor:
@@ -259,7 +260,9 @@ class Lorentz(geoopt.manifolds.Manifold):
         return u
 
     def random(self, *size: int, std: float = 1.0, **factory: Any) -> Tensor:
-        """Points whose logarithm at the origin is normal with deviation ``std``; ``factory``: dtype, device, generator.
+        """Draw points whose logarithm at the origin is normal with standard deviation ``std``.
+
+        ``factory``: dtype, device and generator of :func:`torch.randn`.
 
         Example:
             >>> Lorentz().random(10, 3).shape
@@ -270,7 +273,7 @@ class Lorentz(geoopt.manifolds.Manifold):
     def origin(
         self, *size: int, dtype: torch.dtype | None = None, device: Any = None, seed: int | None = None
     ) -> Tensor:
-        """The origin, space coordinates 0: ``origin(n)`` or ``origin(..., n)``. ``seed`` is geoopt's, unused."""
+        """Return the origin, with space coordinates 0: ``origin(n)`` or ``origin(..., n)``. ``seed`` is unused."""
         return torch.zeros(*size, dtype=dtype, device=device)
 
     def _check_point_on_manifold(self, x: Tensor, **_: Any) -> tuple[bool, str | None]:
@@ -280,7 +283,7 @@ class Lorentz(geoopt.manifolds.Manifold):
     def _check_vector_on_tangent(self, x: Tensor, u: Tensor, **_: Any) -> tuple[bool, str | None]:
         return self._check_point_on_manifold(u)
 
-    # --- how every method above runs: widened to float32 at least, given back in the dtype it came in ---------------
+    # --- computation in float32 or wider; results in the dtype of the inputs ------------------------------------
 
     def _vector(self, f: Callable[..., Tensor], tensors: tuple[Tensor, ...], names: tuple[str, ...]) -> Tensor:
         points, dtype = prepare(*tensors, names=names)
@@ -294,10 +297,11 @@ class Lorentz(geoopt.manifolds.Manifold):
 
 
 class ManifoldModule(torch.nn.Module):
-    """A module that refers to ``manifold`` without registering it.
+    """A module that refers to ``manifold`` without registering it as a submodule.
 
-    The curvature has one owner. Were the manifold a child of every layer, each would list the same parameter under
-    a key of its own and safetensors would refuse the state dict. So: layers refer, the model registers.
+    The curvature has one owner: the model registers the manifold, its layers only refer to it. If every layer
+    registered the manifold, the state dict would contain the same parameter under many keys, and safetensors would
+    reject it.
     """
 
     def __init__(self, manifold: Lorentz) -> None:
@@ -305,9 +309,9 @@ class ManifoldModule(torch.nn.Module):
         if not isinstance(manifold, Lorentz):
             raise TypeError(
                 f"manifold must be an lresnet.Lorentz, got {type(manifold).__name__}; "
-                "e.g. lresnet.Lorentz(-1.0), or Lorentz.from_geoopt(k) for geoopt's"
+                "e.g. lresnet.Lorentz(-1.0), or lresnet.Lorentz.from_geoopt(k) to convert a geoopt manifold"
             )
-        self.__dict__["manifold"] = manifold  # past nn.Module.__setattr__, which would register it
+        self.__dict__["manifold"] = manifold  # nn.Module.__setattr__ would register it
 
     manifold: Lorentz
 

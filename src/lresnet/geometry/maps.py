@@ -1,13 +1,13 @@
-r"""Distance, metric, exponential, logarithm and transport of the hyperboloid, in space coordinates.
+r"""Metric, exponential, logarithm, parallel transport and boost of the hyperboloid, in space coordinates.
 
 A point is its space part :math:`x \in R^n`; a tangent vector at x is its space part u (its time part is
 :math:`x \cdot u / x_t`). The metric pulled back to these coordinates is
 
 .. math:: \langle u, v \rangle_x = u \cdot v - (x \cdot u)(x \cdot v) / x_t^2 .
 
-All functions take kappa = -K and the coordinate axis ``dim``, broadcast, and keep that axis. The values are computed
-in the orthonormal frame (radial and perpendicular part), which does not cancel far from the origin; the derivatives
-are those of the textbook form, which is smooth at the origin (:func:`~lresnet.geometry.smooth.with_derivatives_of`).
+All functions take kappa = -K and the coordinate axis ``dim``, broadcast, and keep that axis. Values are computed in the
+orthonormal frame (radial and perpendicular part), which does not cancel far from the origin. Derivatives are those of
+the textbook form, which is smooth at the origin (:func:`~lresnet.geometry.smooth.with_derivatives_of`).
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ __all__ = [
 
 
 def inner(x: Tensor, u: Tensor, v: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Metric at x: :math:`u_\perp \cdot v_\perp + a b / T^2` with a, b the parts along x.
+    r"""Return the inner product at x: :math:`u_\perp \cdot v_\perp + a b / T^2` with a, b the parts along x.
 
-    The two terms of the definition agree to :math:`1/T^2` for radial vectors; split so, nothing is subtracted. Near
-    the origin (T^2 <= 2) they cannot cancel, and the definition is used: it is smooth where x has no direction.
+    The two terms of the definition agree to :math:`1/T^2` for radial vectors; this form subtracts nothing. Near the
+    origin (T^2 <= 2) they do not cancel, and the definition is used: it is smooth where x has no direction.
     """
     T2 = 1 + kappa * dot(x, x, dim)
     far = T2 > 2
@@ -48,25 +48,25 @@ def inner(x: Tensor, u: Tensor, v: Tensor, kappa: Curvature, dim: int) -> Tensor
 
 
 def egrad2rgrad(x: Tensor, g: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Riemannian gradient: the inverse metric :math:`I + \kappa x x^T` applied to the Euclidean gradient."""
+    r"""Return the Riemannian gradient: the inverse metric :math:`I + \kappa x x^T` times the Euclidean gradient."""
     return g + kappa * dot(x, g, dim) * x
 
 
 def expmap0(u: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Exponential at the origin: :math:`\sinh(\sqrt\kappa |u|) / (\sqrt\kappa |u|) \, u`."""
+    r"""Return the exponential at the origin: :math:`\sinh(\sqrt\kappa |u|) / (\sqrt\kappa |u|) \, u`."""
     return sinhc(kappa * dot(u, u, dim)) * u
 
 
 def logmap0(x: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Logarithm at the origin: :math:`\operatorname{asinh}(\sqrt\kappa |x|) / (\sqrt\kappa |x|) \, x`."""
+    r"""Return the logarithm at the origin: :math:`\operatorname{asinh}(\sqrt\kappa |x|) / (\sqrt\kappa |x|) \, x`."""
     return asinhc(kappa * dot(x, x, dim)) * x
 
 
 def expmap(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Exponential at x: :math:`\cosh(\alpha) x + \frac{\sinh\alpha}{\alpha} u`, :math:`\alpha = \sqrt\kappa |u|_x`.
+    r"""Return :math:`\exp_x u = \cosh(\alpha) x + \frac{\sinh\alpha}{\alpha} u`, :math:`\alpha = \sqrt\kappa |u|_x`.
 
-    Moving inwards the two terms cancel. In the frame at x (speeds beta along the radius, pi across it) the part along
-    the radius is :math:`\sinh(\rho \pm \alpha)` plus a correction of one sign, which does not.
+    The two terms cancel if u points inwards. In the frame at x (speeds beta along the radius, pi across it) the part
+    along the radius is :math:`\sinh(\rho \pm \alpha)` plus a correction of one sign, which does not cancel.
     """
     value = expmap_value(x.detach(), u.detach(), constant(kappa), dim)
     speed2 = kappa * inner(x, u, u, kappa, dim)
@@ -75,7 +75,7 @@ def expmap(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
 
 def expmap_value(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    """:func:`expmap`, not meant to be differentiated: half the operations."""
+    """Return :func:`expmap` without derivatives, in half the operations."""
     k = root(kappa)
     e, r = unit(x, dim)
     T = unitless_time(x, kappa, dim)
@@ -93,7 +93,7 @@ def expmap_value(x: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
 
 def logmap(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Logarithm at x: :math:`\frac{d}{\sinh d} (y - \cosh(d) x)`, exactly 0 at y = x.
+    r"""Return the logarithm at x: :math:`\frac{d}{\sinh d} (y - \cosh(d) x)`, exactly 0 at y = x.
 
     :math:`y - \cosh(d) x = (y - x) - (\cosh d - 1) x`, and the factor is an analytic function of ``cosh d - 1``.
     """
@@ -102,11 +102,13 @@ def logmap(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
 
 def transp(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Parallel transport of u from x to y along the geodesic:
-    :math:`u + \frac{\langle y, u\rangle}{1/\kappa - \langle x, y\rangle} (x + y)`.
+    r"""Return the parallel transport of u from x to y along the geodesic.
 
-    Evaluated as: frame at x, rotation by the angle defect of the triangle (origin, x, y), frame at y. Each step is
-    well conditioned, while the formula itself subtracts vectors that are longer than the result by the time of x.
+    .. math:: u + \frac{\langle y, u\rangle}{1/\kappa - \langle x, y\rangle} (x + y)
+
+    It is computed in three well-conditioned steps: to the frame at x, rotation by the angle defect of the triangle
+    (origin, x, y), from the frame at y. The formula itself subtracts vectors that are longer than the result by the
+    factor x_t.
     """
     value = transp_value(x.detach(), y.detach(), u.detach(), constant(kappa), dim)
     d = y - x
@@ -118,7 +120,7 @@ def transp(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tenso
 
 
 def transp_value(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    """:func:`transp`, not meant to be differentiated: half the operations."""
+    """Return :func:`transp` without derivatives, in half the operations."""
     e, _ = unit(x, dim)
     f, r_y = unit(y, dim)
     pair = measure(x, y, kappa, dim)
@@ -126,7 +128,7 @@ def transp_value(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) ->
     # To the frame at x, i.e. transported to the origin: the radial part shrinks by T_x.
     u = u - dot(e, u, dim) * (1 - 1 / pair.T_x) * e
     # Rotation in the plane of x and y: the Cayley transform of Omega / c, Omega = X Y^T - Y X^T = X d^T - d X^T,
-    # d being the part of Y across X, found from the difference of the directions and so free of cancellation.
+    # where d is the part of Y across X, computed from the difference of the directions, without cancellation.
     difference = f - e
     d = (k * r_y) * (difference + (0.5 * dot(difference, difference, dim)) * e)
     X = k * x
@@ -140,13 +142,13 @@ def transp_value(x: Tensor, y: Tensor, u: Tensor, kappa: Curvature, dim: int) ->
 
 
 def boost(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r"""Translate y by the Lorentz boost that takes the origin to x.
+    r"""Translate y by the Lorentz boost that maps the origin to x.
 
     .. math:: x \oplus y = y + w x, \quad
         w = \sqrt\kappa y_t + \frac{\kappa\, x \cdot y}{1 + \sqrt\kappa x_t}
 
     which equals :math:`\exp_x P_{o \to x} \log_o y` without exp, log or a singular point. For points on opposite
-    sides w is a small difference of large numbers; there it is taken from :func:`boost_weight_opposite`.
+    sides w is a small difference of large numbers; there :func:`boost_weight_opposite` computes it.
     """
     product = dot(x, y, dim)
     smooth = unitless_time(y, kappa, dim) + kappa * product / (1 + unitless_time(x, kappa, dim))
@@ -155,6 +157,6 @@ def boost(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
 
 
 def boost_weight_opposite(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
-    r""":math:`(\cosh d(x, -y) + T_y) / (1 + T_x)`: the weight of x in :func:`boost` with nothing subtracted."""
+    r"""Return the weight of x in :func:`boost` without subtraction: :math:`(\cosh d(x, -y) + T_y) / (1 + T_x)`."""
     pair = measure(x, -y, kappa, dim)
     return (1 + pair.separation + pair.T_y) / (1 + pair.T_x)

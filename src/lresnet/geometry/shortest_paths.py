@@ -1,8 +1,8 @@
 """Hop distances of an undirected graph: largest component, all pairs, a pool of nodes, and the exact diameter.
 
 Many breadth-first searches run at once, one bit per source: a level of 64 searches is one OR over the edges. On sparse
-graphs of small diameter this is 10 to 20 times faster than one Dijkstra search per source; on graphs of large diameter
-(long cycles, roads) the number of levels makes it slower, and Dijkstra's algorithm takes over.
+graphs of small diameter this is 10 to 20 times faster than one Dijkstra search per source. On graphs of large diameter
+(long cycles, roads) the many levels make it slower, and Dijkstra's algorithm is used.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ __all__ = [
 Array = NDArray[Any]
 
 _FRONTIER_BYTES = 2**25  # memory of one batch of searches: the words gathered along the edges
-_MANY_LEVELS = 128  # measured: from about this many levels on, one bit per source no longer beats Dijkstra
-_DIAMETER_SOURCES = 4096  # searches spent on the exact diameter before its upper bound is returned instead
+_MANY_LEVELS = 128  # measured: Dijkstra is faster than one bit per source from about this number of levels on
+_DIAMETER_SOURCES = 4096  # maximum number of searches for the exact diameter; then its upper bound is returned
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,8 @@ class Component:
     """The largest connected component of an undirected graph.
 
     Args:
-        adjacency: symmetric ``[n, n]`` CSR pattern without self loops; every row has an entry if n > 1.
-        dropped_nodes: how many nodes of the graph lie outside.
+        adjacency: Symmetric ``[n, n]`` CSR pattern without self loops; every row has an entry if n > 1.
+        dropped_nodes: Number of nodes of the graph outside the component.
     """
 
     adjacency: sparse.csr_array
@@ -57,17 +57,17 @@ class Component:
 
     @cached_property
     def diameter_bound(self) -> int:
-        """Twice the eccentricity of node 0: no two nodes are farther apart than by way of it."""
+        """Twice the eccentricity of node 0, an upper bound of every distance: the path through node 0 is no shorter."""
         return 2 * int(_dijkstra(self, np.zeros(1, dtype=np.int64)).max())
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The smallest unsigned integers that hold every distance."""
+        """The smallest unsigned integer type that holds every distance."""
         return np.min_scalar_type(self.diameter_bound)
 
 
 def largest_component(source: Array, target: Array, num_nodes: int) -> Component:
-    """Connect ``source[e]`` and ``target[e]`` in both directions; self loops and repeated edges change nothing."""
+    """Return the largest component of the graph with edges in both directions; self loops and repeats are ignored."""
     proper = source != target
     rows = np.concatenate([source[proper], target[proper]])
     columns = np.concatenate([target[proper], source[proper]])
@@ -84,7 +84,7 @@ def largest_component(source: Array, target: Array, num_nodes: int) -> Component
 def hop_distances(component: Component, sources: Array) -> Iterator[tuple[slice, Array]]:
     """Yield ``(where, block)``: block ``[n, b]`` holds the distances from ``sources[where]`` to every node.
 
-    Blocks are as wide as a fixed amount of memory allows, with entries of ``component.dtype``.
+    The width of the blocks is limited by a fixed amount of memory; their entries have ``component.dtype``.
     """
     bitwise = component.diameter_bound <= 2 * _MANY_LEVELS
     words = max(1, min(16, _FRONTIER_BYTES // (8 * max(1, int(component.adjacency.nnz)))))
@@ -96,7 +96,7 @@ def hop_distances(component: Component, sources: Array) -> Iterator[tuple[slice,
 
 
 def all_pairs(component: Component) -> Array:
-    """Distances between all nodes, ``[n, n]``: n^2 bytes while the diameter is small."""
+    """Return the distances between all nodes, ``[n, n]``: n^2 bytes if the diameter is below 256."""
     distances = np.empty((component.nodes, component.nodes), dtype=component.dtype)
     for where, block in hop_distances(component, np.arange(component.nodes)):
         distances[where] = block.T
@@ -104,7 +104,7 @@ def all_pairs(component: Component) -> Array:
 
 
 def pool_distances(component: Component, pool: Array, bounds: EccentricityBounds) -> Array:
-    """Distances between the nodes of a pool, ``[m, m]``; the searches also tighten ``bounds``."""
+    """Return the distances between the nodes of a pool, ``[m, m]``; the searches also tighten ``bounds``."""
     distances = np.empty((len(pool), len(pool)), dtype=component.dtype)
     for where, block in hop_distances(component, pool):
         distances[where] = block[pool].T
@@ -113,13 +113,13 @@ def pool_distances(component: Component, pool: Array, bounds: EccentricityBounds
 
 
 def tree_diameter(component: Component) -> int:
-    """The diameter of a tree: from any node to the farthest, and from there to the farthest again."""
+    """Return the diameter of a tree: go from any node to the farthest, and from there to the farthest again."""
     first = _dijkstra(component, np.zeros(1, dtype=np.int64))
     return int(_dijkstra(component, first.argmax(axis=0)).max())
 
 
 class EccentricityBounds:
-    """Bounds of every node's eccentricity, from the searches made so far.
+    """Bounds of every node's eccentricity, from the searches so far.
 
     A search from s with eccentricity e proves, for each node v at distance d: max(d, e - d) <= ecc(v) <= e + d.
     """
@@ -129,8 +129,8 @@ class EccentricityBounds:
         self.upper = np.full(nodes, max(0, nodes - 1), dtype=np.int64)
 
     def update(self, block: Array) -> None:
-        """Learn from the distances ``[n, b]`` of b searches."""
-        for start in range(0, block.shape[1], 32):  # 32: small next to the block itself
+        """Tighten the bounds by the distances ``[n, b]`` of b searches."""
+        for start in range(0, block.shape[1], 32):  # 32 columns: small compared with the block
             distances = block[:, start : start + 32].astype(np.int32)
             eccentricity = distances.max(axis=0)
             np.minimum(self.upper, (distances + eccentricity).min(axis=1), out=self.upper)
@@ -138,15 +138,15 @@ class EccentricityBounds:
 
     @property
     def diameter(self) -> tuple[int, int]:
-        """Lower and upper bound of the diameter; they meet when it is known."""
+        """Lower and upper bound of the diameter; they are equal if it is known."""
         return int(self.lower.max()), int(self.upper.max())
 
 
 def diameter(component: Component, bounds: EccentricityBounds) -> tuple[int, bool]:
-    """The diameter and True; or, when the budget of searches is spent, a proven upper bound and False.
+    """Return the diameter and True, or an upper bound and False if the budget of searches is used up.
 
-    Each round searches from the nodes that could still be the farthest out, and from the most central ones: the first
-    raise the lower bound, the second bring down the upper bounds of all others.
+    Each round searches from the nodes that may be farthest out, which raises the lower bound, and from the most central
+    nodes, which lowers the upper bounds of all others.
     """
     for _ in range(_DIAMETER_SOURCES // 64):
         low, high = bounds.diameter
@@ -167,7 +167,7 @@ def _dijkstra(component: Component, sources: Array) -> Array:
 
 
 def _breadth_first(component: Component, sources: Array) -> Array:
-    """Distances ``[n, b]`` by b searches side by side: bit b of a node's words says whether search b has arrived."""
+    """Return distances ``[n, b]`` by b parallel searches: bit b of a node's words says whether search b reached it."""
     neighbours, starts = component.adjacency.indices, component.adjacency.indptr[:-1]
     lane = np.arange(len(sources))
     frontier = np.zeros((component.nodes, -(-len(sources) // 64)), dtype=np.uint64)

@@ -1,8 +1,8 @@
-"""Stacks: S sets of N points as one tensor [N, S, n], so that S networks of one shape run as one.
+"""Matrix products for stacks: S sets of N points as one tensor [N, S, n], so that S equal networks run as one.
 
-The axis before the coordinates counts the members of a stack (size 1: all of them have the same points). What each
-member has its own of comes with an axis in front: a matrix [S, m, n], a bias [S, m], a weight [S]. Formulas that work
-row by row then broadcast as they stand; products with a matrix go through the two functions here.
+The axis before the coordinates counts the members of a stack; it has size 1 if all members have the same points.
+Parameters of the members have the member axis in front: a matrix [S, m, n], a bias [S, m], a weight [S]. Formulas that
+work row by row broadcast without change; products with a matrix use the two functions below.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ from lresnet.geometry.checks import traced
 
 __all__ = ["outer_rows", "sum_to", "times_rows"]
 
-# Over thousands of rows, a GPU splits one long product among its processors, but not each of S short ones: with few
-# columns, S times the work is done sooner.
+# A GPU splits one long product of thousands of rows among its processors, but not each of S short products. With few
+# columns, one product of S times the work is therefore faster.
 _FEW_COLUMNS = 256
 
 
 def times_rows(matrix: Tensor, x: Tensor) -> Tensor:
-    """``matrix`` times each row of x: [m, n] and [..., n] -> [..., m]; for stacks [S, m, n] and [N, S, n] -> [N, S, m].
+    """Return ``matrix`` times each row of x.
+
+    Shapes:
+        [m, n] and [..., n] -> [..., m]; for stacks [S, m, n] and [N, S, n] -> [N, S, m].
 
     Example:
         >>> times_rows(torch.randn(10, 4, 3), torch.randn(50, 10, 3)).shape
@@ -43,7 +46,7 @@ def _members_rows(matrix: Tensor, x: Tensor) -> Tensor:
 
 
 class _StackedProduct(torch.autograd.Function):
-    """Each member's rows times its matrix; the gradient in the matrices is that of :func:`outer_rows`."""
+    """Each member's rows times its matrix; :func:`outer_rows` is the gradient in the matrices."""
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, x: Tensor) -> Tensor:
@@ -58,7 +61,7 @@ class _StackedProduct(torch.autograd.Function):
 
 
 def outer_rows(g: Tensor, x: Tensor) -> Tensor:
-    """Gradient of :func:`times_rows` in the matrices of a stack: [N, S, m] and [N, S, n] -> [S, m, n]."""
+    """Return the gradient of :func:`times_rows` in the matrices of a stack: [N, S, m] and [N, S, n] -> [S, m, n]."""
     if x.shape[-2] == 1:
         return (g.flatten(1).mT @ x.squeeze(-2)).unflatten(0, g.shape[1:])  # type: ignore[no-any-return]
     if g.device.type == "cuda" and max(g[0].numel(), x[0].numel()) <= _FEW_COLUMNS:
@@ -67,12 +70,12 @@ def outer_rows(g: Tensor, x: Tensor) -> Tensor:
 
 
 def _outer_in_one_product(g: Tensor, x: Tensor) -> Tensor:
-    """All S^2 blocks of which the S on the diagonal are wanted."""
+    """Compute all S^2 blocks in one product and return the S blocks on the diagonal."""
     members = g.shape[1]
     blocks = (g.flatten(1).mT @ x.flatten(1)).unflatten(0, (members, -1)).unflatten(-1, (members, -1))
     return blocks.diagonal(dim1=0, dim2=2).permute(2, 0, 1)  # type: ignore[no-any-return]
 
 
 def sum_to(shape: torch.Size, g: Tensor) -> Tensor:
-    """The gradient of what was broadcast from ``shape``: usually one number, in a stack one for each member."""
+    """Return the gradient of a tensor that was broadcast from ``shape``: one number, or one per member of a stack."""
     return g.sum().reshape(shape) if shape.numel() == 1 else g.sum_to_size(shape)
