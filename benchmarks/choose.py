@@ -1,8 +1,10 @@
-"""Write what the search lines in results/ choose, by validation alone, into the recipes: python benchmarks/choose.py
+"""Write the settings that the search lines in results/ select, by validation alone, into the recipes.
 
-Each recipe whose search is complete for a method gets a section [chosen.METHOD]; `lresnet train` and the tables that
-vary a chosen setting take it from there. Running this twice changes nothing. tests/studies/test_chosen.py holds the
-recipes against the results.
+    python benchmarks/choose.py
+
+Each recipe whose search is complete for a method gets a section [chosen.METHOD]. `lresnet train` reads it, and so do
+the tables that vary one chosen setting. A second run changes nothing. tests/paper/test_chosen.py compares the recipes
+with the results.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def main() -> None:
 
 
 def write(file: Path, table: str, cell: str) -> None:
-    """Replace what stands below the heading, or add it."""
+    """Replace the text below the heading, or append it."""
     text = file.read_text()
     plan = tomllib.loads(text)
     sections = [section(method, values) for method, values in chosen(table, cell, plan)]
@@ -43,7 +45,7 @@ def write(file: Path, table: str, cell: str) -> None:
 
 
 def chosen(table: str, cell: str, plan: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each method whose search is complete, and the values of the space that won: those its final runs have."""
+    """Yield each method whose search is complete, with the selected values of the search space."""
     for method in plan.get("methods", compared_methods()) if "space" in plan else ():
         runs = final_runs(table, cell, RESULTS / f"{table}.jsonl", [method], protocol=plan["protocol"])
         if runs:

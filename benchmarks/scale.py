@@ -1,12 +1,13 @@
-"""Memory and time of large graphs on a CPU: link prediction on PubMed, and a million nodes with ten million edges.
+"""Measure memory and time of large graphs on a CPU: PubMed link prediction, and 1,000,000 nodes with 10,000,000 edges.
 
-    python benchmarks/scale.py             # LRESNET_DATA names the folder with PubMed; without: a graph of its size
+    python benchmarks/scale.py             # LRESNET_DATA is the folder with PubMed; without it: a graph of its size
 
-Every measurement is a process of its own, one thread, process time. Memory is its peak resident size minus the one
-after the imports. The large graph is random (the worst case for caches); an edge is one column of ``edge_index``, self
-loops are added. Timed: making the adjacency, then one step (forward, cross entropy, backward, optimiser); beside it the
-step when memory is warm. The graph of half the size, measured in turn with the full one, tells whether time grows with
-the graph and no faster: the median of the rounds' ratios. Exit status 1 if a bar is missed.
+Every measurement is a process of its own with one thread; the time is process time. The memory is the peak resident
+size minus the one after the imports. The large graph is random, which is the worst case for caches; an edge is one
+column of ``edge_index``, and self loops are added. The times are: building the adjacency, the first step (forward, cross
+entropy, backward, optimiser), and a later step with warm memory. A graph of half the size is measured in the same rounds, to
+check that the time grows no faster than the graph: the median of the rounds' ratios. The exit status is 1 if a target
+is missed.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ import sys
 import time
 from typing import Any
 
-# torch and the library are imported by the measuring processes only: a child inherits its parent's peak.
+# Only the measuring processes import torch and the library, because a child inherits the peak of its parent.
 NODES, EDGES, FEATURES, WIDTH, LAYERS = 1_000_000, 10_000_000, 16, 16, 3
 EPOCHS, ROUNDS = 20, 3
-BARS = {"pubmed": 2.0, "graph": 8.0, "doubling": 2.2}
+TARGETS = {"pubmed": 2.0, "graph": 8.0, "doubling": 2.2}
 
 
 def peak() -> float:
-    """Largest resident size of this process so far, GB."""
+    """Return the peak resident size of this process in GB."""
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e9
 
 
 def pubmed() -> dict[str, Any]:
-    """Load, split, and train link prediction for a few epochs."""
+    """Load and split PubMed, and train link prediction for a few epochs."""
     from lresnet.data import load_task
     from lresnet.models import LorentzGCN
     from lresnet.train import LinkPrediction, TrainConfig, train_model
@@ -42,14 +43,14 @@ def pubmed() -> dict[str, Any]:
     try:
         task, data = load_task("pubmed/lp", split="legacy"), "PubMed"
     except OSError:
-        task, data = load_task("pubmed/lp", graph=_of_pubmed_size()), "random graph of PubMed's size"
+        task, data = load_task("pubmed/lp", graph=_graph_of_pubmed_size()), "random graph of PubMed's size"
     model = LorentzGCN(task.x.shape[1], WIDTH, LAYERS, dropout=0.5)
     outcome = train_model(model, LinkPrediction(task), TrainConfig(epochs=EPOCHS, lr=0.01, eval_every=5))
     assert 0 <= outcome.validation <= 100
     return {"data": data, "memory": peak() - before, "seconds": time.process_time() - started}
 
 
-def _of_pubmed_size() -> Any:
+def _graph_of_pubmed_size() -> Any:
     import numpy as np
     import scipy.sparse
 
@@ -62,7 +63,7 @@ def _of_pubmed_size() -> Any:
 
 
 def graph(nodes: int, edges: int) -> dict[str, Any]:
-    """Seconds for the adjacency, the first step and the fastest of the next two, and the memory of all of it."""
+    """Return the seconds of the adjacency, of the first step and of the faster of the next two, and the memory."""
     import torch
 
     from lresnet.models import LorentzGCN
@@ -88,20 +89,20 @@ def graph(nodes: int, edges: int) -> dict[str, Any]:
 
 
 def measure(*arguments: object) -> dict[str, Any]:
-    """Run one measurement in a fresh process."""
+    """Run one measurement in a fresh process and return its result."""
     command = [sys.executable, __file__, "--measure", *map(str, arguments)]
     result: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout)
     return result
 
 
 def summary(rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """The median time and the largest memory of several rounds."""
+    """Return the median times and the largest memory of several rounds."""
     chosen = {"memory": max}
     return {key: chosen.get(key, statistics.median)(figures[key] for figures in rounds) for key in rounds[0]}
 
 
 def ratio(halves: list[dict[str, Any]], fulls: list[dict[str, Any]], *keys: str) -> float:
-    """Time of the full graph over that of the half, the median over rounds."""
+    """Return the time of the full graph divided by that of the half, as the median over the rounds."""
     pairs = zip(halves, fulls, strict=True)
     return statistics.median(sum(full[key] for key in keys) / sum(half[key] for key in keys) for half, full in pairs)
 
@@ -129,28 +130,28 @@ def main() -> int:
     table = Table(
         title=f"lorentz_gcn, {LAYERS} layers, width {WIDTH}, one CPU thread: memory above imports, process time"
     )
-    for column in ("graph", "memory, GB", "adjacency, s", "step, s", "warm, s", "bar", ""):
+    for column in ("graph", "memory, GB", "adjacency, s", "step, s", "warm, s", "target", ""):
         table.add_column(column, justify="left" if column == "graph" else "right")
     met = []
 
-    def row(name: str, figures: dict[str, Any], bar: str, ok: bool) -> None:
+    def row(name: str, figures: dict[str, Any], target: str, ok: bool) -> None:
         met.append(ok)
         cells = [f"{figures[key]:.2f}" if key in figures else "" for key in ("memory", "adjacency", "step", "warm")]
-        table.add_row(name, *cells, bar, "met" if ok else "MISSED")
+        table.add_row(name, *cells, target, "met" if ok else "MISSED")
 
     title = f"{small['data']}, link prediction, load + split + {EPOCHS} epochs ({small['seconds']:.1f} s)"
-    row(title, small, f"< {BARS['pubmed']:g} GB", small["memory"] < BARS["pubmed"])
+    row(title, small, f"< {TARGETS['pubmed']:g} GB", small["memory"] < TARGETS["pubmed"])
     for figures, part in ((half, 2), (full, 1)):
         name = f"{NODES // part:,} nodes, {EDGES // part:,} edges, {FEATURES} features"
-        row(name, figures, f"< {BARS['graph']:g} GB", figures["memory"] < BARS["graph"])
-    # A user pays for the adjacency once and for warm steps ever after: the bar is held against each.
+        row(name, figures, f"< {TARGETS['graph']:g} GB", figures["memory"] < TARGETS["graph"])
+    # A user builds the adjacency once and then runs warm steps: each of them has the target.
     for what in (("adjacency", "step"), ("step",), ("warm",)):
         growth = ratio(halves, fulls, *what)
         row(
             f"twice the graph: {' + '.join(what)} {growth:.2f} times",
             {},
-            f"<= {BARS['doubling']:g}",
-            growth <= BARS["doubling"],
+            f"<= {TARGETS['doubling']:g}",
+            growth <= TARGETS["doubling"],
         )
     Console(width=140).print(table)
     return 0 if all(met) else 1

@@ -1,7 +1,9 @@
-"""What clipping and the rate do on a small set of one's own: python benchmarks/small_images.py (some minutes on a CPU)
+"""Measure the effect of gradient clipping and learning rate on a small image set.
 
-540 images of 32 x 32 with a disc, a square or stripes, in random colours under noise, and 300 to test on. A batch of
-512 leaves one step an epoch. ResNet-20, seeds 0 to 2; docs/images.md has the figures.
+    python benchmarks/small_images.py      # some minutes on a CPU
+
+The set has 540 training and 300 test images of 32 x 32: a disc, a square or stripes, in random colours with noise. With
+a batch size of 512 an epoch is one step. The network is ResNet-20, with seeds 0 to 2. docs/images.md has the results.
 """
 
 from __future__ import annotations
@@ -18,16 +20,16 @@ from lresnet import cli
 
 SETTINGS = {
     "12 epochs": ["--epochs", "12"],
-    "12 epochs, nothing clipped": ["--epochs", "12", "--clip", "1e9"],
+    "12 epochs, without clipping": ["--epochs", "12", "--clip", "1e9"],
     "40 epochs": ["--epochs", "40"],
     "40 epochs, rate 0.8": ["--epochs", "40", "--lr", "0.8"],
-    "40 epochs, Euclidean twin": ["--epochs", "40", "--method", "euclidean"],
+    "40 epochs, Euclidean baseline": ["--epochs", "40", "--method", "euclidean"],
 }
 FIXED = ["--task", "images", "--model", "lorentz_resnet20", "--holdout", "0", "--test", "--device", "cpu"]
 
 
 def shape(kind: int, draw: np.random.Generator) -> np.ndarray:
-    """One image, uint8 [32, 32, 3]: 0 is a disc, 1 a square, 2 stripes."""
+    """Return one image, uint8 [32, 32, 3], of a disc (0), a square (1) or stripes (2)."""
     y, x = np.mgrid[:32, :32]
     (across, down), radius = draw.uniform(10, 22, 2), draw.uniform(5, 9)
     inside = (
