@@ -4,10 +4,10 @@
 
 Every measurement is a process of its own with one thread; the time is process time. The memory is the peak resident
 size minus the one after the imports. The large graph is random, which is the worst case for caches; an edge is one
-column of ``edge_index``, and self loops are added. The times are: building the adjacency, the first step (forward, cross
-entropy, backward, optimiser), and a later step with warm memory. A graph of half the size is measured in the same rounds, to
-check that the time grows no faster than the graph: the median of the rounds' ratios. The exit status is 1 if a target
-is missed.
+column of ``edge_index``, and self loops are added. The times are: building the adjacency, the first step (forward,
+cross entropy, backward, optimiser), and a later step with warm memory. A graph of half the size is measured in the
+same rounds, to check that the time grows no faster than the graph: the median of the rounds' ratios. The exit status
+is 1 if a target is missed.
 """
 
 from __future__ import annotations
