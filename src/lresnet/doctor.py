@@ -1,4 +1,7 @@
-"""What ``lresnet doctor`` finds out: versions, devices, folders, and whether the numerics hold on this machine."""
+"""The report of ``lresnet doctor``: versions, devices, folders, and checks of the numerics on this machine.
+
+Importing this module needs none of the dependencies, so that it can report which of them are missing.
+"""
 
 from __future__ import annotations
 
@@ -14,27 +17,17 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
-from torch import Tensor
+import lresnet
+from lresnet.residual.registry import METHODS
 
-from lresnet import functional
-from lresnet._version import __version__
-from lresnet.geometry import Lorentz
-from lresnet.residual import METHODS, make_residual
+if TYPE_CHECKING:
+    from torch import Tensor
 
-__all__ = [
-    "Check",
-    "Findings",
-    "examine",
-    "print_json",
-    "print_tables",
-    "run_checks",
-]
+__all__ = ["Check", "Findings", "examine", "print_json", "print_tables", "run_checks"]
 
-
-# What pyproject.toml asks for.
+# The dependencies in pyproject.toml.
 _PACKAGES = (
     "torch",
     "torch_geometric",
@@ -51,30 +44,39 @@ _PACKAGES = (
 )
 
 
+class Check(NamedTuple):
+    """One check of the numerics, and whether it passed."""
+
+    name: str
+    device: str
+    ok: bool
+    detail: str
+
+
 @dataclass(frozen=True)
 class Findings:
-    """Everything the doctor reports."""
+    """Everything that ``lresnet doctor`` reports."""
 
     environment: dict[str, str]
-    """Topic and what was found, in the order to print."""
+    """Topics and what was found, in the order to print."""
     checks: list[Check]
-    """The self-check, once per device."""
+    """The checks of the numerics, once per device."""
     problems: list[str]
-    """What has to be mended before lresnet can work: missing packages, failed checks."""
+    """What must be fixed before lresnet works: missing packages, failed checks."""
     seconds: float
-    """How long the self-check took."""
+    """Duration of the checks of the numerics."""
 
     @property
     def ok(self) -> bool:
-        """Whether nothing has to be mended."""
+        """Whether there are no problems."""
         return not self.problems
 
 
 def examine() -> Findings:
-    """Look at this machine and run the self-check on the CPU and, where there is one, on the current CUDA device."""
+    """Examine this machine and check the numerics on the CPU and, if there is one, on the current CUDA device."""
     versions = {name: _version(name) for name in _PACKAGES}
     environment = {
-        "lresnet": __version__,
+        "lresnet": lresnet.__version__,
         "python": f"{platform.python_version()} ({sys.executable})",
         "platform": f"{platform.system()} {platform.release()}, {platform.machine()}",
         **{name: version or "missing" for name, version in versions.items()},
@@ -88,7 +90,7 @@ def examine() -> Findings:
     environment["current folder"] = f"{Path.cwd()} ({_access(Path.cwd())})"
 
     started = time.perf_counter()
-    checks = _self_check(devices)
+    checks = [check for device in devices for check in run_checks(device)]
     problems += [f"{check.name} on {check.device}: {check.detail}" for check in checks if not check.ok]
     return Findings(environment, checks, problems, time.perf_counter() - started)
 
@@ -100,7 +102,7 @@ def print_json(findings: Findings) -> None:
 
 
 def print_tables(findings: Findings) -> None:
-    """Print the findings for a reader."""
+    """Print the findings as tables."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -114,7 +116,7 @@ def print_tables(findings: Findings) -> None:
     console.print(table)
 
     table = Table(title=f"Self-check of the numerics ({findings.seconds:.1f} s)", title_justify="left")
-    for heading in ("promise", "device", "kept", "measured"):
+    for heading in ("check", "device", "passed", "measured"):
         table.add_column(heading, overflow="fold")
     for check in findings.checks:
         table.add_row(check.name, check.device, "yes" if check.ok else "[bold red]NO[/]", escape(check.detail))
@@ -123,6 +125,9 @@ def print_tables(findings: Findings) -> None:
         console.print(f"[bold red]problem:[/] {escape(problem)}", highlight=False)
     if findings.ok:
         console.print("Everything is in order.")
+
+
+# --- the environment --------------------------------------------------------------------------------------------------
 
 
 def _version(package: str) -> str | None:
@@ -141,13 +146,13 @@ def _threads() -> str:
 def _has_cuda() -> bool:
     import torch
 
-    with warnings.catch_warnings():  # an old driver warns here; _cuda says it in words
+    with warnings.catch_warnings():  # torch warns about an old driver; _cuda() reports the warning
         warnings.simplefilter("ignore")
         return torch.cuda.is_available()
 
 
 def _cuda() -> str:
-    """Which CUDA devices can be used, or why none can."""
+    """Return the usable CUDA devices, or the reason why there are none."""
     import torch
 
     if torch.version.cuda is None:
@@ -166,7 +171,7 @@ def _cuda() -> str:
 
 
 def _driver() -> str:
-    """The driver's version, where the system tells it."""
+    """Return the version of the NVIDIA driver, or an empty string if the system does not report it."""
     try:
         words = Path("/proc/driver/nvidia/version").read_text(encoding="utf-8").split()
     except OSError:
@@ -176,7 +181,7 @@ def _driver() -> str:
 
 
 def _kernels() -> str:
-    """Whether the fused CUDA kernels run, and why not."""
+    """Return whether the fused CUDA kernels run, with the reason."""
     from lresnet.kernels import is_available
 
     found = is_available()
@@ -184,7 +189,7 @@ def _kernels() -> str:
 
 
 def _data_roots() -> dict[str, str]:
-    """The folders data is looked for in; the last one takes downloads."""
+    """Return the folders that are searched for data; downloads go to the last one."""
     from lresnet.data.files import data_roots
 
     roots = data_roots()
@@ -193,7 +198,7 @@ def _data_roots() -> dict[str, str]:
 
 
 def _access(folder: Path) -> str:
-    """Whether files can be written in ``folder``, tried on the nearest folder that exists."""
+    """Return whether files can be written in ``folder``, by trying it in the nearest folder that exists."""
     existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
     try:
         with tempfile.TemporaryFile(dir=existing):
@@ -203,60 +208,46 @@ def _access(folder: Path) -> str:
     return "writable" if existing == folder else "does not exist yet, can be created"
 
 
-def _self_check(devices: list[str]) -> list[Check]:
-    if not devices:
-        return []
-    from lresnet.doctor import run_checks
-
-    return [check for device in devices for check in run_checks(device)]
-
+# --- checks of the numerics -------------------------------------------------------------------------------------------
 
 _CURVATURES = (-0.1, -1.0, -2.0, -10.0)
 _NORMS = (1e-3, 1.0, 1e2, 1e3, 1e4)
-_KINDS = tuple(method.name for method in METHODS.values() if method.role == "residual")
-
-
-class Check(NamedTuple):
-    """One promise, and whether it was kept here."""
-
-    name: str
-    device: str
-    ok: bool
-    detail: str
 
 
 def run_checks(device: str) -> list[Check]:
-    """Run every check on ``device``. A check that raises counts as failed, with the error as its detail."""
+    """Run every check of the numerics on ``device``. A check that raises has failed, with the error as its detail."""
     return [_run(name, check, device) for name, check in _CHECKS.items()]
 
 
 def _run(name: str, check: Callable[[str], tuple[bool, str]], device: str) -> Check:
     try:
         ok, detail = check(device)
-    except Exception as error:  # on a broken machine anything may be raised, and the doctor has to name it
+    except Exception as error:  # a broken installation may raise anything; report it
         ok, detail = False, f"{type(error).__name__}: {error}"
     return Check(name, device, ok, detail)
 
 
 def _paper_example(device: str) -> tuple[bool, str]:
+    import torch
+
     x, y = torch.tensor([2.0, -2.0], device=device), torch.tensor([2.0, 2.0], device=device)
-    forward = functional.parallel_transport_residual(x, y, K=-1.0).tolist()
-    backward = functional.parallel_transport_residual(y, x, K=-1.0).tolist()
+    forward = lresnet.functional.parallel_transport_residual(x, y, K=-1.0).tolist()
+    backward = lresnet.functional.parallel_transport_residual(y, x, K=-1.0).tolist()
     error = math.dist([*forward, *backward], [8.0, -4.0, 8.0, 4.0])
     return error < 1e-5, f"x (+) y = {_short(forward)}, y (+) x = {_short(backward)}"
 
 
 def _lorentz_accuracy(device: str) -> tuple[bool, str]:
-    """Geodesic error at most 4 times that of the exact result rounded to float32, plus 3e-7/sqrt(kappa).
+    """The geodesic error is at most 4 times that of the exact result rounded to float32, plus 3e-7/sqrt(kappa).
 
-    Both are the largest of their family of pairs: a single exact result may happen to need no rounding at all.
+    Both errors are the largest of a family of pairs, since a single exact result may need no rounding.
     """
     worst, where = 0.0, "nothing was measured"
     for K in _CURVATURES:
         for norm in _NORMS:
             for family, x, y in _pairs(norm):
                 exact = _lorentz64(x, y, -K)
-                got = functional.lorentz_residual(x.to(device), y.to(device), K=K).cpu()
+                got = lresnet.functional.lorentz_residual(x.to(device), y.to(device), K=K).cpu()
                 rounding = float(_distance64(exact.float().double(), exact, -K).max())
                 error = float(_distance64(got.double(), exact, -K).max())
                 ratio = error / (4 * rounding + 3e-7 / math.sqrt(-K))
@@ -264,15 +255,17 @@ def _lorentz_accuracy(device: str) -> tuple[bool, str]:
                 if math.isnan(ratio):
                     return False, f"not a number ({here})"
                 worst, where = max((worst, where), (ratio, here))
-    return worst <= 1, f"at worst {worst:.2f} of what is allowed ({where})"
+    return worst <= 1, f"at worst {worst:.2f} of the allowed error ({where})"
 
 
 def _equal_points(device: str) -> tuple[bool, str]:
+    import torch
+
     for K in _CURVATURES:
-        M = Lorentz(K).to(device)
+        M = lresnet.Lorentz(K).to(device)
         for norm in _NORMS:
             x = _directions(64, seed=1).mul(norm).to(device)
-            if not torch.equal(functional.lorentz_residual(x, x, K=K), x):
+            if not torch.equal(lresnet.functional.lorentz_residual(x, x, K=K), x):
                 return False, f"the residual of x and x is not x at norm {norm:g}, K = {K:g}"
             if M.dist(x, x).any() or M.logmap(x, x).any():
                 return False, f"dist(x, x) or logmap(x, x) is not 0 at norm {norm:g}, K = {K:g}"
@@ -280,18 +273,24 @@ def _equal_points(device: str) -> tuple[bool, str]:
 
 
 def _commutative(device: str) -> tuple[bool, str]:
+    import torch
+
+    residual = lresnet.functional.lorentz_residual
     for norm in _NORMS:
         for family, x, y in _pairs(norm):
-            here, there = x.to(device), y.to(device)
-            if not torch.equal(functional.lorentz_residual(here, there), functional.lorentz_residual(there, here)):
+            a, b = x.to(device), y.to(device)
+            if not torch.equal(residual(a, b), residual(b, a)):
                 return False, f"x (+) y and y (+) x differ for {family} points of norm {norm:g}"
-    return True, "x (+) y and y (+) x are equal to the last bit"
+    return True, "x (+) y and y (+) x are bit-identical"
 
 
 def _finite_gradients(device: str) -> tuple[bool, str]:
+    import torch
+
+    kinds = [name for name, method in METHODS.items() if method.role == "residual"]
     zero, tiny, point = torch.zeros(4), torch.full((4,), 1e-40), torch.arange(4.0)
-    for kind in _KINDS:
-        residual = make_residual(kind, Lorentz(-1.0)).to(device)
+    for kind in kinds:
+        residual = lresnet.make_residual(kind, lresnet.Lorentz(-1.0)).to(device)
         for a in (zero, tiny, point):
             for b in (zero, tiny, point):
                 x, y = (leaf.clone().to(device).requires_grad_() for leaf in (a, b))
@@ -299,7 +298,7 @@ def _finite_gradients(device: str) -> tuple[bool, str]:
                 gradients = torch.autograd.grad(z.sum(), (x, y))
                 if not all(value.isfinite().all() for value in (z, *gradients)):
                     return False, f"{kind} residual of {_short(a.tolist())} and {_short(b.tolist())}"
-    return True, f"{len(_KINDS)} residuals at zeros, subnormals and ordinary points"
+    return True, f"{len(kinds)} residuals at zeros, subnormals and ordinary points"
 
 
 _CHECKS = {
@@ -312,18 +311,23 @@ _CHECKS = {
 
 
 def _directions(count: int, seed: int) -> Tensor:
-    """Random unit vectors, the same on every machine and device."""
+    """Return random unit vectors, the same on every machine and device."""
+    import torch
+
     return torch.nn.functional.normalize(torch.randn(count, 16, generator=torch.Generator().manual_seed(seed)), dim=-1)
 
 
 def _pairs(norm: float) -> Iterator[tuple[str, Tensor, Tensor]]:
-    """Pairs of points of space norm ``norm``, in float32, of every kind that has been seen to lose digits."""
+    """Yield families of float32 pairs of norm ``norm`` for which published formulas are inaccurate."""
     x, v = norm * _directions(256, seed=0), norm * _directions(256, seed=1)
     yield "random", x, v
     yield "near", x, x + 1e-3 * v
     yield "equal", x, x
     yield "radial", x, 1.5 * x
-    yield "half-zero", x, torch.zeros_like(x)
+    yield "half-zero", x, x.new_zeros(x.shape)
+
+
+# The same quantities in float64, without the library's functions.
 
 
 def _time64(x: Tensor, kappa: float) -> Tensor:
@@ -331,7 +335,7 @@ def _time64(x: Tensor, kappa: float) -> Tensor:
 
 
 def _separation64(x: Tensor, y: Tensor, kappa: float) -> Tensor:
-    """``<x - y, x - y>`` with the difference of the times rationalised: good to 1e-9 for norms up to 1e4."""
+    """Return ``<x - y, x - y>`` with the difference of the times rationalised: accurate to 1e-9 for norms to 1e4."""
     d = x - y
     dt = (d * (x + y)).sum(-1, keepdim=True) / (_time64(x, kappa) + _time64(y, kappa))
     return (d.square().sum(-1, keepdim=True) - dt.square()).clamp(min=0)

@@ -1,4 +1,4 @@
-"""The residual connections as pure functions on space coordinates: ``lresnet.functional.lorentz_residual(x, y)``."""
+"""The residual connections as pure functions on space coordinates."""
 
 from lresnet.residual.charts import klein_residual, poincare_residual
 from lresnet.residual.equivalence import EquivalentWeights, equivalent_weights

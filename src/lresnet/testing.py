@@ -1,4 +1,4 @@
-"""Assertions for your own layers, and for ours.
+"""Assertions for tests of layers on the Lorentz manifold.
 
 Each raises :class:`AssertionError` with the worst case. ``f`` maps points in space coordinates to points.
 
@@ -31,10 +31,13 @@ __all__ = [
 
 
 def assert_on_manifold(x: Tensor, manifold: Lorentz, *, rounding: float = 8.0) -> None:
-    r"""The points (space coordinates) are finite and, lifted, satisfy :math:`\langle p, p\rangle = 1/K`.
+    r"""Assert that points in space coordinates are finite and, lifted, satisfy :math:`\langle p, p\rangle = 1/K`.
 
-    The error is measured relative to :math:`\kappa x_t^2`, as ``rounding`` units of the dtype: the absolute one grows
-    with the norm even for a perfectly rounded point.
+    Args:
+        x: Points, [..., n].
+        manifold: The manifold.
+        rounding: Largest error, relative to :math:`\kappa x_t^2`, in units of the dtype's epsilon. (The absolute error
+            grows with the norm, even for a correctly rounded point.)
     """
     require_points(x)
     _assert_finite("points", x)
@@ -42,12 +45,12 @@ def assert_on_manifold(x: Tensor, manifold: Lorentz, *, rounding: float = 8.0) -
     kappa = manifold.kappa.detach().double().to(p.device)
     off = (kappa * (p[..., 1:].square().sum(-1) - p[..., 0].square()) + 1).abs() / (kappa * p[..., 0].square())
     bound = rounding * torch.finfo(x.dtype).eps
-    if off.numel() and not float(off.max()) <= bound:  # negated so that a time that overflows to NaN is caught
+    if off.numel() and not float(off.max()) <= bound:  # negated, so that NaN (a time that overflows) fails
         raise AssertionError(f"off the hyperboloid: relative constraint error {float(off.max()):.3g} > {bound:.3g}")
 
 
 def assert_commutative(f: Callable[[Tensor, Tensor], Tensor], x: Tensor, y: Tensor, *, tolerance: float = 0.0) -> None:
-    """``f(x, y)`` equals ``f(y, x)``: to the bit, or to a relative ``tolerance``."""
+    """Assert that ``f(x, y)`` equals ``f(y, x)``, bit for bit or to a relative ``tolerance``."""
     a, b = f(x, y).detach(), f(y, x).detach()
     gap = (a - b).abs()
     if not bool((gap <= tolerance * torch.maximum(a.abs(), b.abs())).all()):
@@ -63,9 +66,15 @@ def assert_isometry_equivariant(
     trials: int = 3,
     seed: int = 0,
 ) -> None:
-    """``f(g x, g y, ...) = g f(x, y, ...)`` for random isometries g: a rotation, then a boost.
+    """Assert that ``f(g x, g y, ...) = g f(x, y, ...)`` for random isometries g, a rotation followed by a boost.
 
-    The geodesic distance of the two sides must be at most ``tolerance`` in units of the radius of curvature.
+    Args:
+        f: Function of points to a point.
+        manifold: The manifold.
+        points: Arguments of ``f``, [..., n] each.
+        tolerance: Largest geodesic distance of the two sides, in radii of curvature.
+        trials: Number of random isometries.
+        seed: Seed of the isometries.
     """
     generator = torch.Generator().manual_seed(seed)
     root = float(manifold.kappa.detach()) ** 0.5
@@ -83,7 +92,7 @@ def assert_isometry_equivariant(
 
 
 def assert_finite_gradients(f: Callable[..., Tensor], *tensors: Tensor) -> None:
-    """Forward and backward of ``f`` are finite at ``tensors``, for the sum and for an alternating combination."""
+    """Assert that outputs and gradients of ``f`` are finite, for the sum and for an alternating sum of the outputs."""
     for alternate in (False, True):
         leaves = [t.detach().clone().requires_grad_() for t in tensors]
         out = f(*leaves)
@@ -100,11 +109,15 @@ def assert_finite_gradients(f: Callable[..., Tensor], *tensors: Tensor) -> None:
 def assert_compiles(
     f: Callable[..., Tensor], *tensors: Tensor, backend: str = "aot_eager", tolerance: float = 1e-5
 ) -> None:
-    """``torch.compile(fullgraph=True)`` of ``f`` gives the outputs and gradients of ``f``.
+    """Assert that ``torch.compile(f, fullgraph=True)`` gives the outputs and gradients of ``f``.
 
-    Backend ``aot_eager`` checks the tracing in a second; ``inductor`` also the generated code.
+    Args:
+        f: Function or module.
+        tensors: Arguments of ``f``.
+        backend: ``"aot_eager"`` checks the tracing and takes a second; ``"inductor"`` also checks the generated code.
+        tolerance: Relative and absolute tolerance.
     """
-    from torch._dynamo.exc import TorchDynamoException  # here: the compiler takes seconds to import
+    from torch._dynamo.exc import TorchDynamoException  # imported here: it takes seconds
 
     torch.compiler.reset()
     target = copy.deepcopy(f) if isinstance(f, torch.nn.Module) else f

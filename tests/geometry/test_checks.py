@@ -192,7 +192,7 @@ def test_centroid_refuses_weights_that_do_not_fit():
     ("shape", "dim"), [((2, 3), -1), ((2, 3), 1), ((2, 3), 2), ((2, 3), -3), ((3,), -2), ((3,), 0)]
 )
 def test_centroid_refuses_an_axis_that_holds_no_points(shape, dim):
-    with pytest.raises(ValueError, match=rf"dim={dim} must be an axis of points, not the coordinate axis, of x with shape"):
+    with pytest.raises(ValueError, match=rf"dim={dim} must be an axis of points, not the coordinate axis, of x"):
         M.centroid(torch.randn(shape), dim=dim)
 
 

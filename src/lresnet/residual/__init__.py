@@ -1,4 +1,4 @@
-"""The paper's subject: residual connections as functions, as modules, by name, and in their textbook forms."""
+"""Residual connections: the table of methods, and each method as a function and as a module."""
 
 from typing import TYPE_CHECKING
 

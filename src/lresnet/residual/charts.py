@@ -1,4 +1,4 @@
-"""The Lorentz residual for points given in the Poincare ball or in the Klein model."""
+"""The Lorentz residual of points in the Poincare ball or in the Klein model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,11 @@ __all__ = ["klein_residual", "poincare_residual"]
 def poincare_residual(
     p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1
 ) -> Tensor:
-    r"""The Lorentz residual between points of the Poincare ball of radius :math:`1/\sqrt{-K}`.
+    r"""Return the Lorentz residual of points in the Poincare ball of radius :math:`1/\sqrt{-K}`.
+
+    Args:
+        p, q: Points of the ball; axis ``dim`` holds the coordinates.
+        weight, K, dim: As for :func:`lresnet.functional.lorentz_residual`.
 
     Example:
         >>> import torch
@@ -31,11 +35,15 @@ def poincare_residual(
 
 
 def klein_residual(p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
-    r"""The Lorentz residual between points of the Klein model: Einstein's midpoint.
+    r"""Return the Lorentz residual of points in the Klein model: the Einstein midpoint.
 
     .. math:: \frac{g_p p + w g_q q}{g_p + w g_q}, \qquad g_p = 1/\sqrt{1 - |p|^2}
 
-    A convex combination: the normalisation of the hyperboloid drops out, and so does K, as the model is the unit ball.
+    It is a convex combination that does not depend on K: the Klein model is the unit ball for every curvature.
+
+    Args:
+        p, q: Points of the unit ball; axis ``dim`` holds the coordinates.
+        weight, K, dim: As for :func:`lresnet.functional.lorentz_residual`.
 
     Example:
         >>> import torch
@@ -43,7 +51,7 @@ def klein_residual(p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Cur
         tensor([0.5000, 0.0000])
     """
     (p, q), dtype = prepare(p, q, dim=dim, names=("p", "q"))
-    kappa_of(K, p.dtype)  # refuses a curvature that is none
+    kappa_of(K, p.dtype)  # raises unless K is a valid curvature
     for point in (p, q):
         charts.require_inside(point, 1.0, dim, "Klein model")
     w_p = charts.boundary_gap(p, 1.0, dim).rsqrt()

@@ -1,11 +1,11 @@
-r"""The Lorentzian residual connection (He, Yang, Ying: KDD 2025), right to the last digit.
+r"""The Lorentzian residual connection (He, Yang, Ying: KDD 2025), accurate to the last digit.
 
 .. math:: x \oplus y = \gamma \frac{x + w y}{n}, \qquad
    n^2 = \kappa |\langle x + w y, x + w y \rangle| = (1 + w)^2 + 2 w (\cosh d(x, y) - 1)
 
-on space coordinates, with the w_x = 1 of the paper and w = |w_y|. All summands of n^2 are non-negative, so
-:math:`n \ge 1 + w` holds in floating point as it does on paper, with equality for x = y: no clamp, no eps.
-The backward pass is the closed form in difference vectors (``_gradients``), not autograd through norms.
+on space coordinates, with w_x = 1 as in the paper and w = |w_y|. All summands of n^2 are non-negative, so
+:math:`n \ge 1 + w` holds in floating point too, with equality for x = y: there is no clamp and no eps.
+The backward pass is a closed form in difference vectors (``_gradients``), not autograd through norms.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ def lorentz_residual(
     K: Curvature = -1.0,
     dim: int = -1,
 ) -> Tensor:
-    r"""Lorentzian residual of the skip branch x and the layer output y, in space coordinates.
+    r"""Return the Lorentzian residual of the skip branch x and the layer output y, in space coordinates.
 
     Args:
-        x, y: points; axis ``dim`` holds the n space coordinates. They broadcast against each other.
-        weight: w_y; its absolute value is taken, as in the paper. One number, or one weight per point (the shape of
-            the points without ``dim``). A weight per coordinate is refused: the result would be no centroid.
-        scale: gamma > 0, slides the result along the geodesic through the origin; one number or one per point.
-        K: curvature, a negative float or tensor (gradients flow into a tensor); several broadcast against the points,
-            with size 1 on the axis ``dim``.
-        dim: the coordinate axis; 1 for images [B, C, H, W].
+        x, y: Points; axis ``dim`` holds the n space coordinates. They broadcast against each other.
+        weight: w_y; its absolute value is used, as in the paper. One number, or one weight per point (the shape of the
+            points without ``dim``). A weight per coordinate is an error: the result would not be a centroid.
+        scale: gamma > 0, moves the result along the geodesic through the origin; one number or one per point.
+        K: Curvature, a negative float or tensor (gradients flow into a tensor). Several curvatures broadcast against
+            the points, with size 1 on the axis ``dim``.
+        dim: The coordinate axis; 1 for images [B, C, H, W].
 
     Returns:
-        The residual, in the dtype of the inputs; half precision is computed in float32.
+        The residual in the dtype of the inputs; half precision is computed in float32.
 
     Example:
         >>> lorentz_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
@@ -80,11 +80,12 @@ def lorentz_residual_many(
     K: Curvature = -1.0,
     dim: int = -1,
 ) -> Tensor:
-    r"""Lorentzian residual of several branches with one normalisation: :math:`\gamma \sum_i w_i x_i / n`.
+    r"""Return the Lorentzian residual of several branches with one normalisation: :math:`\gamma \sum_i w_i x_i / n`.
 
     Args:
-        xs: the branches, each as ``x`` of :func:`lorentz_residual`.
-        weights: one weight (a number or one per point) for each branch; absolute values are taken.
+        xs: The branches, each as ``x`` of :func:`lorentz_residual`.
+        weights: One weight (a number or one per point) for each branch; absolute values are used.
+        scale, K, dim: As for :func:`lorentz_residual`.
 
     Example:
         >>> x = torch.tensor([2.0, -2.0])
@@ -92,13 +93,16 @@ def lorentz_residual_many(
         tensor([ 2., -2.])
     """
     if len(xs) == 0 or len(xs) != len(weights):
-        raise ValueError(f"need one weight for each branch and at least one branch, got {len(xs)} and {len(weights)}")
+        raise ValueError(
+            f"xs needs at least one branch and weights one weight for each branch; got {len(xs)} branches and "
+            f"{len(weights)} weights"
+        )
     points, dtype = prepare(*xs, dim=dim, names=[f"xs[{i}]" for i in range(len(xs))])
     points, kappa = kappa_among(points, K, dim)
     rows = [weight_rows(w, points[0], dim, f"weights[{i}]").abs() for i, w in enumerate(weights)]
     last = [point.movedim(dim, -1) for point in points]
     weight = torch.stack([_last(row, dim).expand(*last[0].shape[:-1], 1) for row in rows], dim=-2)
-    if isinstance(kappa, Tensor) and kappa.dim() > 0:  # several curvatures: as many axes as the stacked branches
+    if isinstance(kappa, Tensor) and kappa.dim() > 0:  # several curvatures: add the axis of the stacked branches
         kappa = _last(kappa[(None,) * (points[0].dim() - kappa.dim())], dim).unsqueeze(-2)
     z = centroid(torch.stack(last, dim=-2), weight, kappa).movedim(-1, dim)
     return (z if scale is None else z * _scale_rows(scale, z, dim)).to(dtype)
@@ -108,11 +112,12 @@ class LorentzResidual(WeightedResidual):
     r"""Lorentzian residual connection, :math:`\gamma (x + |w| y)/n` (:func:`lresnet.functional.lorentz_residual`).
 
     Args:
-        manifold: owner of the curvature; referred to, not registered.
+        manifold: Owner of the curvature; it is referenced, not registered as a submodule.
         weight: ``"learned"`` (one parameter), a number, or a tensor with one weight per point; a Parameter is trained.
         scale: gamma: None, a positive number, or ``"learned"`` (its logarithm is the parameter, so it stays positive).
-        dim: the coordinate axis; 1 for images.
-        initial_weight, initial_scale: where learned values start.
+        dim: The coordinate axis; 1 for images.
+        initial_weight, initial_scale: Initial values of learned weight and scale.
+        factory: ``device`` and ``dtype`` of weight and scale.
 
     Shapes:
         x, y: [..., n] (coordinates along ``dim``) -> the same.
@@ -145,7 +150,7 @@ class LorentzResidual(WeightedResidual):
         elif scale is None:
             self.register_buffer("log_scale", None)
         else:
-            # Saved as its logarithm, as a learned one is; but the exponential of that would not be the number given.
+            # Saved as its logarithm, like a learned scale; exp(log(scale)) would differ from scale by rounding.
             self.fix("log_scale", math.log(require_positive_number("scale", scale)), **factory)
             self.fix("fixed_scale", float(scale), persistent=False, **factory)
 
@@ -159,7 +164,7 @@ class LorentzResidual(WeightedResidual):
     def restore(self) -> None:
         super().restore()
         if "fixed_scale" in self._buffers:
-            same = self.holds("log_scale")  # else it was loaded
+            same = self.holds("log_scale")  # otherwise it was loaded
             log = self.get_buffer("log_scale")
             self.fixed_scale = torch.full_like(log, self._numbers["fixed_scale"]) if same else log.exp()
 
@@ -176,10 +181,10 @@ class LorentzResidual(WeightedResidual):
 
 
 def normaliser(w_x: Weight, w_y: Weight, D: Tensor) -> Tensor:
-    """``n = sqrt((w_x + w_y)^2 + 2 w_x w_y (cosh d - 1))``, never below ``w_x + w_y``, also as floating point numbers.
+    """Return ``n = sqrt((w_x + w_y)^2 + 2 w_x w_y (cosh d - 1))``, in floating point never below ``w_x + w_y``.
 
-    Written as ``w_x + w_y`` plus a quotient of non-negative numbers: vectorised square roots are not rounded
-    correctly everywhere, and the root of the square of a float then comes out one unit too small.
+    It is computed as ``w_x + w_y`` plus a quotient of non-negative numbers. Vectorised square roots are not correctly
+    rounded everywhere: the root of the square of a float may be one unit in the last place too small.
     """
     total = w_x + w_y
     excess = 2 * w_x * w_y * D
@@ -187,7 +192,7 @@ def normaliser(w_x: Weight, w_y: Weight, D: Tensor) -> Tensor:
 
 
 class _LorentzResidual(torch.autograd.Function):
-    """(x, y, w, gamma, kappa, dim) -> (z, and the per-pair scalars its backward needs)."""
+    """(x, y, w, gamma, kappa, dim) -> (z, n, *pair); all but z are scalars per pair for the backward pass."""
 
     generate_vmap_rule = True
 
@@ -199,9 +204,9 @@ class _LorentzResidual(torch.autograd.Function):
         n = length = normaliser(1.0, w, pair.separation)
         weight = w
         if not (w.dim() == 0 and checks_values(w) and float(w) == 1.0):
-            # For equal points the result is x, a float; (x + w x)/(1 + w) would round it. At w = 1 it does not.
-            # (So near the origin that T rounds to 1, a separation of 0 may be an underflow and says nothing.)
-            # (A weight that is not a number stays visible.)
+            # For equal points the result is x; (x + w x)/(1 + w) would round it, except at w = 1.
+            # T_x > 1: so near the origin that T rounds to 1, a separation of 0 may be an underflow.
+            # w == w: a NaN weight must give NaN.
             equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1) & (w == w)
             weight, length = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
         s = torch.addcmul(x, y, weight)
@@ -227,14 +232,14 @@ class _LorentzResidual(torch.autograd.Function):
         pair, optional = Pair(*rest[:4]), list(rest[4:])
         gamma = optional.pop(0) if ctx.has_scale else None
         kappa = optional.pop(0) if ctx.kappa is None else ctx.kappa
-        if torch.is_grad_enabled():  # a second derivative is wanted: the scalars must depend on the inputs
+        if torch.is_grad_enabled():  # for second derivatives the scalars must depend on the inputs
             pair = _differentiable(x, y, kappa, ctx.dim)
             n = normaliser(1.0, w, pair.separation)
         return *_gradients(g, x, y, w, gamma, kappa, n, pair, ctx.dim, ctx.needs_input_grad), None
 
 
 class _EagerLorentzResidual(torch.autograd.Function):
-    """The same for plain eager calls: functions that transforms can see through cost 80 microseconds more a call."""
+    """The same for plain eager calls: functions with a vmap rule cost 80 microseconds more per call."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
@@ -257,7 +262,9 @@ def _gradients(
     dim: int,
     needed: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
-    r"""With :math:`D = \cosh d - 1`, :math:`a = g \cdot (x + w y)/n^2`, :math:`p = w \kappa a`, :math:`c = \gamma/n`,
+    r"""Return the gradients of x, y, w, gamma and kappa.
+
+    With :math:`D = \cosh d - 1`, :math:`a = g \cdot (x + w y)/n^2`, :math:`p = w \kappa a`, :math:`c = \gamma/n`,
     :math:`e = x - y` and :math:`\tau = x_t - y_t = e \cdot (x + y)/(x_t + y_t)`:
 
     .. math:: \partial x &= c\, [g - p (e - \tfrac{\tau}{x_t} x)] \\
@@ -268,7 +275,7 @@ def _gradients(
     D, e = pair.separation, x - y
     work = None if reusable(e) is None else torch.empty_like(e)
     c = 1 / n if gamma is None else gamma / n
-    # Divided by n twice: n^2 may leave the range of float32 where its factors do not.
+    # Divided by n twice: n^2 may overflow in float32 where n does not.
     a = dot(g, torch.addcmul(x, y, w, out=work), dim, work) / n / n
     cp = c * (w * kappa * a)
     # The times are T / sqrt(kappa).
@@ -292,16 +299,16 @@ def _gradients(
 
 
 def _sum(first: Tensor, sign: float, second: Tensor, factor: Tensor, third: Tensor) -> Tensor:
-    """``first + sign second + factor third``, in the memory of ``first`` where it is free."""
+    """Return ``first + sign second + factor third``, in the memory of ``first`` where it may be reused."""
     total = torch.add(first, second, alpha=sign, out=reusable(first))
     return torch.addcmul(total, third, factor, out=reusable(total))
 
 
 def _plain(x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curvature, dim: int) -> Tensor:
-    r"""The residual by operations that torch differentiates in every order and direction.
+    r"""Return the residual by operations that torch differentiates in any order, forward and reverse.
 
-    With the share :math:`t = w/(1 + w)` of y it is :math:`(x - t (x - y)) / \sqrt{1 + 2 t (1 - t)(\cosh d - 1)}`:
-    the derivative in t is made of differences of points, so it keeps its digits where they are near each other.
+    With the share :math:`t = w/(1 + w)` of y it is :math:`(x - t (x - y)) / \sqrt{1 + 2 t (1 - t)(\cosh d - 1)}`.
+    The derivative in t consists of differences of points, so it stays accurate for near points.
     """
     value = _LorentzResidual.forward(x, y, w, gamma, kappa, dim)[0]
     t = w / (1 + w)
@@ -310,7 +317,7 @@ def _plain(x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curvatu
 
 
 def _differentiable(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
-    """The scalars of the pair as functions that autograd can differentiate again."""
+    """Return the scalars of the pair as functions that autograd can differentiate again."""
     D = separation(x, y, kappa, dim)
     T_x, T_y = unitless_time(x, kappa, dim), unitless_time(y, kappa, dim)
     return Pair(D, D - (T_x - T_y).square() / (2 * T_x * T_y), T_x, T_y)

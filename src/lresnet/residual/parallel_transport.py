@@ -1,4 +1,4 @@
-"""The parallel-transport residual, which is exactly a Lorentz boost."""
+"""The parallel-transport residual, which is a Lorentz boost."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ __all__ = ["ParallelTransportResidual", "ReversedParallelTransportResidual", "pa
 
 
 def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
-    r""":math:`x \oplus_P y = \exp_x P_{o \to x} \log_o y` in closed form (:func:`lresnet.geometry.maps.boost`).
+    r"""Return :math:`x \oplus_P y = \exp_x P_{o \to x} \log_o y` in closed form (:func:`lresnet.geometry.maps.boost`).
 
-    Not commutative: ``parallel_transport_residual(y, x)`` is the other direction.
+    It is not commutative: ``parallel_transport_residual(y, x)`` is the other direction.
+
+    Args:
+        x, y, K, dim: As for :func:`lresnet.functional.lorentz_residual`.
 
     Example:
         >>> import torch

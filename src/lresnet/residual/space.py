@@ -14,7 +14,7 @@ def space_residual(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     r"""Add space coordinates: :math:`x \oplus_S y = [\sqrt{|x_s + y_s|^2 - 1/K}, x_s + y_s]`, which is ``x + y``.
 
     Args:
-        x, y: points; axis ``dim`` holds the n space coordinates. They broadcast against each other.
+        x, y: Points; axis ``dim`` holds the n space coordinates. They broadcast against each other.
         dim: The coordinate axis. The sum does not need it; the check that x and y have equally many coordinates does.
 
     Example:

@@ -1,4 +1,4 @@
-"""The tangent-space residual: add logarithms at the origin."""
+"""The tangent-space residual: a sum of logarithms at the origin."""
 
 from __future__ import annotations
 
@@ -20,9 +20,12 @@ __all__ = ["TangentResidual", "tangent_residual"]
 def tangent_residual(
     x: Tensor, y: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1
 ) -> Tensor:
-    r""":math:`\exp_o(\log_o x + |w| \log_o y)`; finite at the origin, where the textbook form is 0/0.
+    r"""Return :math:`\exp_o(\log_o x + |w| \log_o y)`; finite at the origin, where the textbook form is 0/0.
 
-    Commutative at weight 1 (the paper lists it as non-commutative; it is a sum).
+    It is commutative at weight 1, since it is a sum (the paper lists it as non-commutative).
+
+    Args:
+        x, y, weight, K, dim: As for :func:`lresnet.functional.lorentz_residual`.
 
     Example:
         >>> import torch
@@ -38,7 +41,12 @@ def tangent_residual(
 
 
 class TangentResidual(WeightedResidual):
-    """Sum of logarithms at the origin (:func:`lresnet.functional.tangent_residual`)."""
+    """Sum of logarithms at the origin (:func:`lresnet.functional.tangent_residual`).
+
+    Args:
+        manifold, weight, dim, options: As for :class:`~lresnet.residual.base.WeightedResidual`; the weight is 1 by
+            default.
+    """
 
     def __init__(self, manifold: Lorentz, weight: str | float | Tensor = 1.0, dim: int = -1, **options: Any) -> None:
         super().__init__(manifold, weight, dim, **options)

@@ -1,7 +1,7 @@
-"""The published exp/log forms on time-first vectors: for comparison only, never used by the models.
+"""The published exp/log forms on time-first vectors, for comparison only.
 
-They are written as the papers print them (with the slips of the formulas corrected: see docs/fidelity.md), without
-guards, and show what those forms cost in digits, NaNs and time. Points go in and come out as space coordinates.
+They follow the papers (with misprints corrected, see docs/fidelity.md) and have no guards, so that their accuracy, NaNs
+and run time can be measured. Arguments and results are space coordinates. No model uses these functions by default.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def lorentz_textbook(x: Tensor, y: Tensor, weight: float = 1.0, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
-    """Lorentz residual with the norm of the sum found by subtraction, floored at 1e-8 as released code does."""
+    """Return the Lorentz residual with the norm of the sum by subtraction, clamped at 1e-8 as in released code."""
     (p, q), kappa, dtype = _lifted(x, y, K, dim)
     s = p + weight * q
     n = (kappa * _product(s, s).abs().clamp(min=1e-8)).sqrt()
@@ -34,7 +34,7 @@ def lorentz_textbook(x: Tensor, y: Tensor, weight: float = 1.0, *, K: Curvature 
 
 
 def parallel_transport_textbook(x: Tensor, y: Tensor, *, K: Curvature = -1.0, dim: int = -1) -> Tensor:
-    r""":math:`\exp_x P_{o \to x} \log_o y`, step by step. NaN at y = 0."""
+    r"""Return :math:`\exp_x P_{o \to x} \log_o y`, step by step. NaN at y = 0."""
     (p, q), kappa, dtype = _lifted(x, y, K, dim)
     o = _origin(p, kappa)
     v = _log0(q, kappa)
@@ -46,7 +46,7 @@ def parallel_transport_textbook(x: Tensor, y: Tensor, *, K: Curvature = -1.0, di
 def tangent_textbook(
     x: Tensor, y: Tensor, weight: float | Tensor = 1.0, *, K: Curvature = -1.0, dim: int = -1
 ) -> Tensor:
-    r""":math:`\exp_o(\log_o x + w \log_o y)` with acosh. NaN where x = 0 or y = 0."""
+    r"""Return :math:`\exp_o(\log_o x + w \log_o y)` with acosh. NaN where x = 0 or y = 0."""
     (p, q), kappa, dtype = _lifted(x, y, K, dim)
     w = weight_rows(weight, p, -1).abs()
     v = _log0(p, kappa) + w * _log0(q, kappa)
