@@ -1,4 +1,4 @@
-"""`torchrun -m lresnet`: one run, one folder and one voice; what several processes cannot share is refused."""
+"""`torchrun -m lresnet`: one run, one folder, one output; verbs that processes cannot share are refused."""
 
 import contextlib
 import dataclasses
@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,11 @@ from lresnet.data.image_data import channel_statistics
 from lresnet.runs.folder import train_in_folder
 from lresnet.runs.single import command_of, single_image_run
 from lresnet.train import ImageClassification
-from lresnet.train.distributed import Team, joined
+from lresnet.train.distributed import Processes, join_processes
 from lresnet_paper import run as image_run
 from lresnet_paper.run import Run
 from tests.coloured import coloured_data, write_coloured
-from tests.team import together
+from tests.processes import run_in_two_processes
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "2", "--batch-size", "20", "--lr", "0.05", "--device", "cpu"]
 
@@ -58,66 +57,66 @@ def test_torchrun_trains_once_and_reads_the_test_set_once(images: Path, tmp_path
         assert record["command"].startswith(f"torchrun --nproc-per-node=2 -m lresnet train {images} --method lorentz ")
 
 
-def _loads(folder: Path) -> tuple[float, float]:
-    """When this process began to load CIFAR-10, and when it had done so."""
-    times = []
+def _loads(folder: Path, done: Path) -> bool:
+    """Whether another process had loaded CIFAR-10 when this one began to."""
+    seen = []
 
     def load(*_: object, **options: object) -> ImageData:
-        times.append(time.monotonic())
-        time.sleep(0.2)
-        times.append(time.monotonic())
+        seen.append(done.exists())
+        done.touch()
         return coloured_data()
 
     image_run.load_images = load  # type: ignore[assignment]
     run = single_image_run("cifar10", config={"epochs": 1, "model": "lorentz_resnet20"})
-    with joined("cpu") as (team, _):
-        train_in_folder(run, folder, command="", team=team)
-    return times[0], times[-1]
+    with join_processes("cpu") as (processes, _):
+        train_in_folder(run, folder, command="", processes=processes)
+    return seen[0]
 
 
-def test_what_may_be_downloaded_is_loaded_by_one_before_the_others(tmp_path: Path) -> None:
-    first, second = together(_loads, tmp_path / "run")
-    assert first[1] <= second[0]
+def test_process_0_loads_what_may_need_a_download_before_the_others(tmp_path: Path) -> None:
+    assert run_in_two_processes(_loads, tmp_path / "run", tmp_path / "loaded") == [False, True]
 
 
 def _interrupted(run: Run, folder: Path) -> list[int]:
-    """Train to the third epoch, go on with a new model, and once more without the pause; the epochs gone on with."""
+    """Train to the third epoch, resume with a new model, train again uninterrupted; return the resumed epochs."""
     epochs: list[int] = []
 
     def stop(epoch: int, best: float | None) -> None:
         if epoch == 3:
             raise InterruptedError
 
-    with joined("cpu") as (team, _):
+    with join_processes("cpu") as (processes, _):
         with contextlib.suppress(InterruptedError):
-            _trained(run, folder / "torn", team, stop)
-        _trained(run, folder / "torn", team, lambda epoch, best: epochs.append(epoch))
-        _trained(run, folder / "whole", team, None)
+            _trained(run, folder / "interrupted", processes, stop)
+        _trained(run, folder / "interrupted", processes, lambda epoch, best: epochs.append(epoch))
+        _trained(run, folder / "whole", processes, None)
     return epochs
 
 
-def _trained(run: Run, folder: Path, team: Team, on_epoch: object) -> None:
-    command = command_of(run, team.size)
-    train_in_folder(run, folder, command=command, checkpoint_every=2, team=team, on_epoch=on_epoch)
+def _trained(run: Run, folder: Path, processes: Processes, on_epoch: object) -> None:
+    command = command_of(run, processes.size)
+    train_in_folder(run, folder, command=command, checkpoint_every=2, processes=processes, on_epoch=on_epoch)
 
 
-def test_a_run_goes_on_to_the_same_numbers_and_with_as_many_processes(images: Path, tmp_path: Path) -> None:
+def test_a_run_resumes_bit_identically_with_the_same_number_of_processes(images: Path, tmp_path: Path) -> None:
     config = {"model": "lorentz_resnet20", "epochs": 4, "batch_size": 20, "average": 0.9, "keep": "best"}
     run = single_image_run(str(images), config=config | {"eval_every": 1})
-    assert together(_interrupted, run, tmp_path) == [[3, 4], [3, 4]]
-    torn, whole = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("torn", "whole"))
+    assert run_in_two_processes(_interrupted, run, tmp_path) == [[3, 4], [3, 4]]
+    resumed, whole = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("interrupted", "whole"))
     for name, values in whole.items():
-        np.testing.assert_array_equal(torn[name], values, err_msg=name)
-    torn, whole = ((tmp_path / name / "curve.jsonl").read_text() for name in ("torn", "whole"))
-    assert torn == whole
+        np.testing.assert_array_equal(resumed[name], values, err_msg=name)
+    resumed, whole = ((tmp_path / name / "curve.jsonl").read_text() for name in ("interrupted", "whole"))
+    assert resumed == whole
 
-    record = json.loads((tmp_path / "torn" / "run.json").read_text())
-    (tmp_path / "torn" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))  # as before it had ended
+    record = json.loads((tmp_path / "interrupted" / "run.json").read_text())
+    (tmp_path / "interrupted" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))  # as before its end
     with pytest.raises(ValueError, match=r"begun by 2 processes and cannot go on with 1, .* start 2 \(torchrun"):
-        train_in_folder(run, tmp_path / "torn", command="")
+        train_in_folder(run, tmp_path / "interrupted", command="")
     del record["processes"]
-    (tmp_path / "torn" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))
-    for code, out, err in together(_call, "train", str(images), *_options(run), "--out", str(tmp_path / "torn")):
+    (tmp_path / "interrupted" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))
+    for code, out, err in run_in_two_processes(
+        _call, "train", str(images), *_options(run), "--out", str(tmp_path / "interrupted")
+    ):
         assert (code, out) == ((2, "") if err else (1, ""))
         assert not err or "begun by 1 process and cannot go on with 2, as" in err
 
@@ -137,7 +136,7 @@ def _fails_in_one(*args: str) -> tuple[int, str, str]:
 
 
 def _finds_other_images(*args: str) -> tuple[int, str, str]:
-    """As many of the same size and classes, with one brighter pixel in process 1."""
+    """The same images, but with one brighter pixel in process 1."""
     if os.environ["RANK"] == "1":
         read = image_run.load_images
 
@@ -159,7 +158,11 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
             ["disease_tree/nc"],
             "disease_tree/nc cannot be shared among 2 processes: the whole graph is",
         ),
-        (_call, ["IMAGES", *QUICK, "--batch-size", "15"], "batch_size 15 cannot be shared evenly among 2 processes"),
+        (
+            _call,
+            ["IMAGES", *QUICK, "--batch-size", "15"],
+            "batch_size 15 is not a multiple of the number of processes, 2",
+        ),
         (
             _call,
             ["IMAGES", *QUICK, "--scale", "learned", "--lr", "1e30", "--clip", "1e30"],
@@ -170,15 +173,17 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
     ],
     ids=["a graph", "a batch", "divergence", "one alone", "other images"],
 )
-def test_what_ends_all_is_told_once(job: object, call: list[str], words: str, images: Path, tmp_path: Path) -> None:
+def test_an_error_that_ends_all_processes_is_reported_once(
+    job: object, call: list[str], words: str, images: Path, tmp_path: Path
+) -> None:
     args = ["train", *call, "--out", str(tmp_path / "run")]
-    ends = together(job, *(str(images) if word == "IMAGES" else word for word in args))
+    ends = run_in_two_processes(job, *(str(images) if word == "IMAGES" else word for word in args))
     assert all(code > 0 for code, _, _ in ends)
-    assert ends[1][1] == ""  # one prints
-    said = "".join(err for _, _, err in ends)
-    assert said.startswith("lresnet: error: ")
-    assert words in said
-    assert said.count("\n") == 1
+    assert ends[1][1] == ""  # only process 0 prints
+    report = "".join(err for _, _, err in ends)
+    assert report.startswith("lresnet: error: ")
+    assert words in report
+    assert report.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -186,20 +191,20 @@ def test_what_ends_all_is_told_once(job: object, call: list[str], words: str, im
     [
         (
             ["reproduce", "gnn"],
-            "`lresnet reproduce` runs in one process, and each of 2 (WORLD_SIZE) would do all; use --workers",
+            "`lresnet reproduce` runs in one process, but torchrun has started 2; use --workers",
         ),
         (
             ["demo"],
-            "`lresnet demo` runs in one process, and each of 2 (WORLD_SIZE) would do all; start it without torchrun",
+            "`lresnet demo` runs in one process, but torchrun has started 2; start it without torchrun",
         ),
         (["bench", "residual"], "`lresnet bench` runs in one process"),
         (["train", "--nope"], "Unrecognized options: --nope"),
     ],
 )
-def test_other_verbs_are_refused_by_all_and_by_the_first_in_words(
+def test_other_verbs_are_refused_and_the_first_process_reports_it(
     args: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Here process 1 is the first; torchrun would end process 0 before it had said a word."""
+    """Here process 1 fails first; torchrun would end process 0 before it could report anything."""
     monkeypatch.chdir(tmp_path)
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port, "TORCHELASTIC_USE_AGENT_STORE": True}
@@ -225,7 +230,7 @@ def test_help_and_version_are_printed_once(monkeypatch: pytest.MonkeyPatch, caps
 
 
 @pytest.mark.parametrize("size", ["", "1"])
-def test_a_rank_of_nothing_is_passed_over(
+def test_a_rank_without_a_world_size_is_ignored(
     size: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("RANK", "3")
@@ -235,7 +240,9 @@ def test_a_rank_of_nothing_is_passed_over(
 
 
 @pytest.mark.parametrize("size", ["two", "0", "-1"])
-def test_a_world_of_no_size(size: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_world_size_is_refused(
+    size: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("WORLD_SIZE", size)
     assert cli.main(["doctor"]) == 2
     assert f"WORLD_SIZE is '{size}', not a number of processes; unset it" in capsys.readouterr().err

@@ -23,7 +23,7 @@ from lresnet.train import (
     seed_everything,
     train_model,
 )
-from lresnet.train.distributed import ALONE, Team
+from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.results import environment
 from lresnet_paper.depth import split_depth
 from lresnet_paper.settings import (
@@ -86,19 +86,19 @@ def complete(plan: dict[str, Any], method: str, configuration: dict[str, Any], s
 
 
 def build(
-    run: Run, device: torch.device | str = "cpu", team: Team = ALONE
+    run: Run, device: torch.device | str = "cpu", processes: Processes = ONE_PROCESS
 ) -> tuple[Pretrained, Objective[Any], TrainConfig]:
     """The model, the objective and the schedule of a run; the model's parameters follow the seed.
 
     Args:
-        team: the processes that share the batches of images.
+        processes: the processes that share the batches of images.
 
     Raises:
         ValueError: a value of the configuration cannot be; its name and what it should be are said.
     """
-    require_shareable(run, team.size)
+    require_shareable(run, processes.size)
     require_bounds(run.config)
-    return build_graph_run(run, device) if graph_cell(run.cell) else build_image_run(run, device, team)
+    return build_graph_run(run, device) if graph_cell(run.cell) else build_image_run(run, device, processes)
 
 
 def require_shareable(run: Run, processes: int) -> None:
@@ -256,7 +256,7 @@ _DEFAULT_MODEL = "lorentz_resnet18"
 
 
 def build_image_run(
-    run: Run, device: torch.device | str, team: Team = ALONE
+    run: Run, device: torch.device | str, processes: Processes = ONE_PROCESS
 ) -> tuple[LorentzResNet, Objective[Any], TrainConfig]:
     """The model, the objective and the schedule; the model's parameters follow the seed.
 
@@ -281,7 +281,7 @@ def build_image_run(
     )
     if not isinstance(model, LorentzResNet):
         raise ValueError(f"{model.config['model']} is no network for images; take lorentz_resnet18, 20 or 32")
-    return model.to(device), make_objective(data, settings, device, team=team, **holdout), settings
+    return model.to(device), make_objective(data, settings, device, processes=processes, **holdout), settings
 
 
 def images_of(run: Run) -> str:

@@ -20,7 +20,7 @@ from lresnet.runs.workers import worker_pool
 from lresnet.train import NonFiniteError, Objective, TrainConfig
 from lresnet.train.checkpoint import is_damaged
 from lresnet.train.results import append_result, environment
-from lresnet.train.stacking.engine import own_generator, train_many
+from lresnet.train.stacking import fork_generator, train_many
 from lresnet.train.stacking.model import StackError
 from lresnet_paper.depth import diagnose, split_depth
 from lresnet_paper.ood import detections, lines_of
@@ -281,7 +281,7 @@ def execute_many(
             raise StackError(f"networks of class {type(model).__name__} cannot be stacked; run them one by one")
         models.append(model)
         objectives.append(objective)
-        generators.append(own_generator(device))  # where this run's dropout would go on, had it been alone
+        generators.append(fork_generator(device))  # continues as this run's dropout would alone
     outcomes = train_many(models, objectives, schedule, generators=generators, on_epoch=on_epoch)
     results = list[tuple[dict[str, Any], Pretrained] | NonFiniteError]()
     for run, outcome, model, objective in zip(runs, outcomes, models, objectives, strict=True):

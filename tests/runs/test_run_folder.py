@@ -227,7 +227,7 @@ def test_a_run_does_not_change_over_to_another_kind_of_device(tmp_path: Path) ->
 def test_a_model_of_other_classes_than_the_data_s_is_refused(tmp_path: Path, images: Run) -> None:
     trained(tmp_path, images)
     LorentzResNet(20, num_classes=5).save_pretrained(tmp_path / "model")
-    with pytest.raises(ValueError, match="the model tells 5 classes apart, but coloured has 3"):
+    with pytest.raises(ValueError, match="the model has 5 classes, but coloured has 3"):
         evaluate_folder(tmp_path)
     assert not (tmp_path / "evaluation.json").exists()
 

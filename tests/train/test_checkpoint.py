@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic files and checkpoints."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["run.ckpt"]
 
 
-def test_a_torn_temporary_file_is_never_taken_for_the_checkpoint(tmp_path):
-    """What a kill in the middle of a write leaves behind."""
+def test_a_partial_temporary_file_is_never_read_as_the_checkpoint(tmp_path):
+    """A process killed in the middle of a write leaves such a file."""
     path = tmp_path / "run.ckpt"
     (tmp_path / ".run.ckpt.a1b2c3").write_bytes(b"half of a checkp")
     assert load_checkpoint(path) is None
@@ -65,24 +65,24 @@ def test_a_torn_temporary_file_is_never_taken_for_the_checkpoint(tmp_path):
     assert load_checkpoint(path) == {"epoch": 1}
 
 
-def test_data_reach_the_disk_before_the_name_does(tmp_path, monkeypatch):
-    """Otherwise a power cut leaves a file of the right name and no content."""
+def test_the_data_are_flushed_before_the_rename(tmp_path, monkeypatch):
+    """Otherwise a power cut leaves a file with the right name and no content."""
     events = []
     fsync, replace = os.fsync, Path.replace
     monkeypatch.setattr(os, "fsync", lambda handle: (events.append("fsync"), fsync(handle))[1])
     monkeypatch.setattr(Path, "replace", lambda self, target: (events.append("rename"), replace(self, target))[1])
     write_atomically(tmp_path / "run.ckpt", b"new")
-    assert events == ["fsync", "rename", "fsync"]  # the last one is the folder's
+    assert events == ["fsync", "rename", "fsync"]  # the last one is that of the folder
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match=str(tmp_path / "file")):
         write_atomically(tmp_path / "file" / "run.ckpt", b"new")
 
 
-@pytest.mark.skipif(os.name != "posix", reason="permissions of a file are POSIX's")
-def test_others_may_read_what_the_umask_lets_them(tmp_path):
+@pytest.mark.skipif(os.name != "posix", reason="file permissions are those of POSIX")
+def test_permissions_follow_the_umask(tmp_path):
     before = os.umask(0o027)
     try:
         write_atomically(tmp_path / "page.html", b"new")
@@ -92,7 +92,7 @@ def test_others_may_read_what_the_umask_lets_them(tmp_path):
 
 
 def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
-    """Root may write anywhere, so the refusal is the system's own, imitated."""
+    """The refusal is simulated, because root may write anywhere."""
 
     def refuse(path: str, *args: object) -> int:
         raise PermissionError(13, "Permission denied", path)

@@ -134,9 +134,9 @@ def test_the_objective_follows_the_type_of_the_task():
 
 
 def test_options_of_another_kind_of_task_are_refused():
-    with pytest.raises(ValueError, match="batch_size=20 is for images; a graph is one batch"):
+    with pytest.raises(ValueError, match="batch_size=20 is for images, but a graph is one batch"):
         make_objective(tree.link_task(), TrainConfig(batch_size=20))
-    with pytest.raises(ValueError, match="is for images; a graph is not augmented"):
+    with pytest.raises(ValueError, match=r"is for images, but .* is a graph"):
         make_objective(tree.node_task(), TrainConfig(augment=Augment(cutout=8)))
-    with pytest.raises(ValueError, match="margin is for graphs; images are trained on cross entropy"):
+    with pytest.raises(ValueError, match=r"margin=1\.0 is for graphs, but images are trained on cross entropy"):
         make_objective(coloured_data(), TrainConfig(margin=1.0))

@@ -1,4 +1,4 @@
-"""The training loop: schedule, clipping, early stopping, best parameters, checkpoints, resume."""
+"""The training loop: learning rates, clipping, early stopping, best parameters, checkpoints, resuming."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.train.toy import Line, network
 
 
 class Recorder(Optimizers):
-    """Notes the learning rate and the gradient norm of every step."""
+    """Records the learning rate and the gradient norm of every step."""
 
     def __init__(self, inner: Optimizers) -> None:
         super().__init__(inner.optimizers)
@@ -45,37 +45,37 @@ def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
     return all(torch.equal(p, q) for p, q in zip(a.state_dict().values(), b.state_dict().values(), strict=True))
 
 
-# --- what an epoch does -----------------------------------------------------------------------------------------------
+# --- one epoch --------------------------------------------------------------------------------------------------------
 
 
-def test_is_the_loop_one_would_write():
-    model, twin, objective = network(), network(), Line()
+def test_training_equals_a_plain_loop():
+    model, expected, objective = network(), network(), Line()
     outcome = train_model(model, objective, TrainConfig(epochs=12, lr=0.05, weight_decay=0.01, clip=0.7, eval_every=4))
-    optimizers, line = make_adam(twin, 0.05, 0.01), Line()
+    optimizers, line = make_adam(expected, 0.05, 0.01), Line()
     for _ in range(12):
         optimizers.zero_grad()
-        line.loss(twin).backward()
-        torch.nn.utils.clip_grad_norm_(twin.parameters(), 0.7)
+        line.loss(expected).backward()
+        torch.nn.utils.clip_grad_norm_(expected.parameters(), 0.7)
         optimizers.step()
     assert line.losses == objective.losses
     assert (outcome.epochs, outcome.best_epoch) == (12, 12)
-    assert same(model, twin)
+    assert same(model, expected)
     assert outcome.seconds > 0
 
 
-def test_cudnn_stays_on_and_tries_its_algorithms():
-    class Looks(Line):
+def test_cudnn_is_enabled_and_benchmarks_its_algorithms():
+    class Checks(Line):
         def loss(self, model: torch.nn.Module) -> torch.Tensor:
             assert torch.backends.cudnn.enabled
             assert torch.backends.cudnn.benchmark
             return super().loss(model)
 
     before = torch.backends.cudnn.benchmark
-    train_model(network(), Looks(), TrainConfig(epochs=1))
+    train_model(network(), Checks(), TrainConfig(epochs=1))
     assert torch.backends.cudnn.benchmark == before
 
 
-def test_learns():
+def test_the_loss_falls():
     model, objective = network(), Line()
     outcome = train_model(model, objective, TrainConfig(epochs=300, lr=0.03, eval_every=10))
     assert outcome.validation > -50  # percent of a distance that starts above 200
@@ -102,60 +102,60 @@ def test_multistep_rates_and_warm_up(recorder):
 
 
 class Batches(Line):
-    """Three steps an epoch; notes what the engine asks for."""
+    """Three steps per epoch; records the calls of the engine."""
 
     steps_per_epoch = 3
 
     def __init__(self) -> None:
         super().__init__()
-        self.asked: list[object] = []
+        self.calls: list[object] = []
 
     def start_epoch(self) -> None:
-        self.asked.append("epoch")
+        self.calls.append("epoch")
 
     def advance(self, step: int) -> None:
-        self.asked.append(step)
+        self.calls.append(step)
 
 
 def test_an_epoch_may_have_several_steps(recorder):
     objective = Batches()
     train_model(network(), objective, TrainConfig(epochs=2, lr=1.0, warmup=1, eval_every=1))
-    assert objective.asked == ["epoch", 0, 1, 2] * 2
+    assert objective.calls == ["epoch", 0, 1, 2] * 2
     assert recorder[0].rates == pytest.approx([1 / 3, 2 / 3, 1, 1, 1, 1])
 
 
-class Blind(Line):
-    """Nothing is held out."""
+class NoValidation(Line):
+    """An objective without validation data."""
 
     def validation(self, model: torch.nn.Module) -> None:
         return None
 
 
 def test_without_validation_data_the_last_parameters_are_kept():
-    model, twin = network(), network()
-    outcome = train_model(model, Blind(), TrainConfig(epochs=7, eval_every=3))
-    train_model(twin, Line([0.1, 0.2, 0.3]), TrainConfig(epochs=7, eval_every=3))
+    model, expected = network(), network()
+    outcome = train_model(model, NoValidation(), TrainConfig(epochs=7, eval_every=3))
+    train_model(expected, Line([0.1, 0.2, 0.3]), TrainConfig(epochs=7, eval_every=3))
     assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (None, 7, 7)
-    assert same(model, twin)
+    assert same(model, expected)
 
 
 def test_keep_last():
     model, objective = network(), Line([0.9, 0.5, 0.2])
     outcome = train_model(model, objective, TrainConfig(epochs=6, eval_every=2, keep="last"))
     assert (outcome.validation, outcome.best_epoch) == (20.0, 6)
-    assert all(torch.equal(tensor, objective.looks[-1][name]) for name, tensor in model.state_dict().items())
+    assert all(torch.equal(tensor, objective.passes[-1][name]) for name, tensor in model.state_dict().items())
 
 
-def test_the_average_of_the_parameters_is_what_is_validated_and_kept():
+def test_the_average_of_the_parameters_is_validated_and_kept():
     model, objective, plain = network(), Line([0.1, 0.2]), Line([0.1, 0.2, 0.3, 0.4])
     start = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     train_model(model, objective, TrainConfig(epochs=4, lr=0.05, eval_every=2, average=0.75))
     train_model(network(), plain, TrainConfig(epochs=4, lr=0.05, eval_every=1))
     for name, expected in start.items():
-        for i, now in enumerate(plain.looks):
+        for i, now in enumerate(plain.passes):
             expected = 0.75 * expected + 0.25 * now[name]
             if i == 1:
-                torch.testing.assert_close(objective.looks[0][name], expected)
+                torch.testing.assert_close(objective.passes[0][name], expected)
         torch.testing.assert_close(model.state_dict()[name], expected)
 
 
@@ -170,10 +170,10 @@ def test_clipping(recorder):
     assert recorder[2].norms == pytest.approx(free)
 
 
-# --- looks, patience, the best parameters -----------------------------------------------------------------------------
+# --- validation, patience, the best parameters ------------------------------------------------------------------------
 
 
-def test_looks_every_so_often_and_at_the_end():
+def test_validation_passes_come_every_few_epochs_and_at_the_end():
     seen, objective = [], Line([0.1, 0.3, 0.2])
     outcome = train_model(
         network(), objective, TrainConfig(epochs=12, eval_every=5), on_epoch=lambda *a: seen.append(a)
@@ -183,42 +183,42 @@ def test_looks_every_so_often_and_at_the_end():
     assert outcome.curve == [(5, 10.0), (10, 30.0), (12, 20.0)]
 
 
-def test_the_best_parameters_are_put_back():
+def test_the_model_ends_with_the_best_parameters():
     model, objective = network(), Line([0.1, 0.5, 0.5, 0.2])
     train_model(model, objective, TrainConfig(epochs=20, eval_every=5))
     assert not model.training
     for name, tensor in model.state_dict().items():
-        assert torch.equal(tensor, objective.looks[1][name])  # of two equal looks the earlier
-        assert not torch.equal(tensor, objective.looks[3][name])
+        assert torch.equal(tensor, objective.passes[1][name])  # the earlier one of two equal passes
+        assert not torch.equal(tensor, objective.passes[3][name])
 
 
 @pytest.mark.parametrize(
-    ("eval_every", "patience", "figures", "epochs", "best"),
+    ("eval_every", "patience", "scores", "epochs", "best"),
     [
         (1, 3, [0.1, 0.2, 0.1, 0.1, 0.1, 0.9], 5, 2),
         (1, 3, [0.1, 0.2, 0.1, 0.1, 0.3, 0.1, 0.1, 0.1, 0.9], 8, 5),
         (5, 10, [0.5, 0.4, 0.4, 0.9], 15, 5),
-        (5, 7, [0.5, 0.4, 0.4, 0.9], 15, 5),  # 10 is 5 after the best: not yet; 15 is
-        (5, 3, [0.5, 0.6, 0.4, 0.9], 15, 10),  # shorter than the pause between two looks: one more look decides
+        (5, 7, [0.5, 0.4, 0.4, 0.9], 15, 5),  # epoch 10 is 5 epochs after the best one: too early
+        (5, 3, [0.5, 0.6, 0.4, 0.9], 15, 10),  # shorter than eval_every: the next pass decides
         (5, 1, [0.5, 0.4, 0.9], 10, 5),
         (4, None, [0.5] + [0.1] * 9, 40, 4),
     ],
 )
-def test_early_stopping(eval_every, patience, figures, epochs, best):
-    objective = Line(figures)
+def test_early_stopping(eval_every, patience, scores, epochs, best):
+    objective = Line(scores)
     outcome = train_model(network(), objective, TrainConfig(epochs=40, eval_every=eval_every, patience=patience))
     assert (outcome.epochs, outcome.best_epoch) == (epochs, best)
     assert len(objective.losses) == epochs
-    for name, tensor in objective.looks[best // eval_every - 1].items():
+    for name, tensor in objective.passes[best // eval_every - 1].items():
         assert tensor.isfinite().all(), name
 
 
-def test_no_better_figure_ever_still_gives_an_outcome():
+def test_negative_scores_can_be_the_best():
     outcome = train_model(network(), Line([-1.0, -2.0]), TrainConfig(epochs=10))
     assert (outcome.validation, outcome.best_epoch) == (-100.0, 5)
 
 
-def test_seed():
+def test_seed_everything_repeats_torch_s_random_numbers():
     seed_everything(3)
     a = torch.rand(2)
     seed_everything(3)
@@ -232,8 +232,8 @@ class Interrupted(Exception):
     pass
 
 
-class Breaks(Line):
-    """Breaks off in the middle of a step."""
+class Interrupts(Line):
+    """Raises in the middle of a step."""
 
     def __init__(self, at: int, **options: object) -> None:
         super().__init__(**options)
@@ -245,23 +245,23 @@ class Breaks(Line):
         return super().loss(model)
 
 
-SCHEDULE = TrainConfig(epochs=30, lr=0.05, weight_decay=0.01, lr_schedule="cosine", clip=1.0, patience=25, eval_every=4)
+CONFIG = TrainConfig(epochs=30, lr=0.05, weight_decay=0.01, lr_schedule="cosine", clip=1.0, patience=25, eval_every=4)
 SGD = TrainConfig(epochs=30, lr=0.02, optimizer="sgd", warmup=2.0, average=0.9, keep="last", eval_every=4)
 
 
-@pytest.mark.parametrize("schedule", [SCHEDULE, SGD])
+@pytest.mark.parametrize("config", [CONFIG, SGD])
 @pytest.mark.parametrize("at", [0, 1, 6, 7, 13, 29])
-def test_resumes_to_the_same_numbers(at, schedule, tmp_path):
-    """Dropout draws from torch's generator, the points from the objective's own; both must go on where they were."""
+def test_a_resumed_run_is_bit_identical(at, config, tmp_path):
+    """Dropout draws from torch's generator, the points from the objective's own; both must continue."""
     whole = network(dropout=0.3)
-    expected = train_model(whole, Line(), schedule)
+    expected = train_model(whole, Line(), config)
     path = tmp_path / "run.ckpt"
     with pytest.raises(Interrupted):
-        train_model(network(dropout=0.3), Breaks(at), schedule, checkpoint=path, checkpoint_every=7)
+        train_model(network(dropout=0.3), Interrupts(at), config, checkpoint=path, checkpoint_every=7)
     assert load_checkpoint(path)["epoch"] == at // 7 * 7
     model, objective = network(seed=99, dropout=0.3), Line(seed=99)
     torch.manual_seed(99)
-    outcome = train_model(model, objective, schedule, checkpoint=path, checkpoint_every=7)
+    outcome = train_model(model, objective, config, checkpoint=path, checkpoint_every=7)
     assert len(objective.losses) == 30 - at // 7 * 7
     assert (outcome.validation, outcome.best_epoch, outcome.epochs) == (expected.validation, expected.best_epoch, 30)
     assert outcome.curve == expected.curve
@@ -271,29 +271,29 @@ def test_resumes_to_the_same_numbers(at, schedule, tmp_path):
 def test_writing_checkpoints_changes_nothing(tmp_path):
     plain, saved = network(dropout=0.3), network(dropout=0.3)
     torch.manual_seed(1)
-    train_model(plain, Line(), SCHEDULE)
+    train_model(plain, Line(), CONFIG)
     torch.manual_seed(1)
-    train_model(saved, Line(), SCHEDULE, checkpoint=tmp_path / "a" / "run.ckpt", checkpoint_every=1)
+    train_model(saved, Line(), CONFIG, checkpoint=tmp_path / "a" / "run.ckpt", checkpoint_every=1)
     assert same(plain, saved)
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["run.ckpt"]
 
 
-def test_a_finished_run_that_is_started_again_gives_its_outcome(tmp_path):
+def test_a_finished_run_started_again_returns_its_outcome(tmp_path):
     path = tmp_path / "run.ckpt"
-    first = train_model(network(), Line(), SCHEDULE, checkpoint=path, checkpoint_every=30)
+    first = train_model(network(), Line(), CONFIG, checkpoint=path, checkpoint_every=30)
     objective = Line()
-    again = train_model(network(seed=4), objective, SCHEDULE, checkpoint=path)
+    again = train_model(network(seed=4), objective, CONFIG, checkpoint=path)
     assert objective.losses == []
     assert (again.validation, again.best_epoch, again.epochs) == (first.validation, first.best_epoch, first.epochs)
-    assert 0 < again.seconds <= first.seconds
+    assert again.seconds >= load_checkpoint(path)["seconds"] > 0
 
 
 def test_patience_survives_a_resume(tmp_path):
-    schedule = TrainConfig(epochs=40, eval_every=2, patience=6)
+    config = TrainConfig(epochs=40, eval_every=2, patience=6)
     path = tmp_path / "run.ckpt"
     with pytest.raises(Interrupted):
-        train_model(network(), Breaks(9, figures=[0.5, 0.9, 0.1, 0.1]), schedule, checkpoint=path, checkpoint_every=1)
-    outcome = train_model(network(), Line([0.1] * 20), schedule, checkpoint=path)
+        train_model(network(), Interrupts(9, scores=[0.5, 0.9, 0.1, 0.1]), config, checkpoint=path, checkpoint_every=1)
+    outcome = train_model(network(), Line([0.1] * 20), config, checkpoint=path)
     assert (outcome.epochs, outcome.best_epoch, outcome.validation) == (10, 4, 90.0)
 
 
@@ -316,7 +316,7 @@ def test_the_checkpoint_of_another_model_or_version_is_refused(tmp_path):
     state = load_checkpoint(path)
     del state["seconds"]
     save_checkpoint(path, state)
-    with pytest.raises(ValueError, match="is of another version of lresnet; delete it or use another folder"):
+    with pytest.raises(ValueError, match="another version of lresnet wrote the checkpoint; delete it"):
         train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
 
 
@@ -328,9 +328,9 @@ def test_a_folder_that_cannot_be_written_to_fails_before_the_first_step(tmp_path
     assert objective.losses == []
 
 
-def test_progress_is_told_after_every_epoch_of_several_steps():
+def test_progress_is_reported_after_every_epoch_of_several_steps():
     seen: list[tuple[int, float | None]] = []
     objective = Batches()
-    objective.figures = iter([0.5])
-    train_model(network(), objective, TrainConfig(epochs=3, eval_every=3), on_epoch=lambda *told: seen.append(told))
+    objective.scores = iter([0.5])
+    train_model(network(), objective, TrainConfig(epochs=3, eval_every=3), on_epoch=lambda *report: seen.append(report))
     assert seen == [(1, None), (2, None), (3, 50.0)]

@@ -1,4 +1,4 @@
-"""What is constant of a graph model's input is made once, and for the right model."""
+"""GraphInputs: the constant part of the input is computed once per model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def make(residual: str = "lorentz", **options: object) -> LorentzGCN:
     return LorentzGCN(40, 4, num_classes=2, residual=residual, **options)
 
 
-def test_few_non_zeros_make_sparse_features():
+def test_features_with_few_non_zeros_are_stored_sparse():
     assert isinstance(GraphInputs(bag(), EDGES, 5).features, SparseMatrix)
     assert isinstance(GraphInputs(torch.randn(5, 40), EDGES, 5).features, torch.Tensor)
 
@@ -33,7 +33,7 @@ def test_few_non_zeros_make_sparse_features():
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
 @pytest.mark.parametrize("sparse", [False, True])
 @pytest.mark.parametrize("learned", [False, True])
-def test_gives_the_model_s_output(residual, sparse, learned):
+def test_apply_returns_the_model_s_output(residual, sparse, learned):
     x = bag() if sparse else torch.randn(5, 40, generator=torch.Generator().manual_seed(1))
     model = make(residual, learn_curvature=learned)
     inputs = GraphInputs(x, EDGES, 5)
@@ -41,7 +41,7 @@ def test_gives_the_model_s_output(residual, sparse, learned):
         torch.testing.assert_close(inputs.apply(model), model(x, EDGES))
 
 
-def test_constant_parts_are_made_once_unless_the_curvature_is_learned(monkeypatch):
+def test_constant_parts_are_computed_once_unless_the_curvature_is_learned(monkeypatch):
     calls = []
     original = LorentzGCN.input_points
     monkeypatch.setattr(LorentzGCN, "input_points", lambda self, x: (calls.append(1), original(self, x))[1])
@@ -57,7 +57,7 @@ def test_constant_parts_are_made_once_unless_the_curvature_is_learned(monkeypatc
     assert learned.manifold.log_kappa.grad.isfinite()
 
 
-def test_a_learned_curvature_that_moved_is_seen():
+def test_a_changed_learned_curvature_is_used():
     inputs, model = GraphInputs(bag(), EDGES, 5), make(learn_curvature=True)
     inputs.apply(model)
     with torch.no_grad():
@@ -65,8 +65,8 @@ def test_a_learned_curvature_that_moved_is_seen():
     torch.testing.assert_close(inputs.apply(model), model(bag(), EDGES))
 
 
-def test_every_model_gets_its_own_inputs_also_where_it_lies_at_an_old_one_s_address():
-    """One objective for many models: the address of a model that is gone is soon that of the next."""
+def test_every_model_gets_its_own_inputs_even_at_the_address_of_a_deleted_model():
+    """One objective may serve many models, and memory of a deleted model is reused for the next."""
     inputs = GraphInputs(bag(), EDGES, 5)
     for i in range(30):
         model = make("euclidean" if i % 3 == 0 else "lorentz", curvature=-0.1 * (1 + i))

@@ -1,4 +1,4 @@
-"""Image classification: what a step sees, what is held out, how an image is judged."""
+"""Image classification: batches, held-out images, losses and evaluation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lresnet.train.image_classification import class_scores
 from tests.coloured import coloured_data
 
 DATA = coloured_data()
-STILL = Augment(pad=0, flip=False)  # images as they are
+STILL = Augment(pad=0, flip=False)  # no random changes
 
 
 def network(seed: int = 0, residual: str = "lorentz", num_classes: int = 3) -> LorentzResNet:
@@ -30,17 +30,17 @@ def trained(objective: ImageClassification, epochs: int = 8, **schedule: object)
 
 
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
-def test_it_learns_what_can_be_told_apart(residual):
+def test_separable_classes_are_learned(residual):
     model = network(residual=residual)
     objective = ImageClassification(DATA, holdout=0.1, batch_size=9, augment=Augment(pad=1))
     before = objective.test(model.eval())["accuracy"]
     outcome = train_model(model, objective, TrainConfig(10, lr=0.05, optimizer="sgd", lr_schedule="cosine"))
-    assert before < 70  # an untrained network has much to learn
+    assert before < 70  # an untrained network
     assert outcome.validation == 100
     assert objective.test(model) == {"accuracy": 100.0}
 
 
-def test_what_is_held_out_is_the_same_for_every_seed_and_not_trained_on():
+def test_held_out_images_are_the_same_for_every_seed_and_not_trained_on():
     first, second = (ImageClassification(DATA, holdout=0.2, seed=seed) for seed in (0, 1))
     assert len(first.held_out) == 12
     assert torch.equal(first.held_out.images, second.held_out.images)
@@ -50,20 +50,22 @@ def test_what_is_held_out_is_the_same_for_every_seed_and_not_trained_on():
     assert seen.isdisjoint(image.numpy().tobytes() for image in first.held_out.images)
     first.start_epoch(), second.start_epoch()
     first.advance(0), second.advance(0)
-    assert not torch.equal(first._batch, second._batch)  # shuffling and crops do follow the seed
+    assert not torch.equal(first._batch, second._batch)  # shuffling and crops follow the seed
 
 
-def test_without_images_held_out_there_is_no_validation():
+def test_without_held_out_images_there_is_no_validation():
     objective = ImageClassification(DATA, batch_size=20)
     assert len(objective.train) == 60
     assert objective.validation(network().eval()) is None
-    looks = []
-    outcome = train_model(network(), objective, TrainConfig(2, eval_every=1), on_epoch=lambda *look: looks.append(look))
+    passes = []
+    outcome = train_model(
+        network(), objective, TrainConfig(2, eval_every=1), on_epoch=lambda *each: passes.append(each)
+    )
     assert outcome.validation is None
-    assert (outcome.best_epoch, looks) == (2, [(1, None), (2, None)])
+    assert (outcome.best_epoch, passes) == (2, [(1, None), (2, None)])
 
 
-def test_the_last_partial_batch_is_dropped_and_every_other_image_seen_once():
+def test_the_last_partial_batch_is_dropped_and_every_other_image_is_seen_once():
     objective = ImageClassification(DATA, batch_size=25, augment=STILL)
     assert objective.steps_per_epoch == 2
     objective.start_epoch()
@@ -74,10 +76,10 @@ def test_the_last_partial_batch_is_dropped_and_every_other_image_seen_once():
         seen += zip((image.numpy().tobytes() for image in objective._batch), objective._labels.tolist(), strict=True)
     known = {image.numpy().tobytes(): label for image, label in zip(DATA.train.images, DATA.train.labels, strict=True)}
     assert len({image for image, _ in seen}) == 50
-    assert all(known[image] == int(label) for image, label in seen)  # labels were shuffled along
+    assert all(known[image] == int(label) for image, label in seen)  # labels are shuffled with the images
 
 
-def test_a_batch_larger_than_the_set_is_the_set():
+def test_a_batch_size_above_the_number_of_images_is_reduced_to_it():
     objective = ImageClassification(DATA, batch_size=512)
     assert (objective.steps_per_epoch, objective.batch_size) == (1, 60)
     objective.start_epoch()
@@ -96,7 +98,7 @@ def test_the_loss_is_cross_entropy_with_smoothed_labels():
     torch.testing.assert_close(objective.loss(model).double(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_with_cutmix_a_label_counts_by_the_pixels_that_are_left():
+def test_cutmix_weighs_labels_by_the_remaining_pixels():
     objective = ImageClassification(DATA, batch_size=20, augment=replace(STILL, cutmix=0.7, label_smoothing=0.3))
     objective.start_epoch()
     objective.advance(1)
@@ -107,12 +109,12 @@ def test_with_cutmix_a_label_counts_by_the_pixels_that_are_left():
     target = (kept * own + (1 - kept) * other) * 0.7 + 0.1
     expected = -(target * logits.log_softmax(-1)).sum(-1).mean()
     torch.testing.assert_close(objective.loss(model).double(), expected, rtol=1e-5, atol=1e-6)
-    assert 0 < (kept < 1).double().mean() < 1  # some are cut, some not
-    assert torch.equal(objective._labels[1:], objective._others[:-1])  # a rectangle comes from the next image
+    assert 0 < (kept < 1).double().mean() < 1  # some images are mixed, some are not
+    assert torch.equal(objective._labels[1:], objective._others[:-1])  # the rectangle comes from the next image
 
 
-def test_what_cutmix_mixes_belongs_to_the_labels_it_says():
-    """The brightest channel of a pixel is its class: the pixels tell which labels an image should have."""
+def test_cutmix_labels_match_the_mixed_pixels():
+    """The brightest channel of a pixel is its class, so the pixels show the labels of a mixed image."""
     objective = ImageClassification(DATA, batch_size=60, augment=replace(STILL, cutmix=1.0))
     objective.start_epoch()
     objective.advance(0)
@@ -123,7 +125,7 @@ def test_what_cutmix_mixes_belongs_to_the_labels_it_says():
 
 
 @pytest.mark.parametrize("cutmix", [0.0, 0.5])
-def test_cutmix_draws_nothing_where_it_is_not_asked_for(cutmix):
+def test_without_cutmix_no_random_numbers_are_drawn_for_it(cutmix):
     plain, mixed = (ImageClassification(DATA, batch_size=60, augment=Augment(cutmix=share)) for share in (0.0, cutmix))
     for objective in (plain, mixed):
         objective.start_epoch()
@@ -137,8 +139,8 @@ def test_flip_test_is_the_mean_over_an_image_and_its_mirror_image():
     images = DATA.test.images
     here, mirrored = (class_scores(model, part, DATA.mean, DATA.std) for part in (images, images.flip(2)))
     assert not torch.allclose(here, mirrored, rtol=1e-3)
-    torch.testing.assert_close(both._judge(model, images), (here + mirrored) / 2)
-    torch.testing.assert_close(plain._judge(model, images), here)
+    torch.testing.assert_close(both._evaluate(model, images), (here + mirrored) / 2)
+    torch.testing.assert_close(plain._evaluate(model, images), here)
 
 
 class Interruption(Exception):
@@ -146,7 +148,7 @@ class Interruption(Exception):
 
 
 @pytest.mark.parametrize("schedule", [{}, {"average": 0.9, "keep": "last"}], ids=["best", "average"])
-def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, schedule):
+def test_a_resumed_run_is_bit_identical(tmp_path: Path, schedule):
     plan = TrainConfig(6, lr=0.05, optimizer="sgd", eval_every=1, warmup=1, **schedule)
     options = {"holdout": 0.2, "batch_size": 10, "augment": Augment(pad=1, cutout=2, cutmix=0.5), "seed": 3}
 
@@ -154,12 +156,12 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, schedule
         if epoch == 4:
             raise Interruption
 
-    whole, torn = network(), network()
+    whole, interrupted = network(), network()
     expected = train_model(whole, ImageClassification(DATA, **options), plan)
     path = tmp_path / "run.pt"
     with pytest.raises(Interruption):
         train_model(
-            torn, ImageClassification(DATA, **options), plan, checkpoint=path, checkpoint_every=3, on_epoch=stop
+            interrupted, ImageClassification(DATA, **options), plan, checkpoint=path, checkpoint_every=3, on_epoch=stop
         )
     again, epochs = network(seed=9), []
     torch.manual_seed(12345)  # whatever this process drew in the meantime
@@ -172,9 +174,9 @@ def test_an_interrupted_run_goes_on_to_the_same_numbers(tmp_path: Path, schedule
 
 
 @pytest.mark.parametrize("classes", [2, 5])
-def test_a_model_of_other_classes_is_refused(classes):
+def test_a_model_with_another_number_of_classes_is_refused(classes):
     objective = ImageClassification(DATA, batch_size=20)
-    words = f"the model tells {classes} classes apart, but coloured has 3; build it with num_classes=3"
+    words = f"the model has {classes} classes, but coloured has 3; build it with num_classes=3"
     with pytest.raises(ValueError, match=words):
         objective.test(network(num_classes=classes).eval())
     with pytest.raises(ValueError, match=words):
@@ -189,16 +191,16 @@ def test_images_need_not_be_square():
     assert 0 <= objective.test(network().eval())["accuracy"] <= 100
 
 
-def test_an_image_is_judged_the_same_alone_and_among_others(monkeypatch):
+def test_an_image_has_the_same_logits_alone_and_in_a_batch(monkeypatch):
     objective = ImageClassification(DATA, holdout=0.5, batch_size=10)
     model = trained(objective, epochs=2).requires_grad_(False)
     figures = objective.validation(model), objective.test(model)
-    together = objective._judge(model, DATA.test.images)
-    alone = torch.cat([objective._judge(model, image) for image in DATA.test.images.split(1)])
+    together = objective._evaluate(model, DATA.test.images)
+    alone = torch.cat([objective._evaluate(model, image) for image in DATA.test.images.split(1)])
     torch.testing.assert_close(alone, together)
     seen = []
-    judge = objective._judge
-    monkeypatch.setattr(objective, "_judge", lambda model, part: (seen.append(len(part)), judge(model, part))[1])
+    evaluate = objective._evaluate
+    monkeypatch.setattr(objective, "_evaluate", lambda model, part: (seen.append(len(part)), evaluate(model, part))[1])
     monkeypatch.setattr(image_classification, "_EVALUATION_PIXELS", 2 * DATA.test.images[0, ..., 0].numel() + 1)
     assert objective.test(model) == figures[1]
     assert set(seen) == {2}
@@ -209,12 +211,12 @@ def test_an_image_is_judged_the_same_alone_and_among_others(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"holdout": 1.0}, "holdout must be a share, at least 0 and below 1, got 1.0"),
-        ({"holdout": 0.001}, "holdout 0.001 of 60 images is 0; take a share that leaves images on both sides, or 0"),
-        ({"holdout": 0.999}, "holdout 0.999 of 60 images is 60; take a share"),
+        ({"holdout": 1.0}, "holdout must be at least 0 and below 1, got 1.0"),
+        ({"holdout": 0.001}, "holdout 0.001 of 60 images is 0; use a fraction that leaves images on both sides, or 0"),
+        ({"holdout": 0.999}, "holdout 0.999 of 60 images is 60; use a fraction"),
         ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
     ],
 )
-def test_values_that_cannot_be_are_refused(options, words):
+def test_values_out_of_range_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
         ImageClassification(DATA, **options)

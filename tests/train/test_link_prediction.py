@@ -1,4 +1,4 @@
-"""The objective of link prediction against formulas written out, and its figures against scikit-learn's."""
+"""Link prediction: losses against their formulas, metrics against scikit-learn."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def objective(**options: object) -> LinkPrediction:
 
 
 def distance2(model: LorentzGCN, pairs: Tensor) -> Tensor:
-    """Squared Lorentzian distance from the geodesic one; Euclidean for the twin."""
+    """Squared Lorentzian distance from the geodesic one; Euclidean for the baseline."""
     z = model(TASK.x.double(), TASK.edge_index)
     if model.euclidean:
         return (z[pairs[0]] - z[pairs[1]]).square().sum(-1)
@@ -49,7 +49,7 @@ def test_margin_loss_with_its_margin_in_units_of_1_over_kappa(K, learned):
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_margin_of_the_twin_is_absolute_whatever_the_curvature_says():
+def test_the_margin_of_the_euclidean_baseline_ignores_the_curvature():
     model = make("euclidean", K=-2.0)
     loss = objective(margin=3.0, seed=5).loss(model)
     negative = NegativeSampler(TASK, seed=5)()
@@ -68,7 +68,7 @@ def test_cross_entropy_of_fermi_dirac_probabilities(K):
     torch.testing.assert_close(loss, -torch.cat([yes.log(), (1 - no).log()]).mean(), rtol=1e-6, atol=1e-8)
 
 
-def test_cross_entropy_of_the_twin():
+def test_cross_entropy_of_the_euclidean_baseline():
     model = make("euclidean")
     loss = objective(loss="cross_entropy", seed=5).loss(model)
     yes, no = (2 - distance2(model, pairs) for pairs in (TASK.train_edges, NegativeSampler(TASK, seed=5)()))
@@ -77,7 +77,7 @@ def test_cross_entropy_of_the_twin():
 
 
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
-def test_figures_are_scikit_learn_s(residual):
+def test_metrics_agree_with_scikit_learn(residual):
     model, task = make(residual, K=-2.0).eval(), objective()
 
     def expected(positive: Tensor, negative: Tensor) -> tuple[float, float]:
@@ -88,13 +88,13 @@ def test_figures_are_scikit_learn_s(residual):
     auc, ap = expected(TASK.val_edges, TASK.val_negatives)
     assert float(task.validation(model)) == pytest.approx((auc + ap) / 2)
     auc, ap = expected(TASK.test_edges, TASK.test_negatives)
-    figures = task.test(model)
-    assert list(figures) == ["roc_auc", "average_precision"]
-    assert figures["roc_auc"] == pytest.approx(100 * auc)
-    assert figures["average_precision"] == pytest.approx(100 * ap)
+    metrics = task.test(model)
+    assert list(metrics) == ["roc_auc", "average_precision"]
+    assert metrics["roc_auc"] == pytest.approx(100 * auc)
+    assert metrics["average_precision"] == pytest.approx(100 * ap)
 
 
-def test_negatives_are_drawn_afresh_and_follow_the_seed():
+def test_negatives_are_drawn_anew_at_every_step_and_follow_the_seed():
     model = make()
     a, b, c = objective(seed=1), objective(seed=1), objective(seed=2)
     first = a.loss(model)
@@ -103,7 +103,7 @@ def test_negatives_are_drawn_afresh_and_follow_the_seed():
     assert not torch.equal(first, c.loss(model))
 
 
-def test_state_goes_on_where_it_was():
+def test_a_loaded_state_continues_the_random_numbers():
     model = make()
     a, b = objective(seed=1), objective(seed=9)
     a.loss(model)
@@ -111,7 +111,7 @@ def test_state_goes_on_where_it_was():
     assert torch.equal(a.loss(model), b.loss(model))
 
 
-def test_the_test_set_is_read_only_when_asked():
+def test_training_does_not_read_the_test_set():
     task = LinkPrediction(TASK)
     hidden = dataclasses.replace(task.task, test_edges=None, test_negatives=None)
     task.task = hidden
@@ -121,10 +121,10 @@ def test_the_test_set_is_read_only_when_asked():
         task.test(model)
 
 
-def test_learns_to_tell_links():
+def test_links_are_learned():
     tree = link_task(nodes=300)
     task, model = LinkPrediction(tree, margin=5.0), make().float()
-    before = task.test(model.eval())["roc_auc"]  # 53.6: the start knows nothing
+    before = task.test(model.eval())["roc_auc"]  # 53.6 before training
     outcome = train_model(model, task, TrainConfig(epochs=60, lr=0.03, eval_every=10))
     assert outcome.validation > 70
     assert task.test(model)["roc_auc"] > max(60.0, before)

@@ -1,4 +1,4 @@
-"""The objective of node classification against formulas written out, and its figures against scikit-learn's."""
+"""Node classification: losses against their formulas, metrics against scikit-learn."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_margin_loss_in_units_of_1_over_kappa(K, learned):
     assert all(p.grad.isfinite().all() for p in model.parameters())
 
 
-def test_margin_of_the_twin_is_absolute():
+def test_the_margin_of_the_euclidean_baseline_ignores_the_curvature():
     model = make("euclidean", K=-2.0)
     loss = NodeClassification(TASK, loss="margin", margin=3.0).loss(model)
     logits, y = model(TASK.x, TASK.edge_index)[TASK.train_index], TASK.y[TASK.train_index]
@@ -59,20 +59,20 @@ def test_class_margin_loss_by_hand():
 
 
 @pytest.mark.parametrize("metric", ["f1_binary", "accuracy"])
-def test_figures_are_scikit_learn_s(metric):
+def test_metrics_agree_with_scikit_learn(metric):
     task = NodeClassification(dataclasses.replace(TASK, metric=metric))
     model = make().eval()
     answers = model(TASK.x, TASK.edge_index).argmax(1)
-    judge = f1_score if metric == "f1_binary" else accuracy_score
+    expected = f1_score if metric == "f1_binary" else accuracy_score
     val, test = TASK.val_index, TASK.test_index
-    assert float(task.validation(model)) == pytest.approx(judge(TASK.y[val], answers[val]))
-    figures = task.test(model)
-    assert next(iter(figures)) == metric
-    assert figures[metric] == pytest.approx(100 * judge(TASK.y[test], answers[test]))
-    assert figures["accuracy"] == pytest.approx(100 * accuracy_score(TASK.y[test], answers[test]))
+    assert float(task.validation(model)) == pytest.approx(expected(TASK.y[val], answers[val]))
+    metrics = task.test(model)
+    assert next(iter(metrics)) == metric
+    assert metrics[metric] == pytest.approx(100 * expected(TASK.y[test], answers[test]))
+    assert metrics["accuracy"] == pytest.approx(100 * accuracy_score(TASK.y[test], answers[test]))
 
 
-def test_labels_of_other_nodes_are_not_looked_at():
+def test_the_loss_does_not_read_labels_of_other_nodes():
     y = TASK.y.clone()
     y[TASK.val_index], y[TASK.test_index] = 1 - y[TASK.val_index], 1 - y[TASK.test_index]
     model = make()
@@ -80,7 +80,7 @@ def test_labels_of_other_nodes_are_not_looked_at():
     assert torch.equal(a, b)
 
 
-def test_the_test_set_is_read_only_when_asked():
+def test_training_does_not_read_the_test_set():
     task = NodeClassification(TASK)
     task.task = dataclasses.replace(task.task, test_index=None)
     model = make()
@@ -89,13 +89,13 @@ def test_the_test_set_is_read_only_when_asked():
         task.test(model)
 
 
-def test_nothing_is_drawn():
+def test_it_has_no_random_state():
     task = NodeClassification(TASK)
     assert task.state_dict() == {}
     task.load_state_dict({})
 
 
-def test_learns_the_training_nodes():
+def test_the_training_nodes_are_learned():
     task, model = NodeClassification(TASK), make()
     train_model(model, task, TrainConfig(epochs=80, lr=0.03, eval_every=10))
     answers = model(TASK.x, TASK.edge_index).argmax(1)

@@ -1,4 +1,4 @@
-"""A number that stops being finite: the step and the module are named, before anything else trips over it."""
+"""Non-finite numbers in training: the error names the step and the module."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from lresnet.train import (
     TrainConfig,
     train_model,
 )
-from lresnet.train.non_finite import Sentry, blame
+from lresnet.train.non_finite import NonFiniteCheck, describe_non_finite
 from tests.coloured import coloured_data
 from tests.train.toy import Line, network
 
 
 class Faulty(torch.nn.Module):
-    """The identity, up to the training step at which it answers ``value``."""
+    """The identity; from training step ``at`` on, multiplication by ``value``."""
 
     def __init__(self, at: int, value: float = float("nan")) -> None:
         super().__init__()
@@ -44,25 +44,25 @@ class BadGradient(torch.autograd.Function):
 
 
 def test_a_loss_that_stays_finite_is_not_reported():
-    sentry = Sentry(torch.device("cpu"))
+    check = NonFiniteCheck(torch.device("cpu"))
     for _ in range(3):
-        sentry.watch(torch.tensor(1e30))
-    sentry.check(network(), lambda: None)
+        check.record(torch.tensor(1e30))
+    check.raise_if_found(network(), lambda: None)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_the_first_bad_step_is_kept(bad):
-    sentry = Sentry(torch.device("cpu"))
+def test_the_first_non_finite_step_is_reported(bad):
+    check = NonFiniteCheck(torch.device("cpu"))
     for loss in [1.0, bad, 2.0, bad]:
-        sentry.watch(torch.tensor(loss))
+        check.record(torch.tensor(loss))
     with pytest.raises(NonFiniteError, match="the loss stopped being finite at step 1: "):
-        sentry.check(network(), lambda: None)
+        check.raise_if_found(network(), lambda: None)
 
 
 @pytest.mark.parametrize("at", [0, 7])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_training_names_the_module_and_the_step(at, value):
-    """Also where the fault shows in training only, and long before the next look at the validation set."""
+    """Also if the fault occurs in training only, long before the next validation pass."""
     model = network()
     model.insert(2, Faulty(at, value))
     objective = Line()
@@ -72,7 +72,7 @@ def test_training_names_the_module_and_the_step(at, value):
     assert f"the loss stopped being finite at step {at}: " in message
     assert "the output of module '2' (Faulty) is not finite" in message
     assert "Lower the learning rate" in message
-    assert all(parameter.isfinite().all() for parameter in model.parameters())  # the bad step was not taken
+    assert all(parameter.isfinite().all() for parameter in model.parameters())  # no step on the bad loss
 
 
 def test_a_module_in_the_middle_of_a_graph_model_is_named():
@@ -93,17 +93,17 @@ def test_a_gradient_that_is_not_finite_names_the_parameter():
         train_model(model, Line(), TrainConfig(epochs=20, eval_every=5))
 
 
-def test_a_bad_update_just_before_a_look_is_found_before_the_metrics_complain():
+def test_a_bad_update_just_before_a_validation_pass_is_found_before_it():
     model = network()
     model[3].register_forward_pre_hook(lambda module, args: (BadGradient.apply(args[0]),))
     objective = Line()
     with pytest.raises(NonFiniteError, match=r"parameter '0\.weight' is not finite at step 0"):
         train_model(model, objective, TrainConfig(epochs=20, eval_every=1))
-    assert objective.looks == []
+    assert objective.passes == []
 
 
 @pytest.mark.parametrize("kind", ["lp", "nc"])
-def test_real_tasks_that_diverge_say_so(kind):
+def test_graph_tasks_that_diverge_raise(kind):
     task = load_task(f"disease_tree/{kind}", graph=disease_tree(nodes=60))
     objective = LinkPrediction(task) if kind == "lp" else NodeClassification(task)
     torch.manual_seed(0)
@@ -113,7 +113,7 @@ def test_real_tasks_that_diverge_say_so(kind):
 
 
 def test_a_learned_curvature_that_turns_nan_is_named():
-    """The curvature's own check of values meets it first."""
+    """The range check of the curvature fails first."""
     task = load_task("disease_tree/nc", graph=disease_tree(nodes=60))
     model = LorentzGCN(task.x.shape[1], 4, num_classes=2, learn_curvature=True)
     model.manifold.log_kappa.register_hook(lambda g: g * float("nan"))
@@ -121,8 +121,8 @@ def test_a_learned_curvature_that_turns_nan_is_named():
         train_model(model, NodeClassification(task), TrainConfig(epochs=30, eval_every=10))
 
 
-def test_a_value_that_leaves_its_range_is_a_run_that_diverged():
-    """exp of a finite parameter is 0, or infinite: a check of values says so, but the call was not wrong."""
+def test_a_value_that_leaves_its_range_during_training_is_reported_as_divergence():
+    """exp of a finite parameter is 0 or infinite: the range check fails, but the call was not wrong."""
     data = coloured_data()
     model = LorentzResNet(8, num_classes=3, residual_options={"scale": "learned"})
     model.blocks[0].residual.log_scale.register_hook(lambda g: torch.full_like(g, 1e6))
@@ -131,7 +131,7 @@ def test_a_value_that_leaves_its_range_is_a_run_that_diverged():
 
 
 def test_a_network_that_is_not_finite_in_eval_mode_has_diverged():
-    """Batch norms may have seen variances that training survives and the running ones do not."""
+    """Running variances of batch norms may overflow where those of a batch do not."""
     model = LorentzResNet(8, num_classes=3)
     model.stem[1].register_forward_hook(lambda module, _, output: output * (1.0 if module.training else float("nan")))
     objective = ImageClassification(coloured_data(), batch_size=20, holdout=0.2)
@@ -147,7 +147,7 @@ def test_steps_are_counted_over_epochs_of_several_steps():
         train_model(model, ImageClassification(coloured_data(), batch_size=20), TrainConfig(epochs=2, eval_every=1))
 
 
-def test_other_errors_of_the_objective_pass_through():
+def test_other_errors_of_the_objective_are_not_changed():
     class Refuses(Line):
         def loss(self, model: torch.nn.Module) -> Tensor:
             raise ValueError("no such data")
@@ -156,12 +156,12 @@ def test_other_errors_of_the_objective_pass_through():
         train_model(network(), Refuses(), TrainConfig(epochs=3))
 
 
-def test_the_loss_function_itself():
-    message = blame(network(), lambda: None)
-    assert message == "all parameters and module outputs are finite, so it is the loss function itself"
+def test_the_loss_function_is_named_if_everything_else_is_finite():
+    message = describe_non_finite(network(), lambda: None)
+    assert message == "all parameters and module outputs are finite, so the loss function itself is not"
 
 
-def test_blame_leaves_no_hooks():
+def test_the_description_leaves_no_hooks():
     model = network()
-    blame(model, lambda: model(torch.full((1, 2), float("nan"))))
+    describe_non_finite(model, lambda: model(torch.full((1, 2), float("nan"))))
     assert not any(module._forward_hooks for module in model.modules())

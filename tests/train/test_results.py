@@ -18,16 +18,16 @@ def test_lines_are_added_and_read_in_order(tmp_path):
     assert len(path.read_text().splitlines()) == 3
 
 
-def test_a_torn_last_line_is_reported_and_passed_over(tmp_path):
+def test_an_incomplete_last_line_is_reported_and_skipped(tmp_path):
     path = tmp_path / "gnn.jsonl"
     append_result(path, {"seed": 0})
     with path.open("a") as file:
         file.write('{"seed": 1, "va')
-    with pytest.warns(UserWarning, match=r"gnn\.jsonl:2 is no result and is passed over"):
+    with pytest.warns(UserWarning, match=r"gnn\.jsonl:2 is not a result and was skipped"):
         assert [r["seed"] for r in read_results(path)] == [0]
 
 
-def test_a_torn_last_line_does_not_take_the_next_one_along(tmp_path):
+def test_an_incomplete_last_line_does_not_damage_the_next_one(tmp_path):
     path = tmp_path / "gnn.jsonl"
     append_result(path, {"seed": 0})
     with path.open("a") as file:
@@ -38,7 +38,7 @@ def test_a_torn_last_line_does_not_take_the_next_one_along(tmp_path):
         assert [r["seed"] for r in read_results(path)] == [0, 2, 3]
 
 
-def test_a_last_line_without_its_end_is_still_a_line(tmp_path):
+def test_a_last_line_without_newline_is_read(tmp_path):
     path = tmp_path / "gnn.jsonl"
     path.write_text('{"seed": 0}')
     append_result(path, {"seed": 1})
@@ -46,7 +46,7 @@ def test_a_last_line_without_its_end_is_still_a_line(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_what_is_no_json_is_refused_before_anything_is_written(tmp_path, bad):
+def test_values_that_json_does_not_have_are_refused_before_anything_is_written(tmp_path, bad):
     path = tmp_path / "gnn.jsonl"
     append_result(path, {"seed": 0})
     before = path.read_bytes()

@@ -1,4 +1,4 @@
-"""kill -9 at a random step, start again: the same parameters and the same figures as the undisturbed run."""
+"""A run killed at a random moment and resumed has the parameters and metrics of an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def run_and_kill(kind: str, checkpoint: Path, step: int, delay: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["lp", pytest.param("nc", marks=pytest.mark.slow)])
-def test_killed_and_resumed_is_undisturbed(kind, tmp_path):
-    model, outcome, figures = tree.run(kind, None)
+def test_a_killed_and_resumed_run_is_bit_identical(kind, tmp_path):
+    model, outcome, metrics = tree.run(kind, None)
     dice = random.SystemRandom()
     step, delay = dice.randint(6, tree.EPOCHS - 2), dice.uniform(0.0, 0.02)
     path = tmp_path / "run.ckpt"
@@ -36,9 +36,9 @@ def test_killed_and_resumed_is_undisturbed(kind, tmp_path):
     reached = load_checkpoint(path)["epoch"]
     assert 4 <= reached <= tree.EPOCHS, f"killed at step {step}"
     torch.manual_seed(12345)  # whatever this process drew in the meantime
-    resumed, again, figures_again = tree.run(kind, path)
-    said = f"killed {delay:.4f} s after the start of step {step}, resumed from {reached}"
-    assert figures_again == figures, said
-    assert (again.validation, again.best_epoch, again.epochs) == (outcome.validation, outcome.best_epoch, 40), said
+    resumed, again, metrics_again = tree.run(kind, path)
+    context = f"killed {delay:.4f} s after the start of step {step}, resumed from {reached}"
+    assert metrics_again == metrics, context
+    assert (again.validation, again.best_epoch, again.epochs) == (outcome.validation, outcome.best_epoch, 40), context
     for name, tensor in model.state_dict().items():
-        assert torch.equal(resumed.state_dict()[name], tensor), f"{name}, {said}"
+        assert torch.equal(resumed.state_dict()[name], tensor), f"{name}, {context}"

@@ -1,4 +1,4 @@
-"""An objective of one's own for the engine's tests: a straight line, scripted validation figures, no test set."""
+"""A small objective for the tests of the engine: a straight line, given validation scores, no test set."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lresnet.train import Objective
 
 
 class Line(Objective[torch.nn.Module]):
-    """Fit y = x1 - 2 x2 from points drawn afresh every step.
+    """Fit y = x1 - 2 x2 to points drawn anew at every step.
 
-    ``figures`` are what validation answers, look after look; without them it is minus the distance to the solution.
+    ``scores`` are the results of the validation passes; the default is minus the distance to the solution.
     """
 
-    def __init__(self, figures: Iterable[float] | None = None, seed: int = 0) -> None:
+    def __init__(self, scores: Iterable[float] | None = None, seed: int = 0) -> None:
         self.generator = torch.Generator().manual_seed(seed)
-        self.figures = None if figures is None else iter(figures)
+        self.scores = None if scores is None else iter(scores)
         self.losses: list[float] = []
-        self.looks: list[dict[str, Tensor]] = []
+        self.passes: list[dict[str, Tensor]] = []
 
     def loss(self, model: torch.nn.Module) -> Tensor:
         assert model.training
@@ -32,9 +32,9 @@ class Line(Objective[torch.nn.Module]):
     def validation(self, model: torch.nn.Module) -> Tensor:
         assert not model.training
         assert not torch.is_grad_enabled()
-        self.looks.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
-        if self.figures is not None:
-            return torch.tensor(next(self.figures), dtype=torch.float64)
+        self.passes.append({name: tensor.clone() for name, tensor in model.state_dict().items()})
+        if self.scores is not None:
+            return torch.tensor(next(self.scores), dtype=torch.float64)
         x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         return -(model(x).squeeze(-1) - torch.tensor([1.0, -2.0])).norm()
 

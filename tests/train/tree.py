@@ -1,4 +1,4 @@
-"""Small link prediction and node classification runs on a synthetic tree, for the tests and for processes they kill."""
+"""Small link prediction and node classification runs on a synthetic tree, also as a process that a test kills."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lresnet.models import LorentzGCN
 from lresnet.train import LinkPrediction, NodeClassification, Outcome, TrainConfig, train_model
 
 EPOCHS = 40
-SCHEDULE = TrainConfig(
+CONFIG = TrainConfig(
     epochs=EPOCHS, lr=0.02, weight_decay=0.01, lr_schedule="cosine", clip=0.5, patience=EPOCHS, eval_every=3
 )
 
@@ -37,7 +37,7 @@ def node_task(nodes: int = 80, seed: int = 0) -> NodeTask:
 def run(
     kind: str, checkpoint: Path | None, before_step: Callable[[int], None] | None = None
 ) -> tuple[LorentzGCN, Outcome, dict[str, float]]:
-    """Training and test figures of one run; the same for every call, interrupted or not."""
+    """Train and test; every call gives the same numbers, interrupted or not."""
     torch.manual_seed(7)
     objective: LinkPrediction | NodeClassification
     if kind == "lp":
@@ -49,12 +49,12 @@ def run(
     if before_step is not None:
         steps, loss = iter(range(EPOCHS)), objective.loss
         objective.loss = lambda model: (before_step(next(steps)), loss(model))[1]
-    outcome = train_model(model, objective, SCHEDULE, checkpoint=checkpoint, checkpoint_every=4)
+    outcome = train_model(model, objective, CONFIG, checkpoint=checkpoint, checkpoint_every=4)
     return model, outcome, objective.test(model)
 
 
 def _run_and_be_killed(kind: str, checkpoint: str, threads: str, step: str, delay: str) -> None:
-    """Die of kill -9 ``delay`` seconds after the beginning of ``step``, whatever is being done at that moment."""
+    """Train, and send SIGKILL to this process ``delay`` seconds after the start of ``step``."""
     torch.set_num_threads(int(threads))
 
     def before_step(number: int) -> None:
@@ -62,7 +62,7 @@ def _run_and_be_killed(kind: str, checkpoint: str, threads: str, step: str, dela
             threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
 
     run(kind, Path(checkpoint), before_step)
-    time.sleep(60)  # done already: wait for the end
+    time.sleep(60)  # the run has ended: wait for the signal
 
 
 if __name__ == "__main__":

@@ -17,7 +17,7 @@ from lresnet.cli.pictures import demo, plot
 from lresnet.cli.points import embed, neighbours
 from lresnet.cli.predict import predict
 from lresnet.cli.report import report
-from lresnet.cli.torchrun import Unheard, one_voice, require_one_process
+from lresnet.cli.torchrun import ReportedElsewhere, print_once, require_one_process
 from lresnet.cli.train import evaluate, train
 
 __all__ = ["main"]
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
     try:
-        with one_voice():
+        with print_once():
             if args == ["--version"]:
                 print(f"lresnet {__version__}")
                 return 0
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             code = int(call() or 0)
             sys.stdout.flush()  # a reader that has gone is met here, and not when Python ends
             return code
-    except Unheard as end:
+    except ReportedElsewhere as end:
         return end.code
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in the buffer

@@ -1,4 +1,4 @@
-"""Under torchrun: N processes are given one command, and speak with one voice."""
+"""The command line under torchrun: N processes run one command; one of them prints and one reports an error."""
 
 import contextlib
 import os
@@ -7,60 +7,62 @@ from pathlib import Path
 
 from lresnet.cli.app import WrongCall
 
-__all__ = ["Unheard", "leads", "one_voice", "processes", "require_one_process"]
+__all__ = ["ReportedElsewhere", "is_main_process", "print_once", "process_count", "require_one_process"]
 
 
-class Unheard(Exception):
-    """What ended this process is told by another one; ``code`` is its exit code."""
+class ReportedElsewhere(Exception):
+    """This process failed, and another process reports the failure; ``code`` is the exit code."""
 
     def __init__(self, code: int) -> None:
         super().__init__(code)
         self.code = code
 
 
-def processes() -> int:
-    """How many processes torchrun has started for this command; without it, 1."""
+def process_count() -> int:
+    """Return the number of processes that torchrun has started for this command; 1 without torchrun.
+
+    Raises:
+        WrongCall: the environment variable WORLD_SIZE is not a positive number.
+    """
     size = os.environ.get("WORLD_SIZE") or "1"
     if not size.isdigit() or int(size) < 1:
-        raise WrongCall(f"the environment's WORLD_SIZE is {size!r}, not a number of processes; unset it")
+        raise WrongCall(f"the environment variable WORLD_SIZE is {size!r}, not a number of processes; unset it")
     return int(size)
 
 
-def leads() -> bool:
-    """Whether this process is the one of them that prints."""
-    return processes() == 1 or os.environ.get("RANK", "0") == "0"
+def is_main_process() -> bool:
+    """Whether this is process 0, the one that prints."""
+    return process_count() == 1 or os.environ.get("RANK", "0") == "0"
 
 
 def require_one_process(verb: str) -> None:
-    """Refuse a verb that each of several processes would do from beginning to end.
+    """Refuse a verb that cannot be shared between processes: each of them would do all the work.
 
     Raises:
-        WrongCall: there are several.
+        WrongCall: torchrun has started more than one process.
     """
-    if (number := processes()) > 1:
-        instead = "use --workers in place of torchrun" if verb == "reproduce" else "start it without torchrun"
-        raise WrongCall(
-            f"`lresnet {verb}` runs in one process, and each of {number} (WORLD_SIZE) would do all; {instead}"
-        )
+    if (number := process_count()) > 1:
+        instead = "use --workers instead of torchrun" if verb == "reproduce" else "start it without torchrun"
+        raise WrongCall(f"`lresnet {verb}` runs in one process, but torchrun has started {number}; {instead}")
 
 
 @contextlib.contextmanager
-def one_voice() -> Iterator[None]:
-    """Let one process alone print, and one tell of a failure: the first that fails, as it ends the others.
+def print_once() -> Iterator[None]:
+    """Print in process 0 only, and report a failure in the first process that fails, which ends the others.
 
     Raises:
-        Unheard: in the others, in place of what ended them.
+        ReportedElsewhere: in the other processes, in place of their own error.
     """
-    with _silence() if not leads() else contextlib.nullcontext():
+    with _no_output() if not is_main_process() else contextlib.nullcontext():
         try:
             yield
-        except KeyboardInterrupt:  # of all of them at once
-            if not leads():
-                raise Unheard(130) from None
+        except KeyboardInterrupt:  # Ctrl-C reaches all processes at once
+            if not is_main_process():
+                raise ReportedElsewhere(130) from None
             raise
-        except Exception as error:  # a wrong call too: torchrun ends the others when one of them has ended
-            if processes() > 1 and not _first_to_fail():
-                raise Unheard(2 if isinstance(error, WrongCall) else 1) from None
+        except Exception as error:  # includes wrong calls: torchrun ends the others when one process has ended
+            if process_count() > 1 and not _first_to_fail():
+                raise ReportedElsewhere(2 if isinstance(error, WrongCall) else 1) from None
             raise
 
 
@@ -71,6 +73,6 @@ def _first_to_fail() -> bool:
 
 
 @contextlib.contextmanager
-def _silence() -> Iterator[None]:
+def _no_output() -> Iterator[None]:
     with Path(os.devnull).open("w") as nowhere, contextlib.redirect_stdout(nowhere):
         yield

@@ -11,7 +11,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from lresnet.cli.app import Failed
 from lresnet.cli.settings import GraphSettings, ImageSettings, Settings, TransformerSettings, require_seeds, said
-from lresnet.cli.torchrun import leads, processes
+from lresnet.cli.torchrun import is_main_process, process_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -95,11 +95,11 @@ def train(
     else:
         run = _graph_run(name, method, seed, split, said(settings) | of_graphs)
         _refuse(said(images) | {"recipe": recipe}, "images", name, kind)
-    require_shareable(run, processes())
+    require_shareable(run, process_count())
     folder = out or _default_folder(run)
     every = _CHECKPOINT_EVERY[kind] if checkpoint_every is None else checkpoint_every
     _train(run, folder, device, every, test, verbose)
-    return evaluate(folder, device) if test and leads() else 0  # the team has ended: nobody waits for it
+    return evaluate(folder, device) if test and is_main_process() else 0  # the other processes have ended
 
 
 def _graph_run(name: str, method: str, seed: int, split: str | None, config: dict[str, Any]) -> "Run":
@@ -163,7 +163,7 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
     from lresnet.runs.folder import train_in_folder
     from lresnet.runs.single import command_of
     from lresnet.train import NonFiniteError
-    from lresnet.train.distributed import joined
+    from lresnet.train.distributed import join_processes
 
     progress = progress_bars()
     bar = progress.add_task("epochs", total=None, state="")
@@ -181,14 +181,14 @@ def _train(run: "Run", folder: Path, device: str, checkpoint_every: int, test: b
         progress.update(bar, completed=epoch, state="" if figure is None else f"{word} validation {figure:.2f}")
 
     try:
-        with joined(device) as (team, place):
+        with join_processes(device) as (processes, place):
             record = train_in_folder(
                 run,
                 folder,
-                command=command_of(run, team.size),
+                command=command_of(run, processes.size),
                 device=place,
                 checkpoint_every=checkpoint_every,
-                team=team,
+                processes=processes,
                 on_start=start,
                 on_epoch=show,
             )

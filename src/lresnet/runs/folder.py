@@ -24,7 +24,7 @@ from lresnet.runs.images import (
 )
 from lresnet.train import ImageClassification, Objective, Outcome, TrainConfig, train_model
 from lresnet.train.checkpoint import is_damaged, load_checkpoint
-from lresnet.train.distributed import ALONE, Team
+from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.results import environment
 from lresnet_paper.run import Run, build, require_data
 
@@ -52,7 +52,7 @@ def train_in_folder(
     command: str,
     device: str = "cpu",
     checkpoint_every: int = 200,
-    team: Team = ALONE,
+    processes: Processes = ONE_PROCESS,
     on_start: Callable[[Pretrained, Objective[Any], TrainConfig], None] | None = None,
     on_epoch: Callable[[int, float | None], None] | None = None,
 ) -> Record:
@@ -63,8 +63,8 @@ def train_in_folder(
 
     Args:
         device: see :func:`usable_device`; a checkpoint is gone on from on the kind of device it was made on.
-        team: the processes that share the run, all of which call this; the first of them alone touches the folder. A
-            checkpoint is gone on from by as many as made it.
+        processes: the processes that share the run. All of them call this function, and process 0 writes the folder.
+            Resume with the same number of processes that wrote the checkpoint.
         on_start: called as ``on_start(model, objective, schedule)`` before the first epoch.
         on_epoch: see :func:`lresnet.train.train_model`.
 
@@ -78,16 +78,16 @@ def train_in_folder(
     if checkpoint_every < 1:
         raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
     place = usable_device(device)
-    model, objective, schedule = _build(run, place, team)
-    record = _begun(run, objective, command, place, team)
-    before = team.same(_read_run(folder) if team.leads else None)
+    model, objective, schedule = _build(run, place, processes)
+    record = _begun(run, objective, command, place, processes)
+    before = processes.broadcast(_read_run(folder) if processes.is_main else None)
     if before is not None:
         _require_same(run, before, folder)
         if _finished(before):
             require_same_images(record.get("images", {}), before, folder)
             return before
     checkpoint = folder / "checkpoint.pt"
-    if team.leads:
+    if processes.is_main:
         require_own_checkpoint(checkpoint, before, record)
         _write(folder / "run.json", record)
     if on_start is not None:
@@ -101,29 +101,29 @@ def train_in_folder(
         "epochs": outcome.epochs,
         "seconds": round(outcome.seconds, 2),
     }
-    if team.leads:
+    if processes.is_main:
         _write_results(folder, model, outcome, record)
     return record
 
 
-def _build(run: Run, device: torch.device, team: Team) -> tuple[Pretrained, Objective[Any], TrainConfig]:
-    """As :func:`build`; what may have to be downloaded is loaded by the first of a team, before the others."""
-    if team.size > 1 and run.cell in IMAGE_SETS:
-        if team.leads:
+def _build(run: Run, device: torch.device, processes: Processes) -> tuple[Pretrained, Objective[Any], TrainConfig]:
+    """As :func:`build`; what may have to be downloaded is loaded by process 0 before the others."""
+    if processes.size > 1 and run.cell in IMAGE_SETS:
+        if processes.is_main:
             require_data(run)
-        team.same(None)  # where the others wait
-    return build(run, device, team)
+        processes.broadcast(None)  # the other processes wait here
+    return build(run, device, processes)
 
 
-def _begun(run: Run, objective: Objective[Any], command: str, device: torch.device, team: Team) -> Record:
+def _begun(run: Run, objective: Objective[Any], command: str, device: torch.device, processes: Processes) -> Record:
     """What ``run.json`` says before the first epoch."""
     record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
     record |= {"device": device.type, **environment(str(device))}
-    if team.size > 1:
-        record["processes"] = team.size
+    if processes.size > 1:
+        record["processes"] = processes.size
     if isinstance(objective, ImageClassification):
         record["images"] = image_facts(objective.data)
-        require_same_everywhere(record["images"], run.cell, team)
+        require_same_everywhere(record["images"], run.cell, processes)
     return record
 
 

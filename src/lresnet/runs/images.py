@@ -8,7 +8,7 @@ from typing import Any
 
 from lresnet.data import ImageData, ImageSet
 from lresnet.data.formats.records import digest_of
-from lresnet.train.distributed import Team
+from lresnet.train.distributed import Processes
 from lresnet_paper.run import image_data
 
 __all__ = [
@@ -137,8 +137,8 @@ def require_same_order(facts: dict[str, Any], record: dict[str, Any], folder: Pa
         )
 
 
-def require_same_everywhere(facts: dict[str, Any], cell: str, team: Team) -> None:
-    """The processes of a team read the images for themselves, perhaps from disks of their own.
+def require_same_everywhere(facts: dict[str, Any], cell: str, processes: Processes) -> None:
+    """Check that all processes have read the same images; each reads them from its own disk.
 
     Args:
         facts: of those that this process has read, see :func:`image_facts`.
@@ -146,7 +146,7 @@ def require_same_everywhere(facts: dict[str, Any], cell: str, team: Team) -> Non
     Raises:
         ValueError: they have found other ones.
     """
-    found = team.all(facts)
+    found = processes.gather(facts)
     for name, word in _WORDS.items():
         if any(other[name] != found[0][name] for other in found):
             raise ValueError(f"not all processes find the same {word} at {cell}; give every machine the same images")

@@ -1,4 +1,4 @@
-"""Training: the configuration, one engine, and one objective per task."""
+"""Training: the configuration, one engine, one objective per task, and stacks of many seeds."""
 
 from typing import TYPE_CHECKING
 
@@ -6,13 +6,13 @@ from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lresnet.train.config import Augment, TrainConfig
-    from lresnet.train.engine import Execution, Outcome, seed_everything, train_model
+    from lresnet.train.engine import Execution, Outcome, TrainingState, seed_everything, train_model
     from lresnet.train.image_classification import ImageClassification
     from lresnet.train.link_prediction import LinkPrediction
     from lresnet.train.node_classification import NodeClassification
     from lresnet.train.non_finite import NonFiniteError
     from lresnet.train.objective import Objective, make_objective
-    from lresnet.train.stacking.engine import own_generator, train_many
+    from lresnet.train.stacking.engine import StackedTrainingState, fork_generator, train_many
     from lresnet.train.stacking.model import StackError
 
 __all__ = [
@@ -25,9 +25,11 @@ __all__ = [
     "Objective",
     "Outcome",
     "StackError",
+    "StackedTrainingState",
     "TrainConfig",
+    "TrainingState",
+    "fork_generator",
     "make_objective",
-    "own_generator",
     "seed_everything",
     "train_many",
     "train_model",
@@ -46,9 +48,11 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "Objective": "objective",
             "Outcome": "engine",
             "StackError": "stacking.model",
+            "StackedTrainingState": "stacking.engine",
             "TrainConfig": "config",
+            "TrainingState": "engine",
+            "fork_generator": "stacking.engine",
             "make_objective": "objective",
-            "own_generator": "stacking.engine",
             "seed_everything": "engine",
             "train_many": "stacking.engine",
             "train_model": "engine",

@@ -1,4 +1,4 @@
-"""The one training loop: seeds, schedule, clipping, early stopping, NaN sentry, checkpoints, resume."""
+"""The training loop: learning-rate schedule, clipping, early stopping, non-finite check, checkpoints and resuming."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from lresnet.metrics.checks import NonFiniteScores
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.config import TrainConfig
-from lresnet.train.non_finite import Sentry, out_of_range
+from lresnet.train.distributed import data_parallel_loss, report_lost_processes
+from lresnet.train.non_finite import NonFiniteCheck, check_parameters, diverged
 from lresnet.train.objective import Objective
 
 __all__ = [
@@ -26,237 +27,250 @@ __all__ = [
     "Execution",
     "MovingAverage",
     "Outcome",
+    "TrainingState",
+    "cudnn_benchmark",
     "seed_everything",
     "train_model",
 ]
 
-
-Trained = TypeVar("Trained", bound=torch.nn.Module)
+Model = TypeVar("Model", bound=torch.nn.Module)
 
 Execution = Literal["fast", "compiled", "eager"]
 
-# Steps from which on compiling pays in a single run. For a ResNet-18 on an H200 it takes 20 s more than to rehearse,
-# and 0.5 ms off a step.
+# Number of steps from which compiling pays in a single run. For a ResNet-18 on an H200, compiling takes 20 s longer
+# than `precompile` and saves 0.5 ms per step.
 _WORTH_COMPILING = 40_000
-# What batch norms keep of the batches they have seen.
-_RUNNING = ("running_mean", "running_var")
+# Statistics of the batches that batch norms have seen.
+_RUNNING_STATISTICS = ("running_mean", "running_var")
+# Autotuners and optimisers must choose and allocate everything before a capture; torch recommends three runs.
+_STEPS_BEFORE_CAPTURE = 3
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What a run gave."""
+    """The result of a training run."""
 
     best_epoch: int
     """The epoch whose parameters were kept."""
     validation: float | None
-    """Validation figure of these parameters, percent; None where nothing was held out."""
+    """Validation score of these parameters in percent; None without validation data."""
     epochs: int
+    """Number of epochs trained."""
     seconds: float
+    """Wall-clock time."""
     curve: list[tuple[int, float]] = dataclasses.field(default_factory=list)
-    """Epoch and validation figure of every look."""
+    """Epoch and score of every validation pass."""
 
 
 def seed_everything(seed: int) -> None:
-    """Torch's generators on every device; ours are all derived from explicit seeds."""
+    """Seed torch's generators on every device. All other generators of lresnet have explicit seeds."""
     torch.manual_seed(seed)
 
 
 def train_model(
-    model: Trained,
-    objective: Objective[Trained],
-    schedule: TrainConfig,
+    model: Model,
+    objective: Objective[Model],
+    config: TrainConfig,
     *,
     checkpoint: Path | None = None,
     checkpoint_every: int = 200,
     execution: Execution = "fast",
     on_epoch: Callable[[int, float | None], None] | None = None,
 ) -> Outcome:
-    """Train ``model`` on ``objective``; resumes from ``checkpoint`` if that file is there, to the same numbers.
+    """Train ``model`` on ``objective``, resuming from ``checkpoint`` if that file exists.
 
-    The model is left with the parameters that the schedule says to keep, in eval mode. The test set is not touched:
-    that is for the caller, once, with ``objective.test(model)``.
+    A resumed run is bit-identical to an uninterrupted one. The model ends with the parameters that ``config.keep``
+    selects, in eval mode. The test set is not read; call ``objective.test(model)`` once afterwards.
+
+    With several processes (``objective.processes``), all of them call this function with the same arguments. They start
+    from the parameters of process 0, step on the mean of their gradients (DistributedDataParallel), and average the
+    running statistics of batch norms after each epoch. Process 0 validates, selects and writes the checkpoint. Steps
+    are not captured as a CUDA graph.
 
     Args:
-        checkpoint: file for the whole state of the run, written at the start (a folder that cannot be written to fails
-            there) and every ``checkpoint_every`` epochs; None: never.
-        execution: ``"fast"``: on CUDA the training step is recorded once and replayed as a CUDA graph (not with an
-            optimiser that counts its steps on the host, as geoopt's do), and a model whose objective says that it
-            helps is compiled if the run is long enough. ``"compiled"``: that model is compiled in short runs too; what
-            one run compiles serves the next of its kind in the same process. ``"eager"``: neither. On a CPU all are
-            the same.
-        on_epoch: called as ``on_epoch(epoch, best validation so far)`` at every look at the validation set, and after
-            every epoch of several steps.
+        model: the network.
+        objective: the task, bound to its data and device.
+        config: optimiser, learning rate, stopping.
+        checkpoint: file for the whole state of the run. It is written at the start, so that a folder without write
+            permission fails at once, and every ``checkpoint_every`` epochs. None writes none.
+        checkpoint_every: epochs between two checkpoints.
+        execution: ``"fast"`` captures the training step as a CUDA graph (except with geoopt's optimisers, which count
+            steps on the host) and compiles the model in long runs if the objective benefits. ``"compiled"`` compiles it
+            in short runs too; later runs of the same kind in the same process reuse the result. ``"eager"`` does
+            neither. On a CPU all three are the same.
+        on_epoch: called as ``on_epoch(epoch, best validation score so far)`` at every validation pass, and after every
+            epoch of more than one step.
 
-    Nothing is read from a GPU between two looks at the validation set.
-
-    Where several processes share the objective's batches (``objective.team``) all of them call this, with the same
-    arguments. They begin with the parameters of process 0, step on the mean of their gradients, take the mean of the
-    batch norms' running statistics after each epoch, and choose by the figures of process 0, which alone touches the
-    checkpoint. Their steps are not recorded as a CUDA graph.
+    Nothing is read from a GPU between two validation passes.
     """
-    team, written = objective.team, checkpoint if objective.team.leads else None
-    run = _Run(model, objective, schedule, _optimizers(model, schedule), execution)
-    run.rehearse()
-    state = team.same(load_checkpoint(written) if written else None)
-    if state is not None:
-        run.load_state_dict(state)
-    elif written:
-        save_checkpoint(written, run.state_dict())
-    started = time.perf_counter()
-    with _tried_convolutions():
-        while run.epoch < schedule.epochs and not run.out_of_patience():
+    processes = objective.processes
+    written = checkpoint if processes.is_main else None
+    with report_lost_processes(), cudnn_benchmark():
+        run = TrainingState(model, objective, config, execution)
+        run.precompile()
+        state = processes.broadcast(load_checkpoint(written) if written else None)
+        if state is not None:
+            run.load_state_dict(state)
+        elif written:
+            save_checkpoint(written, run.state_dict())
+        started = time.perf_counter()
+        while run.epoch < config.epochs and not run.out_of_patience():
             run.train_epoch()
-            looks = run.epoch % schedule.eval_every == 0 or run.epoch == schedule.epochs
-            if looks:
-                run.look()
-            if on_epoch is not None and (looks or objective.steps_per_epoch > 1):
+            validates = run.epoch % config.eval_every == 0 or run.epoch == config.epochs
+            if validates:
+                run.validate()
+            if on_epoch is not None and (validates or objective.steps_per_epoch > 1):
                 on_epoch(run.epoch, run.best)
             if written and run.epoch % checkpoint_every == 0:
                 run.seconds += time.perf_counter() - started
                 started = time.perf_counter()
                 save_checkpoint(written, run.state_dict())
-    run.seconds += time.perf_counter() - started
+        run.seconds += time.perf_counter() - started
     return run.outcome()
 
 
 @contextlib.contextmanager
-def _tried_convolutions() -> Iterator[None]:
-    """Let cuDNN try its algorithms: every batch has the same shape. (torch's ``cudnn.flags`` would switch it off.)"""
+def cudnn_benchmark() -> Iterator[None]:
+    """Let cuDNN time its convolution algorithms; every batch has the same shape, so the choice is made once."""
     before = torch.backends.cudnn.benchmark
-    torch.backends.cudnn.benchmark = True
+    torch.backends.cudnn.benchmark = True  # torch.backends.cudnn.flags would also reset the other flags
     try:
         yield
     finally:
         torch.backends.cudnn.benchmark = before
 
 
-def _optimizers(model: torch.nn.Module, schedule: TrainConfig) -> Optimizers:
-    make = {"adam": make_adam, "adam_l2": make_adam_l2, "sgd": make_sgd}[schedule.optimizer]
-    return make(model, schedule.lr, schedule.weight_decay, decay=schedule.decay)
+class TrainingState(Generic[Model]):
+    """The state of a run between two steps, for loops of your own and for benchmarks; see :func:`train_model`.
 
+    Args:
+        model: the network; its parameters change in place.
+        objective: the task, bound to its data and device.
+        config: optimiser, learning rate, stopping.
+        execution: as for :func:`train_model`.
 
-def _compiled(model: Trained) -> Trained:
-    """It is called as the model is; torch's stubs do not know that it keeps its type."""
-    return torch.compile(model, dynamic=False)  # type: ignore[return-value]
-
-
-class _Run(Generic[Trained]):
-    """The state of a run between two epochs, and what one epoch does to it."""
+    Example:
+        >>> state = TrainingState(model, objective, TrainConfig(epochs=10))  # doctest: +SKIP
+        >>> state.train_epoch()  # doctest: +SKIP
+        >>> state.validate()  # doctest: +SKIP
+        >>> state.outcome().validation  # doctest: +SKIP
+    """
 
     def __init__(
-        self,
-        model: Trained,
-        objective: Objective[Trained],
-        schedule: TrainConfig,
-        optimizers: Optimizers,
-        execution: Execution,
+        self, model: Model, objective: Objective[Model], config: TrainConfig, execution: Execution = "fast"
     ) -> None:
-        self.model, self.objective, self.schedule, self.optimizers = model, objective, schedule, optimizers
+        self.model, self.objective, self.config = model, objective, config
+        self.optimizers = _make_optimizers(model, config)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
-        self.device, self.team = self.parameters[0].device, objective.team
-        self.team.align_(list(model.state_dict().values()))
-        self.sentry = Sentry(self.device)
-        self.average = None if schedule.average is None else MovingAverage(model, schedule.average)
+        self.device, self.processes = self.parameters[0].device, objective.processes
+        self.processes.broadcast_(model.state_dict().values())
+        self.check = NonFiniteCheck(self.device)
+        self.average = None if config.average is None else MovingAverage(model, config.average)
         self.epoch, self.best_epoch, self.seconds = 0, 0, 0.0
         self.best: float | None = None
         self.curve: list[tuple[int, float]] = []
-        self.best_state: dict[str, torch.Tensor] = {}
+        self.best_state: dict[str, Tensor] = {}
         fast = execution != "eager" and self.device.type == "cuda"
-        pays = execution == "compiled" or schedule.epochs * objective.steps_per_epoch > _WORTH_COMPILING
+        pays = execution == "compiled" or config.epochs * objective.steps_per_epoch > _WORTH_COMPILING
         self.network = _compiled(model) if fast and pays and objective.compiles else model
-        captured = fast and optimizers.capturable and self.team.size == 1
-        self.step = CapturedStep(self._step, objective.generators) if captured else self._step
+        self._loss = data_parallel_loss(self.network, lambda network: objective.loss(network), self.processes)
+        captured = fast and self.optimizers.capturable and self.processes.size == 1
+        self.step: Callable[[], None] = CapturedStep(self._step, objective.generators) if captured else self._step
+        """Take one training step on the batch that ``objective.advance`` has put in place; the model is in train mode
+        and ``objective.start_epoch`` has been called."""
 
-    def rehearse(self) -> None:
-        """Begin to compile kernels, where the first step would wait for one after the other."""
-        if self.device.type == "cuda" and self.network is self.model:  # to trace a model is a rehearsal, too
-            self.objective.rehearse(self.model)
+    def precompile(self) -> None:
+        """Start compiling all kernels in the background; the first step would wait for one after the other."""
+        if self.device.type == "cuda" and self.network is self.model:  # torch.compile traces the model itself
+            self.objective.precompile(self.model)
 
     def train_epoch(self) -> None:
-        """One pass over the data."""
+        """Train for one pass over the data."""
         steps = self.objective.steps_per_epoch
         self.model.train()
         self.objective.start_epoch()
         for i in range(steps):
-            self.optimizers.scale_lr(self.schedule.factor(self.epoch + i / steps, steps))
+            self.optimizers.scale_lr(self.config.factor(self.epoch + i / steps, steps))
             self.objective.advance(i)
             try:
                 self.step()
-            except ValueError as error:  # a check of values, e.g. of the curvature, may meet it before the sentry does
+            except ValueError as error:  # a range check, e.g. of the curvature, may fail before the loss is checked
                 step = self.epoch * steps + i
-                self.sentry.check_parameters(self.model, step)
-                if step == 0:  # nothing has been learned yet: it is the call that is wrong
+                check_parameters(self.model, step)
+                if step == 0:  # nothing has been learned yet: the call itself is wrong
                     raise
-                raise out_of_range(error, step) from error
-        self._share_statistics()
+                raise diverged(error, step) from error
+        self._average_running_statistics()
         self.epoch += 1
 
     def _step(self) -> None:
         self.optimizers.zero_grad()
-        loss = self.objective.loss(self.network)
-        self.sentry.watch(self.team.mean(loss))
-        if self.device.type == "cpu":  # nothing to wait for, and the parameters are still those of this step
-            self.sentry.check(self.model, lambda: self.objective.loss(self.model), self.team)
+        loss = self._loss()
+        self.check.record(self.processes.mean(loss))
+        if self.device.type == "cpu":  # reading is free here, and the parameters are still those of this step
+            self._raise_if_not_finite()
         loss.backward()
-        self.team.average_([p.grad for p in self.parameters if p.grad is not None])
-        if self.schedule.clip is not None:
-            torch.nn.utils.clip_grad_norm_(self.parameters, self.schedule.clip, foreach=True)
+        if self.config.clip is not None:
+            torch.nn.utils.clip_grad_norm_(self.parameters, self.config.clip, foreach=True)
         self.optimizers.step()
         if self.average is not None:
             self.average.update()
 
-    def _share_statistics(self) -> None:
-        """The batch norms of each process have seen its own images: from here on all have the mean of what they saw."""
-        if self.team.size == 1:
-            return
-        states = [self.model.state_dict()] + ([] if self.average is None else [self.average.state])
-        self.team.average_([state[name] for state in states for name in state if name.endswith(_RUNNING)])
+    def _raise_if_not_finite(self) -> None:
+        self.check.raise_if_found(self.model, lambda: self.objective.loss(self.model), self.processes)
 
-    def look(self) -> None:
-        """Validate, and keep a copy of the parameters if they are the best so far."""
-        self.sentry.check(self.model, lambda: self.objective.loss(self.model), self.team)
+    def _average_running_statistics(self) -> None:
+        """Give all processes the mean of their batch norms' running statistics: each has seen its own images."""
+        states = [self.model.state_dict()] + ([] if self.average is None else [self.average.state])
+        self.processes.average_(state[name] for state in states for name in state if name.endswith(_RUNNING_STATISTICS))
+
+    def validate(self) -> None:
+        """Run a validation pass, and keep a copy of the parameters if they are the best so far."""
+        self._raise_if_not_finite()
         step = self.epoch * self.objective.steps_per_epoch - 1
-        self.sentry.check_parameters(self.model, step)
+        check_parameters(self.model, step)
         try:
-            value = self.team.same(self._validate())
-        except NonFiniteScores as error:  # finite with the statistics of a batch, and not with the running ones
-            raise out_of_range(error, step) from error
+            value = self.processes.broadcast(self._score())
+        except NonFiniteScores as error:  # finite with the statistics of a batch, but not with the running ones
+            raise diverged(error, step) from error
         if value is not None:
             self.curve.append((self.epoch, value))
-        if value is None or self.schedule.keep == "last":
+        if value is None or self.config.keep == "last":
             self.best, self.best_epoch = value, self.epoch
         elif value > (-math.inf if self.best is None else self.best):
             self.best, self.best_epoch = value, self.epoch
-            self.best_state = {name: tensor.detach().clone() for name, tensor in self._kept().items()}
+            self.best_state = {name: tensor.detach().clone() for name, tensor in self._current().items()}
 
-    def _kept(self) -> dict[str, torch.Tensor]:
-        """What would be kept of this moment: the average of the parameters where there is one."""
+    def _current(self) -> dict[str, Tensor]:
+        """The state that would be kept now: the average of the parameters if there is one."""
         return self.model.state_dict() if self.average is None else self.average.state
 
     @torch.no_grad()
-    def _validate(self) -> float | None:
-        """The figure of what would be kept, in percent; the model goes on with the parameters it had."""
+    def _score(self) -> float | None:
+        """The validation score of the current state, in percent. Training continues with the model's own parameters."""
         trained = None
         if self.average is not None:
             trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.model.load_state_dict(self.average.state)
         self.model.eval()
-        figure = self.objective.validation(self.model)
+        score = self.objective.validation(self.model)
         if trained is not None:
             self.model.load_state_dict(trained)
-        return None if figure is None else 100 * float(figure)
+        return None if score is None else 100 * float(score)
 
     def out_of_patience(self) -> bool:
-        patience, last_look = self.schedule.patience, self.epoch - self.epoch % self.schedule.eval_every
-        return patience is not None and last_look - self.best_epoch >= patience
+        """Whether the best validation pass is ``config.patience`` epochs or more before the last one."""
+        patience, last_pass = self.config.patience, self.epoch - self.epoch % self.config.eval_every
+        return patience is not None and last_pass - self.best_epoch >= patience
 
     def outcome(self) -> Outcome:
-        """Go over to the parameters to keep."""
-        self.model.load_state_dict(self.best_state or self._kept())
+        """Give the model the parameters to keep, and return the result of the run."""
+        self.model.load_state_dict(self.best_state or self._current())
         self.model.eval()
         return Outcome(self.best_epoch, self.best, self.epoch, self.seconds, self.curve)
 
     def state_dict(self) -> dict[str, Any]:
+        """Return everything that a resumed run needs."""
         return {
             "model": self.model.state_dict(),
             "average": None if self.average is None else self.average.state,
@@ -270,11 +284,16 @@ class _Run(Generic[Trained]):
             "best": self.best,
             "curve": self.curve,
             "seconds": self.seconds,
-            "schedule": self.schedule.schedule(),
+            "schedule": self.config.schedule(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self._require_own(state)
+        """Continue from what :meth:`state_dict` returned.
+
+        Raises:
+            ValueError: the state belongs to another run.
+        """
+        self._require_same_run(state)
         self.model.load_state_dict(state["model"])
         self.optimizers.load_state_dict(state["optimizers"])
         self.objective.load_state_dict(state["objective"])
@@ -283,17 +302,16 @@ class _Run(Generic[Trained]):
         self.best_state = {name: tensor.to(self.device) for name, tensor in state["best_state"].items()}
         self.epoch, self.best_epoch = state["epoch"], state["best_epoch"]
         self.best, self.curve, self.seconds = state["best"], list(state["curve"]), state["seconds"]
-        self.sentry.start(self.epoch * self.objective.steps_per_epoch)
+        self.check.start(self.epoch * self.objective.steps_per_epoch)
         torch.set_rng_state(state["random"])
         if state["random_cuda"] and torch.cuda.is_available():
             torch.cuda.set_rng_state_all(state["random_cuda"])
 
-    def _require_own(self, state: dict[str, Any]) -> None:
-        """Refuse the checkpoint of another run."""
+    def _require_same_run(self, state: dict[str, Any]) -> None:
         own = self.state_dict()
         if own.keys() != state.keys():
-            raise ValueError("the checkpoint is of another version of lresnet; delete it or use another folder")
-        shapes = [{name: tensor.shape for name, tensor in one["model"].items()} for one in (own, state)]
+            raise ValueError("another version of lresnet wrote the checkpoint; delete it or use another folder")
+        shapes = [{name: tensor.shape for name, tensor in each["model"].items()} for each in (own, state)]
         for what, same in (("schedule", own["schedule"] == state["schedule"]), ("model", shapes[0] == shapes[1])):
             if not same:
                 raise ValueError(
@@ -301,22 +319,36 @@ class _Run(Generic[Trained]):
                 )
 
 
-class MovingAverage:
-    r""":math:`a \leftarrow \beta a + (1 - \beta) p` after every step, from the parameters at the start on.
+def _make_optimizers(model: torch.nn.Module, config: TrainConfig) -> Optimizers:
+    make = {"adam": make_adam, "adam_l2": make_adam_l2, "sgd": make_sgd}[config.optimizer]
+    return make(model, config.lr, config.weight_decay, decay=config.decay)
 
-    Counters are copied. (torch's ``AveragedModel`` reads its own counter on the host at every update, which a recorded
-    step cannot.)
+
+def _compiled(model: Model) -> Model:
+    """The compiled model, which is called like the model itself; torch's stubs lose its type."""
+    return torch.compile(model, dynamic=False)  # type: ignore[return-value]
+
+
+class MovingAverage:
+    r"""An exponential moving average of a model's parameters and buffers.
+
+    .. math:: a \leftarrow \beta a + (1 - \beta) p
+
+    after every step, from the initial parameters. Integer buffers are copied. (torch's ``AveragedModel`` reads its
+    counter on the host at every update, which a captured step cannot do.)
+
+    Args:
+        model: the network.
+        beta: weight of the old value.
     """
 
     def __init__(self, model: torch.nn.Module, beta: float) -> None:
-        if not 0 < beta < 1:
-            raise ValueError(f"average must be between 0 and 1, got {beta}; 0.999 keeps about the last 1000 steps")
         self.beta, self._model = beta, model
         self.state = {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
 
     @torch.no_grad()
     def update(self) -> None:
-        """Take in the parameters as they are now."""
+        """Include the model's current parameters."""
         now = self._model.state_dict()
         floats = [name for name, tensor in now.items() if tensor.is_floating_point()]
         torch._foreach_lerp_([self.state[n] for n in floats], [now[n] for n in floats], 1 - self.beta)
@@ -325,23 +357,21 @@ class MovingAverage:
                 self.state[name].copy_(tensor)
 
     def load(self, state: dict[str, Tensor]) -> None:
-        """Go on from a saved ``state``."""
+        """Continue from a saved ``state``."""
         for name, tensor in self.state.items():
             tensor.copy_(state[name])
 
 
-# Before a recording, autotuners and optimisers have to have chosen and allocated everything; torch advises three runs.
-_WARM_UP = 3
-
-
 class CapturedStep:
-    """``step``, run eagerly on a stream of its own for its first calls, then recorded, then replayed.
+    """A training step as a CUDA graph: eager for its first calls, then captured once, then replayed.
 
-    Every call is one real step: the first ones are not lost on warming up. What the step reads and writes has to stay
-    where it is in memory; what it draws from ``generators`` goes on from call to call.
+    Every call is one real step, including the eager ones. The tensors that the step reads and writes must stay at their
+    place in memory; ``generators`` advance from call to call. A small network has a few hundred kernels, which the host
+    launches more slowly than the GPU runs them; a replay is one launch.
 
-    Launching the few hundred kernels of a small network takes the host longer than they take the GPU; a replay is one
-    launch.
+    Args:
+        step: the training step.
+        generators: generators that the step draws from, besides torch's own.
     """
 
     def __init__(self, step: Callable[[], None], generators: Iterable[torch.Generator] = ()) -> None:
@@ -351,32 +381,32 @@ class CapturedStep:
         self._graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
-        if self._calls < _WARM_UP:
-            self._warm_up()
+        if self._calls < _STEPS_BEFORE_CAPTURE:
+            self._run_eagerly()
         else:
             if self._graph is None:
-                self._graph = self._record()
+                self._graph = self._capture()
             self._graph.replay()
         self._calls += 1
 
-    def _warm_up(self) -> None:
+    def _run_eagerly(self) -> None:
         self._stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self._stream):
             self._step()
         torch.cuda.current_stream().wait_stream(self._stream)
 
-    def _record(self) -> torch.cuda.CUDAGraph:
+    def _capture(self) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         for generator in self._generators:
             graph.register_generator_state(generator)
-        with _no_garbage(), torch.cuda.graph(graph, stream=self._stream):
+        with _without_garbage_collection(), torch.cuda.graph(graph, stream=self._stream):
             self._step()
         return graph
 
 
 @contextlib.contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Collect it now, and none inside: to free what an earlier recording holds breaks the one under way."""
+def _without_garbage_collection() -> Iterator[None]:
+    """Collect garbage now and not inside: freeing the memory of an earlier capture breaks the current one."""
     gc.collect()
     was_enabled = gc.isenabled()
     gc.disable()

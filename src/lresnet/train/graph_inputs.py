@@ -1,4 +1,4 @@
-"""The constant part of a graph model's input, made once: sparse features, their points, the adjacency."""
+"""The constant part of a graph model's input, computed once: sparse features, their points, the adjacency matrix."""
 
 from __future__ import annotations
 
@@ -13,13 +13,19 @@ from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["GraphInputs"]
 
-# Below this share of non-zeros a sparse first layer is faster: on one CPU thread twice without dropout and four times
-# with it at PubMed's 10 %, no slower at 50 %; its indices take more memory than dense features from 11 % on.
+# Below this density a sparse first layer is faster. On one CPU thread it is 2x as fast without dropout and 4x with
+# dropout at PubMed's 10 %, and no slower at 50 %. From 11 % on its indices take more memory than dense features.
 _SPARSE_BELOW = 0.3
 
 
 class GraphInputs:
-    """Features and edges of one graph; :meth:`apply` runs a model on them with everything constant cached."""
+    """Features and edges of one graph. :meth:`apply` runs a model on them and caches everything constant.
+
+    Args:
+        x: features ``[N, F]``; stored as a sparse matrix if less than 30 % of them are non-zero.
+        edge_index: edges ``[2, E]``.
+        num_nodes: N.
+    """
 
     def __init__(self, x: Tensor, edge_index: Tensor, num_nodes: int) -> None:
         density = float((x != 0).float().mean()) if x.numel() else 1.0
@@ -30,7 +36,7 @@ class GraphInputs:
         self._graph: SparseMatrix | None = None
 
     def apply(self, model: LorentzGCN) -> Tensor:
-        """The model's output. The input map is repeated only where the curvature is learned."""
+        """Return the model's output. The input map is recomputed only if the curvature is learned."""
         if self._model is None or self._model() is not model:
             self._model = weakref.ref(model)
             self._graph = model.graph(self.edge_index, self.num_nodes)

@@ -1,4 +1,4 @@
-"""Image classification: the whole set on the device as bytes, each epoch's crops and flips made there at once."""
+"""Image classification: data on the device as bytes, augmented there one epoch at a time; cross entropy, accuracy."""
 
 from __future__ import annotations
 
@@ -20,27 +20,28 @@ from lresnet.data.image_data import hold_out, mean_colour
 from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.config import Augment
-from lresnet.train.distributed import ALONE, Team
+from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.objective import Objective
 
-__all__ = [
-    "ImageClassification",
-    "class_scores",
-    "mirrored_scores",
-    "rehearse",
-]
+__all__ = ["ImageClassification", "class_scores", "mirrored_scores", "precompile"]
 
-
-# The images held out are the same for every method and seed: what differs between two runs is the run.
+# The held-out images are the same for every method and seed, so that two runs differ in nothing else.
 _HOLD_OUT_SEED = 0
-# Pixels judged at once, a thousand images of CIFAR: larger images are fewer, or their activations fill the memory.
+# Pixels evaluated at once, as many as in a thousand CIFAR images; more activations would fill the memory.
 _EVALUATION_PIXELS = 1000 * 32 * 32
 
 
 def class_scores(
     model: Callable[[Tensor], Tensor], images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
 ) -> Tensor:
-    """Logits, float32 ``[N, classes]``, of images as bytes, uint8 ``[N, H, W, C]``; of part of a model, its output."""
+    """Return the output of ``model`` (logits, or the features of a part of it) for images as bytes.
+
+    On CUDA convolutions run in bfloat16 (autocast).
+
+    Shapes:
+        images: uint8 ``[N, H, W, C]``.
+        returns: float32 ``[N, classes]``.
+    """
     on_gpu = images.device.type == "cuda"
     dtype = torch.bfloat16 if on_gpu else torch.float32
     with torch.autocast("cuda", dtype) if on_gpu else contextlib.nullcontext():
@@ -50,26 +51,31 @@ def class_scores(
 def mirrored_scores(
     model: Callable[[Tensor], Tensor], images: Tensor, mean: Sequence[float] | Tensor, std: Sequence[float] | Tensor
 ) -> Tensor:
-    """The mean of :func:`class_scores` over an image and its mirror image."""
+    """Return the mean of :func:`class_scores` over each image and its mirror image."""
     return (class_scores(model, images, mean, std) + class_scores(model, images.flip(2), mean, std)) / 2
 
 
 class ImageClassification(Objective[LorentzResNet]):
-    """Objective of image classification: cross entropy on augmented batches, accuracy on images as they are.
+    """Objective of image classification: cross entropy on augmented batches, accuracy on the original images.
 
-    An epoch is ``len(train) // batch_size`` batches of one new shuffling; the few images left over sit it out. On CUDA
-    convolutions run in bfloat16 (autocast), elsewhere in float32; the geometry is float32 everywhere.
+    An epoch is ``len(train) // batch_size`` batches of a new permutation; the few remaining images are left out of that
+    epoch. On CUDA convolutions run in bfloat16 (autocast), elsewhere in float32; the geometry is always float32.
 
-    The processes of a team shuffle and augment alike; each takes its share of every batch, which its batch norms see.
+    Several processes shuffle and augment in the same way. Each takes its share of every batch, and its batch norms see
+    that share only.
 
     Args:
         data: the images.
-        holdout: share of the training images that is kept apart for validation, e.g. 0.1; 0: train on all, and there is
-            no validation.
-        batch_size: images of a step, in a team of all processes together; all of them if there are fewer.
+        holdout: fraction of the training images that is held out for validation, e.g. 0.1. With 0, all images are
+            trained on and there is no validation.
+        batch_size: images per step, over all processes together; at most the number of training images.
         augment: augmentation in training, label smoothing, and whether evaluation averages over mirror images.
-        seed: of shuffling and augmentation; the same in all processes of a team.
-        team: who shares the batches.
+        seed: seed of shuffling and augmentation; the same in all processes.
+        device: where the images are kept.
+        processes: the processes that share each batch.
+
+    Raises:
+        ValueError: ``holdout`` or ``batch_size`` is out of range, or the processes cannot share a batch evenly.
     """
 
     compiles: ClassVar[bool] = True
@@ -83,24 +89,24 @@ class ImageClassification(Objective[LorentzResNet]):
         augment: Augment = Augment(),
         seed: int = 0,
         device: torch.device | str = "cpu",
-        team: Team = ALONE,
+        processes: Processes = ONE_PROCESS,
     ) -> None:
         if not 0 <= holdout < 1:
-            raise ValueError(f"holdout must be a share, at least 0 and below 1, got {holdout}")
+            raise ValueError(f"holdout must be at least 0 and below 1, got {holdout}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
         train, held_out = data.train, None
         if holdout:
-            train, held_out = hold_out(data.train, _count(holdout, len(data.train)), _HOLD_OUT_SEED)
+            train, held_out = hold_out(data.train, _held_out_count(holdout, len(data.train)), _HOLD_OUT_SEED)
         self.data, self.train = data, train.to(device)
         self.held_out = None if held_out is None else held_out.to(device)
         self.augment = augment
         self._augmentation = Augmentation(pad=augment.pad, flip=augment.flip, cutout=augment.cutout)
         self.device = self.train.images.device
         self.generator = torch.Generator(self.device).manual_seed(seed)
-        self.batch_size, self.team = min(batch_size, len(self.train)), team
-        self._share = team.share(self.batch_size, len(self.train))
-        # What a recorded step reads: advance() copies each batch to these places.
+        self.batch_size, self.processes = min(batch_size, len(self.train)), processes
+        self._share = processes.share(self.batch_size, len(self.train))
+        # A captured step reads these tensors: advance() copies each batch into them.
         self._batch = torch.zeros_like(self.train.images[self._share])
         self._labels = torch.zeros_like(self.train.labels[self._share])
         self._others, self._kept = torch.zeros_like(self._labels), torch.ones_like(self._labels, dtype=torch.float32)
@@ -124,14 +130,14 @@ class ImageClassification(Objective[LorentzResNet]):
     def advance(self, step: int) -> None:
         start = step * self.batch_size
         rows = slice(start + self._share.start, start + self._share.stop)
-        places = (self._batch, self._labels, self._others, self._kept)
-        for place, values in zip(places, self._epoch, strict=False):  # of the last two only CutMix has values
-            place.copy_(values[rows])
+        targets = (self._batch, self._labels, self._others, self._kept)
+        for target, values in zip(targets, self._epoch, strict=False):  # only CutMix has values for the last two
+            target.copy_(values[rows])
 
-    def rehearse(self, model: LorentzResNet) -> None:
+    def precompile(self, model: LorentzResNet) -> None:
         was_training = model.training
-        rehearse(model.train(), self.loss)
-        rehearse(model.eval(), lambda call: self._judge(call, self._parts(self.train.images)[0]))
+        precompile(model.train(), self.loss)
+        precompile(model.eval(), lambda call: self._evaluate(call, self._parts(self.train.images)[0]))
         model.train(was_training)
 
     def loss(self, model: Callable[[Tensor], Tensor]) -> Tensor:
@@ -159,13 +165,13 @@ class ImageClassification(Objective[LorentzResNet]):
         self.generator.set_state(state["generator"])
 
     def _accuracy(self, model: LorentzResNet, images: ImageSet) -> Tensor:
-        logits = [self._judge(model, part) for part in self._parts(images.images)]
+        logits = [self._evaluate(model, part) for part in self._parts(images.images)]
         return accuracy(torch.cat(logits), images.labels)
 
     def _parts(self, images: Tensor) -> Sequence[Tensor]:
         return torch.split(images, max(1, _EVALUATION_PIXELS // images[0, ..., 0].numel()))
 
-    def _judge(self, model: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    def _evaluate(self, model: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         return self._logits(model, images, mirrored_scores if self.augment.flip_test else class_scores)
 
     def _logits(
@@ -174,42 +180,47 @@ class ImageClassification(Objective[LorentzResNet]):
         logits, classes = scores(model, images, self._mean, self._std), len(self.data.classes)
         if logits.shape[-1] != classes:
             raise ValueError(
-                f"the model tells {logits.shape[-1]} classes apart, but {self.data.name} has {classes}; "
+                f"the model has {logits.shape[-1]} classes, but {self.data.name} has {classes}; "
                 f"build it with num_classes={classes}"
             )
         return logits
 
 
-def _count(holdout: float, images: int) -> int:
-    """How many images the share ``holdout`` is; there must be some on both sides."""
+def _held_out_count(holdout: float, images: int) -> int:
+    """The number of held-out images; at least one image must be held out and one remain."""
     count = round(holdout * images)
     if not 0 < count < images:
         raise ValueError(
-            f"holdout {holdout} of {images:,} images is {count:,}; take a share that leaves images on both sides, "
-            "or 0 to train on all"
+            f"holdout {holdout} of {images:,} images is {count:,}; use a fraction that leaves images on both sides, "
+            "or 0 to train on all images"
         )
     return count
 
 
-def rehearse(model: torch.nn.Module, play: Callable[[Callable[..., Tensor]], Tensor]) -> None:
-    """Run ``play`` on shapes: no value is computed, no memory of a device is taken, ``model`` stays as it is.
+def precompile(model: torch.nn.Module, forward: Callable[[Callable[..., Tensor]], Tensor]) -> None:
+    """Start compiling the Triton kernels of a step in the background, by running it on tensors without values.
 
-    Backward too, where the model is in training. A head start and no more: what cannot do without values (a model of
-    one's own that reads one, say) goes without.
+    A ResNet in training has about forty kernels. The first step would compile them one after the other, which takes
+    Triton a quarter of a minute. A run on fake tensors reaches them all within a second, computes nothing and needs no
+    memory on the device; :mod:`lresnet.kernels` compiles them on other cores. The model does not change.
+
+    The backward pass is included if the model is in train mode. A model that cannot run without values, e.g. because it
+    reads one, is silently skipped and compiles in its first step.
 
     Args:
-        play: given a callable that stands for the model, gives the loss, or just what the model gives.
+        model: the network.
+        forward: called with a function that stands for the model; returns the loss, or just the model's output.
 
     Example:
-        >>> rehearse(torch.nn.Linear(3, 2), lambda call: call(torch.randn(4, 3)).sum())
+        >>> precompile(torch.nn.Linear(3, 2), lambda call: call(torch.randn(4, 3)).sum())
     """
     try:
         with FakeTensorMode(allow_non_fake_inputs=True) as mode:
             tensors = itertools.chain(model.named_parameters(), model.named_buffers())
-            shapes: dict[str, Tensor] = {name: mode.from_tensor(tensor) for name, tensor in tensors}
-            found = play(lambda *inputs: torch.func.functional_call(model, shapes, inputs))
+            fake: dict[str, Tensor] = {name: mode.from_tensor(tensor) for name, tensor in tensors}
+            output = forward(lambda *inputs: torch.func.functional_call(model, fake, inputs))
             if model.training:
-                wanted = [tensor for tensor in shapes.values() if tensor.requires_grad]
-                torch.autograd.grad(found, wanted, allow_unused=True)
+                trained = [tensor for tensor in fake.values() if tensor.requires_grad]
+                torch.autograd.grad(output, trained, allow_unused=True)
     except Exception:
-        logging.getLogger(__name__).debug("no rehearsal", exc_info=True)
+        logging.getLogger(__name__).debug("kernels are not compiled ahead of the first step", exc_info=True)

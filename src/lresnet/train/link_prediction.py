@@ -1,4 +1,4 @@
-"""Link prediction: tell the edges held out from pairs that are none, by distance."""
+"""Link prediction: separate held-out edges from unconnected pairs by their distance."""
 
 from __future__ import annotations
 
@@ -20,13 +20,18 @@ __all__ = ["LinkPrediction", "kappa_of_model"]
 
 
 class LinkPrediction(Objective[LorentzGCN]):
-    r"""Objective of link prediction for a model whose output is the node embedding.
+    """Objective of link prediction for a model whose output is the node embedding.
+
+    The validation score is the mean of ROC AUC and average precision.
 
     Args:
-        task: the split graph.
-        margin: in units of 1/kappa, the only length squared a hyperbolic space has (1 for the Euclidean twin).
-        loss: ``"margin"``, hinge on squared Lorentzian distances; ``"cross_entropy"``, of Fermi-Dirac probabilities.
-        seed: of the training negatives, drawn afresh every step.
+        task: the graph and its split.
+        margin: margin of the margin loss in units of 1/kappa, the squared length scale of the space. The Euclidean
+            baseline takes it as it is.
+        loss: ``"margin"``, a hinge loss on squared Lorentzian distances, or ``"cross_entropy"`` of Fermi-Dirac
+            probabilities.
+        seed: seed of the training negatives, which are drawn anew at every step.
+        device: where the task is kept.
     """
 
     def __init__(
@@ -54,19 +59,19 @@ class LinkPrediction(Objective[LorentzGCN]):
         return margin_loss(d2[: positive.shape[1]], d2[positive.shape[1] :], margin)
 
     def validation(self, model: LorentzGCN) -> Tensor:
-        auc, ap = self._figures(model, self.task.val_edges, self.task.val_negatives)
+        auc, ap = self._metrics(model, self.task.val_edges, self.task.val_negatives)
         return (auc + ap) / 2
 
     @torch.no_grad()
     def test(self, model: LorentzGCN) -> dict[str, float]:
-        auc, ap = self._figures(model, self.task.test_edges, self.task.test_negatives)
+        auc, ap = self._metrics(model, self.task.test_edges, self.task.test_negatives)
         return {"roc_auc": 100 * float(auc), "average_precision": 100 * float(ap)}
 
     @property
     def generators(self) -> list[torch.Generator]:
         return [self.sampler.generator]
 
-    def _figures(self, model: LorentzGCN, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+    def _metrics(self, model: LorentzGCN, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
         z = self.inputs.apply(model)
         scores = -lorentz_distance2(z, torch.cat([positive, negative], dim=1), kappa_of_model(model, z))
         labels = torch.arange(scores.numel(), device=scores.device) < positive.shape[1]
@@ -84,7 +89,7 @@ class LinkPrediction(Objective[LorentzGCN]):
 
 
 def kappa_of_model(model: LorentzGCN, z: Tensor) -> Curvature | None:
-    """-K in the dtype of z; None for the Euclidean twin."""
+    """Return kappa = -K in the dtype of ``z``; None for the Euclidean baseline."""
     if model.euclidean:
         return None
     K = model.manifold.curvature

@@ -1,4 +1,4 @@
-"""Node classification: classes of some nodes are given, those of others asked for."""
+"""Node classification: predict the classes of some nodes from those of others."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ __all__ = ["NodeClassification", "class_hinges", "class_margin", "class_margin_l
 
 
 def class_margin_loss(logits: Tensor, y: Tensor, margin: float | Tensor) -> Tensor:
-    """Mean over nodes and all classes of ``relu(margin - logit of the true class + logit)`` (HyboNet)."""
+    """Return the mean of ``relu(margin - logit of the true class + logit)`` over nodes and all classes (HyboNet)."""
     return class_hinges(logits, y, margin).mean()
 
 
 def class_hinges(logits: Tensor, y: Tensor, margin: float | Tensor) -> Tensor:
-    """What :func:`class_margin_loss` is the mean of, [..., C] and [...] -> [..., C]."""
+    """Return the terms whose mean is :func:`class_margin_loss`: logits [..., C] and classes [...] -> [..., C]."""
     true = logits.gather(-1, y.unsqueeze(-1))
     return torch.relu(margin - true + logits)
 
 
 def class_margin(model: LorentzGCN, margin: float, logits: Tensor) -> float | Tensor:
-    """The margin in the units of the logits, squared lengths: ``margin`` / kappa; for the twin as it is."""
+    """Return the margin in the unit of the logits, a squared length: ``margin`` / kappa, or unscaled if Euclidean."""
     K = model.manifold.curvature
     if model.euclidean:
         return margin
@@ -36,12 +36,13 @@ def class_margin(model: LorentzGCN, margin: float, logits: Tensor) -> float | Te
 
 
 class NodeClassification(Objective[LorentzGCN]):
-    """Objective of node classification for a model whose output are logits.
+    """Objective of node classification for a model whose output is logits.
 
     Args:
-        task: graph, labels and the three index sets.
+        task: the graph, its labels and the three index sets.
         loss: ``"cross_entropy"`` or ``"margin"``.
-        margin: of the margin loss, in units of 1/kappa (1 for the Euclidean twin).
+        margin: margin of the margin loss, in units of 1/kappa. The Euclidean baseline takes it as it is.
+        device: where the task is kept.
     """
 
     def __init__(
@@ -62,16 +63,16 @@ class NodeClassification(Objective[LorentzGCN]):
         return class_margin_loss(logits, y, class_margin(model, self.margin, logits))
 
     def validation(self, model: LorentzGCN) -> Tensor:
-        return self.figure(*self._select(model, self.task.val_index))
+        return self.metric(*self._select(model, self.task.val_index))
 
     @torch.no_grad()
     def test(self, model: LorentzGCN) -> dict[str, float]:
         logits, y = self._select(model, self.task.test_index)
-        return {self.task.metric: 100 * float(self.figure(logits, y)), "accuracy": 100 * float(accuracy(logits, y))}
+        return {self.task.metric: 100 * float(self.metric(logits, y)), "accuracy": 100 * float(accuracy(logits, y))}
 
     def _select(self, model: LorentzGCN, index: Tensor) -> tuple[Tensor, Tensor]:
         return self.inputs.apply(model).index_select(0, index), self.task.y.index_select(0, index)
 
-    def figure(self, logits: Tensor, y: Tensor) -> Tensor:
-        """What the literature reports for this task."""
+    def metric(self, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the metric that the literature reports for this task: accuracy, or the F1 score of class 1."""
         return f1(logits, y, average="binary") if self.task.metric == "f1_binary" else accuracy(logits, y)

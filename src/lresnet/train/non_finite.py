@@ -1,4 +1,4 @@
-"""The NaN sentry: says at which step and in which module a number stopped being finite."""
+"""Detection of NaN and infinity in training: at which step, and in which module or parameter."""
 
 from __future__ import annotations
 
@@ -8,22 +8,29 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.train.distributed import ALONE, Team
+from lresnet.train.distributed import ONE_PROCESS, Processes
 
-__all__ = ["NonFiniteError", "Sentry", "blame", "non_finite_loss", "out_of_range"]
+__all__ = [
+    "NonFiniteCheck",
+    "NonFiniteError",
+    "check_parameters",
+    "describe_non_finite",
+    "diverged",
+    "non_finite_loss",
+]
 
 _ADVICE = "Lower the learning rate, clip gradients, or check the features"
-_LOSS_ITSELF = "all parameters and module outputs are finite, so it is the loss function itself"
+_LOSS_ITSELF = "all parameters and module outputs are finite, so the loss function itself is not"
 
 
 class NonFiniteError(RuntimeError):
     """A loss, activation or parameter is NaN, infinite, or out of its range."""
 
 
-class Sentry:
-    """Watches losses without reading them: the first bad step is kept on the device until :meth:`check`.
+class NonFiniteCheck:
+    """A record of the first step whose loss is not finite, kept on the device until :meth:`raise_if_found` reads it.
 
-    All of its state is on the device and changes in place, so that a recorded step can hold the watching too.
+    Its tensors change in place, so a captured step can contain :meth:`record`.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -31,63 +38,72 @@ class Sentry:
         self._step = torch.zeros((), dtype=torch.int64, device=device)
 
     def start(self, step: int) -> None:
-        """The next loss is that of ``step``; without this, of step 0."""
+        """Set the number of the next step; without this call it is 0."""
         self._step.fill_(step)
 
-    def watch(self, loss: Tensor) -> None:
-        """Remember the step if ``loss`` is the first that is not finite. Does not synchronise."""
+    def record(self, loss: Tensor) -> None:
+        """Record the step if ``loss`` is the first one that is not finite. Does not synchronise."""
         bad = ~torch.isfinite(loss.detach()) & (self._first < 0)
         self._first.copy_(torch.where(bad, self._step, self._first))
         self._step.add_(1)
 
-    def check(self, model: torch.nn.Module, forward: Callable[[], Any], team: Team = ALONE) -> None:
-        """Raise if a watched loss was not finite, naming the module. Synchronises.
+    def raise_if_found(
+        self, model: torch.nn.Module, forward: Callable[[], Any], processes: Processes = ONE_PROCESS
+    ) -> None:
+        """Raise if a recorded loss was not finite, naming the module. Synchronises.
 
-        A ``team`` has watched the mean of its losses, and raises as one: the fault may be in the share of any of it.
+        Several processes record the mean of their losses and raise together; the cause may be in any of their shares.
+
+        Raises:
+            NonFiniteError: with the step and the first parameter or module that is not finite.
         """
         step = int(self._first)
         if step >= 0:
-            raise non_finite_loss(model, forward, step, team)
+            raise non_finite_loss(model, forward, step, processes)
 
-    @staticmethod
-    def check_parameters(model: torch.nn.Module, step: int) -> None:
-        """Raise if a parameter is not finite. Synchronises."""
-        names, parameters = zip(*model.named_parameters(), strict=True)
-        finite = torch.stack([parameter.detach().isfinite().all() for parameter in parameters])
-        if not bool(finite.all()):
-            name = names[int(finite.int().argmin())]
-            raise NonFiniteError(f"parameter {name!r} is not finite at step {step}. {_ADVICE}")
+
+def check_parameters(model: torch.nn.Module, step: int) -> None:
+    """Check that all parameters are finite. Synchronises.
+
+    Raises:
+        NonFiniteError: with the name of the first parameter that is not.
+    """
+    names, parameters = zip(*model.named_parameters(), strict=True)
+    finite = torch.stack([parameter.detach().isfinite().all() for parameter in parameters])
+    if not bool(finite.all()):
+        name = names[int(finite.int().argmin())]
+        raise NonFiniteError(f"parameter {name!r} is not finite at step {step}. {_ADVICE}")
 
 
 def non_finite_loss(
-    model: torch.nn.Module, forward: Callable[[], Any], step: int, team: Team = ALONE
+    model: torch.nn.Module, forward: Callable[[], Any], step: int, processes: Processes = ONE_PROCESS
 ) -> NonFiniteError:
-    """The error to raise for a loss that was not finite at ``step``, naming the module."""
-    found = [words for words in team.all(blame(model, forward)) if words != _LOSS_ITSELF]
-    return NonFiniteError(f"the loss stopped being finite at step {step}: {(found or [_LOSS_ITSELF])[0]}. {_ADVICE}")
+    """Return the error for a loss that was not finite at ``step``, naming the module."""
+    causes = [cause for cause in processes.gather(describe_non_finite(model, forward)) if cause != _LOSS_ITSELF]
+    return NonFiniteError(f"the loss stopped being finite at step {step}: {(causes or [_LOSS_ITSELF])[0]}. {_ADVICE}")
 
 
-def out_of_range(error: ValueError, step: int) -> NonFiniteError:
-    """The error to raise for a check of values that fails at ``step`` and had passed before: the run has diverged."""
-    value = str(error).partition(". ")[0]  # what follows is for callers who chose the value
+def diverged(error: ValueError, step: int) -> NonFiniteError:
+    """Return the error for a range check that fails at ``step`` after it had passed: the run has diverged."""
+    value = str(error).partition(". ")[0]  # the rest advises callers who chose the value themselves
     return NonFiniteError(f"the run has diverged at step {step}: {value}. {_ADVICE}")
 
 
-def blame(model: torch.nn.Module, forward: Callable[[], Any]) -> str:
-    """The first parameter or module output that is not finite, in words; ``forward`` runs the model once."""
+def describe_non_finite(model: torch.nn.Module, forward: Callable[[], Any]) -> str:
+    """Describe the first parameter or module output that is not finite; ``forward`` runs the model once."""
     for name, parameter in model.named_parameters():
         if not bool(torch.isfinite(parameter).all()):
             return f"parameter {name!r} is not finite"
     found: list[str] = []
 
-    def hook(name: str) -> Callable[..., None]:
-        def look(module: torch.nn.Module, inputs: Any, output: Any) -> None:
+    def make_hook(name: str) -> Callable[..., None]:
+        def hook(module: torch.nn.Module, inputs: Any, output: Any) -> None:
             if not found and isinstance(output, Tensor) and not bool(torch.isfinite(output).all()):
                 found.append(f"the output of module {name!r} ({type(module).__name__}) is not finite")
 
-        return look
+        return hook
 
-    handles = [module.register_forward_hook(hook(name)) for name, module in model.named_modules() if name]
+    handles = [module.register_forward_hook(make_hook(name)) for name, module in model.named_modules() if name]
     try:
         with torch.no_grad():
             forward()

@@ -1,4 +1,4 @@
-"""What the engine asks of a task: a loss to minimise, a figure to select by, figures to report."""
+"""Objectives: what the engine needs from a task, namely a training loss, a validation score and test metrics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from lresnet.train.config import Augment, TrainConfig
-from lresnet.train.distributed import ALONE, Team
+from lresnet.train.distributed import ONE_PROCESS, Processes
 
 if TYPE_CHECKING:
     from lresnet.data import ImageData, LinkTask, NodeTask
@@ -22,21 +22,21 @@ Model = TypeVar("Model", bound=torch.nn.Module)
 
 
 class Objective(abc.ABC, Generic[Model]):
-    """One task bound to its data on one device. The engine knows nothing else about it.
+    """A task bound to its data on one device. The engine knows nothing else about the task.
 
-    An epoch is ``start_epoch()``, then ``steps_per_epoch`` times ``advance(i)`` and a step on ``loss(model)``. On CUDA
-    that last part is recorded once and replayed: ``loss`` must read what changes from tensors that stay where they
-    are, and ``advance`` puts it there.
+    An epoch is ``start_epoch()``, followed by ``steps_per_epoch`` times ``advance(i)`` and a step on ``loss(model)``.
+    On CUDA that step is captured once and replayed: ``loss`` must read changing values from tensors that stay at their
+    place in memory, and ``advance`` writes them there.
     """
 
     compiles: ClassVar[bool] = False
     """Whether compiling the model makes its steps faster on CUDA; see ``execution`` of :func:`train_model`."""
 
-    team: Team = ALONE
-    """The processes that share every batch; ``loss`` is then that of this one's share."""
+    processes: Processes = ONE_PROCESS
+    """The processes that share every batch; ``loss`` is the loss of this process's share."""
 
-    def rehearse(self, model: Model) -> None:
-        """Before a first step on CUDA: begin what can be done in the background, such as to compile kernels."""
+    def precompile(self, model: Model) -> None:
+        """Start work that can run in the background before the first step on CUDA, such as compiling kernels."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -44,36 +44,36 @@ class Objective(abc.ABC, Generic[Model]):
 
     @property
     def generators(self) -> Sequence[torch.Generator]:
-        """What ``loss`` draws from, besides torch's own generator."""
+        """The generators that ``loss`` draws from, besides torch's own."""
         return ()
 
     def start_epoch(self) -> None:
-        """Make what all steps of the epoch need, e.g. augmented images."""
+        """Prepare what all steps of the epoch need, e.g. augmented images."""
 
     def advance(self, step: int) -> None:
-        """Put the data of step number ``step`` of this epoch into place."""
+        """Put the data of step number ``step`` of this epoch in place."""
 
     @abc.abstractmethod
     def loss(self, model: Model) -> Tensor:
-        """Training loss of one step (draws what it needs, e.g. negatives); a 0-dimensional tensor."""
+        """Return the training loss of one step, a 0-dimensional tensor; draws what it needs, e.g. negative pairs."""
 
     @abc.abstractmethod
     def validation(self, model: Model) -> Tensor | None:
-        """The figure that epochs and configurations are chosen by, higher is better; 0-dimensional, on the device.
+        """Return the score that selects epochs and configurations, higher is better; 0-dimensional, on the device.
 
-        None where nothing is held out.
+        None without validation data.
         """
 
     @abc.abstractmethod
     def test(self, model: Model) -> dict[str, float]:
-        """Figures on the test set, in percent, the one to report first. For one call per run, after training."""
+        """Return the test metrics in percent, the main one first. Call it once per run, after training."""
 
     def state_dict(self) -> dict[str, Any]:
-        """State of what the loss draws from, for resuming."""
+        """Return the state of the generators, for resuming."""
         return {str(i): generator.get_state() for i, generator in enumerate(self.generators)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken; the same kind of device is needed."""
+        """Continue from what :meth:`state_dict` returned, on the same kind of device."""
         for i, generator in enumerate(self.generators):
             generator.set_state(state[str(i)])
 
@@ -84,40 +84,39 @@ def make_objective(
     device: torch.device | str = "cpu",
     *,
     holdout: float = 0.0,
-    team: Team = ALONE,
+    processes: Processes = ONE_PROCESS,
 ) -> Objective[Any]:
-    """Return the objective of a task: link prediction, node classification or image classification, by its type.
+    """Return the objective for a task, by its type: link prediction, node classification or image classification.
 
     Args:
-        task: data and split. A graph's task, or images.
-        config: loss, margin, batch size, augmentation and seed; None takes the default of the objective.
+        task: data and split: a graph's task, or images.
+        config: loss, margin, batch size, augmentation and seed. None takes the default of the objective.
         device: where data and model are.
         holdout: fraction of the training images that is held out for validation.
-        team: the processes that share each batch of images.
+        processes: the processes that share each batch of images.
 
     Raises:
         ValueError: the configuration sets an option that this kind of task does not have.
     """
-    # The objectives import this module for their base class.
+    # Imported here because these modules import this one for the base class.
     from lresnet.data import LinkTask, NodeTask
     from lresnet.train.image_classification import ImageClassification
     from lresnet.train.link_prediction import LinkPrediction
     from lresnet.train.node_classification import NodeClassification
 
-    loss: dict[str, Any] = {
-        name: getattr(config, name) for name in ("loss", "margin") if getattr(config, name) is not None
-    }
-    batch: dict[str, Any] = {} if config.batch_size is None else {"batch_size": config.batch_size}
+    loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
+    loss = {name: value for name, value in loss.items() if value is not None}
+    batch: dict[str, Any] = {"batch_size": config.batch_size} if config.batch_size is not None else {}
     if isinstance(task, LinkTask | NodeTask):
         if batch:
-            raise ValueError(f"batch_size={config.batch_size} is for images; a graph is one batch: leave it out")
+            raise ValueError(f"batch_size={config.batch_size} is for images, but a graph is one batch; leave it out")
         if config.augment != Augment():
-            raise ValueError(f"augment={config.augment} is for images; a graph is not augmented: leave it out")
+            raise ValueError(f"augment={config.augment} is for images, but {task.name} is a graph; leave it out")
         if isinstance(task, LinkTask):
             return LinkPrediction(task, seed=config.seed, device=device, **loss)
         return NodeClassification(task, device=device, **loss)
-    if loss:
-        raise ValueError(f"{next(iter(loss))} is for graphs; images are trained on cross entropy: leave it out")
+    for name, value in loss.items():
+        raise ValueError(f"{name}={value} is for graphs, but images are trained on cross entropy; leave it out")
     return ImageClassification(
-        task, holdout=holdout, augment=config.augment, seed=config.seed, device=device, team=team, **batch
+        task, holdout=holdout, augment=config.augment, seed=config.seed, device=device, processes=processes, **batch
     )

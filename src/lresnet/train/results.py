@@ -1,4 +1,4 @@
-"""Results as JSON lines: one line is one finished run, with everything needed to run it again."""
+"""Results as JSON lines: one line per finished run, with everything needed to run it again."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import torch
-
 import lresnet
 
 __all__ = ["append_result", "environment", "read_results"]
@@ -20,28 +18,30 @@ __all__ = ["append_result", "environment", "read_results"]
 
 @functools.cache
 def environment(device: str = "cpu") -> dict[str, Any]:
-    """Versions and the hardware of ``device``, as every line of results carries them."""
+    """Return the versions and the hardware of ``device`` that every result line records."""
+    import torch
+
     hardware = torch.cuda.get_device_name(device) if device.startswith("cuda") else f"CPU, {platform.machine()}"
     versions = {"lresnet": lresnet.__version__, "torch": torch.__version__, "python": platform.python_version()}
     return {"versions": versions, "hardware": hardware}
 
 
 def append_result(path: Path, record: dict[str, Any]) -> None:
-    """Add one line, complete or not at all: written with a single call, then flushed to the disk."""
+    """Append one line, complete or not at all: one write, then a flush to disk."""
     path.parent.mkdir(parents=True, exist_ok=True)
     line = json.dumps(record, allow_nan=False) + "\n"
     handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
     try:
         end = os.lseek(handle, 0, os.SEEK_END)
-        torn = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # a line that broke off must not take this one along
-        os.write(handle, (b"\n" if torn else b"") + line.encode())
+        incomplete = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # do not append to a line that was cut off
+        os.write(handle, (b"\n" if incomplete else b"") + line.encode())
         os.fsync(handle)
     finally:
         os.close(handle)
 
 
 def read_results(path: Path) -> Iterator[dict[str, Any]]:
-    """Every line of ``path``; nothing if there is no such file. A torn last line is reported and passed over."""
+    """Yield every line of ``path``; none if the file does not exist. A warning reports lines that are incomplete."""
     if not path.is_file():
         return
     with path.open() as file:
@@ -53,4 +53,4 @@ def read_results(path: Path) -> Iterator[dict[str, Any]]:
             if isinstance(record, dict):
                 yield record
             else:
-                warnings.warn(f"{path}:{number} is no result and is passed over", stacklevel=2)
+                warnings.warn(f"{path}:{number} is not a result and was skipped", stacklevel=2)

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 import torch
 
 from lresnet.kernels import is_available
+from lresnet.train.engine import cudnn_benchmark
 from lresnet_paper.bench.measurement import Measurement
 from lresnet_paper.bench.memory import peak_resident, print_json, process_result, start_process
 from lresnet_paper.bench.timing import Batch, Clock, Task, interleave, ratios, spread
-from lresnet_paper.bench.training import image_training, tried_convolutions
+from lresnet_paper.bench.training import image_training
 
 __all__ = ["BASELINE", "Network", "measure_resnets", "peak_bytes", "peaks_in_fresh_processes", "print_peak"]
 
@@ -54,7 +55,7 @@ def measure_resnets(
         peaks: the result of :func:`peaks_in_fresh_processes`.
     """
     count = _STEPS.get(device.type, 1)
-    with tried_convolutions():
+    with cudnn_benchmark():
         runs = {network: image_training(*network, images, device) for network in networks}
         for run in runs.values():
             run.train_epoch() if device.type == "cuda" else _load_first_batch(run)
@@ -157,7 +158,7 @@ def peak_bytes(network: Network, device: torch.device) -> int:
     before = peak_resident()
     run = image_training(*network, network.batch, device)
     _load_first_batch(run)
-    with tried_convolutions():
+    with cudnn_benchmark():
         for _ in range(_STEADY):
             run.step()
         if device.type == "cuda":

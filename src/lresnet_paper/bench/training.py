@@ -19,10 +19,16 @@ from lresnet.data import ImageData, ImageSet
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.single import single_run
-from lresnet.train import Augment, ImageClassification, Objective, TrainConfig, own_generator, seed_everything
-from lresnet.train.engine import _optimizers, _Run
-from lresnet.train.engine import _tried_convolutions as tried_convolutions
-from lresnet.train.stacking.engine import _StackedRun
+from lresnet.train import (
+    Augment,
+    ImageClassification,
+    Objective,
+    StackedTrainingState,
+    TrainConfig,
+    TrainingState,
+    fork_generator,
+    seed_everything,
+)
 from lresnet_paper.bench.measurement import Measurement
 from lresnet_paper.bench.timing import spread
 from lresnet_paper.run import Run, build
@@ -35,18 +41,17 @@ __all__ = [
     "image_training",
     "measure_trainings",
     "stacked_trainings",
-    "tried_convolutions",
 ]
 
 PART = "training and test"
 
 
-def engine_run(model: Pretrained, objective: Objective[Any], config: TrainConfig) -> _Run[Any]:
+def engine_run(model: Pretrained, objective: Objective[Any], config: TrainConfig) -> TrainingState[Any]:
     """Return a training of the engine, compiled like a long one."""
-    return _Run(model, objective, config, _optimizers(model, config), "compiled")
+    return TrainingState(model, objective, config, "compiled")
 
 
-def image_training(model: str, method: str, batch: int, images: int, device: torch.device) -> _Run[Any]:
+def image_training(model: str, method: str, batch: int, images: int, device: torch.device) -> TrainingState[Any]:
     """Return the training of a ResNet with our recipe on ``images`` random images of 32 x 32."""
     seed_everything(0)
     network = create_model(model, residual=method, num_classes=10)
@@ -64,12 +69,12 @@ def graph_run(cell: str, method: str, seed: int = 0) -> Run:
     return replace(single_run(cell, "lorentz"), method=method, seed=seed)
 
 
-def graph_training(cell: str, method: str, device: torch.device) -> _Run[Any]:
+def graph_training(cell: str, method: str, device: torch.device) -> TrainingState[Any]:
     """Return the training of ``lorentz_gcn`` on the task ``cell``."""
     return engine_run(*build(graph_run(cell, method), device))
 
 
-def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torch.device) -> _StackedRun:
+def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torch.device) -> StackedTrainingState:
     """Return the trainings of several seeds of :func:`graph_training` as one computation."""
     models, objectives, generators = [], [], []
     config = TrainConfig()
@@ -79,8 +84,8 @@ def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torc
             raise ValueError(f"{cell} is not a graph task; use e.g. disease/lp")
         models.append(model)
         objectives.append(objective)
-        generators.append(own_generator(device))
-    return _StackedRun(models, objectives, config, generators, "fast")
+        generators.append(fork_generator(device))
+    return StackedTrainingState(models, objectives, config, generators, "fast")
 
 
 def measure_trainings(

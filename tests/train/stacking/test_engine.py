@@ -1,4 +1,4 @@
-"""Several trainings as one: every run ends as it does alone, whatever happens to the others."""
+"""A stack of training runs: every run ends as it does alone, whatever happens to the others."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from lresnet.data import LinkTask, NodeTask
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
 from lresnet.train import LinkPrediction, NodeClassification, NonFiniteError, Outcome, TrainConfig, train_model
-from lresnet.train.stacking.engine import _StackedRun, own_generator, train_many
-from lresnet.train.stacking.model import StackError
+from lresnet.train.stacking import StackedTrainingState, StackError, fork_generator, train_many
 from tests.train.tree import link_task, node_task
 
 S = 3
-SCHEDULE = TrainConfig(epochs=20, lr=0.02, weight_decay=0.01, clip=0.5, eval_every=3, keep="last")
-# For what a model or a task may have besides: whatever of it is not each run's own shows within a step or two.
-BRIEF = dataclasses.replace(SCHEDULE, epochs=10)
+CONFIG = TrainConfig(epochs=20, lr=0.02, weight_decay=0.01, clip=0.5, eval_every=3, keep="last")
+# For options of a model or a task: a mix-up between runs shows within a step or two.
+BRIEF = dataclasses.replace(CONFIG, epochs=10)
 LP, NC = link_task(), node_task()
 
 Objectives = LinkPrediction | NodeClassification
@@ -42,36 +41,36 @@ def runs(
     model: dict[str, object] | None = None,
     loss: dict[str, object] | None = None,
 ) -> list[tuple[LorentzGCN, Objectives, torch.Generator]]:
-    """One for each seed: its model, its objective, and what its dropout draws from."""
+    """For each seed: a model, an objective, and the generator of its dropout."""
     tasks = tasks if isinstance(tasks, Sequence) else [tasks] * S
     made = []
     for seed, task in enumerate(tasks):
         torch.manual_seed(seed)
         classes = task.num_classes if isinstance(task, NodeTask) else None
         network = LorentzGCN(task.x.shape[1], 6, num_classes=classes, **model or {}).to(task.x.dtype)
-        made.append((network, objective(task, seed, **loss or {}), own_generator("cpu")))
+        made.append((network, objective(task, seed, **loss or {}), fork_generator("cpu")))
     return made
 
 
-def alone(made: Callable[[], list], schedule: TrainConfig) -> list[tuple[LorentzGCN, Outcome | NonFiniteError]]:
+def alone(made: Callable[[], list], config: TrainConfig) -> list[tuple[LorentzGCN, Outcome | NonFiniteError]]:
     results = []
     for network, task, generator in made():
         torch.set_rng_state(generator.get_state())
         try:
-            results.append((network, train_model(network, task, schedule)))
+            results.append((network, train_model(network, task, config)))
         except NonFiniteError as error:
             results.append((network, error))
     return results
 
 
-def together(made: Callable[[], list], schedule: TrainConfig) -> list[tuple[LorentzGCN, Outcome | NonFiniteError]]:
+def together(made: Callable[[], list], config: TrainConfig) -> list[tuple[LorentzGCN, Outcome | NonFiniteError]]:
     networks, tasks, generators = zip(*made(), strict=True)
-    return list(zip(networks, train_many(networks, tasks, schedule, generators=generators), strict=True))
+    return list(zip(networks, train_many(networks, tasks, config, generators=generators), strict=True))
 
 
-def agree(made: Callable[[], list], schedule: TrainConfig = BRIEF, rtol: float = 1e-6) -> list[Outcome]:
-    """Parameters, and what is said of the run; the outcomes."""
-    expected, got = alone(made, schedule), together(made, schedule)
+def agree(made: Callable[[], list], config: TrainConfig = BRIEF, rtol: float = 1e-6) -> list[Outcome]:
+    """Assert that parameters and outcomes agree, and return the outcomes."""
+    expected, got = alone(made, config), together(made, config)
     for (a, one), (b, other) in zip(expected, got, strict=True):
         assert isinstance(other, Outcome), other
         assert dataclasses.replace(one, seconds=0, validation=0) == dataclasses.replace(other, seconds=0, validation=0)
@@ -93,12 +92,12 @@ def distance(a: LorentzGCN, b: LorentzGCN) -> float:
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean", "space", "tangent", "parallel_transport", "none"])
 @pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
 def test_parameters_after_twenty_steps_are_those_of_single_runs(task, residual):
-    agree(lambda: runs(wide(task), {"residual": residual, "curvature": -2.0, "activation": "relu"}), SCHEDULE)
+    agree(lambda: runs(wide(task), {"residual": residual, "curvature": -2.0, "activation": "relu"}), CONFIG)
 
 
 @pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
-def test_in_float32_they_differ_by_as_much_as_a_rounding_of_the_start_makes(task):
-    """Adam divides by the size of a gradient: where that is near 0, twenty steps make 1e-7 a thousand times larger."""
+def test_float32_runs_differ_no_more_than_after_rounding_the_initial_parameters(task):
+    """Adam divides by the size of a gradient: where that is near 0, twenty steps amplify 1e-7 a thousand times."""
 
     def rounded(seed: int) -> list:
         made, g = runs(task), torch.Generator().manual_seed(seed)
@@ -107,11 +106,11 @@ def test_in_float32_they_differ_by_as_much_as_a_rounding_of_the_start_makes(task
                 parameter.mul_(1 + 2.0**-24 * torch.randn(parameter.shape, generator=g).sign())
         return made
 
-    expected = alone(lambda: runs(task), SCHEDULE)
-    moved = [alone(lambda seed=seed: rounded(seed), SCHEDULE) for seed in range(3)]
+    expected = alone(lambda: runs(task), CONFIG)
+    moved = [alone(lambda seed=seed: rounded(seed), CONFIG) for seed in range(3)]
     bar = max(distance(a, b) for others in moved for (a, _), (b, _) in zip(expected, others, strict=True))
     assert bar < 0.1
-    for (a, _), (b, _) in zip(expected, together(lambda: runs(task), SCHEDULE), strict=True):
+    for (a, _), (b, _) in zip(expected, together(lambda: runs(task), CONFIG), strict=True):
         assert distance(a, b) <= 5 * bar
 
 
@@ -122,7 +121,7 @@ def test_losses_and_gradients_in_float32(task):
     for loss in losses:
         loss.backward()
     networks, tasks, _ = zip(*runs(task), strict=True)
-    run = _StackedRun(networks, tasks, SCHEDULE, (), "fast")
+    run = StackedTrainingState(networks, tasks, CONFIG, (), "fast")
     stacked = run.stack.call(run.objective.loss)
     torch.testing.assert_close(stacked, torch.stack(losses), rtol=1e-6, atol=0)
     stacked.sum().backward()
@@ -136,12 +135,12 @@ def test_losses_and_gradients_in_float32(task):
 
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
 @pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
-def test_dropout_is_drawn_from_each_run_s_own_stream(task, residual):
+def test_dropout_is_drawn_from_the_run_s_own_generator(task, residual):
     agree(lambda: runs(wide(task), {"dropout": 0.4, "residual": residual}))
 
 
 def sparse(task: NodeTask) -> NodeTask:
-    """Features of which so few are left that they are kept as a sparse matrix."""
+    """The task with one-hot features, which are stored as a sparse matrix."""
     x = torch.nn.functional.one_hot(torch.arange(task.num_nodes) % 10, 10).double()
     return dataclasses.replace(task, x=x)
 
@@ -155,7 +154,7 @@ def test_sparse_features(model, dropout):
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_the_linear_map_of_space_coordinates(learned):
+def test_space_layers(learned):
     model = {"layer": "space", "activation": "relu", "learn_curvature": learned, "curvature": -2.0}
     agree(lambda: runs(wide(NC), model), dataclasses.replace(BRIEF, optimizer="adam_l2"))
 
@@ -168,7 +167,7 @@ def test_learned_curvature_weights_and_scales(task):
 
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
 @pytest.mark.parametrize("learned", [False, True])
-def test_the_other_losses(residual, learned):
+def test_cross_entropy_of_links_and_margin_loss_of_nodes(residual, learned):
     model = {"residual": residual, "learn_curvature": learned, "curvature": -2.0}
     agree(lambda: runs(wide(LP), model, {"loss": "cross_entropy"}))
     agree(lambda: runs(wide(NC), model, {"loss": "margin", "margin": 2.0}))
@@ -186,14 +185,14 @@ def test_the_other_losses(residual, learned):
     ids=lambda change: next(iter(change)),
 )
 def test_schedules(change):
-    agree(lambda: runs(wide(NC)), dataclasses.replace(SCHEDULE, **change))
+    agree(lambda: runs(wide(NC)), dataclasses.replace(CONFIG, **change))
 
 
-def test_one_run_is_a_stack_too():
+def test_a_stack_of_one_run():
     agree(lambda: runs([wide(LP)]))
 
 
-def test_a_graph_and_a_split_for_each():
+def test_one_graph_and_split_per_run():
     tasks = [wide(link_task(seed=seed)) for seed in range(S)]
     assert not torch.equal(tasks[0].edge_index, tasks[1].edge_index)
     for residual in ("lorentz", "euclidean"):
@@ -208,23 +207,23 @@ def test_index_sets_of_different_sizes_and_nodes_listed_twice():
         dataclasses.replace(base, train_index=base.val_index, val_index=base.train_index[:9]),
         dataclasses.replace(base, train_index=twice),
     ]
-    agree(lambda: runs(tasks), dataclasses.replace(SCHEDULE, keep="best"))
+    agree(lambda: runs(tasks), dataclasses.replace(CONFIG, keep="best"))
 
 
-# --- looks, patience, the best parameters -----------------------------------------------------------------------------
+# --- validation, patience, the best parameters ------------------------------------------------------------------------
 
 
 def test_each_run_keeps_its_best_and_stops_when_it_is_out_of_patience():
-    schedule = TrainConfig(epochs=60, lr=0.05, eval_every=2, patience=10)
-    outcomes = agree(lambda: runs([wide(LP)] * 5), schedule)
+    config = TrainConfig(epochs=60, lr=0.05, eval_every=2, patience=10)
+    outcomes = agree(lambda: runs([wide(LP)] * 5), config)
     assert len({outcome.epochs for outcome in outcomes}) > 1
     assert any(outcome.epochs < 60 for outcome in outcomes)
 
 
-def test_figures_so_far_are_reported_at_every_look():
+def test_best_scores_are_reported_at_every_validation_pass():
     seen, (networks, tasks, _) = [], zip(*runs(LP), strict=True)
-    schedule = dataclasses.replace(SCHEDULE, epochs=8, keep="best")
-    outcomes = train_many(networks, tasks, schedule, on_epoch=lambda epoch, best: seen.append((epoch, best)))
+    config = dataclasses.replace(CONFIG, epochs=8, keep="best")
+    outcomes = train_many(networks, tasks, config, on_epoch=lambda epoch, best: seen.append((epoch, best)))
     assert [epoch for epoch, _ in seen] == [3, 6, 8]
     assert [outcome.validation for outcome in outcomes] == seen[-1][1]
     assert all(a <= b for a, b in zip(seen[0][1], seen[1][1], strict=True))
@@ -234,7 +233,7 @@ def test_figures_so_far_are_reported_at_every_look():
 
 
 def broken(task: LinkTask | NodeTask, **model: object) -> list:
-    """The second of three starts with a parameter that is not finite."""
+    """Three runs, the second of which starts with a parameter that is NaN."""
     made = runs(wide(task), model)
     with torch.no_grad():
         made[1][0].layers[0].linear.weight[0, 0] = float("nan")
@@ -243,7 +242,7 @@ def broken(task: LinkTask | NodeTask, **model: object) -> list:
 
 @pytest.mark.parametrize("model", [{}, {"learn_curvature": True}], ids=str)
 @pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
-def test_a_run_that_diverges_says_what_it_would_alone_and_harms_no_other(task, model):
+def test_a_run_that_diverges_has_the_error_of_a_single_run_and_does_not_change_the_others(task, model):
     expected, got = (train(lambda: broken(task, **model), BRIEF) for train in (alone, together))
     assert isinstance(got[1][1], NonFiniteError)
     assert str(got[1][1]) == str(expected[1][1])
@@ -253,33 +252,33 @@ def test_a_run_that_diverges_says_what_it_would_alone_and_harms_no_other(task, m
         assert distance(expected[s][0], got[s][0]) <= 1e-6
 
 
-def test_parameters_that_break_at_the_last_step_are_found_at_the_look():
+def test_non_finite_parameters_of_the_last_step_are_found_by_the_validation_pass():
     made = runs(wide(LP))
     networks, tasks, _ = zip(*made, strict=True)
-    run = _StackedRun(networks, tasks, dataclasses.replace(SCHEDULE, eval_every=1), (), "fast")
+    run = StackedTrainingState(networks, tasks, dataclasses.replace(CONFIG, eval_every=1), (), "fast")
     run.train_epoch()
     with torch.no_grad():
         run.stack.views()["layers.1.linear.bias"][2, 0] = float("inf")
     with check_nowhere():
-        run.look()
+        run.validate()
     assert run.running == {0, 1}
     assert "parameter 'layers.1.linear.bias' is not finite at step 0" in str(run.ends[2])
 
 
-def test_what_happens_after_the_end_of_a_run_does_not_count():
+def test_steps_after_the_end_of_a_run_do_not_count_for_it():
     made = runs(wide(LP))
     networks, tasks, _ = zip(*made, strict=True)
-    run = _StackedRun(networks, tasks, dataclasses.replace(SCHEDULE, keep="best", patience=3), (), "fast")
+    run = StackedTrainingState(networks, tasks, dataclasses.replace(CONFIG, keep="best", patience=3), (), "fast")
     with check_nowhere():
         for _ in range(3):
             run.train_epoch()
-        run.look()
-        kept, best = run.kept[0][1].clone(), float(run.state.best[1])
+        run.validate()
+        kept, best = run.kept[0][1].clone(), float(run.progress.best[1])
         run._end(1, run.epoch)
         with torch.no_grad():
             run.leaves[0][1] = float("nan")
         run.train_epoch()
-        run.look()
+        run.validate()
     assert run.ends == {1: 3}
     outcomes = run.results(seconds=1.0)
     assert (outcomes[1].epochs, outcomes[1].best_epoch, outcomes[1].validation) == (3, 3, best)
@@ -287,11 +286,11 @@ def test_what_happens_after_the_end_of_a_run_does_not_count():
     assert all(p.isfinite().all() for network in networks for p in network.parameters())
 
 
-# --- what a recorded step needs ---------------------------------------------------------------------------------------
+# --- requirements of a captured step ----------------------------------------------------------------------------------
 
 
 class Operations(TorchDispatchMode):
-    """Counts them, and refuses those that read a value on the host."""
+    """Counts operations, and refuses those that read a value on the host."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -305,13 +304,13 @@ class Operations(TorchDispatchMode):
 
 
 def operations(task: LinkTask | NodeTask, members: int, **model: object) -> tuple[int, int]:
-    """Of a step and of a look."""
+    """Number of operations of a step and of a validation pass."""
     networks, tasks, generators = zip(*runs([task] * members, model), strict=True)
-    run = _StackedRun(networks, tasks, SCHEDULE, generators, "fast")
-    run.device = torch.device("cuda")  # as far as the checks of every loss on a CPU are concerned
+    run = StackedTrainingState(networks, tasks, CONFIG, generators, "fast")
+    run.device = torch.device("cuda")  # skips the check of every loss that a CPU run makes
     counts = []
     with check_nowhere():
-        for call in (run.step, run.validate):
+        for call in (run.step, run._update_best):
             call()
             with Operations() as seen:
                 call()
@@ -320,9 +319,9 @@ def operations(task: LinkTask | NodeTask, members: int, **model: object) -> tupl
 
 
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
-def test_a_step_reads_nothing_on_the_host_and_takes_no_more_operations_for_more_runs(residual):
+def test_a_step_reads_nothing_on_the_host_and_needs_no_more_operations_for_more_runs(residual):
     few, many = (operations(LP, members, residual=residual) for members in (2, 7))
-    assert many[0] - few[0] == 5  # one draw for each of five more generators
+    assert many[0] - few[0] == 5  # one draw for each of the five additional generators
     assert many[1] == few[1]
 
 
@@ -331,63 +330,63 @@ def test_node_classification_reads_nothing_on_the_host_either():
     assert many[0] - few[0] < 0.05 * many[0]
 
 
-def test_all_that_changes_stays_in_its_place():
+def test_all_changing_tensors_keep_their_memory():
     networks, tasks, generators = zip(*runs(NC, {"dropout": 0.3}), strict=True)
-    run = _StackedRun(networks, tasks, dataclasses.replace(SCHEDULE, average=0.9), generators, "fast")
+    run = StackedTrainingState(networks, tasks, dataclasses.replace(CONFIG, average=0.9), generators, "fast")
 
-    def places() -> list[int]:
+    def addresses() -> list[int]:
         moments = [t for o in run.optimizers.optimizers for m in o.state.values() for t in m.values()]
-        state = [t for t in vars(run.state).values() if isinstance(t, Tensor)]
+        state = [t for t in vars(run.progress).values() if isinstance(t, Tensor)]
         return [t.data_ptr() for t in (*run.leaves, *run.kept, *run.average, *state, *moments)]
 
     run.train_epoch()
-    run.look()
-    before = places()
+    run.validate()
+    before = addresses()
     run.train_epoch()
-    run.look()
-    assert places() == before
+    run.validate()
+    assert addresses() == before
 
 
-# --- what cannot be one computation -----------------------------------------------------------------------------------
+# --- runs that cannot be stacked --------------------------------------------------------------------------------------
 
 
-def test_a_generator_of_one_s_own_goes_on_where_torch_s_stands():
+def test_a_forked_generator_continues_from_torch_s_state():
     torch.manual_seed(5)
     torch.rand(3)
-    own, expected = own_generator("cpu"), torch.rand(4)
+    own, expected = fork_generator("cpu"), torch.rand(4)
     assert torch.equal(torch.rand(4, generator=own), expected)
 
 
 @pytest.mark.parametrize(
-    ("made", "schedule", "message"),
+    ("made", "config", "message"),
     [
-        (lambda: runs([LP, LP, NC]), SCHEDULE, "different classes or configurations"),
-        (lambda: runs([LP, link_task(nodes=90)]), SCHEDULE, "different numbers of edges"),
+        (lambda: runs([LP, LP, NC]), CONFIG, "different classes or configurations"),
+        (lambda: runs([LP, link_task(nodes=90)]), CONFIG, "different numbers of edges"),
         (
             lambda: runs([LP, dataclasses.replace(LP, num_nodes=81, x=torch.cat([LP.x, LP.x[:1]]))]),
-            SCHEDULE,
-            "other numbers of nodes or kinds of features",
+            CONFIG,
+            "different numbers of nodes or kinds of features",
         ),
-        (lambda: runs(LP), dataclasses.replace(SCHEDULE, optimizer="sgd"), "trained by adam, not by 'sgd'"),
+        (lambda: runs(LP), dataclasses.replace(CONFIG, optimizer="sgd"), "trained with adam or adam_l2, not 'sgd'"),
         (
             lambda: [(m, objective(LP, 0, margin=i), g) for i, (m, _, g) in enumerate(runs(LP))],
-            SCHEDULE,
+            CONFIG,
             r"different loss and margin cannot be stacked \(\('margin', 0\) and \('margin', 1\)\)",
         ),
     ],
 )
-def test_runs_that_differ_are_refused(made, schedule, message):
+def test_runs_that_differ_are_refused(made, config, message):
     with pytest.raises(StackError, match=message):
-        together(made, schedule)
+        together(made, config)
 
 
-def test_arguments_that_do_not_belong_together():
+def test_arguments_of_different_lengths_are_refused():
     networks, tasks, generators = zip(*runs(NC, {"dropout": 0.1}), strict=True)
-    with pytest.raises(ValueError, match="nothing to train"):
-        train_many([], [], SCHEDULE)
-    with pytest.raises(ValueError, match="got 3 models, 2 objectives"):
-        train_many(networks, tasks[:2], SCHEDULE, generators=generators)
-    with pytest.raises(ValueError, match="got 1 for 3 models"):
-        train_many(networks, tasks, SCHEDULE, generators=generators[:1])
-    with pytest.raises(ValueError, match="dropout needs generators"):
-        train_many(networks, tasks, SCHEDULE)
+    with pytest.raises(ValueError, match="models is empty"):
+        train_many([], [], CONFIG)
+    with pytest.raises(ValueError, match="got 3 models and 2 objectives"):
+        train_many(networks, tasks[:2], CONFIG, generators=generators)
+    with pytest.raises(ValueError, match="got 3 models and 1 generators"):
+        train_many(networks, tasks, CONFIG, generators=generators[:1])
+    with pytest.raises(ValueError, match="dropout needs one generator per model"):
+        train_many(networks, tasks, CONFIG)

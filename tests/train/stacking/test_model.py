@@ -1,4 +1,4 @@
-"""Parameters of several models side by side, and the one model that computes with all of them."""
+"""ModelStack: stacked parameters, and the one model that computes with all of them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def output(model: LorentzGCN) -> torch.Tensor:
     return model(model.input_points(x), model.graph(EDGES, 9))
 
 
-def test_one_call_is_all_calls_and_gradients_reach_the_leaves():
+def test_one_call_equals_all_calls_and_gradients_reach_the_leaves():
     made = models()
     stack = stack_of(made)
     y = stack.call(output)
@@ -47,14 +47,14 @@ def test_one_call_is_all_calls_and_gradients_reach_the_leaves():
         torch.testing.assert_close(gradient.reshape(own.shape), own, rtol=1e-9, atol=1e-11)
 
 
-def test_leaves_are_few_and_points_have_their_own():
+def test_one_leaf_per_section_and_one_per_point_parameter():
     stack = stack_of(models())
     assert [leaf.shape for leaf in stack.leaves] == [(3, 6 * 4 + 6 * 5), (3, 2 * 2 * 6 + 3 + 2 + 1 + 1), (3, 3, 5)]
     assert all(leaf.is_leaf and leaf.requires_grad for leaf in stack.leaves)
     assert not any(isinstance(leaf, geoopt.ManifoldTensor) for leaf in stack.leaves)
 
 
-def test_write_gives_a_model_its_member():
+def test_write_copies_the_parameters_of_one_member():
     made, others = models(), models(count=1)
     stack_of(made).write(2, others[0])
     assert all(torch.equal(p, q) for p, q in zip(made[2].parameters(), others[0].parameters(), strict=True))
@@ -68,7 +68,7 @@ def test_curvature_broadcasts_against_points_of_members():
     assert stack_of(models(learn_curvature=False)).curvature() == -1.0
 
 
-def test_models_stay_as_they_were():
+def test_the_models_do_not_change():
     made = models()
     before = [model.get_parameter("layers.0.linear.weight").clone() for model in made]
     stack = stack_of(made)
@@ -77,7 +77,7 @@ def test_models_stay_as_they_were():
     assert all(torch.equal(model.layers[0].linear.weight, own) for model, own in zip(made, before, strict=True))
 
 
-def test_what_cannot_be_stacked_is_said():
+def test_models_that_cannot_be_stacked_are_refused():
     with pytest.raises(StackError, match="at least one model"):
         ModelStack([], [])
     with pytest.raises(StackError, match="different classes or configurations"):

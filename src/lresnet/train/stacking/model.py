@@ -1,4 +1,4 @@
-"""S models of one architecture as one: parameters side by side, one computation for all of them."""
+"""The parameters of S models as a few tensors, and one model that computes with all of them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from lresnet.geometry.curvature import Curvature
 
 __all__ = ["ModelStack", "StackError"]
 
-Trained = TypeVar("Trained", bound=torch.nn.Module)
+Model = TypeVar("Model", bound=torch.nn.Module)
 Result = TypeVar("Result")
 
 
 class StackError(ValueError):
-    """These runs cannot be one computation; one by one they can."""
+    """These runs cannot be stacked; they can be run one by one."""
 
 
-class ModelStack(Generic[Trained]):
+class ModelStack(Generic[Model]):
     """The parameters of S models, and one model that computes with all of them (:mod:`lresnet.geometry.stack`).
 
     Args:
-        models: of one architecture, on one device.
-        sections: names of parameters that lie side by side in one tensor [S, P]: few tensors mean few operations for
-            clipping, stepping and keeping.
-        points: names of parameters that get a tensor [S, ...] of their own.
+        models: models of one architecture, on one device.
+        sections: names of parameters that share one tensor [S, P]. Few tensors mean few operations for clipping,
+            optimiser steps and copies.
+        points: names of parameters that keep a tensor [S, ...] of their own, such as points of a manifold.
 
     Raises:
         StackError: the models differ in more than the values of their parameters.
@@ -43,10 +43,8 @@ class ModelStack(Generic[Trained]):
         torch.Size([5, 3, 16])
     """
 
-    def __init__(
-        self, models: Sequence[Trained], sections: Sequence[Sequence[str]], points: Sequence[str] = ()
-    ) -> None:
-        _require_alike(models)
+    def __init__(self, models: Sequence[Model], sections: Sequence[Sequence[str]], points: Sequence[str] = ()) -> None:
+        _require_same_architecture(models)
         self.members = len(models)
         self.model = copy.deepcopy(models[0])
         self._caller = _Caller(self.model)
@@ -55,10 +53,13 @@ class ModelStack(Generic[Trained]):
         self._points = set(points)
         missing = set(self._shapes) - {name for section in self._sections for name in section}
         if missing:
-            raise StackError(f"parameters {', '.join(sorted(missing))} are in no section, e.g. because they are frozen")
+            raise StackError(
+                f"parameters {', '.join(sorted(missing))} are in no section, e.g. because they are frozen; "
+                "run the models one by one"
+            )
         rows = [dict(model.named_parameters()) for model in models]
         self.leaves = [self._leaf(section, rows) for section in self._sections]
-        """What optimisers move: a tensor [S, P] for each section, then [S, ...] for each of ``points``."""
+        """The tensors that optimisers update: [S, P] for each section, then [S, ...] for each of ``points``."""
 
     def _leaf(self, section: list[str], rows: Sequence[dict[str, torch.nn.Parameter]]) -> Tensor:
         if section[0] in self._points:
@@ -67,7 +68,7 @@ class ModelStack(Generic[Trained]):
         return torch.stack(flat).requires_grad_()
 
     def views(self, leaves: Sequence[Tensor] | None = None) -> dict[str, Tensor]:
-        """Each parameter's part of ``leaves`` (default: this stack's own), [S, ...]; gradients flow into the leaves."""
+        """Return each parameter's differentiable view [S, ...] of ``leaves`` (default: those of the stack)."""
         views: dict[str, Tensor] = {}
         for section, leaf in zip(self._sections, self.leaves if leaves is None else leaves, strict=True):
             if section[0] in self._points:
@@ -78,34 +79,34 @@ class ModelStack(Generic[Trained]):
         return views
 
     def _shaped(self, name: str, part: Tensor) -> Tensor:
-        # A curvature broadcasts against points with their coordinate axis kept: [S, 1]. Other scalars are [S].
+        # A curvature broadcasts against points and keeps a coordinate axis, [S, 1]; other scalars are [S].
         if name.rsplit(".", 1)[-1] == "log_kappa":
             return part
         shape = self._shapes[name]
         return part.unflatten(1, shape) if shape else part.squeeze(1)
 
-    def call(self, function: Callable[[Trained], Result], leaves: Sequence[Tensor] | None = None) -> Result:
-        """``function`` of the model that stands for all members."""
+    def call(self, function: Callable[[Model], Result], leaves: Sequence[Tensor] | None = None) -> Result:
+        """Return ``function(model)``, where ``model`` computes with the parameters of all members."""
         views = {f"model.{name}": view for name, view in self.views(leaves).items()}
         result: Result = functional_call(self._caller, views, (function,))
         return result
 
     @torch.no_grad()
     def curvature(self) -> Curvature:
-        """K of the model's manifold for points [S, C, n]: a float, or [S, 1, 1] where each member learns its own."""
+        """Return K for points [S, C, n]: a float, or [S, 1, 1] if each member learns its own."""
         K: Curvature = self.call(lambda model: model.manifold.curvature)  # type: ignore[assignment, union-attr]
         return K.unsqueeze(-1) if isinstance(K, Tensor) else K
 
     @torch.no_grad()
-    def write(self, member: int, model: Trained, leaves: Sequence[Tensor] | None = None) -> None:
-        """Give ``model`` the parameters of one member."""
+    def write(self, member: int, model: Model, leaves: Sequence[Tensor] | None = None) -> None:
+        """Copy the parameters of one member into ``model``."""
         views = self.views(leaves)
         for name, parameter in model.named_parameters():
             parameter.copy_(views[name][member].reshape(parameter.shape))
 
 
 class _Caller(torch.nn.Module):
-    """A module whose forward is any function of ``model``: what torch's functional_call needs."""
+    """A module whose forward pass is any function of ``model``, for ``functional_call``."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -115,21 +116,21 @@ class _Caller(torch.nn.Module):
         return function(self.model)
 
 
-def _require_alike(models: Sequence[torch.nn.Module]) -> None:
+def _require_same_architecture(models: Sequence[torch.nn.Module]) -> None:
     if not models:
-        raise StackError("a stack needs at least one model")
+        raise StackError("a stack needs at least one model, got none")
     first = models[0]
     for model in models[1:]:
         if type(model) is not type(first) or getattr(model, "config", None) != getattr(first, "config", None):
             raise StackError("models of different classes or configurations cannot be stacked; run them one by one")
-        facts, expected = _facts(model), _facts(first)
-        if facts != expected:
-            name = next(iter(set(facts.items()) ^ set(expected.items())))[0]
+        layout, expected = _layout(model), _layout(first)
+        if layout != expected:
+            name = next(iter(set(layout.items()) ^ set(expected.items())))[0]
             raise StackError(f"{name!r} differs in shape, dtype or device between models; run them one by one")
         for name, buffer in model.named_buffers():
             if not torch.equal(buffer, first.get_buffer(name)):
-                raise StackError(f"buffer {name!r} differs between models, and stacks share it; run them one by one")
+                raise StackError(f"buffer {name!r} differs between models, but a stack shares it; run them one by one")
 
 
-def _facts(model: torch.nn.Module) -> dict[str, tuple[torch.Size, torch.dtype, torch.device]]:
+def _layout(model: torch.nn.Module) -> dict[str, tuple[torch.Size, torch.dtype, torch.device]]:
     return {name: (tensor.shape, tensor.dtype, tensor.device) for name, tensor in model.state_dict().items()}

@@ -1,4 +1,4 @@
-"""Two processes as torchrun starts them: its variables, and its store, which is kept by this process."""
+"""Two processes as torchrun starts them: with its environment variables, and with its store in the test's process."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import torch
 from torch.distributed import TCPStore
 
 SIZE = 2
-_SECONDS = 60
-# A process that has imported everything, of which the others are copies: to import torch takes seconds each time.
+_HANG_SECONDS = 600  # only ends a test that hangs
+# A server process that has imported everything; forks of it need not import torch again, which takes seconds.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["lresnet.runs.folder", "lresnet.cli", "torch._dynamo", "pytest"])
 
 
-def together(job: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """What ``job(*arguments)`` gives in each of two processes, by rank; plain values and arrays of numpy."""
+def run_in_two_processes(job: Callable[..., Any], *arguments: Any) -> list[Any]:
+    """Return what ``job(*arguments)`` returns in each of two processes, by rank: plain values and numpy arrays."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     ends, members = [], []
     for rank in range(SIZE):
@@ -37,7 +37,7 @@ def together(job: Callable[..., Any], *arguments: Any) -> list[Any]:
 
 
 def _received(end: Connection) -> Any:
-    assert end.poll(_SECONDS), f"no answer in {_SECONDS} seconds"
+    assert end.poll(_HANG_SECONDS), f"no answer in {_HANG_SECONDS} seconds: the processes hang"
     return end.recv()
 
 
