@@ -37,10 +37,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["cifar1"], "unknown data 'cifar1'; did you mean 'cifar10'? Graphs: disease/lp"),
-        (["gone.npz"], "gone.npz does not exist; name cifar10 or cifar100"),
+        (["cifar1"], "unknown data 'cifar1'; did you mean 'cifar10'? Graphs: actor/nc"),
+        (["gone.npz"], "gone.npz does not exist; give cifar10 or cifar100"),
         (["file"], "is neither a folder nor a .npz"),
-        (["empty"], "images are looked for in train/CLASS/ and test/CLASS/"),
+        (["empty"], "images must be in train/CLASS/ and test/CLASS/"),
         (
             ["coloured.npz", "--recipe", "slow"],
             "with protocol slow; there are: fast, fast-learned, long, long-cutmix, paper",

@@ -1,4 +1,4 @@
-"""Augmentation against a loop over images that shares nothing with it but the numbers drawn."""
+"""Augmentation and CutMix against loops over images that share only the random numbers with them."""
 
 import math
 from typing import Any
@@ -38,7 +38,7 @@ def fill_of(images: Tensor) -> Tensor:
 
 
 def slow(image: NDArray[Any], how: Augmentation, drawn: tuple[int, ...], fill: NDArray[Any]) -> NDArray[Any]:
-    """One image: padded, cut, mirrored, painted over."""
+    """Pad, crop, mirror and cut out one image."""
     height, width, channels = image.shape
     top, left, mirrored, row, column = drawn
     padded = np.zeros((height + 2 * how.pad, width + 2 * how.pad, channels), dtype=np.uint8)
@@ -71,7 +71,7 @@ AUGMENTATIONS = [
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("how", AUGMENTATIONS, ids=str)
-def test_every_image_is_the_slow_one(shape: tuple[int, int, int, int], how: Augmentation) -> None:
+def test_every_image_equals_the_slow_augmentation(shape: tuple[int, int, int, int], how: Augmentation) -> None:
     images = random_images(*shape)
     fill = fill_of(images)
     order = torch.randperm(len(images), generator=torch.Generator().manual_seed(1))
@@ -84,7 +84,7 @@ def test_every_image_is_the_slow_one(shape: tuple[int, int, int, int], how: Augm
         assert np.array_equal(result[place].numpy(), slow_of(images, index, how, draws, place, fill))
 
 
-def test_more_images_than_are_worked_on_together() -> None:
+def test_more_images_than_are_processed_together() -> None:
     images = random_images(9000, 32, 32, 3)  # 9,000 times 10 KB: beyond 64 MiB
     fill, how = fill_of(images), Augmentation(cutout=8)
     order = torch.randperm(9000)
@@ -94,7 +94,7 @@ def test_more_images_than_are_worked_on_together() -> None:
         assert np.array_equal(result[place].numpy(), slow_of(images, int(order[place]), how, draws, place, fill))
 
 
-def test_a_part_of_the_images_and_an_image_twice() -> None:
+def test_order_may_repeat_and_omit_images() -> None:
     images = random_images(6, 4, 4, 3)
     order = torch.tensor([5, 2, 5])
     plain = Augmentation(pad=0, flip=False)
@@ -103,7 +103,7 @@ def test_a_part_of_the_images_and_an_image_twice() -> None:
     assert augment(images, order[:0], plain, torch.Generator(), fill_of(images)).shape == (0, 4, 4, 3)
 
 
-def test_the_images_are_left_as_they_were() -> None:
+def test_input_is_not_modified() -> None:
     images = random_images(6, 4, 4, 3)
     before = images.clone()
     augment(images, torch.arange(6), Augmentation(cutout=2), torch.Generator(), fill_of(images))
@@ -118,8 +118,8 @@ def test_images_need_not_be_contiguous() -> None:
     assert torch.equal(apply_draws(images, order, how, draws, fill_of(images)), expected)
 
 
-def test_no_value_is_read_back() -> None:
-    """Tensors without values go through: nothing waits for a device."""
+def test_augmentation_does_not_synchronise() -> None:
+    """Tensors without values suffice."""
     how = Augmentation(cutout=3)
     images = random_images(5, 6, 8, 3).to("meta")
     draws = Draws(*(values.to("meta") for values in draw(5, 6, 8, how, torch.Generator())))
@@ -127,7 +127,7 @@ def test_no_value_is_read_back() -> None:
     assert normalise(result, (0.5, 0.5, 0.5), (0.2, 0.2, 0.2)).shape == (5, 3, 6, 8)
 
 
-def test_the_stream_follows_the_generator_and_a_setting_does_not_shift_the_others() -> None:
+def test_draws_follow_the_generator_and_one_setting_does_not_change_the_others() -> None:
     both = [draw(50, 8, 8, Augmentation(), torch.Generator().manual_seed(3)) for _ in range(2)]
     assert all(torch.equal(a, b) for a, b in zip(*both, strict=True))
     generator = torch.Generator().manual_seed(3)
@@ -140,11 +140,11 @@ def test_the_stream_follows_the_generator_and_a_setting_does_not_shift_the_other
 
 
 def _even(counts: Tensor, expected: float) -> bool:
-    """No count is five standard deviations away."""
+    """Whether every count is within five standard deviations."""
     return bool(((counts - expected).abs() < 5 * math.sqrt(expected)).all())
 
 
-def test_every_crop_flip_and_centre_occurs_equally_often() -> None:
+def test_crops_flips_and_centres_are_uniform() -> None:
     n, how = 100_000, Augmentation(pad=4)
     draws = draw(n, 6, 10, how, torch.Generator().manual_seed(0))
     crops = torch.bincount(draws.top * 9 + draws.left)
@@ -154,12 +154,12 @@ def test_every_crop_flip_and_centre_occurs_equally_often() -> None:
     centres = torch.bincount(draws.row * 10 + draws.column)
     assert len(centres) == 60
     assert _even(centres, n / 60)
-    together = torch.bincount((draws.top * 2 + draws.mirrored) * 6 + draws.row)  # drawn independently of each other
+    together = torch.bincount((draws.top * 2 + draws.mirrored) * 6 + draws.row)  # independent draws
     assert len(together) == 9 * 2 * 6
     assert _even(together, n / 108)
 
 
-def test_without_cutout_the_colour_is_not_seen() -> None:
+def test_fill_is_unused_without_cutout() -> None:
     images = torch.zeros(50, 6, 6, 3, dtype=torch.uint8)
     assert not augment(images, torch.arange(50), Augmentation(), torch.Generator(), fill_of(images)).any()
 
@@ -167,15 +167,15 @@ def test_without_cutout_the_colour_is_not_seen() -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"pad": -1}, "pad=-1; it is a number of pixels"),
+        ({"pad": -1}, "pad=-1; it must be an integer number of pixels"),
         ({"pad": 4.0}, r"pad=4\.0"),
         ({"pad": True}, "pad=True"),
-        ({"pad": 2**31}, "pad=2147483648; it is a number of pixels, 0 or more, below"),
+        ({"pad": 2**31}, "pad=2147483648; it must be an integer number of pixels, 0 or more and below"),
         ({"cutout": -2}, "cutout=-2"),
-        ({"flip": 1}, "flip=1; it is True or False"),
+        ({"flip": 1}, "flip=1; it must be True or False"),
     ],
 )
-def test_values_that_mean_nothing(arguments: dict[str, Any], words: str) -> None:
+def test_invalid_settings_are_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         Augmentation(**arguments)
 
@@ -188,18 +188,18 @@ def test_values_that_mean_nothing(arguments: dict[str, Any], words: str) -> None
         ({"order": torch.arange(4).int()}, r"order is torch\.int32 \[4\]"),
         ({"order": torch.arange(4)[None]}, r"order is torch\.int64 \[1, 4\]"),
         ({"order": torch.arange(4, device="meta")}, "order is on meta, the images on cpu"),
-        ({"fill": torch.zeros(1).byte()}, r"fill is torch\.uint8 \[1\]; it is uint8 \[3\]"),
+        ({"fill": torch.zeros(1).byte()}, r"fill is torch\.uint8 \[1\]; it must be uint8 \[3\]"),
         ({"fill": torch.zeros(3)}, r"fill is torch\.float32 \[3\]"),
     ],
 )
-def test_arguments_that_do_not_fit(changes: dict[str, Tensor], words: str) -> None:
+def test_invalid_tensors_are_refused(changes: dict[str, Tensor], words: str) -> None:
     arguments = {"images": torch.zeros(4, 6, 6, 3).byte(), "order": torch.arange(4), "fill": torch.zeros(3).byte()}
     arguments |= changes
     with pytest.raises(ValueError, match=words):
         augment(**arguments, augmentation=Augmentation(), generator=torch.Generator())
 
 
-def test_the_generator_is_of_the_images_device() -> None:
+def test_generator_on_another_device_is_refused() -> None:
     images = torch.zeros(4, 6, 6, 3, dtype=torch.uint8, device="meta")
     order, fill = torch.arange(4, device="meta"), images.new_zeros(3)
     with pytest.raises(ValueError, match="the generator is on cpu, the images on meta"):
@@ -207,7 +207,7 @@ def test_the_generator_is_of_the_images_device() -> None:
 
 
 @pytest.mark.parametrize("order", [[0, 4], [-1, 0]])
-def test_an_image_that_does_not_exist(order: list[int]) -> None:
+def test_index_out_of_range_is_refused(order: list[int]) -> None:
     images = random_images(4, 6, 6, 3)
     with pytest.raises(IndexError):
         augment(images, torch.tensor(order), Augmentation(), torch.Generator(), fill_of(images))
@@ -215,7 +215,7 @@ def test_an_image_that_does_not_exist(order: list[int]) -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_normalised_is_the_formula_rounded_once(dtype: torch.dtype, channels: int) -> None:
+def test_normalise_rounds_the_formula_once(dtype: torch.dtype, channels: int) -> None:
     images = random_images(5, 4, 7, channels)
     mean, std = (0.4914, 0.4822, 0.4465)[:channels], (0.2470, 0.2435, 0.2616)[:channels]
     result = normalise(images, mean, std, dtype)
@@ -223,10 +223,10 @@ def test_normalised_is_the_formula_rounded_once(dtype: torch.dtype, channels: in
     assert result.dtype == dtype
     assert result.shape == (5, channels, 4, 7)
     assert result.is_contiguous(memory_format=torch.channels_last)
-    # One rounding to dtype; before it those of float32, which count against the largest value, 1 / std.
+    # One rounding to dtype, and before it the roundings in float32, relative to the largest value 1 / std.
     wide = torch.promote_types(dtype, torch.float32)
-    room = 0.51 * torch.finfo(dtype).eps * np.abs(exact) + 8 * torch.finfo(wide).eps
-    assert (np.abs(result.double().numpy() - exact) <= room).all()
+    tolerance = 0.51 * torch.finfo(dtype).eps * np.abs(exact) + 8 * torch.finfo(wide).eps
+    assert (np.abs(result.double().numpy() - exact) <= tolerance).all()
     tensors = [torch.tensor(values, dtype=wide) for values in (mean, std)]
     assert torch.equal(normalise(images, *tensors, dtype), result)
 
@@ -236,12 +236,12 @@ def seeded(seed: int = 0) -> torch.Generator:
 
 
 def numbered(count: int, height: int, width: int, channels: int = 1) -> torch.Tensor:
-    """Image i is of colour i: one sees of each pixel where it comes from."""
+    """Image i has colour i, which shows the source of each pixel."""
     return torch.arange(count, dtype=torch.uint8)[:, None, None, None].repeat(1, height, width, channels)
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 12), st.floats(0, 1), st.integers(0, 99))
-def test_a_label_is_worth_the_pixels_that_are_left(count, height, width, share, seed):
+def test_cutmix_weight_is_the_share_of_own_pixels(count, height, width, share, seed):
     images = numbered(count, height, width)
     mixed, kept = cutmix(images, share, seeded(seed))
     own = (mixed == images).float().mean((1, 2, 3))
@@ -253,7 +253,7 @@ def test_a_label_is_worth_the_pixels_that_are_left(count, height, width, share, 
 
 
 @pytest.mark.parametrize("shape", [(7, 32, 32, 3), (3, 5, 9, 1), (1, 4, 4, 3)], ids=str)
-def test_the_rectangle_of_the_next_image_is_pasted(shape, monkeypatch):
+def test_cutmix_pastes_the_rectangle_of_the_next_image(shape, monkeypatch):
     images = torch.randint(256, shape, generator=seeded(), dtype=torch.uint8)
     boxes = draw_boxes(*shape[:3], 1.0, seeded(1))
     expected = images.clone()
@@ -268,22 +268,22 @@ def test_the_rectangle_of_the_next_image_is_pasted(shape, monkeypatch):
     assert torch.equal(paste(images, boxes), expected)
 
 
-def test_as_many_are_cut_as_asked_and_as_much_as_sides_and_centres_say():
+def test_cutmix_has_the_requested_share_and_the_expected_area():
     count, side = 20_000, 32
     _, kept = cutmix(numbered(200, side, side).repeat(count // 200, 1, 1, 1), 0.5, seeded())
     cut = kept[kept < 1]
-    assert len(cut) / count == pytest.approx(0.5, abs=0.02)  # 5 deviations; a rectangle below one pixel is none
-    # The side is the root of a uniform number, the centre a pixel: the mean area by sums over both.
+    assert len(cut) / count == pytest.approx(0.5, abs=0.02)  # 5 deviations; rectangles below one pixel are empty
+    # The side is the root of a uniform number, the centre is a pixel. The mean area sums over both.
     areas = torch.linspace(0, 1, 2001, dtype=torch.float64)[1:].sqrt()
     pixels = (areas * side).long()
     centres = torch.arange(side)[:, None]
     first = centres - pixels // 2
     span = (first + pixels).clamp(max=side) - first.clamp(min=0)
-    mean = (span.double().mean(0) ** 2).mean() / side**2  # rows and columns are drawn apart, with one side
+    mean = (span.double().mean(0) ** 2).mean() / side**2  # rows and columns have one side and independent centres
     assert 1 - kept.double().mean() == pytest.approx(0.5 * mean.item(), abs=0.01)
 
 
-def test_none_is_cut_of_share_0_and_the_same_for_the_same_seed():
+def test_cutmix_share_0_changes_nothing_and_draws_follow_the_seed():
     images = torch.randint(256, (9, 8, 8, 3), generator=seeded(), dtype=torch.uint8)
     same, kept = cutmix(images, 0.0, seeded())
     assert torch.equal(same, images)

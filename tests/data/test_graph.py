@@ -1,3 +1,5 @@
+"""Checks of graphs and their conversion to PyG data."""
+
 from typing import Any
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Images in memory: their form, their statistics, and what is held out."""
+"""Images in memory: their form, their statistics, and the held-out part."""
 
 import math
 from pathlib import Path
@@ -17,7 +17,7 @@ def image_set(count: int, height: int = 4, width: int = 6, channels: int = 3, cl
     return ImageSet(images, torch.arange(count) % classes)
 
 
-def test_a_set_has_a_length_and_moves() -> None:
+def test_set_has_a_length_and_moves_to_a_device() -> None:
     part = image_set(5)
     moved = part.to("meta")
     assert len(part) == len(moved) == 5
@@ -28,15 +28,15 @@ def test_a_set_has_a_length_and_moves() -> None:
 @pytest.mark.parametrize(
     ("images", "labels", "words"),
     [
-        (torch.zeros(2, 4, 4, 3), torch.zeros(2).long(), r"uint8 \[N, H, W, C\], not float32 \[2, 4, 4, 3\]"),
-        (torch.zeros(2, 4, 4).byte(), torch.zeros(2).long(), r"not uint8 \[2, 4, 4\]"),
-        (torch.zeros(2, 4, 4, 3).byte(), torch.zeros(2), r"int64 \[N\], not float32 \[2\]"),
-        (torch.zeros(2, 4, 4, 3).byte(), torch.zeros(2, 1).long(), r"not int64 \[2, 1\]"),
+        (torch.zeros(2, 4, 4, 3), torch.zeros(2).long(), r"uint8 \[N, H, W, C\], got float32 \[2, 4, 4, 3\]"),
+        (torch.zeros(2, 4, 4).byte(), torch.zeros(2).long(), r"got uint8 \[2, 4, 4\]"),
+        (torch.zeros(2, 4, 4, 3).byte(), torch.zeros(2), r"int64 \[N\], got float32 \[2\]"),
+        (torch.zeros(2, 4, 4, 3).byte(), torch.zeros(2, 1).long(), r"got int64 \[2, 1\]"),
         (torch.zeros(2, 4, 4, 3).byte(), torch.zeros(3).long(), "2 images and 3 labels"),
-        (torch.zeros(2, 4, 4, 3).byte(), torch.zeros(2).long().to("meta"), "images on cpu, labels on meta"),
+        (torch.zeros(2, 4, 4, 3).byte(), torch.zeros(2).long().to("meta"), "images are on cpu, labels on meta"),
     ],
 )
-def test_a_set_of_another_form_is_refused(images: torch.Tensor, labels: torch.Tensor, words: str) -> None:
+def test_tensors_of_another_form_are_refused(images: torch.Tensor, labels: torch.Tensor, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         ImageSet(images, labels)
 
@@ -53,14 +53,14 @@ def test_a_set_of_another_form_is_refused(images: torch.Tensor, labels: torch.Te
         ),
         (image_set(4), image_set(4), ("a", "b"), 1, "1 means and 1 stds for 3 channels"),
         (image_set(4, classes=1), image_set(4, classes=1), ("a",), 3, "1 class; .* two or more"),
-        (image_set(4), image_set(4), ("a", "b", "a"), 3, "two classes are called 'a'; give each a name of its own"),
+        (image_set(4), image_set(4), ("a", "b", "a"), 3, "two classes have the name 'a'; give each class its own name"),
         (image_set(0), image_set(4), ("a", "b"), 3, "no training images"),
         (image_set(4), image_set(0), ("a", "b"), 3, "no test images"),
         (image_set(4), image_set(4, classes=3), ("a", "b"), 3, "a test label is 2, but the classes are 0 to 1"),
         (ImageSet(image_set(1).images, torch.tensor([-1])), image_set(4), ("a", "b"), 3, "a training label is -1"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(
+def test_inconsistent_parts_are_refused(
     train: ImageSet, test: ImageSet, classes: tuple[str, ...], channels: int, words: str
 ) -> None:
     with pytest.raises(ValueError, match=words):
@@ -68,7 +68,7 @@ def test_parts_that_do_not_fit_are_refused(
 
 
 @pytest.mark.parametrize("shape", [(1, 1, 1, 1), (3, 5, 2, 1), (7, 9, 4, 3), (30, 150, 150, 2)])
-def test_channel_statistics_are_those_of_float64(shape: tuple[int, ...]) -> None:
+def test_channel_statistics_equal_float64(shape: tuple[int, ...]) -> None:
     images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
     images[0, 0, 0] = 255
     mean, std = channel_statistics(torch.from_numpy(images))
@@ -78,7 +78,7 @@ def test_channel_statistics_are_those_of_float64(shape: tuple[int, ...]) -> None
     assert std == pytest.approx(np.where(spread > 0, spread, 1.0), rel=1e-12)
 
 
-def test_statistics_lose_no_digit_where_a_channel_hardly_varies() -> None:
+def test_statistics_of_a_nearly_constant_channel_are_exact() -> None:
     images = torch.full((1000, 40, 40, 1), 255, dtype=torch.uint8)
     images[0, 0, 0, 0] = 254
     n = images.numel()
@@ -87,18 +87,18 @@ def test_statistics_lose_no_digit_where_a_channel_hardly_varies() -> None:
     assert std == pytest.approx(math.sqrt(n - 1) / n / 255, rel=1e-14)
 
 
-def test_a_channel_of_one_value_is_not_scaled() -> None:
+def test_constant_channel_has_std_1() -> None:
     images = torch.zeros(4, 2, 2, 2, dtype=torch.uint8)
     images[:2, ..., 1] = 255
     assert channel_statistics(images) == ((0.0, 0.5), (1.0, 0.5))
 
 
-def test_the_mean_colour_is_the_nearest_pixel() -> None:
+def test_mean_colour_is_the_nearest_pixel() -> None:
     assert mean_colour((0.0, 0.4914, 1.0)).tolist() == [0, 125, 255]
     assert mean_colour((0.5071,)).dtype == torch.uint8
 
 
-def test_hold_out_takes_each_image_once_and_keeps_images_and_labels_together() -> None:
+def test_hold_out_partitions_images_with_their_labels() -> None:
     part = ImageSet(torch.arange(200, dtype=torch.uint8).reshape(-1, 1, 1, 1), torch.arange(200))
     others, taken = hold_out(part, 20, seed=3)
     assert (len(others), len(taken)) == (180, 20)
@@ -118,7 +118,7 @@ def test_hold_out_follows_the_seed_and_is_the_same_on_every_machine() -> None:
 
 
 @pytest.mark.parametrize("count", [0, -1, 4, 5])
-def test_hold_out_leaves_something_on_both_sides(count: int) -> None:
+def test_hold_out_refuses_empty_parts(count: int) -> None:
     with pytest.raises(ValueError, match=f"cannot hold out {count} of 4 images; choose 1 to 3"):
         hold_out(image_set(4), count, seed=0)
 

@@ -1,4 +1,4 @@
-"""A user's images from folders."""
+"""Users' labelled images in folders."""
 
 import warnings
 from pathlib import Path
@@ -24,7 +24,7 @@ def put(path: Path, seed: int = 0, width: int = 6, height: int = 4) -> Path:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Three images of cats and two of dogs to train on, one of a dog to test."""
+    """Training images of three cats and two dogs, and one test image of a dog."""
     root = tmp_path / "pets"
     for number, name in enumerate(("cat/b.png", "cat/a.bmp", "cat/c.PNG", "dog/1.png", "dog/2.tif")):
         put(root / "train" / name, number)
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     return root
 
 
-def test_images_come_by_class_and_file_name(folder: Path) -> None:
+def test_images_are_sorted_by_class_and_file_name(folder: Path) -> None:
     data = load_images(folder)
     assert (data.name, data.classes, data.skipped) == ("pets", ("cat", "dog"), ())
     assert np.array_equal(data.train.images.numpy(), np.stack([pixels(seed) for seed in (1, 0, 2, 3, 4)]))
@@ -42,7 +42,7 @@ def test_images_come_by_class_and_file_name(folder: Path) -> None:
     assert (data.mean, data.std) == channel_statistics(data.train.images)
 
 
-def test_one_image_a_class_is_enough(tmp_path: Path) -> None:
+def test_one_image_per_class_is_enough(tmp_path: Path) -> None:
     for name in ("train/a/1.png", "train/b/1.png", "test/a/1.png"):
         put(tmp_path / name, width=1, height=1)
     data = load_images(tmp_path)
@@ -50,7 +50,7 @@ def test_one_image_a_class_is_enough(tmp_path: Path) -> None:
     assert data.train.images.shape == (2, 1, 1, 3)
 
 
-def test_what_is_no_image_is_passed_over(folder: Path) -> None:
+def test_other_files_are_ignored(folder: Path) -> None:
     (folder / "train" / "cat" / "notes.txt").write_text("no image")
     put(folder / "train" / "cat" / ".hidden.png")
     put(folder / "train" / ".cache" / "x.png")
@@ -61,7 +61,7 @@ def test_what_is_no_image_is_passed_over(folder: Path) -> None:
     assert (len(data.train), data.classes, data.skipped) == (5, ("cat", "dog"), ())
 
 
-def test_other_modes_become_rgb(tmp_path: Path) -> None:
+def test_other_modes_are_converted_to_rgb(tmp_path: Path) -> None:
     grey = np.arange(24, dtype=np.uint8).reshape(4, 6) * 10
     images = {
         "grey.png": Image.fromarray(grey),
@@ -85,7 +85,7 @@ def test_other_modes_become_rgb(tmp_path: Path) -> None:
 
 def test_photographs_are_turned_upright(folder: Path) -> None:
     exif = Image.Exif()
-    exif[0x0112] = 6  # lies on its left side
+    exif[0x0112] = 6  # rotated to its left side
     lying = np.ascontiguousarray(np.rot90(pixels(7)))
     Image.fromarray(lying).save(folder / "train" / "cat" / "z.png", exif=exif)
     data = load_images(folder)
@@ -102,15 +102,15 @@ def test_unreadable_images_are_left_out_and_listed(folder: Path) -> None:
     (cats / "h.png").symlink_to(cats / "nowhere.png")
     data = load_images(folder)
     assert [path.name for path, _ in data.skipped] == ["d.png", "e.jpg", "f.png", "g.png", "h.png"]
-    reasons = ("truncated", "cannot identify", "cannot identify", "more than 8 bits a channel", "No such file")
+    reasons = ("truncated", "cannot identify", "cannot identify", "more than 8 bits per channel", "No such file")
     assert all(words in why for words, (_, why) in zip(reasons, data.skipped, strict=True))
     assert data.train.labels.tolist() == [0, 0, 0, 1, 1]
     assert np.array_equal(data.train.images[2].numpy(), pixels(2))
 
 
-def test_two_sizes_are_named_with_the_way_out(folder: Path) -> None:
+def test_two_sizes_are_reported_unless_a_size_is_given(folder: Path) -> None:
     put(folder / "train" / "dog" / "3.png", width=8, height=4)
-    with pytest.raises(ValueError, match=r"3\.png has 8 x 4 pixels and .*a\.bmp 6 x 4; give a size"):
+    with pytest.raises(ValueError, match=r"3\.png has 8 x 4 pixels and .*a\.bmp has 6 x 4; give a size"):
         load_images(folder)
     data = load_images(folder, size=3)
     assert data.train.images.shape == (6, 3, 3, 3)
@@ -124,21 +124,21 @@ def test_test_images_of_another_size_are_refused(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("width", "height"), [(8, 8), (12, 8), (8, 12), (13, 8), (8, 29)])
-def test_where_nothing_is_resized_the_centre_is_cut_out(width: int, height: int) -> None:
+def test_fill_frame_crops_the_centre_without_resizing(width: int, height: int) -> None:
     image = pixels(0, width, height)
     top, left = (height - 8) // 2, (width - 8) // 2
     assert np.array_equal(np.asarray(fill_frame(Image.fromarray(image), 8, 8)), image[top : top + 8, left : left + 8])
 
 
 @pytest.mark.parametrize(("width", "height"), [(3, 2), (2, 7), (1, 1), (500, 1)])
-def test_small_images_are_enlarged(width: int, height: int) -> None:
+def test_fill_frame_enlarges_small_images(width: int, height: int) -> None:
     one_colour = Image.new("RGB", (width, height), (10, 20, 30))
     assert np.array_equal(np.asarray(fill_frame(one_colour, 16, 16)), np.full((16, 16, 3), (10, 20, 30)))
 
 
 @pytest.mark.parametrize(("width", "height"), [(64, 64), (100, 64), (64, 201)])
-def test_a_part_of_the_frame_s_proportions_is_resized(width: int, height: int) -> None:
-    """A picture whose colour says where a pixel was keeps its centre and its scale."""
+def test_fill_frame_keeps_centre_and_scale(width: int, height: int) -> None:
+    """The colour of a pixel encodes its position."""
     down, right = np.mgrid[:height, :width]
     image = np.dstack([right * 255 // width, down * 255 // height, np.zeros_like(right)]).astype(np.uint8)
     small = np.asarray(fill_frame(Image.fromarray(image), 16, 16)).astype(float)
@@ -150,14 +150,14 @@ def test_a_part_of_the_frame_s_proportions_is_resized(width: int, height: int) -
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
-def test_a_part_that_is_missing(folder: Path, part: str) -> None:
+def test_missing_part_is_reported(folder: Path, part: str) -> None:
     (folder / part).rename(folder / "elsewhere")
-    with pytest.raises(FileNotFoundError, match=f"no folder .*{part}; images are looked for in train/CLASS/"):
+    with pytest.raises(FileNotFoundError, match=f"no folder .*{part}; images must be in train/CLASS/"):
         load_images(folder)
 
 
-def test_an_empty_class(folder: Path) -> None:
-    (folder / "test" / "cat").mkdir()  # a class need not be tested
+def test_class_without_training_images_is_refused(folder: Path) -> None:
+    (folder / "test" / "cat").mkdir()  # a class may have no test images
     assert load_images(folder).classes == ("cat", "dog")
     (folder / "train" / "emu").mkdir()
     with pytest.raises(ValueError, match="train/emu holds no readable image; add some"):
@@ -168,19 +168,19 @@ def test_an_empty_class(folder: Path) -> None:
         load_images(folder)
 
 
-def test_no_test_image_is_left(folder: Path) -> None:
+def test_set_without_test_images_is_refused(folder: Path) -> None:
     (folder / "test" / "dog" / "x.png").write_bytes(b"no image")
     with pytest.raises(ValueError, match=r"test holds no readable image \(1 could not be read"):
         load_images(folder)
 
 
-def test_a_class_that_only_the_test_has(folder: Path) -> None:
+def test_class_of_test_images_only_is_refused(folder: Path) -> None:
     put(folder / "test" / "emu" / "x.png")
-    with pytest.raises(ValueError, match=r"has the class 'emu', but .*train has not"):
+    with pytest.raises(ValueError, match=r"has the class 'emu', but .*train does not"):
         load_images(folder)
 
 
-def test_one_class_alone(folder: Path) -> None:
+def test_single_class_is_refused(folder: Path) -> None:
     for file in (folder / "train" / "cat").iterdir():
         file.unlink()
     (folder / "train" / "cat").rmdir()
@@ -188,7 +188,7 @@ def test_one_class_alone(folder: Path) -> None:
         load_images(folder)
 
 
-def test_what_pillow_warns_of_is_no_news(tmp_path: Path) -> None:
+def test_warnings_of_pillow_are_suppressed(tmp_path: Path) -> None:
     cut_off = b"Exif\0\0II*\0\x08\0\0\0\x05\0\x12\x01\x03\0\x01\0\0\0\x06\0"
     Image.new("RGB", (8, 8), (9, 9, 9)).save(tmp_path / "exif.jpg", exif=cut_off)
     with pytest.warns(UserWarning, match="Corrupt EXIF"), Image.open(tmp_path / "exif.jpg") as opened:
@@ -197,21 +197,21 @@ def test_what_pillow_warns_of_is_no_news(tmp_path: Path) -> None:
         assert open_image(tmp_path / "exif.jpg").size == (8, 8)
 
 
-def test_colours_of_sixteen_bits_are_brought_down_to_eight(tmp_path: Path) -> None:
+def test_colours_of_16_bits_are_reduced_to_8(tmp_path: Path) -> None:
     pixels = np.array([[[0, 0x80FF, 0xFFFF]]], dtype=">u2")
     (tmp_path / "deep.ppm").write_bytes(b"P6 1 1 65535\n" + pixels.tobytes())
     assert np.asarray(open_image(tmp_path / "deep.ppm")).tolist() == [[[0, 0x80, 0xFF]]]
 
 
 @pytest.mark.parametrize("size", [0, -3])
-def test_a_size_of_no_pixels(folder: Path, size: int) -> None:
+def test_size_below_1_is_refused(folder: Path, size: int) -> None:
     with pytest.raises(ValueError, match=f"size is {size}"):
         load_images(folder, size=size)
 
 
 @pytest.mark.parametrize("size", [(90, 60), (60, 90), (40, 24), (400, 24), (24, 400), (1, 1), (7, 49), (1, 60000)])
-def test_a_frame_is_filled_to_its_edges(size: tuple[int, int]) -> None:
-    """Of the longest strip, no more is resized than the frame shows."""
+def test_fill_frame_fills_the_frame_to_its_edges(size: tuple[int, int]) -> None:
+    """A long strip is cropped before it is resized."""
     filled = np.asarray(fill_frame(Image.new("L", size, 255), 40, 24))
     assert filled.shape == (24, 40)
     assert (filled == 255).all()  # no black border

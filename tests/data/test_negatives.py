@@ -27,7 +27,7 @@ def _used(task: LinkTask) -> set[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("device", DEVICES)
-def test_every_allowed_pair_is_drawn_equally_often_and_no_other(device: str) -> None:
+def test_allowed_pairs_are_drawn_uniformly(device: str) -> None:
     task = _task()
     sampler = NegativeSampler(task, seed=2, device=device)
     draws = 200 * sampler.allowed
@@ -39,7 +39,7 @@ def test_every_allowed_pair_is_drawn_equally_often_and_no_other(device: str) -> 
     assert 0.8 < chi_squared < 1.2  # four standard deviations of chi squared with 736 degrees of freedom
 
 
-def test_a_single_pair_left_is_found() -> None:
+def test_single_allowed_pair_is_drawn() -> None:
     every = torch.combinations(torch.arange(12)).T
     left = every[:, 17]
     rest = torch.cat([every[:, :17], every[:, 18:]], dim=1)
@@ -50,7 +50,7 @@ def test_a_single_pair_left_is_found() -> None:
         NegativeSampler(replace(task, test_negatives=left[:, None]))
 
 
-def test_the_stream_follows_the_seed_alone_and_goes_on_after_a_restart() -> None:
+def test_pairs_follow_the_seed_and_a_restored_state() -> None:
     task = _task()
     first, again, other = NegativeSampler(task, seed=1), NegativeSampler(task, seed=1), NegativeSampler(task, seed=2)
     torch.manual_seed(0)
@@ -58,7 +58,7 @@ def test_the_stream_follows_the_seed_alone_and_goes_on_after_a_restart() -> None
     torch.manual_seed(1)
     assert torch.equal(a, again())
     assert not torch.equal(a, other())
-    assert not torch.equal(a, first()), "every call draws afresh"
+    assert not torch.equal(a, first()), "every call draws new pairs"
     state = first.generator.get_state()
     expected = [first(7), first()]
     resumed = NegativeSampler(task, seed=99)
@@ -66,14 +66,14 @@ def test_the_stream_follows_the_seed_alone_and_goes_on_after_a_restart() -> None
     assert all(torch.equal(x, resumed(x.shape[1])) for x in expected)
 
 
-def test_drawing_never_waits_for_the_device() -> None:
-    # A fake tensor has no values: whatever would have to read one, as a host does that waits for a device, fails.
+def test_drawing_does_not_synchronise_with_the_device() -> None:
+    # A fake tensor has no values, so every synchronisation fails.
     sampler = NegativeSampler(_task())
     with FakeTensorMode(allow_non_fake_inputs=True):
         assert sampler(100).shape == (2, 100)
 
 
-def test_the_size_is_that_of_the_training_edges() -> None:
+def test_number_of_pairs_is_that_of_the_training_edges() -> None:
     task = _task()
     assert NegativeSampler(task)().shape == task.train_edges.shape
     assert NegativeSampler(task)(3).dtype == torch.int64
@@ -103,5 +103,7 @@ def test_several_samplers_with_different_numbers_of_free_pairs() -> None:
 
 def test_samplers_of_tasks_of_different_sizes_are_refused() -> None:
     samplers = [NegativeSampler(_task(nodes)) for nodes in (60, 80)]
-    with pytest.raises(ValueError, match="equally many nodes and training edges are needed, got 60 and 52, 80 and 69"):
+    with pytest.raises(
+        ValueError, match="samplers need equal numbers of nodes and of training edges, got 60 and 52, 80 and 69"
+    ):
         NegativeSamplers(samplers)

@@ -1,3 +1,5 @@
+"""Numbers of pairs of nodes."""
+
 from itertools import combinations, combinations_with_replacement
 
 import pytest
@@ -21,7 +23,7 @@ def test_pairs_are_numbered_row_by_row(nodes: int, diagonal: bool) -> None:
     assert torch.equal(numbering.decode(numbers), tensor)
 
 
-def test_the_last_pairs_of_a_large_graph_keep_their_numbers() -> None:
+def test_pairs_of_a_large_graph_are_exact() -> None:
     numbering = PairNumbering(3_000_000)
     pairs = torch.tensor([[0, 2_999_998, 1_234_567], [2_999_999, 2_999_999, 1_234_568]])
     assert torch.equal(numbering.decode(numbering.encode(pairs)), pairs)
@@ -29,13 +31,13 @@ def test_the_last_pairs_of_a_large_graph_keep_their_numbers() -> None:
 
 
 @given(st.sets(st.integers(0, 30)), st.integers(31, 40))
-def test_the_kth_free_number_is_the_kth_one_that_is_not_taken(taken: set[int], total: int) -> None:
+def test_kth_free_number_skips_the_taken_ones(taken: set[int], total: int) -> None:
     free = [number for number in range(total) if number not in taken]
     numbers = torch.tensor(sorted(taken), dtype=torch.int64)
     assert kth_free(numbers, torch.arange(len(free))).tolist() == free
 
 
-def test_edges_once_and_both_ways() -> None:
+def test_undirected_edges_and_both_directions() -> None:
     edges = torch.tensor([[2, 0, 1, 1, 2], [0, 2, 0, 1, 0]])
     once = undirected(edges, 3)
     assert once.tolist() == [[0, 0, 1], [1, 2, 1]]

@@ -1,4 +1,4 @@
-"""Graphs and distances from a user's file."""
+"""Users' files with a graph or with distances."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ PATH_OF_4 = [[0, 1], [1, 2], [2, 3]]
     ],
     ids=["csv", "white space", "comments and columns", "titles", "names", "byte order mark"],
 )
-def test_a_path_of_four_nodes_however_it_is_written(text: str, tmp_path: Path) -> None:
+def test_every_form_of_edge_lists_is_read(text: str, tmp_path: Path) -> None:
     file = tmp_path / "graph.txt"
     file.write_text(text, encoding="utf-8")
     edges = read_space(file)
@@ -41,23 +41,23 @@ def test_a_path_of_four_nodes_however_it_is_written(text: str, tmp_path: Path) -
         (b"\xff\xfe\x00", "not a text file"),
     ],
 )
-def test_what_is_no_edge_list_is_named(content: bytes, words: str, tmp_path: Path) -> None:
+def test_invalid_edge_lists_are_refused(content: bytes, words: str, tmp_path: Path) -> None:
     file = tmp_path / "graph.csv"
     file.write_bytes(content)
     with pytest.raises(ValueError, match=words):
         read_space(file)
 
 
-def test_matrices_of_distances(tmp_path: Path) -> None:
+def test_matrices_of_distances_are_read(tmp_path: Path) -> None:
     distances = np.array([[0, 3], [3, 0]])
     np.save(tmp_path / "d.npy", distances)
     np.savez(tmp_path / "d.npz", distances=distances.astype(np.float32))
-    assert read_space(tmp_path / "d.npy").dtype == np.float64  # integers [2, 2] would pass for edges
+    assert read_space(tmp_path / "d.npy").dtype == np.float64  # integers [2, 2] would be taken for edges
     assert read_space(tmp_path / "d.npz").dtype == np.float32
     assert np.array_equal(read_space(tmp_path / "d.npz"), distances)
 
 
-def test_a_sparse_adjacency_matrix(tmp_path: Path) -> None:
+def test_sparse_adjacency_matrix_is_read(tmp_path: Path) -> None:
     adjacency = sparse.csr_array(np.array([[0, 1], [1, 0]]))
     sparse.save_npz(tmp_path / "a.npz", adjacency)
     read = read_space(tmp_path / "a.npz")
@@ -65,14 +65,14 @@ def test_a_sparse_adjacency_matrix(tmp_path: Path) -> None:
     assert np.array_equal(read.toarray(), adjacency.toarray())
 
 
-def test_bad_arrays_are_named(tmp_path: Path) -> None:
+def test_invalid_arrays_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "long.npy", np.zeros((2, 5)))
-    with pytest.raises(ValueError, match=r"shape \[2, 5\]; distances form a square matrix"):
+    with pytest.raises(ValueError, match=r"shape \[2, 5\]; distances must be a square matrix"):
         read_space(tmp_path / "long.npy")
     np.savez(tmp_path / "two.npz", a=np.zeros(1), b=np.zeros(1))
     with pytest.raises(ValueError, match=r"several arrays \(a, b\)"):
         read_space(tmp_path / "two.npz")
-    (tmp_path / "broken.npy").write_bytes(b"nothing of NumPy's")
+    (tmp_path / "broken.npy").write_bytes(b"not a NumPy file")
     with pytest.raises(ValueError, match="cannot be read as NumPy arrays"):
         read_space(tmp_path / "broken.npy")
     np.save(tmp_path / "pickle.npy", np.array([{}], dtype=object))

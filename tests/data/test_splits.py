@@ -1,3 +1,5 @@
+"""Splits of edges and nodes, and the replay of a legacy shuffle."""
+
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -22,8 +24,8 @@ def _random_graph(nodes: int, seed: int) -> Tensor:
 
 
 @pytest.mark.parametrize("nodes", [20, 83])
-def test_the_legacy_rule_is_the_one_that_lists_everything(nodes: int) -> None:
-    edges = _random_graph(nodes, seed=nodes)  # with self loops, as airport
+def test_legacy_edges_equal_the_rule_that_lists_all_pairs(nodes: int) -> None:
+    edges = _random_graph(nodes, seed=nodes)  # with self loops, as in airport
     known = set(_pairs(edges))
     everything = combinations_with_replacement(range(nodes), 2)
     rng = np.random.RandomState(1234)
@@ -42,7 +44,7 @@ def test_the_legacy_rule_is_the_one_that_lists_everything(nodes: int) -> None:
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(15, 60), st.integers(0, 2**31))
-def test_disjoint_edges_never_meet(nodes: int, seed: int) -> None:
+def test_disjoint_edges_do_not_overlap(nodes: int, seed: int) -> None:
     edges = _random_graph(nodes, seed)
     proper = {(a, b) for a, b in _pairs(edges) if a != b}
     split = disjoint_edges(edges, nodes, seed)
@@ -72,8 +74,8 @@ def test_negatives_are_found_on_a_graph_that_is_nearly_complete() -> None:
         disjoint_edges(every[:, 10:], 30, seed=0)
 
 
-def test_a_graph_too_small_to_hold_out_anything() -> None:
-    with pytest.raises(ValueError, match="a graph of 5 edges leaves none for validation"):
+def test_graph_with_too_few_edges_is_refused() -> None:
+    with pytest.raises(ValueError, match="a graph with 5 edges has none for validation"):
         disjoint_edges(torch.stack([torch.arange(5), torch.arange(1, 6)]), 6, seed=0)
 
 
@@ -107,13 +109,13 @@ def test_disjoint_nodes_are_disjoint_and_follow_the_seed() -> None:
     [(1, 1), (2, 1), (2, 2), (10, 3), (1000, 1000), (1024, 7), (1025, 7), (65_536, 10), (70_000, 500), (300_000, 4000)],
 )
 @pytest.mark.parametrize("seed", [0, 1234])
-def test_the_front_is_that_of_the_whole_shuffled_list(n: int, k: int, seed: int) -> None:
+def test_front_of_shuffle_equals_the_shuffled_list(n: int, k: int, seed: int) -> None:
     whole = np.arange(n)
     np.random.RandomState(seed).shuffle(whole)
     assert np.array_equal(front_of_shuffle(np.random.RandomState(seed), n, k), whole[:k])
 
 
-def test_it_starts_where_the_generator_stands() -> None:
+def test_front_of_shuffle_starts_at_the_state_of_the_generator() -> None:
     whole, ours = np.random.RandomState(5), np.random.RandomState(5)
     for rng in (whole, ours):
         rng.shuffle(np.arange(77))

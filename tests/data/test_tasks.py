@@ -1,10 +1,23 @@
+"""Tasks by name: every split, their features, and image tasks."""
+
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from lresnet.data import TASKS, LinkTask, NodeTask, disease_tree, load_graph, load_task
+from lresnet.data import (
+    TASKS,
+    ImageData,
+    ImageSet,
+    ImageTask,
+    LinkTask,
+    NodeTask,
+    disease_tree,
+    hold_out,
+    load_graph,
+    load_task,
+)
 from lresnet.data.graph import prepare_features
 from tests.data import official
 
@@ -56,7 +69,7 @@ def test_every_name_and_split_gives_a_task(data: Path, name: str, split: str) ->
             assert index.unique().numel() == index.numel()
 
 
-def test_airport_is_given_degrees_of_the_training_graph(data: Path) -> None:
+def test_airport_features_include_degrees_of_the_training_graph(data: Path) -> None:
     task = load_task("airport/lp", split="disjoint", seed=1)
     raw = load_graph("airport").x
     assert task.x.shape == (80, 12)
@@ -67,7 +80,7 @@ def test_airport_is_given_degrees_of_the_training_graph(data: Path) -> None:
     assert torch.equal(task.x[:, 11], torch.ones(80))
 
 
-def test_airport_hides_the_feature_that_is_the_label(data: Path) -> None:
+def test_airport_features_exclude_the_label(data: Path) -> None:
     task = load_task("airport/nc")
     raw = load_graph("airport").x[:, :4]
     assert task.x.shape == (80, 11)
@@ -75,7 +88,7 @@ def test_airport_hides_the_feature_that_is_the_label(data: Path) -> None:
     assert load_task("airport/nc", features="raw").x.shape == (80, 4)
 
 
-def test_kinds_of_features(data: Path) -> None:
+def test_published_standardised_and_raw_features(data: Path) -> None:
     published, standardised, raw = (
         load_task("cora/nc", features=kind).x for kind in ("published", "standardised", "raw")
     )
@@ -88,7 +101,7 @@ def test_kinds_of_features(data: Path) -> None:
         load_task("cora/nc", features="scaled")  # type: ignore[arg-type]
 
 
-def test_a_row_of_zeros_stays_zero() -> None:
+def test_row_of_zeros_stays_zero() -> None:
     tree = disease_tree(nodes=30)
     tree.features[4] = 0.0
     object.__setattr__(tree, "name", "another graph")
@@ -104,7 +117,7 @@ def test_planetoid_splits(data: Path) -> None:
     assert torch.equal(official_split.test_index, legacy.test_index)
 
 
-def test_official_splits_by_number(data: Path) -> None:
+def test_official_splits_are_chosen_by_number(data: Path) -> None:
     third = load_task("actor/nc", split="official_splits", index=3)
     assert isinstance(third, NodeTask)
     assert torch.equal(third.test_index, load_task("actor/nc", split=3).test_index)  # type: ignore[union-attr]
@@ -117,12 +130,12 @@ def test_metrics_are_those_of_the_literature() -> None:
     assert {name for name, facts in TASKS.items() if facts.metric == "f1_binary"} == {"disease/nc", "disease_tree/nc"}
 
 
-def test_a_graph_of_ones_own(tmp_path: Path) -> None:
+def test_another_graph_may_be_given(tmp_path: Path) -> None:
     task = load_task("disease_tree/lp", graph=disease_tree(nodes=200, seed=9), root=tmp_path)
     assert task.num_nodes == 200
 
 
-def test_a_task_moves_as_a_whole() -> None:
+def test_task_moves_to_a_device() -> None:
     task = load_task("disease_tree/nc").to("meta")
     assert task.x.device.type == task.y.device.type == task.test_index.device.type == "meta"
     assert task.metric == "f1_binary"
@@ -136,6 +149,43 @@ def test_a_task_moves_as_a_whole() -> None:
         ({"name": "disease_tree/lp", "split": "legacy"}, "choose one of disjoint"),
     ],
 )
-def test_names_that_do_not_exist(arguments: dict[str, Any], words: str) -> None:
+def test_unknown_names_and_splits_are_refused(arguments: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         load_task(**arguments)
+
+
+def _image_task(images: int = 50, holdout: float = 0.0) -> ImageTask:
+    pixels = torch.arange(images, dtype=torch.uint8).reshape(-1, 1, 1, 1).expand(images, 2, 2, 3)
+    part = ImageSet(pixels.contiguous(), torch.arange(images) % 2)
+    return ImageTask("toy", ImageData("toy", part, part, ("a", "b"), (0.5,) * 3, (0.5,) * 3), holdout)
+
+
+def test_image_task_holds_out_the_same_images_every_time() -> None:
+    task = _image_task(holdout=0.1)
+    train, validation = task.split()
+    assert validation is not None
+    assert (len(train), len(validation), task.validation_count) == (45, 5, 5)
+    expected = hold_out(task.data.train, 5, seed=0)
+    assert torch.equal(train.images, expected[0].images)
+    assert torch.equal(validation.images, expected[1].images)
+    assert (task.num_classes, task.in_channels) == (2, 3)
+    assert torch.equal(task.to("cpu").data.test.images, task.data.test.images)
+
+
+def test_image_task_without_holdout_trains_on_all_images() -> None:
+    task = _image_task()
+    assert task.split() == (task.data.train, None)
+
+
+@pytest.mark.parametrize(
+    ("holdout", "words"),
+    [
+        (1.0, "holdout must be a share, at least 0 and below 1, got 1.0"),
+        (-0.1, "got -0.1"),
+        (0.001, "holdout 0.001 of 50 images is 0; choose a share"),
+        (0.999, "holdout 0.999 of 50 images is 50; choose a share"),
+    ],
+)
+def test_invalid_holdout_is_refused(holdout: float, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        _image_task(holdout=holdout)

@@ -1,3 +1,5 @@
+"""The reader of pickles: what it reads, and that it never executes what a pickle names."""
+
 import builtins
 import os
 import pickle
@@ -15,7 +17,7 @@ from tests.data.official import old_names
 
 
 class _Calls:
-    """Pickles as a call of ``function`` with ``arguments``."""
+    """An object that is pickled as a call of ``function`` with ``arguments``."""
 
     def __init__(self, function: Any, *arguments: Any) -> None:
         self.call = (function, arguments)
@@ -31,7 +33,7 @@ def _written(folder: Path, content: bytes) -> Path:
 
 
 @pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
-def test_arrays_and_matrices_come_back(tmp_path: Path, protocol: int) -> None:
+def test_arrays_and_matrices_are_read(tmp_path: Path, protocol: int) -> None:
     for array in (
         np.arange(6, dtype=np.int32).reshape(2, 3),
         np.asfortranarray(np.arange(6.0).reshape(2, 3)),
@@ -46,7 +48,7 @@ def test_arrays_and_matrices_come_back(tmp_path: Path, protocol: int) -> None:
     assert np.array_equal(read.toarray(), matrix.toarray())
 
 
-def test_dictionaries_of_lists_come_back(tmp_path: Path) -> None:
+def test_dictionaries_of_lists_are_read(tmp_path: Path) -> None:
     neighbours = defaultdict(list, {0: [1, 2], 1: [0]})
     assert read_pickle(_written(tmp_path, pickle.dumps(neighbours, protocol=2))) == {0: [1, 2], 1: [0]}
     ordered = OrderedDict([("b", 1), ("a", 2)])
@@ -69,20 +71,20 @@ def test_dictionaries_of_lists_come_back(tmp_path: Path) -> None:
         (pickle.loads, (b"N.",)),
     ],
 )
-def test_a_pickle_that_calls_anything_is_refused(
+def test_pickle_that_calls_a_function_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: int, function: Any, arguments: tuple[Any, ...]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     path = _written(tmp_path, pickle.dumps(_Calls(function, *arguments), protocol))
-    with pytest.raises(ValueError, match=r"graph\.p is refused: it asks for") as caught:
+    with pytest.raises(ValueError, match=r"graph\.p is refused: it needs") as caught:
         read_pickle(path)
     assert "\n" not in str(caught.value)
     assert not (tmp_path / "harmed").exists()
 
 
-def test_a_pickle_hidden_in_an_allowed_container_is_refused(tmp_path: Path) -> None:
+def test_call_inside_an_allowed_container_is_refused(tmp_path: Path) -> None:
     hidden = {"graph": [np.arange(3), _Calls(os.system, "true")]}
-    with pytest.raises(ValueError, match=r"it asks for posix\.system"):
+    with pytest.raises(ValueError, match=r"it needs posix\.system"):
         read_pickle(_written(tmp_path, pickle.dumps(hidden)))
 
 
@@ -104,15 +106,15 @@ def test_arrays_of_objects_and_records_are_refused(tmp_path: Path, array: Any, p
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"cbuiltins\ndict\n(NS'get'\ncos\nsystem\ndtb.", "it asks for os.system"),
-        (b"cnumpy\nndarray\n}S'value'\ncposix\nsystem\nsb.", "it asks for posix.system"),
+        (b"cbuiltins\ndict\n(NS'get'\ncos\nsystem\ndtb.", "it needs os.system"),
+        (b"cnumpy\nndarray\n}S'value'\ncposix\nsystem\nsb.", "it needs posix.system"),
         (b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.", "dtype 'O8'"),
         (b"c_codecs\nencode\n(Vtext\nVrot13\ntR.", "other than latin1"),
         (b"Pelsewhere\n.", "outside the file"),
-        (b"(Vos\nios\nsystem\n.", "it asks for os.system"),
+        (b"(Vos\nios\nsystem\n.", "it needs os.system"),
         (
             b"\x80\x04\x8c\x0bcollections\x8c\x20defaultdict.__init__.__globals__\x93.",
-            "it asks for collections.defaultdict.",
+            "it needs collections.defaultdict.",
         ),
     ],
 )
@@ -128,12 +130,12 @@ def test_crafted_opcodes_are_refused(tmp_path: Path, content: bytes, words: str)
         b"",
         b"not a pickle",
         pickle.dumps(np.arange(1000))[:100],
-        b"cnumpy\nndarray\n(N}S'value'\nI1\nstb.",  # state set on the stand-in class itself
+        b"cnumpy\nndarray\n(N}S'value'\nI1\nstb.",  # sets the state of the substitute class itself
         b"ccollections\ndefaultdict\n(N}S'fromkeys'\nI1\nstb.",
         b"cbuiltins\ndict\n(N}S'get'\nI1\nstb.",
     ],
 )
-def test_a_damaged_pickle_gives_one_line(tmp_path: Path, content: bytes) -> None:
+def test_damaged_pickle_is_reported_in_one_line(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(ValueError, match=r"graph\.p") as caught:
         read_pickle(_written(tmp_path, content))
     assert "\n" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""FPR95, AUROC and AUPR against scikit-learn and the definitions; the draws of the paper's protocol."""
+"""FPR95, AUROC and AUPR against scikit-learn and the definitions, and metrics averaged over draws."""
 
 from fractions import Fraction
 
@@ -12,9 +12,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lresnet.metrics import OOD_METRICS, ood_metrics, ood_metrics_by_draws
-from lresnet.metrics.ood import _figures, draw_size
+from lresnet.metrics.ood import _metrics, draw_size
 
-# Few values, so that ties are the rule, one of them only at times; or any finite ones.
+# Few values, so that ties are frequent; any finite values; or a single value.
 few = st.integers(-3, 3).map(lambda value: value / 2)
 finite = st.floats(-(2.0**90), 2.0**90, width=32)
 kinds = st.sampled_from([few, finite, st.just(0.25)])
@@ -29,7 +29,7 @@ def two_kinds(draw: st.DrawFn) -> tuple[Tensor, Tensor]:
 
 
 def by_definition(inside: Tensor, outside: Tensor) -> tuple[Fraction, Fraction]:
-    """FPR95 and its other form, threshold by threshold, in fractions."""
+    """Return both forms of FPR95, computed threshold by threshold in fractions."""
     own, other = inside.tolist(), outside.tolist()
     points = []  # threshold, recall, false positives
     for threshold in sorted({*own, *other}):
@@ -44,7 +44,7 @@ def by_definition(inside: Tensor, outside: Tensor) -> tuple[Fraction, Fraction]:
 
 @settings(deadline=None)
 @given(scores=two_kinds())
-def test_equal_to_scikit_learn_and_to_the_definition(scores: tuple[Tensor, Tensor]) -> None:
+def test_metrics_equal_scikit_learn_and_the_definition(scores: tuple[Tensor, Tensor]) -> None:
     inside, outside = scores
     found = ood_metrics(inside, outside)
     assert tuple(found) == OOD_METRICS
@@ -57,7 +57,7 @@ def test_equal_to_scikit_learn_and_to_the_definition(scores: tuple[Tensor, Tenso
     assert found["fpr95_first"] == pytest.approx(100 * float(first), abs=1e-9)
 
 
-def test_the_paper_s_numbers_of_images() -> None:
+def test_fpr95_equals_the_roc_curve_for_10000_and_2000_scores() -> None:
     generator = torch.Generator().manual_seed(0)
     inside, outside = torch.randn(10_000, generator=generator) + 1, torch.randn(2_000, generator=generator)
     labels = np.r_[np.ones(10_000), np.zeros(2_000)]
@@ -78,7 +78,7 @@ def test_perfect_inverted_and_constant_scores() -> None:
     assert constant == {"fpr95": 100, "fpr95_first": 100, "auroc": 50, "aupr": 75, "aupr_out": 25}
 
 
-def test_the_two_fprs_differ_where_no_recall_is_95_percent() -> None:
+def test_the_two_fprs_differ_if_no_recall_is_95_percent() -> None:
     inside = torch.arange(14.0)  # recalls 13/14 = 0.929 and 1: the first is closer, and below
     outside = torch.tensor([0.0, 0.5, 20.0, -1.0])
     found = ood_metrics(inside, outside)
@@ -107,29 +107,29 @@ def test_two_dtypes_are_compared_exactly() -> None:
         ([1.0], [float("-inf")], "out-of-distribution score 0 is -inf"),
         ([], [0.0], "there are no in-distribution scores"),
         ([1.0], [], "there are no out-of-distribution scores"),
-        ([[1.0]], [0.0], r"in-distribution scores are torch.float32 \[1, 1\]"),
+        ([[1.0]], [0.0], r"in-distribution scores are torch.float32 \[1, 1\]; they must be floating-point"),
         ([1.0], [0], "out-of-distribution scores are torch.int64"),
     ],
 )
-def test_what_cannot_be_judged(metric, inside: list[float], outside: list[float], words: str) -> None:  # type: ignore[no-untyped-def]
+def test_invalid_scores_are_refused(metric, inside: list[float], outside: list[float], words: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=words):
         metric(torch.tensor(inside), torch.tensor(outside))
 
 
-def test_nothing_waits_for_the_device() -> None:
-    with FakeTensorMode():  # a fake tensor has no values that could be read
-        assert _figures(torch.rand(40), torch.rand(8)).shape == (5,)
+def test_metrics_do_not_synchronise_with_the_device() -> None:
+    with FakeTensorMode():  # a fake tensor has no values to read
+        assert _metrics(torch.rand(40), torch.rand(8)).shape == (5,)
 
 
-def test_a_small_set_is_taken_whole() -> None:
+def test_all_scores_of_a_small_set_are_used() -> None:
     inside, outside = torch.arange(100.0), torch.arange(20.0) + 0.5
     found, whole = ood_metrics_by_draws(inside, outside), ood_metrics(inside, outside)
     assert {name: found[name] for name in OOD_METRICS} == pytest.approx(whole, abs=1e-9)
     assert all(found[f"{name}_std"] == pytest.approx(0, abs=1e-9) for name in OOD_METRICS)
 
 
-def test_draws_are_without_replacement_and_of_a_fifth() -> None:
-    inside, outside = torch.zeros(10), torch.tensor([-1.0, 1.0, 1.0])  # a draw has two: it cannot have -1 twice
+def test_draws_have_a_fifth_of_the_scores_without_replacement() -> None:
+    inside, outside = torch.zeros(10), torch.tensor([-1.0, 1.0, 1.0])  # a draw has two scores and never -1 twice
     found = {
         ood_metrics_by_draws(inside, outside, 1, generator=torch.Generator().manual_seed(seed))["auroc"]
         for seed in range(40)
@@ -138,10 +138,10 @@ def test_draws_are_without_replacement_and_of_a_fifth() -> None:
     assert (draw_size(10_000, 26_032), draw_size(10_000, 1_200), draw_size(3, 9)) == (2000, 1200, 1)
 
 
-def test_mean_and_deviation_are_those_of_the_draws() -> None:
+def test_mean_and_deviation_over_the_draws() -> None:
     inside, outside = torch.zeros(10), torch.tensor([-1.0, 1.0, 1.0])
     found = ood_metrics_by_draws(inside, outside, 4000, generator=torch.Generator().manual_seed(0))
-    # Two of three draws have -1 in them: AUROC 50, else 0.
+    # Two of three draws contain -1 and have AUROC 50; the others have 0.
     assert found["auroc"] == pytest.approx(100 / 3, abs=1.5)
     assert found["auroc_std"] == pytest.approx(50 * (2 / 9) ** 0.5, abs=0.7)
     two = ood_metrics_by_draws(inside, outside, 2, generator=torch.Generator().manual_seed(1))
@@ -163,14 +163,14 @@ def test_the_generator_decides_the_draws() -> None:
     assert first["auroc"] != other["auroc"]
 
 
-def test_many_draws_need_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_are_made_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, rand = [], torch.rand
     monkeypatch.setattr(torch, "rand", lambda *size, **options: drawn.append(size) or rand(*size, **options))
     ood_metrics_by_draws(torch.zeros(5), torch.zeros(7), draws=30)
-    assert drawn == [(7,)] * 30  # one order at a time
+    assert drawn == [(7,)] * 30
 
 
 @pytest.mark.parametrize(("name", "options"), [("draws", {"draws": 0}), ("share", {"share": 0})])
-def test_numbers_of_draws_that_are_none(name: str, options: dict[str, int]) -> None:
+def test_invalid_draws_and_share_are_refused(name: str, options: dict[str, int]) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1, got 0"):
         ood_metrics_by_draws(torch.zeros(5), torch.zeros(5), **options)

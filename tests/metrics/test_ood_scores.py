@@ -1,4 +1,4 @@
-"""Scores against their definitions; distances against reflections and against the manifold's own."""
+"""OOD scores against their definitions; distances against reflections and the distances of the manifold."""
 
 import math
 
@@ -18,7 +18,7 @@ def points(count: int = 40, n: int = 6, scale: float = 2.0) -> Tensor:
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test_energy(temperature: float) -> None:
+def test_energy_is_the_log_of_a_sum_of_exponentials(temperature: float) -> None:
     logits = points()
     expected = [temperature * math.log(sum(math.exp(v / temperature) for v in row)) for row in logits.tolist()]
     assert ood_scores.energy_score(logits, temperature).tolist() == pytest.approx(expected, abs=1e-12)
@@ -31,14 +31,14 @@ def test_energy_of_large_logits_is_finite_and_near_the_largest() -> None:
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, math.inf, math.nan])
-def test_temperatures_that_are_none(temperature: float) -> None:
+def test_invalid_temperatures_are_refused(temperature: float) -> None:
     with pytest.raises(ValueError, match="temperature must be a positive number, got"):
         ood_scores.energy_score(torch.zeros(2), temperature)
 
 
-def test_certain_predictions_are_still_told_apart() -> None:
+def test_softmax_score_distinguishes_confident_predictions() -> None:
     logits = torch.tensor([[20.0, 0.0], [25.0, 0.0], [30.0, 0.0]])
-    assert (logits.softmax(-1).amax(-1) == 1).all()  # in float32 they are not
+    assert (logits.softmax(-1).amax(-1) == 1).all()  # float32 does not distinguish them
     score = ood_scores.softmax_score(logits)
     assert (score.diff() > 0).all()
     assert score.tolist() == pytest.approx([1 / (1 + math.exp(-gap)) for gap in (20, 25, 30)], abs=1e-16)
@@ -56,7 +56,7 @@ def test_no_score_is_narrower_than_float32(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_origin_distance_is_the_manifold_s_and_ranks_as_the_norm(K: float) -> None:
+def test_origin_distance_equals_the_manifold_and_ranks_as_the_norm(K: float) -> None:
     x = points()
     found = ood_scores.origin_distance_score(x, K)
     assert torch.allclose(found, lresnet.Lorentz(K).dist0(x), rtol=1e-12)
@@ -64,7 +64,7 @@ def test_origin_distance_is_the_manifold_s_and_ranks_as_the_norm(K: float) -> No
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_boundary_distance_is_half_the_way_to_the_mirror_image(K: float) -> None:
+def test_boundary_distance_is_half_the_distance_to_the_mirror_image(K: float) -> None:
     M = lresnet.Lorentz(K)
     x, z, r = points(scale=0.5), points(4), torch.tensor([0.0, 0.3, -0.2, 0.1], dtype=torch.float64)
     k, p = math.sqrt(-K), M.lift(x)
@@ -81,7 +81,7 @@ def test_boundary_distance_is_half_the_way_to_the_mirror_image(K: float) -> None
     assert (expected > 0).any()
 
 
-def test_boundary_distance_is_the_logit_without_the_normal_s_length() -> None:
+def test_boundary_distance_is_the_logit_without_the_length_of_the_normal() -> None:
     M = lresnet.Lorentz(-0.5)
     head = LorentzMLR(6, 4, manifold=M, dtype=torch.float64)
     x, lengths = points(), head.weight.norm(dim=1)
@@ -92,18 +92,18 @@ def test_boundary_distance_is_the_logit_without_the_normal_s_length() -> None:
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_prototype_distance_is_the_manifold_s(K: float) -> None:
+def test_prototype_distance_equals_the_manifold(K: float) -> None:
     M = lresnet.Lorentz(K)
     head = Prototypes(6, 5, manifold=M, dtype=torch.float64)
     x = points()
     expected = -torch.stack([M.dist(x, point) for point in head.points.detach()]).amin(0)
     found = ood_scores.prototype_distance(x, head.points.detach(), K=K)
     assert torch.allclose(found, expected, rtol=1e-9)
-    at_home = ood_scores.prototype_distance(head.points.detach(), head.points.detach(), K=K)
-    assert (at_home.abs() < 1e-6).all()
+    on_prototypes = ood_scores.prototype_distance(head.points.detach(), head.points.detach(), K=K)
+    assert (on_prototypes.abs() < 1e-6).all()
 
 
-def test_euclidean_boundary_distance_is_to_the_foot_of_the_perpendicular() -> None:
+def test_euclidean_boundary_distance_is_the_distance_to_the_foot_of_the_perpendicular() -> None:
     x, w, b = points(), points(3), torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
     signed = []
     for normal, offset in zip(w, b, strict=True):
@@ -113,7 +113,7 @@ def test_euclidean_boundary_distance_is_to_the_foot_of_the_perpendicular() -> No
     assert torch.allclose(ood_scores.euclidean_boundary_distance(x, w, b), torch.stack(signed).amax(0))
 
 
-def test_autocast_does_not_reach_the_distances() -> None:
+def test_autocast_does_not_change_the_distances() -> None:
     x, weight, bias = points().float(), points(3).float(), torch.full((3,), 0.1)
 
     def all_scores() -> list[Tensor]:

@@ -1,15 +1,16 @@
-"""Random crops, flips and cutout of a whole epoch of images at once, on the device they lie on.
+"""Augmentation of a whole epoch of images at once, on their device: random crops, flips, cutout and CutMix.
 
-One gather does it all: every pixel of the result knows which pixel it comes from, and black borders and cutout squares
-come from pixels that are added for them. Nothing waits for the device: no value is read back, no shape depends on one.
+Crops, flips and cutout are one gather: for each pixel of the result, the index of its source pixel is computed. Black
+borders and cutout squares have source pixels of their own. Nothing synchronises with the device: no value is read back,
+and no shape depends on one.
 
-An image is H W C bytes, and so much of the result. While an image is worked on, it takes besides
+An image has H W C bytes, and so has its result. While an image is processed, it needs in addition
 
-    H W C                   its copy, in the new order
-    (H + 1) (W + 1) C       the same with one more row and column, black: what lies outside comes from there
-    4 H W, cutout: 9 H W    where its pixels come from, as int32; where the square is, as a byte; both together
+    H W C                   its copy in the new order
+    (H + 1) (W + 1) C       the same with one more row and column in black, the source of all pixels outside the image
+    4 H W, cutout: 9 H W    the source indices as int32; with cutout also the mask as bytes and the combined indices
 
-which is 10 KB for a CIFAR image, 16 KB with cutout. So many images are worked on together that this stays below 64 MiB.
+which is 10 KB for a CIFAR image, or 16 KB with cutout. The number of images processed together keeps this below 64 MiB.
 """
 
 from __future__ import annotations
@@ -35,24 +36,28 @@ __all__ = [
 ]
 
 
-# Bytes that may be taken besides the result. More is slower on a CPU (1.6 times with all of CIFAR at once, which leaves
-# its cache); less is more launches on an accelerator.
+# Bytes of memory in addition to the result. A larger budget exceeds the cache of a CPU (1.6 times slower for all of
+# CIFAR at once); a smaller one needs more launches on an accelerator.
 _BUDGET = 2**26
-# More than any image is wide, and far from the ends of int32, in which places are computed.
-_SIDES = 2**20
+# Larger than the side of any image, and small enough for indices in int32.
+_MAX_SIDE = 2**20
+
+Boxes = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Rectangles: first row, row after the last, first column, column after the last; each int64 ``[N]``."""
 
 
 @dataclass(frozen=True)
 class Augmentation:
-    """What is done to a training image, in this order.
+    """The augmentation of a training image, applied in the order of the arguments.
 
     Args:
-        pad: black pixels added on each side, of which a random crop then leaves as many as there were before.
-        flip: mirror left and right, with probability 1/2.
-        cutout: side of a square around a random pixel that is painted over; the border cuts it off. 0: none.
+        pad: Number of black pixels added on each side before a random crop to the original size.
+        flip: Whether to mirror the image left to right with probability 1/2.
+        cutout: Side of a square around a random pixel that is painted over; the square is clipped at the border. 0
+            means no cutout.
 
     Raises:
-        ValueError: a number that is negative or no integer.
+        ValueError: A number is negative or not an integer.
 
     Example:
         >>> Augmentation(cutout=16)
@@ -65,21 +70,23 @@ class Augmentation:
 
     def __post_init__(self) -> None:
         for name, value in (("pad", self.pad), ("cutout", self.cutout)):
-            if type(value) is not int or not 0 <= value < _SIDES:  # a recipe's 4.0 or true is a slip
-                raise ValueError(f"{name}={value!r}; it is a number of pixels, 0 or more, below {_SIDES:,}")
+            if type(value) is not int or not 0 <= value < _MAX_SIDE:  # 4.0 or true in a settings file is a mistake
+                raise ValueError(
+                    f"{name}={value!r}; it must be an integer number of pixels, 0 or more and below {_MAX_SIDE:,}"
+                )
         if type(self.flip) is not bool:
-            raise ValueError(f"flip={self.flip!r}; it is True or False")
+            raise ValueError(f"flip={self.flip!r}; it must be True or False")
 
 
 class Draws(NamedTuple):
-    """What was drawn for each of N images, each int32 ``[N]``.
+    """Random numbers for N images, each int32 ``[N]``.
 
     Args:
-        top: the first row of the crop in the padded image, 0 to 2 pad.
-        left: its first column.
+        top: First row of the crop in the padded image, 0 to 2 pad.
+        left: First column of the crop.
         mirrored: 1 or 0.
-        row: the centre of the cutout square, in the crop.
-        column: likewise.
+        row: Row of the centre of the cutout square, in the crop.
+        column: Column of that centre.
     """
 
     top: Tensor
@@ -90,9 +97,10 @@ class Draws(NamedTuple):
 
 
 def draw(count: int, height: int, width: int, augmentation: Augmentation, generator: torch.Generator) -> Draws:
-    """Draw for ``count`` images of ``height`` x ``width``, on the generator's device.
+    """Draw random numbers for ``count`` images of ``height`` x ``width``, on the generator's device.
 
-    As many numbers are drawn whatever the augmentation is, so that one setting does not shift the others' stream.
+    The number of draws does not depend on the augmentation, so that one setting does not change the draws of the
+    others.
     """
     shifts = 2 * augmentation.pad + 1
     below = (shifts, shifts, 1 + augmentation.flip, height, width)
@@ -105,20 +113,20 @@ def draw(count: int, height: int, width: int, augmentation: Augmentation, genera
 def augment(
     images: Tensor, order: Tensor, augmentation: Augmentation, generator: torch.Generator, fill: Tensor
 ) -> Tensor:
-    """The images in a new order, each cropped, flipped and painted over anew.
+    """Return the images in a new order, each with a new crop, flip and cutout.
 
     Args:
         images: uint8 ``[M, H, W, C]``.
-        order: int64 ``[N]``, which images: ``torch.randperm(M)`` for an epoch. Shuffling so takes no pass of its own.
-        augmentation: what is done.
-        generator: of the images' device; all that is random follows it.
-        fill: uint8 ``[C]``, the colour of cutout squares, see :func:`lresnet.data.image_data.mean_colour`.
+        order: Indices of the images, int64 ``[N]``; ``torch.randperm(M)`` for an epoch. Shuffling needs no extra pass.
+        augmentation: The augmentation.
+        generator: Generator on the device of the images, for all random numbers.
+        fill: Colour of cutout squares, uint8 ``[C]``, see :func:`lresnet.data.mean_colour`.
 
     Returns:
         uint8 ``[N, H, W, C]``.
 
     Raises:
-        ValueError: a dtype, shape or device that does not fit.
+        ValueError: A dtype, shape or device is wrong.
 
     Example:
         >>> images = torch.zeros(10, 32, 32, 3, dtype=torch.uint8)
@@ -134,7 +142,7 @@ def augment(
 
 
 def apply_draws(images: Tensor, order: Tensor, augmentation: Augmentation, draws: Draws, fill: Tensor) -> Tensor:
-    """What :func:`augment` does once the numbers are drawn."""
+    """Apply an augmentation with given random numbers."""
     height, width, channels = images.shape[1:]
     result = images.new_empty(len(order), height, width, channels)
     step = _images_together(images, augmentation)
@@ -152,14 +160,14 @@ def normalise(
     std: Sequence[float] | Tensor,
     dtype: torch.dtype = torch.float32,
 ) -> Tensor:
-    """(image / 255 - mean) / std, in float32 or wider, rounded to ``dtype`` once.
+    """Return (image / 255 - mean) / std, computed in float32 or wider and rounded to ``dtype`` once.
 
     Args:
         images: uint8 ``[N, H, W, C]``.
-        mean: of each channel, with pixels in [0, 1]. Numbers travel to the device at each call; tensors ``[C]`` that
-            are there already do not.
-        std: likewise.
-        dtype: of the result.
+        mean: Mean of each channel, for pixels in [0, 1]. Numbers are copied to the device in each call; tensors ``[C]``
+            on the device are not.
+        std: Standard deviation of each channel.
+        dtype: Type of the result.
 
     Returns:
         ``[N, C, H, W]`` in channels_last memory.
@@ -181,7 +189,7 @@ def _images_together(images: Tensor, augmentation: Augmentation) -> int:
 
 
 def _pixels(images: Tensor, fill: Tensor) -> Tensor:
-    """All pixels ``[N (H + 1) (W + 1) + 1, C]``: of images with one more row and column, black, and last ``fill``."""
+    """Return the source pixels ``[N (H + 1) (W + 1) + 1, C]``: images with a black row and column, then ``fill``."""
     count, height, width, channels = images.shape
     pixels = images.new_zeros(count * (height + 1) * (width + 1) + 1, channels)
     pixels[:-1].view(count, height + 1, width + 1, channels)[:, :height, :width] = images
@@ -190,17 +198,17 @@ def _pixels(images: Tensor, fill: Tensor) -> Tensor:
 
 
 def _origin(draws: Draws, height: int, width: int, augmentation: Augmentation) -> Tensor:
-    """Where each pixel of the result stands in :func:`_pixels`, int32 ``[N, H, W]``; the draws are ``[N, 1]``."""
+    """Return the index in :func:`_pixels` of each pixel of the result, int32 ``[N, H, W]``, for draws ``[N, 1]``."""
     down, right = (torch.arange(side, dtype=torch.int32, device=draws.top.device) for side in (height, width))
     y = down + draws.top - augmentation.pad
     x = torch.where(draws.mirrored > 0, width - 1 - right, right) + draws.left - augmentation.pad
-    y = torch.where((y < 0) | (y >= height), height, y)  # outside is the black row
+    y = torch.where((y < 0) | (y >= height), height, y)  # pixels outside come from the black row
     x = torch.where((x < 0) | (x >= width), width, x)
     image = torch.arange(len(y), dtype=torch.int32, device=y.device)[:, None]
     origin = ((image * (height + 1) + y) * (width + 1))[:, :, None] + x[:, None, :]
     if not augmentation.cutout:
         return origin
-    # The square spans the pixels from centre - cutout // 2 on, as many as it is wide.
+    # The square begins at centre - cutout // 2 and has cutout pixels.
     above, before = draws.row - augmentation.cutout // 2, draws.column - augmentation.cutout // 2
     rows = (down >= above) & (down < above + augmentation.cutout)
     columns = (right >= before) & (right < before + augmentation.cutout)
@@ -209,34 +217,32 @@ def _origin(draws: Draws, height: int, width: int, augmentation: Augmentation) -
 
 def _require_form(images: Tensor, order: Tensor, fill: Tensor) -> None:
     if images.dtype != torch.uint8 or images.ndim != 4:
-        raise ValueError(f"images are {images.dtype} {list(images.shape)}; augmented are uint8 [N, H, W, C]")
+        raise ValueError(f"images are {images.dtype} {list(images.shape)}; they must be uint8 [N, H, W, C]")
     if order.dtype != torch.int64 or order.ndim != 1:
-        raise ValueError(f"order is {order.dtype} {list(order.shape)}; it is int64 [N], the numbers of the images")
+        raise ValueError(f"order is {order.dtype} {list(order.shape)}; it must be int64 [N], the indices of the images")
     if fill.dtype != torch.uint8 or fill.shape != images.shape[-1:]:
-        raise ValueError(f"fill is {fill.dtype} {list(fill.shape)}; it is uint8 [{images.shape[-1]}], one a channel")
+        raise ValueError(f"fill is {fill.dtype} {list(fill.shape)}; it must be uint8 [{images.shape[-1]}]")
     for name, tensor in (("order", order), ("fill", fill)):
         if tensor.device != images.device:
             raise ValueError(f"{name} is on {tensor.device}, the images on {images.device}; use one device")
 
 
-# Bytes that may be taken besides the result: the images that are cut from, the mixed ones, and where.
-
-Boxes = tuple[Tensor, Tensor, Tensor, Tensor]
-"""First row, row after the last, first column, column after the last: each int64 ``[N]``."""
-
-
 def cutmix(images: Tensor, share: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    r"""Cut and paste. With probability ``share`` an image loses a rectangle of sides :math:`\sqrt{1 - \lambda}` times
-    its own, with :math:`\lambda` uniform, around a random pixel; the border cuts it off.
+    r"""Apply CutMix (Yun et al., ICCV 2019) to a whole epoch of images.
+
+    With probability ``share`` a rectangle of an image is replaced by the same rectangle of the next image. Its sides
+    are :math:`\sqrt{1 - \lambda}` times those of the image, with uniform :math:`\lambda`. It is centred on a random
+    pixel and clipped at the border. An epoch is shuffled, so the next image is a random one. The authors draw one
+    rectangle per batch and round its sides to even numbers; here each image has its own rectangle with any sides.
 
     Args:
         images: uint8 ``[N, H, W, C]``, in the order of the epoch.
-        share: of the images that are cut, 0 to 1.
-        generator: of the images' device.
+        share: Share of the images that are mixed, 0 to 1.
+        generator: Generator on the device of the images.
 
     Returns:
-        The images, and the share of pixels that each has kept, float32 ``[N]``. The label of image i is worth that
-        much, and the rest belongs to image i + 1 (of the last, to the first).
+        The images, and the share of its own pixels that each image keeps, float32 ``[N]``. This share is the weight of
+        the label of image i; the label of image i + 1 (of the first image for the last one) has the rest.
 
     Example:
         >>> images = torch.arange(4, dtype=torch.uint8).reshape(4, 1, 1, 1).expand(4, 8, 8, 3)
@@ -252,7 +258,7 @@ def cutmix(images: Tensor, share: float, generator: torch.Generator) -> tuple[Te
 
 
 def draw_boxes(count: int, height: int, width: int, share: float, generator: torch.Generator) -> Boxes:
-    """The rectangles of ``count`` images, on the generator's device; empty ones for images that are not cut."""
+    """Draw the rectangles of ``count`` images on the generator's device; images that are not mixed have empty ones."""
     device = generator.device
     chosen, area = torch.rand(2, count, generator=generator, device=device)
     side = torch.where(chosen < share, area.sqrt(), 0)
@@ -260,7 +266,7 @@ def draw_boxes(count: int, height: int, width: int, share: float, generator: tor
 
 
 def paste(images: Tensor, boxes: Boxes) -> Tensor:
-    """The images, each with its rectangle taken from the image after it."""
+    """Return the images, each with its rectangle replaced by that of the next image."""
     count, height, width, channels = images.shape
     down, across = (torch.arange(side, device=images.device) for side in (height, width))
     result = torch.empty_like(images)
@@ -277,7 +283,7 @@ def paste(images: Tensor, boxes: Boxes) -> Tensor:
 
 
 def _span(length: int, side: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """From the first pixel to behind the last: ``side`` times ``length`` around a random centre, within the image."""
+    """Return the first pixel and the pixel after the last of ``side * length`` pixels around a random centre."""
     centre = torch.randint(length, side.shape, generator=generator, device=side.device)
     pixels = (side * length).long()
     first = centre - pixels // 2

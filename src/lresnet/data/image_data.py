@@ -1,4 +1,4 @@
-"""Labelled images in memory, what a set of them consists of, and a part held out for validation."""
+"""Labelled images in memory, their statistics, and the part that is held out for validation."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from torch import Tensor
 
 __all__ = ["ImageData", "ImageSet", "channel_statistics", "hold_out", "mean_colour"]
 
-# Pixels counted together: their copy stays in the cache.
+# Number of pixels counted together; their copy fits the cache.
 _CHUNK_PIXELS = 2**19
 
 
 @dataclass(frozen=True, eq=False)
 class ImageSet:
-    """Images and their classes, in order.
+    """Images and their classes.
 
     Args:
-        images: uint8 ``[N, H, W, C]``. The channels of a pixel lie side by side, so that a crop moves whole pixels and
-            ``images.permute(0, 3, 1, 2)`` is what torch calls channels_last, without a copy.
+        images: uint8 ``[N, H, W, C]``. The channels of a pixel are adjacent, so that a crop moves whole pixels and
+            ``images.permute(0, 3, 1, 2)`` is in channels_last format without a copy.
         labels: int64 ``[N]``, classes 0, 1, ...
 
     Raises:
-        ValueError: a dtype, shape or device that does not fit.
+        ValueError: A dtype, shape or device is wrong.
 
     Example:
         >>> part = ImageSet(torch.zeros(5, 32, 32, 3, dtype=torch.uint8), torch.tensor([0, 1, 1, 0, 2]))
@@ -40,38 +40,38 @@ class ImageSet:
 
     def __post_init__(self) -> None:
         if self.images.dtype != torch.uint8 or self.images.ndim != 4:
-            raise ValueError(f"images are uint8 [N, H, W, C], not {_form(self.images)}")
+            raise ValueError(f"images must be uint8 [N, H, W, C], got {_form(self.images)}")
         if self.labels.dtype != torch.int64 or self.labels.ndim != 1:
-            raise ValueError(f"labels are int64 [N], not {_form(self.labels)}")
+            raise ValueError(f"labels must be int64 [N], got {_form(self.labels)}")
         if len(self.images) != len(self.labels):
-            raise ValueError(f"{len(self.images):,} images and {len(self.labels):,} labels; each image has one label")
+            raise ValueError(f"{len(self.images):,} images and {len(self.labels):,} labels; each image needs one label")
         if self.images.device != self.labels.device:
-            raise ValueError(f"images on {self.images.device}, labels on {self.labels.device}; use one device")
+            raise ValueError(f"images are on {self.images.device}, labels on {self.labels.device}; use one device")
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def to(self, device: torch.device | str) -> ImageSet:
-        """The same on ``device``; CIFAR's 50,000 images are 154 MB there."""
+        """Return the set on ``device``; the 50,000 images of CIFAR need 154 MB."""
         return ImageSet(self.images.to(device), self.labels.to(device))
 
 
 @dataclass(frozen=True, eq=False)
 class ImageData:
-    """A set of images for classification.
+    """Training and test images for classification.
 
     Args:
-        name: what to call it.
-        train: the training images; a validation part is taken from them by :func:`hold_out`.
-        test: the test images, of the same height, width and channels.
-        classes: names, by label.
-        mean: of each channel over the training images, with pixels in [0, 1].
-        std: likewise; see :func:`channel_statistics`.
-        skipped: files that could not be read as images, and why.
+        name: Name of the data.
+        train: Training images; :func:`hold_out` takes a validation part from them.
+        test: Test images, of the same height, width and channels.
+        classes: Class names, by label.
+        mean: Mean of each channel over the training images, for pixels in [0, 1].
+        std: Standard deviation of each channel, see :func:`channel_statistics`.
+        skipped: Files that could not be read as images, with the reason.
 
     Raises:
-        ValueError: a part without images, images of two shapes, fewer than two classes, two of one name, a label
-            without class, or as many values of ``mean`` or ``std`` as there are no channels.
+        ValueError: A part has no images, the images have two shapes, there are fewer than two classes, two classes have
+            the same name, a label has no class, or ``mean`` or ``std`` does not have one value per channel.
     """
 
     name: str
@@ -86,17 +86,17 @@ class ImageData:
         shapes = [tuple(part.images.shape[1:]) for part in (self.train, self.test)]
         if shapes[0] != shapes[1]:
             raise ValueError(
-                f"{self.name}: training images are {list(shapes[0])}, test images {list(shapes[1])}; make them of one "
-                "shape (for a folder, a size does)"
+                f"{self.name}: training images are {list(shapes[0])}, test images {list(shapes[1])}; give them "
+                "one shape (for a folder, with size)"
             )
         if len(self.mean) != shapes[0][-1] or len(self.std) != shapes[0][-1]:
             raise ValueError(
                 f"{self.name}: {len(self.mean)} means and {len(self.std)} stds for {shapes[0][-1]} channels"
             )
         if len(self.classes) < 2:
-            raise ValueError(f"{self.name}: {len(self.classes)} class; to tell apart, there must be two or more")
-        if twice := [name for name, count in Counter(self.classes).items() if count > 1]:
-            raise ValueError(f"{self.name}: two classes are called {twice[0]!r}; give each a name of its own")
+            raise ValueError(f"{self.name}: {len(self.classes)} class; classification needs two or more")
+        if repeated := [name for name, count in Counter(self.classes).items() if count > 1]:
+            raise ValueError(f"{self.name}: two classes have the name {repeated[0]!r}; give each class its own name")
         for part, images in (("training", self.train), ("test", self.test)):
             if images.images.numel() == 0:
                 raise ValueError(f"{self.name}: no {part} images (shape {list(images.images.shape)})")
@@ -109,10 +109,10 @@ class ImageData:
 
 
 def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and standard deviation of each channel, with pixels in [0, 1].
+    """Return the mean and standard deviation of each channel, for pixels in [0, 1].
 
-    The sums of pixels and of their squares are integers and exact, and so is n sum x^2 - (sum x)^2; only the result is
-    rounded. A channel of one value has no scale to divide by: its std is given as 1.
+    The sums of pixels and of their squares are exact integers, and so is n sum x^2 - (sum x)^2; only the result is
+    rounded. A constant channel has no scale; its std is reported as 1.
 
     Args:
         images: uint8 ``[N, H, W, C]``, not empty.
@@ -129,20 +129,20 @@ def channel_statistics(images: Tensor) -> tuple[tuple[float, ...], tuple[float, 
 
 
 def _moments(channel: Tensor) -> tuple[float, float]:
-    """Mean and std of ``[N, H, W]``, from how often each of the 256 values occurs."""
+    """Return mean and std of ``[N, H, W]`` from the histogram of its 256 values."""
     together = max(1, _CHUNK_PIXELS // channel[0].numel())
-    often = torch.zeros(256, dtype=torch.int64, device=channel.device)
+    histogram = torch.zeros(256, dtype=torch.int64, device=channel.device)
     for chunk in channel.split(together):
-        often += torch.bincount(chunk.flatten(), minlength=256)
+        histogram += torch.bincount(chunk.flatten(), minlength=256)
     count, total, squares = (
-        sum(times * value**power for value, times in enumerate(often.tolist())) for power in range(3)
+        sum(times * value**power for value, times in enumerate(histogram.tolist())) for power in range(3)
     )
     spread = count * squares - total**2
     return total / (255 * count), math.sqrt(spread) / (255 * count) if spread else 1.0
 
 
 def mean_colour(mean: tuple[float, ...], device: torch.device | str | None = None) -> Tensor:
-    """The pixel nearest to ``mean``, uint8 ``[C]``: what a cutout square is filled with.
+    """Return the pixel nearest to ``mean``, uint8 ``[C]``: the colour of cutout squares.
 
     Example:
         >>> mean_colour((0.4914, 0.4822, 0.4465))
@@ -152,17 +152,17 @@ def mean_colour(mean: tuple[float, ...], device: torch.device | str | None = Non
 
 
 def hold_out(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
-    """Take ``count`` images at random out of ``images``, the same ones on every machine.
+    """Hold out ``count`` random images, the same ones on every machine.
 
-    NumPy's old generator draws them: unlike the newer ones and torch's, its streams are frozen.
+    NumPy's legacy generator draws them: unlike newer generators and those of torch, its streams never change.
 
     Args:
         images: N images.
-        count: how many to take, 1 to N - 1.
-        seed: which ones.
+        count: Number of images to hold out, 1 to N - 1.
+        seed: Seed of the draw.
 
     Returns:
-        The others and those taken, both in their old order.
+        The remaining images and the held-out ones, both in their original order.
 
     Example:
         >>> part = ImageSet(torch.zeros(50, 8, 8, 1, dtype=torch.uint8), torch.zeros(50, dtype=torch.int64))

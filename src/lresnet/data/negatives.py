@@ -1,4 +1,4 @@
-"""Training negatives: fresh pairs without an edge, every epoch, on the device."""
+"""Samplers of training negatives: pairs of nodes without an edge, drawn on the device in every epoch."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ __all__ = ["NegativeSampler", "NegativeSamplers"]
 
 
 class NegativeSampler:
-    """Draws pairs that may serve as training negatives of ``task``, uniformly and with replacement.
+    """Sampler of training negatives of a link prediction task, uniform and with replacement.
 
-    A pair is drawn among all i < j that are neither a training edge nor an evaluation pair: validation and test edges
-    and the negatives that these are judged against. The literature trains on the latter; that teaches the test.
+    It draws from all pairs i < j that are neither training edges nor evaluation pairs. Evaluation pairs are the
+    validation and test edges and their negatives. The literature also trains on the evaluation negatives, which leaks
+    the test set.
 
-    The allowed pairs are never listed. They are numbered: a uniform number is drawn and one binary search among the
-    forbidden pairs turns it into the pair of that number (:func:`lresnet.data.pairs.kth_free`). So there is nothing to
-    reject and draw again: the result has the size asked for, is right on any graph, however dense, and nothing waits
-    for the device.
+    The allowed pairs are numbered, not listed: a uniform number is drawn, and one binary search among the forbidden
+    pairs turns it into a pair (:func:`lresnet.data.pairs.kth_free`). Nothing is rejected and drawn again, so that the
+    result always has the requested size, the method works on any graph, however dense, and nothing synchronises with
+    the device.
 
     Args:
-        task: the link prediction task.
-        seed: the stream of pairs follows it, and nothing else does.
-        device: where pairs are drawn; None: where the task's edges are.
+        task: The link prediction task.
+        seed: Seed of the pairs; no other random state is used.
+        device: Device on which pairs are drawn; None means the device of the task's edges.
 
     Raises:
-        ValueError: every pair of nodes is an edge or an evaluation pair.
+        ValueError: Every pair of nodes is an edge or an evaluation pair.
 
     Example:
         >>> from lresnet.data import load_task
@@ -50,30 +51,33 @@ class NegativeSampler:
         forbidden = self._numbering.encode(pairs[:, pairs[0] != pairs[1]]).unique()
         self._allowed: int = self._numbering.total - forbidden.numel()
         if self._allowed == 0:
-            raise ValueError(f"{task.name}: every pair of nodes is an edge or held out; no training negatives are left")
+            raise ValueError(f"{task.name}: no training negatives are left; every pair of nodes is an edge or held out")
         self._free_below = free_below(forbidden)
         self._row_starts = self._numbering.row_starts(self._device)
 
     @property
     def allowed(self) -> int:
-        """How many pairs there are to draw from."""
+        """Number of pairs to draw from."""
         return self._allowed
 
     def __call__(self, count: int | None = None) -> Tensor:
-        """``[2, count]`` pairs i < j, int64; None: as many as there are training edges."""
+        """Draw ``[2, count]`` pairs i < j, int64; None means as many as there are training edges."""
         size = (self._count if count is None else count,)
         k = torch.randint(self._allowed, size, generator=self.generator, device=self._device)
         return self._numbering.decode(k + torch.searchsorted(self._free_below, k, right=True), self._row_starts)
 
 
 class NegativeSamplers:
-    """Several samplers as one: each draws from its own generator what it would draw alone, and one search serves all.
+    """Several samplers that draw together. Each uses its own generator and draws what it would draw alone.
+
+    One search serves all samplers.
 
     Args:
-        samplers: of tasks with equally many nodes and training edges, on one device; the splits may differ.
+        samplers: Samplers of tasks with equal numbers of nodes and of training edges, on one device. The splits may
+            differ.
 
     Raises:
-        ValueError: they have not.
+        ValueError: The numbers of nodes or of training edges differ.
 
     Example:
         >>> from lresnet.data import load_task
@@ -86,24 +90,24 @@ class NegativeSamplers:
         sizes = {(sampler._numbering.nodes, sampler._count) for sampler in samplers}
         if len(sizes) != 1:
             shown = ", ".join(f"{nodes} and {count}" for nodes, count in sorted(sizes))
-            raise ValueError(f"samplers of equally many nodes and training edges are needed, got {shown}")
+            raise ValueError(f"samplers need equal numbers of nodes and of training edges, got {shown}")
         first = samplers[0]
         self._samplers, self._numbering, self._row_starts = list(samplers), first._numbering, first._row_starts
         self._shape = len(samplers), first._count
         self._free_below = first._free_below
         if not all(torch.equal(sampler._free_below, first._free_below) for sampler in samplers[1:]):
-            # Filled up to one length behind all pairs, where no search ends.
+            # Padded to one length with the total number of pairs, where no search ends.
             rows = [sampler._free_below for sampler in samplers]
             self._free_below = torch.nn.utils.rnn.pad_sequence(rows, True, first._numbering.total)
 
     @property
     def generators(self) -> list[torch.Generator]:
-        """One for each sampler, its own."""
+        """Generators of the samplers, in order."""
         return [sampler.generator for sampler in self._samplers]
 
     def __call__(self) -> Tensor:
-        """``[2, S, count]`` pairs i < j, int64: as many as there are training edges."""
+        """Draw ``[2, S, count]`` pairs i < j, int64, for S samplers; ``count`` is the number of training edges."""
         k = torch.empty(self._shape, dtype=torch.int64, device=self._row_starts.device)
         for row, sampler in zip(k, self._samplers, strict=True):
-            row.random_(0, sampler._allowed, generator=sampler.generator)  # what randint does
+            row.random_(0, sampler._allowed, generator=sampler.generator)  # equals randint
         return self._numbering.decode(k + torch.searchsorted(self._free_below, k, right=True), self._row_starts)

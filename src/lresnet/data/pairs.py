@@ -1,8 +1,8 @@
-"""Pairs of nodes as numbers: row-major ranks in the upper triangle, so that non-edges are counted, never listed.
+"""Pairs of nodes as numbers: row-major ranks in the upper triangle, so that non-edges need not be listed.
 
-With n nodes the pairs i < j (with ``diagonal``: i <= j) are numbered 0, 1, ..., total - 1 row by row. A set of taken
-pairs is a sorted tensor of such numbers, and the k-th pair *not* in it is found by one binary search: exact and
-uniform on any graph, however dense, with memory for the taken pairs only.
+The pairs i < j (with ``diagonal``: i <= j) of n nodes are numbered 0, 1, ..., total - 1 row by row. A set of taken
+pairs is a sorted tensor of such numbers. One binary search finds the k-th pair that is *not* in it. This is exact and
+uniform on any graph, however dense, and needs memory for the taken pairs only.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["PairNumbering", "both_directions", "free_below", "kth_free", "undire
 
 @dataclass(frozen=True)
 class PairNumbering:
-    """Numbers of the unordered pairs of ``nodes`` nodes.
+    """A numbering of the unordered pairs of ``nodes`` nodes.
 
     Args:
-        nodes: how many nodes there are, n.
-        diagonal: whether (i, i) counts as a pair.
+        nodes: Number of nodes n.
+        diagonal: Whether (i, i) counts as a pair.
 
     Example:
         >>> numbering = PairNumbering(4)
@@ -39,27 +39,27 @@ class PairNumbering:
 
     @property
     def total(self) -> int:
-        """How many pairs there are."""
+        """Number of pairs."""
         return self.nodes * (self.nodes + (1 if self.diagonal else -1)) // 2
 
     def encode(self, pairs: Tensor) -> Tensor:
-        """The numbers ``[m]`` of ``pairs`` ``[2, m]``, in either order; (i, i) is only allowed with ``diagonal``."""
+        """Return the numbers ``[m]`` of ``pairs`` ``[2, m]``, given in any order; (i, i) requires ``diagonal``."""
         low, high = torch.minimum(pairs[0], pairs[1]), torch.maximum(pairs[0], pairs[1])
         return self._start(low) + high - low - (0 if self.diagonal else 1)
 
     def decode(self, numbers: Tensor, starts: Tensor | None = None) -> Tensor:
-        """The pairs ``[2, m]``, lower node first, with these ``numbers`` ``[m]``.
+        """Return the pairs ``[2, m]``, lower node first, with these ``numbers`` ``[m]``.
 
         Args:
-            numbers: below :attr:`total`.
-            starts: :meth:`row_starts`, for callers who decode often.
+            numbers: Numbers below :attr:`total`.
+            starts: The result of :meth:`row_starts`, for repeated calls.
         """
         starts = self.row_starts(numbers.device) if starts is None else starts
         low = torch.searchsorted(starts, numbers, right=True) - 1
         return torch.stack([low, numbers - starts[low] + low + (0 if self.diagonal else 1)])
 
     def row_starts(self, device: torch.device) -> Tensor:
-        """The number of the first pair of each row, ``[n]``; that of an empty last row is :attr:`total`."""
+        """Return the number of the first pair of each row, ``[n]``; an empty last row has :attr:`total`."""
         return self._start(torch.arange(self.nodes, device=device))
 
     def _start(self, row: Tensor) -> Tensor:
@@ -68,14 +68,14 @@ class PairNumbering:
 
 
 def kth_free(taken: Tensor, k: Tensor) -> Tensor:
-    """The ``k``-th numbers (counted from 0) that are not in ``taken``.
+    """Return the ``k``-th numbers, counted from 0, that are not in ``taken``.
 
     Args:
-        taken: sorted, distinct numbers ``[m]``.
-        k: which of the free numbers, any shape.
+        taken: Sorted, distinct numbers ``[m]``.
+        k: Ranks among the free numbers, of any shape.
 
     Returns:
-        Numbers of the shape of ``k``. They stay below the total as long as ``k < total - m``.
+        Numbers of the shape of ``k``. They are below the total if ``k < total - m``.
 
     Example:
         >>> kth_free(torch.tensor([0, 1, 4]), torch.arange(4))
@@ -85,18 +85,19 @@ def kth_free(taken: Tensor, k: Tensor) -> Tensor:
 
 
 def free_below(taken: Tensor) -> Tensor:
-    """How many free numbers lie below each of ``taken``, ``[m]``: sorted, so that it can be searched.
+    """Return how many free numbers are below each of ``taken``, ``[m]``, sorted.
 
-    As many taken numbers precede the k-th free one as have at most k free ones below them.
+    The number of taken numbers before the k-th free one is the number of entries that are at most k.
     """
     return taken - torch.arange(taken.numel(), device=taken.device)
 
 
 def undirected(edges: Tensor, nodes: int) -> Tensor:
-    """Each undirected edge once, lower node first, row by row; self loops stay.
+    """Return each undirected edge once, lower node first, sorted by row. Self loops are kept.
 
     Args:
-        edges: ``[2, m]``, any direction, with or without repetitions.
+        edges: ``[2, m]``, in any direction, with or without repetitions.
+        nodes: Number of nodes n.
 
     Returns:
         ``[2, e]``, int64, sorted.
@@ -106,7 +107,9 @@ def undirected(edges: Tensor, nodes: int) -> Tensor:
 
 
 def both_directions(edges: Tensor, nodes: int) -> Tensor:
-    """The ``edge_index`` ``[2, 2e]`` of undirected ``edges``: both directions, no self loop, no repetition, sorted."""
+    """Return the sorted ``edge_index`` ``[2, 2e]`` of undirected ``edges``: both directions, no self loops, no
+    repetitions.
+    """
     proper = edges[:, edges[0] != edges[1]]
     numbers = torch.cat([proper[0] * nodes + proper[1], proper[1] * nodes + proper[0]]).unique()
     return torch.stack([numbers.div(nodes, rounding_mode="floor"), numbers % nodes])

@@ -1,8 +1,9 @@
-"""Which edges and nodes are held out. Rules only; :func:`lresnet.data.load_task` puts them together with a data set.
+"""Splits: which edges and nodes are held out for validation and test.
 
-Two rules for each task. *Legacy* is what the literature used: fixed for all seeds, made with NumPy's old generator,
-and reproduced here to the last bit. *Disjoint* is what one should use: it follows the seed, no node is its own
-neighbour, and nothing that is judged by occurs twice or in training.
+:func:`lresnet.data.load_task` combines these rules with a graph. There are two kinds of rules. *Legacy* splits are
+those of the literature: fixed for all seeds, drawn with NumPy's legacy generator, and reproduced bit for bit.
+*Disjoint* splits are the recommended ones: they follow the seed, contain no self loops, and no validation or test item
+occurs twice or in training.
 """
 
 from __future__ import annotations
@@ -43,9 +44,12 @@ _LEGACY_SEED = 1234
 _EDGES_VAL, _EDGES_TEST = 0.05, 0.10
 _NODES_VAL, _NODES_TEST = 0.15, 0.15
 
+_DRAWS = 2**16  # random numbers processed together; they fit the cache
+_MARKS = 2**20  # size of the table of positions that may be tracked
+
 
 class EdgeSplit(NamedTuple):
-    """Edges and pairs that are none, each ``[2, m]``, lower node first."""
+    """Edges and pairs without an edge, each ``[2, m]``, lower node first."""
 
     train: Tensor
     val: Tensor
@@ -63,17 +67,17 @@ class NodeSplit(NamedTuple):
 
 
 def legacy_edges(edges: Tensor, nodes: int) -> EdgeSplit:
-    """HGCN's link split: 5 % validation, 10 % test, always with seed 1234.
+    """Split the edges by the rule of HGCN: 5 % validation, 10 % test, always with seed 1234.
 
-    The pairs (i, i) count as non-edges, and one that is an edge as an edge, as in the original. The original lists all
-    non-edges and shuffles the list; only the first few are used, and these are found here without the list (PubMed: in
-    seconds and a few MB).
+    As in the original, a pair (i, i) counts as a non-edge unless the graph has this self loop. The original lists all
+    non-edges, shuffles the list and uses its first entries. These are found here without the list (for PubMed in
+    seconds, with a few MB).
 
     Args:
-        edges: ``[2, e]``, sorted, lower node first, self loops included.
-        nodes: n.
+        edges: ``[2, e]``, sorted, lower node first, with self loops.
+        nodes: Number of nodes n.
     """
-    rng = np.random.RandomState(_LEGACY_SEED)  # the generator the published splits were made with
+    rng = np.random.RandomState(_LEGACY_SEED)  # the generator of the published splits
     order = np.arange(edges.shape[1])
     rng.shuffle(order)
     val, test = _held_out(edges.shape[1])
@@ -81,47 +85,48 @@ def legacy_edges(edges: Tensor, nodes: int) -> EdgeSplit:
 
     numbering = PairNumbering(nodes, diagonal=True)
     taken = numbering.encode(edges)
-    places = front_of_shuffle(rng, numbering.total - taken.numel(), val + test)
-    negatives = numbering.decode(kth_free(taken, torch.from_numpy(places)))
+    ranks = front_of_shuffle(rng, numbering.total - taken.numel(), val + test)
+    negatives = numbering.decode(kth_free(taken, torch.from_numpy(ranks)))
     return _edge_split(shuffled, negatives, val, test)
 
 
 def disjoint_edges(edges: Tensor, nodes: int, seed: int) -> EdgeSplit:
-    """A random link split: 5 % validation, 10 % test, as many non-edges as edges in each.
+    """Split the edges at random: 5 % validation, 10 % test, with as many non-edges as edges in each part.
 
-    Non-edges are drawn uniformly without replacement from the pairs i < j that are no edge of the whole graph: none is
-    an edge, (i, i), or in validation and test both.
+    Non-edges are drawn uniformly without replacement from the pairs i < j that have no edge in the whole graph. So no
+    negative is an edge or a self loop, and none occurs in both validation and test.
 
     Args:
         edges: ``[2, e]``; self loops are dropped.
-        nodes: n.
-        seed: decides all of it.
+        nodes: Number of nodes n.
+        seed: Seed of the split.
 
     Raises:
-        ValueError: the graph is too small to hold anything out, or too dense for as many non-edges.
+        ValueError: The graph has too few edges to hold any out, or too few non-edges.
     """
     edges = edges[:, edges[0] != edges[1]]
     count = edges.shape[1]
     val, test = _held_out(count)
     if val == 0 or test == 0:
-        raise ValueError(f"a graph of {count} edges leaves none for validation; 20 are needed for a 5 % share")
+        raise ValueError(f"a graph with {count} edges has none for validation; a share of 5 % needs at least 20")
     numbering = PairNumbering(nodes)
     taken = numbering.encode(edges).sort().values
     free = numbering.total - count
     if free < val + test:
-        raise ValueError(f"the graph has only {free} pairs without an edge; {val + test} are needed as negatives")
+        raise ValueError(f"the graph has only {free} pairs without an edge; {val + test} negatives are needed")
     rng = np.random.Generator(np.random.PCG64(seed))
     shuffled = edges[:, torch.from_numpy(rng.permutation(count))]
-    places = torch.from_numpy(rng.choice(free, size=val + test, replace=False))
-    return _edge_split(shuffled, numbering.decode(kth_free(taken, places)), val, test)
+    ranks = torch.from_numpy(rng.choice(free, size=val + test, replace=False))
+    return _edge_split(shuffled, numbering.decode(kth_free(taken, ranks)), val, test)
 
 
 def legacy_nodes(labels: Tensor, val: float, test: float) -> NodeSplit:
-    """HGCN's node split, always with seed 1234: see :func:`balanced_nodes`.
+    """Split the nodes by the rule of HGCN, always with seed 1234 (see :func:`balanced_nodes`).
 
-    Its rule is made for two classes: "positive" is a label other than 0, "negative" one other than 1. With more
-    classes (airport) the labels 2, 3, ... are both, so nodes occur twice and the three parts overlap. All figures
-    published for airport have this split; use it to compare with them, and ``"disjoint"`` to know.
+    The rule is made for two classes: "positive" means a label other than 0, "negative" a label other than 1. With more
+    classes (airport) the labels 2, 3, ... are both, so that nodes occur twice and the three parts overlap. All figures
+    published for airport use this split. Use it to compare with them, and ``"disjoint"`` to measure how well a model
+    generalises.
     """
     return balanced_nodes(labels, val, test, np.random.RandomState(_LEGACY_SEED))
 
@@ -129,35 +134,35 @@ def legacy_nodes(labels: Tensor, val: float, test: float) -> NodeSplit:
 def balanced_nodes(
     labels: Tensor, val: float, test: float, rng: np.random.RandomState | np.random.Generator
 ) -> NodeSplit:
-    """As many positives as negatives in validation and test: a share of the smaller side each; the rest is training.
+    """Split the nodes with as many positives as negatives in validation and in test; the rest is for training.
 
     Args:
         labels: ``[n]``.
-        val: share of the smaller side that goes to validation, from either side.
-        test: likewise for the test.
-        rng: shuffles first the positives, then the negatives.
+        val: Number of validation nodes of each sign, as a share of the rarer sign.
+        test: Number of test nodes of each sign, as a share of the rarer sign.
+        rng: Shuffles first the positives, then the negatives.
     """
-    sides = [np.flatnonzero(labels.numpy() != 0), np.flatnonzero(labels.numpy() != 1)]
-    for side in sides:
-        rng.shuffle(side)
-    smaller = min(side.size for side in sides)
-    a, b = round(val * smaller), round(val * smaller) + round(test * smaller)
+    signs = [np.flatnonzero(labels.numpy() != 0), np.flatnonzero(labels.numpy() != 1)]
+    for nodes in signs:
+        rng.shuffle(nodes)
+    rarer = min(nodes.size for nodes in signs)
+    a, b = round(val * rarer), round(val * rarer) + round(test * rarer)
     return NodeSplit(
-        train=_joined([side[b:] for side in sides]),
-        val=_joined([side[:a] for side in sides]),
-        test=_joined([side[a:b] for side in sides]),
+        train=_joined([nodes[b:] for nodes in signs]),
+        val=_joined([nodes[:a] for nodes in signs]),
+        test=_joined([nodes[a:b] for nodes in signs]),
     )
 
 
 def disjoint_nodes(nodes: int, seed: int) -> NodeSplit:
-    """A random node split: 70 % training, 15 % validation, 15 % test."""
+    """Split the nodes at random: 70 % training, 15 % validation, 15 % test."""
     order = torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).permutation(nodes))
     val, test = int(nodes * _NODES_VAL), int(nodes * _NODES_TEST)
     return NodeSplit(train=order[val + test :], val=order[:val], test=order[val : val + test])
 
 
 def planetoid_nodes(masks: dict[str, Tensor], validation: int) -> NodeSplit:
-    """Planetoid's public split with the first ``validation`` nodes after the training ones for validation."""
+    """Return the public split of Planetoid; the ``validation`` nodes after the training nodes are for validation."""
     train, test = (masks[part].nonzero().squeeze(1) for part in ("train", "test"))
     return NodeSplit(train, torch.arange(train.numel(), train.numel() + validation), test)
 
@@ -193,37 +198,40 @@ def _joined(parts: list[NDArray[np.int64]]) -> Tensor:
     return torch.from_numpy(np.concatenate(parts))
 
 
-_DRAWS = 2**16  # random numbers looked at together: they fit the cache
-_MARKS = 2**20  # size of the table that says which places are surely not tracked
+# The published link splits shuffle the list of all pairs without an edge (194 million for PubMed) and use the first few
+# thousand. The shuffle visits the positions i = n - 1, ..., 1 and swaps i with a random position j <= i. The functions
+# below replay these swaps backwards and keep only the positions of the entries that reach the front.
 
 
 def front_of_shuffle(rng: np.random.RandomState, n: int, k: int) -> NDArray[np.int64]:
-    """The first ``k`` entries of ``np.arange(n)`` after ``rng.shuffle``, bit for bit.
+    """Return the first ``k`` entries of ``np.arange(n)`` after ``rng.shuffle``, bit for bit, without the list.
+
+    The time is about 30 ns per entry of the list; the memory is proportional to ``k``.
 
     Args:
-        rng: NumPy's old generator; it is left somewhere behind the shuffle.
-        n: length of the list, at most 2^32.
-        k: at most n.
+        rng: NumPy's legacy generator. Its state afterwards is undefined.
+        n: Length of the list, at most 2^32.
+        k: Number of entries, at most n.
 
     Returns:
-        ``[k]``. It takes about 30 ns per entry of the list and memory for k.
+        ``[k]``.
 
     Example:
         >>> front_of_shuffle(np.random.RandomState(0), 10, 3)
         array([2, 8, 4])
     """
     if n > 2**32:
-        raise ValueError(f"a list of {n:,} entries is beyond the 2^32 this shuffle can be traced through")
+        raise ValueError(f"a list of {n:,} entries is too long; the shuffle can be replayed for at most 2^32")
     chunks = list(_chunk_starts(rng, n))
-    slot_of = {place: place for place in range(k)}  # a tracked place, and which slot of the front its entry reaches
+    slot_of = {position: position for position in range(k)}  # tracked position -> its slot in the front
     maybe_tracked = np.zeros(_MARKS, dtype=np.bool_)
     maybe_tracked[:k] = True
-    last_swaps: list[tuple[int, int]] = []  # those inside the front, i < k
+    last_swaps: list[tuple[int, int]] = []  # the swaps inside the front, i < k
     for high, state in reversed(chunks):
         rng.set_state(state)
-        partners = _partners(rng, high)[::-1]  # backwards in time is upwards in i
+        partners = _partners(rng, high)[::-1]  # backwards in time means upwards in i
         low = high - partners.size + 1
-        # Only places that are tracked already, or become so within this chunk, matter.
+        # Only positions matter that are tracked already or become tracked within this chunk.
         for step in np.flatnonzero(maybe_tracked[partners % _MARKS] | (partners >= low)).tolist():
             i, j = low + step, int(partners[step])
             if i < k:
@@ -232,15 +240,15 @@ def front_of_shuffle(rng: np.random.RandomState, n: int, k: int) -> NDArray[np.i
                 slot_of[i] = slot_of.pop(j)
                 maybe_tracked[i % _MARKS] = True
     front = np.empty(k, dtype=np.int64)
-    for place, slot in slot_of.items():
-        front[slot] = place
+    for position, slot in slot_of.items():
+        front[slot] = position
     for i, j in reversed(last_swaps):
         front[i], front[j] = front[j], front[i]
     return front
 
 
 def _chunk_starts(rng: np.random.RandomState, n: int) -> Iterator[tuple[int, Any]]:
-    """The place i and the generator's state at the beginning of each chunk of draws."""
+    """Yield the position i and the state of the generator at the beginning of each chunk of draws."""
     high = n - 1
     while high > 0:
         yield high, rng.get_state()
@@ -248,9 +256,9 @@ def _chunk_starts(rng: np.random.RandomState, n: int) -> Iterator[tuple[int, Any
 
 
 def _partners(rng: np.random.RandomState, high: int) -> NDArray[np.int64]:
-    """The places that i = ``high``, ``high`` - 1, ... are swapped with, as far as one chunk of draws goes.
+    """Return the positions that i = ``high``, ``high`` - 1, ... are swapped with, for one chunk of draws.
 
-    A draw is cut to the bits of i and thrown away when it exceeds i, as NumPy does.
+    As in NumPy, a draw is masked to the bits of i and rejected if it exceeds i.
     """
     draws = rng.randint(0, 2**32, size=_DRAWS, dtype=np.uint32)
     found: list[NDArray[np.uint32]] = []
@@ -258,24 +266,24 @@ def _partners(rng: np.random.RandomState, high: int) -> NDArray[np.int64]:
     while high > 0 and start < draws.size:
         mask = (1 << high.bit_length()) - 1
         values = draws[start:] & np.uint32(mask)
-        same_mask = high - (mask >> 1)  # so many i have this mask
-        taken = np.flatnonzero(_taken(values, high))[:same_mask]
-        found.append(values[taken])
-        start = start + int(taken[-1]) + 1 if taken.size == same_mask else draws.size
-        high -= taken.size
+        same_mask = high - (mask >> 1)  # number of i with this mask
+        accepted = np.flatnonzero(_accepted(values, high))[:same_mask]
+        found.append(values[accepted])
+        start = start + int(accepted[-1]) + 1 if accepted.size == same_mask else draws.size
+        high -= accepted.size
     return np.concatenate(found).astype(np.int64)
 
 
-def _taken(values: NDArray[np.uint32], high: int) -> NDArray[np.bool_]:
-    """Which ``values`` do not exceed i, where i is ``high`` less the number of those taken before."""
-    taken = values.astype(np.int64) <= high - values.size
-    doubtful = np.flatnonzero(~taken & (values <= high))
-    if doubtful.size == 0:
-        return taken
-    room = high - np.cumsum(taken, dtype=np.int32)[doubtful] - values[doubtful].astype(np.int64)
-    fits = room >= 0
-    # Whether one fits depends on those before it: each round is right at least one further from the front.
-    while not np.array_equal(again := room >= np.cumsum(fits) - fits, fits):
-        fits = again
-    taken[doubtful] = fits
-    return taken
+def _accepted(values: NDArray[np.uint32], high: int) -> NDArray[np.bool_]:
+    """Return which ``values`` do not exceed i, where i is ``high`` minus the number of values accepted before."""
+    accepted = values.astype(np.int64) <= high - values.size
+    undecided = np.flatnonzero(~accepted & (values <= high))
+    if undecided.size == 0:
+        return accepted
+    slack = high - np.cumsum(accepted, dtype=np.int32)[undecided] - values[undecided].astype(np.int64)
+    fits = slack >= 0
+    # Whether a value fits depends on those before it. Each round settles at least one more value from the front.
+    while not np.array_equal(updated := slack >= np.cumsum(fits) - fits, fits):
+        fits = updated
+    accepted[undecided] = fits
+    return accepted

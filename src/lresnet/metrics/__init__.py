@@ -1,4 +1,4 @@
-"""How good a result is, as tensors on the device they were computed on."""
+"""Metrics of classification, ranking and out-of-distribution detection, computed on the device of their input."""
 
 from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws

@@ -1,14 +1,14 @@
-r"""Scores by which a network tells images of its training's kind from others: higher is more in-distribution.
+r"""Scores for out-of-distribution detection; a higher score means more in-distribution.
 
-Three are of the logits alone. Two are of the geometry, and there are two of each: of the hyperboloid, for networks that
-have one, and of flat space, for the Euclidean twin.
+Three scores use the logits only. Two kinds of scores use the geometry: the distance to the origin and the distance to
+the decision boundary. Each exists in a hyperbolic form and in a Euclidean form for the Euclidean baseline.
 
-Why far from the origin counts as in-distribution. Along a ray from the origin the distance to every hyperplane of
-:class:`~lresnet.nn.LorentzMLR` that the ray leaves behind grows without bound, and with it the logit of its class; near
-the origin all images have much the same logits, those of the offsets. So the head can tell classes apart, and be
-certain, only further out, and the cross entropy drives training images there. (Khrulkov et al., CVPR 2020, read a
-hyperbolic network's certainty off this distance.) The distance is an increasing function of the norm of the space
-coordinates, so one model ranks images by either alike.
+A large distance to the origin counts as in-distribution for the following reason. Along a ray from the origin, the
+distance to every hyperplane of :class:`~lresnet.nn.LorentzMLR` that the ray crosses grows without bound, and so does
+the logit of its class. Near the origin all images have nearly the same logits, given by the offsets. The head can
+therefore separate classes with confidence only far from the origin, and the cross entropy moves training images there.
+(Khrulkov et al., CVPR 2020, use this distance as the confidence of a hyperbolic network.) The distance is an increasing
+function of the norm of the space coordinates, so both rank the images of one model equally.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 
 
 def energy_score(logits: Tensor, temperature: float = 1.0) -> Tensor:
-    r"""The negative energy :math:`T \log \sum_k e^{v_k / T}` (Liu et al., NeurIPS 2020): the paper's score, at T = 1.
+    r"""Return the negative energy :math:`T \log \sum_k e^{v_k / T}` (Liu et al., NeurIPS 2020).
 
     Args:
         logits: ``[..., classes]``.
-        temperature: T > 0; towards 0 it becomes :func:`logit_score`.
+        temperature: T > 0. The limit T -> 0 is :func:`logit_score`.
 
     Returns:
         ``[...]``, float32 or wider.
@@ -55,9 +55,9 @@ def energy_score(logits: Tensor, temperature: float = 1.0) -> Tensor:
 
 
 def softmax_score(logits: Tensor) -> Tensor:
-    """The largest probability, ``[..., classes] -> [...]`` (Hendrycks and Gimpel, ICLR 2017).
+    """Return the largest probability, ``[..., classes] -> [...]`` (Hendrycks and Gimpel, ICLR 2017).
 
-    In float64: in float32 all probabilities above 1 - 6e-8, which are many, would be one.
+    The result is float64: in float32 all probabilities above 1 - 6e-8, which are frequent, would round to 1.
 
     Example:
         >>> softmax_score(torch.tensor([0.0, 0.0]))
@@ -67,7 +67,7 @@ def softmax_score(logits: Tensor) -> Tensor:
 
 
 def logit_score(logits: Tensor) -> Tensor:
-    """The largest logit, ``[..., classes] -> [...]``, float32 or wider (Hendrycks et al., ICML 2022).
+    """Return the largest logit, ``[..., classes] -> [...]``, float32 or wider (Hendrycks et al., ICML 2022).
 
     Example:
         >>> logit_score(torch.tensor([1.0, 3.0]))
@@ -77,11 +77,11 @@ def logit_score(logits: Tensor) -> Tensor:
 
 
 def origin_distance_score(embedding: Tensor, K: Curvature = -1.0) -> Tensor:
-    r"""The geodesic distance to the origin, :math:`\operatorname{asinh}(\sqrt\kappa |x|) / \sqrt\kappa`.
+    r"""Return the geodesic distance to the origin, :math:`\operatorname{asinh}(\sqrt\kappa |x|) / \sqrt\kappa`.
 
     Args:
-        embedding: points, ``[..., n]``.
-        K: curvature, a negative float or a tensor of one.
+        embedding: Points ``[..., n]``.
+        K: Curvature, a negative float or a tensor.
 
     Returns:
         ``[...]``, float32 or wider.
@@ -96,18 +96,18 @@ def origin_distance_score(embedding: Tensor, K: Curvature = -1.0) -> Tensor:
 
 
 def boundary_distance(embedding: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0) -> Tensor:
-    r"""The largest signed geodesic distance to a class's hyperplane of :class:`~lresnet.nn.LorentzMLR`.
+    r"""Return the largest signed geodesic distance to the hyperplane of a class of :class:`~lresnet.nn.LorentzMLR`.
 
-    A logit is :math:`v_k = 2 |z_k| d(x, H_k)`; the length of the normal is the class's own and left out here.
+    A logit is :math:`v_k = 2 |z_k| d(x, H_k)`. The length of the normal differs between classes and is left out here.
 
     Args:
-        embedding: points, ``[..., n]``.
-        weight: z, ``[classes, n]``.
-        bias: r, ``[classes]``.
-        K: curvature.
+        embedding: Points ``[..., n]``.
+        weight: Normals z, ``[classes, n]``.
+        bias: Offsets r, ``[classes]``.
+        K: Curvature.
 
     Returns:
-        ``[...]``, float32 or wider; below 0 where the point is outside all half-spaces.
+        ``[...]``, float32 or wider; negative if the point is outside all half-spaces.
 
     Example:
         >>> boundary_distance(torch.tensor([3.0, 4.0]), torch.tensor([[10.0, 0.0], [0.0, 0.1]]), torch.zeros(2))
@@ -119,12 +119,12 @@ def boundary_distance(embedding: Tensor, weight: Tensor, bias: Tensor, *, K: Cur
 
 
 def prototype_distance(embedding: Tensor, prototypes: Tensor, *, K: Curvature = -1.0) -> Tensor:
-    """Minus the geodesic distance to the nearest prototype of :class:`~lresnet.nn.Prototypes`.
+    """Return the negative geodesic distance to the nearest prototype of :class:`~lresnet.nn.Prototypes`.
 
     Args:
-        embedding: points, ``[..., n]``.
-        prototypes: points, ``[classes, n]``.
-        K: curvature.
+        embedding: Points ``[..., n]``.
+        prototypes: Points ``[classes, n]``.
+        K: Curvature.
 
     Returns:
         ``[...]``, float32 or wider.
@@ -140,7 +140,7 @@ def prototype_distance(embedding: Tensor, prototypes: Tensor, *, K: Curvature = 
 
 
 def euclidean_norm(embedding: Tensor) -> Tensor:
-    """The Euclidean twin's distance to the origin, ``[..., n] -> [...]``, float32 or wider.
+    """Return the Euclidean distance to the origin, ``[..., n] -> [...]``, float32 or wider.
 
     Example:
         >>> euclidean_norm(torch.tensor([3.0, 4.0]))
@@ -150,12 +150,12 @@ def euclidean_norm(embedding: Tensor) -> Tensor:
 
 
 def euclidean_boundary_distance(embedding: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    r"""The largest signed distance to a hyperplane of a linear head, :math:`(w_k \cdot x + b_k) / |w_k|`.
+    r"""Return the largest signed distance to a hyperplane of a linear head, :math:`(w_k \cdot x + b_k) / |w_k|`.
 
     Args:
-        embedding: ``[..., n]``.
-        weight: w, ``[classes, n]``.
-        bias: b, ``[classes]``.
+        embedding: Points ``[..., n]``.
+        weight: Normals w, ``[classes, n]``.
+        bias: Offsets b, ``[classes]``.
 
     Returns:
         ``[...]``, float32 or wider.

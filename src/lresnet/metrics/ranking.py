@@ -1,4 +1,4 @@
-"""The area under the ROC curve, exactly."""
+"""Metrics of rankings: area under the ROC curve and average precision, with exact treatment of ties."""
 
 from __future__ import annotations
 
@@ -7,28 +7,24 @@ from torch import Tensor
 
 from lresnet.metrics.checks import require_ranking
 
-__all__ = [
-    "average_precision",
-    "link_scores",
-    "roc_auc",
-]
+__all__ = ["average_precision", "link_scores", "roc_auc"]
 
 
 def roc_auc(scores: Tensor, labels: Tensor) -> Tensor:
-    """How often a positive has a higher score than a negative; a tie counts one half.
+    """Return the area under the ROC curve: how often a positive has a higher score than a negative.
 
-    Counted in integers after one sort, so it is exact up to one final division, and it equals scikit-learn's
-    ``roc_auc_score``. Nothing is moved to the host: it can stand in a loop on a GPU.
+    A tie counts one half. The pairs are counted in integers after one sort, so the result is exact up to one final
+    division and equals ``roc_auc_score`` of scikit-learn. Nothing is copied to the host.
 
     Args:
-        scores: ``[m]``, any floating point type.
+        scores: ``[m]``, of any floating-point type.
         labels: ``[m]``, 1 (or True) for positives, 0 for negatives.
 
     Returns:
-        0-d, float64, between 0 and 1. Where values are not checked (on a GPU, under compile), one class only gives NaN.
+        0-d, float64, between 0 and 1. If values are not checked (on a GPU, under compile), a single class gives NaN.
 
     Raises:
-        ValueError: shapes differ or, on eager CPU tensors, a score is NaN or there is one class only.
+        ValueError: Shapes differ or, for eager CPU tensors, a score is NaN or there is a single class.
 
     Example:
         >>> roc_auc(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1]))
@@ -39,15 +35,15 @@ def roc_auc(scores: Tensor, labels: Tensor) -> Tensor:
     positive = labels[order].to(torch.int64)
     negatives_before = torch.nn.functional.pad((1 - positive).cumsum(0), (1, 0))
     first = torch.searchsorted(ordered, ordered)
-    behind = torch.searchsorted(ordered, ordered, right=True)
-    # Twice the negatives below, plus those that tie: negatives before the ties' end and before their start.
-    twice_won = positive * (negatives_before[first] + negatives_before[behind])
+    last = torch.searchsorted(ordered, ordered, right=True)
+    # Negatives before the first and before the last tied score sum to twice the negatives below plus the tied ones.
+    twice_won = positive * (negatives_before[first] + negatives_before[last])
     positives = positive.sum()
     return twice_won.sum().double() / (2 * positives * (positive.numel() - positives)).double()
 
 
 def link_scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores and labels, both ``[p + q]``, from the scores of ``p`` edges and of ``q`` pairs that are none.
+    """Return scores and labels, both ``[p + q]``, from the scores of ``p`` edges and of ``q`` pairs without an edge.
 
     Example:
         >>> roc_auc(*link_scores(torch.tensor([0.9, 0.8]), torch.tensor([0.1])))
@@ -59,21 +55,23 @@ def link_scores(positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def average_precision(scores: Tensor, labels: Tensor) -> Tensor:
-    r"""The mean, over the positives, of the precision at their score.
+    r"""Return the average precision: the mean, over the positives, of the precision at their score.
 
-    With :math:`P_k` and :math:`R_k` precision and recall at the k-th distinct score this is
-    :math:`\sum_k (R_k - R_{k-1}) P_k`, the sum scikit-learn's ``average_precision_score`` computes. Equal scores form
-    one threshold, so the order of the input does not matter. Nothing is moved to the host.
+    .. math:: \sum_k (R_k - R_{k-1}) P_k
+
+    Here :math:`P_k` and :math:`R_k` are precision and recall at the k-th distinct score. The result equals
+    ``average_precision_score`` of scikit-learn. Equal scores form one threshold, so the order of the input does not
+    matter. Nothing is copied to the host.
 
     Args:
-        scores: ``[m]``, any floating point type.
+        scores: ``[m]``, of any floating-point type.
         labels: ``[m]``, 1 (or True) for positives, 0 for negatives.
 
     Returns:
         0-d, float64, between 0 and 1.
 
     Raises:
-        ValueError: shapes differ or, on eager CPU tensors, a score is NaN or there is one class only.
+        ValueError: Shapes differ or, for eager CPU tensors, a score is NaN or there is a single class.
 
     Example:
         >>> average_precision(torch.tensor([0.1, 0.4, 0.35, 0.8]), torch.tensor([0, 0, 1, 1]))

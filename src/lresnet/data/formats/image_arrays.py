@@ -1,4 +1,4 @@
-"""A user's images from one ``.npz``."""
+"""Users' labelled images in one ``.npz`` file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lresnet.data.image_data import ImageData, ImageSet, channel_statistics
 __all__ = ["NPZ_ERRORS", "read_image_arrays"]
 
 NPZ_ERRORS = (ValueError, EOFError, MemoryError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
-"""What a damaged ``.npz`` may raise; MemoryError where it says that it holds more than fits."""
+"""Errors that a damaged ``.npz`` file may raise; MemoryError if it announces more data than fits."""
 
 _NEEDED = ("train_images", "train_labels", "test_images", "test_labels")
 _CHANNELS = (1, 3)
@@ -28,15 +28,15 @@ def read_image_arrays(path: str | Path) -> ImageData:
     """Read the arrays ``train_images``, ``train_labels``, ``test_images`` and ``test_labels`` of ``path``.
 
     Images are uint8: ``[N, H, W]`` (grey), ``[N, H, W, C]`` or ``[N, C, H, W]`` with 1 or 3 channels. Labels are
-    integers 0, 1, ..., ``[N]`` or ``[N, 1]``. An array ``classes`` of names is optional; without it, classes are called
-    by their numbers, and each has training images. No pickled object is read.
+    integers 0, 1, ..., ``[N]`` or ``[N, 1]``. An array ``classes`` of names is optional. Without it, the classes are
+    named by their numbers, and each must have training images. Pickled objects are refused.
 
     Returns:
         The images as ``[N, H, W, C]``, with the mean and std of the training images.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: an array is missing, damaged or of another form.
+        OSError: The file cannot be read.
+        ValueError: An array is missing, damaged or of another form.
     """
     path = Path(path)
     arrays = _load(path)
@@ -50,7 +50,7 @@ def read_image_arrays(path: str | Path) -> ImageData:
     train, test = parts
     if train.images.numel() == 0:
         shape = list(train.images.shape)
-        raise ValueError(f"{path}: train_images is empty (shape {shape}); there must be images to train on")
+        raise ValueError(f"{path}: train_images is empty (shape {shape}); training needs images")
     try:
         classes = _names(arrays["classes"]) if "classes" in arrays else _numbers(train.labels)
     except ValueError as error:
@@ -62,17 +62,17 @@ def _load(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file:
             if not zipfile.is_zipfile(file):
-                raise ValueError("it is no .npz archive")
+                raise ValueError("it is not a .npz archive")
         with np.load(path, allow_pickle=False) as archive:
             if missing := [name for name in _NEEDED if name not in archive.files]:
-                raise ValueError(f"it has no {', '.join(missing)}")
+                raise ValueError(f"it has no array {', '.join(missing)}")
             return {name: archive[name] for name in (*_NEEDED, "classes") if name in archive.files}
     except NPZ_ERRORS as error:
         raise ValueError(f"{path} cannot be read as images: {error}") from error
 
 
 def _images(name: str, images: NDArray[Any]) -> Tensor:
-    """``[N, H, W, C]``."""
+    """Return the images as ``[N, H, W, C]``."""
     if images.dtype != np.uint8:
         raise ValueError(f"{name} is {images.dtype}; save pixels 0 to 255 as uint8")
     if images.ndim == 3:
@@ -82,19 +82,19 @@ def _images(name: str, images: NDArray[Any]) -> Tensor:
         if first != last:
             return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if first else images)
     raise ValueError(
-        f"{name} has shape {list(images.shape)}, where 1 or 3 channels must be told from height and width; "
+        f"{name} has shape {list(images.shape)}, where 1 or 3 channels cannot be told from height and width; "
         "save [N, H, W, C] or [N, C, H, W]"
     )
 
 
 def _labels(name: str, labels: NDArray[Any]) -> Tensor:
-    """``[N]``."""
+    """Return the labels as ``[N]``."""
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.dtype.kind not in "iu" or labels.ndim != 1:
-        raise ValueError(f"{name} is {labels.dtype} {list(labels.shape)}; labels are integers [N]")
+        raise ValueError(f"{name} is {labels.dtype} {list(labels.shape)}; labels must be integers [N]")
     low, high = int(labels.min(initial=0)), int(labels.max(initial=0))
-    if low < 0 or high >= 2**63:  # int64 would make a negative number of it
+    if low < 0 or high >= 2**63:  # negative numbers in int64
         raise ValueError(f"{name} holds the label {low or high}; number the classes 0, 1, ...")
     return torch.from_numpy(labels.astype(np.int64))
 
@@ -106,7 +106,7 @@ def _names(classes: NDArray[Any]) -> tuple[str, ...]:
 
 
 def _numbers(labels: Tensor) -> tuple[str, ...]:
-    """The classes by their numbers; a gap is a slip, and one label of a billion would be a billion classes."""
+    """Return the class numbers as names. Gaps are refused: one label of a billion would mean a billion classes."""
     found = labels.unique().tolist()
     if found[-1] >= len(found):
         gap = next(number for number, label in enumerate(found) if number != label)

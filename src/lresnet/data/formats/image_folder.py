@@ -1,4 +1,4 @@
-"""A user's images from folders: ``train/CLASS/*.png`` and ``test/CLASS/*.png``."""
+"""Users' labelled images in folders, ``train/CLASS/*.png`` and ``test/CLASS/*.png``, and single image files."""
 
 from __future__ import annotations
 
@@ -24,39 +24,39 @@ SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", "
 class _Part(NamedTuple):
     images: NDArray[np.uint8]  # [N, H, W, 3]
     labels: list[int]
-    skipped: list[tuple[Path, str]]  # what could not be read, and why
+    skipped: list[tuple[Path, str]]  # files that could not be read, with the reason
 
 
 def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
     """Read ``path/train/CLASS/*`` and ``path/test/CLASS/*``.
 
-    The folders under ``train`` are the classes, in alphabetical order. Files whose names do not end as images do (see
-    :data:`SUFFIXES`) and hidden ones are passed over. Images are turned upright as their EXIF data say and become RGB;
-    an alpha channel is dropped. Those that :func:`open_image` refuses are left out and listed in ``skipped``, with
-    the reason.
+    The folders under ``train`` are the classes, in alphabetical order. Files without an image suffix (see
+    :data:`SUFFIXES`) and hidden files are ignored. Images are turned upright according to their EXIF data and converted
+    to RGB; an alpha channel is dropped. Images that :func:`open_image` refuses are left out and listed in ``skipped``
+    with the reason.
 
     Args:
-        path: the folder.
-        size: side of the squares that images become, see :func:`fill_frame`. None: they stay as they are, and must
-            have one common size.
+        path: The folder.
+        size: Side of the squares to which images are resized, see :func:`fill_frame`. None keeps their size, which must
+            be the same for all.
 
     Returns:
-        Images ``[N, H, W, 3]`` by class and then by file name, with the mean and std of the training images.
+        Images ``[N, H, W, 3]``, sorted by class and then by file name, with the mean and std of the training images.
 
     Raises:
-        FileNotFoundError: there is no such folder, or it has no ``train`` or ``test``.
-        ValueError: images of two sizes, a class without training images, a class that only ``test`` has.
+        FileNotFoundError: There is no such folder, or it has no ``train`` or ``test``.
+        ValueError: Images have two sizes, a class has no training images, or only ``test`` has a class.
     """
     path = Path(path)
     train_folder, test_folder = path / "train", path / "test"
     if size is not None and size < 1:
-        raise ValueError(f"size is {size}; the side of an image is 1 pixel or more")
+        raise ValueError(f"size is {size}; the side of an image must be at least 1 pixel")
     for folder in (train_folder, test_folder):
         if not folder.is_dir():
-            raise FileNotFoundError(f"no folder {folder}; images are looked for in train/CLASS/ and test/CLASS/")
+            raise FileNotFoundError(f"there is no folder {folder}; images must be in train/CLASS/ and test/CLASS/")
     classes = _class_names(train_folder)
     if unknown := sorted(set(_class_names(test_folder)) - set(classes)):
-        raise ValueError(f"{test_folder} has the class {unknown[0]!r}, but {train_folder} has not")
+        raise ValueError(f"{test_folder} has the class {unknown[0]!r}, but {train_folder} does not")
     train, test = (_read_part(folder, classes, size) for folder in (train_folder, test_folder))
     for label in sorted(set(range(len(classes))) - set(train.labels)):
         _refuse_empty(train_folder / classes[label], train)
@@ -68,13 +68,13 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
 
 
 def images_below(folder: Path) -> list[Path]:
-    """The image files in ``folder`` and in its folders, told by their endings, by path; hidden ones are passed over.
+    """Return the image files in ``folder``, at any depth, sorted by path. Hidden files are ignored.
 
-    Links to folders are followed, and a folder that can be reached in two ways is there once. A link to a file that is
-    not there is among them, so that it is counted with those that cannot be read.
+    Files are recognised by their suffix. Links to folders are followed; a folder that is reached twice is read once. A
+    broken link is included, so that it is counted as a file that cannot be read.
 
     Raises:
-        OSError: one of the folders cannot be read.
+        OSError: One of the folders cannot be read.
     """
     found, seen = list[Path](), set[str]()
     for place, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
@@ -87,29 +87,29 @@ def images_below(folder: Path) -> list[Path]:
 
 
 def open_image(file: Path, mode: Literal["L", "RGB"] = "RGB") -> Image:
-    """The image of ``file``, upright as its EXIF data say, in grey ("L") or colours; an alpha channel is dropped.
+    """Open an image, turned upright according to its EXIF data, in grey ("L") or colour; an alpha channel is dropped.
 
-    Colours of 16 bits are brought down to 8. What Pillow warns of, as of EXIF data that it cannot read, is not passed
-    on: the pixels are there.
+    Colours of 16 bits are reduced to 8 bits. Warnings of Pillow, e.g. about unreadable EXIF data, are suppressed, since
+    they do not affect the pixels.
 
     Raises:
-        ValueError: it is grey with more than 8 bits; a damaged file raises nearly anything.
+        ValueError: The image is grey with more than 8 bits. A damaged file may raise any other error.
     """
     from PIL import Image, ImageOps
 
     with warnings.catch_warnings(action="ignore"), Image.open(file) as opened:
-        if opened.mode.startswith(("I", "F")):  # Pillow would cut their values off at 255
-            raise ValueError("more than 8 bits a channel")
+        if opened.mode.startswith(("I", "F")):  # Pillow would clip their values at 255
+            raise ValueError("more than 8 bits per channel")
         image = ImageOps.exif_transpose(opened)
-        if image.mode == "P":  # a palette may say which of its colours are transparent
+        if image.mode == "P":  # a palette may have transparent colours
             image = image.convert("RGBA")
         return image.convert(mode)
 
 
 def fill_frame(image: Image, width: int, height: int) -> Image:
-    """The largest part in the centre that has the frame's proportions, resized to the frame.
+    """Crop the largest centred part with the proportions ``width`` : ``height`` and resize it.
 
-    Cut first: a long strip whose short side is resized to the frame's would not fit in memory.
+    The crop comes first: a long strip whose short side is enlarged would not fit in memory.
 
     Example:
         >>> from PIL import Image
@@ -123,7 +123,10 @@ def fill_frame(image: Image, width: int, height: int) -> Image:
         part: tuple[float, float] = (own_width, own_width * height / width)
     else:
         part = (own_height * width / height, own_height)
-    left, top = (own_width - part[0]) // 2, (own_height - part[1]) // 2  # whole pixels: a mere cut changes none
+    left, top = (
+        (own_width - part[0]) // 2,
+        (own_height - part[1]) // 2,
+    )  # integers, so that a crop without resizing keeps all pixels
     return image.resize((width, height), Resampling.BILINEAR, box=(left, top, left + part[0], top + part[1]))
 
 
@@ -136,18 +139,18 @@ def _class_names(folder: Path) -> tuple[str, ...]:
 
 
 def _image_files(folder: Path) -> list[Path]:
-    if not folder.is_dir():  # a class need not have test images
+    if not folder.is_dir():  # a class may have no test images
         return []
     return sorted(file for file in folder.iterdir() if _is_image_file(file) and not file.name.startswith("."))
 
 
 def _is_image_file(file: Path) -> bool:
-    """Told by its ending; a link to nothing is one that cannot be read, a folder is none."""
+    """Whether ``file`` has an image suffix. A broken link counts as an unreadable file; a folder does not count."""
     return file.suffix.lower() in SUFFIXES and (file.is_file() or not file.exists())
 
 
 def _read_part(folder: Path, classes: tuple[str, ...], size: int | None) -> _Part:
-    """All images of one part, written into one array as they are read."""
+    """Read all images of one part into one array."""
     files = [(file, label) for label, name in enumerate(classes) for file in _image_files(folder / name)]
     images: NDArray[np.uint8] = np.empty((0, 0, 0, 3), dtype=np.uint8)
     first = folder
@@ -155,15 +158,15 @@ def _read_part(folder: Path, classes: tuple[str, ...], size: int | None) -> _Par
     for file, label in files:
         try:
             pixels = _read_pixels(file, size)
-        except Exception as error:  # decoders raise nearly anything at a damaged file
+        except Exception as error:  # decoders raise many kinds of errors on a damaged file
             part.skipped.append((file, " ".join(str(error).split())))
             continue
         if not part.labels:
             first, images = file, np.empty((len(files), *pixels.shape), dtype=np.uint8)
         if pixels.shape != images.shape[1:]:
             raise ValueError(
-                f"{file} has {_size(pixels)} pixels and {first} {_size(images[0])}; give a size "
-                "(--size PIXELS, size=) to make all images squares of that side"
+                f"{file} has {_size(pixels)} pixels and {first} has {_size(images[0])}; give a size "
+                "(--size PIXELS, size=) to resize all images to squares of that side"
             )
         images[len(part.labels)] = pixels
         part.labels.append(label)
@@ -171,7 +174,7 @@ def _read_part(folder: Path, classes: tuple[str, ...], size: int | None) -> _Par
 
 
 def _read_pixels(file: Path, size: int | None) -> NDArray[np.uint8]:
-    """``[H, W, 3]``."""
+    """Return the pixels ``[H, W, 3]``."""
     image = open_image(file)
     return np.asarray(image if size is None else fill_frame(image, size, size))
 

@@ -1,4 +1,4 @@
-"""A graph or a metric space from one file, in the form :func:`lresnet.geometry.delta_hyperbolicity` takes."""
+"""Users' graphs and metric spaces in one file, as input of :func:`lresnet.geometry.delta_hyperbolicity`."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ __all__ = ["read_space"]
 
 
 def read_space(path: str | Path) -> NDArray[Any] | sparse.sparray | sparse.spmatrix:
-    """Read ``path``, whose name says what it holds.
+    """Read a graph or a matrix of distances. The suffix of ``path`` determines the format.
 
     - ``.npy``, or ``.npz`` with a single array: a square matrix of distances.
-    - ``.npz`` as ``scipy.sparse.save_npz`` writes it: the adjacency matrix of a graph.
-    - anything else: a graph as text, one edge a line, two node names separated by a comma or by white space.
-      ``#`` starts a comment; further columns are not read; a first line of titles above numbers is skipped.
+    - ``.npz`` written by ``scipy.sparse.save_npz``: the adjacency matrix of a graph.
+    - Any other suffix: a graph as text with one edge per line, given by two node names separated by a comma or by white
+      space. ``#`` starts a comment. Further columns are ignored, and so is a header line above numbers.
 
     Returns:
-        The distances ``[n, n]``, the adjacency matrix, or the edges as integers ``[2, E]``, nodes numbered anew.
+        The distances ``[n, n]``, the adjacency matrix, or the edges as integers ``[2, E]`` with renumbered nodes.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it does not hold what its name says.
+        OSError: The file cannot be read.
+        ValueError: The content does not match the suffix.
     """
     path = Path(path)
     if path.suffix in {".npy", ".npz"}:
@@ -52,13 +52,15 @@ def _arrays(path: Path) -> NDArray[Any] | sparse.sparray | sparse.spmatrix:
             return sparse.load_npz(path)
     except (EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as NumPy arrays: {error}") from error
-    raise ValueError(f"{path} holds several arrays ({', '.join(names)}); save the matrix of distances alone")
+    raise ValueError(f"{path} holds several arrays ({', '.join(names)}); save only the matrix of distances")
 
 
 def _distances(matrix: NDArray[Any], path: Path) -> NDArray[Any]:
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise ValueError(f"{path} holds an array of shape {list(matrix.shape)}; distances form a square matrix [n, n]")
-    # Integers of shape [2, 2] would pass for two edges; a floating point matrix is always one of distances.
+        raise ValueError(
+            f"{path} holds an array of shape {list(matrix.shape)}; distances must be a square matrix [n, n]"
+        )
+    # Integers of shape [2, 2] would be taken for two edges; a floating-point matrix always holds distances.
     return matrix.astype(np.float64) if matrix.dtype.kind in "iu" else matrix
 
 
@@ -66,7 +68,7 @@ def _edges(path: Path) -> NDArray[np.int64]:
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file; an edge list has two node names a line") from error
+        raise ValueError(f"{path} is not a text file; an edge list has two node names per line") from error
     rows = [
         (number, _names(text)) for number, line in enumerate(lines, start=1) if (text := line.partition("#")[0].strip())
     ]

@@ -1,9 +1,9 @@
-"""Read the published pickles without running anything they name.
+"""Safe reader of published pickles: no code that a pickle names is executed.
 
-A pickle is a program: it may import any function and call it. The data sets of the field are pickles nevertheless, so
-they are read by an unpickler that knows a short list of names and gives each a harmless stand-in of this module:
-arrays, sparse matrices and graphs are plain records here, and not even NumPy's own unpickling is used. Any other name
-is refused before it is looked up.
+A pickle is a program: it may import any function and call it. Some published data sets are pickles nevertheless. They
+are read by an unpickler that knows a short list of names and replaces each by a harmless substitute of this module.
+Arrays, sparse matrices and graphs are plain records here; NumPy's own unpickling is not used. Any other name is refused
+before it is looked up.
 """
 
 from __future__ import annotations
@@ -19,34 +19,34 @@ from scipy import sparse
 
 __all__ = ["PickledGraph", "read_pickle"]
 
-# Booleans, integers and floats of a fixed size. Not "O": arrays of objects hold whatever a pickle likes.
+# Booleans, integers and floats of a fixed size. Not "O": arrays of objects may hold anything.
 _PLAIN_DTYPE = re.compile(r"[<>=|]?(b1|[iu][1248]|f[248])")
 _MAX_RANK = 8
 
 
 def read_pickle(path: str | Path) -> Any:
-    """What the pickle at ``path`` holds: plain Python data, arrays, CSR matrices, or a :class:`PickledGraph`.
+    """Return the content of a pickle: plain Python data, an array, a CSR matrix, or a :class:`PickledGraph`.
 
     Raises:
-        OSError: the file cannot be read.
-        ValueError: it names anything outside the list, or is damaged.
+        OSError: The file cannot be read.
+        ValueError: The pickle names anything outside the list, or is damaged.
     """
     with Path(path).open("rb") as file:
         try:
             content = _Unpickler(file, encoding="latin1").load()
             return _finish(content)
         except _Refused as error:
-            raise ValueError(f"{path} is refused: {error}") from None
+            raise ValueError(f"{path} is refused: {error}; use the official file") from None
         except Exception as error:  # a damaged pickle can fail in any way
             raise ValueError(f"{path} cannot be read as a pickle: {type(error).__name__}: {error}") from error
 
 
 class _Refused(pickle.UnpicklingError):
-    """A pickle asked for something it may not have."""
+    """The pickle needs something that is not allowed."""
 
 
 class _Array:
-    """Stand-in for numpy.ndarray: made empty, filled by the pickle's state."""
+    """Substitute for numpy.ndarray: created empty, filled by the state in the pickle."""
 
     def __init__(self) -> None:
         self.value: NDArray[Any] | None = None
@@ -54,40 +54,40 @@ class _Array:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         _version, shape, dtype, fortran, data = state
         if isinstance(data, str):
-            data = data.encode("latin1")  # how Python 2 wrote bytes
+            data = data.encode("latin1")  # Python 2 wrote bytes in this way
         if not isinstance(data, bytes):
-            raise _Refused("an array whose elements are objects")
+            raise _Refused("it contains an array of objects")
         self.value = _array(data, dtype, shape, "F" if fortran else "C")
 
 
 class _Dtype:
-    """Stand-in for numpy.dtype: plain numbers only."""
+    """Substitute for numpy.dtype: plain numbers only."""
 
     def __init__(self, name: object, align: object = False, copy: object = False) -> None:
         if not isinstance(name, str) or not _PLAIN_DTYPE.fullmatch(name):
-            raise _Refused(f"an array of dtype {name!r}")
+            raise _Refused(f"it contains an array of dtype {name!r}")
         self.value = np.dtype(name)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         if any(part is not None for part in state[2:5]):
-            raise _Refused("an array of records")
+            raise _Refused("it contains an array of records")
         if state[1] in ("<", ">"):
             self.value = self.value.newbyteorder(state[1])
 
 
 class _Csr:
-    """Stand-in for scipy's csr_matrix."""
+    """Substitute for the csr_matrix of scipy."""
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.state = dict(state)
 
 
 class PickledGraph:
-    """Stand-in for networkx's Graph.
+    """Substitute for the Graph of networkx.
 
     Args:
-        node: node name -> its attributes, in the file's order.
-        adj: node name -> {neighbour: attributes}.
+        node: Node name to its attributes, in the order of the file.
+        adj: Node name to ``{neighbour: attributes}``.
     """
 
     node: dict[Any, dict[str, Any]]
@@ -98,20 +98,20 @@ class PickledGraph:
 
 
 class _Ignored:
-    """Stand-in for what a graph carries along and nobody reads."""
+    """Substitute for parts of a graph that are not needed."""
 
     def __setstate__(self, state: object) -> None:
         pass
 
 
 class _Dict(dict[Any, Any]):
-    """Stand-in for defaultdict and OrderedDict; what a defaultdict would make of a missing key is forgotten."""
+    """Substitute for defaultdict and OrderedDict; the default factory is dropped."""
 
-    def __init__(self, *made_by: object) -> None:
+    def __init__(self, *factory: object) -> None:
         super().__init__()
 
     def __setstate__(self, state: object) -> NoReturn:
-        raise _Refused("a dictionary with attributes")
+        raise _Refused("it contains a dictionary with attributes")
 
 
 def _new_array(kind: object, shape: object, typecode: object) -> _Array:
@@ -120,7 +120,7 @@ def _new_array(kind: object, shape: object, typecode: object) -> _Array:
 
 def _from_buffer(data: object, dtype: _Dtype, shape: tuple[int, ...], order: str) -> _Array:
     if not isinstance(data, bytes | bytearray):
-        raise _Refused("an array made of something other than bytes")
+        raise _Refused("it contains an array that is not made of bytes")
     array = _Array()
     array.value = _array(bytes(data), dtype, shape, order)
     return array
@@ -130,21 +130,21 @@ def _scalar(dtype: _Dtype, data: object) -> Any:
     if isinstance(data, str):
         data = data.encode("latin1")
     if not isinstance(data, bytes):
-        raise _Refused("a number that is an object")
+        raise _Refused("it contains a number that is an object")
     return _array(data, dtype, (), "C")[()]
 
 
 def _latin1(text: object, encoding: object) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
-        raise _Refused("an encoding other than latin1")
+        raise _Refused("it uses an encoding other than latin1")
     return text.encode("latin1")
 
 
 def _no_bytes() -> bytes:
-    return b""  # how protocol 2 writes the content of an empty array
+    return b""  # protocol 2 writes the content of an empty array in this way
 
 
-_STAND_INS: dict[str, Any] = {
+_SUBSTITUTES: dict[str, Any] = {
     "builtins.list": list,
     "builtins.dict": dict,
     "builtins.bytearray": bytearray,
@@ -170,9 +170,9 @@ _STAND_INS: dict[str, Any] = {
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         full = f"{module}.{name}"
-        if full not in _STAND_INS:
-            raise _Refused(f"it asks for {full}, which no graph needs")
-        return _STAND_INS[full]
+        if full not in _SUBSTITUTES:
+            raise _Refused(f"it needs {full}, which is not allowed in a data set")
+        return _SUBSTITUTES[full]
 
     def persistent_load(self, pid: object) -> NoReturn:
         raise _Refused("it refers to objects outside the file")
@@ -180,16 +180,16 @@ class _Unpickler(pickle.Unpickler):
 
 def _array(data: bytes, dtype: object, shape: object, order: str) -> NDArray[Any]:
     if not isinstance(dtype, _Dtype) or order not in ("C", "F"):
-        raise _Refused("an array whose form is not stated")
+        raise _Refused("it contains an array without dtype or order")
     if not isinstance(shape, tuple) or len(shape) > _MAX_RANK or not all(type(n) is int and n >= 0 for n in shape):
-        raise _Refused(f"an array of shape {shape!r}")
+        raise _Refused(f"it contains an array of shape {shape!r}")
     flat = np.frombuffer(data, dtype.value)
     native = flat.astype(dtype.value.newbyteorder("="))
     return native.reshape(shape, order="F" if order == "F" else "C")
 
 
 def _finish(content: Any) -> Any:
-    """The stand-ins at the top of ``content`` as what they stand for."""
+    """Replace the substitute at the top level of ``content`` by the array or matrix that it describes."""
     if isinstance(content, _Array):
         if content.value is None:
             raise ValueError("an array without content")
