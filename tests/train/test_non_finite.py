@@ -135,7 +135,7 @@ def test_a_network_that_is_not_finite_in_eval_mode_has_diverged():
     model = LorentzResNet(8, num_classes=3)
     model.stem[1].register_forward_hook(lambda module, _, output: output * (1.0 if module.training else float("nan")))
     objective = ImageClassification(coloured_data(), batch_size=20, holdout=0.2)
-    with pytest.raises(NonFiniteError, match=r"diverged at step \d: the logits of row 0 contain NaN\. Lower the learning"):
+    with pytest.raises(NonFiniteError, match=r"diverged at step \d: the logits of row 0 contain NaN\. Lower"):
         train_model(model, objective, TrainConfig(epochs=1))
 
 
