@@ -28,9 +28,7 @@ def require_ranking(scores: Tensor, labels: Tensor) -> None:
     if not checks_values(scores):
         return
     if scores.isnan().any():
-        raise NonFiniteScores(
-            f"score {int(scores.isnan().int().argmax())} is NaN; a NaN cannot be ranked"
-        )
+        raise NonFiniteScores(f"score {int(scores.isnan().int().argmax())} is NaN; a NaN cannot be ranked")
     if not ((labels == 0) | (labels == 1)).all():
         raise ValueError("labels must be 0 (negative) or 1 (positive)")
     if (labels == labels[0]).all():
@@ -53,8 +51,6 @@ def require_classification(logits: Tensor, y: Tensor) -> None:
     if not checks_values(logits):
         return
     if logits.isnan().any():
-        raise NonFiniteScores(
-            f"the logits of row {int(logits.isnan().any(dim=1).int().argmax())} contain NaN"
-        )
+        raise NonFiniteScores(f"the logits of row {int(logits.isnan().any(dim=1).int().argmax())} contain NaN")
     if ((y < 0) | (y >= logits.shape[1])).any():
         raise ValueError(f"labels are {int(y.min())} to {int(y.max())}, but the logits have {logits.shape[1]} classes")
