@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lresnet.plots.disk_embedding import DiskEmbedding
-from lresnet_paper.pages.html_page import html_page
+from lresnet.plots.html.page import html_page
+from lresnet.plots.poincare_disk import DiskEmbedding
 from tests.browser.chromium import chromium
 from tests.browser.graphs import cloud_embedding, tree_embedding
 
@@ -77,7 +77,7 @@ def measure(page: Any) -> dict[str, float]:
 
 def measured(browser: Any, embedding: DiskEmbedding, folder: str) -> dict[str, float]:
     file = Path(folder) / "page.html"
-    file.write_text(html_page([], [], None, embedding), encoding="utf-8")
+    file.write_text(html_page([], embedding, title="disk"), encoding="utf-8")
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     page.goto(file.as_uri())
     page.evaluate("document.getElementById('embedding-section').scrollIntoView()")

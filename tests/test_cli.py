@@ -18,7 +18,7 @@ VERBS = (
 CALLS = [
     *([verb] for verb in VERBS if verb not in ("data", "plot")),
     *(["data", verb] for verb in ("list", "fetch", "verify")),
-    *(["plot", verb] for verb in ("residuals", "embedding", "curves", "comparison", "depth")),
+    *(["plot", verb] for verb in ("residuals", "embedding", "curves", "ood")),
 ]
 
 
@@ -111,9 +111,9 @@ def test_plot_draws_into_the_current_folder_by_default(tmp_path: Path, monkeypat
         (["plot", "residuals", "--curvature", "1"], "curvature must be negative"),
         (["plot", "residuals", "--x", "nan", "0"], "x must be two finite numbers"),
         (["plot", "residuals", "--out", "no-such-folder/picture.png"], "No such file or directory"),
-        (["plot", "residuals", "--out", "picture.doc"], "ends with one of .png, .svg, .pdf"),
+        (["plot", "residuals", "--out", "picture.doc"], "must end with .png, .svg, .pdf"),
         (["demo", "--out", "no-such-folder/picture.png"], "no-such-folder/picture.png: No such file or directory"),
-        (["demo", "--out", "picture.doc"], "ends with one of .png, .svg, .pdf"),
+        (["demo", "--out", "picture.doc"], "must end with .png, .svg, .pdf"),
         (["demo", "--workers", "0"], "workers must be at least 1"),
         (["delta", "no-such-file"], "no file 'no-such-file', and no data set of that name"),
         (["delta", "one.txt"], "one.txt, line 2: expected two node names, found 'lonely'"),

@@ -127,7 +127,7 @@ def test_calls_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
     scores = complaint(capsys, "lorentz", "--ood", "grains.npz", "--scores", "all,energi")
     assert "this model has no score 'energi'" in scores
     assert "empty holds no run" in complaint(capsys, "empty", "--ood", "grains.npz")
-    assert "a picture's name ends with one of" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--out", "a.txt")
+    assert "file name must end with" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--out", "a.txt")
 
 
 def test_lists_have_commas_or_blanks_or_both(capsys: pytest.CaptureFixture[str]) -> None:

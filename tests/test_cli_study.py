@@ -1,4 +1,4 @@
-"""`lresnet reproduce` and `lresnet report`, as typed; the workers are threads here, which is quick."""
+"""`lresnet reproduce`, as typed, and the report of the paper; the workers are threads here, which is quick."""
 
 import json
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ import pytest
 
 from lresnet import cli
 from lresnet.train.results import read_results
+from lresnet_paper.cli import pages
 from lresnet_paper.depth import cells_of
 from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen
 from lresnet_paper.run import image_data
@@ -136,8 +137,6 @@ def test_of_a_whole_table_a_cell_that_cannot_be_run_is_left_out(
         (["reproduce", "image_classification", "--protocol", "slow"], "with protocol slow; there are: fast"),
         (["reproduce", "image_classification", "--device", "gpu"], "device 'gpu' cannot be used here"),
         (["reproduce", "demo", "--results", "file/results"], "Not a directory"),
-        (["report", "nowhere"], "no folder nowhere with results"),
-        (["report", "empty", "--markdown", "file/page.md"], "error: file: File exists"),
     ],
 )
 def test_user_errors_are_one_line(
@@ -244,7 +243,7 @@ def results(tmp_path: Path) -> Path:
 
 
 def test_report_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", str(results), "--json"]) == 0
+    assert pages.report(results, json=True) == 0
     figures = json.loads(capsys.readouterr().out)
     assert [(f["table"], f["cell"], f["method"], f["protocol"], f["n"]) for f in figures] == [
         ("gnn", "disease/lp", "lorentz", "legacy", 2),
@@ -265,7 +264,7 @@ def test_report_as_tables(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     page = tmp_path / "page.md"
-    assert cli.main(["report", str(results), "--markdown", str(page)]) == 0
+    assert pages.report(results, markdown=page) == 0
     out = capsys.readouterr().out
     assert max(map(len, out.splitlines())) <= 80
     assert "disease/lp, legacy" in out
@@ -278,10 +277,18 @@ def test_report_as_tables(
     assert "| lorentz | 97.50 ± 0.71 | 2 of 3 | 97.50 | 97.3 ± 0.4 | within one s.e., +0.20 |" in text
 
 
+def test_a_report_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="folder nowhere does not exist"):
+        pages.report(Path("nowhere"))
+    (tmp_path / "file").touch()
+    with pytest.raises(FileExistsError):
+        pages.report(tmp_path, markdown=tmp_path / "file" / "page.md")
+
+
 def test_report_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["report", str(tmp_path)]) == 0
+    assert pages.report(tmp_path) == 0
     assert "no final runs yet" in capsys.readouterr().out
-    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    assert pages.report(tmp_path, json=True) == 0
     assert json.loads(capsys.readouterr().out) == []
 
 

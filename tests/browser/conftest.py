@@ -1,4 +1,4 @@
-"""One browser for all tests; skipped where there is none, unless LRESNET_BROWSER=required (`make test-browser`)."""
+"""One browser for all tests. They are skipped without one, unless LRESNET_BROWSER=required (`make test-browser`)."""
 
 import os
 from collections.abc import Iterator
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from lresnet_paper.pages.claims import answer_claims
-from lresnet_paper.pages.html_page import html_page
+from lresnet.plots.html.runs_page import runs_page
 from tests.browser.chromium import Unavailable, chromium
 from tests.browser.graphs import tree_embedding
+from tests.runs.run_records import report_of, run_record
 
 
 @pytest.fixture(scope="session")
@@ -26,22 +26,18 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def page_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """The address of the page of a tree of so many nodes, written once."""
+    """Return the address of the page of a tree with a number of nodes; each page is written once."""
     folder, written = tmp_path_factory.mktemp("pages"), {}
 
     def address(nodes: int) -> str:
         if nodes not in written:
-            runs = [
-                {"table": "gnn", "cell": "disease/lp", "method": method, "protocol": "legacy", "seed": seed}
-                | {"stage": "final", "value": value + seed, "validation": 90.0, "config": {"lr": 0.01}}
-                for method, value in (("lorentz", 97.0), ("space", 83.0))
+            records = [
+                run_record(method, seed, value + seed, note=note)
+                for method, value, note in (("lorentz", 97.0, "a"), ("lorentz", 96.0, "<much>"), ("space", 83.0, "a"))
                 for seed in range(3)
             ]
             written[nodes] = Path(folder) / f"{nodes}.html"
-            text = html_page(
-                runs, answer_claims([]), {("gnn", "disease/lp", "legacy"): "Tried <much>."}, tree_embedding(nodes)
-            )
-            written[nodes].write_text(text, encoding="utf-8")
+            written[nodes].write_text(runs_page(report_of(records), tree_embedding(nodes)), encoding="utf-8")
         return written[nodes].as_uri()
 
     return address
@@ -49,16 +45,16 @@ def page_of(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.fixture
 def open_page(browser: Any, page_of: Any) -> Iterator[Any]:
-    """Open the page of a tree; what it logs, throws or asks the network for makes the test fail."""
-    opened, complaints = [], []
+    """Open the page of a tree. A message in the console, an error or a network request fails the test."""
+    opened, problems = [], []
 
     def load(nodes: int = 121, **options: Any) -> Any:
         context = browser.new_context(**({"viewport": {"width": 1200, "height": 900}} | options))
         page = context.new_page()
         opened.append(context)
-        page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("request", lambda r: complaints.append(r.url) if not r.url.startswith(("file:", "data:")) else None)
+        page.on("console", lambda message: problems.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda r: problems.append(r.url) if not r.url.startswith(("file:", "data:")) else None)
         page.goto(page_of(nodes))
         page.evaluate("document.getElementById('embedding-section').scrollIntoView()")
         settle(page)
@@ -67,9 +63,9 @@ def open_page(browser: Any, page_of: Any) -> Iterator[Any]:
     yield load
     for context in opened:
         context.close()
-    assert complaints == []
+    assert problems == []
 
 
 def settle(page: Any) -> None:
-    """Until all that was asked for is drawn."""
+    """Wait until all requested frames are drawn."""
     page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")

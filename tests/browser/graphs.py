@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from lresnet.plots.disk_embedding import DiskEmbedding
+from lresnet.plots.poincare_disk import DiskEmbedding
 
 HOSTILE = "<img src=x onerror=\"console.log('run')\"> </script> &amp; 'quoted' \\ 🌲"
 """A name that would run or vanish if it were taken for markup."""

@@ -7,12 +7,11 @@ import sys
 import tempfile
 from pathlib import Path
 
-from lresnet.plots.disk_embedding import DiskEmbedding
-from lresnet.plots.poincare_disk import move_to_centre
+from lresnet.plots.html.runs_page import runs_page
+from lresnet.plots.poincare_disk import DiskEmbedding, move_to_centre
 from lresnet.runs.demo import learn_embedding
-from lresnet_paper.pages.claims import answer_claims
-from lresnet_paper.pages.html_page import html_page
 from tests.browser.chromium import chromium
+from tests.runs.run_records import report_of
 
 CENTRE, NODE = 0, 1
 MARGIN = 16
@@ -27,14 +26,14 @@ def demo_tree() -> DiskEmbedding:
         tree.edges,
         tree.labels,
         ("never infected", "infected at some time"),
-        note="Two dimensions: no distance was changed.",
+        note="Two dimensions: all distances are preserved.",
     )
 
 
 def main(target: str) -> None:
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         file = Path(folder) / "page.html"
-        file.write_text(html_page([], answer_claims([]), None, demo_tree()), encoding="utf-8")
+        file.write_text(runs_page(report_of([]), demo_tree()), encoding="utf-8")
         page = browser.new_page(viewport={"width": 1120, "height": 900})
         page.goto(file.as_uri())
         page.evaluate("document.getElementById('embedding-section').scrollIntoView()")

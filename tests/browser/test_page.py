@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lresnet.plots.disk_embedding import DiskEmbedding
-from lresnet.plots.palette import class_colour
-from lresnet.plots.poincare_disk import move_to_centre
-from lresnet_paper.pages.html_page import html_page
+from lresnet.plots.html.page import html_page
+from lresnet.plots.poincare_disk import DiskEmbedding, class_colour, move_to_centre
 from tests.browser.conftest import settle
 from tests.browser.graphs import HOSTILE, tree_embedding
 
@@ -120,7 +118,7 @@ def test_nodes_at_the_rim_can_be_searched_for(browser: Any, tmp_path: Any) -> No
     edge = 1 - 2.0**-52
     rim = np.array([[edge, 0.0], [-edge, 0.0], [0.0, edge], [0.999999, 0.0]])
     ring = DiskEmbedding("rim", rim, np.array([[0, 0, 1, 2], [1, 2, 2, 3]]))
-    (tmp_path / "rim.html").write_text(html_page([], [], None, ring), encoding="utf-8")
+    (tmp_path / "rim.html").write_text(html_page([], ring, title="rim"), encoding="utf-8")
     page = browser.new_page()
     page.goto((tmp_path / "rim.html").as_uri())
     for node in (1, 0, 2, 3):
@@ -128,7 +126,7 @@ def test_nodes_at_the_rim_can_be_searched_for(browser: Any, tmp_path: Any) -> No
         page.press("#search", "Enter")
         settle(page)
         assert np.isfinite(points(page)).all()
-        assert page.locator("#said").inner_text().startswith(f"Node {node}: ")
+        assert page.locator("#selection").inner_text().startswith(f"Node {node}: ")
     np.testing.assert_allclose(points(page)[3], 0.0, atol=1e-6)
     page.close()
 
@@ -155,7 +153,7 @@ def test_search_selects_centres_and_lists_the_neighbours(open_page: Any) -> None
     page.keyboard.press("/")
     page.keyboard.type("N17")
     page.keyboard.press("Enter")
-    assert page.locator("#said").inner_text().startswith("Node n17, ")
+    assert page.locator("#selection").inner_text().startswith("Node n17, ")
     np.testing.assert_allclose(points(page), move_to_centre(TREE.points, TREE.points[17]), atol=1e-6)
     rows = page.locator("#rows tr")
     shown = [text.split("\t") for text in rows.all_inner_texts()]
@@ -166,7 +164,7 @@ def test_search_selects_centres_and_lists_the_neighbours(open_page: Any) -> None
     lengths = [float(length) for _, _, length in shown]
     np.testing.assert_allclose(lengths, distances(TREE.points)[17, around], atol=0.006)
     page.locator("#rows button").first.click()
-    assert "17" not in page.locator("#said").inner_text()
+    assert "17" not in page.locator("#selection").inner_text()
     page.locator("#search").fill("nobody")
     page.keyboard.press("Enter")
     assert page.locator("#found").inner_text() == "There is no node nobody."
@@ -188,9 +186,9 @@ def test_the_keyboard_moves_zooms_selects_and_clears(open_page: Any) -> None:
     page.keyboard.press("0")
     np.testing.assert_allclose(points(page), TREE.points, atol=1e-15)
     page.keyboard.press("Enter")
-    assert "Node n0" in page.locator("#said").inner_text()
+    assert "Node n0" in page.locator("#selection").inner_text()
     page.keyboard.press("Escape")
-    assert page.locator("#said").inner_text() == "No node is selected."
+    assert page.locator("#selection").inner_text() == "No node is selected."
 
 
 def test_tab_reaches_the_disk_the_search_and_the_buttons_in_order(open_page: Any) -> None:
@@ -214,7 +212,7 @@ def test_a_click_selects_and_the_wheel_zooms_only_then(open_page: Any) -> None:
     page.evaluate("document.getElementById('embedding-section').scrollIntoView()")
     settle(page)
     page.mouse.click(*node_at(page, 2))
-    assert page.locator("#said").inner_text().startswith("Node n2")
+    assert page.locator("#selection").inner_text().startswith("Node n2")
     page.mouse.wheel(0, -100)
     settle(page)
     assert page.evaluate(f"{DISK}.zoom") > 1.2
@@ -286,13 +284,13 @@ def test_names_are_shown_as_they_are(open_page: Any) -> None:
     page = open_page()
     page.locator("#search").fill(HOSTILE)
     page.keyboard.press("Enter")
-    assert page.locator("#said").inner_text().startswith(f"Node {HOSTILE}, ")
+    assert page.locator("#selection").inner_text().startswith(f"Node {HOSTILE}, ")
     page.locator("#search").fill("n17")  # a neighbour of it
     page.keyboard.press("Enter")
     assert HOSTILE in [text.strip() for text in page.locator("#rows button").all_inner_texts()]
     assert page.locator("main img").count() == 0
     assert "third </script><b>class</b>" in page.locator(".legend").inner_text()
-    assert "Tried <much>." in page.locator("#gnn").inner_text()
+    assert "lorentz, note <much>" in page.locator("#results").inner_text()
 
 
 def test_a_large_graph_is_drawn_quickly_while_it_moves_and_wholly_after(open_page: Any) -> None:

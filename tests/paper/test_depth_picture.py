@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from lresnet import cli
+from lresnet_paper.cli import pages
 from lresnet_paper.pages.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED
 from lresnet_paper.pages.depth_claims import depth_answers
 from lresnet_paper.pages.depth_picture import depth_picture, draw_depth
@@ -177,10 +177,10 @@ def test_one_data_set_that_shows_the_contrary_refutes_what_another_leaves_open(r
 
 def test_the_verb(runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "oversmoothing.jsonl").write_text("".join(json.dumps(record) + "\n" for record in runs))
-    assert cli.main(["plot", "depth", str(tmp_path), "--layers", "16", "--out", str(tmp_path / "depth.svg")]) == 0
+    assert pages.depth(tmp_path, 16, out=tmp_path / "depth.svg") == 0
     assert "disease/lp, 16 layers: gradient" in (tmp_path / "depth.svg").read_text()
     printed = capsys.readouterr().out
-    assert cli.main(["plot", "depth", str(tmp_path), "--protocol", "deep", "--out", str(tmp_path / "depth.svg")]) == 2
-    assert "unknown protocol with results 'deep'; Known: legacy" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="unknown protocol with results 'deep'; Known: legacy"):
+        pages.depth(tmp_path, protocol="deep", out=tmp_path / "depth.svg")
     assert "the gap of lorentz over none widens with depth: holds (" in printed
     assert f"The picture: {tmp_path / 'depth.svg'}" in printed.replace("\n", "")

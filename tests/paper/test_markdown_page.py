@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lresnet import cli
+from lresnet_paper.cli import pages
 from lresnet_paper.pages.computing_time import computing_time
 from lresnet_paper.pages.markdown_page import markdown_page
 from lresnet_paper.pages.overview import overview, summary_sentence
@@ -135,7 +135,7 @@ def test_the_short_table_goes_between_the_marks(results: Path, tmp_path: Path) -
     file = tmp_path / "README.md"
     file.write_text(f"# Title\n{MARKS}\nrest\n")
     for _ in range(2):  # twice the same
-        assert cli.main(["report", str(results), "--overview", str(file)]) == 0
+        assert pages.report(results, overview=file) == 0
         text = file.read_text()
         assert text.startswith("# Title\n<!--")
         assert text.endswith("end -->\nrest\n")
@@ -154,11 +154,9 @@ def test_the_readmes_table_is_the_reports() -> None:
 
 
 @pytest.mark.parametrize("text", ["no marks", MARKS * 2, MARKS.partition("\n")[0]])
-def test_a_file_without_the_marks_is_left_alone(
-    text: str, results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_without_the_marks_is_left_alone(text: str, results: Path, tmp_path: Path) -> None:
     file = tmp_path / "README.md"
     file.write_text(text)
-    assert cli.main(["report", str(results), "--overview", str(file)]) == 2
-    assert "has no place for the table" in capsys.readouterr().err
+    with pytest.raises(ValueError, match="has no place for the table"):
+        pages.report(results, overview=file)
     assert file.read_text() == text

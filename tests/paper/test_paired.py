@@ -51,17 +51,3 @@ def test_the_page_shows_it():
 def test_how_many_pairs_is_said_from_the_fewest_to_the_most() -> None:
     found = [PairedDifference("gnn", "cora/nc", "legacy", f"m{n}", 1.0, (0.5, 1.5), n) for n in (9, 5, 10)]
     assert "paired (n = 5 to 10):" in paired_sentence(found)
-
-
-def test_a_user_s_runs_with_other_settings_are_said_to_be_so():
-    own = {"table": "train", "config": {"lr": 0.05, "epochs": 5}}
-    runs = [run("lorentz", seed, 90.0 + seed, **own) for seed in range(3)]
-    runs += [
-        run("euclidean", seed, 80.0 + 2 * seed, **own | {"config": {"lr": 0.01, "epochs": 5}}) for seed in range(3)
-    ]
-    runs += [run("space", seed, 80.0 + 2 * seed, **own) for seed in range(3)]
-    other, same = paired_differences(runs)
-    assert (other.settings, same.settings) == ("lr 0.05 against 0.01", "")
-    assert "euclidean (+9.00 ± 2.48; other settings: lr 0.05 against 0.01)" in paired_sentence([other, same])
-    in_a_table = [one | {"table": "gnn"} for one in runs]  # there a search has chosen them
-    assert [difference.settings for difference in paired_differences(in_a_table)] == ["", ""]

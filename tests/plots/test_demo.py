@@ -9,8 +9,9 @@ from matplotlib.collections import LineCollection, PathCollection
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from lresnet.cli.demo_table import demo_table
-from lresnet.plots.demo import _arranged, draw_embedding, require_drawable
+from lresnet.cli.demo import demo_table
+from lresnet.plots.demo import _arranged, draw_embedding
+from lresnet.plots.picture import require_writable_picture
 from lresnet.runs.demo import Embedding
 
 
@@ -39,14 +40,14 @@ def test_the_table_has_mean_and_sample_deviation_and_marks_the_best() -> None:
 
 
 def tree() -> Embedding:
-    """Seven nodes in one quarter of the disk, the root at its side; the last edge was hidden."""
+    """Seven nodes in one quarter of the disk, the root at its side; the last edge is held out."""
     angles = np.linspace(0.1, 1.4, 7)
     points = np.linspace(0.3, 0.95, 7)[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
     edges = np.array([[0, 0, 1, 1, 2, 2], [1, 2, 3, 4, 5, 6]])
     return Embedding(points, edges, 5, np.array([0, 1, 1, 2, 2, 2, 2]), np.array([1, 1, 0, 1, 0, 0, 0]), 97.5)
 
 
-def test_the_root_is_in_the_centre_and_the_gap_below() -> None:
+def test_the_root_is_at_the_centre_and_the_widest_gap_at_the_bottom() -> None:
     points = _arranged(tree())
     np.testing.assert_allclose(points[0], 0, atol=1e-12)
     angles = np.arctan2(points[1:, 1], points[1:, 0])
@@ -54,7 +55,7 @@ def test_the_root_is_in_the_centre_and_the_gap_below() -> None:
     assert below[below > 0].min() == pytest.approx(-below[below < 0].max())
 
 
-def test_the_picture_shows_nodes_edges_and_what_was_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_picture_shows_nodes_and_both_kinds_of_edges(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn: list[Figure] = []
     save = Figure.savefig
 
@@ -67,25 +68,25 @@ def test_the_picture_shows_nodes_edges_and_what_was_hidden(tmp_path: Path, monke
     disk, legend = drawn[0].axes
     seen, hidden = (c for c in disk.collections if isinstance(c, LineCollection))
     assert (len(seen.get_segments()), len(hidden.get_segments())) == (5, 1)
-    assert hidden.get_linestyles() != seen.get_linestyles()  # told apart without colour
+    assert hidden.get_linestyles() != seen.get_linestyles()  # they differ without colour too
     points = np.concatenate([c.get_offsets() for c in disk.collections if isinstance(c, PathCollection)])
     assert {tuple(p) for p in np.round(points, 9)} == {tuple(p) for p in np.round(_arranged(tree()), 9)}
     words = " ".join(text.get_text() for text in legend.texts)
     assert "97.5 %" in words
-    assert "5 edges given" in words
-    assert "1 edges that were hidden" in words
+    assert "training edges: 5" in words
+    assert "held-out edges: 1" in words
     renderer = FigureCanvasAgg(drawn[0]).get_renderer()
     assert max(text.get_window_extent(renderer).x1 for text in legend.texts) <= drawn[0].bbox.x1  # nothing is cut off
     assert draw_embedding(tmp_path / "b.png", tree()).read_bytes() == (tmp_path / "a.png").read_bytes()
 
 
-def test_a_picture_that_cannot_be_written_is_refused_beforehand(tmp_path: Path) -> None:
-    require_drawable(tmp_path / "a.png")
+def test_an_unwritable_picture_is_an_error_before_the_work(tmp_path: Path) -> None:
+    require_writable_picture(tmp_path / "a.png")
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "a.svg").write_text("old")
-    require_drawable(tmp_path / "a.svg")
+    require_writable_picture(tmp_path / "a.svg")
     assert (tmp_path / "a.svg").read_text() == "old"
-    with pytest.raises(ValueError, match="ends with one of"):
-        require_drawable(tmp_path / "a.gif")
+    with pytest.raises(ValueError, match="must end with"):
+        require_writable_picture(tmp_path / "a.gif")
     with pytest.raises(FileNotFoundError):
-        require_drawable(tmp_path / "no" / "a.png")
+        require_writable_picture(tmp_path / "no" / "a.png")

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from lresnet import Lorentz
-from lresnet.plots.poincare_disk import draw_disk, draw_geodesics, geodesic_arcs, move_to_centre, turn
+from lresnet.plots.poincare_disk import draw_disk, draw_geodesics, geodesic_arcs, move_to_centre, rotate
 
 
 def disk_points(count: int, seed: int, farthest: float = 4.0) -> np.ndarray:
@@ -21,7 +21,7 @@ def disk_points(count: int, seed: int, farthest: float = 4.0) -> np.ndarray:
 
 
 def distance(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """That of the manifold of curvature -1."""
+    """Distance of the manifold of curvature -1."""
     M = Lorentz(-1.0)
     return M.dist(*(M.from_poincare(torch.from_numpy(np.ascontiguousarray(x))) for x in (p, q))).numpy()
 
@@ -43,7 +43,7 @@ def test_every_point_of_an_arc_lies_between_its_ends(kind: str) -> None:
     np.testing.assert_allclose(arcs[:, 0], a, atol=1e-15)
     np.testing.assert_allclose(arcs[:, -1], b, atol=1e-9)
     whole = distance(a, b)
-    error = 1e-5 if kind == "far" else 1e-9  # near the rim a coordinate's last digit is a distance of e^12 of it
+    error = 1e-5 if kind == "far" else 1e-9  # near the boundary, rounding of a coordinate is magnified by e^12
     for k in range(9):
         np.testing.assert_allclose(distance(a, arcs[:, k]), whole * k / 8, rtol=1e-6, atol=error)
         np.testing.assert_allclose(distance(arcs[:, k], b), whole * (8 - k) / 8, rtol=1e-6, atol=error)
@@ -62,14 +62,14 @@ def test_an_arc_from_a_point_to_itself_stays_there() -> None:
     np.testing.assert_allclose(geodesic_arcs(point, point, steps=3)[0], np.repeat(point, 3, axis=0), atol=1e-16)
 
 
-def test_ends_at_the_rim_give_finite_arcs_inside() -> None:
+def test_ends_at_the_boundary_give_finite_arcs_inside() -> None:
     rim = math.nextafter(1.0, 0.0)
     arcs = geodesic_arcs([[-rim, 0.0], [0.0, rim]], [[rim, 0.0], [rim, 0.0]])
     assert np.isfinite(arcs).all()
     assert (np.linalg.norm(arcs, axis=-1) <= 1).all()
 
 
-def test_points_at_the_rim_stay_inside_when_another_one_is_centred() -> None:
+def test_points_at_the_boundary_stay_inside_when_another_point_is_centred() -> None:
     edge = 1 - 2.0**-52
     rim = np.array([[edge, 0.0], [-edge, 0.0], [0.0, edge], [0.6 * edge, 0.8 * edge], [0.0, 0.0]])
     for node in range(len(rim)):
@@ -78,12 +78,12 @@ def test_points_at_the_rim_stay_inside_when_another_one_is_centred() -> None:
         assert moved[node].tolist() == [0.0, 0.0]
 
 
-def test_moving_and_turning_change_no_distance() -> None:
+def test_translation_and_rotation_preserve_distances() -> None:
     p, q = disk_points(40, 2), disk_points(40, 3)
-    moved = [turn(move_to_centre(x, p[0]), 1.2) for x in (p, q)]
+    moved = [rotate(move_to_centre(x, p[0]), 1.2) for x in (p, q)]
     np.testing.assert_allclose(moved[0][0], 0, atol=1e-16)
     np.testing.assert_allclose(distance(*moved), distance(p, q), rtol=1e-9)
-    np.testing.assert_allclose(turn([[0.5, 0.0]], np.pi / 2), [[0.0, 0.5]], atol=1e-16)
+    np.testing.assert_allclose(rotate([[0.5, 0.0]], np.pi / 2), [[0.0, 0.5]], atol=1e-16)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_moving_and_turning_change_no_distance() -> None:
         ([0.0, 0.0], r"shape \[N, 2\], got \[2\]"),
     ],
 )
-def test_what_is_no_point_of_the_disk_is_refused(points: list[object], words: str) -> None:
+def test_points_outside_the_disk_are_an_error(points: list[object], words: str) -> None:
     axes = Figure().add_subplot()
     with pytest.raises(ValueError, match=words):
         draw_disk(axes, points)
@@ -112,12 +112,12 @@ def test_points_edges_labels_and_values_are_drawn() -> None:
     np.testing.assert_allclose([s[0] for s in segments], points[:3])
     np.testing.assert_allclose([s[-1] for s in segments], points[3:], atol=1e-12)
     markers = [c for c in axes.collections if isinstance(c, PathCollection)]
-    assert len({c.get_paths()[0].vertices.tobytes() for c in markers}) == 3  # a shape a label
+    assert len({c.get_paths()[0].vertices.tobytes() for c in markers}) == 3  # one marker per label
     np.testing.assert_allclose(np.concatenate([c.get_offsets() for c in markers]), points)
     assert [size for c in markers for size in c.get_sizes()] == [1, 2, 3, 4, 5, 6]
     colours = np.concatenate([c.get_facecolors() for c in markers])
     light = colours[:, :3] @ [0.299, 0.587, 0.114]
-    assert (np.diff(light) > 0).all()  # readable without colour: lighter with the value
+    assert (np.diff(light) > 0).all()  # readable without colour: larger values are lighter
     assert not axes.axison
 
 

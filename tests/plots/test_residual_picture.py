@@ -1,4 +1,4 @@
-"""The demo's table and picture: the points are where the paper says, and the picture shows them."""
+"""Table and picture of residual connections: the points are those of the paper, and the picture shows them."""
 
 import math
 from pathlib import Path
@@ -12,11 +12,11 @@ from rich.console import Console
 
 from lresnet import Lorentz
 from lresnet.plots import residuals as residual_picture
-from lresnet.plots.residuals import draw_residuals, landings, residual_table
+from lresnet.plots.residuals import draw_residuals, residual_points, residual_table
 
 
 def test_the_paper_s_example() -> None:
-    found = {landing.kind: landing for landing in landings()}
+    found = {point.kind: point for point in residual_points()}
     expected = {
         "lorentz": (2 / math.sqrt(5), 0.0),
         "parallel_transport": (8.0, -4.0),
@@ -25,8 +25,8 @@ def test_the_paper_s_example() -> None:
         "space": (4.0, 0.0),
         "none": (2.0, 2.0),
     }
-    assert {kind: landing.space for kind, landing in found.items()} == {
-        kind: pytest.approx(point, abs=1e-12) for kind, point in expected.items()
+    assert {kind: point.space for kind, point in found.items()} == {
+        kind: pytest.approx(space, abs=1e-12) for kind, space in expected.items()
     }
 
 
@@ -38,9 +38,9 @@ def test_distances_are_those_of_the_hyperboloid(curvature: float) -> None:
         p, q = (np.array([math.sqrt(v[0] ** 2 + v[1] ** 2 - 1 / curvature), *v]) for v in (a, b))
         return math.acosh(max(1.0, -curvature * (p[0] * q[0] - p[1:] @ q[1:]))) / math.sqrt(-curvature)
 
-    for landing in landings(x, y, curvature):
-        expected = [distance(landing.space, other) for other in ((0.0, 0.0), x, y)]
-        assert [landing.from_origin, landing.from_x, landing.from_y] == pytest.approx(expected, abs=1e-6)
+    for point in residual_points(x, y, curvature):
+        expected = [distance(point.space, other) for other in ((0.0, 0.0), x, y)]
+        assert [point.from_origin, point.from_x, point.from_y] == pytest.approx(expected, abs=1e-6)
 
 
 def test_the_table_fits_a_terminal_and_holds_every_method() -> None:
@@ -48,9 +48,9 @@ def test_the_table_fits_a_terminal_and_holds_every_method() -> None:
     with console.capture() as capture:
         console.print(residual_table())
     lines = capture.get().splitlines()
-    for landing in landings():
-        row = next(line for line in lines if line.startswith(f"│ {landing.kind} "))
-        assert f"{landing.from_origin:.3f}" in row
+    for point in residual_points():
+        row = next(line for line in lines if line.startswith(f"│ {point.kind} "))
+        assert f"{point.from_origin:.3f}" in row
     assert max(map(len, lines)) <= 80
 
 
@@ -75,10 +75,10 @@ def test_the_picture_shows_the_results_where_they_are(tmp_path: Path, figures: l
     lines = figures[0].axes[0].get_lines()
     shown = {tuple(np.round(np.ravel(line.get_xydata()), 6)) for line in lines if len(line.get_xydata()) == 1}
     M = Lorentz(curvature)
-    for landing in landings(x, y, curvature):
-        point = M.to_poincare(torch.tensor(landing.space, dtype=torch.float64)) * math.sqrt(-curvature)
-        assert tuple(np.round(point.numpy(), 6)) in shown, landing.kind
-        assert any(landing.label == text.get_text() for text in figures[0].axes[1].texts)
+    for point in residual_points(x, y, curvature):
+        in_disk = M.to_poincare(torch.tensor(point.space, dtype=torch.float64)) * math.sqrt(-curvature)
+        assert tuple(np.round(in_disk.numpy(), 6)) in shown, point.kind
+        assert any(point.label == text.get_text() for text in figures[0].axes[1].texts)
 
 
 def test_the_arc_is_the_geodesic_and_the_white_dots_lie_on_it(tmp_path: Path, figures: list[Figure]) -> None:
@@ -98,8 +98,8 @@ def test_the_arc_is_the_geodesic_and_the_white_dots_lie_on_it(tmp_path: Path, fi
         assert min(abs(dot[0] * ray[1] - dot[1] * ray[0]) for ray in rays) < 1e-12
 
 
-def test_methods_are_told_apart_in_colour_and_without(tmp_path: Path) -> None:
-    looks = [residual_picture._marker(landing.kind) for landing in landings()]
+def test_methods_differ_in_colour_and_in_marker(tmp_path: Path) -> None:
+    looks = [residual_picture._marker(point.kind) for point in residual_points()]
     assert len({look["color"] for look in looks}) == len(looks)
     assert len({(look["marker"], look.get("markerfacecolor")) for look in looks}) == len(looks)
 
@@ -119,16 +119,16 @@ def test_the_picture_is_the_same_file_every_time_and_not_empty(tmp_path: Path) -
 )
 def test_degenerate_points_are_drawn_too(tmp_path: Path, x: tuple[float, float], y: tuple[float, float]) -> None:
     assert draw_residuals(tmp_path / "picture.svg", x, y).stat().st_size > 1000
-    assert all(math.isfinite(landing.from_x) for landing in landings(x, y))
+    assert all(math.isfinite(point.from_x) for point in residual_points(x, y))
 
 
 @pytest.mark.parametrize("x", [(1.0,), (1.0, 2.0, 3.0), (math.nan, 0.0), (math.inf, 0.0)])
-def test_what_is_no_point_of_the_plane_is_refused(x: tuple[float, ...]) -> None:
+def test_an_invalid_point_is_an_error(x: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="x must be two finite numbers"):
-        landings(x)
+        residual_points(x)
 
 
-def test_the_rings_are_round_numbers() -> None:
+def test_the_circles_have_round_distances() -> None:
     assert residual_picture._ring_distances(-1.0) == [1, 2, 3]
     assert residual_picture._ring_distances(-0.1) == [2, 4, 6]
     assert residual_picture._ring_distances(-10.0) == pytest.approx([0.5, 1.0, 1.5])

@@ -11,9 +11,10 @@ from importlib.metadata import entry_points
 from lresnet._version import __version__
 from lresnet.cli.app import App, Failed, read_call
 from lresnet.cli.data import data
+from lresnet.cli.demo import demo
 from lresnet.cli.measures import delta, doctor
 from lresnet.cli.ood import ood
-from lresnet.cli.pictures import demo, plot
+from lresnet.cli.plot import plot
 from lresnet.cli.points import embed, neighbours
 from lresnet.cli.predict import predict
 from lresnet.cli.report import report

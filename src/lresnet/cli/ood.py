@@ -50,7 +50,7 @@ def ood(
     from rich.console import Console
 
     from lresnet.cli.detection_table import detection_json, detection_notes, detection_table
-    from lresnet.plots.demo import require_drawable
+    from lresnet.plots.picture import require_writable_picture
     from lresnet.plots.score_histograms import draw_score_histograms
     from lresnet.runs.detection import judge, score_folder
 
@@ -58,7 +58,7 @@ def ood(
     if draws < 1:
         raise ValueError(f"draws must be at least 1, got {draws}")
     if out is not None:
-        require_drawable(out)
+        require_writable_picture(out)
     found, sets = score_folder(run, listed_sets(ood), scores=listed(scores), device=device)
     rows = judge(found, draws=draws, seed=seed)
     if json:

@@ -1,30 +1,29 @@
-"""Training curves: the validation figure of runs, epoch by epoch.
+"""Training curves: validation results of runs by epoch.
 
-A run's folder keeps its curve in ``curve.jsonl``, a line a look at the validation set:
-``{"epoch": 5, "validation": 81.2}``, in percent, the best so far where the schedule keeps the best parameters. A run
-that was resumed may have an epoch twice; the later line counts.
+A run folder keeps its curve in ``curve.jsonl``, one line per validation pass: ``{"epoch": 5, "validation": 81.2}``, in
+percent. Where training keeps the best parameters, the value is the best so far. A resumed run may list an epoch twice;
+the later line counts.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from lresnet.plots.palette import method_look
-from lresnet.runs.run_folders import whole_run
+from lresnet.plots.picture import GREY, INK, method_style, save_picture
+from lresnet.runs.report import finished_record
 from lresnet.train.results import read_results
-from lresnet_paper.results import is_finite
 
 __all__ = ["CURVE_FILE", "Curve", "draw_curves", "read_curve"]
 
 CURVE_FILE = "curve.jsonl"
-_INK = "#222222"
-_STYLES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # runs of one method, told apart without colour
+_LINE_STYLES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # for several runs of one method
 
 
 class Curve(NamedTuple):
-    """The validation figures of one run."""
+    """Validation results of one run, in percent."""
 
     name: str
     method: str
@@ -34,54 +33,56 @@ class Curve(NamedTuple):
 
 
 def read_curve(folder: Path) -> Curve:
-    """The curve of the run in ``folder``.
+    """Return the curve of the run in ``folder``.
 
     Raises:
-        FileNotFoundError: there is no run, or it has no curve.
-        ValueError: the run has not finished.
+        FileNotFoundError: There is no run, or it has no curve.
+        ValueError: The run has not finished.
     """
-    record = whole_run(folder)
+    record = finished_record(folder)
     lines = [line for line in read_results(folder / CURVE_FILE) if isinstance(line.get("epoch"), int)]
-    later = {line["epoch"]: line.get("validation") for line in lines}
-    looked = sorted((epoch, value) for epoch, value in later.items() if is_finite(value))
-    if not looked:
-        raise FileNotFoundError(f"{folder} has no curve: {CURVE_FILE} is missing or empty; train the run again for one")
-    epochs, values = zip(*looked, strict=True)
-    name = f"{record['cell']}, {record['method']}, seed {record['seed']}"
-    best = record.get("best_epoch")
-    return Curve(name, record["method"], epochs, values, best if isinstance(best, int) else epochs[-1])
+    by_epoch = {line["epoch"]: line.get("validation") for line in lines}
+    known = sorted((epoch, value) for epoch, value in by_epoch.items() if _is_number(value))
+    if not known:
+        raise FileNotFoundError(f"{folder} has no curve: {CURVE_FILE} is missing or empty; train the run again")
+    epochs, values = zip(*known, strict=True)
+    return Curve(record.name, record.method, epochs, values, record.best_epoch or epochs[-1])
 
 
 def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
-    """Draw the curves, a mark where the parameters were kept, and write the picture to ``path`` (.png, .svg or .pdf).
+    """Draw the curves and write the picture to ``path`` (.png, .svg or .pdf).
+
+    A marker shows the epoch whose parameters were kept.
 
     Returns:
         The path of the picture.
 
     Raises:
-        ValueError: there is no curve.
+        ValueError: ``curves`` is empty.
     """
     from matplotlib.figure import Figure
 
     if not curves:
-        raise ValueError("there is no curve to draw; name the folder of a run at least")
-    path = Path(path)
-    figure = Figure(figsize=(8.4, 4.6), facecolor="white", layout="constrained")
+        raise ValueError("there is no curve to draw; name at least one run folder")
+    figure = Figure(figsize=(8.4, 4.6), layout="constrained")
     axes = figure.subplots()
-    seen: dict[str, int] = {}
+    drawn: dict[str, int] = {}
     for curve in curves:
-        number = seen[curve.method] = seen.get(curve.method, -1) + 1
-        colour, marker = method_look(curve.method)
-        style = _STYLES[number % len(_STYLES)]
+        number = drawn[curve.method] = drawn.get(curve.method, -1) + 1
+        colour, marker = method_style(curve.method)
+        style = _LINE_STYLES[number % len(_LINE_STYLES)]
         (line,) = axes.plot(curve.epochs, curve.validation, color=colour, linestyle=style, linewidth=1.6)
         line.set_label(curve.name)
         kept = dict(zip(curve.epochs, curve.validation, strict=True)).get(curve.best_epoch)
         if kept is not None:
             axes.plot(curve.best_epoch, kept, marker=marker, color=colour, markersize=8, markeredgecolor="white")
-    axes.set_xlabel("epoch", color=_INK)
-    axes.set_ylabel("validation, percent", color=_INK)
-    axes.grid(color="#8C8C8C", alpha=0.3, linewidth=0.6)
+    axes.set_xlabel("epoch", color=INK)
+    axes.set_ylabel("validation, percent", color=INK)
+    axes.grid(color=GREY, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=9, loc="lower right")
-    figure.savefig(path, dpi=160, metadata={"Software": None} if path.suffix == ".png" else None)
-    return path
+    return save_picture(figure, path)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)

@@ -1,8 +1,8 @@
-r"""Principal components in hyperbolic space: the geodesic plane that points lie nearest to, exactly.
+r"""Hyperbolic principal component analysis: the geodesic submanifold nearest to a set of points, in closed form.
 
-A geodesic submanifold of dimension d is the hyperboloid cut by a subspace V of dimension d + 1 that holds a time-like
-vector. Let :math:`u_1, \dots, u_{n-d}` be an orthonormal basis of what is orthogonal to V in the Lorentz product; all
-are space-like. A point p, in units of the radius of curvature, is as far from the submanifold as
+A geodesic submanifold of dimension d is the intersection of the hyperboloid with a subspace V of dimension d + 1 that
+contains a time-like vector. Let :math:`u_1, \dots, u_{n-d}` be an orthonormal basis of the orthogonal complement of V
+in the Lorentz product; all are space-like. The distance of a point p from the submanifold, in radii of curvature, is
 
 .. math:: \sinh^2 d(p, V) = \sum_j \langle p, u_j\rangle^2, \qquad\text{so}\qquad
     \sum_i \sinh^2 d(p_i, V) = \sum_j u_j^T J C J u_j, \quad C = \sum_i p_i p_i^T, \quad
@@ -11,21 +11,21 @@ are space-like. A point p, in units of the radius of curvature, is as far from t
 **The minimum.** :math:`C J e = \lambda e` has one time-like eigenvector :math:`e_0` (with :math:`\lambda_0 < 0`), all
 others are space-like, and they are orthogonal. In their basis :math:`u_j = \sum_k a_{jk} e_k` costs
 :math:`\sum_k |\lambda_k| a_{jk}^2`. The space-like parts S of the :math:`u_j` satisfy
-:math:`S S^T = 1 + a_0 a_0^T \ge 1`, hence the cost is at least the sum of the n - d smallest positive eigenvalues, and
-it is that where the :math:`u_j` are their eigenvectors. V is what remains: :math:`e_0` and the eigenvectors of the d
-largest. This is the closed form of
+:math:`S S^T = 1 + a_0 a_0^T \ge 1`, so the cost is at least the sum of the n - d smallest positive eigenvalues, with
+equality if the :math:`u_j` are their eigenvectors. V is then spanned by :math:`e_0` and the eigenvectors of the d
+largest eigenvalues. This is the closed form of
 
     Tabaghi, Khanzadeh, Wang, Mirarab: Principal Component Analysis in Space Forms. IEEE Transactions on Signal
     Processing 72, 2024 (arXiv:2301.02750).
 
-No base point is chosen and nothing is mapped to a tangent space, so an isometry of the points changes the result by an
-isometry, and points of a geodesic plane keep every distance.
+There is no base point and no tangent space. An isometry of the points therefore changes the result by an isometry, and
+points of a geodesic plane keep all their distances.
 
 **The computation.** With B such that :math:`B B^T = C`, the non-zero eigenvalues of :math:`C J` are those of the
 symmetric :math:`B^T J B`: if :math:`B^T J B z = \lambda z`, then :math:`e = B z` and
-:math:`\langle e, e\rangle = \lambda`. So points that do not span the space are no special case. The points are first
-translated so that their centroid is the origin: coordinates grow like exp of the distance from there, and digits go
-with them.
+:math:`\langle e, e\rangle = \lambda`. Points that do not span the space need no special case. The points are first
+translated so that their centroid is the origin: coordinates grow exponentially with the distance from the origin, and
+accuracy is lost with them.
 """
 
 from __future__ import annotations
@@ -41,26 +41,28 @@ __all__ = ["PrincipalPlane", "hyperbolic_pca"]
 
 
 class PrincipalPlane(NamedTuple):
-    """Points in the geodesic submanifold they lie nearest to."""
+    """Projection of points to the geodesic submanifold nearest to them."""
 
     points: Tensor
     """[N, dims], space coordinates in the submanifold, float64; same curvature."""
     spread: Tensor
-    """[n], for each principal direction, the widest first, the mean of sinh² of the distance from the hyperplane
-    orthogonal to it; in radii of curvature."""
+    """[n], per principal direction, in descending order: mean of sinh² of the distance from the hyperplane orthogonal
+    to it, in radii of curvature."""
 
     @property
     def kept(self) -> float:
-        """How much of the spread lies along the submanifold, from 0 to 1."""
+        """Share of the spread that lies along the submanifold, from 0 to 1."""
         total = float(self.spread.sum())
         return float(self.spread[: self.points.shape[-1]].sum()) / total if total > 0 else 1.0
 
 
 def hyperbolic_pca(x: Tensor, manifold: Lorentz, dims: int = 2) -> PrincipalPlane:
-    """Project points to the geodesic submanifold of dimension ``dims`` with the least sum of sinh² of distances.
+    """Project points to the geodesic submanifold of dimension ``dims`` that minimises the sum of sinh² of distances.
 
     Args:
         x: [N, n], space coordinates of points of ``manifold``, N >= 1 and n >= dims.
+        manifold: The manifold of the points.
+        dims: Dimension of the submanifold.
 
     Shapes:
         x [N, n] -> points [N, dims], spread [n]
@@ -84,21 +86,21 @@ def hyperbolic_pca(x: Tensor, manifold: Lorentz, dims: int = 2) -> PrincipalPlan
         P = unit.lift(centred)
         time, directions, spread = _principal_directions(P)
         t, s = -_product(P, time), _product(P, directions[:, :dims])
-        # The nearest point of the submanifold is the projection to V, stretched back to the hyperboloid.
+        # The nearest point of the submanifold is the projection to V, scaled back to the hyperboloid.
         points = s / (t.square() - s.square().sum(-1, keepdim=True)).sqrt()
-        longer_side = torch.where(points.pow(3).sum(0) < 0, -1.0, 1.0)  # an eigenvector's sign says nothing
+        longer_side = torch.where(points.pow(3).sum(0) < 0, -1.0, 1.0)  # the sign of an eigenvector is arbitrary
         return PrincipalPlane(points * longer_side / root, spread)
 
 
 def _principal_directions(P: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The time-like eigenvector [n+1, 1], the space-like ones [n+1, n], widest first, and their mean squares [n]."""
+    """Return the time-like eigenvector [n+1, 1], the space-like ones [n+1, n] by descending spread, and spread [n]."""
     _, S, Wh = torch.linalg.svd(P / P.shape[0] ** 0.5, full_matrices=False)
     B = Wh.T * S
     J = torch.ones(B.shape[0], 1, dtype=B.dtype, device=B.device)
     J[0] = -1
     values, Z = torch.linalg.eigh(B.T @ (J * B))
     time = B @ Z[:, :1] / (-values[0]).sqrt()
-    # Below this there is rounding alone: such a direction has no points along it, and its coordinates are 0.
+    # Values below this are rounding errors: the points have no extent in such a direction; its coordinates are 0.
     floor = torch.finfo(B.dtype).eps * B.shape[0] * S[0].square()
     real = values > floor
     scaled = torch.where(real, 1 / torch.where(real, values, 1.0).sqrt(), 0.0)
@@ -111,5 +113,5 @@ def _principal_directions(P: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _product(P: Tensor, E: Tensor) -> Tensor:
-    """Lorentz products of the rows of P with the columns of E."""
+    """Return the Lorentz products of the rows of P with the columns of E."""
     return P[:, 1:] @ E[1:] - P[:, :1] * E[:1]

@@ -1,39 +1,111 @@
-"""The Poincaré disk: points, and edges drawn as the geodesics they are."""
+"""The Poincaré disk: a graph in it, geodesics, translations, and drawing."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lresnet.plots.picture import INK
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import Colormap
 
-__all__ = ["draw_disk", "draw_geodesics", "geodesic_arcs", "inside", "move_to_centre", "turn"]
+__all__ = [
+    "CLASS_COLOURS",
+    "CLASS_MARKERS",
+    "DiskEmbedding",
+    "class_colour",
+    "draw_disk",
+    "draw_geodesics",
+    "geodesic_arcs",
+    "inside",
+    "move_to_centre",
+    "rotate",
+]
 
-_INK, _PAPER, _EDGE = "#222222", "#FAFAFA", "#9A9A9A"
-_MARKERS = "oD^sv"  # one a class: told apart without colour too
-_INSIDE = 1 - 2.0**-52  # points further out than 36 radii of curvature would round to the boundary itself
-_MAX_TANH = 1 - 2.0**-53  # the largest float64 below 1; two ends further apart than this says look the same on paper
+# Okabe and Ito, "Color Universal Design" (2008), which colour-blind readers can tell apart; without yellow (hard to see
+# on white) and black (hard to see in dark mode).
+CLASS_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#8C8C8C")
+CLASS_MARKERS = "oD^sv"
+"""Markers of matplotlib, one per class, so that classes differ in black and white too."""
+
+_BACKGROUND, _EDGE = "#FAFAFA", "#9A9A9A"
+_INSIDE = 1 - 2.0**-52  # points more than 36 radii of curvature from the centre would round to the boundary
+_MAX_TANH = 1 - 2.0**-53  # the largest float64 below 1
+
+
+@dataclass(frozen=True)
+class DiskEmbedding:
+    """A graph in the unit Poincaré disk.
+
+    Args:
+        title: Title of the picture.
+        points: [N, 2], inside the unit disk.
+        edges: [2, E], node numbers; each edge once.
+        labels: [N], class numbers from 0.
+        classes: Names of the classes.
+        names: Names of the N nodes; None: nodes are named by their numbers.
+        note: How the points were mapped to the disk.
+
+    Example:
+        >>> DiskEmbedding("a pair", np.array([[0.0, 0.0], [0.5, 0.0]]), np.array([[0], [1]])).classes_of_nodes()
+        ['', '']
+    """
+
+    title: str
+    points: NDArray[np.float64]
+    edges: NDArray[np.int64]
+    labels: NDArray[np.int64] | None = None
+    classes: tuple[str, ...] = ()
+    names: tuple[str, ...] | None = None
+    note: str = ""
+
+    def __post_init__(self) -> None:
+        n = len(self.points)
+        if self.points.shape != (n, 2) or n == 0 or not bool(((self.points**2).sum(-1) < 1).all()):
+            raise ValueError(f"points must be [N, 2], N >= 1, inside the unit disk; got {list(self.points.shape)}")
+        if self.edges.size and not 0 <= self.edges.min() <= self.edges.max() < n:
+            raise ValueError(f"edges must name nodes from 0 to {n - 1}, got {self.edges.min()} to {self.edges.max()}")
+        for what, value in (("labels", self.labels), ("names", self.names)):
+            if value is not None and len(value) != n:
+                raise ValueError(f"{what} must be one for each of the {n} nodes, got {len(value)}")
+        if self.labels is not None and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            raise ValueError(f"labels must be from 0 to {len(self.classes) - 1}, one per class")
+
+    def classes_of_nodes(self) -> list[str]:
+        """Return the class name of each node; empty strings without labels."""
+        return [""] * len(self.points) if self.labels is None else [self.classes[k] for k in self.labels]
+
+
+def class_colour(label: int) -> str:
+    """Return the colour of class ``label``. Colours repeat after seven classes, markers after five.
+
+    Example:
+        >>> class_colour(1)
+        '#D55E00'
+    """
+    return CLASS_COLOURS[label % len(CLASS_COLOURS)]
 
 
 def geodesic_arcs(starts: ArrayLike, ends: ArrayLike, steps: int = 24) -> NDArray[np.float64]:
-    r"""Points along the geodesics of the unit disk from ``starts`` to ``ends``, equally far apart on each.
+    r"""Return points along the geodesics of the unit disk from ``starts`` to ``ends``, equally spaced on each.
 
-    A translation carries the start to the origin, where geodesics are straight, and back:
+    A translation maps the start to the origin, where geodesics are straight lines, and back:
     :math:`a \oplus w = (a + w) / (1 + \bar a w)` in complex numbers.
 
     Args:
         starts, ends: [E, 2], inside the unit disk.
-        steps: number of points on each arc, both ends included.
+        steps: Number of points on each arc, both ends included.
 
     Returns:
         [E, steps, 2]
 
     Example:
-        >>> geodesic_arcs([[0.0, 0.0]], [[0.5, 0.0]], steps=2).tolist()
+        >>> geodesic_arcs([[0.0, 0.0]], [[0.5, 0.0]], steps=2).round(12).tolist()
         [[[0.0, 0.0], [0.5, 0.0]]]
     """
     a, b = _complex(starts, "starts")[:, None], _complex(ends, "ends")[:, None]
@@ -46,7 +118,7 @@ def geodesic_arcs(starts: ArrayLike, ends: ArrayLike, steps: int = 24) -> NDArra
 
 
 def inside(points: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The points [N, 2] of the disk, those that rounding has put on its boundary or beyond drawn back inside.
+    """Return the points [N, 2]; those that rounding put on the boundary of the disk or beyond are moved inside.
 
     Example:
         >>> bool((inside(np.array([[0.6, 0.8]])) ** 2).sum() < 1)
@@ -57,16 +129,17 @@ def inside(points: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def move_to_centre(points: ArrayLike, centre: ArrayLike) -> NDArray[np.float64]:
-    """The points [N, 2] after the translation that takes ``centre`` [2] to the origin; distances stay.
+    """Return the points [N, 2] after the translation that maps ``centre`` [2] to the origin.
 
-    As far as float64 tells them: a point more than 36 radii of curvature from the centre is drawn at the boundary.
+    The translation preserves distances, as far as float64 can represent them: a point more than 36 radii of curvature
+    from the centre is drawn at the boundary.
     """
     a, z = _complex(np.reshape(centre, (1, 2)), "centre"), _complex(points, "points")
     return inside(_real((z - a) / (1 - a.conj() * z)))
 
 
-def turn(points: ArrayLike, angle: float) -> NDArray[np.float64]:
-    """The points [N, 2] after a rotation by ``angle`` (radians, counterclockwise) about the origin; distances stay."""
+def rotate(points: ArrayLike, angle: float) -> NDArray[np.float64]:
+    """Return the points [N, 2], rotated by ``angle`` (radians, counterclockwise) about the origin."""
     return _real(_complex(points, "points") * np.exp(1j * angle))
 
 
@@ -80,36 +153,37 @@ def draw_disk(
     sizes: ArrayLike = 14.0,
     cmap: str | Colormap = "viridis",
 ) -> None:
-    """Draw points of the unit Poincaré disk, and the edges between them as geodesics.
+    """Draw points of the unit Poincaré disk, with the edges between them as geodesics.
 
     Args:
-        axes: where to draw; its limits are set and its frame is removed.
+        axes: Where to draw. Its limits are set and its frame is removed.
         points: [N, 2], inside the unit disk. For points ``x`` [N, 2] of a :class:`lresnet.Lorentz` manifold ``M`` these
             are ``M.to_poincare(x) * M.kappa.sqrt()``.
         edges: [2, E], numbers of points.
         labels: [N], whole numbers from 0, shown by the marker: circle, diamond, triangle, square.
-        values: [N], shown by colour; viridis grows lighter with the value, so it reads in black and white. Without
-            values the labels have the colours too.
-        sizes: area of the markers in square points, one for all or one each.
-        cmap: of the values.
+        values: [N], shown by colour; default: the labels. Viridis grows lighter with the value, so it reads in black
+            and white.
+        sizes: Area of the markers in square points, one for all or one each.
+        cmap: Colour map of the values.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.patches import Circle
 
-    where = _real(_complex(points, "points"))
-    label = np.zeros(len(where), dtype=np.int64) if labels is None else np.asarray(labels)
+    positions = _real(_complex(points, "points"))
+    label = np.zeros(len(positions), dtype=np.int64) if labels is None else np.asarray(labels)
     value = label if values is None else np.asarray(values)
-    size = np.broadcast_to(np.asarray(sizes), len(where))
+    size = np.broadcast_to(np.asarray(sizes), len(positions))
     axes.set(xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), aspect="equal")
     axes.set_axis_off()
-    axes.add_patch(Circle((0, 0), 1, facecolor=_PAPER, edgecolor=_INK, linewidth=1.2, zorder=0))
+    axes.add_patch(Circle((0, 0), 1, facecolor=_BACKGROUND, edgecolor=INK, linewidth=1.2, zorder=0))
     if edges is not None:
-        draw_geodesics(axes, where, edges)
+        draw_geodesics(axes, positions, edges)
     colours = ScalarMappable(cmap=cmap).to_rgba(value.astype(np.float64))
     for kind in np.unique(label):
         chosen = label == kind
-        look: dict[str, Any] = {"marker": _MARKERS[int(kind) % len(_MARKERS)], "edgecolors": "white", "linewidths": 0.4}
-        axes.scatter(where[chosen, 0], where[chosen, 1], s=size[chosen], c=colours[chosen], zorder=3, **look)
+        marker = CLASS_MARKERS[int(kind) % len(CLASS_MARKERS)]
+        style: dict[str, Any] = {"marker": marker, "edgecolors": "white", "linewidths": 0.4}
+        axes.scatter(positions[chosen, 0], positions[chosen, 1], s=size[chosen], c=colours[chosen], zorder=3, **style)
 
 
 def draw_geodesics(
@@ -124,9 +198,9 @@ def draw_geodesics(
     """Draw edges [2, E] between points [N, 2] of the unit disk: arcs of circles orthogonal to the boundary."""
     from matplotlib.collections import LineCollection
 
-    where = np.asarray(points, dtype=np.float64)
+    positions = np.asarray(points, dtype=np.float64)
     i, j = np.asarray(edges)
-    arcs = list(geodesic_arcs(where[i], where[j]))
+    arcs = list(geodesic_arcs(positions[i], positions[j]))
     axes.add_collection(LineCollection(arcs, colors=colour, linewidths=width, linestyles=[style], zorder=2))
 
 

@@ -1,4 +1,4 @@
-"""Histograms of scores: a network's own test images and those of other sets, how far they overlap."""
+"""Histograms of scores: how far the test images of a network overlap with out-of-distribution images."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lresnet.metrics import ood_metrics
+from lresnet.plots.picture import INK, save_picture
 from lresnet.runs.one_line import one_line
 
 if TYPE_CHECKING:
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_score_histograms"]
 
-_INK, _INSIDE, _OUTSIDE = "#222222", "#0072B2", "#D55E00"
+_INSIDE, _OUTSIDE = "#0072B2", "#D55E00"
 _BINS = 60
 _PANEL = (3.6, 2.5)  # inches
-_LONGEST = 20  # characters of a set's name above such a panel
+_LONGEST_NAME = 20  # characters of a set's name above a panel
 _LABELS = {
     "energy": "negative energy",
     "softmax": "largest probability",
@@ -37,48 +38,44 @@ _LABELS = {
 
 
 def draw_score_histograms(path: str | Path, found: Scores) -> Path:
-    """A row of panels a set, a panel a score, written to ``path`` (.png, .svg or .pdf).
+    """Draw one row of panels per out-of-distribution set, one panel per score, and write the picture to ``path``.
 
-    The test images are hatched, the set's an outline, both of area one; the dashed line is the threshold that 95 % of
-    the test images reach. The panels of a score have the same bins; they span the test images and every set, each but
-    for its outermost thousandths, which are counted in the last bins.
+    The histogram of the test images is hatched, that of the set is an outline; both have area one. The dashed line is
+    the threshold that 95 % of the test images reach. All panels of a score share their bins. The bins cover the test
+    images and every set except their outermost thousandths, which count in the first and last bin.
 
     Returns:
         The path of the picture.
 
     Raises:
-        ValueError: there is no set.
+        ValueError: There is no set, or a score is not finite.
     """
     from matplotlib.figure import Figure
 
     if not found.outside:
-        raise ValueError("there is no set to draw; name one at least")
-    path = Path(path)
+        raise ValueError("there is no set to draw; name at least one")
     rows, columns = len(found.outside), len(found.inside)
-    figure = Figure(
-        figsize=(_PANEL[0] * max(columns, 2), _PANEL[1] * rows + 0.5), facecolor="white", layout="constrained"
-    )
+    figure = Figure(figsize=(_PANEL[0] * max(columns, 2), _PANEL[1] * rows + 0.5), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False)
     bins = {
         score: _bins([inside, *(ood.scores[score] for ood in found.outside)]) for score, inside in found.inside.items()
     }
     for row, (name, _, outside) in zip(panels, found.outside, strict=True):
         for axes, (score, inside) in zip(row, found.inside.items(), strict=True):
-            auroc = ood_metrics(inside, outside[score])["auroc"]  # first: it refuses scores that are not finite
+            auroc = ood_metrics(inside, outside[score])["auroc"]  # before drawing: it rejects non-finite scores
             _draw_panel(axes, inside, outside[score], bins[score])
-            title = f"{_short(one_line(name))}, all {len(outside[score]):,}: AUROC {auroc:.1f} %"
-            axes.set_title(title, fontsize=9.5, color=_INK, parse_math=False)  # $ is a letter
-            axes.set_xlabel(_LABELS.get(score, score), fontsize=8.8, color=_INK)
+            title = f"{_shortened(one_line(name))}, all {len(outside[score]):,}: AUROC {auroc:.1f} %"
+            axes.set_title(title, fontsize=9.5, color=INK, parse_math=False)  # a name may contain $
+            axes.set_xlabel(_LABELS.get(score, score), fontsize=8.8, color=INK)
     figure.legend(
         *panels[0, 0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False, fontsize=9
     )
-    figure.savefig(path, dpi=160, metadata={"Software": None} if path.suffix == ".png" else None)
-    return path
+    return save_picture(figure, path)
 
 
-def _short(name: str) -> str:
-    """The end of a name that would run into the next panel's."""
-    return name if len(name) <= _LONGEST else f"…{name[1 - _LONGEST :]}"
+def _shortened(name: str) -> str:
+    """Return the end of a name that is too long for its panel."""
+    return name if len(name) <= _LONGEST_NAME else f"…{name[1 - _LONGEST_NAME :]}"
 
 
 def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor, bins: list[float]) -> None:
@@ -94,9 +91,11 @@ def _draw_panel(axes: Axes, inside: Tensor, outside: Tensor, bins: list[float]) 
         linewidth=1.0,
         label="test images",
     )
-    axes.hist(other, bins, density=True, histtype="step", color=_OUTSIDE, linewidth=1.8, label="the other set")
-    threshold = np.sort(own)[len(own) // 20]  # as fpr95_first has it
-    axes.axvline(threshold, color=_INK, linestyle=(0, (4, 2)), linewidth=1.1, label="95 % of the test images are above")
+    axes.hist(
+        other, bins, density=True, histtype="step", color=_OUTSIDE, linewidth=1.8, label="out-of-distribution images"
+    )
+    threshold = np.sort(own)[len(own) // 20]  # the same as in the metric fpr95_first
+    axes.axvline(threshold, color=INK, linestyle=(0, (4, 2)), linewidth=1.1, label="95 % of the test images are above")
     axes.set_yticks([])
     axes.tick_params(labelsize=8)
     axes.spines[["top", "right", "left"]].set_visible(False)
@@ -106,7 +105,7 @@ def _bins(kinds: Sequence[Tensor]) -> list[float]:
     low, high = (
         combine(np.quantile(_numbers(kind), q) for kind in kinds) for combine, q in ((min, 0.001), (max, 0.999))
     )
-    if high - low <= _BINS * np.spacing(max(abs(low), abs(high))):  # no room for so many bins: one value, or nearly
+    if high - low <= _BINS * np.spacing(max(abs(low), abs(high))):  # (nearly) one value: float64 has no edges between
         low, high = low - 0.5, high + 0.5
     edges: list[float] = np.linspace(low, high, _BINS + 1).tolist()
     return edges

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lresnet.plots.picture import INK
 from lresnet.residual.registry import METHODS
-from lresnet_paper.pages.comparison_picture import INK
 from lresnet_paper.pages.depth_runs import (
     DEPTH_TABLE,
     Depths,

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from lresnet.runs.run_folders import FolderState
-from lresnet.runs.run_settings import method_name
+from markupsafe import Markup
+
 from lresnet_paper.pages.computing_time import computing_time
 
 __all__ = ["run_details"]
@@ -18,8 +17,8 @@ Record = Mapping[str, Any]
 _SEARCH = "on validation data and on other seeds"
 
 
-def run_details(runs: Sequence[Record], folders: Sequence[FolderState] = ()) -> str:
-    """Commands, versions and hardware with their counts, folders, then a foldable list for each table and cell."""
+def run_details(runs: Sequence[Record]) -> Markup:
+    """Commands, versions and hardware with their counts, then a foldable list for each table and cell."""
     final = [run for run in runs if run.get("stage", "final") == "final"]
     groups: dict[str, list[Record]] = {}
     for run in final:
@@ -30,18 +29,7 @@ def run_details(runs: Sequence[Record], folders: Sequence[FolderState] = ()) -> 
         _folded("Commands", _counted(runs, lambda run: run.get("command", "not recorded"))),
         "<h3>Versions and hardware</h3>" + _counted(runs, _machine),
     ]
-    return "\n".join([*facts, *_listed(folders), *(_group(name, own) for name, own in groups.items())])
-
-
-def _listed(folders: Sequence[FolderState]) -> list[str]:
-    if not folders:
-        return []
-    rows = "".join(
-        f'<tr><td><code>{escape(str(one.folder))}</code></td><td class="words">{_with_code(one.state)}</td></tr>'
-        for one in folders
-    )
-    head = '<thead><tr><th scope="col">folder</th><th scope="col">state</th></tr></thead>'
-    return [f'<h3>Run folders</h3><div class="scroll"><table>{head}<tbody>{rows}</tbody></table></div>']
+    return Markup("\n".join([*facts, *(_group(name, own) for name, own in groups.items())]))
 
 
 def _machine(run: Record) -> str:
@@ -51,11 +39,6 @@ def _machine(run: Record) -> str:
 
 def _number(count: int, what: str) -> str:
     return f"{count:,} {what}" + ("s" if count != 1 else "")
-
-
-def _with_code(text: str) -> str:
-    """What stands between backticks is code."""
-    return re.sub("`([^`]*)`", r"<code>\1</code>", escape(text))
 
 
 def _folded(title: str, text: str) -> str:
@@ -76,7 +59,7 @@ def _group(name: str, runs: Sequence[Record]) -> str:
     """The chosen settings of each method, and a row a run."""
     settings: dict[str, dict[str, Any]] = {}
     for run in runs:
-        settings.setdefault(method_name(run), run.get("config", {}))
+        settings.setdefault(run["method"], run.get("config", {}))
     chosen = "".join(
         f"<dt>{escape(method)}</dt><dd><code>{escape(_settings(config))}</code></dd>"
         for method, config in settings.items()
@@ -105,4 +88,4 @@ def _run_row(run: Record) -> str:
         "" if run.get("seconds") is None else f"{run['seconds']:.1f}",
     )
     cells = "".join(f'<td class="number">{escape(text)}</td>' for text in shown)
-    return f'<tr><th scope="row">{escape(method_name(run))}</th>{cells}</tr>'
+    return f'<tr><th scope="row">{escape(run["method"])}</th>{cells}</tr>'

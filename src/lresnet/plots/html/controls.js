@@ -1,10 +1,10 @@
-// Mouse, touch, keyboard and search for the disk, and the panel that tells what is selected.
+// Mouse, touch, keyboard and search for the disk, and the panel of the selected node.
 
-const SNAP = 6;         // pixels within which a dragged node goes to the very centre
-const NEAR = 10;        // pixels within which the pointer means a node
-const STEP = 0.25;      // what an arrow key moves the focus by, in radii of curvature
-const ROWS = 200;       // neighbours listed
-const FARTHEST = 0.995; // a pointer beyond the rim drags from here
+const SNAP = 6;         // a node dragged this close to the centre (pixels) snaps to it
+const NEAR = 10;        // the pointer selects a node within this distance (pixels)
+const STEP = 0.25;      // movement of the focus per arrow key, in radii of curvature
+const ROWS = 200;       // longest list of neighbours
+const FARTHEST = 0.995; // a pointer beyond the boundary counts as at this radius
 
 class Controls {
   constructor(disk, data, part) {
@@ -19,7 +19,7 @@ class Controls {
     on(disk.canvas, "wheel", (event) => this.wheel(event));
     on(disk.canvas, "keydown", (event) => this.key(event));
     on(document, "keydown", (event) => this.shortcut(event));
-    on(part.search, "input", () => part.found.replaceChildren());
+    on(part.search, "input", () => part.searchStatus.replaceChildren());
     on(part.form, "submit", (event) => this.search(event));
     on(part.buttons, "click", (event) => this.button(event.target.dataset.act));
     on(part.rows, "click", (event) => event.target.dataset.node && this.show(Number(event.target.dataset.node)));
@@ -41,7 +41,7 @@ class Controls {
     disk.canvas.setPointerCapture(event.pointerId);
     this.pointers.set(event.pointerId, [event.clientX, event.clientY]);
     const node = disk.nearest(at, NEAR);
-    // A node is grabbed where it is, not where the pointer is: dragged to the centre it will be the centre.
+    // The drag starts at the node's position, not the pointer's, so that a node can be dragged exactly to the centre.
     this.drag = { view: disk.view, from: node < 0 ? at : disk.position(node), node, x: event.clientX, y: event.clientY, far: false };
     if (this.pointers.size === 2) this.pinch = { apart: this.spread(), zoom: disk.zoom };
   }
@@ -71,7 +71,7 @@ class Controls {
     if (this.pointers.size === 0) {
       if (!this.drag.far && event.type === "pointerup") this.select(this.drag.node);
       this.settle();
-    } else {  // one finger is left of two: it drags on from where it is
+    } else {  // of two fingers one is left: it continues the drag
       const [[x, y]] = this.pointers.values();
       this.drag = { view: this.disk.view, from: inside(this.disk.toDisk(x, y)), node: -1, x, y, far: true };
     }
@@ -83,7 +83,7 @@ class Controls {
   }
 
   wheel(event) {
-    // Elsewhere the wheel scrolls the page: it zooms once the disk was clicked or reached with Tab.
+    // The wheel scrolls the page until the disk has the focus (by a click or Tab); then it zooms.
     if (document.activeElement !== this.disk.canvas && !event.ctrlKey) return;
     event.preventDefault();
     this.busy();
@@ -91,7 +91,7 @@ class Controls {
     this.settleSoon();
   }
 
-  /** While things move a large graph is drawn with less detail; the whole comes when they rest. */
+  /** A large graph is drawn with less detail during a movement and in full afterwards. */
   busy() {
     clearTimeout(this.rest);
     this.disk.moving = true;
@@ -141,7 +141,7 @@ class Controls {
     if (act === "clear") this.select(-1);
   }
 
-  // --- what is shown -----------------------------------------------------------------------------------------------
+  // --- hover and selection ------------------------------------------------------------------------------------------
 
   hover(node) {
     const { disk, part } = this;
@@ -166,11 +166,11 @@ class Controls {
     part.rows.replaceChildren();
     part.table.hidden = node < 0;
     if (node < 0) {
-      part.said.textContent = "No node is selected.";
+      part.selection.textContent = "No node is selected.";
       return;
     }
     const around = disk.neighbours[node], kind = this.className(node);
-    part.said.textContent = `Node ${this.name(node)}${kind && `, ${kind}`}: ${plural(around.length, "neighbour")}` +
+    part.selection.textContent = `Node ${this.name(node)}${kind && `, ${kind}`}: ${plural(around.length, "neighbour")}` +
       (around.length > ROWS ? `, the first ${ROWS} below.` : ".");
     part.rows.append(...around.slice(0, ROWS).map((other) => this.row(node, other)));
   }
@@ -190,11 +190,11 @@ class Controls {
     return [this.disk.original[2 * node], this.disk.original[2 * node + 1]];
   }
 
-  /** Select a node and move it to the centre, or as near as can be told. */
+  /** Select a node and move it to the centre, as exactly as float64 allows. */
   show(node) {
     this.disk.setView(compose(carry(this.disk.position(node), [0, 0]), this.disk.view));
     if (!(Math.hypot(...this.disk.position(node)) < 1e-6)) {
-      // From very far away digits are gone: from where the page began, they are not.
+      // From a very distant view the position has lost its accuracy: compute from the original one.
       const [x, y] = this.place(node), shorter = Math.min(1, Math.sqrt(1 - 2 * RIM) / Math.hypot(x, y));
       this.disk.setView(translation([-shorter * x, -shorter * y]));
     }
@@ -207,9 +207,9 @@ class Controls {
     if (!wanted) return;
     const names = this.names || Array.from({ length: this.disk.count }, (_, i) => String(i));
     const is = [(name) => name === wanted, (name) => name.startsWith(wanted), (name) => name.includes(wanted)];
-    const tests = this.names ? is : is.slice(0, 1);  // a number is meant as a whole
+    const tests = this.names ? is : is.slice(0, 1);  // numbers must match exactly
     const node = tests.map((test) => names.findIndex((name) => test(name.toLowerCase()))).find((found) => found >= 0);
-    this.part.found.textContent = node === undefined ? `There is no node ${this.part.search.value.trim()}.` : "";
+    this.part.searchStatus.textContent = node === undefined ? `There is no node ${this.part.search.value.trim()}.` : "";
     if (node !== undefined) this.show(node);
   }
 }

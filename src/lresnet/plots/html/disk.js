@@ -1,8 +1,8 @@
-// The disk: points and geodesics on one canvas, seen after an isometry. Drawing only; controls.js listens.
+// Drawing of points and geodesics on a canvas, after an isometry of the disk. Events are handled in controls.js.
 
-const MANY = 5000;          // beyond so many points, some edges and plain squares are drawn while things move
-const EDGES_MOVING = 1000;  // about the longest on the screen
-const RIM = 2 ** -46;       // 1 - |focus|² is more: a focus 33 radii of curvature from the start is as far as it goes
+const MANY = 5000;          // with more points than this, movements show squares and a part of the edges
+const EDGES_MOVING = 1000;  // edges drawn during a movement: about the longest on the screen
+const RIM = 2 ** -46;       // lower limit of 1 - |focus|²: the focus is at most 33 radii of curvature from its start
 const SHAPES = ["circle", "diamond", "triangle", "square", "wedge"];
 
 class Disk {
@@ -26,7 +26,7 @@ class Disk {
     this.fullFrames = 0;
   }
 
-  /** As large as the page makes the canvas, in the pixels of the screen. */
+  /** Match the canvas to its size on the page, in pixels of the screen. */
   resize() {
     const box = this.canvas.getBoundingClientRect();
     const ratio = window.devicePixelRatio || 1;
@@ -40,7 +40,7 @@ class Disk {
     return (Math.min(this.canvas.width, this.canvas.height) / 2 - 4 * this.ratio) * this.zoom;
   }
 
-  /** Pixels of the window to the disk, and back; y points up in the disk. */
+  /** Convert pixels of the window to coordinates of the disk (y points up), and back. */
   toDisk(x, y) {
     const box = this.canvas.getBoundingClientRect(), r = this.radius / this.ratio;
     return [(x - box.left - box.width / 2) / r, -(y - box.top - box.height / 2) / r];
@@ -55,7 +55,7 @@ class Disk {
     return [this.points[2 * node], this.points[2 * node + 1]];
   }
 
-  /** Look from elsewhere; not from where float64 tells no two points apart. */
+  /** Change the view, unless its focus is so far out that float64 cannot separate points. */
   setView(view) {
     const [x, y] = focusOf(view);
     if (!(1 - x * x - y * y > RIM)) return;
@@ -69,7 +69,7 @@ class Disk {
     this.request();
   }
 
-  /** The node nearest to a point of the disk, if it is no further than so many pixels of the window; else -1. */
+  /** Return the node nearest to a point of the disk within a number of pixels of the window; -1 if there is none. */
   nearest([x, y], pixels) {
     let best = -1, least = (pixels * this.ratio / this.radius) ** 2;
     for (let i = 0; i < this.count; i++) {
@@ -109,7 +109,7 @@ class Disk {
     if (!quick) this.fullFrames++;
   }
 
-  /** Numbers of `limit` edges at most, about the longest on the screen: how long, a sample of them tells. */
+  /** Return at most `limit` edges, about the longest on the screen; the threshold is estimated from a sample. */
   longest(limit) {
     const { edges, points } = this, total = edges.length / 2, length = new Float32Array(total), found = [];
     for (let e = 0; e < total; e++) {
@@ -136,7 +136,7 @@ class Disk {
     }
   }
 
-  /** Add an arc of the circle through two points that meets the rim at right angles; a line where it is as straight. */
+  /** Add the geodesic between two points: an arc of a circle orthogonal to the boundary, or a line if it is straight. */
   geodesic(i, j) {
     const { context: c, points, radius: r } = this;
     const ax = points[2 * i], ay = points[2 * i + 1], bx = points[2 * j], by = points[2 * j + 1];
@@ -144,7 +144,7 @@ class Disk {
     const twice = 2 * (ax * by - ay * bx), p = ax * ax + ay * ay + 1, q = bx * bx + by * by + 1;
     const cx = (p * by - q * ay) / twice, cy = (q * ax - p * bx) / twice;  // |z|² + 1 = 2 z · centre on such a circle
     const R = Math.sqrt(cx * cx + cy * cy - 1), chord = Math.hypot(ax - bx, ay - by);
-    if (!(chord * chord * r > 2 * R * this.ratio)) {  // bulges by less than a quarter of a pixel
+    if (!(chord * chord * r > 2 * R * this.ratio)) {  // the arc deviates from the line by less than a quarter of a pixel
       c.lineTo(bx * r, -by * r);
       return;
     }
@@ -154,7 +154,7 @@ class Disk {
     c.arc(cx * r, -cy * r, R * r, from, to, turn < 0);
   }
 
-  /** Larger near the centre, as the metric is. */
+  /** Return the size of a marker: larger near the centre, as lengths are. */
   size(node) {
     const x = this.points[2 * node], y = this.points[2 * node + 1];
     const room = 1 - x * x - y * y, most = this.count > 2000 ? 4.5 : 6.5, least = this.count > 2000 ? 0.8 : 1.4;
@@ -173,17 +173,17 @@ class Disk {
       some.forEach(add);
       c.fill();
       c.beginPath();
-      some.filter((i) => this.size(i) > 3 * this.ratio).forEach(add);  // an outline would eat up small ones
+      some.filter((i) => this.size(i) > 3 * this.ratio).forEach(add);  // an outline would cover small markers
       c.stroke();
     }
   }
 
-  /** Every point as a square, written pixel by pixel: ten times as fast as so many calls of the canvas. */
+  /** Draw every point as a square, pixel by pixel: ten times faster than calls of the canvas. */
   drawSquares() {
     const { context: c, canvas: { width, height }, points, radius: r } = this;
-    if (this.sheet?.width !== width || this.sheet.height !== height) {
-      this.sheet = Object.assign(document.createElement("canvas"), { width, height });
-      this.image = this.sheet.getContext("2d").createImageData(width, height);
+    if (this.buffer?.width !== width || this.buffer.height !== height) {
+      this.buffer = Object.assign(document.createElement("canvas"), { width, height });
+      this.image = this.buffer.getContext("2d").createImageData(width, height);
     }
     const pixels = new Uint32Array(this.image.data.buffer);
     pixels.fill(0);
@@ -197,11 +197,11 @@ class Disk {
           pixels.fill(colour, row * width + left, Math.max(row * width + left, row * width + right));
       }
     });
-    this.sheet.getContext("2d").putImageData(this.image, 0, 0);
-    c.drawImage(this.sheet, -width / 2, -height / 2);
+    this.buffer.getContext("2d").putImageData(this.image, 0, 0);
+    c.drawImage(this.buffer, -width / 2, -height / 2);
   }
 
-  /** The edges of the node that is selected, or under the pointer. */
+  /** Draw the edges of the selected node, or else of the node under the pointer. */
   drawNeighbours(ink) {
     const { context: c } = this, node = this.selected >= 0 ? this.selected : this.hovered;
     if (node < 0) return;
@@ -243,13 +243,13 @@ function outline(c, shape, x, y, s) {
   c.closePath();
 }
 
-/** "#rrggbb" as a pixel: red is the lowest byte, and nothing shines through. */
+/** Return "#rrggbb" as an opaque pixel; red is the lowest byte. */
 function packed(colour) {
   const [r, g, b] = [1, 3, 5].map((k) => parseInt(colour.slice(k, k + 2), 16));
   return (0xff000000 | (b << 16) | (g << 8) | r) >>> 0;
 }
 
-/** The page's colours, which follow light and dark. */
+/** Return the page's colours, which depend on light or dark mode. */
 function palette() {
   const style = getComputedStyle(document.documentElement), read = (name) => style.getPropertyValue(name).trim();
   return { page: read("--page"), disk: read("--disk"), rim: read("--rim"), edge: read("--edge"), mark: read("--mark") };

@@ -1,14 +1,14 @@
-// Isometries of the Poincaré disk: z -> (a z + b) / (conj(b) z + conj(a)) with |a| > |b|, kept as
-// [re a, im a, re b, im b]. A multiple is the same map: |a| is 1, which no distance makes overflow. All in float64.
+// Isometries of the Poincaré disk: z -> (a z + b) / (conj(b) z + conj(a)) with |a| > |b|, stored as
+// [re a, im a, re b, im b] in float64. They are normalised to |a| = 1, so that nothing overflows.
 
 const IDENTITY = [1, 0, 0, 0];
 
-/** The translation z -> (z + t) / (1 + conj(t) z): it takes the centre to t and turns nothing there. */
+/** Return the translation z -> (z + t) / (1 + conj(t) z), which maps the centre to t without rotation. */
 function translation([x, y]) {
   return [1, 0, x, y];
 }
 
-/** f after g. */
+/** Return the composition f after g. */
 function compose([ar, ai, br, bi], [cr, ci, dr, di]) {
   const re = ar * cr - ai * ci + br * dr + bi * di;
   const im = ar * ci + ai * cr + bi * dr - br * di;
@@ -18,7 +18,7 @@ function compose([ar, ai, br, bi], [cr, ci, dr, di]) {
   return [re * scale, im * scale, u * scale, v * scale];
 }
 
-/** Apply f to the points x0, y0, x1, y1, ... and write where they go into `to`. */
+/** Apply f to the points x0, y0, x1, y1, ... and write the results to `to`. */
 function applyAll([ar, ai, br, bi], from, to) {
   for (let i = 0; i < from.length; i += 2) {
     const x = from[i], y = from[i + 1];
@@ -36,15 +36,15 @@ function apply(f, point) {
   return to;
 }
 
-/** The point that f takes to the centre: -b / a. */
+/** Return the point that f maps to the centre: -b / a. */
 function focusOf([ar, ai, br, bi]) {
   const q = -1 / (ar * ar + ai * ai);
   return [(br * ar + bi * ai) * q, (bi * ar - br * ai) * q];
 }
 
 /**
- * The translation that takes u to v. (u + t) / (1 + conj(t) u) = v is linear in t and conj(t):
- * t = (d + u v conj(d)) / (1 - |u v|²), d = v - u. For v = 0 it is -u.
+ * Return the translation that maps u to v. (u + t) / (1 + conj(t) u) = v is linear in t and conj(t):
+ * t = (d + u v conj(d)) / (1 - |u v|²), d = v - u. For v = 0 this is -u.
  */
 function carry([ux, uy], [vx, vy]) {
   const dx = vx - ux, dy = vy - uy;
@@ -53,7 +53,7 @@ function carry([ux, uy], [vx, vy]) {
   return translation([(dx + px * dx + py * dy) * q, (dy + py * dx - px * dy) * q]);
 }
 
-/** Distance of two points, in radii of curvature: 2 artanh |(v - u) / (1 - conj(u) v)|. */
+/** Return the distance of two points in radii of curvature: 2 artanh |(v - u) / (1 - conj(u) v)|. */
 function distance([ux, uy], [vx, vy]) {
   const nr = vx - ux, ni = vy - uy;
   const dr = 1 - ux * vx - uy * vy, di = uy * vx - ux * vy;

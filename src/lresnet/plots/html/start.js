@@ -1,4 +1,4 @@
-// Read the embedding that the page carries, and bring the disk to life.
+// Read the embedding in the page and start the interactive disk.
 
 function decode(text, Kind) {
   return new Kind(Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0)).buffer);
@@ -17,10 +17,10 @@ function start() {
   const get = (id) => document.getElementById(id);
   const canvas = get("disk"), disk = new Disk(canvas, data);
   const part = {
-    stage: get("stage"), tip: get("tip"), said: get("said"), table: get("neighbours"), rows: get("rows"),
-    form: get("search-form"), search: get("search"), found: get("found"), buttons: get("buttons"),
+    stage: get("stage"), tip: get("tip"), selection: get("selection"), table: get("neighbours"), rows: get("rows"),
+    form: get("search-form"), search: get("search"), searchStatus: get("search-status"), buttons: get("buttons"),
   };
-  canvas.disk = disk;  // for a reader's console, and for tests
+  canvas.disk = disk;  // for the browser's console and for tests
   disk.controls = new Controls(disk, data, part);
   new ResizeObserver(() => disk.resize()).observe(canvas);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => disk.request());

@@ -1,0 +1,129 @@
+"""The verb ``plot``: pictures of residual connections, embeddings, training curves and scores."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from tyro.conf import Positional, arg
+
+from lresnet.cli.app import App
+from lresnet.cli.ood import listed, listed_sets
+
+__all__ = ["plot"]
+
+plot = App()
+
+
+@plot.command
+def residuals(
+    x: tuple[float, float] = (2.0, -2.0),
+    y: tuple[float, float] = (2.0, 2.0),
+    curvature: float = -1.0,
+    out: Path = Path("lresnet-residuals.png"),
+) -> int:
+    """Print and draw the result of every residual connection for two points.
+
+    Example: lresnet plot residuals --x 1 0 --y 0 3 --curvature -0.5
+
+    Args:
+        x: The skipped point: its two space coordinates.
+        y: The layer's output f(x): its two space coordinates.
+        curvature: The curvature K of the space, a negative number.
+        out: The picture file; .png, .svg or .pdf.
+    """
+    from rich.console import Console
+
+    from lresnet.plots.picture import require_writable_picture
+    from lresnet.plots.residuals import draw_residuals, residual_table
+
+    require_writable_picture(out)
+    console = Console()
+    console.print(residual_table(x, y, curvature))
+    console.print(f"The picture: {draw_residuals(out, x, y, curvature)}", soft_wrap=True, highlight=False)
+    return 0
+
+
+@plot.command
+def embedding(
+    run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
+    centre: Annotated[int | None, arg(metavar="NODE")] = None,
+    out: Path = Path("lresnet-embedding.png"),
+    device: str = "auto",
+) -> int:
+    """Draw the embedding of a graph by the network of a run in the Poincaré disk; edges are geodesics.
+
+    An embedding in two dimensions is drawn without distortion; one in more dimensions is projected by hyperbolic PCA.
+
+    Example: lresnet plot embedding runs/tree --centre 0
+
+    Args:
+        run: The folder of a run on a graph.
+        centre: The node to move to the centre of the disk. None: the centroid of all nodes.
+        out: The picture file; .png, .svg or .pdf.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+    """
+    from lresnet.plots.embedding import draw_disk_embedding, embedding_of_run
+    from lresnet.plots.picture import require_writable_picture
+
+    require_writable_picture(out)
+    found = embedding_of_run(run, device=device)
+    if found.note:
+        print(found.note)
+    print(f"The picture: {draw_disk_embedding(out, found, centre)}")
+    return 0
+
+
+@plot.command
+def curves(
+    runs: Annotated[Positional[tuple[Path, ...]], arg(metavar="RUN_DIR")],
+    out: Path = Path("lresnet-curves.png"),
+) -> int:
+    """Draw the validation results of runs by epoch; a marker shows the epoch whose parameters were kept.
+
+    Example: lresnet plot curves runs/tree runs/tree-none --out curves.svg
+
+    Args:
+        runs: The folders of finished runs.
+        out: The picture file; .png, .svg or .pdf.
+    """
+    from lresnet.plots.curves import draw_curves, read_curve
+    from lresnet.plots.picture import require_writable_picture
+
+    found = [read_curve(folder) for folder in runs]
+    require_writable_picture(out)
+    print(f"The picture: {draw_curves(out, found)}")
+    return 0
+
+
+@plot.command
+def ood(
+    run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
+    ood: Annotated[tuple[str, ...], arg(metavar="SET,SET,...")] = ("svhn,places,textures",),
+    scores: Annotated[tuple[str, ...], arg(metavar="SCORE,SCORE,...")] = ("energy",),
+    out: Path = Path("lresnet-ood.png"),
+    device: str = "auto",
+) -> int:
+    """Draw histograms of scores: the test images of a run and out-of-distribution images.
+
+    `lresnet ood RUN_DIR` prints the metrics of the same scores, and draws the same picture with --out.
+
+    Example: lresnet plot ood runs/cifar10-lorentz-0 --ood svhn,photos/ --scores energy,origin_distance
+
+    Args:
+        run: The folder of a run on images.
+        ood: Out-of-distribution sets, separated by commas, as in `lresnet ood`.
+        scores: One or more scores, separated by commas, or all; `lresnet ood --help` lists them.
+        out: The picture file; .png, .svg or .pdf.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+    """
+    from lresnet.cli.detection_table import detection_notes
+    from lresnet.plots.picture import require_writable_picture
+    from lresnet.plots.score_histograms import draw_score_histograms
+    from lresnet.runs.detection import score_folder
+
+    require_writable_picture(out)
+    found, sets = score_folder(run, listed_sets(ood), scores=listed(scores), device=device)
+    for note in detection_notes(sets):
+        print(note, file=sys.stderr)
+    print(f"The picture: {draw_score_histograms(out, found)}")
+    return 0

@@ -1,0 +1,154 @@
+"""HTML page of a user's own runs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from lresnet.plots.comparison import MethodResult, comparison_picture
+from lresnet.plots.html.page import (
+    Heading,
+    Row,
+    Section,
+    Table,
+    environment,
+    html_page,
+    html_table,
+    html_verdict,
+    inline_svg,
+)
+from lresnet.plots.poincare_disk import DiskEmbedding
+from lresnet.runs.report import (
+    BASELINE,
+    DeviceTime,
+    FolderState,
+    Report,
+    RunGroup,
+    RunRecord,
+    computing_time,
+    settings_of,
+    shown,
+)
+
+__all__ = ["runs_page"]
+
+
+def runs_page(report: Report, disk: DiskEmbedding | None = None) -> str:
+    """Return the page: summary, embedding, results with a picture, and the details of every run.
+
+    Args:
+        report: The runs, see :func:`lresnet.runs.report.read_report`.
+        disk: Graph for the interactive Poincaré disk; None: no disk.
+    """
+    text: Any = environment().get_template("runs.html.j2").module
+    counts = Counter(group.task for group in report.groups for _ in group.runs)
+    sections = [Section("summary", "Summary", text.summary(list(counts.items())))]
+    if report.groups:
+        sections.append(Section("results", "Results", _results(report, text)))
+    sections.append(Section("runs", "Runs", _details(report, text), "Run details"))
+    return html_page(
+        sections, disk, title="your runs", introduction=text.introduction().strip(), footer=text.footer().strip()
+    )
+
+
+def _results(report: Report, text: Any) -> Markup:
+    panels = {f"{task}, {split}": [_result(one) for one in own] for (task, split), own in report.tables.items()}
+    has_bars = any(group.test.n > 1 for group in report.groups)
+    picture = comparison_picture(panels, "test, percent; bars: one deviation" if has_bars else "test, percent")
+    compared = [group.difference for group in report.groups if group.difference is not None]
+    rows: list[Row | Heading] = []
+    for title, own in zip(panels, report.tables.values(), strict=True):
+        rows += [Heading(title), *(_row(group, with_difference=bool(compared)) for group in own)]
+    caption = text.caption(BASELINE, bool(compared), any(one.resampled for one in compared))
+    columns = ("method", "test", "n", "valid.", *(("difference", f"against {BASELINE}") if compared else ()))
+    table = html_table(Table(columns, rows, " ".join(caption.split())))
+    return Markup("<figure>{}</figure>{}").format(inline_svg(picture, "means of all methods with error bars"), table)
+
+
+def _result(group: RunGroup) -> MethodResult:
+    return MethodResult(group.name, group.method, group.test.mean, group.test.deviation if group.test.n > 1 else None)
+
+
+def _row(group: RunGroup, *, with_difference: bool) -> Row:
+    test, validation, difference = group.test, group.validation, group.difference
+    numbers = [
+        f"{test.mean:.2f}" + (f" ± {test.deviation:.2f}" if test.n > 1 else ""),
+        str(test.n),
+        f"{validation.mean:.2f}" if validation.n else "",
+    ]
+    texts: list[str | Markup] = []
+    if with_difference:
+        known = difference is not None
+        numbers.append(f"{difference.estimate.mean:+.2f} ± {difference.estimate.half_width:.2f}" if known else "")
+        other = f"other settings: {difference.settings}" if known and difference.settings else ""
+        verdict = html_verdict(difference.verdict) if known else Markup()
+        texts.append(Markup("{} {}").format(verdict, other).strip())
+    return Row(group.name, numbers, texts, group.method == "lorentz")
+
+
+def _details(report: Report, text: Any) -> Markup:
+    records = report.records
+    html: Markup = text.details(
+        count=len(records),
+        times=[_time(one) for one in computing_time(records)],
+        commands=_counts(record.command for record in records),
+        machines=_counts(map(_machine, records)),
+        folders=html_table(Table(("folder", "state"), [_folder_row(one) for one in report.folders], "", "details")),
+        groups=[_group_details(task, split, own) for (task, split), own in report.tables.items()],
+    )
+    return html
+
+
+def _time(time: DeviceTime) -> dict[str, Any]:
+    # 0.1 hours is at least 180 seconds.
+    length = f"{time.seconds / 3600:.1f} hours" if time.seconds >= 180 else f"{time.seconds:.0f} seconds"
+    return {"kind": time.kind, "length": length, "runs": time.runs, "hardware": ", ".join(time.hardware)}
+
+
+def _counts(values: Iterable[str]) -> Markup:
+    rows = [Row(Markup("<code>{}</code>").format(value), (f"{count:,}",)) for value, count in Counter(values).items()]
+    return html_table(Table(("", "runs"), rows, "", "overview"))
+
+
+def _machine(record: RunRecord) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
+    return f"{versions or 'versions not recorded'}; {record.hardware}"
+
+
+def _folder_row(state: FolderState) -> Row:
+    code = re.sub("`([^`]*)`", r"<code>\1</code>", str(escape(state.state)))
+    return Row(Markup("<code>{}</code>").format(state.folder), (), (Markup(code),))
+
+
+def _group_details(task: str, split: str, groups: Sequence[RunGroup]) -> dict[str, Any]:
+    """Return the settings of each group and a table of its runs."""
+    columns = ("method", "seed", "split", "test", "validation", "best epoch", "seconds", "folder")
+    rows = [_run_row(group, folder, record) for group in groups for folder, record in group.runs]
+    settings = [(group.name, _settings(group.runs[0][1])) for group in groups]
+    return {
+        "title": f"{task}, {split}",
+        "count": len(rows),
+        "settings": settings,
+        "table": html_table(Table(columns, rows)),
+    }
+
+
+def _settings(record: RunRecord) -> str:
+    return ", ".join(f"{name} {shown(value)}" for name, value in settings_of(record).items())
+
+
+def _run_row(group: RunGroup, folder: Path, record: RunRecord) -> Row:
+    numbers = (
+        str(record.seed),
+        "" if record.split_index is None else str(record.split_index),
+        f"{(record.metrics or {})[group.metric]:.4g}",
+        "" if record.validation is None else f"{record.validation:.2f}",
+        str(record.best_epoch),
+        "" if record.seconds is None else f"{record.seconds:.1f}",
+    )
+    return Row(group.name, numbers, (Markup("<code>{}</code>").format(folder),))

@@ -1,0 +1,542 @@
+"""Report of a user's own runs: folders, means over seeds and splits, differences to the Euclidean baseline."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lresnet._version import __version__
+from lresnet.residual.registry import METHODS
+from lresnet.runs.statistics import (
+    Estimate,
+    Summary,
+    Verdict,
+    paired_difference,
+    resampled_difference,
+    summarise,
+    verdicts,
+)
+
+__all__ = [
+    "BASELINE",
+    "BaselineDifference",
+    "DeviceTime",
+    "FolderState",
+    "Report",
+    "RunGroup",
+    "RunRecord",
+    "computing_time",
+    "finished_record",
+    "folder_states",
+    "group_runs",
+    "read_report",
+    "record_of",
+    "report_json",
+    "settings_of",
+    "shown",
+]
+
+BASELINE = "euclidean"
+"""The method that the others are compared with."""
+
+_DEFAULT = "default"  # shown for a setting that a run leaves to the library
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """What the files of a run folder say.
+
+    Args:
+        task: ``name``, ``split``, ``split_index`` (None without numbered splits), and options of the data.
+        model: ``name``, ``residual``, and options of the model.
+        train: Settings of the training, with ``seed``.
+        validation: Validation result of the kept parameters, in percent.
+        best_epoch: Epoch of the kept parameters; None: the run has not finished.
+        seconds: Training time.
+        command: The command that started the run.
+        versions: Versions of the packages, by name.
+        hardware: Name of the device.
+        metrics: Test results in percent, the main one first; None: the run has not been evaluated.
+    """
+
+    task: Mapping[str, Any]
+    model: Mapping[str, Any]
+    train: Mapping[str, Any]
+    validation: float | None
+    best_epoch: int | None
+    seconds: float | None
+    command: str
+    versions: Mapping[str, Any]
+    hardware: str
+    metrics: Mapping[str, float] | None = None
+
+    @property
+    def method(self) -> str:
+        """The residual connection."""
+        return str(self.model["residual"])
+
+    @property
+    def seed(self) -> int:
+        """The seed of the training."""
+        return int(self.train["seed"])
+
+    @property
+    def split_index(self) -> int | None:
+        """Number of the split, where a data set has several."""
+        index: int | None = self.task.get("split_index")
+        return index
+
+    @property
+    def name(self) -> str:
+        """Task, method and seed."""
+        return f"{self.task['name']}, {self.method}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class FolderState:
+    """A run folder and its state in words, with its record if the run has been evaluated."""
+
+    folder: Path
+    state: str
+    record: RunRecord | None = None
+
+
+@dataclass(frozen=True)
+class BaselineDifference:
+    """Difference of a group to the Euclidean baseline.
+
+    Args:
+        estimate: Mean difference over the runs that share seed and split, with its 95 % interval.
+        verdict: What the interval shows, after Holm's correction over all comparisons of the same task and split.
+        settings: Settings in which the two groups differ, in words; empty if they are equal.
+        resampled: Whether the pairs have different splits; the interval is then that of Nadeau and Bengio.
+    """
+
+    estimate: Estimate
+    verdict: Verdict
+    settings: str
+    resampled: bool
+
+
+@dataclass(frozen=True)
+class RunGroup:
+    """Runs that differ in seed or split index only.
+
+    Args:
+        task: Name of the task.
+        split: Name of the split.
+        method: The residual connection.
+        differs: Settings that differ from other runs of the same task, split and method.
+        runs: Folder and record of each run.
+        metrics: Summary of each test metric, the main one first.
+        validation: Summary of the validation results.
+        difference: Difference to the Euclidean baseline, where there is one.
+    """
+
+    task: str
+    split: str
+    method: str
+    differs: Mapping[str, Any]
+    runs: Sequence[tuple[Path, RunRecord]]
+    metrics: Mapping[str, Summary]
+    validation: Summary
+    difference: BaselineDifference | None = None
+
+    @property
+    def name(self) -> str:
+        """The method with the settings that differ, e.g. ``"lorentz, lr 0.1"``."""
+        return ", ".join([self.method, *(f"{name} {shown(value)}" for name, value in self.differs.items())])
+
+    @property
+    def metric(self) -> str:
+        """Name of the main metric."""
+        return next(iter(self.metrics))
+
+    @property
+    def test(self) -> Summary:
+        """Summary of the main metric."""
+        return self.metrics[self.metric]
+
+    @property
+    def values(self) -> dict[tuple[int, int | None], float]:
+        """The main metric by seed and split index."""
+        return {(record.seed, record.split_index): _main_value(record) for _, record in self.runs}
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """Training time of all runs on GPUs or on CPUs."""
+
+    kind: str
+    runs: int
+    seconds: float
+    hardware: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Report:
+    """The run folders below ``root`` and the groups of evaluated runs."""
+
+    root: Path
+    folders: Sequence[FolderState]
+    groups: Sequence[RunGroup]
+
+    @property
+    def records(self) -> list[RunRecord]:
+        """The records of all evaluated runs."""
+        return [state.record for state in self.folders if state.record is not None]
+
+    @property
+    def tables(self) -> dict[tuple[str, str], list[RunGroup]]:
+        """The groups by task and split."""
+        return _by_table(self.groups)
+
+
+def read_report(root: Path) -> Report:
+    """Read every run folder directly in ``root``, or ``root`` itself if it is one. Nothing is computed on data.
+
+    Raises:
+        FileNotFoundError: The folder does not exist.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(f"there is no folder {root}; `lresnet train --out FOLDER` writes run folders")
+    states = folder_states(root)
+    evaluated = [(state.folder, state.record) for state in states if state.record is not None]
+    return Report(root, states, group_runs(evaluated))
+
+
+def folder_states(root: Path) -> list[FolderState]:
+    """Return the state of every run folder directly in ``root``, and of ``root`` itself if it is one.
+
+    A folder that is unfinished, damaged or from another version is listed with its state; it is not an error.
+
+    Example:
+        >>> folder_states(Path("nowhere"))
+        []
+    """
+    folders = sorted(file.parent for pattern in ("run.json", "*/run.json") for file in root.glob(pattern))
+    return [_state(folder) for folder in folders]
+
+
+def finished_record(folder: Path) -> RunRecord:
+    """Return the record of a finished run.
+
+    Raises:
+        FileNotFoundError: The folder holds no run.
+        ValueError: The run has not finished, or its record is damaged.
+    """
+    record = record_of(folder)
+    if record.best_epoch is None:
+        raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options resumes it")
+    return record
+
+
+def group_runs(runs: Iterable[tuple[Path, RunRecord]]) -> list[RunGroup]:
+    """Group evaluated runs that differ in seed or split index only, and compare each group with the baseline.
+
+    Groups are sorted by task, split and method. Where runs of one task, split and method have different settings, each
+    group names the settings that differ. Settings are compared among runs of the same model only.
+    """
+    places: dict[tuple[str, str, str], list[tuple[Path, RunRecord]]] = {}
+    for folder, record in runs:
+        places.setdefault((record.task["name"], record.task["split"], record.method), []).append((folder, record))
+    groups = [
+        _group(place, differs, own)
+        for place, members in sorted(places.items(), key=lambda item: _order(item[0]))
+        for differs, own in _by_settings(members)
+    ]
+    return [group for own in _by_table(groups).values() for group in _compared(own)]
+
+
+def settings_of(record: RunRecord) -> dict[str, Any]:
+    """Return all settings of a run except method, seed and split, with the model's name as ``"model"``."""
+    return {
+        "model": record.model.get("name") or _DEFAULT,
+        **_without(record.task, "name", "split", "split_index", "examples"),
+        **_without(record.model, "name", "residual"),
+        **_without(record.train, "seed"),
+    }
+
+
+def computing_time(records: Iterable[RunRecord]) -> list[DeviceTime]:
+    """Return the training time on GPUs and on CPUs, for the kinds of device that were used."""
+    kinds: dict[str, list[RunRecord]] = {"GPU": [], "CPU": []}
+    for record in records:
+        kinds["CPU" if record.hardware.startswith("CPU") else "GPU"].append(record)
+    return [
+        DeviceTime(
+            kind, len(own), sum(record.seconds or 0.0 for record in own), tuple(dict.fromkeys(r.hardware for r in own))
+        )
+        for kind, own in kinds.items()
+        if own
+    ]
+
+
+def report_json(report: Report) -> str:
+    """Return the groups as a JSON list of objects, in percent; the deviation of a single run is null."""
+    return json.dumps([_json_object(group) for group in report.groups], indent=2, allow_nan=False)
+
+
+def shown(value: Any) -> str:
+    """Return a setting's value as text; whole and equal numbers look equal.
+
+    Example:
+        >>> shown(5.0), shown(0.1), shown(None)
+        ('5', '0.1', 'None')
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    short = f"{value:g}"
+    return short if float(short) == value else str(value)
+
+
+# Reading a folder ----------------------------------------------------------------------------------------------------
+
+_FOLLOWS_SEED = "disjoint"  # the split that is drawn anew for every seed
+# Test examples per training example, for runs that do not record the sizes of their split.
+_TEST_PER_TRAIN = {"disjoint/lp": 10 / 85, "disjoint/nc": 15 / 70, "official_splits/nc": 20 / 48}
+_ASSUMED_TEST_PER_TRAIN = 0.5
+
+
+def record_of(folder: Path) -> RunRecord:
+    """Read ``run.json`` of a folder, and ``evaluation.json`` if it is there.
+
+    Raises:
+        FileNotFoundError: The folder holds no run.
+        ValueError: A file is damaged or from an incompatible version.
+    """
+    path = folder / "run.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{folder} holds no run: run.json is missing (`lresnet train` writes it)")
+    content = _read_object(path, "train")
+    evaluated = folder / "evaluation.json"
+    metrics = _metrics(_read_object(evaluated, "evaluate"), evaluated) if evaluated.is_file() else None
+    config = content["config"]
+    return RunRecord(
+        task={"name": content["cell"], "split": content["protocol"], "split_index": content.get("split")},
+        model={"name": config.get("model"), "residual": content["method"]},
+        train={name: value for name, value in config.items() if name != "model"} | {"seed": content["seed"]},
+        validation=content.get("validation"),
+        best_epoch=content["best_epoch"],
+        seconds=content.get("seconds"),
+        command=content["command"],
+        versions=content.get("versions", {}),
+        hardware=content.get("hardware", "hardware not recorded"),
+        metrics=metrics,
+    )
+
+
+_TEXT: tuple[Callable[[Any], bool], str] = (lambda value: isinstance(value, str), "a text")
+_WHOLE: tuple[Callable[[Any], bool], str] = (
+    lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "a whole number",
+)
+_TABLE: tuple[Callable[[Any], bool], str] = (lambda value: isinstance(value, dict), "an object")
+_NUMBER: tuple[Callable[[Any], bool], str] = (lambda value: _is_number(value), "a finite number")
+_NEEDED = {
+    "cell": _TEXT,
+    "method": _TEXT,
+    "protocol": _TEXT,
+    "seed": _WHOLE,
+    "config": _TABLE,
+    "command": _TEXT,
+}
+_OPTIONAL = {
+    "split": _WHOLE,
+    "best_epoch": _WHOLE,
+    "validation": _NUMBER,
+    "seconds": _NUMBER,
+    "value": _NUMBER,
+    "hardware": _TEXT,
+    "versions": _TABLE,
+}
+
+
+def _read_object(path: Path, verb: str) -> dict[str, Any]:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(content, dict):
+            raise ValueError("it is not an object")
+        missing = [name for name in (*_NEEDED, "best_epoch") if name not in content]
+        if missing:
+            raise ValueError(f"it has no {', '.join(missing)}")
+        for name, (is_right, kind) in (_NEEDED | _OPTIONAL).items():
+            value = content.get(name)
+            if not is_right(value) and not (value is None and name in _OPTIONAL):
+                raise ValueError(f"{name} is {value!r}, not {kind}")
+    except ValueError as error:  # json's errors and those of encodings are ValueErrors
+        raise ValueError(f"{path} is not what `lresnet {verb}` writes: {error}") from error
+    return content
+
+
+def _metrics(evaluation: Mapping[str, Any], path: Path) -> dict[str, float]:
+    found = evaluation.get("metrics")
+    if not isinstance(found, dict) or not found or not all(map(_is_number, found.values())):
+        raise ValueError(f"{path} is not what `lresnet evaluate` writes: metrics is {found!r}, not finite numbers")
+    return found
+
+
+def _state(folder: Path) -> FolderState:
+    try:
+        record = finished_record(folder)
+    except (OSError, ValueError) as error:
+        return FolderState(folder, str(error))
+    version = record.versions.get("lresnet", "unknown")
+    other = "" if version == __version__ else f"; made by lresnet {version}, this is {__version__}"
+    if record.metrics is None:
+        return FolderState(folder, f"not evaluated: `lresnet evaluate {folder}` reads the test set{other}")
+    return FolderState(folder, f"evaluated{other}", record)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+# Grouping and comparing ----------------------------------------------------------------------------------------------
+
+
+def _by_settings(
+    runs: Sequence[tuple[Path, RunRecord]],
+) -> list[tuple[dict[str, Any], list[tuple[Path, RunRecord]]]]:
+    """Split runs of one task, split and method by their settings; name the settings that differ."""
+    settings = [settings_of(record) for _, record in runs]
+    models = {own["model"] for own in settings}
+    groups: dict[tuple[tuple[str, str], ...], tuple[dict[str, Any], list[tuple[Path, RunRecord]]]] = {}
+    for run, own in zip(runs, settings, strict=True):
+        same_model = [other for other in settings if other["model"] == own["model"]]
+        names = dict.fromkeys(name for other in same_model for name in other)
+        differs = {"model": own["model"]} if len(models) > 1 else {}
+        for name in names:
+            if any(_setting(other, name) != _setting(own, name) for other in same_model):
+                differs[name] = _setting(own, name)
+        key = tuple((name, shown(value)) for name, value in differs.items())
+        groups.setdefault(key, (differs, []))[1].append(run)
+    return list(groups.values())
+
+
+def _group(place: tuple[str, str, str], differs: Mapping[str, Any], runs: Sequence[tuple[Path, RunRecord]]) -> RunGroup:
+    records = [record for _, record in runs]
+    names = dict.fromkeys(name for record in records for name in record.metrics or {})
+    metrics = {
+        name: summarise(record.metrics[name] for record in records if record.metrics and name in record.metrics)
+        for name in names
+    }
+    validation = summarise(record.validation for record in records if record.validation is not None)
+    return RunGroup(*place, differs, runs, metrics, validation)
+
+
+def _by_table(groups: Sequence[RunGroup]) -> dict[tuple[str, str], list[RunGroup]]:
+    found: dict[tuple[str, str], list[RunGroup]] = {}
+    for group in groups:
+        found.setdefault((group.task, group.split), []).append(group)
+    return found
+
+
+def _compared(groups: Sequence[RunGroup]) -> list[RunGroup]:
+    """Add the differences to the baseline to the groups of one task and split."""
+    baselines = [group for group in groups if group.method == BASELINE]
+    found: dict[int, tuple[RunGroup, Estimate, bool]] = {}
+    for index, group in enumerate(groups):
+        baseline = _baseline_of(group, baselines)
+        estimate, resampled = (None, False) if baseline is None else _difference(group, baseline)
+        if baseline is not None and estimate is not None:
+            found[index] = baseline, estimate, resampled
+    result = list(groups)
+    decided = verdicts([estimate for _, estimate, _ in found.values()])
+    for (index, (baseline, estimate, resampled)), word in zip(found.items(), decided, strict=True):
+        own, other = _settings(groups[index]), _settings(baseline)
+        difference = BaselineDifference(estimate, word, _settings_apart(own, other), resampled)
+        result[index] = dataclasses.replace(groups[index], difference=difference)
+    return result
+
+
+def _baseline_of(group: RunGroup, baselines: Sequence[RunGroup]) -> RunGroup | None:
+    """Return the baseline with the same settings, or else the only one; None: there is none, or the choice is open."""
+    if group.method == BASELINE:
+        return None
+    same = [one for one in baselines if not _settings_apart(_settings(group), _settings(one))]
+    candidates = same or baselines
+    return candidates[0] if len(candidates) == 1 else None
+
+
+def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, bool]:
+    """Return the difference of two groups, and whether its pairs have different splits."""
+    ours, theirs = group.values, baseline.values
+    shared = ours.keys() & theirs.keys()
+    resampled = group.split == _FOLLOWS_SEED or len({index for _, index in shared}) > 1
+    if resampled:
+        return resampled_difference(ours, theirs, test_per_train=_test_per_train(group.runs[0][1])), True
+    return paired_difference(ours, theirs), False
+
+
+def _test_per_train(record: RunRecord) -> float:
+    examples = record.task.get("examples")
+    if examples:
+        return float(examples["test"] / examples["train"])
+    kind = str(record.task["name"]).rpartition("/")[2]
+    return _TEST_PER_TRAIN.get(f"{record.task['split']}/{kind}", _ASSUMED_TEST_PER_TRAIN)
+
+
+def _settings_apart(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Return the settings in which two runs differ, e.g. ``"lr 0.05 against 0.01"``."""
+    names = dict.fromkeys([*own, *other])
+    pairs = ((name, _setting(own, name), _setting(other, name)) for name in names)
+    return ", ".join(f"{name} {shown(here)} against {shown(there)}" for name, here, there in pairs if here != there)
+
+
+def _settings(group: RunGroup) -> dict[str, Any]:
+    return settings_of(group.runs[0][1])
+
+
+def _setting(settings: Mapping[str, Any], name: str) -> Any:
+    return settings.get(name, _DEFAULT)
+
+
+def _without(values: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}
+
+
+def _main_value(record: RunRecord) -> float:
+    assert record.metrics  # only evaluated runs are grouped
+    return next(iter(record.metrics.values()))
+
+
+def _order(place: tuple[str, str, str]) -> tuple[Any, ...]:
+    """Sort by task (numbers within names by size), split and method."""
+    task, split, method = place
+    parts = [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", task)]
+    return parts, split, METHODS[method].table_rank if method in METHODS else math.inf, method
+
+
+def _json_object(group: RunGroup) -> dict[str, Any]:
+    difference = group.difference
+    return {
+        "task": group.task,
+        "split": group.split,
+        "method": group.method,
+        "settings": dict(group.differs),
+        "metric": group.metric,
+        **_json_summary(group.test),
+        "validation": _json_summary(group.validation),
+        "metrics": {name: _json_summary(summary) for name, summary in group.metrics.items()},
+        "difference": None
+        if difference is None
+        else {
+            "to": BASELINE,
+            **dataclasses.asdict(difference.estimate),
+            "verdict": difference.verdict,
+            "other_settings": difference.settings,
+            "resampled_splits": difference.resampled,
+        },
+        "runs": [str(folder) for folder, _ in group.runs],
+    }
+
+
+def _json_summary(summary: Summary) -> dict[str, Any]:
+    return {name: None if math.isnan(value) else value for name, value in dataclasses.asdict(summary).items()}

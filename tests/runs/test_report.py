@@ -1,0 +1,332 @@
+"""The report of a user's own runs: states of folders, groups, differences to the baseline, and output formats."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from lresnet import cli
+from lresnet._version import __version__
+from lresnet.runs.report import (
+    computing_time,
+    finished_record,
+    folder_states,
+    group_runs,
+    read_report,
+    report_json,
+    shown,
+)
+from tests.runs.run_records import report_of, run_record
+
+HOSTILE = "<img src=x onerror=alert(1)> \"q\" 'q' 🌲 [bold]"
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "tree"
+    options = ["--hidden", "3", "--epochs", "5", "--device", "cpu", "--out", str(folder)]
+    assert cli.main(["train", "disease_tree/lp", *options]) == 0
+    return folder
+
+
+@pytest.fixture(scope="module")
+def evaluated(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("evaluated") / "tree"
+    shutil.copytree(trained, folder)
+    assert cli.main(["evaluate", str(folder), "--device", "cpu"]) == 0
+    return folder
+
+
+@pytest.fixture
+def runs(trained: Path, evaluated: Path, tmp_path: Path) -> Path:
+    """A folder with run folders in every state."""
+    root = tmp_path / "runs"
+    for name in ("unread", "unfinished", "older", "elsewhere", HOSTILE.replace("/", "")):
+        shutil.copytree(trained, root / name)
+    shutil.copytree(evaluated, root / "whole")
+    change(root / "unfinished" / "run.json", best_epoch=None)
+    change(root / "older" / "run.json", versions={"lresnet": "0.0.1"})
+    (root / "elsewhere" / "run.json").write_text('{"epochs": 3, "model": "unknown"}')
+    (root / "torn").mkdir()
+    (root / "torn" / "run.json").write_text('{"table": "tra')
+    (root / "no run").mkdir()
+    return root
+
+
+def change(file: Path, **facts: object) -> None:
+    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+
+
+# Folders -------------------------------------------------------------------------------------------------------------
+
+
+def test_every_folder_is_listed_with_its_state(runs: Path) -> None:
+    states = {state.folder.name: state.state for state in folder_states(runs)}
+    assert "no run" not in states
+    assert states["whole"] == "evaluated"
+    assert states["unread"].startswith("not evaluated: `lresnet evaluate ")
+    assert "has not finished" in states["unfinished"]
+    assert states["older"].endswith(f"; made by lresnet 0.0.1, this is {__version__}")
+    for name in ("elsewhere", "torn"):
+        assert "run.json is not what `lresnet train` writes" in states[name]
+    (state,) = folder_states(runs / "unread")
+    assert state.folder == runs / "unread"
+
+
+@pytest.mark.parametrize("wrong", ["{}", "[]", '{"metrics": 3}'])
+def test_a_damaged_evaluation_is_reported(wrong: str, runs: Path) -> None:
+    (runs / "whole" / "evaluation.json").write_text(wrong)
+    (state,) = folder_states(runs / "whole")
+    assert "evaluation.json is not what `lresnet evaluate` writes" in state.state
+    assert state.record is None
+
+
+@pytest.mark.parametrize("metrics", [{}, {"auc": "high"}, {"auc": True}])
+def test_test_results_that_are_not_numbers_are_reported(metrics: object, runs: Path) -> None:
+    change(runs / "whole" / "evaluation.json", metrics=metrics)
+    (state,) = folder_states(runs / "whole")
+    assert "evaluation.json is not what `lresnet evaluate` writes" in state.state
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"cell": 3},
+        {"method": ["lorentz"]},
+        {"protocol": None},
+        {"config": []},
+        {"seconds": "1"},
+        {"seed": [0]},
+        {"seed": True},
+        {"split": {}},
+        {"command": None},
+        {"hardware": 3},
+        {"validation": "80"},
+    ],
+    ids=str,
+)
+def test_a_record_with_wrong_fields_is_reported(facts: dict[str, object], runs: Path) -> None:
+    change(runs / "whole" / "run.json", **facts)
+    (state,) = folder_states(runs / "whole")
+    assert "run.json is not what `lresnet train` writes" in state.state
+    with pytest.raises(ValueError, match="is not what `lresnet train` writes"):
+        finished_record(runs / "whole")
+
+
+def test_a_folder_without_a_run_is_an_error_for_a_single_record(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="holds no run"):
+        finished_record(tmp_path)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        read_report(tmp_path / "nowhere")
+
+
+# Groups --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("configs", "names"),
+    [
+        ([{"lr": 0.1}, {"lr": 0.1}], ["lorentz"]),
+        ([{"warmup": 5}, {"warmup": 5.0}], ["lorentz"]),
+        ([{"lr": 0.1, "epochs": 3}, {"lr": 0.2, "epochs": 3}], ["lorentz, lr 0.1", "lorentz, lr 0.2"]),
+        ([{"lr": 0.1}, {"lr": 0.1, "flip": False}], ["lorentz, flip default", "lorentz, flip False"]),
+        (
+            [{"lr": 0.1}, {"model": "lorentz_sgformer", "heads": 2}, {"lr": 0.2}],
+            ["lorentz, model default, lr 0.1", "lorentz, model lorentz_sgformer", "lorentz, model default, lr 0.2"],
+        ),
+        ([{"lr": 0.12345678}, {"lr": 0.12345679}], ["lorentz, lr 0.12345678", "lorentz, lr 0.12345679"]),
+    ],
+)
+def test_a_group_names_the_settings_that_differ(configs: list[dict[str, Any]], names: list[str]) -> None:
+    groups = group_runs((Path(str(k)), run_record(seed=k, **config)) for k, config in enumerate(configs))
+    assert [group.name for group in groups] == names
+
+
+def test_only_runs_with_equal_settings_are_averaged() -> None:
+    records = [
+        run_record("lorentz", 0, 80.0, lr=0.1),
+        run_record("lorentz", 1, 82.0, lr=0.1),
+        run_record("lorentz", 0, 60.0, lr=0.2),
+        run_record("space", 0, 50.0, lr=0.2),
+    ]
+    groups = report_of(records).groups
+    found = {group.name: (group.test.mean, group.test.n) for group in groups}
+    assert found == {"space": (50.0, 1), "lorentz, lr 0.1": (81.0, 2), "lorentz, lr 0.2": (60.0, 1)}
+    assert groups[1].test.deviation == pytest.approx(2**0.5)
+    assert groups[1].metrics["f1"].mean == pytest.approx(40.5)
+
+
+def test_tasks_splits_and_methods_are_sorted() -> None:
+    tasks = [{"name": name, "split": split} for name, split in (("b/nc", "x"), ("a10/nc", "x"), ("a9/nc", "y"))]
+    records = [run_record(method, task=task) for task in tasks for method in ("euclidean", "mine", "lorentz", "none")]
+    assert list(report_of(records).tables) == [("a9/nc", "y"), ("a10/nc", "x"), ("b/nc", "x")]
+    assert [group.method for group in report_of(records).groups[:4]] == ["none", "lorentz", "euclidean", "mine"]
+
+
+def test_settings_are_shown_as_short_as_they_are_exact() -> None:
+    assert [shown(value) for value in (5.0, 0.1, 1e-5, True, None, "x")] == ["5", "0.1", "1e-05", "True", "None", "x"]
+
+
+# Differences to the baseline -----------------------------------------------------------------------------------------
+
+
+def paired(ours: list[float], theirs: list[float], **options: Any) -> Any:
+    records = [run_record("lorentz", seed, value, **options) for seed, value in enumerate(ours)]
+    records += [run_record("euclidean", seed, value, **options) for seed, value in enumerate(theirs)]
+    return next(group for group in report_of(records).groups if group.method == "lorentz").difference
+
+
+def test_the_difference_to_the_baseline_is_paired_over_seeds() -> None:
+    difference = paired([97.0, 98.0, 96.0, 97.5], [96.1, 96.9, 95.05, 96.5, 50.0])
+    expected = stats.ttest_1samp([0.9, 1.1, 0.95, 1.0], 0.0).confidence_interval()
+    assert (difference.estimate.low, difference.estimate.high) == pytest.approx((expected.low, expected.high))
+    assert (difference.estimate.n, difference.verdict, difference.settings) == (4, "better", "")
+    assert not difference.resampled
+
+
+def test_different_splits_widen_the_interval() -> None:
+    ours, theirs = [97.0, 98.0, 96.0, 97.5], [96.1, 96.9, 95.05, 96.5]
+    student = paired(ours, theirs)
+    drawn = paired(ours, theirs, task={"name": "cora/nc", "split": "disjoint"})
+    assert drawn.resampled
+    factor = ((1 / 4 + 15 / 70) / (1 / 4)) ** 0.5
+    assert drawn.estimate.half_width == pytest.approx(student.estimate.half_width * factor)
+    sizes = {"train": 100, "test": 25}
+    recorded = paired(ours, theirs, task={"name": "cora/nc", "split": "disjoint", "examples": sizes})
+    assert recorded.estimate.half_width == pytest.approx(student.estimate.half_width * 2**0.5)
+    records = [
+        run_record(method, seed, value, split_index=seed, task={"split": "official_splits"})
+        for method, own in (("lorentz", ours), ("euclidean", theirs))
+        for seed, value in enumerate(own)
+    ]
+    numbered = next(group for group in report_of(records).groups if group.method == "lorentz").difference
+    assert numbered is not None
+    assert numbered.resampled
+
+
+def test_all_comparisons_of_a_task_are_one_family() -> None:
+    """A difference with p = 0.03 is shown alone, but not as one of two (2 x 0.03 > 0.05)."""
+    base = [90.0, 91.0, 92.0, 93.0, 94.0]
+    noise = [1.0, 0.3, 0.9, 0.15, 0.35]
+    records = [run_record("euclidean", seed, value) for seed, value in enumerate(base)]
+    records += [run_record("lorentz", seed, value + e) for (seed, value), e in zip(enumerate(base), noise, strict=True)]
+    (alone,) = (group.difference for group in report_of(records).groups if group.method == "lorentz")
+    assert alone is not None
+    assert 0.025 < alone.estimate.p < 0.05
+    assert alone.verdict == "better"
+    records += [run_record("space", seed, value - e) for (seed, value), e in zip(enumerate(base), noise, strict=True)]
+    found = [group.difference for group in report_of(records).groups if group.difference is not None]
+    assert [one.verdict for one in found] == ["no difference shown"] * 2
+
+
+def test_other_settings_of_the_baseline_are_named() -> None:
+    records = [run_record("lorentz", seed, 90.0 + seed, lr=0.05, epochs=5) for seed in range(3)]
+    records += [run_record("euclidean", seed, 80.0 + 2 * seed, lr=0.01, epochs=5) for seed in range(3)]
+    report = report_of(records)
+    (difference,) = (group.difference for group in report.groups if group.difference is not None)
+    assert difference.settings == "lr 0.05 against 0.01"
+
+
+def test_a_baseline_with_equal_settings_is_preferred_and_an_open_choice_is_none() -> None:
+    euclidean = [run_record("euclidean", seed, 80.0 + lr * seed, lr=lr) for lr in (0.1, 0.2) for seed in range(2)]
+    ours = [run_record("lorentz", seed, 90.0 + seed, lr=lr) for lr in (0.1, 0.3) for seed in range(2)]
+    found = {group.name: group.difference for group in report_of([*euclidean, *ours]).groups}
+    assert found["lorentz, lr 0.1"] is not None
+    assert found["lorentz, lr 0.1"].settings == ""
+    assert found["lorentz, lr 0.3"] is None
+    assert found["euclidean, lr 0.1"] is None
+
+
+# Output --------------------------------------------------------------------------------------------------------------
+
+
+def test_json_has_one_object_per_group() -> None:
+    records = [run_record("lorentz", seed, 90.0 + seed, lr=0.1) for seed in range(2)]
+    records += [run_record("euclidean", seed, 80.0, lr=0.1) for seed in range(2)]
+    records += [run_record("lorentz", 0, 70.0, lr=0.2)]
+    ours, other, baseline = json.loads(report_json(report_of(records)))
+    assert {name: ours[name] for name in ("task", "split", "method", "settings", "metric", "mean", "n")} == {
+        "task": "cora/nc",
+        "split": "official",
+        "method": "lorentz",
+        "settings": {"lr": 0.1},
+        "metric": "accuracy",
+        "mean": 90.5,
+        "n": 2,
+    }
+    assert ours["deviation"] == pytest.approx(0.5**0.5)
+    assert ours["runs"] == ["runs/0", "runs/1"]
+    assert ours["metrics"]["f1"]["mean"] == 45.25
+    assert ours["difference"]["to"] == "euclidean"
+    assert ours["difference"]["mean"] == 10.5
+    assert ours["difference"]["verdict"] in ("better", "no difference shown")
+    assert (other["deviation"], other["n"]) == (None, 1)
+    assert baseline["difference"] is None
+
+
+def test_computing_time_by_kind_of_device() -> None:
+    cpu = run_record()
+    gpu = [run_record(seed=seed) for seed in range(2)]
+    for record in gpu:
+        object.__setattr__(record, "hardware", "NVIDIA H200")
+        object.__setattr__(record, "seconds", 3600.0)
+    times = computing_time([cpu, *gpu])
+    assert [(time.kind, time.runs, time.seconds) for time in times] == [("GPU", 2, 7200.0), ("CPU", 1, 2.0)]
+    assert times[0].hardware == ("NVIDIA H200",)
+    assert computing_time([]) == []
+
+
+def test_the_verb_report(
+    runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "1000")  # so that no path is broken in two
+    page = tmp_path / "r.html"
+    capsys.readouterr()
+    assert cli.main(["report", str(runs), "-o", str(page)]) == 0
+    printed = "".join(capsys.readouterr().out.split())
+    assert "disease_tree/lp,disjoint" in printed
+    assert "hasnotfinished" in printed
+    assert "".join(HOSTILE.split()) in printed  # as text, not as markup
+    assert f"Thepage:{page}" in printed
+    html = page.read_text()
+    assert "<img src=x" not in html
+    assert "&lt;img src=x onerror=alert(1)&gt; &#34;q&#34; &#39;q&#39; 🌲 [bold]" in html
+    assert "made by lresnet 0.0.1" in html
+    assert cli.main(["report", str(runs), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["task"], found["split"], found["n"]) == ("disease_tree/lp", "disjoint", 1)
+    assert found["runs"] == [str(runs / "whole")]
+
+
+def test_the_verb_shows_groups_and_differences(
+    evaluated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for method, values in (("lorentz", (70.0, 71.0)), ("euclidean", (60.0, 61.0))):
+        for seed, value in enumerate(values):
+            folder = tmp_path / f"{method}-{seed}"
+            shutil.copytree(evaluated, folder)
+            change(folder / "run.json", method=method, seed=seed)
+            change(folder / "evaluation.json", method=method, seed=seed, metrics={"auc": value})
+    capsys.readouterr()
+    assert cli.main(["report", str(tmp_path)]) == 0
+    printed = capsys.readouterr().out
+    assert "70.50 ± 0.71" in printed
+    assert "+10.00 ± 0.00" in printed
+    assert "better" in printed
+    assert max(map(len, printed.partition("Run folders")[0].splitlines())) <= 80
+
+
+def test_a_folder_without_results_is_explained(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["report", str(tmp_path)]) == 0
+    assert "holds no run folders" in capsys.readouterr().out
+    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == []
+    assert cli.main(["report", str(trained)]) == 0
+    assert "No run has been evaluated yet" in capsys.readouterr().out
+    assert cli.main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
