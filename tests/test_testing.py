@@ -1,4 +1,4 @@
-"""The public assertions: each passes on what is right and fails on what is broken."""
+"""The public assertions: each passes for correct functions and fails for broken ones."""
 
 import pytest
 import torch
@@ -33,14 +33,14 @@ def test_on_manifold_passes(dtype):
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_on_manifold_fails_for_what_is_not_finite(bad):
+def test_on_manifold_fails_for_infinite_and_nan_points(bad):
     x = points(1)[0]
     x[2, 1] = bad
     with pytest.raises(AssertionError, match=r"points not finite: 1 of 15 entries, the first at \(2, 1\)"):
         assert_on_manifold(x, M)
 
 
-def test_on_manifold_fails_where_the_time_leaves_the_dtype():
+def test_on_manifold_fails_if_the_time_overflows():
     with pytest.raises(AssertionError, match="off the hyperboloid: relative constraint error nan"):
         assert_on_manifold(torch.full((2,), 6e4, dtype=torch.float16), M)  # the time is 84853, beyond float16
     with pytest.raises(AssertionError, match="off the hyperboloid"):
@@ -57,7 +57,7 @@ def test_on_manifold_fails_for_a_wrong_time():
         assert_on_manifold(torch.zeros(1, 3), Broken(-1.0))
 
 
-def test_on_manifold_refuses_what_cannot_be_points():
+def test_on_manifold_rejects_other_types():
     with pytest.raises(TypeError, match="floating point"):
         assert_on_manifold(torch.ones(2, dtype=torch.int64), M)
 
@@ -82,7 +82,7 @@ def test_commutative_fails():
         assert_commutative(lambda a, b: (a + b) * float("nan"), x, y)
 
 
-def test_commutative_names_the_worst_place():
+def test_commutative_reports_the_worst_entry():
     x, y = torch.zeros(3), torch.tensor([0.0, 1.0, 3.0])
     with pytest.raises(AssertionError, match=r"-3 and 3 at \(2,\)"):
         assert_commutative(lambda a, b: a - b, x, y)
@@ -138,8 +138,8 @@ def test_finite_gradients_fails():
         assert_finite_gradients(torch.log, torch.zeros(2))
 
 
-def test_finite_gradients_is_not_fooled_by_a_sum_that_cancels():
-    # 1/x0 - 1/x0 for the plain sum: its gradient is 0 * inf only when the parts are weighted differently.
+def test_finite_gradients_finds_infinities_that_cancel_in_the_sum():
+    # The plain sum is 1/x0 - 1/x0: the infinite gradients appear only if the parts have different weights.
     def f(x):
         a = x[0].sqrt()
         return torch.stack([a, -a])
@@ -148,7 +148,7 @@ def test_finite_gradients_is_not_fooled_by_a_sum_that_cancels():
         assert_finite_gradients(f, torch.zeros(1))
 
 
-def test_finite_gradients_leaves_the_arguments_alone():
+def test_finite_gradients_does_not_change_its_arguments():
     x = torch.ones(2, requires_grad=True)
     assert_finite_gradients(lambda x: 2 * x, x)
     assert x.grad is None
@@ -164,7 +164,7 @@ def test_compiles_passes():
     assert_compiles(lambda x: x.detach() * 2, x)  # nothing to differentiate
 
 
-def test_compiles_fails_for_a_break_in_the_graph():
+def test_compiles_fails_for_a_graph_break():
     def f(x):
         return x if x.sum() > 0 else -x
 
@@ -172,7 +172,7 @@ def test_compiles_fails_for_a_break_in_the_graph():
         assert_compiles(f, points(1)[0])
 
 
-def test_compiles_fails_where_the_compiled_result_differs():
+def test_compiles_fails_if_the_compiled_result_differs():
     def f(x):
         return x * (2.0 if torch.compiler.is_compiling() else 1.0)
 
@@ -180,7 +180,7 @@ def test_compiles_fails_where_the_compiled_result_differs():
         assert_compiles(f, points(1)[0])
 
 
-def test_compiles_fails_where_only_the_gradient_differs():
+def test_compiles_fails_if_only_the_gradient_differs():
     def f(x):
         return x.detach() + 0 * x if torch.compiler.is_compiling() else x + 0
 

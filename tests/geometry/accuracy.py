@@ -1,4 +1,4 @@
-"""What a map is allowed to lose: its error against the exact result, and the floor that error is compared with.
+"""Accuracy of the maps: the error against the exact result, and the floor that the error is compared with.
 
 The floor of a map at given arguments is the larger of two unavoidable errors: that of the exact result rounded to the
 dtype, and that of the exact map when its arguments move by half a unit in the last place (each argument as a whole,
@@ -74,7 +74,7 @@ def arguments(
     x, y = (torch.stack(side) for side in zip(*(pairs(family, norm, count=count, n=n) for norm in norms), strict=True))
     g = torch.Generator().manual_seed(5)
     u, v = (torch.randn(x.shape, generator=g, dtype=x.dtype) for _ in range(2))
-    # Vectors of Riemannian length 1, so that one absolute bar serves all norms; across, and along the radius.
+    # Vectors of Riemannian length 1, across and along the radius, so that one absolute tolerance applies to all norms.
     u, v, radial, towards = (_of_length_one(M, x, w) for w in (u, v, x, M.logmap(x, y)))
     sets = {
         "xy": [[x, y]],

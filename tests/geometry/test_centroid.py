@@ -1,4 +1,4 @@
-"""The weighted centroid: right to the last digit of float32, value and gradients, in clouds that break formulas."""
+"""The weighted centroid: values and gradients are accurate in float32, in clouds for which other formulas fail."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def clouds(kind: str, N: int, norms: tuple[float, ...] = NORMS) -> tuple[torch.T
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("kind", CLOUDS)
 def test_float32_is_the_exact_result_rounded(kind, K):
-    """Demanded: 4 times the error of the rounded exact result, plus 3e-7 radii. Measured: that error itself."""
+    """Required: at most 4 times the error of the rounded exact result, plus 3e-7 radii. Measured: that error itself."""
     M = Lorentz(K)
     for N in (2, 5, 50):
         x, w = clouds(kind, N)
@@ -77,7 +77,7 @@ def test_against_50_digits(kind, K):
                 exact = exact_centroid(x[i].tolist(), w[i].tolist(), -K)
                 rounded = torch.tensor([float(c) for c in exact], dtype=torch.float64).to(dtype).tolist()
                 floor = exact_distance(exact, rounded, -K)
-                # Float64 sums have roundings of their own; float32 ones are taken in float64.
+                # Sums of float64 are rounded; sums of float32 are computed in float64.
                 spread = norm * 2.0**-53 if dtype == torch.float64 else 0.0
                 assert exact_distance(exact, got[i].tolist(), -K) <= 4 * (floor + spread) + unit / (-K) ** 0.5
 
@@ -199,7 +199,7 @@ def test_first_and_second_derivatives(where):
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("kind", [kind for kind in CLOUDS if kind != "equal"])
 def test_float32_gradients(kind, K):
-    """Demanded: 1e-4 of float64, near points, norms to 1e3. Measured: 1e-6 in every cloud, in x, weight and K."""
+    """Required: within 1e-4 of float64 for near points, norms to 1e3. Measured: 1e-6 for every cloud and argument."""
     g = torch.Generator().manual_seed(1)
     norms = tuple(norm for norm in NORMS if norm <= 1e3)
     for N in (2, 5, 50):
@@ -234,7 +234,7 @@ def test_finite_for_zeros_and_subnormals():
     assert_finite_gradients(M.centroid, x)
     weight = x[..., 0].abs()
     assert_finite_gradients(lambda x: M.centroid(x, weight), x)
-    # The gradient of a weight of 1e-45 is of order 1e45, no number of float32: from 1e-30 on it is finite.
+    # The gradient of a weight of 1e-45 is of order 1e45 and overflows in float32; from 1e-30 on it is finite.
     assert_finite_gradients(lambda x, w: M.centroid(x, w), x, torch.where(weight < 1e-30, 0.0, weight))
 
 

@@ -1,4 +1,4 @@
-"""The Poincare ball and the Klein model: isometric, invertible, and closed at their boundary."""
+"""The Poincare ball and the Klein model: isometric, invertible, and bounded."""
 
 import geoopt
 import mpmath
@@ -13,21 +13,21 @@ from tests.families import CURVATURES, pairs
 
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("model", ["poincare", "klein"])
-def test_there_and_back(model, K):
+def test_round_trip(model, K):
     M = Lorentz(K)
     to, back = getattr(M, f"to_{model}"), getattr(M, f"from_{model}")
     for norm in (1e-3, 1.0, 100.0):
         x = pairs("random", norm, count=32)[0]
         torch.testing.assert_close(back(to(x)), x, rtol=1e-9, atol=0)
         single = x.float()
-        # The ball's boundary is 2/T (Poincare) or 1/(2 T^2) (Klein) away: that is what a rounding is compared with.
+        # The distance to the boundary is 2/T (Poincare) or 1/(2 T^2) (Klein): rounding is compared with it.
         T2 = 1 - K * norm**2
         loss = 2.0**-24 * (T2**0.5 if model == "poincare" else T2)
         torch.testing.assert_close(back(to(single)), single, rtol=4 * loss + 4e-7, atol=0)
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_poincare_is_geoopt_s_ball(K):
+def test_poincare_ball_is_that_of_geoopt(K):
     M, ball = Lorentz(K), geoopt.PoincareBall(c=torch.tensor(-K, dtype=torch.float64))
     for norm in (1e-3, 1.0, 10.0):
         x, y = pairs("random", norm, count=32)
@@ -56,13 +56,13 @@ def test_klein_geodesics_are_straight(K):
         b = M.to_klein(M.expmap(x, t * u)) - a
         across = b - (b * chord).sum(-1, keepdim=True) / (chord * chord).sum(-1, keepdim=True) * chord
         assert across.abs().max() < 1e-12
-    # and Poincare's are not: the property is the model's, not the test's
+    # The geodesics of the Poincare ball are not straight, so the test can fail.
     p = M.to_poincare(M.expmap(x, 0.5 * u)) - M.to_poincare(x)
     chord = M.to_poincare(y) - M.to_poincare(x)
     assert (p - (p * chord).sum(-1, keepdim=True) / (chord * chord).sum(-1, keepdim=True) * chord).abs().max() > 1e-2
 
 
-def test_every_float32_point_inside_the_ball_has_an_image():
+def test_every_float32_point_inside_the_ball_is_mapped_to_a_finite_point():
     g = torch.Generator().manual_seed(0)
     p = torch.randn(20000, 3, generator=g)
     p = p / p.norm(dim=-1, keepdim=True) * (1 - 10 ** (-8 + 2 * torch.rand(len(p), 1, generator=g)))
@@ -80,7 +80,7 @@ def test_every_float32_point_inside_the_ball_has_an_image():
 
 @pytest.mark.parametrize("learnable", [False, True])
 @pytest.mark.parametrize("model", ["poincare", "klein"])
-def test_points_outside_are_refused(model, learnable):
+def test_points_outside_are_an_error(model, learnable):
     M = Lorentz(-1.0, learnable=learnable)
     back = getattr(M, f"from_{model}")
     name = "Poincare ball" if model == "poincare" else "Klein model"
@@ -92,7 +92,7 @@ def test_points_outside_are_refused(model, learnable):
             back(p)
 
 
-def test_the_radius_of_the_poincare_ball_follows_the_curvature():
+def test_radius_of_the_poincare_ball_depends_on_the_curvature():
     p = torch.tensor([1.5, 0.0])
     assert Lorentz(-0.25).from_poincare(p).isfinite().all()  # radius 2
     with pytest.raises(ValueError, match="inside the Poincare ball"):

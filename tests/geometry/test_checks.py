@@ -1,4 +1,4 @@
-"""Bad input says what is wrong and what to do; values are read only where that costs nothing."""
+"""Error messages for bad input, and when values are read."""
 
 import math
 from types import SimpleNamespace
@@ -52,13 +52,13 @@ def test_not_floating_point(f, dtype):
 
 
 @over(ALL)
-def test_a_number_is_not_a_point(f):
+def test_a_zero_dimensional_tensor_is_an_error(f):
     with pytest.raises(ValueError, match=r"^[xpu] is a 0-dimensional tensor; a point needs a coordinate axis"):
         f(torch.tensor(0.5))
 
 
 @over(ALL)
-def test_a_space_needs_a_dimension(f):
+def test_zero_coordinates_are_an_error(f):
     with pytest.raises(ValueError, match=r"^[xpu] has shape \(2, 0\): axis -1 .* is empty.*at least one coordinate"):
         f(torch.zeros(2, 0))
 
@@ -78,7 +78,7 @@ def test_shapes_must_broadcast(f):
 
 
 @over(ALL)
-def test_no_points_give_no_points(f):
+def test_empty_batches_give_empty_results(f):
     shape = (0, 5, 3) if f is ALL["centroid"] else (0, 3)
     out = f(torch.zeros(shape))
     assert out.shape[0] == 0
@@ -90,7 +90,7 @@ def test_no_points_give_no_points(f):
 
 @over(ALL)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_in_and_out_float32_between(f, dtype):
+def test_half_precision_is_computed_in_float32(f, dtype):
     g = torch.Generator().manual_seed(0)
     # Squares of 300 overflow float16, and bfloat16 arithmetic would be off in the third digit.
     for scale in (0.05, 300.0):
@@ -138,7 +138,7 @@ OFF = torch.tensor([[1.0, 0.0, 0.0], [1.5, 0.0, 0.0]])
     ],
     ids=["off", "negative time", "NaN time", "NaN space", "infinite", "time last"],
 )
-def test_drop_refuses_what_is_off_the_hyperboloid(p):
+def test_drop_rejects_points_off_the_hyperboloid(p):
     with pytest.raises(
         ValueError, match=r"^1 of 2 points are off the hyperboloid <p, p> = 1/K = -1: point \(1,\)"
     ) as error:
@@ -148,7 +148,7 @@ def test_drop_refuses_what_is_off_the_hyperboloid(p):
     assert torch.equal(M.drop(p, check=False).nan_to_num(), p[:, 1:].nan_to_num())
 
 
-def test_drop_refuses_the_points_of_another_curvature():
+def test_drop_rejects_points_of_another_curvature():
     p = Lorentz(-0.5).lift(torch.randn(4, 2))
     assert Lorentz(-0.5).drop(p).shape == (4, 2)
     with pytest.raises(ValueError, match="of 4 points are off the hyperboloid"):
@@ -157,7 +157,7 @@ def test_drop_refuses_the_points_of_another_curvature():
         M.drop(Lorentz(-0.5).lift(torch.zeros(2)))
 
 
-def test_drop_lets_drift_pass():
+def test_drop_accepts_rounding():
     x = torch.randn(8, 3)
     p = M.lift(x)
     p[:, 0] *= 1 + 1e-5  # less than half the digits of float32
@@ -166,20 +166,20 @@ def test_drop_lets_drift_pass():
         M.drop(p.double())
 
 
-def test_drop_needs_a_time():
+def test_drop_rejects_vectors_without_space_coordinates():
     with pytest.raises(ValueError, match=r"p has shape \(4, 1\): expected \[..., n\+1\], the time first"):
         M.drop(torch.ones(4, 1))
 
 
 @pytest.mark.parametrize("bad", [-1.0, float("nan"), float("inf")])
-def test_centroid_refuses_bad_weights(bad):
+def test_centroid_rejects_negative_and_infinite_weights(bad):
     with pytest.raises(ValueError, match="centroid weights must be finite and not negative, got"):
         M.centroid(torch.randn(2, 3), torch.tensor([1.0, bad]))
     with pytest.raises(ValueError, match="centroid weights must be finite and not negative, got"):
         M.centroid(torch.randn(2, 3), bad)
 
 
-def test_centroid_refuses_weights_that_do_not_fit():
+def test_centroid_rejects_weights_of_the_wrong_shape():
     with pytest.raises(ValueError, match=r"weight has shape \(3,\).* broadcasts to \(2,\)"):
         M.centroid(torch.randn(2, 3), torch.ones(3))
     with pytest.raises(ValueError, match="A weight per coordinate would not give a point"):
@@ -191,12 +191,12 @@ def test_centroid_refuses_weights_that_do_not_fit():
 @pytest.mark.parametrize(
     ("shape", "dim"), [((2, 3), -1), ((2, 3), 1), ((2, 3), 2), ((2, 3), -3), ((3,), -2), ((3,), 0)]
 )
-def test_centroid_refuses_an_axis_that_holds_no_points(shape, dim):
+def test_centroid_rejects_the_coordinate_axis(shape, dim):
     with pytest.raises(ValueError, match=rf"dim={dim} must be an axis of points, not the coordinate axis, of x"):
         M.centroid(torch.randn(shape), dim=dim)
 
 
-# Tracing an autograd.Function, the compiler makes an instance of one, against the advice of its own library.
+# torch.compile instantiates the autograd.Function while tracing, which torch itself deprecates.
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated")
 def test_values_are_not_read_while_compiling():
     torch.compiler.reset()
@@ -237,7 +237,7 @@ def test_check_everywhere_reads_cuda_tensors_too():
     assert not checks_values(on_cuda)
 
 
-def test_check_everywhere_closes_after_an_error():
+def test_check_everywhere_ends_after_an_error():
     on_cuda = SimpleNamespace(device=torch.device("cuda"))
     with pytest.raises(ZeroDivisionError), check_everywhere():
         _ = 1 / 0
@@ -261,14 +261,14 @@ POINTS = torch.randn(4, 5, 3)
         (torch.rand(1, 1, 1), (1, 1, 1)),
     ],
 )
-def test_accepted(weight, shape):
+def test_accepted_weights(weight, shape):
     rows = weight_rows(weight, POINTS, -1)
     assert rows.shape == shape
     assert rows.dtype == POINTS.dtype
     assert (rows * POINTS).shape == POINTS.shape
 
 
-def test_the_coordinate_axis_may_be_any():
+def test_weights_with_any_coordinate_axis():
     images = torch.randn(2, 3, 4, 5)
     assert weight_rows(torch.rand(2, 4, 5), images, 1).shape == (2, 1, 4, 5)
     assert weight_rows(torch.rand(4, 5), images, 1).shape == (1, 1, 4, 5)
@@ -276,7 +276,7 @@ def test_the_coordinate_axis_may_be_any():
 
 
 @pytest.mark.parametrize("shape", [(3,), (4, 5, 3), (4,), (1, 4, 5, 1), (2, 4, 5)])
-def test_refused_shapes(shape):
+def test_rejected_weight_shapes(shape):
     with pytest.raises(
         ValueError, match=r"one weight each: a number or a tensor that broadcasts to \(4, 5\).*coordinate"
     ):
@@ -284,18 +284,18 @@ def test_refused_shapes(shape):
 
 
 @pytest.mark.parametrize("weight", ["1.0", [1.0, 2.0], None, (0.5,)])
-def test_refused_kinds(weight):
+def test_rejected_weight_types(weight):
     with pytest.raises(TypeError, match=r"w must be a number or a torch.Tensor, got .*torch.as_tensor"):
         weight_rows(weight, POINTS, -1, "w")
 
 
-def test_refused_integers():
+def test_integer_weights_are_rejected():
     with pytest.raises(TypeError, match=r"weight must be a floating point tensor, got torch.int64; convert it"):
         weight_rows(torch.ones(5, dtype=torch.int64), POINTS, -1)
 
 
 @pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, -math.inf])
-def test_refused_values(bad):
+def test_rejected_weight_values(bad):
     weight = torch.tensor([[1.0], [bad]], requires_grad=True)
     with pytest.raises(
         ValueError, match=r"my weights must be finite and not negative, got .*abs\(\), or softplus"

@@ -1,4 +1,4 @@
-"""One meaning of curvature: negative, signed, owned by the manifold, and errors that show the conversion."""
+"""Curvature: negative, owned by the manifold, and error messages that show the conversion."""
 
 import copy
 import math
@@ -31,7 +31,7 @@ def test_not_negative(value):
         assert words in str(error.value)
 
 
-def test_positive_values_come_with_their_conversion():
+def test_error_for_a_positive_value_shows_its_conversion():
     with pytest.raises(ValueError, match=r"If 4 is geoopt's k, you want -0\.25; if it is c, you want -4\."):
         Lorentz(4.0)
 
@@ -51,7 +51,7 @@ def test_not_one_number(value):
 
 
 @pytest.mark.parametrize("value", [-0.5, np.float32(-0.5), torch.tensor(-0.5), torch.tensor([-0.5]), np.float64(-0.5)])
-def test_what_is_one_negative_number(value):
+def test_accepted_curvatures(value):
     assert parse_curvature(value) == -0.5
     assert float(Lorentz(value).K) == -0.5
 
@@ -90,8 +90,8 @@ def test_fixed_curvature():
 
 
 @pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated")
-def test_every_fixed_curvature_runs_in_the_same_compiled_code():
-    """A number would be compiled in: a search over curvatures would spend its time compiling."""
+def test_all_fixed_curvatures_share_one_compiled_graph():
+    """If the curvature were a constant of the graph, a search over curvatures would compile again each time."""
     counter = torch._dynamo.testing.CompileCounter()
     x, y = torch.randn(2, 5, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64).unbind(0)
     for K in (-0.1, -1.0, -3.0):
@@ -101,7 +101,7 @@ def test_every_fixed_curvature_runs_in_the_same_compiled_code():
     assert counter.frame_count == 1
 
 
-def test_with_a_fixed_curvature_the_compiler_traces_once():
+def test_a_fixed_curvature_is_traced_once():
     graphs = []
 
     def backend(graph, inputs):
@@ -157,7 +157,7 @@ def test_learnable_curvature_is_one_parameter():
     assert "learnable" in repr(M)
 
 
-def test_it_stays_negative_whatever_the_optimiser_does():
+def test_learnable_curvature_stays_negative():
     M = Lorentz(-1.0, learnable=True)
     optimiser = torch.optim.SGD(M.parameters(), lr=10.0)
     for sign in (1, 1, 1, -1, -1, -1, -1, -1):
@@ -230,7 +230,7 @@ def test_dtype_and_device():
 
 
 def test_no_warning_when_a_learnable_curvature_is_read():
-    # torch warns once per process when a tensor that requires a gradient becomes a number: here, every time.
+    # torch warns once per process when a tensor that requires a gradient is converted to a number; here every time.
     torch.set_warn_always(True)
     try:
         M = Lorentz(torch.tensor(-0.5, requires_grad=True), learnable=True)
@@ -260,7 +260,7 @@ def test_a_learned_curvature_survives_half_precision(K):
     assert M.time(torch.zeros(3, dtype=torch.float16)).isfinite()
 
 
-def test_without_values_a_manifold_and_its_prototypes_are_built_and_shown():
+def test_manifold_and_prototypes_on_the_meta_device():
     with torch.device("meta"):
         M = Lorentz(-2.0, learnable=True)
         head = lresnet.nn.Prototypes(4, 3, manifold=M)

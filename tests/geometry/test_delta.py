@@ -84,7 +84,7 @@ def test_delta_scales_with_the_distances(scale):
         assert (result.lower_bound, result.diameter, result.relative) == (scale, 2 * scale, 1)
 
 
-def test_a_point_taken_twice_is_no_quadruple():
+def test_quadruples_have_distinct_points():
     noise = 2.0**-30  # d(0, 1) exceeds d(0, 2) + d(2, 1) by so much: rounding, and not a delta
     d = np.zeros((4, 4))
     d[0, 1:], d[1, 2:], d[2, 3] = [2 + noise, 1, 6], [1, 6], 5 - noise
@@ -125,7 +125,7 @@ def test_a_tree_given_by_distances_is_exactly_0():
     assert delta_hyperbolicity(hop_matrix(tree(60).T.tolist(), 60)).upper_bound == 0
 
 
-def test_delta_of_a_union_at_a_node_is_the_larger_one():
+def test_delta_of_two_graphs_joined_at_a_node_is_the_larger_one():
     joined = torch.cat([cycle(12), grid(3) + 11], dim=1)  # node 11 belongs to both
     assert delta_hyperbolicity(joined).lower_bound == 3
 
@@ -147,10 +147,10 @@ def test_no_edges():
     assert (result.upper_bound, result.nodes, result.dropped_nodes) == (0, 1, 4)
 
 
-# ---------------------------------------------------------------- what counts as the same space
+# ---------------------------------------------------------------- different inputs of the same space
 
 
-def test_direction_loops_and_repetition_do_not_matter():
+def test_directions_self_loops_and_repeated_edges_are_ignored():
     edges = random_graph(30, 20)
     noisy = torch.cat([edges, edges.flip(0), edges, torch.arange(30).expand(2, 30)], dim=1)
     many_times = edges.repeat(1, 256)  # as many as would wrap a byte round to 0
@@ -162,7 +162,7 @@ def test_direction_loops_and_repetition_do_not_matter():
         assert delta_hyperbolicity(same) == expected
 
 
-def test_an_explicit_zero_of_an_adjacency_is_no_edge():
+def test_an_explicit_zero_of_an_adjacency_matrix_is_no_edge():
     adjacency = sparse.coo_array(([1, 1, 1, 0], ([0, 1, 2, 3], [1, 2, 3, 0])), shape=(4, 4))
     assert delta_hyperbolicity(adjacency).diameter == 3
 
@@ -177,7 +177,7 @@ def test_two_by_two_is_an_edge_index_if_integer_and_distances_if_not():
 # ---------------------------------------------------------------- sampling
 
 
-def test_large_graphs_are_sampled_and_say_so():
+def test_large_graphs_are_sampled():
     result = delta_hyperbolicity(random_graph(400, 300))
     assert (result.quadruples, result.pool_nodes) == (50_000, 400)
     assert not result.exact
@@ -186,7 +186,7 @@ def test_large_graphs_are_sampled_and_say_so():
     assert result.relative_mean == 2 * result.mean / result.diameter
 
 
-def test_the_seed_decides_and_global_random_states_are_left_alone():
+def test_the_seed_determines_the_result_and_global_random_states_stay():
     edges = random_graph(400, 300)
     state = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
     first, again, other = (delta_hyperbolicity(edges, samples=1000, seed=seed) for seed in (1, 1, 2))
@@ -196,7 +196,7 @@ def test_the_seed_decides_and_global_random_states_are_left_alone():
     assert (torch.get_rng_state() == state[1]).all()
 
 
-def test_as_many_samples_as_quadruples_look_at_all(monkeypatch):
+def test_as_many_samples_as_quadruples_enumerate_all(monkeypatch):
     monkeypatch.setattr("lresnet.geometry.delta._ENUMERATED_NODES", 12)
     d = hop_matrix(random_graph(12, 6).T.tolist(), 12)
     assert delta_hyperbolicity(d, samples=comb(12, 4)) == delta_hyperbolicity(d)
@@ -206,7 +206,7 @@ def test_as_many_samples_as_quadruples_look_at_all(monkeypatch):
     assert delta_hyperbolicity(beyond).mean_interval is not None
 
 
-def test_bounds_that_meet_are_exact_even_when_sampled():
+def test_equal_bounds_are_exact_even_when_sampled():
     result = delta_hyperbolicity(cycle(8), samples=60)
     assert result.exact
     assert (result.lower_bound, result.quadruples) == (2, 60)
@@ -214,7 +214,7 @@ def test_bounds_that_meet_are_exact_even_when_sampled():
 
 
 @pytest.mark.parametrize("memory", [2**29, 60**2], ids=["independent", "pooled"])
-def test_the_interval_covers_the_mean_as_often_as_it_says(memory):
+def test_coverage_of_the_interval_of_the_mean(memory):
     edges = random_graph(250, 60, seed=3)
     truth = delta_hyperbolicity(edges)
     results = [delta_hyperbolicity(edges, samples=400, seed=seed, memory=memory) for seed in range(200)]
@@ -227,7 +227,7 @@ def test_the_interval_covers_the_mean_as_often_as_it_says(memory):
     assert np.mean([r.mean for r in results]) == pytest.approx(truth.mean, abs=4 * spread)
 
 
-def test_an_unlucky_sample_is_not_taken_for_certainty():
+def test_equal_draws_do_not_give_an_interval_of_width_zero():
     edges = torch.cat([tree(40), cycle(4) + 39], dim=1)  # one square at the end of a tree
     d = hop_matrix(edges.T.tolist(), 43)
     result = delta_hyperbolicity(d, samples=100)
@@ -247,7 +247,7 @@ def test_drawn_quadruples_are_distinct_and_uniform():
     assert ((counts - expected) ** 2 / expected).sum() < 36.1  # 0.1 % of chi-squared with 14 degrees of freedom
 
 
-def test_memory_is_bounded_however_many_samples():
+def test_memory_does_not_grow_with_the_samples():
     edges = random_graph(1000, 1000)
     tracemalloc.start()
     delta_hyperbolicity(edges, samples=10**6)
@@ -268,7 +268,7 @@ def test_real_distances_can_be_sampled():
 # ---------------------------------------------------------------- the result, and bad input
 
 
-def test_the_result_reads_as_a_sentence_and_cannot_be_changed():
+def test_the_result_as_text_is_frozen():
     exact = delta_hyperbolicity(torch.cat([grid(3), torch.tensor([[9], [10]])], dim=1))
     assert str(exact) == (
         "delta = 2 exactly (relative 1), diameter 4; mean 0.3968 over all quadruples of 9 nodes; "
@@ -322,12 +322,12 @@ def changed(i, j, value, both=True):
         (cycle(5), {"samples": -3}, "samples must be at least 1"),
     ],
 )
-def test_bad_input_says_what_is_wrong(space, options, words):
+def test_bad_input(space, options, words):
     with pytest.raises(ValueError, match=words):
         delta_hyperbolicity(space, **options)
 
 
-def test_a_triangle_that_fails_is_found_in_a_large_matrix():
+def test_triangle_inequality_of_a_large_matrix_is_checked():
     points = np.random.default_rng(0).normal(size=(400, 2))
     d = np.linalg.norm(points[:, None] - points, axis=-1)
     with pytest.raises(ValueError, match="triangle"):

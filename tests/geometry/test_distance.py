@@ -31,8 +31,8 @@ def exact_separation(x: list[float], y: list[float], kappa: float) -> float:
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("family", ["random", "near", "radial", "zero"])
 def test_separation_is_accurate_in_float32(family, K):
-    # Relative error. Near pairs differ in the fourth digit: there it is a unit over 1e-3, squared terms twice that.
-    # Directions are known to a unit each, which is all that two points on a ray have between them besides the radii.
+    # Relative error. Near pairs differ in the fourth digit: a unit in the last place counts 1e3 times, and twice that
+    # for squares. Each direction is rounded to a unit in the last place, which adds an absolute error.
     bar = 5e-4 if family == "near" else 2e-6
     for norm in NORMS:
         direction = -K * norm**2 * 2.0**-46
@@ -115,7 +115,7 @@ def near(R: float, step: float, direction: str, K: float, dtype: torch.dtype, co
 
 
 def exactly(name: str, x: Tensor, y: Tensor, K: float) -> list[oracle.Row]:
-    """The oracle's results, row by row; 90 digits outlast the textbook forms of points one unit apart at norm 1e18."""
+    """Results of the oracle, row by row; 90 digits suffice for its textbook forms up to norm 1e18."""
     f = getattr(oracle, name)
     rows = zip(x.tolist(), y.tolist(), strict=True)
     return [f(mpmath.mpf(-K), *([mpmath.mpf(c) for c in row] for row in pair)) for pair in rows]
@@ -161,8 +161,8 @@ def test_points_one_unit_in_the_last_place_apart(R, dtype):
 @over_cases
 @over_radii
 def test_logarithm_accuracy(R, direction, dtype):
-    # In the norm at x. Far out geodesics head inwards: the vector is longest along the radius, where length counts T
-    # times less, and its coordinates' rounding across the radius does not.
+    # Errors are measured in the norm at x. Far out, geodesics start inwards: the vector is longest along the radius,
+    # where the norm is T times smaller. The rounding of its coordinates across the radius is not.
     eps, one = torch.finfo(dtype).eps, mpmath.mpf(1)
     for step in STEPS:
         x, y = near(R, step, direction, -1.0, dtype)
@@ -176,14 +176,14 @@ def test_logarithm_accuracy(R, direction, dtype):
 
 
 def length(x: Tensor, g: Tensor) -> Tensor:
-    """Of a covector at x, for kappa = 1: |g|^2 + (x . g)^2 is its square."""
+    """Length of a covector at x for kappa = 1, the root of |g|^2 + (x . g)^2."""
     return (g.square().sum(-1) + (x * g).sum(-1).square()).sqrt()
 
 
 @over_cases
 @over_radii
 def test_gradient_has_length_one(R, direction):
-    """|grad d| = 1, and it is float64's gradient: rounded in R^n, a covector of length 1 is off by up to eps T."""
+    """|grad d| = 1, and it agrees with float64: a covector of length 1 has a rounding error of up to eps T."""
     M, eps = Lorentz(-1.0), 2.0**-23
     for step in STEPS:
         x, y = near(R, step, direction, -1.0, torch.float32, count=64)
@@ -197,7 +197,7 @@ def test_gradient_has_length_one(R, direction):
 
 @pytest.mark.parametrize("R", [*RADII, 1e8, 1e18])
 def test_gradient_of_the_distance_to_the_origin(R):
-    """Along the radius the gradient's length in R^n is 1/T, and its rounding counts no more than that."""
+    """Along the radius the gradient has length 1/T in R^n, and its rounding error is relative to that."""
     x = (R * pairs("random", 1.0, count=64)[0]).float().requires_grad_()
     (g,) = torch.autograd.grad(Lorentz(-1.0).dist0(x).sum(), x)
     assert ((length(x.detach().double(), g.double()) - 1).abs() <= 16 * 2.0**-23).all()
@@ -206,13 +206,13 @@ def test_gradient_of_the_distance_to_the_origin(R):
 SIZES = itertools.product([1e-18, 1e-9, 1e9, 1e18], [1e-30, 1e-6, 1.0, 1e6, 1e30])
 
 
-# Beyond this product the square of the time leaves float32.
+# Beyond this product the square of the time overflows in float32.
 @pytest.mark.parametrize(("norm", "kappa"), [(norm, kappa) for norm, kappa in SIZES if kappa**0.5 * norm <= 1e18])
 def test_distance_accuracy_of_tiny_and_huge_points(norm, kappa):
     x, y = (t.float() for t in pairs("random", norm, count=8, n=3))
     axis = torch.zeros_like(x)
     axis[:, 1] = x.norm(dim=-1)
-    # A point, its double on one axis and not, its neighbour, the origin, its opposite.
+    # A random pair, a point and its double, neighbours on an axis, the origin, the opposite point.
     for a, b in ((x, y), (x, 2 * x), (axis, 1.3 * axis), (axis, 1.2 * axis), (x, 0 * x), (x, -x)):
         a = a.clone().requires_grad_()
         got = Lorentz(-kappa).dist(a, b)
@@ -242,7 +242,7 @@ curvature = st.sampled_from([-0.01, -1.0, -100.0])
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(point, point, curvature)
 def test_distance_bounds_of_any_two_points(a, b, K):
-    # Length in R^n bounds length in the metric, so d <= |x - y|; below the root of the smallest number nothing is left.
+    # The Euclidean length bounds the length in the metric, so d <= |x - y|; squares below 1e-38 underflow.
     x, y, M = torch.tensor(a), torch.tensor(b), Lorentz(K)
     there = M.dist(x, y)
     assert torch.equal(there, M.dist(y, x))
@@ -254,7 +254,7 @@ def test_distance_bounds_of_any_two_points(a, b, K):
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(point, point, point, curvature)
 def test_triangle_inequality(a, b, c, K):
-    # Directions far out are known to eps T radii only where the points are not near: that much each side may be off.
+    # Far out, directions of points that are not near have an error of eps T radii: each side may be off by that.
     x, y, z = (torch.tensor(p) for p in (a, b, c))
     M = Lorentz(K)
     T = 1 + (-K) ** 0.5 * max(p.norm() for p in (x, y, z))
@@ -310,7 +310,7 @@ def test_broadcasting_and_axes():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_narrow_inputs_are_computed_in_float32(dtype):
+def test_half_precision_distances_are_computed_in_float32(dtype):
     x, y = (t.to(dtype) for t in pairs("near", 2.0))
     assert torch.equal(Lorentz(-1.0).dist(x, y), Lorentz(-1.0).dist(x.float(), y.float()).to(dtype))
 
@@ -328,7 +328,7 @@ def test_cross_separation_is_the_separation_of_all_pairs(K):
 
 
 def test_cross_separation_of_near_points_is_off_by_one_rounding_of_the_cosine():
-    # The documented price of the matrix product: 6e-8 R_x R_y in float32 (times a few), and never negative.
+    # The documented error of the matrix product: a few times 6e-8 R_x R_y in float32; never negative.
     x, y = pairs("near", 30.0, count=32)
     exact = separation(x.unsqueeze(1), y.unsqueeze(0), 1.0, -1).squeeze(-1)
     got = cross_separation(x.float(), y.float(), 1.0).double()

@@ -1,4 +1,4 @@
-"""The same numbers as geoopt's manifolds, in float64, through lift and drop."""
+"""Agreement with geoopt's manifolds in float64, through lift and drop."""
 
 import geoopt
 import pytest
@@ -71,7 +71,7 @@ def test_transp(K):
 
 @over_curvatures
 def test_riemannian_gradient(K):
-    # The gradient of a function of space coordinates, and of the same function of lifted points, are one vector.
+    # A function of space coordinates and the same function of lifted points have the same Riemannian gradient.
     M, G, x, y, _ = scene(K)
     leaf = x.clone().requires_grad_()
     (ours,) = torch.autograd.grad(M.dist2(leaf, y).sum(), leaf)

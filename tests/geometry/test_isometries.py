@@ -1,4 +1,4 @@
-"""What the geometry says must not depend on where the origin lies nor on the axes: boosts and rotations, at random."""
+"""Invariance and equivariance under random isometries: boosts and rotations."""
 
 import hypothesis.strategies as st
 import torch
@@ -34,7 +34,7 @@ class Scene:
         return self.M.boost(self.shift.expand_as(x), x @ self.rotation)
 
     def push(self, x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
-        """The isometry's differential: where it takes the tangent vector u at x."""
+        """The differential of the isometry: the image of the tangent vector u at x."""
         return torch.func.jvp(self.move, (x,), (u,))[1]
 
 
@@ -110,7 +110,7 @@ def test_geodesics_have_constant_speed(K, n, seed, radius):
 
 @seldom
 @given(curvatures, dimensions, seeds, radii)
-def test_boosts_undo_each_other(K, n, seed, radius):
+def test_boost_by_the_opposite_point_is_the_inverse(K, n, seed, radius):
     s = Scene(K, n, seed, radius)
     x, y, *_ = s.points
     close(s.M.boost(-x, s.M.boost(x, y)), y)

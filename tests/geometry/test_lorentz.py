@@ -1,4 +1,4 @@
-"""The manifold as an object: lift and drop, shapes, geoopt's protocol."""
+"""The manifold class: lift and drop, shapes, geoopt's interface, and modules that refer to it."""
 
 import copy
 
@@ -28,7 +28,7 @@ def test_lifted_points_are_on_the_hyperboloid(K, dtype):
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_drop_undoes_lift_to_the_bit(K):
+def test_drop_is_the_exact_inverse_of_lift(K):
     M = Lorentz(K)
     for norm in NORMS:
         x = pairs("random", norm)[0].float()
@@ -103,7 +103,7 @@ def test_boost_is_a_translation(K):
 
 
 def test_boost_of_opposite_points_does_not_cancel():
-    # boost(x, -x) is the origin; the weight of x is 1 there, a difference of numbers of order 1e4 as it is printed.
+    # boost(x, -x) is the origin. The weight of x is 1 there; the printed formula subtracts numbers of order 1e4.
     for K in CURVATURES:
         x = pairs("random", 1e4, count=64)[0].float()
         assert torch.equal(Lorentz(K).boost(x, -x), torch.zeros_like(x))
@@ -122,7 +122,7 @@ def test_origin_and_random():
     assert torch.equal(x, same)
 
 
-def test_geoopt_s_protocol():
+def test_geoopt_interface():
     M = Lorentz(-1.0)
     x, u, v = torch.randn(4, 3), torch.randn(4, 3), torch.randn(4, 3)
     assert isinstance(M, geoopt.manifolds.Manifold)
@@ -145,7 +145,7 @@ def test_geoopt_s_protocol():
     assert torch.equal(parameter.dist(v, p="g"), M.dist(x, v))
 
 
-def test_the_manifold_is_referred_to_and_not_registered():
+def test_the_manifold_is_not_a_submodule():
     M = Lorentz(-0.5, learnable=True)
     module = ManifoldModule(M)
     assert module.manifold is M
@@ -154,7 +154,7 @@ def test_the_manifold_is_referred_to_and_not_registered():
     assert "curvature=-0.5" in repr(module)
 
 
-def test_one_owner_in_a_model():
+def test_the_model_owns_the_manifold():
     class Model(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -169,6 +169,6 @@ def test_one_owner_in_a_model():
 
 
 @pytest.mark.parametrize("wrong", [geoopt.Lorentz(), -1.0, None, Lorentz])
-def test_only_our_manifold(wrong):
+def test_other_manifolds_are_an_error(wrong):
     with pytest.raises(TypeError, match=r"manifold must be an lresnet.Lorentz, got .*Lorentz.from_geoopt\(k\)"):
         ManifoldModule(wrong)

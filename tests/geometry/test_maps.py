@@ -1,4 +1,4 @@
-"""The maps against 50 digits, their round trips, and their derivatives. The bars stand in accuracy.py."""
+"""The maps against 50 digits, their round trips, and their derivatives. The tolerances are in accuracy.py."""
 
 from itertools import product
 
@@ -11,7 +11,7 @@ from lresnet.testing import assert_finite_gradients
 from tests.families import CURVATURES, FAMILIES, NORMS, pairs
 from tests.geometry.accuracy import HALF_UNIT, MAPS, arguments, float32_error_and_floor, float64_error_and_floor
 
-# What is left where the floor itself vanishes (the exact result is a number of the dtype): roundings of order 1.
+# The tolerance where the floor is 0 (the exact result is a number of the dtype): a few roundings.
 UNITS = 8
 
 
@@ -49,7 +49,7 @@ class Textbook(Lorentz):
 
 
 @pytest.mark.parametrize(("name", "family"), [("dist", "near"), ("dist", "radial"), ("transp", "near")])
-def test_the_bars_notice_the_textbook_forms(name, family):
+def test_textbook_forms_exceed_the_tolerances(name, family):
     m, M = MAPS[name], Lorentz(-1.0)
     for args in arguments(m, M, family, torch.float32):
         _, floor = float32_error_and_floor(m, M, args)
@@ -71,7 +71,7 @@ def test_equal_points_are_at_distance_zero_exactly(K, dtype):
 
 @pytest.mark.parametrize("K", CURVATURES)
 def test_expmap_inwards_along_the_radius_does_not_cancel(K):
-    # In one dimension there is no direction to lose: sinh(rho - alpha) must keep its digits from 1e4 to the origin.
+    # In one dimension there is no direction: sinh(rho - alpha) must be accurate from 1e4 to the origin.
     M = Lorentz(K)
     root = (-K) ** 0.5
     x = torch.tensor(NORMS).unsqueeze(-1)
@@ -84,7 +84,7 @@ def test_expmap_inwards_along_the_radius_does_not_cancel(K):
 
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_expmap_undoes_logmap(family, K):
+def test_expmap_of_logmap(family, K):
     M, m = Lorentz(K), MAPS["expmap"]
     (x, u), *_ = arguments(m, M, family, torch.float32)
     _, floor = float32_error_and_floor(m, M, [x, u])
@@ -95,20 +95,20 @@ def test_expmap_undoes_logmap(family, K):
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_logmap_undoes_expmap(K):
+def test_logmap_of_expmap(K):
     M, m = Lorentz(K), MAPS["logmap"]
     for x, u in arguments(MAPS["expmap"], M, "random", torch.float32):
         z = M.expmap(x.float(), u.float())
         _, floor = float32_error_and_floor(m, M, [x, z.double()])
         error = m.error(M, [x], u, M.logmap(x.float(), z).double()).amax(-1)
         _, there = float32_error_and_floor(MAPS["expmap"], M, [x, u])
-        # log does not stretch distances: what expmap lost comes back unmagnified.
+        # log does not increase distances, so the error of expmap is not magnified.
         assert (error <= m.bar * floor + MAPS["expmap"].bar * there + 16 * 2.0**-24).all()
 
 
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_transport_keeps_inner_products(family, K):
+def test_transport_preserves_inner_products(family, K):
     M, m = Lorentz(K), MAPS["transp"]
     (x, y, u), (_, _, v), (_, _, w) = arguments(m, M, family, torch.float32)
     for a, b in ((u, u), (u, v), (v, w)):
@@ -122,7 +122,7 @@ def test_transport_keeps_inner_products(family, K):
 
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_transport_back_undoes_transport(family, K):
+def test_transport_back_is_the_inverse(family, K):
     M, m = Lorentz(K), MAPS["transp"]
     for x, y, u in arguments(m, M, family, torch.float64, count=16):
         there = M.transp(x, y, u)
@@ -131,13 +131,13 @@ def test_transport_back_undoes_transport(family, K):
         assert (error <= 2.0**-29 * m.bar * floor + 2 * UNITS * 2.0**-53).all()
 
 
-def test_transport_takes_the_geodesic_with_it():
+def test_transport_of_the_velocity_of_a_geodesic():
     M = Lorentz(-2.0)
     x, y = pairs("random", 3.0, count=32)
     torch.testing.assert_close(M.transp(x, y, M.logmap(x, y)), -M.logmap(y, x), rtol=1e-9, atol=1e-9)
 
 
-def test_origin_forms_are_the_general_ones():
+def test_maps_at_the_origin_agree_with_the_general_maps():
     M = Lorentz(-0.7)
     u = pairs("random", 2.0, count=16)[0]
     o = torch.zeros_like(u)
@@ -150,7 +150,7 @@ def test_origin_forms_are_the_general_ones():
         torch.testing.assert_close(a, b, rtol=1e-13, atol=1e-13)
 
 
-def test_small_steps_are_not_lost():
+def test_small_steps_do_not_underflow():
     # The square of 1e-25 is 0 in float32; the step itself is not.
     M = Lorentz(-1.0)
     u = torch.tensor([1e-25, -2e-25])
@@ -159,7 +159,7 @@ def test_small_steps_are_not_lost():
 
 
 def test_expmap_far_out_stays_finite_in_float32():
-    # |u|^2 - (x.u/x_t)^2, taken by subtraction, is off by thousands here and its sinh overflows.
+    # Computed by subtraction, |u|^2 - (x.u/x_t)^2 is off by thousands here, and its sinh overflows.
     for K in CURVATURES:
         M = Lorentz(K)
         x, y = (t.float() for t in pairs("random", 1e4))

@@ -1,4 +1,4 @@
-"""A NaN that goes in comes out: no guard may turn it into a plausible number."""
+"""NaN inputs give NaN outputs: no guard turns them into plausible numbers."""
 
 import pytest
 import torch
@@ -30,6 +30,6 @@ GOOD = torch.tensor([[1.0, 0.5, 2.0]])
         tangent_residual,
     ],
 )
-def test_nan_is_not_hidden(f, first):
+def test_nan_in_gives_nan_out(f, first):
     second = GOOD if first is BAD else BAD
     assert torch.isnan(f(first, second)).any()

@@ -12,7 +12,7 @@ CURVATURES = (-0.5, -1.0, -4.0)
 
 
 def problem(K: float) -> tuple[Lorentz, torch.Tensor, geoopt.ManifoldParameter]:
-    """A cloud off the origin, and a start on the other side of it."""
+    """A cloud away from the origin, and an initial point on the opposite side of the origin."""
     M = Lorentz(K)
     g = torch.Generator().manual_seed(0)
     cloud = M.random(20, 3, std=0.5, generator=g, dtype=torch.float64)
@@ -22,7 +22,7 @@ def problem(K: float) -> tuple[Lorentz, torch.Tensor, geoopt.ManifoldParameter]:
 
 
 def gradient_norm(M: Lorentz, cloud: torch.Tensor, x: torch.Tensor) -> float:
-    """Of half the mean squared distance: the mean logarithm."""
+    """Riemannian gradient of half the mean squared distance: minus the mean logarithm."""
     point = x.detach().as_subclass(torch.Tensor)
     return float(M.norm(point, M.logmap(point.expand_as(cloud), cloud).mean(0)))
 
@@ -42,7 +42,7 @@ def check_mean(M, cloud, x, losses):
     assert losses[-1] < losses[0]
     assert gradient_norm(M, cloud, x) < 1e-6
     assert isinstance(x, geoopt.ManifoldParameter)
-    # And it is the mean: nearer to the cloud, in squares, than the Lorentzian centroid.
+    # It is the Frechet mean: its mean squared distance is smaller than that of the Lorentzian centroid.
     assert M.dist2(x, cloud).mean() <= M.dist2(M.centroid(cloud), cloud).mean()
 
 
@@ -74,7 +74,7 @@ def test_weight_decay_pulls_to_the_origin(optimiser):
     assert M.dist0(x) < M.dist0(free)
 
 
-def test_a_batch_of_points_is_optimised_row_by_row():
+def test_points_of_a_batch_are_optimised_independently():
     M, cloud, x = problem(-1.0)
     rows = geoopt.ManifoldParameter(torch.stack([x.data, -x.data, 3 * x.data]), manifold=M)
     optimiser = geoopt.optim.RiemannianSGD([rows], lr=0.2)
@@ -87,7 +87,7 @@ def test_a_batch_of_points_is_optimised_row_by_row():
 
 
 def test_curvature_and_points_are_learned_together():
-    # A regular tree cannot be drawn flat: fitting its distances makes space more curved.
+    # A regular tree does not embed in flat space: fitting its distances increases the curvature.
     M = Lorentz(-0.1, learnable=True)
     g = torch.Generator().manual_seed(0)
     target = torch.full((6, 6), 2.0).fill_diagonal_(0.0)
@@ -117,7 +117,7 @@ def test_float32_far_from_the_origin_stays_finite():
     assert M.dist(x, target).item() < 0.1
 
 
-def test_parameters_on_the_manifold_copy_with_it():
+def test_deepcopy_of_manifold_parameters():
     M = Lorentz(-1.0, learnable=True)
     module = torch.nn.Module()
     module.manifold = M

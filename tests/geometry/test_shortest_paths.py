@@ -1,4 +1,4 @@
-"""Hop distances of all pairs and the diameter, against the closure of all paths."""
+"""Hop distances of all pairs and the diameter, compared with a matrix of all paths."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_hop_distances(edges, dtype):
     assert (d == hop_matrix(edges.T.tolist(), n)).all()
 
 
-def test_breadth_first_search_counts_beyond_a_byte():
+def test_breadth_first_search_of_distances_above_255():
     component = shortest_paths.largest_component(*cycle(700).numpy(), 700)
     assert (
         shortest_paths._breadth_first(component, np.array([5, 699]))[[5, 355, 698]] == [[0, 6], [350, 344], [7, 1]]
@@ -42,7 +42,7 @@ def test_pooled_diameter_is_exact(edges):
     assert f"pool of {pooled.pool_nodes}" in str(pooled)
 
 
-def test_the_diameter_from_a_few_searches_is_that_of_all():
+def test_diameter_from_a_few_searches_is_exact():
     for seed in range(40):
         edges = random_graph(300, 30 * (seed % 8 + 1), seed)
         component = shortest_paths.largest_component(*edges.numpy(), 300)
@@ -55,14 +55,14 @@ def test_the_diameter_from_a_few_searches_is_that_of_all():
 
 
 @pytest.mark.parametrize("n", [7, 8])
-def test_bounds_of_the_diameter_one_apart_are_not_yet_the_diameter(n):
+def test_bounds_that_differ_by_one_are_not_exact(n):
     component = shortest_paths.largest_component(*cycle(n).numpy(), n)
     bounds = shortest_paths.EccentricityBounds(n)
     bounds.lower[:], bounds.upper[:] = (2, 3) if n == 7 else (4, 5)
     assert shortest_paths.diameter(component, bounds) == (n // 2, True)
 
 
-def test_a_diameter_beyond_the_budget_is_bounded_and_labelled(monkeypatch):
+def test_diameter_beyond_the_budget_is_an_upper_bound(monkeypatch):
     monkeypatch.setattr(shortest_paths, "_DIAMETER_SOURCES", 0)
     edges = cycle(501)
     result = delta_hyperbolicity(edges, memory=0)

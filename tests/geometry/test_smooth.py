@@ -49,14 +49,14 @@ def test_second_derivatives(f):
     assert torch.autograd.gradgradcheck(f, q + 1e-5)  # inside the series and away from it; q >= 0 all along
 
 
-def test_the_two_branches_meet():
+def test_series_and_closed_form_agree_at_the_switch():
     for f in (sinhc, asinhc):
         below, above = (torch.tensor(v, dtype=torch.float64) for v in (0.01 - 1e-15, 0.01))
         assert abs(float(f(below) - f(above))) < 1e-15
 
 
-def test_the_dropped_branch_cannot_poison_the_gradient():
-    # The power series at 1e60, where the closed form is used, would be infinite.
+def test_the_discarded_branch_does_not_make_the_gradient_nan():
+    # The power series would overflow at 1e60, where the closed form is used.
     for f, large in ((sinhc, 1e5), (asinhc, 1e60), (cosh_minus_one, 1e5)):
         q = torch.tensor([large, 1e-30, 0.0], dtype=torch.float64, requires_grad=True)
         f(q).sum().backward()

@@ -6,7 +6,7 @@ import torch
 from lresnet import Lorentz
 from lresnet.testing import assert_compiles
 
-# Tracing an autograd.Function, the compiler makes an instance of one, against the advice of its own library.
+# torch.compile instantiates the autograd.Function while tracing, which torch itself deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated")
 
 M = Lorentz(-0.7)
@@ -40,8 +40,8 @@ def points(arity: int) -> list[torch.Tensor]:
     return [torch.randn(4, 3, generator=g) for _ in range(arity)]
 
 
-def test_every_map_in_one_graph():
-    # One graph for all of them: a graph costs a second, and a break in any of them breaks it.
+def test_all_maps_compile_into_one_graph():
+    # One graph for all of them, since each graph takes a second; a graph break in any of them fails the test.
     def everything(x, y, z):
         results = [f(*(x, y, z)[:arity]) for f, arity in METHODS.values()]
         return torch.cat([r.reshape(-1) for r in results])
@@ -49,7 +49,7 @@ def test_every_map_in_one_graph():
     assert_compiles(everything, *points(3), tolerance=1e-4)
 
 
-def test_learnable_curvature_in_one_graph():
+def test_learnable_curvature_compiles_into_one_graph():
     class Module(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -73,13 +73,13 @@ def test_exports():
 
 
 @over_methods
-def test_vmap_is_the_loop(f, arity):
+def test_vmap_agrees_with_a_loop(f, arity):
     args = points(arity)
     torch.testing.assert_close(torch.func.vmap(f)(*args), torch.stack([f(*row) for row in zip(*args, strict=True)]))
 
 
 @over_methods
-def test_vmapped_grad_is_autograd(f, arity):
+def test_vmap_of_grad_agrees_with_autograd(f, arity):
     args = points(arity)
     per_row = torch.func.vmap(torch.func.grad(lambda *a: f(*a).square().sum(), argnums=tuple(range(arity))))(*args)
     leaves = [a.clone().requires_grad_() for a in args]
@@ -89,7 +89,7 @@ def test_vmapped_grad_is_autograd(f, arity):
 
 
 @over_methods
-def test_jacobians_forwards_and_backwards(f, arity):
+def test_forward_and_reverse_mode_jacobians_of_maps(f, arity):
     args, argnums = [a.double() for a in points(arity)], tuple(range(arity))
     torch.testing.assert_close(torch.func.jacfwd(f, argnums)(*args), torch.func.jacrev(f, argnums)(*args))
 
@@ -112,7 +112,7 @@ def test_meta_tensors(f, arity):
 
 
 @over_methods
-def test_inputs_are_left_alone(f, arity):
+def test_inputs_are_not_changed(f, arity):
     args = points(arity)
     copies = [a.clone() for a in args]
     f(*args)

@@ -1,4 +1,4 @@
-"""What the residual tests share: more pairs, the rounding floor, every configuration of every module."""
+"""Helpers of the residual tests: more pairs, rounding errors, every configuration of every module."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tests.families import FAMILIES, pairs
 WEIGHTS = (1.0, 0.37, 3.0, 100.0, 0.01, 0.0)
 MORE_FAMILIES = (*FAMILIES, "zero skip", "opposite", "unequal norms")
 
-# Half a unit in the last place, relative: what rounding the exact result once may cost in each coordinate.
+# Half a unit in the last place, relative: the largest error of rounding a coordinate.
 HALF_ULP = {torch.float32: 2.0**-24, torch.float64: 2.0**-53}
 
 
 def more_pairs(family: str, norm: float, count: int = 128, n: int = 16, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Float64 pairs: the five families, and three that a change to the formula would break next."""
+    """Float64 pairs: the five families of tests/families.py and three more."""
     if family == "zero skip":
         y, x = pairs("zero", norm, count, n, seed)
         return x, y
@@ -53,7 +53,7 @@ def normals(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> T
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
-# Every kind, and every way to configure those that can be configured; "per point" stands for 4 weights.
+# Every method with every kind of option; "per point" stands for 4 weights.
 CONFIGURATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     *(
         ("lorentz", {"weight": weight, "scale": scale})

@@ -1,4 +1,4 @@
-"""Bad input says what is wrong and what to do."""
+"""Error messages for bad input."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ def points(*shape: int) -> tuple[Tensor, Tensor]:
 @pytest.mark.parametrize(
     "K", [0.0, 1.0, NAN, INF, -INF, torch.tensor(1.0), torch.tensor(NAN), torch.tensor([[-1.0], [0.0]])]
 )
-def test_curvature_that_is_none(name, K):
+def test_invalid_curvature(name, K):
     with pytest.raises(ValueError, match=r"curvature must be negative and finite, got .*curvature = -1/k"):
         WITH_CURVATURE[name](*points(2, 3), K=K)
 
 
-def test_positive_curvature_is_answered_with_the_conversion():
+def test_error_for_a_positive_curvature_shows_its_conversion():
     with pytest.raises(ValueError, match=r"If 4 is geoopt's k, you want -0.25; if it is c, you want -4\."):
         lorentz_residual(*points(2, 3), K=4.0)
 
@@ -130,7 +130,7 @@ def test_empty_tensors_give_empty_ones(name):
 
 
 @of_all
-def test_a_space_of_dimension_zero(name):
+def test_zero_coordinates(name):
     with pytest.raises(ValueError, match=r"shape \(5, 0\): axis -1 holds the coordinates and is empty"):
         ALL[name](*points(5, 0))
     with pytest.raises(ValueError, match=r"a point needs a coordinate axis"):
@@ -148,7 +148,7 @@ def test_axis_out_of_range(name):
 
 
 @of_weighted
-def test_weights_per_coordinate_are_refused(name):
+def test_weights_per_coordinate_are_an_error(name):
     x, y = points(5, 4)
     for weight in (torch.ones(5, 4), torch.ones(4), torch.ones(1, 4)):
         with pytest.raises(
@@ -174,7 +174,7 @@ def test_integer_weights(name):
 
 
 @of_weighted
-def test_weights_that_are_no_numbers(name):
+def test_weights_of_the_wrong_type(name):
     for weight in ("learned", [1.0, 2.0], None):
         with pytest.raises(TypeError, match=r"weight must be a number or a torch.Tensor, got"):
             WEIGHTED[name](*points(5, 4), weight)
@@ -193,10 +193,10 @@ def test_scale_of_the_function():
         lorentz_residual(x, y, 1.0, "learned")
 
 
-def test_branches_and_weights_of_the_many_form():
+def test_branches_and_weights_of_lorentz_residual_many():
     x, y = points(5, 4)
     for xs, weights in (([x, y], [1.0]), ([x], [1.0, 2.0]), ([], [])):
-        with pytest.raises(ValueError, match=rf"one weight for each branch.*got {len(xs)} and {len(weights)}"):
+        with pytest.raises(ValueError, match=rf"got {len(xs)} branches and {len(weights)} weights"):
             lorentz_residual_many(xs, weights)
     with pytest.raises(ValueError, match=r"weights\[1\] has shape"):
         lorentz_residual_many([x, y], [1.0, torch.ones(5, 4)])
@@ -204,7 +204,7 @@ def test_branches_and_weights_of_the_many_form():
         lorentz_residual_many([x, [1.0]], [1.0, 1.0])
 
 
-def test_branches_of_the_many_form_as_one_tensor():
+def test_branches_of_lorentz_residual_many_as_one_tensor():
     # A tensor is a sequence of branches along its first axis.
     x, y = points(5, 4)
     stacked = lorentz_residual_many(torch.stack([x, y]), torch.tensor([1.0, 0.5]))
@@ -251,7 +251,7 @@ def test_a_manifold_of_another_type(kind):
 
 
 @pytest.mark.parametrize("kind", [k for k in RESIDUALS if k != "none"])
-def test_modules_refuse_what_the_functions_refuse(kind):
+def test_modules_raise_the_errors_of_the_functions(kind):
     residual = make_residual(kind, Lorentz(), dim=1)
     x, y = points(2, 3, 4, 5)
     with pytest.raises(ValueError, match=r"coordinate axis \(1\) must have the same size"):

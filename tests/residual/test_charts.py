@@ -22,7 +22,7 @@ MODELS = {
 
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("model", MODELS)
-def test_is_the_lorentz_residual_through_the_isometry(model, K):
+def test_agrees_with_the_lorentz_residual_of_mapped_points(model, K):
     residual, to, _ = MODELS[model]
     M = Lorentz(K)
     for norm in (1e-3, 0.1, 1.0, 10.0):
@@ -46,14 +46,14 @@ def test_special_pairs(model):
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_commutative_to_the_bit_at_equal_weights(model):
+def test_bitwise_commutative_at_equal_weights(model):
     residual, to, _ = MODELS[model]
     for K in CURVATURES:
         p, q = (to(Lorentz(K), normals(256, 8, seed=s)) for s in (0, 1))
         assert_commutative(lambda a, b, K=K: residual(a, b, K=K), p, q)
 
 
-def test_klein_result_lies_on_the_straight_line_between():
+def test_klein_result_lies_on_the_line_between_the_points():
     p, q = (Lorentz().to_klein(normals(32, 5, seed=s, dtype=torch.float64)) for s in (0, 1))
     z = klein_residual(p, q, 0.37)
     t = ((z - p) * (q - p)).sum(-1, keepdim=True) / (q - p).square().sum(-1, keepdim=True)
@@ -72,7 +72,7 @@ inside = st.lists(st.floats(-0.55, 0.55), min_size=3, max_size=3)
 
 @settings(deadline=None, derandomize=True, max_examples=50)
 @given(inside, inside, st.floats(0, 10), st.floats(0.05, 10))
-def test_the_two_models_agree(a, b, weight, kappa):
+def test_the_two_charts_agree(a, b, weight, kappa):
     M = Lorentz(-kappa)
     p, q = (M.from_klein(torch.tensor(c, dtype=torch.float64)) for c in (a, b))
     klein = M.from_klein(klein_residual(M.to_klein(p), M.to_klein(q), weight, K=-kappa))
@@ -124,7 +124,7 @@ def test_finite_at_zeros_and_subnormals(model):
             assert_finite_gradients(lambda p, q, w, K: residual(p, q, w, K=K), p, q, 0.5 * rows, -rows)
 
 
-def test_points_outside_are_refused():
+def test_points_outside_are_an_error():
     inside, outside = torch.tensor([0.1, 0.2]), torch.tensor([0.9, 0.9])
     with pytest.raises(ValueError, match="inside the Poincare ball: 1 of 1 points do not"):
         poincare_residual(inside, outside)

@@ -1,4 +1,4 @@
-"""Proposition 4.2: with the right weights and scale the Lorentz residual is each of the other methods."""
+"""Proposition 4.2: with suitable weights and scale the Lorentz residual equals each of the other methods."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ METHODS = {
 
 
 def with_weights(x: Tensor, y: Tensor, w: EquivalentWeights, K: float) -> Tensor:
-    """The Lorentz residual with w_x = 1: only the ratio of the weights enters it."""
+    """The Lorentz residual with w_x = 1: it depends on the ratio of the weights only."""
     return lorentz_residual(x, y, w.w_y / w.w_x, w.gamma, K=K)
 
 
@@ -58,7 +58,7 @@ def test_weights_are_positive_and_one_per_point(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_the_unnormalised_sum_is_the_method(method):
-    # n drops out: gamma (w_x x + w_y y)/n. Its n is the one of the n-ary residual with both weights.
+    # gamma is proportional to n, so n cancels in gamma (w_x x + w_y y)/n.
     x, y = (normals(20, 4, seed=s, dtype=torch.float64) for s in (0, 1))
     w = equivalent_weights(x, y, method, K=-2.0)
     got = lorentz_residual_many([x, y], [w.w_x, w.w_y], w.gamma, K=-2.0)
@@ -92,7 +92,7 @@ def test_the_printed_weight_of_the_paper_is_wrong():
     K, kappa = -1.0, 1.0
     M = Lorentz(K)
     x, y = (3 * torch.nn.functional.normalize(normals(64, 4, seed=s, dtype=torch.float64), dim=-1) for s in (0, 1))
-    # The proof's quantities, from the definitions: u = log_o y, v its transport to x, alpha the length of v.
+    # The quantities of the proof: u = log_o y, v its transport to x, alpha the length of v.
     c_u = torch.acosh(kappa**0.5 * M.time(y)) / (kappa * M.time(y).square() - 1).sqrt()
     c_v = (x * (c_u[:, None] * y)).sum(-1) / (1 / kappa + M.time(x) / kappa**0.5)
     v = c_u[:, None] * y + c_v[:, None] * x
@@ -113,7 +113,7 @@ def test_the_printed_weight_of_the_paper_is_wrong():
 
 
 def test_the_needed_scale_grows_with_the_norm():
-    # Why trained scalar weights do not make the Lorentz residual equal to the others.
+    # For this reason trained scalar weights do not make the Lorentz residual equal to the other methods.
     gammas = []
     for norm in (1.0, 100.0, 1e4):
         x, y = more_pairs("random", norm)
@@ -138,7 +138,7 @@ def test_finite_at_the_origin(method):
     assert torch.equal(with_weights(zero, zero, equivalent_weights(zero, zero, method), -1.0), zero)
 
 
-def test_unknown_method_names_the_known_ones():
+def test_error_for_an_unknown_method_lists_the_known_ones():
     x = normals(2, 3)
     with pytest.raises(ValueError, match="known for the method 'moebius'; they are for 'parallel_transport', "):
         equivalent_weights(x, x, "moebius")

@@ -1,4 +1,4 @@
-"""Derivatives taken forwards: torch.func's jvp, jacfwd and hessian, and torch.autograd.forward_ad."""
+"""Forward-mode derivatives: torch.func's jvp, jacfwd and hessian, and torch.autograd.forward_ad."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def normals(*shape: int, seed: int = 0) -> Tensor:
 
 
 def points() -> tuple[Tensor, Tensor]:
-    """Rows: apart, equal, one of them the origin, the other, both, and nearly equal."""
+    """Six pairs: random, equal, x = 0, y = 0, both 0, and near."""
     x, y = normals(6, 3), normals(6, 3, seed=1)
     y[1], x[2], y[3], x[4], y[4] = x[1], 0.0, 0.0, 0.0, 0.0
     y[5] = x[5] * (1 + 1e-7)
@@ -34,7 +34,7 @@ def number(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
-# What is given as a tensor is differentiated too.
+# Arguments given as tensors are differentiated too.
 CASES: dict[str, tuple[Function, tuple[Tensor, ...]]] = {
     "plain": (lorentz_residual, ()),
     "weight": (lambda x, y: lorentz_residual(x, y, 0.37), ()),
@@ -59,14 +59,14 @@ def arguments(others: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 @every_case
-def test_jacobian_forwards_is_the_one_backwards(f, others):
+def test_forward_and_reverse_mode_jacobians_agree(f, others):
     args = arguments(others)
     argnums = tuple(range(len(args)))
     torch.testing.assert_close(jacfwd(f, argnums)(*args), jacrev(f, argnums)(*args), rtol=1e-10, atol=1e-12)
 
 
 @every_case
-def test_the_value_is_the_ordinary_one(f, others):
+def test_forward_mode_does_not_change_the_value(f, others):
     args = arguments(others)
     value, _ = jvp(f, args, tuple(torch.ones_like(a) for a in args))
     assert torch.equal(value, f(*args))
@@ -94,7 +94,7 @@ def test_finite_differences(f, others):
 
 
 @every_case
-def test_vmap_of_jvp_and_jvp_of_vmap_are_the_loop(f, others):
+def test_vmap_of_jvp_and_jvp_of_vmap_agree_with_a_loop(f, others):
     args = tuple(torch.stack([a, 0.5 * a]) for a in arguments(others))
     tangents = tuple(normals(*a.shape, seed=7) for a in args)
     loop = [jvp(f, *members)[1] for members in zip(zip(*args, strict=True), zip(*tangents, strict=True), strict=True)]
@@ -102,8 +102,8 @@ def test_vmap_of_jvp_and_jvp_of_vmap_are_the_loop(f, others):
     torch.testing.assert_close(jvp(vmap(f), args, tangents)[1], torch.stack(loop))
 
 
-def test_a_tangent_of_a_gradient_without_a_graph():
-    """Forward over reverse by hand: what the backward pass reads must carry the tangent."""
+def test_forward_over_reverse_without_a_graph():
+    """The tensors that the backward pass reads must carry the tangent."""
     x, y = points()
     tangent = normals(6, 3, seed=3)
     with forward_ad.dual_level():
@@ -121,8 +121,8 @@ def test_half_precision_keeps_its_dtype():
     assert torch.equal(value, lorentz_residual(x, y))
 
 
-def test_the_derivative_of_the_weight_keeps_its_digits_for_near_points():
-    """z moves along y - x as the weight grows; the difference of two large vectors has an error of 3e-3 here."""
+def test_derivative_of_the_weight_is_accurate_for_near_points():
+    """z moves along y - x as the weight grows; a difference of two large vectors would have an error of 3e-3 here."""
     x = (30 * normals(64, 8)).float()
     y = x * (1 + 1e-4 * normals(64, 8, seed=1).float())
     found = jacfwd(lambda w: lorentz_residual(x, y, w))(torch.tensor(0.37))
@@ -139,7 +139,7 @@ def test_every_module(configuration):
     torch.testing.assert_close(jacfwd(residual, (0, 1))(x, y), jacrev(residual, (0, 1))(x, y))
 
 
-def test_outside_forward_mode_nothing_has_changed():
+def test_reverse_mode_after_forward_mode():
     residual = make_residual("lorentz", Lorentz(-2.0))
     x, y = points()
     before = residual(x, y)

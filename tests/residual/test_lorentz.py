@@ -26,7 +26,7 @@ from tests.residual.common import (
     per_point,
 )
 
-# The absolute part of the bar, in units of the radius of curvature.
+# The absolute part of the tolerance, in radii of curvature.
 SLACK = {torch.float32: 3e-7, torch.float64: 3e-7 * 2.0**-29}
 
 
@@ -50,7 +50,7 @@ def test_float32_error_is_at_most_four_roundings(family, K):
 @pytest.mark.parametrize("n", [1, 2, 3, 64])
 @pytest.mark.parametrize("family", MORE_FAMILIES)
 def test_float32_error_pair_by_pair_in_other_dimensions(family, n):
-    # One pair's rounding may be lucky, most of all in few dimensions: compared is the rounding that may occur.
+    # The rounding of a single pair may be small by chance, so errors are compared with the largest possible one.
     for norm in NORMS:
         x, y = (t.float() for t in more_pairs(family, norm, n=n))
         for K in (-0.1, -10.0):
@@ -77,8 +77,8 @@ def test_both_precisions_against_fifty_digits(family, K, dtype):
             assert error <= 4 * HALF_ULP[dtype] * length + SLACK[dtype], (norm, weight, error)
 
 
-def test_the_textbook_form_fails_the_same_bar():
-    # That the bar can be missed: the norm of the sum by subtraction, for near points far out.
+def test_the_textbook_form_exceeds_the_tolerance():
+    # The norm of the sum by subtraction, for near points far out.
     x, y = (t.float() for t in pairs("near", 1e4))
     exact = lorentz_residual(x.double(), y.double())
     floor = geodesic(exact.float(), exact, -1.0).max()
@@ -99,7 +99,7 @@ def test_equal_points_give_that_point_exactly(K, dtype):
 
 
 def test_equal_points_near_the_origin():
-    # Exact at equal weights down to subnormals; else to a rounding of the sum and one of the quotient.
+    # Exact at equal weights down to subnormals; otherwise up to one rounding of the sum and one of the quotient.
     for norm in (0.0, 1e-44, 1e-40, 1e-30, 1e-20, 1e-10, 1e-5, 1e-4):
         x = norm * normals(64, 16)
         assert torch.equal(lorentz_residual(x, x.clone()), x)
@@ -109,7 +109,7 @@ def test_equal_points_near_the_origin():
 
 @pytest.mark.parametrize("norm", [1e-5, 1e-10, 1e-20, 1e-25, 1e-30, 1e-37])
 def test_near_the_origin_it_is_the_weighted_mean(norm):
-    # Down to where the squares of the coordinates, and with them the separation, underflow to 0.
+    # Including norms for which the squares of the coordinates, and the separation, underflow to 0.
     x, y = norm * normals(64, 8), norm * normals(64, 8, seed=1)
     for weight in (1.0, 0.37, 100.0):
         mean = (x.double() + weight * y.double()) / (1 + weight)
@@ -170,7 +170,7 @@ def test_normaliser_is_at_least_the_sum_of_the_weights(million, K):
 # --- finite everywhere -----------------------------------------------------------------------------------------------
 
 
-def test_result_never_leaves_the_larger_branch(million):
+def test_result_is_not_larger_than_the_larger_branch(million):
     x, y = (t[::10] for t in million)
     larger = torch.maximum(x.double().norm(dim=-1), y.double().norm(dim=-1))
     for weight in (1.0, 0.37, 100.0):
@@ -190,7 +190,7 @@ def test_points_are_on_the_manifold(K):
 
 
 @pytest.mark.parametrize("family", MORE_FAMILIES)
-def test_commutative_to_the_bit_at_equal_weights(family):
+def test_bitwise_commutative_at_equal_weights(family):
     for norm in (*NORMS, 1e8, 1e15):
         x, y = (t.float() for t in more_pairs(family, norm))
         for K in CURVATURES:
@@ -198,7 +198,7 @@ def test_commutative_to_the_bit_at_equal_weights(family):
                 assert_commutative(lambda a, b, K=K, s=scale: lorentz_residual(a, b, 1.0, s, K=K), x, y)
 
 
-def test_commutative_if_weights_travel_with_their_arguments():
+def test_commutative_if_the_weights_are_exchanged_too():
     x, y = (normals(50, 8, seed=s, dtype=torch.float64) for s in (0, 1))
     for weight in (0.1, 3.0):
         torch.testing.assert_close(
@@ -255,12 +255,12 @@ def test_scale_moves_along_the_geodesic_through_the_origin(a, b, gamma, kappa):
     plain = lorentz_residual(x, y, K=-kappa)
     scaled = lorentz_residual(x, y, 1.0, gamma, K=-kappa)
     torch.testing.assert_close(scaled, gamma * plain, rtol=1e-14, atol=0.0)
-    # Distances add up on a geodesic: the origin, the nearer and the farther of the two.
+    # Distances along a geodesic add up: origin, nearer result, farther result.
     near, far = sorted((M.dist0(plain), M.dist0(scaled)))
     torch.testing.assert_close(near + M.dist(plain, scaled), far, rtol=1e-9, atol=1e-12)
 
 
-def test_only_the_ratio_to_the_radius_of_curvature_matters():
+def test_scaling_points_and_curvature_together():
     x, y = (normals(50, 8, seed=s, dtype=torch.float64) for s in (0, 1))
     for K in CURVATURES:
         root = (-K) ** 0.5

@@ -14,8 +14,8 @@ from lresnet.testing import assert_finite_gradients
 from tests.families import CURVATURES, NORMS
 from tests.residual.common import float32, more_pairs, normals
 
-# Norms up to which the float32 gradient in x and y keeps 1e-4. Beyond them radial pairs are ill conditioned; with a
-# zero branch it is the price of the difference vectors, which near points, the common case, cannot do without.
+# Norms up to which the float32 gradients in x and y are accurate to 1e-4. Beyond them radial pairs are ill
+# conditioned; with a zero branch the loss comes from the difference vectors, which near points need.
 REACH = {"random": 1e4, "near": 1e3, "equal": 1e4, "radial": 1.0, "zero": 100.0, "zero skip": 100.0, "opposite": 1e4}
 
 
@@ -49,7 +49,7 @@ def test_float32_gradients_of_the_branches(family, weight):
 
 @pytest.mark.parametrize("family", REACH)
 def test_float32_gradients_of_weight_scale_and_curvature(family):
-    # One number per pair, each a sum that may cancel: measured against the largest of the batch.
+    # One number per pair, each a sum that may cancel: the error is relative to the largest number of the batch.
     for norm, K in itertools.product((r for r in NORMS if r <= REACH[family]), CURVATURES):
         x, y = (t.float() for t in more_pairs(family, norm))
         arguments = float32(0.37), float32(1.3), float32(K)
@@ -67,7 +67,7 @@ LARGE = (0.0, 1e-20, 1e-3, 1.0, 1e4, 1e8, 1e12, 1e15)
 
 
 def patterns(a: float, b: float, n: int) -> tuple[Tensor, Tensor]:
-    """Pairs of norms about a and b: in general position, on one ray, on opposite ones, with zeros among coordinates."""
+    """Pairs of norms of about a and b: random, on one ray, on opposite rays, with some coordinates 0."""
     u, v = normals(n), normals(n, seed=1)
     u, v = u / u.abs().max(), v / v.abs().max()
     even = (torch.arange(n) % 2 == 0).float()
@@ -86,7 +86,7 @@ def assert_finite(x: Tensor, y: Tensor, weight: float, K: float) -> None:
 @pytest.mark.parametrize("magnitudes", [SMALL, LARGE], ids=["small", "large"])
 def test_finite_for_every_pattern_of_zeros_subnormals_and_large_norms(magnitudes, n):
     # All pairs of magnitudes in one batch for each weight and curvature. At weight 0 the gradient of the weight is
-    # (cosh d) x, which float32 cannot hold beyond norms of 1e12.
+    # (cosh d) x, which overflows in float32 beyond norms of 1e12.
     for weight, K in itertools.product((1.0, 0.37, 100.0, 0.01, 0.0), (-0.1, -1.0, -10.0)):
         reach = [m for m in magnitudes if weight > 0 or m <= 1e12]
         batches = [patterns(a, b, n) for a, b in itertools.product(reach, reach)]
@@ -154,8 +154,8 @@ def test_gradcheck_in_every_argument(case):
 
 
 @pytest.mark.parametrize("case", ["random", "near", "equal", "radial", "zero", "both zero", "far"])
-def test_a_gradient_to_be_differentiated_again_is_the_same_gradient(case):
-    # gradcheck sees the one, gradgradcheck only differentiates the other.
+def test_gradients_with_and_without_create_graph_agree(case):
+    # gradcheck tests the gradient without a graph, gradgradcheck the one with a graph.
     leaves = *points(case), leaf([0.7, 2.0]), leaf([1.3, 0.4]), leaf([[-2.0], [-0.5]])
     z = lorentz_residual(*leaves[:4], K=leaves[4])
     g = normals(*z.shape, seed=5, dtype=torch.float64)

@@ -19,7 +19,7 @@ WEIGHTS = (1.0, 0.37, 2.0, 3.0)
 
 
 def branches(family: str, norm: float, **options: int) -> list[torch.Tensor]:
-    """Four float32 branches: a pair of the family, and each of the two moved a little along its ray."""
+    """Four float32 branches: a pair of the family, and both points moved a little along their rays."""
     x, y = (t.float() for t in more_pairs(family, norm, **options))
     return [x, y, 1.25 * x, 0.5 * y]
 
@@ -147,7 +147,7 @@ def test_gradcheck_in_every_argument(case):
 
     assert gradcheck(f, leaves)
     assert gradgradcheck(f, leaves)
-    # gradgradcheck differentiates the gradient that is made to be differentiated; is it the same one?
+    # gradgradcheck tests the gradient with a graph; it must equal the one without.
     z = f(*leaves)
     plain = torch.autograd.grad(z.sum(), leaves, retain_graph=True)
     again = torch.autograd.grad(z.sum(), leaves, create_graph=True)
@@ -174,7 +174,7 @@ def test_finite_for_every_pattern_of_zeros_subnormals_and_large_norms(magnitudes
 
 
 def test_float32_gradients():
-    # The same families, norms and bar as the binary residual's.
+    # The same families, norms and tolerance as for the binary residual.
     reach = {"random": 1e4, "near": 1e3, "equal": 1e4}
     for family, limit in reach.items():
         for norm, K in itertools.product((r for r in NORMS if r <= limit), CURVATURES):

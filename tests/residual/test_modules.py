@@ -33,7 +33,7 @@ FUNCTIONS = {
 
 
 class Model(nn.Module):
-    """Layers refer to the manifold, the model registers it."""
+    """A model that registers the manifold; its layers only refer to it."""
 
     def __init__(self, configuration: tuple, learnable: bool = True) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ def points() -> tuple[Tensor, Tensor]:
 
 @every_curvature
 @every_configuration
-def test_the_module_is_its_function(configuration, learnable):
+def test_module_and_function_agree(configuration, learnable):
     x, y = points()
     M = Lorentz(-2.0, learnable=learnable)
     residual = build(configuration, M)
@@ -101,14 +101,14 @@ PARAMETERS = {
 @every_curvature
 @every_configuration
 def test_snapshot_of_state_keys(configuration, learnable):
-    # The manifold is not among them: it has one owner, the model.
+    # Without the keys of the manifold, which the model owns.
     residual = build(configuration, Lorentz(-2.0, learnable=learnable))
     assert sorted(residual.state_dict()) == STATE[name_of(configuration)]
     assert sorted(dict(residual.named_parameters())) == PARAMETERS.get(name_of(configuration), [])
 
 
 @every_configuration
-def test_state_goes_through_safetensors(configuration, tmp_path):
+def test_state_dict_through_safetensors(configuration, tmp_path):
     torch.manual_seed(0)
     model = Model(configuration)
     with torch.no_grad():
@@ -133,7 +133,7 @@ def test_no_parameter_is_listed_twice():
     assert len(listed) == len(set(listed))
 
 
-def test_strict_loading_notices_another_configuration():
+def test_strict_loading_rejects_another_configuration():
     M = Lorentz()
     with_scale, without = LorentzResidual(M, scale="learned"), LorentzResidual(M)
     with pytest.raises(RuntimeError, match="log_scale"):
@@ -152,7 +152,7 @@ def test_a_trained_weight_loads_into_a_fixed_one():
     assert not list(fixed.parameters())
 
 
-# A number of which neither float32 nor the way through the logarithm keeps all digits.
+# A number that float32 rounds, and exp(log(x)) too.
 NUMBERS = {"weight": 0.1, "scale": 7.3}
 
 
@@ -161,7 +161,7 @@ def effective(residual: LorentzResidual) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_fixed_numbers_are_used_as_given(dtype):
+def test_fixed_numbers_are_exact_in_every_dtype(dtype):
     rounded = {name: float(torch.tensor(number, dtype=dtype)) for name, number in NUMBERS.items()}
     residual = LorentzResidual(Lorentz(), **NUMBERS)
     assert float(LorentzResidual(Lorentz(), scale=7.0).scale) == 7.0
@@ -170,7 +170,7 @@ def test_fixed_numbers_are_used_as_given(dtype):
     assert effective(copy.deepcopy(residual).double()) == NUMBERS
 
 
-def test_fixed_numbers_outlast_a_state_of_another_dtype():
+def test_fixed_numbers_are_exact_after_loading_a_state_of_another_dtype():
     earlier = {"raw_weight": torch.tensor(0.1), "log_scale": torch.tensor(7.3).log()}  # saved in float32
     residual = LorentzResidual(Lorentz(), **NUMBERS).double()
     residual.load_state_dict(earlier, strict=True)
@@ -186,7 +186,7 @@ def test_fixed_numbers_outlast_a_state_of_another_dtype():
 
 @every_curvature
 @every_configuration
-def test_deepcopy_shares_nothing(configuration, learnable):
+def test_deepcopy_is_independent(configuration, learnable):
     x, y = points()
     residual = build(configuration, Lorentz(-2.0, learnable=learnable))
     expected = residual(x, y)
@@ -200,7 +200,7 @@ def test_deepcopy_shares_nothing(configuration, learnable):
 
 
 @every_configuration
-def test_deepcopy_of_a_model_has_one_manifold_of_its_own(configuration):
+def test_deepcopy_of_a_model_copies_the_manifold_once(configuration):
     model = Model(configuration)
     twin = copy.deepcopy(model)
     assert twin.manifold is not model.manifold
@@ -241,7 +241,7 @@ def test_meta_device(configuration, learnable):
     assert torch.equal(model(x), real(x))
 
 
-# --- what is said about them -----------------------------------------------------------------------------------------
+# --- representation --------------------------------------------------------------------------------------------------
 
 
 def test_repr():
@@ -257,7 +257,7 @@ def test_repr():
 
 @pytest.fixture
 def every_warning():
-    """Torch gives some of its warnings once in a process; here each time."""
+    """Repeat the warnings that torch gives only once per process."""
     before = torch.is_warn_always_enabled()
     torch.set_warn_always(True)
     yield
@@ -265,7 +265,7 @@ def every_warning():
 
 
 @pytest.mark.usefixtures("every_warning")
-def test_repr_of_what_is_learned_is_silent():
+def test_repr_of_learned_values_does_not_warn():
     M = Lorentz(-0.5, learnable=True)
     assert repr(LorentzResidual(M, scale="learned")) == (
         "LorentzResidual(curvature=-0.5, learnable, dim=-1, weight=learned, scale=learned)"
@@ -292,7 +292,7 @@ def test_weight_scale_and_curvature_can_be_learned():
 
 
 @every_configuration
-def test_everything_learned_receives_a_gradient(configuration):
+def test_every_learned_value_receives_a_gradient(configuration):
     model = Model(configuration)
     x, _ = points()
     model(x).square().sum().backward()
@@ -324,7 +324,7 @@ def test_a_negative_raw_weight_acts_as_its_absolute_value():
         assert residual.weight > 0
 
 
-def test_a_negative_raw_weight_trains_on():
+def test_a_negative_raw_weight_is_trained():
     x, y = points()
     residual = LorentzResidual(Lorentz(), initial_weight=0.5)
     grads = []
@@ -336,14 +336,14 @@ def test_a_negative_raw_weight_trains_on():
     assert grads[0] == -grads[1] != 0
 
 
-def test_scale_stays_positive_whatever_the_optimiser_does():
+def test_scale_stays_positive_in_training():
     residual = LorentzResidual(Lorentz(), scale="learned")
     with torch.no_grad():
         residual.log_scale.fill_(-50.0)
     assert residual.scale > 0
 
 
-def test_what_weight_decay_must_leave_alone_can_be_told_by_name_and_by_shape():
+def test_parameters_without_weight_decay_are_known_by_name_and_shape():
     model = Model(("lorentz", {"scale": "learned"}))
     decayed = [n for n, p in model.named_parameters() if p.dim() >= 2]
     assert decayed == ["linears.0.weight", "linears.1.weight"]
@@ -351,7 +351,7 @@ def test_what_weight_decay_must_leave_alone_can_be_told_by_name_and_by_shape():
     assert ours == {"raw_weight", "log_scale", "log_kappa"}
 
 
-def test_a_shared_manifold_is_trained_through_every_residual():
+def test_a_shared_manifold_gets_gradients_from_every_residual():
     x, y = points()
     M = Lorentz(-1.0, learnable=True)
     residuals = [make_residual(kind, M) for kind in ("lorentz", "tangent", "parallel_transport")]

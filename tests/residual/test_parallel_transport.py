@@ -1,4 +1,4 @@
-"""The parallel-transport residual: a boost that is exp . transport . log, and the theorem on its two directions."""
+"""The parallel-transport residual: a boost equal to exp, transport and log, and the theorem on its two directions."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def test_is_exp_transport_log_with_geoopt(K):
 @settings(deadline=None, derandomize=True, max_examples=200)
 @given(st.lists(coordinates, min_size=1, max_size=5), coordinates, st.floats(0.05, 10))
 def test_theorem_on_the_two_directions(rest, last, kappa):
-    # x and y agree but for the sign of the last coordinate: so do both sums, to the bit.
+    # x and y differ in the sign of the last coordinate only, and so do both results, bit for bit.
     x, y = double([*rest, -last]), double([*rest, last])
     z, other = parallel_transport_residual(x, y, K=-kappa), parallel_transport_residual(y, x, K=-kappa)
     assert torch.equal(z[:-1], other[:-1])
     assert torch.equal(z[-1], -other[-1])
-    # Hence they differ, unless the points are opposite on a line through the origin (or equal), where the sum is 0.
+    # Hence the results differ, unless the points are opposite (then the result is 0) or equal.
     if abs(last) > 0.01 and max(map(abs, rest)) > 0.01:
         assert geodesic(z, other, -kappa) > 1e-6
 

@@ -1,4 +1,4 @@
-"""The residuals by name."""
+"""The table of methods, and residuals by name."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_order_of_tables_and_pictures():
 
 
 @pytest.mark.parametrize("kind", NAMES)
-def test_made_as_its_class_with_manifold_and_axis(kind):
+def test_class_manifold_and_axis(kind):
     M = lresnet.Lorentz(-2.0)
     residual = make_residual(kind, M, dim=1)
     assert type(residual) is RESIDUALS[kind]
@@ -190,7 +190,7 @@ def test_none_and_euclidean():
         (None, "none"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_nearest(wrong, right):
+def test_error_for_an_unknown_name_suggests_the_nearest(wrong, right):
     with pytest.raises(ValueError, match=f"unknown residual {wrong!r}; did you mean {right!r}\\? Known: lorentz, "):
         make_residual(wrong, lresnet.Lorentz())
 
@@ -204,6 +204,6 @@ def test_an_unknown_name_is_answered_with_the_nearest(wrong, right):
         ("parallel_transport", "curvature", "it takes no options"),
     ],
 )
-def test_an_unknown_option_is_answered_with_the_known_ones(kind, option, takes):
+def test_error_for_an_unknown_option_lists_the_known_ones(kind, option, takes):
     with pytest.raises(TypeError, match=f"residual '{kind}' has no option '{option}'; {takes}"):
         make_residual(kind, lresnet.Lorentz(), **{option: 1.0})

@@ -1,4 +1,4 @@
-"""Several curvatures at once: as one by one, and never one per coordinate."""
+"""Several curvatures at once: the same results as one by one; one per coordinate is an error."""
 
 import pytest
 import torch
@@ -33,7 +33,7 @@ def points(*shape: int) -> tuple[torch.Tensor, torch.Tensor]:
     ("shape", "K_shape", "dim"),
     [((4, 5), (3, 1, 1), -1), ((4, 5), (4, 1), -1), ((4, 5), (4, 1), 1), ((2, 5, 3), (2, 1, 1), 1), ((5, 3), (3,), 0)],
 )
-def test_as_one_by_one(residual, shape, K_shape, dim):
+def test_several_curvatures_agree_with_one_by_one(residual, shape, K_shape, dim):
     x, y = points(*shape)
     K = (-0.2 - torch.rand(K_shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1))).requires_grad_()
     z = residual(x.requires_grad_(), y, K=K, dim=dim)
@@ -57,17 +57,17 @@ def test_as_one_by_one(residual, shape, K_shape, dim):
 @pytest.mark.parametrize(
     ("K", "dim"), [(torch.rand(5), -1), (torch.rand(4, 5), -1), (torch.rand(4, 1), 0), (torch.rand(3, 1), 1)]
 )
-def test_one_per_coordinate_or_of_no_shape_that_fits_is_refused(residual, K, dim):
+def test_curvatures_of_the_wrong_shape_are_an_error(residual, K, dim):
     with pytest.raises(ValueError, match=r"need one curvature each: a number, or a tensor that broadcasts"):
         residual(*points(4, 5), K=-0.1 - K.double(), dim=dim)
 
 
-def test_with_more_axes_than_points_the_coordinate_axis_counts_from_the_end():
+def test_curvatures_with_more_axes_than_the_points_need_a_negative_dim():
     with pytest.raises(ValueError, match=r"count the coordinate axis from the end, dim=-1"):
         lorentz_residual(*points(4, 5), K=-torch.ones(3, 1, 1).double(), dim=1)
 
 
-def test_the_weights_that_make_methods_equal():
+def test_equivalent_weights_of_several_curvatures():
     x, y = points(4, 5)
     K = -torch.tensor([[0.5], [1.0], [2.0], [3.0]], dtype=torch.float64)
     found = equivalent_weights(x, y, "parallel_transport", K=K)
@@ -76,7 +76,7 @@ def test_the_weights_that_make_methods_equal():
         torch.testing.assert_close(found.gamma[i], alone.gamma)
 
 
-def test_a_weight_that_is_no_number_shows_where_points_are_equal():
+def test_a_nan_weight_gives_nan_for_equal_points():
     x = torch.ones(2, 3)
     assert lorentz_residual(x, x, torch.tensor(torch.nan)).isnan().all()
     assert lorentz_residual(x, x, torch.tensor([torch.nan, 2.0])).isnan().any(-1).tolist() == [True, False]

@@ -1,4 +1,4 @@
-"""Space addition, and its Euclidean twin."""
+"""Space addition and Euclidean addition."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_is_the_papers_formula_on_lifted_points():
 
 
 @pytest.mark.parametrize("family", MORE_FAMILIES)
-def test_commutative_to_the_bit(family):
+def test_bitwise_commutative(family):
     for norm in (*NORMS, 1e15):
         assert_commutative(space_residual, *(t.float() for t in more_pairs(family, norm)))
 
@@ -56,7 +56,7 @@ def test_finite_for_zeros_subnormals_and_norms_up_to_1e15():
 
 
 @pytest.mark.parametrize("kind", ["space", "euclidean"])
-def test_the_coordinate_axis_is_that_of_the_module(kind):
+def test_the_module_checks_its_coordinate_axis(kind):
     residual = make_residual(kind, Lorentz(-1.0), dim=1)
     x, y = normals(2, 3, 4, 5), normals(2, 3, 1, 1, seed=1)
     assert torch.equal(residual(x, y), x + y)

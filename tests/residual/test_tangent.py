@@ -32,15 +32,15 @@ def test_origin_and_opposite_point():
     for norm, K in itertools.product(NORMS, CURVATURES):
         x = norm * normals(32, 8)
         zero = torch.zeros_like(x)
-        # Through a logarithm and back: relative error of the radius, sinh' = cosh turns it into one of the norm.
+        # log and exp have a relative error in the radius; the slope cosh of sinh turns it into an error of the norm.
         torch.testing.assert_close(tangent_residual(x, zero, K=K), x, rtol=5e-6, atol=0.0)
         assert torch.equal(tangent_residual(x, -x, K=K), zero)
         torch.testing.assert_close(tangent_residual(x, normals(32, 8, seed=1), 0.0, K=K), x, rtol=5e-6, atol=0.0)
 
 
 @pytest.mark.parametrize("family", MORE_FAMILIES)
-def test_commutative_to_the_bit_at_equal_weights(family):
-    # The paper lists it as not commutative; it is a sum.
+def test_bitwise_commutative_at_equal_weights(family):
+    # It is a sum, although the paper lists it as not commutative.
     for norm, K in itertools.product(NORMS, CURVATURES):
         x, y = (t.float() for t in more_pairs(family, norm))
         assert_commutative(lambda a, b, K=K: tangent_residual(a, b, K=K), x, y)
@@ -96,7 +96,7 @@ def test_gradcheck_of_images():
 
 @pytest.mark.parametrize("n", [1, 8])
 def test_finite_for_zeros_subnormals_and_norms_up_to_1e8(n):
-    # Weights above 1 raise norms to that power: 1e8 with weight 3 gives a point of norm 1e32.
+    # Weights above 1 raise the norm to that power: 1e8 with weight 3 gives a point of norm 1e32.
     magnitudes = (0.0, 1e-45, 1e-40, 1e-30, 1e-20, 1e-3, 1.0, 1e4, 1e8)
     u, v = (normals(n, seed=s) / normals(n, seed=s).abs().max() for s in (0, 1))
     sparse = v * (torch.arange(n) % 2 == 0)

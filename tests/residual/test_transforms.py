@@ -17,7 +17,7 @@ every_configuration = pytest.mark.parametrize("configuration", CONFIGURATIONS, i
 every_kind = pytest.mark.parametrize("kind", RESIDUALS)
 every_curvature = pytest.mark.parametrize("learnable", [False, True], ids=["fixed", "learnable"])
 
-# Tracing an autograd.Function, the compiler makes an instance of one, against the advice of its own library.
+# torch.compile instantiates the autograd.Function while tracing, which torch itself deprecates.
 pytestmark = pytest.mark.filterwarnings("ignore:.*autograd.function.Function.*should not be instantiated")
 
 
@@ -50,12 +50,12 @@ def test_compiled_gradients_of_parameters():
 
 
 @pytest.mark.parametrize("function", [poincare_residual, klein_residual], ids=["poincare", "klein"])
-def test_other_models_compile(function):
+def test_residuals_in_charts_compile(function):
     x, y = points(4, 3)
     assert_compiles(lambda p, q: function(p, q, 0.37), 0.2 * x, 0.2 * y)
 
 
-def test_many_branches_compile():
+def test_lorentz_residual_many_compiles():
     weight = per_point(4)
     assert_compiles(
         lambda x, y, z: lorentz_residual_many([x, y, z], [1.0, 0.37, weight], 2.0, K=-2.0),
@@ -129,7 +129,7 @@ def test_grad_and_vmap_of_grad(configuration, learnable):
     torch.testing.assert_close(grad(loss, argnums=(0, 1))(x[0], y[0]), (expected[0][0], expected[1][0]))
 
 
-def test_grad_of_parameters_per_sample():
+def test_per_sample_gradients_of_parameters():
     residual = make_residual("lorentz", Lorentz(-2.0), scale="learned")
     parameters = dict(residual.named_parameters())
     x, y = points(5, 3)
@@ -152,7 +152,7 @@ def test_vmap_over_weight_and_curvature():
     torch.testing.assert_close(got, torch.stack(rows))
 
 
-def test_vmap_over_branches_of_the_many_form():
+def test_vmap_of_lorentz_residual_many():
     x, y = points(5, 4, 3)
     got = vmap(lambda a, b: lorentz_residual_many([a, b, a], [1.0, 0.37, 2.0]))(x, y)
     torch.testing.assert_close(got, lorentz_residual_many([x, y, x], [1.0, 0.37, 2.0]))
@@ -195,7 +195,7 @@ def test_autocast_changes_nothing(kind):
 
 @pytest.mark.parametrize("kind", [k for k in RESIDUALS if "textbook" not in k])
 def test_bfloat16_error_is_that_of_rounding_the_result(kind):
-    # Near points of norm 85, where arithmetic in bfloat16 would keep no digit.
+    # Near points of norm 85, for which arithmetic in bfloat16 would have no correct digit.
     residual = make_residual(kind, Lorentz(-2.0))
     x = (30 * normals(256, 8)).bfloat16()
     y = (x.float() * (1 + 0.01 * normals(256, 8, seed=1))).bfloat16()
@@ -207,7 +207,7 @@ def test_bfloat16_error_is_that_of_rounding_the_result(kind):
 
 
 @every_kind
-def test_gradients_come_in_the_dtype_of_their_inputs(kind):
+def test_gradients_have_the_dtype_of_their_inputs(kind):
     residual = make_residual(kind, Lorentz(-2.0, learnable=True))
     x, y = (t.requires_grad_() for t in points(4, 3, dtype=torch.bfloat16))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -237,7 +237,7 @@ def test_mixed_dtypes_are_promoted(kind, a, b, result):
     torch.testing.assert_close(got, residual(x.to(result), y.to(result)))
 
 
-def test_a_layer_under_autocast_feeds_the_residual():
+def test_residual_of_a_layer_under_autocast():
     linear = torch.nn.Linear(3, 3)
     residual = make_residual("lorentz", Lorentz(-2.0, learnable=True), scale="learned")
     x = normals(8, 3)
