@@ -1,4 +1,4 @@
-"""Images that are easy to tell apart: noise with one channel, that of the class, 150 brighter."""
+"""Images that are easy to classify: noise, with the channel of the class brighter by 150."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from lresnet.data import ImageData, ImageSet
+from lresnet.data import ImageData, ImageSet, ImageTask
 from lresnet.data.image_data import channel_statistics
 
 CLASSES = ("red", "green", "blue")
 
 
 def coloured_set(count: int, seed: int, height: int = 8, width: int = 8) -> ImageSet:
-    """``count`` images of three classes in turn."""
+    """Return ``count`` images, of the three classes in turn."""
     generator = np.random.default_rng(seed)
     images = generator.integers(60, size=(count, height, width, 3), dtype=np.uint8)
     labels = np.arange(count) % 3
@@ -23,13 +23,18 @@ def coloured_set(count: int, seed: int, height: int = 8, width: int = 8) -> Imag
 
 
 def coloured_data(train: int = 60, test: int = 30, height: int = 8, width: int = 8) -> ImageData:
-    """Training and test images."""
+    """Return training and test images."""
     first, second = (coloured_set(count, seed, height, width) for seed, count in enumerate((train, test)))
     return ImageData("coloured", first, second, CLASSES, *channel_statistics(first.images))
 
 
+def coloured_task(holdout: float = 0.0, **sizes: int) -> ImageTask:
+    """Return the classification of :func:`coloured_data`."""
+    return ImageTask("coloured", coloured_data(**sizes), holdout)
+
+
 def write_coloured(path: Path, **arrays: object) -> Path:
-    """The same as a .npz; ``arrays`` take the place of its own."""
+    """Write :func:`coloured_data` as a .npz file; ``arrays`` replace its own."""
     data = coloured_data()
     own = {
         f"{part}_{kind}": getattr(getattr(data, part), kind).numpy()

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from lresnet.data import TASKS, ImageData, LinkTask, NodeTask, load_images, load_task
+from lresnet.data import TASKS, ImageData, ImageTask, LinkTask, NodeTask, load_images, load_task
 from lresnet.models import LorentzGCN, LorentzResNet, LorentzSGFormer, create_model, pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.train import (
@@ -266,7 +266,7 @@ def build_image_run(
     """
     data, config = image_data(images_of(run), run.config.get("size")), dict(run.config)
     take(config, IMAGE_TASK)
-    holdout = take(config, {"holdout"})
+    task = ImageTask(data.name, data, **take(config, {"holdout"}))
     augment = Augment(**take(config, IMAGE_OBJECTIVE - {"batch_size"}))
     settings = TrainConfig(**take(config, SCHEDULE | {"batch_size"}), augment=augment, seed=run.seed)
     own = own_residual_options(run.method, config)
@@ -281,7 +281,7 @@ def build_image_run(
     )
     if not isinstance(model, LorentzResNet):
         raise ValueError(f"{model.config['model']} is no network for images; take lorentz_resnet18, 20 or 32")
-    return model.to(device), make_objective(data, settings, device, processes=processes, **holdout), settings
+    return model.to(device), make_objective(task, settings, device, processes=processes), settings
 
 
 def images_of(run: Run) -> str:

@@ -18,7 +18,7 @@ from lresnet.train import (
     TrainConfig,
     make_objective,
 )
-from tests.coloured import coloured_data
+from tests.coloured import coloured_task
 from tests.train import tree
 
 NAN = float("nan")
@@ -127,10 +127,10 @@ def test_the_objective_follows_the_type_of_the_task():
     link, node = make_objective(tree.link_task(), TrainConfig()), make_objective(tree.node_task(), TrainConfig())
     assert (link.kind, link.margin, node.kind, node.margin) == ("margin", 2.0, "cross_entropy", 1.0)
     augment = Augment(cutout=2)
-    images = make_objective(coloured_data(), TrainConfig(batch_size=20, augment=augment), holdout=0.1)
+    images = make_objective(coloured_task(0.1), TrainConfig(batch_size=20, augment=augment))
     assert isinstance(images, ImageClassification)
     assert (images.batch_size, images.augment, len(images.held_out)) == (20, augment, 6)
-    assert make_objective(coloured_data(train=200), TrainConfig()).batch_size == 128
+    assert make_objective(coloured_task(train=200), TrainConfig()).batch_size == 128
 
 
 def test_options_of_another_kind_of_task_are_refused():
@@ -139,4 +139,4 @@ def test_options_of_another_kind_of_task_are_refused():
     with pytest.raises(ValueError, match=r"is for images, but .* is a graph"):
         make_objective(tree.node_task(), TrainConfig(augment=Augment(cutout=8)))
     with pytest.raises(ValueError, match=r"margin=1\.0 is for graphs, but images are trained on cross entropy"):
-        make_objective(coloured_data(), TrainConfig(margin=1.0))
+        make_objective(coloured_task(), TrainConfig(margin=1.0))

@@ -14,7 +14,7 @@ import lresnet
 from lresnet.models import LorentzResNet
 from lresnet.train import Augment, ImageClassification, NonFiniteError, Objective, TrainConfig, train_model
 from lresnet.train.distributed import ONE_PROCESS, Processes, first_to_fail, join_processes, report_lost_processes
-from tests.coloured import coloured_data
+from tests.coloured import coloured_task
 from tests.processes import run_in_two_processes
 
 ALL_OPTIONS = {"clip": 0.5, "weight_decay": 0.1, "decay": "all", "average": 0.7, "warmup": 1.0}
@@ -68,7 +68,7 @@ def fit_images(processes: Processes, residual: str = "lorentz") -> dict[str, np.
         if isinstance(module, torch.nn.BatchNorm2d):
             module.eval().train = lambda mode=True: None  # type: ignore[method-assign]
     augment = Augment(pad=1, cutout=2)
-    objective = ImageClassification(coloured_data(), holdout=0.2, batch_size=12, augment=augment, processes=processes)
+    objective = ImageClassification(coloured_task(0.2), batch_size=12, augment=augment, processes=processes)
     train_model(model, objective, TrainConfig(2, lr=0.02, optimizer="sgd", **ALL_OPTIONS))
     return arrays(model)
 
@@ -137,7 +137,7 @@ def _with_batch_norms() -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
             torch.manual_seed(processes.rank)
             model = LorentzResNet(8, 3, widths=(4, 6, 8))
             options = {"batch_size": 60 // epochs, "augment": Augment(pad=1), "processes": processes}
-            objective = ImageClassification(coloured_data(), **options)
+            objective = ImageClassification(coloured_task(), **options)
             train_model(model, objective, TrainConfig(epochs, lr=0.05, optimizer="sgd", average=average))
             states.append(arrays(model))
     return states[0], states[1]
@@ -150,7 +150,7 @@ def test_with_batch_norms_both_processes_end_with_one_model():
             np.testing.assert_array_equal(other[name], values, err_msg=name)
     torch.manual_seed(0)
     alone = LorentzResNet(8, 3, widths=(4, 6, 8))
-    objective = ImageClassification(coloured_data(), batch_size=60, augment=Augment(pad=1))
+    objective = ImageClassification(coloured_task(), batch_size=60, augment=Augment(pad=1))
     train_model(alone, objective, TrainConfig(1, lr=0.05, optimizer="sgd"))
     norm = "stem.1.running_mean"  # after one step, the mean of the means of both shares is the mean of the batch
     np.testing.assert_allclose(first[0][norm], arrays(alone)[norm], rtol=1e-4, atol=1e-6)
@@ -191,12 +191,12 @@ def test_a_non_finite_loss_in_one_process_stops_both_and_names_the_module():
 )
 def test_an_uneven_batch_is_refused(batch_size, size, words):
     with pytest.raises(ValueError, match=words):
-        ImageClassification(coloured_data(), batch_size=batch_size, processes=Processes(0, size))
+        ImageClassification(coloured_task(), batch_size=batch_size, processes=Processes(0, size))
 
 
 def test_the_shares_are_the_batch_of_one_process_in_order():
     whole, *shares = (
-        ImageClassification(coloured_data(), batch_size=20, seed=5, processes=processes)
+        ImageClassification(coloured_task(), batch_size=20, seed=5, processes=processes)
         for processes in (ONE_PROCESS, Processes(0, 2), Processes(1, 2))
     )
     for objective in (whole, *shares):

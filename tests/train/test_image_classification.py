@@ -12,9 +12,10 @@ from lresnet.data.augmentation import normalise
 from lresnet.models import LorentzResNet
 from lresnet.train import Augment, ImageClassification, TrainConfig, image_classification, train_model
 from lresnet.train.image_classification import class_scores
-from tests.coloured import coloured_data
+from tests.coloured import coloured_data, coloured_task
 
 DATA = coloured_data()
+TASK = coloured_task()
 STILL = Augment(pad=0, flip=False)  # no random changes
 
 
@@ -32,7 +33,7 @@ def trained(objective: ImageClassification, epochs: int = 8, **schedule: object)
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
 def test_separable_classes_are_learned(residual):
     model = network(residual=residual)
-    objective = ImageClassification(DATA, holdout=0.1, batch_size=9, augment=Augment(pad=1))
+    objective = ImageClassification(coloured_task(0.1), batch_size=9, augment=Augment(pad=1))
     before = objective.test(model.eval())["accuracy"]
     outcome = train_model(model, objective, TrainConfig(10, lr=0.05, optimizer="sgd", lr_schedule="cosine"))
     assert before < 70  # an untrained network
@@ -41,7 +42,7 @@ def test_separable_classes_are_learned(residual):
 
 
 def test_held_out_images_are_the_same_for_every_seed_and_not_trained_on():
-    first, second = (ImageClassification(DATA, holdout=0.2, seed=seed) for seed in (0, 1))
+    first, second = (ImageClassification(coloured_task(0.2), seed=seed) for seed in (0, 1))
     assert len(first.held_out) == 12
     assert torch.equal(first.held_out.images, second.held_out.images)
     assert torch.equal(first.train.images, second.train.images)
@@ -54,7 +55,7 @@ def test_held_out_images_are_the_same_for_every_seed_and_not_trained_on():
 
 
 def test_without_held_out_images_there_is_no_validation():
-    objective = ImageClassification(DATA, batch_size=20)
+    objective = ImageClassification(TASK, batch_size=20)
     assert len(objective.train) == 60
     assert objective.validation(network().eval()) is None
     passes = []
@@ -66,7 +67,7 @@ def test_without_held_out_images_there_is_no_validation():
 
 
 def test_the_last_partial_batch_is_dropped_and_every_other_image_is_seen_once():
-    objective = ImageClassification(DATA, batch_size=25, augment=STILL)
+    objective = ImageClassification(TASK, batch_size=25, augment=STILL)
     assert objective.steps_per_epoch == 2
     objective.start_epoch()
     seen = []
@@ -80,7 +81,7 @@ def test_the_last_partial_batch_is_dropped_and_every_other_image_is_seen_once():
 
 
 def test_a_batch_size_above_the_number_of_images_is_reduced_to_it():
-    objective = ImageClassification(DATA, batch_size=512)
+    objective = ImageClassification(TASK, batch_size=512)
     assert (objective.steps_per_epoch, objective.batch_size) == (1, 60)
     objective.start_epoch()
     objective.advance(0)
@@ -88,7 +89,7 @@ def test_a_batch_size_above_the_number_of_images_is_reduced_to_it():
 
 
 def test_the_loss_is_cross_entropy_with_smoothed_labels():
-    objective = ImageClassification(DATA, batch_size=60, augment=replace(STILL, label_smoothing=0.3))
+    objective = ImageClassification(TASK, batch_size=60, augment=replace(STILL, label_smoothing=0.3))
     objective.start_epoch()
     objective.advance(0)
     model = network().eval()
@@ -99,7 +100,7 @@ def test_the_loss_is_cross_entropy_with_smoothed_labels():
 
 
 def test_cutmix_weighs_labels_by_the_remaining_pixels():
-    objective = ImageClassification(DATA, batch_size=20, augment=replace(STILL, cutmix=0.7, label_smoothing=0.3))
+    objective = ImageClassification(TASK, batch_size=20, augment=replace(STILL, cutmix=0.7, label_smoothing=0.3))
     objective.start_epoch()
     objective.advance(1)
     model = network().eval()
@@ -115,7 +116,7 @@ def test_cutmix_weighs_labels_by_the_remaining_pixels():
 
 def test_cutmix_labels_match_the_mixed_pixels():
     """The brightest channel of a pixel is its class, so the pixels show the labels of a mixed image."""
-    objective = ImageClassification(DATA, batch_size=60, augment=replace(STILL, cutmix=1.0))
+    objective = ImageClassification(TASK, batch_size=60, augment=replace(STILL, cutmix=1.0))
     objective.start_epoch()
     objective.advance(0)
     found = torch.nn.functional.one_hot(objective._batch.argmax(-1), 3).double().mean((1, 2))
@@ -126,16 +127,16 @@ def test_cutmix_labels_match_the_mixed_pixels():
 
 @pytest.mark.parametrize("cutmix", [0.0, 0.5])
 def test_without_cutmix_no_random_numbers_are_drawn_for_it(cutmix):
-    plain, mixed = (ImageClassification(DATA, batch_size=60, augment=Augment(cutmix=share)) for share in (0.0, cutmix))
+    plain, mixed = (ImageClassification(TASK, batch_size=60, augment=Augment(cutmix=share)) for share in (0.0, cutmix))
     for objective in (plain, mixed):
         objective.start_epoch()
     assert torch.equal(plain.generator.get_state(), mixed.generator.get_state()) == (cutmix == 0)
 
 
 def test_flip_test_is_the_mean_over_an_image_and_its_mirror_image():
-    model = trained(ImageClassification(DATA, batch_size=20), epochs=1)
+    model = trained(ImageClassification(TASK, batch_size=20), epochs=1)
     model.requires_grad_(False)
-    plain, both = (ImageClassification(DATA, augment=Augment(flip_test=flip)) for flip in (False, True))
+    plain, both = (ImageClassification(TASK, augment=Augment(flip_test=flip)) for flip in (False, True))
     images = DATA.test.images
     here, mirrored = (class_scores(model, part, DATA.mean, DATA.std) for part in (images, images.flip(2)))
     assert not torch.allclose(here, mirrored, rtol=1e-3)
@@ -150,22 +151,22 @@ class Interruption(Exception):
 @pytest.mark.parametrize("schedule", [{}, {"average": 0.9, "keep": "last"}], ids=["best", "average"])
 def test_a_resumed_run_is_bit_identical(tmp_path: Path, schedule):
     plan = TrainConfig(6, lr=0.05, optimizer="sgd", eval_every=1, warmup=1, **schedule)
-    options = {"holdout": 0.2, "batch_size": 10, "augment": Augment(pad=1, cutout=2, cutmix=0.5), "seed": 3}
+    task, options = coloured_task(0.2), {"batch_size": 10, "augment": Augment(pad=1, cutout=2, cutmix=0.5), "seed": 3}
 
     def stop(epoch: int, best: float | None) -> None:
         if epoch == 4:
             raise Interruption
 
     whole, interrupted = network(), network()
-    expected = train_model(whole, ImageClassification(DATA, **options), plan)
+    expected = train_model(whole, ImageClassification(task, **options), plan)
     path = tmp_path / "run.pt"
     with pytest.raises(Interruption):
         train_model(
-            interrupted, ImageClassification(DATA, **options), plan, checkpoint=path, checkpoint_every=3, on_epoch=stop
+            interrupted, ImageClassification(task, **options), plan, checkpoint=path, checkpoint_every=3, on_epoch=stop
         )
     again, epochs = network(seed=9), []
     torch.manual_seed(12345)  # whatever this process drew in the meantime
-    objective = ImageClassification(DATA, **options)
+    objective = ImageClassification(task, **options)
     outcome = train_model(again, objective, plan, checkpoint=path, on_epoch=lambda epoch, best: epochs.append(epoch))
     assert epochs == [4, 5, 6]
     assert (outcome.validation, outcome.best_epoch) == (expected.validation, expected.best_epoch)
@@ -175,7 +176,7 @@ def test_a_resumed_run_is_bit_identical(tmp_path: Path, schedule):
 
 @pytest.mark.parametrize("classes", [2, 5])
 def test_a_model_with_another_number_of_classes_is_refused(classes):
-    objective = ImageClassification(DATA, batch_size=20)
+    objective = ImageClassification(TASK, batch_size=20)
     words = f"the model has {classes} classes, but coloured has 3; build it with num_classes=3"
     with pytest.raises(ValueError, match=words):
         objective.test(network(num_classes=classes).eval())
@@ -184,15 +185,15 @@ def test_a_model_with_another_number_of_classes_is_refused(classes):
 
 
 def test_images_need_not_be_square():
-    data = coloured_data(train=24, test=12, height=24, width=40)
-    objective = ImageClassification(data, holdout=0.25, batch_size=9, augment=Augment(cutout=6))
+    task = coloured_task(0.25, train=24, test=12, height=24, width=40)
+    objective = ImageClassification(task, batch_size=9, augment=Augment(cutout=6))
     train_model(network(), objective, TrainConfig(1))
     assert objective._batch.shape == (9, 24, 40, 3)
     assert 0 <= objective.test(network().eval())["accuracy"] <= 100
 
 
 def test_an_image_has_the_same_logits_alone_and_in_a_batch(monkeypatch):
-    objective = ImageClassification(DATA, holdout=0.5, batch_size=10)
+    objective = ImageClassification(coloured_task(0.5), batch_size=10)
     model = trained(objective, epochs=2).requires_grad_(False)
     figures = objective.validation(model), objective.test(model)
     together = objective._evaluate(model, DATA.test.images)
@@ -208,15 +209,19 @@ def test_an_image_has_the_same_logits_alone_and_in_a_batch(monkeypatch):
     assert (objective.validation(model), objective.test(model)) == figures
 
 
+def test_a_batch_size_below_1_is_refused():
+    with pytest.raises(ValueError, match="batch_size must be at least 1, got 0"):
+        ImageClassification(TASK, batch_size=0)
+
+
 @pytest.mark.parametrize(
-    ("options", "words"),
+    ("holdout", "words"),
     [
-        ({"holdout": 1.0}, "holdout must be at least 0 and below 1, got 1.0"),
-        ({"holdout": 0.001}, "holdout 0.001 of 60 images is 0; use a fraction that leaves images on both sides, or 0"),
-        ({"holdout": 0.999}, "holdout 0.999 of 60 images is 60; use a fraction"),
-        ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+        (1.0, "holdout must be .*at least 0 and below 1, got 1.0"),
+        (0.001, "holdout 0.001 of 60 images is 0; "),
+        (0.999, "holdout 0.999 of 60 images is 60; "),
     ],
 )
-def test_values_out_of_range_are_refused(options, words):
+def test_a_holdout_that_leaves_no_images_is_refused(holdout, words):
     with pytest.raises(ValueError, match=words):
-        ImageClassification(DATA, **options)
+        coloured_task(holdout)

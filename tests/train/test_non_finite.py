@@ -17,7 +17,7 @@ from lresnet.train import (
     train_model,
 )
 from lresnet.train.non_finite import NonFiniteCheck, describe_non_finite
-from tests.coloured import coloured_data
+from tests.coloured import coloured_task
 from tests.train.toy import Line, network
 
 
@@ -123,18 +123,19 @@ def test_a_learned_curvature_that_turns_nan_is_named():
 
 def test_a_value_that_leaves_its_range_during_training_is_reported_as_divergence():
     """exp of a finite parameter is 0 or infinite: the range check fails, but the call was not wrong."""
-    data = coloured_data()
     model = LorentzResNet(8, num_classes=3, residual_options={"scale": "learned"})
     model.blocks[0].residual.log_scale.register_hook(lambda g: torch.full_like(g, 1e6))
     with pytest.raises(NonFiniteError, match=r"diverged at step 1: scale must be .* got 0; .*Lower the learning rate"):
-        train_model(model, ImageClassification(data, batch_size=20), TrainConfig(epochs=2, lr=1.0, optimizer="sgd"))
+        train_model(
+            model, ImageClassification(coloured_task(), batch_size=20), TrainConfig(epochs=2, lr=1.0, optimizer="sgd")
+        )
 
 
 def test_a_network_that_is_not_finite_in_eval_mode_has_diverged():
     """Running variances of batch norms may overflow where those of a batch do not."""
     model = LorentzResNet(8, num_classes=3)
     model.stem[1].register_forward_hook(lambda module, _, output: output * (1.0 if module.training else float("nan")))
-    objective = ImageClassification(coloured_data(), batch_size=20, holdout=0.2)
+    objective = ImageClassification(coloured_task(0.2), batch_size=20)
     with pytest.raises(NonFiniteError, match=r"diverged at step \d: the logits of row 0 contain NaN\. Lower"):
         train_model(model, objective, TrainConfig(epochs=1))
 
@@ -144,7 +145,7 @@ def test_steps_are_counted_over_epochs_of_several_steps():
     calls = iter(range(1000))
     model.head.bias.register_hook(lambda g: g * (float("nan") if next(calls) == 5 else 1.0))
     with pytest.raises(NonFiniteError, match=r"parameter 'head\.bias' is not finite at step 5"):
-        train_model(model, ImageClassification(coloured_data(), batch_size=20), TrainConfig(epochs=2, eval_every=1))
+        train_model(model, ImageClassification(coloured_task(), batch_size=20), TrainConfig(epochs=2, eval_every=1))
 
 
 def test_other_errors_of_the_objective_are_not_changed():

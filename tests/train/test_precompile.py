@@ -7,7 +7,7 @@ import copy
 import pytest
 import torch
 
-from lresnet.data import ImageData, ImageSet
+from lresnet.data import ImageData, ImageSet, ImageTask
 from lresnet.models import LorentzResNet
 from lresnet.train import Augment, ImageClassification, TrainConfig, engine
 from lresnet.train.image_classification import precompile
@@ -21,7 +21,7 @@ def objective(**options) -> ImageClassification:
     pixels = torch.randint(0, 256, (12, 8, 8, 3), dtype=torch.uint8, generator=generator)
     images = ImageSet(pixels, torch.arange(12) % 4)
     data = ImageData("random", images, images, tuple("abcd"), (0.5,) * 3, (0.25,) * 3)
-    return ImageClassification(data, **options)
+    return ImageClassification(ImageTask("random", data), **options)
 
 
 def network() -> LorentzResNet:

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from lresnet.data import ImageData, ImageSet
+from lresnet.data import ImageSet, ImageTask
 from lresnet.data.augmentation import Augmentation, normalise
 from lresnet.data.augmentation import augment as augment_images
 from lresnet.data.augmentation import cutmix as cut_and_mix
-from lresnet.data.image_data import hold_out, mean_colour
+from lresnet.data.image_data import mean_colour
 from lresnet.metrics import accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.config import Augment
@@ -25,8 +25,6 @@ from lresnet.train.objective import Objective
 
 __all__ = ["ImageClassification", "class_scores", "mirrored_scores", "precompile"]
 
-# The held-out images are the same for every method and seed, so that two runs differ in nothing else.
-_HOLD_OUT_SEED = 0
 # Pixels evaluated at once, as many as in a thousand CIFAR images; more activations would fill the memory.
 _EVALUATION_PIXELS = 1000 * 32 * 32
 
@@ -65,9 +63,7 @@ class ImageClassification(Objective[LorentzResNet]):
     that share only.
 
     Args:
-        data: the images.
-        holdout: fraction of the training images that is held out for validation, e.g. 0.1. With 0, all images are
-            trained on and there is no validation.
+        task: the images and how many of them are held out for validation.
         batch_size: images per step, over all processes together; at most the number of training images.
         augment: augmentation in training, label smoothing, and whether evaluation averages over mirror images.
         seed: seed of shuffling and augmentation; the same in all processes.
@@ -75,30 +71,25 @@ class ImageClassification(Objective[LorentzResNet]):
         processes: the processes that share each batch.
 
     Raises:
-        ValueError: ``holdout`` or ``batch_size`` is out of range, or the processes cannot share a batch evenly.
+        ValueError: ``batch_size`` is below 1, or the processes cannot share a batch evenly.
     """
 
     compiles: ClassVar[bool] = True
 
     def __init__(
         self,
-        data: ImageData,
+        task: ImageTask,
         *,
-        holdout: float = 0.0,
         batch_size: int = 128,
         augment: Augment = Augment(),
         seed: int = 0,
         device: torch.device | str = "cpu",
         processes: Processes = ONE_PROCESS,
     ) -> None:
-        if not 0 <= holdout < 1:
-            raise ValueError(f"holdout must be at least 0 and below 1, got {holdout}")
         if batch_size < 1:
             raise ValueError(f"batch_size must be at least 1, got {batch_size}")
-        train, held_out = data.train, None
-        if holdout:
-            train, held_out = hold_out(data.train, _held_out_count(holdout, len(data.train)), _HOLD_OUT_SEED)
-        self.data, self.train = data, train.to(device)
+        train, held_out = task.split()
+        self.task, self.data, self.train = task, task.data, train.to(device)
         self.held_out = None if held_out is None else held_out.to(device)
         self.augment = augment
         self._augmentation = Augmentation(pad=augment.pad, flip=augment.flip, cutout=augment.cutout)
@@ -110,8 +101,8 @@ class ImageClassification(Objective[LorentzResNet]):
         self._batch = torch.zeros_like(self.train.images[self._share])
         self._labels = torch.zeros_like(self.train.labels[self._share])
         self._others, self._kept = torch.zeros_like(self._labels), torch.ones_like(self._labels, dtype=torch.float32)
-        self._fill = mean_colour(data.mean, self.device)
-        self._mean, self._std = (torch.tensor(values, device=self.device) for values in (data.mean, data.std))
+        self._fill = mean_colour(self.data.mean, self.device)
+        self._mean, self._std = (torch.tensor(values, device=self.device) for values in (self.data.mean, self.data.std))
         self._epoch: tuple[Tensor, ...] = ()
 
     @property
@@ -184,17 +175,6 @@ class ImageClassification(Objective[LorentzResNet]):
                 f"build it with num_classes={classes}"
             )
         return logits
-
-
-def _held_out_count(holdout: float, images: int) -> int:
-    """The number of held-out images; at least one image must be held out and one remain."""
-    count = round(holdout * images)
-    if not 0 < count < images:
-        raise ValueError(
-            f"holdout {holdout} of {images:,} images is {count:,}; use a fraction that leaves images on both sides, "
-            "or 0 to train on all images"
-        )
-    return count
 
 
 def precompile(model: torch.nn.Module, forward: Callable[[Callable[..., Tensor]], Tensor]) -> None:

@@ -13,7 +13,7 @@ from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
 
 if TYPE_CHECKING:
-    from lresnet.data import ImageData, LinkTask, NodeTask
+    from lresnet.data import Task
 
 __all__ = ["Objective", "make_objective"]
 
@@ -79,20 +79,18 @@ class Objective(abc.ABC, Generic[Model]):
 
 
 def make_objective(
-    task: LinkTask | NodeTask | ImageData,
+    task: Task,
     config: TrainConfig,
     device: torch.device | str = "cpu",
     *,
-    holdout: float = 0.0,
     processes: Processes = ONE_PROCESS,
 ) -> Objective[Any]:
     """Return the objective for a task, by its type: link prediction, node classification or image classification.
 
     Args:
-        task: data and split: a graph's task, or images.
+        task: data and split.
         config: loss, margin, batch size, augmentation and seed. None takes the default of the objective.
         device: where data and model are.
-        holdout: fraction of the training images that is held out for validation.
         processes: the processes that share each batch of images.
 
     Raises:
@@ -118,5 +116,5 @@ def make_objective(
     for name, value in loss.items():
         raise ValueError(f"{name}={value} is for graphs, but images are trained on cross entropy; leave it out")
     return ImageClassification(
-        task, holdout=holdout, augment=config.augment, seed=config.seed, device=device, processes=processes, **batch
+        task, augment=config.augment, seed=config.seed, device=device, processes=processes, **batch
     )

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from lresnet.data import ImageData, ImageSet
+from lresnet.data import ImageData, ImageSet, ImageTask
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.single import single_run
@@ -59,7 +59,7 @@ def image_training(model: str, method: str, batch: int, images: int, device: tor
         raise ValueError(f"{model} is not an image network; use lorentz_resnet18, lorentz_resnet20 or lorentz_resnet32")
     data = ImageData("random", _random_images(images), _random_images(10), tuple("0123456789"), (0.5,) * 3, (0.25,) * 3)
     augment = Augment(label_smoothing=0.1, cutout=8)
-    objective = ImageClassification(data, batch_size=batch, augment=augment, device=device)
+    objective = ImageClassification(ImageTask("random", data), batch_size=batch, augment=augment, device=device)
     config = TrainConfig(epochs=100, lr=0.05, optimizer="sgd", weight_decay=5e-4, decay="all", warmup=5, keep="last")
     return engine_run(network.to(device), objective, config)
 
