@@ -14,7 +14,7 @@ from lresnet.kernels import disabled, enabled
 from lresnet.models import LorentzSGFormer
 from lresnet.optim import Optimizers, RiemannianAdam, parameter_groups
 
-joins = pytest.importorskip("lresnet.kernels.joins", reason="triton is not installed")
+join = pytest.importorskip("lresnet.kernels.join", reason="triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 NODES, FEATURES, CLASSES = 40, 8, 4
@@ -29,7 +29,7 @@ class Launches(TorchDispatchMode):
         super().__init__()
         self.counts: Counter[str] = Counter()
         self.inside = False
-        kind = type(joins._forward)
+        kind = type(join._forward)
         run = kind.run
 
         def counted(kernel: Any, *arguments: Any, **options: Any) -> Any:

@@ -45,14 +45,14 @@ def test_model_and_random_state_do_not_change(flip_test):
 def test_it_requests_the_kernels_of_a_step_and_of_a_validation_pass(monkeypatch):
     """On a GPU; without one, in Triton's interpreter on the CPU, which a machine with a GPU does not use."""
     pytest.importorskip("triton")
-    from lresnet.kernels import enabled, launch, norm_launch, relu_launch, start
+    from lresnet.kernels import batch_norm, enabled, norm_relu, residual, runtime
 
     requested = set()
-    monkeypatch.setattr(start, "_is_known", lambda x: True)
-    monkeypatch.setattr(start, "_begin_one", lambda kernel, *_: requested.add(kernel))
+    monkeypatch.setattr(runtime, "_is_concrete", lambda x: True)
+    monkeypatch.setattr(runtime, "_request", lambda kernel, *_: requested.add(kernel))
     real = set()
-    for module in (launch, norm_launch, relu_launch):
-        monkeypatch.setattr(module, "start", _recording(module.start, real))
+    for module in (residual, batch_norm, norm_relu):
+        monkeypatch.setattr(module, "launch", _recording(module.launch, real))
     net, task = network().to(DEVICE), objective(batch_size=4, device=DEVICE)
     with enabled():
         task.precompile(net)

@@ -1,25 +1,15 @@
-"""Fused Triton kernels: each residual in one pass over memory, forward and backward, alone or as a block's whole tail.
+"""Fused Triton kernels of residuals, layers and optimisers: one pass over memory forward, one backward.
 
-They serve CUDA tensors in float32, bfloat16 and float16 by themselves (:func:`is_available` says whether, and why
-not), compute in float32 with the formulas of :mod:`lresnet.residual` and keep their digits. ``LRESNET_KERNELS=off`` in
-the environment, or :func:`disabled`, leaves everything to those formulas.
+On CUDA the library uses them automatically; :func:`is_available` tells whether, and why not. ``LRESNET_KERNELS=off``
+in the environment, or the context :func:`disabled`, selects the formulas in torch operations instead.
+
+One operator is one file: its kernels, their launch, the torch operator with its derivative (where compilers need one),
+and a public function ``fused_...``. A caller in :mod:`lresnet.residual`, :mod:`lresnet.nn` or :mod:`lresnet.optim`
+first asks :func:`supports_pair` or :func:`supports_rows`, and imports the operator's file only then. So the library
+works without Triton, and Triton is imported with the first kernel that runs. The modules ``runtime``, ``tiles`` and
+``formulas`` do not need Triton.
 """
 
-from lresnet.kernels.norm_relu import norm_relu
-from lresnet.kernels.norm_tail import norm_tail
-from lresnet.kernels.running import Update, track
-from lresnet.kernels.switch import Availability, disabled, enabled, is_available, serves
-from lresnet.kernels.tail import fused_tail
+from lresnet.kernels.runtime import Availability, disabled, enabled, is_available, supports_pair, supports_rows
 
-__all__ = [
-    "Availability",
-    "Update",
-    "disabled",
-    "enabled",
-    "fused_tail",
-    "is_available",
-    "norm_relu",
-    "norm_tail",
-    "serves",
-    "track",
-]
+__all__ = ["Availability", "disabled", "enabled", "is_available", "supports_pair", "supports_rows"]

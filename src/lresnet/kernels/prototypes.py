@@ -1,70 +1,32 @@
-"""Logits of class prototypes (:mod:`lresnet.nn.prototype_distance`): one pass over the points, a loop over the classes.
+r"""Logits of class prototypes as one operator: one pass over the points, with a loop over the classes.
 
-Nothing of the size [N, C, n] is written down. Nor does it lose the digits near a prototype that a matrix product costs
-(:func:`lresnet.geometry.distance.cross_separation`): with both at hand, directions are subtracted, then squared.
+.. math:: \beta_k - d_L^2(x, y_k), \qquad d_L^2 = \frac2\kappa (\cosh d - 1)
+
+Nothing of size [N, C, n] is stored. Near a prototype the logits stay accurate where a matrix product
+(:func:`lresnet.geometry.distance.cross_separation`) loses digits: directions are subtracted before they are squared. The
+formula is ``prototype_logits`` in :mod:`lresnet.nn.prototype_distance`.
 """
-# mypy: ignore-errors
-# (Triton's language has the syntax of Python, not its types.)
+
+from collections.abc import Callable
 
 import torch
-import triton
 import triton.language as tl
 from torch import Tensor
 
-from lresnet.kernels.formulas import norm_ratio, polar
-from lresnet.kernels.layout import Tile, rows_of, tile_for
+from lresnet.kernels.math import jit, norm_ratio, polar
+from lresnet.kernels.runtime import apply_kernel
+from lresnet.kernels.tiles import StackRows, small_tile, stack_rows
 
-__all__ = ["logits_backward", "logits_forward"]
+__all__ = ["backward", "forward", "fused_logits"]
 
-# What the sums over all points are shared among: enough to keep a GPU busy, few lines to add up in the end.
+# Programs that share the sums over all points: enough to keep a GPU busy, and few lines to add in the end.
 _PROGRAMS = 1024
 
 
-def logits_forward(x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> Tensor:
-    """[..., n], [C, n], [C] -> [..., C]; for stacks [N, S, n], [S, C, n], [S, C] -> [N, S, C]."""
-    logits, rows, tile = x.new_empty(*x.shape[:-1], y.shape[-2]), _rows(x, y), _tile(x.shape[-1])
-    bias_steps = bias.stride(0) if bias.dim() == 2 else 0, bias.stride(-1)
-    with torch.cuda.device_of(x):
-        _forward[(*tile.grid(rows.total // rows.members), rows.members)](
-            rows.tensor, y.contiguous(), bias, logits, *_sizes(rows, y), *bias_steps, kappa, 2 / kappa,
-            ROWS=tile.rows, BLOCK=tile.block,
-        )  # fmt: skip
-    return logits
+# --- 1. Kernels -------------------------------------------------------------------------------------------------------
 
 
-def logits_backward(g: Tensor, x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of points, prototypes and bias; sums over points are added up in a fixed order."""
-    g, y, gx, rows, tile = g.contiguous(), y.contiguous(), x.new_empty(x.shape), _rows(x, y), _tile(x.shape[-1])
-    nodes, block = rows.total // rows.members, tile.block
-    large = Tile(max(1, 2048 // block), block)  # of a point, the sums need little more than its coordinates
-    programs = min(*large.grid(nodes), max(1, _PROGRAMS // bias.numel()))
-    lines, shape = x.new_empty(programs, y.numel() + bias.numel()), (*_sizes(rows, y), kappa)
-    with torch.cuda.device_of(x):
-        _points_backward[(*tile.grid(nodes), rows.members)](g, rows.tensor, y, gx, *shape, ROWS=tile.rows, BLOCK=block)
-        _sums_backward[(programs, rows.members, y.shape[-2])](
-            g, rows.tensor, y, lines, *shape, ROWS=large.rows, BLOCK=block
-        )
-        sums = lines.sum(0)
-    # Parts without gaps in them: autograd keeps them as gradients and copies nothing.
-    return gx, sums[: y.numel()].view(y.shape), sums[y.numel() :].view(bias.shape)
-
-
-def _rows(x, y):
-    """Rows of each member; where the prototypes are no stack, of one."""
-    return rows_of(x if y.dim() == 3 else x.reshape(-1, x.shape[-1]))
-
-
-def _tile(n):
-    """Two rows a warp: with every class, the formulas of a row take longer than its coordinates."""
-    block = tile_for(n).block
-    return Tile(max(1, 512 // block), block)
-
-
-def _sizes(rows, y):
-    return y.shape[-1], y.shape[-2], rows.total // rows.members, rows.members, rows.node_step, rows.member_step
-
-
-@triton.jit
+@jit
 def _points(x_pointer, tile, n, nodes, node_step, member_step, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Numbers of a tile of nodes, their points in this program's member, and the squares of the norms."""
     node = (tile * ROWS + tl.arange(0, ROWS))[:, None]
@@ -74,7 +36,7 @@ def _points(x_pointer, tile, n, nodes, node_step, member_step, ROWS: tl.constexp
     return node, x, tl.sum(x * x, axis=1, keep_dims=True)
 
 
-@triton.jit
+@jit
 def _prototype(y_pointer, k, n, classes, ROWS: tl.constexpr, BLOCK: tl.constexpr):
     """Prototype number k of this program's member, once for each of ROWS rows, and the square of its norm.
 
@@ -86,7 +48,7 @@ def _prototype(y_pointer, k, n, classes, ROWS: tl.constexpr, BLOCK: tl.constexpr
     return y, tl.sum(y * y, axis=1, keep_dims=True)
 
 
-@triton.jit
+@jit
 def _forward(
     x_pointer, y_pointer, bias_pointer, logits_pointer, n, classes, nodes, members, node_step, member_step,
     bias_member, bias_class, kappa, factor, ROWS: tl.constexpr, BLOCK: tl.constexpr,
@@ -101,7 +63,7 @@ def _forward(
         tl.store(logits_pointer + line + k, bias - factor * D, mask=node < nodes)
 
 
-@triton.jit
+@jit
 def _points_backward(
     g_pointer, x_pointer, y_pointer, gx_pointer, n, classes, nodes, members, node_step, member_step, kappa,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
@@ -119,7 +81,7 @@ def _points_backward(
     tl.store(gx_pointer + row * n + column, gx, mask=(node < nodes) & (column < n))
 
 
-@triton.jit
+@jit
 def _sums_backward(
     g_pointer, x_pointer, y_pointer, lines_pointer, n, classes, nodes, members, node_step, member_step, kappa,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
@@ -147,3 +109,57 @@ def _sums_backward(
     column = tl.arange(0, BLOCK)[None, :]
     tl.store(line + place * n + column, gy, mask=column < n)
     tl.store(line + prototypes * n + place, tl.sum(tl.sum(total, axis=1), axis=0))
+
+
+# --- 2. Launch --------------------------------------------------------------------------------------------------------
+# Small tiles, two rows per warp: with every class, the scalars of a row take longer than its coordinates.
+
+
+def forward(x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> Tensor:
+    """Return [..., C] for x [..., n], y [C, n], bias [C]; for stacks [N, S, n], [S, C, n], [S, C] -> [N, S, C]."""
+    logits, rows, tile = x.new_empty(*x.shape[:-1], y.shape[-2]), _rows(x, y), small_tile(x.shape[-1], 512)
+    bias_steps = bias.stride(0) if bias.dim() == 2 else 0, bias.stride(-1)
+    with torch.cuda.device_of(x):
+        _forward[(*tile.grid(rows.total // rows.members), rows.members)](
+            rows.tensor, y.contiguous(), bias, logits, *_sizes(rows, y), *bias_steps, kappa, 2 / kappa,
+            ROWS=tile.rows, BLOCK=tile.block,
+        )  # fmt: skip
+    return logits
+
+
+def backward(g: Tensor, x: Tensor, y: Tensor, bias: Tensor, *, kappa: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of points, prototypes and bias; sums over points are added in a fixed order."""
+    g, y, gx = g.contiguous(), y.contiguous(), x.new_empty(x.shape)
+    rows, tile = _rows(x, y), small_tile(x.shape[-1], 512)
+    nodes, block = rows.total // rows.members, tile.block
+    large = small_tile(x.shape[-1], 2048)  # the sums need little more of a point than its coordinates
+    programs = min(*large.grid(nodes), max(1, _PROGRAMS // bias.numel()))
+    lines, shape = x.new_empty(programs, y.numel() + bias.numel()), (*_sizes(rows, y), kappa)
+    with torch.cuda.device_of(x):
+        _points_backward[(*tile.grid(nodes), rows.members)](g, rows.tensor, y, gx, *shape, ROWS=tile.rows, BLOCK=block)
+        _sums_backward[(programs, rows.members, y.shape[-2])](
+            g, rows.tensor, y, lines, *shape, ROWS=large.rows, BLOCK=block
+        )
+        sums = lines.sum(0)
+    # Both parts are contiguous, so that autograd keeps them as gradients without a copy.
+    return gx, sums[: y.numel()].view(y.shape), sums[y.numel() :].view(bias.shape)
+
+
+def _rows(x: Tensor, y: Tensor) -> StackRows:
+    """Return the rows of each member of a stack, or of one member if the prototypes are not a stack."""
+    return stack_rows(x if y.dim() == 3 else x.reshape(-1, x.shape[-1]))
+
+
+def _sizes(rows: StackRows, y: Tensor) -> tuple[int, ...]:
+    return y.shape[-1], y.shape[-2], rows.total // rows.members, rows.members, rows.node_step, rows.member_step
+
+
+# --- 3. The public function -------------------------------------------------------------------------------------------
+
+
+def fused_logits(x: Tensor, y: Tensor, bias: Tensor, kappa: float, formula: Callable[..., Tensor]) -> Tensor:
+    """Return the logits of points x that ``supports_rows`` accepts, differentiable in points, prototypes and bias.
+
+    ``formula(x, y, bias, kappa)`` computes the same in torch operations, for second derivatives.
+    """
+    return apply_kernel(forward, backward, formula, x, y, bias, kappa=kappa)

@@ -1,42 +1,90 @@
-"""How many rows a program takes, with how many warps: the one table to tune."""
+"""Tiles, rows and memory layout: how points are divided among programs, and where their numbers are in memory."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import torch
+from torch import Tensor
+
+from lresnet.geometry.checks import weight_rows
+
 __all__ = [
+    "LONGEST_RESIDUAL_ROW",
     "LONGEST_ROW",
+    "MEAN",
+    "VARIANCE",
+    "A",
+    "Affine",
+    "B",
+    "StackRows",
     "Tile",
     "add_tile",
     "backward_tile",
+    "empty_points",
     "forward_tile",
+    "from_rows",
     "long_tile",
     "merge_tile",
     "moments_tile",
+    "one_per_row",
+    "per_channel",
     "relu_tile",
+    "small_tile",
+    "stack_rows",
     "sums_tile",
+    "to_rows",
+    "with_unit_stride",
 ]
 
-# Rows of up to this many coordinates are held in registers: three of them, and two results, in the backward pass.
-LONGEST_ROW = 8192
+# Longest rows that a program holds in registers. The backward pass of a residual holds three rows and two results.
+LONGEST_RESIDUAL_ROW = 8192
+# The same for the other operators, which index rows with 32 bits and memory with 64.
+LONGEST_ROW = 2048
+
+# Rows of the batch statistics, float32 [5, n]: mean, unbiased variance, 1/sqrt(biased variance + eps), and the
+# factors a and b of the norm as an affine map, x a + b.
+MEAN, VARIANCE, A, B = 0, 1, 3, 4
+
+Affine = tuple[Tensor, Tensor]
+
+
+# --- Tiles: the one table to tune -------------------------------------------------------------------------------------
 
 
 class Tile(NamedTuple):
-    """Shape of the work of one program."""
+    """The shape of one program's work."""
 
     rows: int
     block: int
     """Coordinates, a power of two."""
-    warps: int
+    warps: int = 4
+    """4 is Triton's default."""
     programs: int = 2**31 - 1
-    """At most so many; those of the backward pass walk over tiles, and each leaves a line of sums."""
+    """Largest number of programs. A program of a backward pass loops over tiles and writes one line of sums."""
     stages: int = 1
-    """Tiles in flight on such a walk."""
+    """Tiles in flight in such a loop."""
+
+    def grid(self, count: int) -> tuple[int]:
+        """Return the launch grid for ``count`` rows, one program per tile."""
+        return (-(-count // self.rows),)
+
+
+def small_tile(n: int, elements: int = 1024) -> Tile:
+    """Tile of about ``elements`` numbers for rows of n coordinates: a few thousand rows then keep a GPU busy.
+
+    Example:
+        >>> small_tile(17)
+        Tile(rows=32, block=32, warps=4, programs=2147483647, stages=1)
+    """
+    block = _power_of_two(n)
+    return Tile(max(1, elements // block), block)
 
 
 def forward_tile(n: int) -> Tile:
-    """Tile for the forward pass over rows of n coordinates.
+    """Tile for the forward pass of a residual over rows of n coordinates.
 
     Example:
         >>> forward_tile(60)
@@ -48,7 +96,7 @@ def forward_tile(n: int) -> Tile:
 
 
 def backward_tile(n: int) -> Tile:
-    """Tile for the backward pass over rows of n coordinates: small ones, several in flight, beat large ones.
+    """Tile for the backward pass of a residual over rows of n coordinates: several small tiles in flight are fastest.
 
     Example:
         >>> backward_tile(256)
@@ -61,12 +109,12 @@ def backward_tile(n: int) -> Tile:
 
 
 def long_tile() -> Tile:
-    """Chunks of rows beyond :data:`LONGEST_ROW`."""
+    """Chunk of a row that is longer than :data:`LONGEST_RESIDUAL_ROW`."""
     return Tile(1, 4096, 16)
 
 
 def sums_tile(n: int, rows: int) -> Tile:
-    """:func:`backward_tile` where each line holds sums per coordinate: worth writing after four tiles at least.
+    """:func:`backward_tile` where each line holds sums per coordinate: a program then loops over four tiles at least.
 
     Example:
         >>> sums_tile(512, rows=2048)
@@ -78,11 +126,11 @@ def sums_tile(n: int, rows: int) -> Tile:
 
 
 def moments_tile(n: int, rows: int) -> Tile:
-    """Tile for the moments of n channels over so many rows.
+    """Tile for the moments of n channels over ``rows`` rows.
 
-    A row's 64 channels are whole lines of the cache; wider blocks would leave longer lines of sums, not faster reads.
-    With T tiles for P programs, reading takes T / P steps and adding up the lines P: P grows as the root of T. The
-    factor 8 is measured (H200); beyond 1,024 programs nothing is gained.
+    64 channels of a row fill whole cache lines; wider blocks would write longer lines of sums and not read faster.
+    With T tiles for P programs, reading takes T / P steps and summing the lines takes P: P grows as the root of T. The
+    factor 8 is measured (H200); more than 1,024 programs are not faster.
 
     Example:
         >>> moments_tile(256, rows=8192)
@@ -95,7 +143,7 @@ def moments_tile(n: int, rows: int) -> Tile:
 
 
 def add_tile(n: int) -> Tile:
-    """Tile for adding two lines' worth to n channels, a pass that only moves memory.
+    """Tile for adding a line ``B x + D`` to n channels, a pass limited by memory.
 
     Example:
         >>> add_tile(128)
@@ -106,7 +154,7 @@ def add_tile(n: int) -> Tile:
 
 
 def relu_tile(n: int) -> Tile:
-    """Tile for a norm's ReLU, a pass that only moves memory: whole lines of the cache, and one kernel for all widths.
+    """Tile for a norm and its ReLU, a pass limited by memory: whole cache lines, and one kernel for all widths.
 
     Example:
         >>> relu_tile(512)
@@ -117,7 +165,7 @@ def relu_tile(n: int) -> Tile:
 
 
 def merge_tile(n: int, lines: int) -> Tile:
-    """Tile for adding up so many lines of n numbers: few columns a program, so that many programs share the work.
+    """Tile for summing ``lines`` lines of n numbers: few columns per program, so that many programs share the work.
 
     Example:
         >>> merge_tile(64, lines=500)
@@ -134,3 +182,90 @@ def _power_of_two(n: int) -> int:
 
 def _warps(elements: int, per_thread: int) -> int:
     return min(16, max(1, elements // (32 * per_thread)))
+
+
+# --- Points as rows [R, n] --------------------------------------------------------------------------------------------
+
+
+def to_rows(points: Tensor, dim: int) -> Tensor:
+    """Return the points as [R, n]: a view if coordinates are contiguous (channels_last with ``dim=1``), else a copy."""
+    if points.dim() == 2 and dim in (1, -1):
+        return points
+    last = points.movedim(dim, -1)
+    return last.reshape(-1, last.shape[-1])
+
+
+def from_rows(rows: Tensor, shape: Sequence[int], dim: int) -> Tensor:
+    """Invert :func:`to_rows`: return a view of ``shape`` whose coordinates stay contiguous."""
+    if len(shape) == 2 and dim in (1, -1):
+        return rows
+    others = [size for axis, size in enumerate(shape) if axis != dim % len(shape)]
+    return rows.reshape(*others, shape[dim]).movedim(-1, dim)
+
+
+def empty_points(shape: Sequence[int], dim: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Return an uninitialised tensor of points whose rows are contiguous and adjacent.
+
+    It is a tensor of its own and not a view of rows: autograd forbids in-place changes of a view that an
+    autograd.Function returns, and users write ``residual(x, y).relu_()``.
+    """
+    steps, step = [0] * len(shape), 1
+    axes = [axis for axis in range(len(shape)) if axis != dim % len(shape)]
+    for axis in reversed([*axes, dim % len(shape)]):
+        steps[axis] = step
+        step *= shape[axis]
+    return torch.empty_strided(shape, steps, dtype=dtype, device=device)
+
+
+def with_unit_stride(rows: Tensor) -> Tensor:
+    """Return rows [R, n] whose coordinates are adjacent in memory, copied if they are not."""
+    return rows if rows.stride(1) == 1 else rows.contiguous()
+
+
+def one_per_row(
+    weight: float | Tensor | None, points: Tensor, dim: int, name: str, dtype: torch.dtype = torch.float32
+) -> Tensor | None:
+    """Return None, one number [] or one number per row [R], in ``dtype`` on the device of the points."""
+    if weight is None:
+        return None
+    if isinstance(weight, Tensor) and weight.dim() == 0 and weight.is_floating_point():
+        return weight.to(points.device, dtype)
+    like = points.new_empty((), dtype=dtype).expand(points.shape)  # the shape of the points in the dtype of the weights
+    rows = weight_rows(weight.to(points.device) if isinstance(weight, Tensor) else weight, like, dim, name)
+    if rows.dim() == 0:
+        return rows
+    per_point = list(points.shape)
+    per_point[dim] = 1
+    # The kernels read adjacent numbers; a reshape alone may leave strides of 0 or 2.
+    return rows.expand(per_point).movedim(dim, -1).reshape(-1).contiguous()
+
+
+def per_channel(affine: Affine | None) -> tuple[Tensor | None, Tensor | None]:
+    """Return the two factors of each channel as the kernels read them: float32 and contiguous."""
+    if affine is None:
+        return None, None
+    a, b = (t.to(torch.float32).contiguous() for t in affine)
+    return a, b
+
+
+# --- Rows of a stack [N, S, n], whose members may be adjacent in memory or apart --------------------------------------
+
+
+class StackRows(NamedTuple):
+    """Row i S + s of a stack starts ``i * node_step + s * member_step`` numbers after the first."""
+
+    tensor: Tensor
+    total: int
+    members: int
+    node_step: int
+    member_step: int
+
+
+def stack_rows(x: Tensor) -> StackRows:
+    """Return the rows of [N, n], [N, S, n] or any other shape as [N, n]; copy only if coordinates are not adjacent."""
+    if x.dim() not in (2, 3):
+        x = x.reshape(-1, x.shape[-1])
+    if x.stride(-1) != 1:
+        x = x.contiguous()
+    members = x.shape[1] if x.dim() == 3 else 1
+    return StackRows(x, x.shape[0] * members, members, x.stride(0), x.stride(1) if x.dim() == 3 else 0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from lresnet.kernels import Update, norm_relu, norm_tail, serves
+from lresnet.kernels import supports_pair
+from lresnet.nn.batch_norm import RunningUpdate, norm_relu, norm_tail
 from lresnet.nn.side_by_side import Conv2d
 from lresnet.residual.base import Residual
 from lresnet.residual.space import NoResidual
@@ -37,23 +38,23 @@ class ResidualBlock(torch.nn.Module):
             self.shortcut.append(_Pointwise(in_channels, out_channels, 1, stride))
             self.shortcut.append(torch.nn.BatchNorm2d(out_channels))
 
-    def forward(self, x: Tensor, images: int = 1, updates: list[Update] | None = None) -> Tensor:
+    def forward(self, x: Tensor, images: int = 1, updates: list[RunningUpdate] | None = None) -> Tensor:
         """``images`` of them lie side by side in x (:mod:`lresnet.nn.side_by_side`).
 
-        ``updates``: see :func:`lresnet.kernels.norm_tail`.
+        ``updates``: see :func:`lresnet.nn.batch_norm.norm_relu`.
         """
         branch = self.conv2(norm_relu(self.conv1(x, images), self.bn1, updates), images)
         skip = self.shortcut[0](x, images) if len(self.shortcut) else x
         return self.join(skip, branch) if updates is None else self.join(skip, branch, updates)
 
-    def join(self, skip: Tensor, branch: Tensor, updates: list[Update] | None = None) -> Tensor:
+    def join(self, skip: Tensor, branch: Tensor, updates: list[RunningUpdate] | None = None) -> Tensor:
         """All that comes after the block's convolutions: both batch norms, the residual with its scale, ReLU.
 
         One operator where there are kernels for this residual and these tensors.
         """
         kernel = self.residual.kernel()
         norm = self.shortcut[1] if len(self.shortcut) else None
-        if kernel is not None and serves(skip, branch, dim=1):
+        if kernel is not None and supports_pair(skip, branch, dim=1):
             return norm_tail(skip, branch, branch_norm=self.bn2, skip_norm=norm, updates=updates, **kernel)
         skip = skip if norm is None else norm(skip)
         return torch.relu(self.residual(skip, self.bn2(branch)))

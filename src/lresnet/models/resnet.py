@@ -33,9 +33,10 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision
-from lresnet.kernels import Update, norm_relu, serves, track
+from lresnet.kernels import supports_pair
 from lresnet.models.pretrained import Pretrained
 from lresnet.models.residual_block import ResidualBlock, is_as_built
+from lresnet.nn.batch_norm import RunningUpdate, norm_relu, update_running_statistics
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
@@ -154,19 +155,19 @@ class LorentzResNet(Pretrained):
         images = self.images_side_by_side(x)
         if images == 1:
             x = x.contiguous(memory_format=torch.channels_last)
-            if not (self.training and serves(x, x, dim=1) and self._as_built()):
+            if not (self.training and supports_pair(x, x, dim=1) and self._as_built()):
                 return self.blocks(self.stem(x))  # type: ignore[no-any-return]
             return self._part_by_part(x)
         return separate(self._part_by_part(side_by_side(x, images), images), images)
 
     def _part_by_part(self, x: Tensor, images: int = 1) -> Tensor:
         """Stem and blocks with what a call of them as a whole leaves no room for: how images lie, what norms saw."""
-        updates: list[Update] = []
+        updates: list[RunningUpdate] = []
         conv, norm, _ = self.stem
         x = norm_relu(conv(x, images), norm, updates)
         for block in self.blocks:
             x = block(x, images, updates)
-        track(updates)
+        update_running_statistics(updates)
         return x
 
     def images_side_by_side(self, x: Tensor) -> int:

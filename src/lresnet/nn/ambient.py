@@ -11,7 +11,7 @@ from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.distance import time_of
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
-from lresnet.kernels.fused import serves
+from lresnet.kernels import supports_rows
 
 __all__ = ["ambient_product"]
 
@@ -90,8 +90,8 @@ class _AmbientStack(torch.autograd.Function):
 
 def _ambient_rows(x: Tensor, kappa: Curvature, ones: int) -> Tensor:
     """[..., n] -> [..., n + 1 + ones]: the points, their time, and coordinates that are 1. Not differentiable."""
-    if serves(x, kappa):
-        from lresnet.kernels.ambients import ambient_forward
+    if supports_rows(x, kappa):
+        from lresnet.kernels.ambient import ambient_forward
 
         return ambient_forward(x, kappa=float(kappa), ones=ones)
     return _plain_rows(x, kappa, ones)
@@ -113,8 +113,13 @@ def _gradients(
 ) -> tuple[Tensor, Tensor | None]:
     """Of x and, where it is learned, of kappa, from the gradient of the ambient vectors."""
     n = x.shape[-1]
-    if fixed is not None and serves(x, fixed) and back.shape[:-1] == x.shape[:-1] and not torch.is_grad_enabled():
-        from lresnet.kernels.ambients import ambient_backward
+    if (
+        fixed is not None
+        and supports_rows(x, fixed)
+        and back.shape[:-1] == x.shape[:-1]
+        and not torch.is_grad_enabled()
+    ):
+        from lresnet.kernels.ambient import ambient_backward
 
         return ambient_backward(back, x, kappa=float(fixed)), None
     gt = back[..., n : n + 1] / ambient[..., n : n + 1]

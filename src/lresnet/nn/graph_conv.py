@@ -13,8 +13,7 @@ from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.distance import dot, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.geometry.stack import sum_to
-from lresnet.kernels import fused
-from lresnet.kernels.fused import serves
+from lresnet.kernels import supports_rows
 from lresnet.nn.hyperplane_linear import HyperplaneLinear
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.space_linear import SpaceLinear
@@ -67,11 +66,10 @@ def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empt
     """
     if traced():
         return _centroid(sums, least, kappa, some_empty)[0]
-    if serves(sums, kappa):
-        from lresnet.kernels.centroids import centroid_backward, centroid_forward
+    if supports_rows(sums, kappa):
+        from lresnet.kernels.centroid import fused_centroid
 
-        kernels = centroid_forward, centroid_backward
-        return fused(*kernels, _plain_centroid, sums, least, kappa=float(kappa))
+        return fused_centroid(sums, least, float(kappa), _plain_centroid)
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _Centroid.apply(sums, least, kappa_tensor, kappa, some_empty)  # type: ignore[no-untyped-call]
     return result

@@ -13,8 +13,7 @@ from lresnet.geometry.checks import full_precision, prepare, require_features, t
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import dot, unit
 from lresnet.geometry.stack import sum_to
-from lresnet.kernels import fused
-from lresnet.kernels.fused import serves
+from lresnet.kernels import supports_rows
 from lresnet.nn.ambient import ambient_product
 from lresnet.nn.sparse import SparseMatrix
 
@@ -36,11 +35,10 @@ def on_sphere(z: Tensor, log_scale: Tensor, kappa: Curvature, floor: float) -> T
     """
     if traced():
         return _turning_on_sphere(z, log_scale, kappa, floor)
-    if serves(z, kappa):
-        from lresnet.kernels.sphere import sphere_backward, sphere_forward
+    if supports_rows(z, kappa):
+        from lresnet.kernels.on_sphere import fused_on_sphere
 
-        kernels = sphere_forward, sphere_backward
-        return fused(*kernels, _turning_on_sphere, z, log_scale, kappa=float(kappa), floor=floor)
+        return fused_on_sphere(z, log_scale, float(kappa), floor, _turning_on_sphere)
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     result: Tensor = _OnSphere.apply(z, log_scale, kappa_tensor, kappa, floor)  # type: ignore[no-untyped-call]
     return result

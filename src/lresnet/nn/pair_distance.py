@@ -11,8 +11,7 @@ from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.distance import time_of
 from lresnet.geometry.stack import sum_to
-from lresnet.kernels import fused
-from lresnet.kernels.fused import serves
+from lresnet.kernels import supports_rows
 
 __all__ = ["lorentz_distance2", "margin_loss"]
 
@@ -23,11 +22,11 @@ def lorentz_distance2(z: Tensor, pairs: Tensor, kappa: Curvature | None) -> Tens
     Differences first, so near pairs lose nothing. ``kappa=None``: the Euclidean :math:`|x - y|^2` of the twin; a tensor
     holds one curvature, or one for each node, [N, 1].
     """
-    if not traced() and serves(z, kappa):
-        from lresnet.kernels.pairs import pairs_backward, pairs_forward
+    if not traced() and supports_rows(z, kappa):
+        from lresnet.kernels.pair_distance import fused_distance2
 
         fixed = None if kappa is None else float(kappa)
-        return fused(pairs_forward, pairs_backward, _plain_distance2, z, pairs, kappa=fixed)
+        return fused_distance2(z, pairs, fixed, _plain_distance2)
     if kappa is None or traced():
         return _plain_distance2(z, pairs, kappa)
     tensor = kappa if isinstance(kappa, Tensor) else None

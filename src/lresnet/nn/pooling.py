@@ -10,8 +10,8 @@ from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.distance import unitless_time
-from lresnet.kernels import fused, switch
-from lresnet.kernels.fused import LONGEST_ROW
+from lresnet.kernels import supports_pair
+from lresnet.kernels.tiles import LONGEST_ROW
 
 __all__ = ["CentroidPool", "PoincareMean", "SpaceMean", "centroid_pool", "poincare_mean", "space_mean"]
 
@@ -40,9 +40,9 @@ def poincare_mean(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
         tensor([[ 2., -2.]])
     """
     if _has_kernel(x, K):
-        from lresnet.kernels.pools import pool_backward, pool_forward
+        from lresnet.kernels.pooling import fused_poincare_mean
 
-        return fused(pool_forward, pool_backward, _images_mean, x, kappa=kappa_of(K, torch.float32))
+        return fused_poincare_mean(x, kappa_of(K, torch.float32), _images_mean)
     points = _pixels(x)
     return _ball_mean(points, kappa_of(K, points.dtype))
 
@@ -110,8 +110,8 @@ class SpaceMean(ManifoldModule):
 
 
 def _has_kernel(x: Tensor, K: Curvature) -> bool:
-    """Whether :mod:`lresnet.kernels.pools` serves these images. A compiler fuses as much by itself."""
-    if traced() or isinstance(K, Tensor) or not switch.serves(x, x, dim=1) or x.dim() != 4 or x.numel() == 0:
+    """Return whether :mod:`lresnet.kernels.pooling` supports these images. Compilers fuse the formula themselves."""
+    if traced() or isinstance(K, Tensor) or not supports_pair(x, x, dim=1) or x.dim() != 4 or x.numel() == 0:
         return False
     return x.shape[1] <= LONGEST_ROW and x.is_contiguous(memory_format=torch.channels_last)
 

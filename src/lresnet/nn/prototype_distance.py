@@ -11,8 +11,7 @@ from lresnet.geometry.checks import full_precision, traced
 from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.distance import cross_separation, cross_separation_value, dot, unitless_time
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
-from lresnet.kernels import fused
-from lresnet.kernels.fused import serves
+from lresnet.kernels import supports_rows
 
 __all__ = ["prototype_logits", "prototype_separation"]
 
@@ -31,10 +30,10 @@ def prototype_logits(x: Tensor, y: Tensor, bias: Tensor, kappa: Curvature) -> Te
         >>> prototype_logits(torch.zeros(2, 3), torch.zeros(4, 3), torch.ones(4), 1.0).shape
         torch.Size([2, 4])
     """
-    if not traced() and serves(x, kappa) and _kernels_take(x, y, bias):
-        from lresnet.kernels.prototypes import logits_backward, logits_forward
+    if not traced() and supports_rows(x, kappa) and _kernels_take(x, y, bias):
+        from lresnet.kernels.prototypes import fused_logits
 
-        return fused(logits_forward, logits_backward, _plain_logits, x, y, bias, kappa=float(kappa))
+        return fused_logits(x, y, bias, float(kappa), _plain_logits)
     return bias - 2 / kappa * prototype_separation(x, y, kappa)
 
 

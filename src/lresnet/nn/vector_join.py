@@ -21,8 +21,7 @@ from lresnet.geometry.checks import traced, weight_rows
 from lresnet.geometry.curvature import Curvature, root
 from lresnet.geometry.distance import dot
 from lresnet.geometry.stack import sum_to
-from lresnet.kernels import fused, switch
-from lresnet.kernels.fused import serves
+from lresnet.kernels import supports_pair, supports_rows
 from lresnet.nn.bounded_exp import bounded_exp, bounded_radius, slope_of_factor
 from lresnet.residual.lorentz import lorentz_residual, normaliser
 
@@ -47,9 +46,11 @@ def lorentz_join(z: Tensor, g: Tensor, weight: Tensor, kappa: Curvature, max_rad
     """
     if traced() or z.shape != g.shape:
         return _plain(z, g, weight, kappa, max_radius)
-    if serves(z, kappa) and serves(g, kappa) and g.device == z.device and _one_a_member(weight, z):
-        return _by_kernels(z, g, weight, float(kappa), max_radius)
-    if switch.serves(z, g, kappa, dim=-1):
+    if supports_rows(z, kappa) and supports_rows(g, kappa) and g.device == z.device and _one_a_member(weight, z):
+        from lresnet.kernels.join import fused_join
+
+        return fused_join(z, g, weight, float(kappa), max_radius, _plain)
+    if supports_pair(z, g, kappa, dim=-1):
         return _plain(z, g, weight, kappa, max_radius)
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
     w = weight_rows(weight, z, -1).abs()
@@ -63,16 +64,9 @@ def _plain(z: Tensor, g: Tensor, weight: Tensor, kappa: Curvature, max_radius: f
 
 
 def _one_a_member(weight: Tensor, z: Tensor) -> bool:
-    """Whether the kernels have an eye for this weight: one number, or one for each member of a stack."""
+    """Return whether the kernel supports this weight: one number, or one for each member of a stack."""
     members = z.shape[1:2] if z.dim() == 3 else None
     return weight.dtype == torch.float32 and weight.device == z.device and weight.shape in (torch.Size(()), members)
-
-
-def _by_kernels(z: Tensor, g: Tensor, weight: Tensor, kappa: float, max_radius: float) -> Tensor:
-    from lresnet.kernels.joins import join_backward, join_backward_and_weight, join_forward
-
-    backward = join_backward_and_weight if weight.requires_grad else join_backward
-    return fused(join_forward, backward, _plain, z, g, weight, kappa=kappa, max_radius=max_radius)
 
 
 class _LorentzJoin(torch.autograd.Function):

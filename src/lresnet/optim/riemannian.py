@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lresnet.geometry import maps
 from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.kernels.fused import serves
+from lresnet.kernels import supports_rows
 
 __all__ = ["RiemannianAdam"]
 
@@ -27,7 +27,7 @@ class RiemannianAdam(torch.optim.Optimizer):
 
     with the Riemannian gradient g and one second moment v for each point. The same steps as
     ``geoopt.optim.RiemannianAdam``, which counts them on the host and so cannot be recorded. On CUDA a step in float32
-    with a curvature that is not learned is one kernel (:mod:`lresnet.optim.fused_step`).
+    with a curvature that is not learned is one kernel (:mod:`lresnet.kernels.riemannian_adam`).
 
     Args:
         points: tensors [..., n] of space coordinates.
@@ -69,8 +69,8 @@ class RiemannianAdam(torch.optim.Optimizer):
             self.state[x] = _state_of(x)
         state, g = self.state[x], x.grad
         moments = state["mean"], state["square"], state["step"]
-        if serves(x, kappa) and x.is_contiguous() and g.dtype == x.dtype:  # type: ignore[union-attr]
-            from lresnet.optim.fused_step import fused_step
+        if supports_rows(x, kappa) and x.is_contiguous() and g.dtype == x.dtype:  # type: ignore[union-attr]
+            from lresnet.kernels.riemannian_adam import fused_step
 
             rate = lr.to(x.device) if isinstance(lr, Tensor) else torch.full((), lr, device=x.device)
             fused_step(x, g, *moments, rate, kappa=float(kappa), betas=betas, eps=eps)  # type: ignore[arg-type]

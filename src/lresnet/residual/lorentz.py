@@ -23,8 +23,8 @@ from lresnet.geometry.checks import checks_values, forward_mode, prepare, requir
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
 from lresnet.geometry.distance import Pair, dot, measure, reusable, separation, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
-from lresnet.kernels.dispatch import fused_residual
-from lresnet.kernels.switch import serves
+from lresnet.kernels import supports_pair
+from lresnet.kernels.formulas import register_formula
 from lresnet.residual.base import WeightedResidual, require_learned, require_positive_number
 
 __all__ = ["LorentzResidual", "lorentz_residual", "lorentz_residual_many", "normaliser"]
@@ -59,7 +59,9 @@ def lorentz_residual(
         >>> lorentz_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
         tensor([0.8944, 0.0000])
     """
-    if serves(x, y, K, dim=dim):
+    if supports_pair(x, y, K, dim=dim):
+        from lresnet.kernels.residual import fused_residual
+
         return fused_residual("lorentz", x, y, weight, scale, kappa_of(K, torch.float32), dim)
     points, dtype = prepare(x, y, dim=dim)
     (x, y), kappa = kappa_among(points, K, dim)
@@ -70,6 +72,11 @@ def lorentz_residual(
     function = _LorentzResidual if traced() else _EagerLorentzResidual
     z: Tensor = function.apply(x, y, w, gamma, kappa, dim)[0]  # type: ignore[no-untyped-call]
     return z.to(dtype)
+
+
+@register_formula("lorentz", weighted=True)
+def _formula(x: Tensor, y: Tensor, weight: Weight, scale: Tensor | None, K: Tensor, dim: int) -> Tensor:
+    return lorentz_residual(x, y, weight, scale, K=K, dim=dim)
 
 
 def lorentz_residual_many(

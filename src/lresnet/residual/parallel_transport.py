@@ -10,8 +10,8 @@ from torch import Tensor
 from lresnet.geometry import maps
 from lresnet.geometry.checks import prepare
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
-from lresnet.kernels.dispatch import fused_residual
-from lresnet.kernels.switch import serves
+from lresnet.kernels import supports_pair
+from lresnet.kernels.formulas import register_formula
 from lresnet.residual.base import Residual
 
 __all__ = ["ParallelTransportResidual", "ReversedParallelTransportResidual", "parallel_transport_residual"]
@@ -30,11 +30,19 @@ def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, di
         >>> parallel_transport_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
         tensor([ 8., -4.])
     """
-    if serves(x, y, K, dim=dim):
+    if supports_pair(x, y, K, dim=dim):
+        from lresnet.kernels.residual import fused_residual
+
         return fused_residual("parallel_transport", x, y, None, None, kappa_of(K, torch.float32), dim)
     points, dtype = prepare(x, y, dim=dim)
     (x, y), kappa = kappa_among(points, K, dim)
     return maps.boost(x, y, kappa, dim).to(dtype)
+
+
+@register_formula("parallel_transport")
+def _formula(x: Tensor, y: Tensor, weight: float | Tensor, scale: Tensor | None, K: Tensor, dim: int) -> Tensor:
+    z = parallel_transport_residual(x, y, K=K, dim=dim)
+    return z if scale is None else z * scale
 
 
 class ParallelTransportResidual(Residual):

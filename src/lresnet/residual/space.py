@@ -5,6 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from lresnet.geometry.checks import prepare
+from lresnet.kernels.formulas import register_formula
 from lresnet.residual.base import Residual
 
 __all__ = ["EuclideanResidual", "NoResidual", "SpaceResidual", "space_residual"]
@@ -24,6 +25,12 @@ def space_residual(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """
     prepare(x, y, dim=dim)
     return x + y
+
+
+@register_formula("space")
+def _formula(x: Tensor, y: Tensor, weight: float | Tensor, scale: Tensor | None, K: Tensor, dim: int) -> Tensor:
+    z = x + y
+    return z if scale is None else z * scale
 
 
 class SpaceResidual(Residual):

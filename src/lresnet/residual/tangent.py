@@ -10,8 +10,8 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, maps
 from lresnet.geometry.checks import prepare, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
-from lresnet.kernels.dispatch import fused_residual
-from lresnet.kernels.switch import serves
+from lresnet.kernels import supports_pair
+from lresnet.kernels.formulas import register_formula
 from lresnet.residual.base import WeightedResidual
 
 __all__ = ["TangentResidual", "tangent_residual"]
@@ -32,12 +32,20 @@ def tangent_residual(
         >>> tangent_residual(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0]))
         tensor([1., 0.])
     """
-    if serves(x, y, K, dim=dim):
+    if supports_pair(x, y, K, dim=dim):
+        from lresnet.kernels.residual import fused_residual
+
         return fused_residual("tangent", x, y, weight, None, kappa_of(K, torch.float32), dim)
     points, dtype = prepare(x, y, dim=dim)
     (x, y), kappa = kappa_among(points, K, dim)
     total = maps.logmap0(x, kappa, dim) + weight_rows(weight, x, dim).abs() * maps.logmap0(y, kappa, dim)
     return maps.expmap0(total, kappa, dim).to(dtype)
+
+
+@register_formula("tangent", weighted=True)
+def _formula(x: Tensor, y: Tensor, weight: float | Tensor, scale: Tensor | None, K: Tensor, dim: int) -> Tensor:
+    z = tangent_residual(x, y, weight, K=K, dim=dim)
+    return z if scale is None else z * scale
 
 
 class TangentResidual(WeightedResidual):

@@ -1,0 +1,74 @@
+"""Ambient vectors of points: the coordinates, the time and, for a stack, a constant 1; one pass forward and backward.
+
+Bytes moved: each pass reads one tensor and writes one; backward also reads the points. The two functions are the
+halves of an autograd.Function in :mod:`lresnet.nn.ambient`, which has the matrix product between them.
+"""
+
+import torch
+import triton.language as tl
+from torch import Tensor
+
+from lresnet.kernels.math import jit
+from lresnet.kernels.tiles import small_tile, stack_rows
+
+__all__ = ["ambient_backward", "ambient_forward"]
+
+
+# --- Kernels ----------------------------------------------------------------------------------------------------------
+
+
+@jit
+def _forward(
+    x_pointer, ambient_pointer, n, rows, members, node_step, member_step, least,
+    ONES: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    place = (row // members).to(tl.int64) * node_step + (row % members).to(tl.int64) * member_step
+    x = tl.load(x_pointer + place + column, mask=(row < rows) & (column < n), other=0.0)
+    time = tl.sqrt_rn(tl.sum(x * x, axis=1, keep_dims=True) + least)
+    ambient = tl.where(column < n, x, tl.where(column == n, time, 1.0))
+    width = n + 1 + ONES
+    tl.store(ambient_pointer + row.to(tl.int64) * width + column, ambient, mask=(row < rows) & (column < width))
+
+
+@jit
+def _backward(
+    back_pointer, x_pointer, gx_pointer, n, rows, members, node_step, member_step, x_node, x_member, least,
+    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = (tl.program_id(0) * ROWS + tl.arange(0, ROWS))[:, None]
+    column = tl.arange(0, BLOCK)[None, :]
+    node, member = (row // members).to(tl.int64), (row % members).to(tl.int64)
+    inside = (row < rows) & (column < n)
+    x = tl.load(x_pointer + node * x_node + member * x_member + column, mask=inside, other=0.0)
+    line = back_pointer + node * node_step + member * member_step
+    back = tl.load(line + column, mask=inside, other=0.0)
+    time = tl.sqrt_rn(tl.sum(x * x, axis=1, keep_dims=True) + least)
+    g_time = tl.load(line + n, mask=row < rows, other=0.0)
+    tl.store(gx_pointer + row.to(tl.int64) * n + column, back + (g_time / time) * x, mask=inside)
+
+
+# --- Launch -----------------------------------------------------------------------------------------------------------
+
+
+def ambient_forward(x: Tensor, *, kappa: float, ones: int) -> Tensor:
+    """Return [..., n + 1 + ones] for points [..., n]: the coordinates, the time, and ``ones`` (0 or 1) constants 1."""
+    ambient = x.new_empty(*x.shape[:-1], x.shape[-1] + 1 + ones)
+    rows, tile = stack_rows(x), small_tile(ambient.shape[-1])
+    tensor, *steps = rows
+    arguments = tensor, ambient, x.shape[-1], *steps, 1 / kappa
+    with torch.cuda.device_of(x):
+        _forward[tile.grid(rows.total)](*arguments, ONES=ones, ROWS=tile.rows, BLOCK=tile.block)
+    return ambient
+
+
+def ambient_backward(back: Tensor, x: Tensor, *, kappa: float) -> Tensor:
+    """Return the gradient of x from the gradient ``back`` of its ambient vectors."""
+    gx, rows, tile = x.new_empty(x.shape), stack_rows(back), small_tile(x.shape[-1])
+    tensor, *steps = rows
+    x_rows = stack_rows(x)
+    arguments = tensor, x_rows.tensor, gx, x.shape[-1], *steps, x_rows.node_step, x_rows.member_step, 1 / kappa
+    with torch.cuda.device_of(x):
+        _backward[tile.grid(rows.total)](*arguments, ROWS=tile.rows, BLOCK=tile.block)
+    return gx

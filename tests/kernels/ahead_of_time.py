@@ -1,0 +1,78 @@
+"""``python -m tests.kernels.ahead_of_time``: compile kernels for a GPU, also on a machine without one.
+
+A program of its own, because Triton chooses between its compiler and its interpreter when it is imported. Prints a line
+of JSON for each kernel: its name, and of its machine code, in order, which lines load, wait for all warps, and store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from typing import Any
+
+import torch
+import triton
+from torch import Tensor
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from triton.runtime.jit import JITFunction
+
+from lresnet.kernels import join, norm_relu, pooling, prototypes
+from lresnet.kernels.riemannian_adam import fused_step
+
+_H200 = GPUTarget("cuda", 90, 32)
+_POINTERS = {torch.float32: "*fp32", torch.float64: "*fp64", torch.bfloat16: "*bf16"}
+_KINDS = {"ld.global": "load", "bar.sync": "wait", "st.global": "store"}
+
+
+def compiled(kernel: JITFunction, *arguments: Any, **constants: Any) -> str:
+    """Machine code for these arguments; integers that are 1 are constants, multiples of 16 are known as such."""
+    given = dict(zip((p.name for p in kernel.params), arguments, strict=False)) | constants
+    signature, values, attributes = {}, {}, {}
+    for i, parameter in enumerate(kernel.params):
+        value = given[parameter.name]
+        number = value.data_ptr() if isinstance(value, Tensor) else value
+        if parameter.is_constexpr or value is None or (isinstance(value, int) and value == 1):
+            signature[parameter.name], values[(i,)] = "constexpr", value
+            continue
+        kind = _POINTERS[value.dtype] if isinstance(value, Tensor) else "fp32" if isinstance(value, float) else "i32"
+        signature[parameter.name] = kind
+        if isinstance(number, int) and number % 16 == 0:
+            attributes[(i,)] = [["tt.divisibility", 16]]
+    return triton.compile(ASTSource(kernel, signature, values, attributes), target=_H200).asm["ptx"]
+
+
+def told(kernel: JITFunction, grid: tuple[int, ...]) -> Any:
+    def launch(*arguments: Any, **constants: Any) -> None:
+        lines = re.findall("|".join(_KINDS), compiled(kernel, *arguments, **constants))
+        facts = {"kernel": kernel.fn.__name__, "order": [_KINDS[line] for line in lines]}
+        sys.stdout.write(json.dumps(facts) + "\n")
+
+    return launch
+
+
+def main() -> None:
+    JITFunction.__getitem__ = told  # type: ignore[method-assign]
+    for n, rows, members in ((1, 1, 1), (64, 70, 3)):
+        z, w = torch.randn(rows, members, n), torch.randn(members)
+        join.forward(z, z, w, kappa=1.0, max_radius=10.0)
+        join.backward(z, z, z, w, kappa=1.0, max_radius=10.0)
+        join.backward_with_weight(z, z, z, w, kappa=1.0, max_radius=10.0)
+        y, bias = torch.randn(members, n, n), torch.randn(members, n)
+        prototypes.forward(z, y, bias, kappa=1.0)
+        prototypes.backward(torch.randn(rows, members, n), z, y, bias, kappa=1.0)
+    for n in (1, 16, 64, 300):
+        x, one, count = torch.randn(7, n), torch.zeros(7, 1), torch.zeros(7, 1, dtype=torch.float64)
+        fused_step(x, x, x, one, count, torch.tensor(0.1), kappa=1.0, betas=(0.9, 0.999), eps=1e-8)
+    for n, rows in ((3, 1), (3, 70), (512, 2048)):
+        x, one = torch.randn(rows, n, dtype=torch.bfloat16), torch.ones(n)
+        z, statistics = norm_relu.forward(x, one, one, 1e-5)
+        norm_relu.backward(z, x, statistics)
+    for n, side in ((1, 1), (32, 8), (512, 4), (2048, 7)):
+        x = torch.randn(3, n, side, side, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
+        pooling.backward(pooling.forward(x, kappa=0.02), x, kappa=0.02)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""The kernels compile for a GPU, also where there is none: the interpreter lets pass what the compiler does not."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("triton")
+
+
+@pytest.mark.slow
+def test_kernels_compile_and_the_one_that_writes_where_it_reads_waits_in_between(tmp_path: Path) -> None:
+    """Small tiles are held by several warps: one that has written before another has read would spoil its numbers."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.kernels.ahead_of_time"],
+        cwd=Path(__file__).parents[2],
+        env=environment | {"TRITON_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    kernels = [json.loads(line) for line in done.stdout.splitlines()]
+    assert Counter(k["kernel"] for k in kernels) == {
+        "_forward": 8, "_backward": 8, "_points_backward": 2, "_sums_backward": 2, "_step": 4,
+        "moments_blocks": 3, "merge_moments": 3, "relu_forward": 3, "relu_sums": 3, "merge_sums": 3, "relu_gradient": 3
+    }  # fmt: skip
+    for order in (k["order"] for k in kernels if k["kernel"] == "_step"):
+        reads = [i for i, line in enumerate(order) if line == "load"]
+        # All but the last one, the learning rate, which nobody writes.
+        assert "wait" in order[reads[-2] : order.index("store")]
