@@ -7,14 +7,13 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Iterator
-from typing import get_args
 
 import pytest
 import torch
 
 import lresnet
 from lresnet.functional import equivalent_weights
-from lresnet.kernels.tail import Kind
+from lresnet.kernels.formulas import registered_kinds
 from lresnet.residual import METHODS, RESIDUALS, make_residual, residual_options
 from lresnet.residual.base import Residual, WeightedResidual
 from lresnet.residual.registry import compared_methods
@@ -82,7 +81,7 @@ def test_the_options_of_the_table_are_those_of_the_class(kind):
 def test_the_table_names_the_kernel_of_the_class(kind):
     arguments = make_residual(kind, lresnet.Lorentz()).kernel()
     assert METHODS[kind].kernel == (arguments and arguments["kind"])
-    assert METHODS[kind].kernel in (None, *get_args(Kind))
+    assert METHODS[kind].kernel in (None, *registered_kinds())
 
 
 @pytest.mark.parametrize("kind", NAMES)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lresnet.kernels.runtime import disabled
 
-__all__ = ["norm_tail_formula", "register_formula", "require_kind", "tail_formula", "takes_weight"]
+__all__ = ["norm_tail_formula", "register_formula", "registered_kinds", "require_kind", "tail_formula", "takes_weight"]
 
 Formula = Callable[[Tensor, Tensor, float | Tensor, Tensor | None, Tensor, int], Tensor]
 
@@ -45,10 +45,15 @@ def register_formula(kind: str, *, weighted: bool = False) -> Callable[[Formula]
     return register
 
 
+def registered_kinds() -> tuple[str, ...]:
+    """Return the residuals whose formulas are registered, in alphabetical order."""
+    return tuple(sorted(_entries))
+
+
 def require_kind(kind: str, kappa: float | Tensor) -> None:
     """Raise ``ValueError`` unless ``kind`` is registered and the number ``kappa`` is positive and finite."""
     if kind not in _entries:
-        raise ValueError(f"unknown residual {kind!r}; the kernels know {', '.join(map(repr, sorted(_entries)))}")
+        raise ValueError(f"unknown residual {kind!r}; the kernels know {', '.join(map(repr, registered_kinds()))}")
     if not isinstance(kappa, Tensor) and not 0 < kappa < math.inf:
         raise ValueError(f"kappa must be positive and finite, got {kappa}: it is -K, minus the curvature")
 

@@ -64,7 +64,7 @@ def norm_ratio(x2, y2):
 
 @jit
 def polar(x2, y2, across2, kappa):
-    r"""``cosh d - 1``, its growth with kappa, and the unitless times: the polar form of geometry/pair.py.
+    r"""``cosh d - 1``, its growth with kappa, and the unitless times: the polar form of geometry/distance.py.
 
     ``across2`` is :math:`|x - (|x|/|y|) y|^2`: the chord of the directions, times :math:`|x|^2`.
     """

@@ -2,9 +2,9 @@ r"""Logits of class prototypes as one operator: one pass over the points, with a
 
 .. math:: \beta_k - d_L^2(x, y_k), \qquad d_L^2 = \frac2\kappa (\cosh d - 1)
 
-Nothing of size [N, C, n] is stored. Near a prototype the logits stay accurate where a matrix product
-(:func:`lresnet.geometry.distance.cross_separation`) loses digits: directions are subtracted before they are squared. The
-formula is ``prototype_logits`` in :mod:`lresnet.nn.prototype_distance`.
+Nothing of size [N, C, n] is stored. Directions are subtracted before they are squared, so the logits stay accurate near
+a prototype, where a matrix product (:func:`lresnet.geometry.distance.cross_separation`) loses digits. The formula is
+``prototype_logits`` in :mod:`lresnet.nn.prototype_distance`.
 """
 
 from collections.abc import Callable

@@ -15,8 +15,8 @@ import torch
 import triton.language as tl
 from torch import Tensor
 
-from lresnet.geometry.curvature import Curvature
 from lresnet.geometry.checks import require_positive
+from lresnet.geometry.curvature import Curvature
 from lresnet.kernels.formulas import tail_formula
 from lresnet.kernels.math import dot, jit, per_column
 from lresnet.kernels.residual_math import (

@@ -38,7 +38,7 @@ class Residual(ManifoldModule, abc.ABC):
         """Return the residual of the skip branch x and the layer's output y."""
 
     def kernel(self) -> dict[str, Any] | None:
-        """Return arguments for :func:`lresnet.nn.batch_norm.residual_tail`, or None if no kernel computes this residual."""
+        """Return arguments for :func:`lresnet.nn.batch_norm.norm_tail`, or None if no kernel computes this residual."""
         return None
 
     def extra_repr(self) -> str:
