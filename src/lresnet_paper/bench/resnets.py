@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from lresnet.kernels import is_available
+from lresnet.train import TrainingState
 from lresnet.train.engine import cudnn_benchmark
 from lresnet_paper.bench.measurement import Measurement
 from lresnet_paper.bench.memory import peak_resident, print_json, process_result, start_process
@@ -76,13 +77,13 @@ def measure_resnets(
     return measured
 
 
-def _load_first_batch(run: Any) -> None:
+def _load_first_batch(run: TrainingState[Any]) -> None:
     run.model.train()
     run.objective.start_epoch()
     run.objective.advance(0)
 
 
-def _steps(run: Any, count: int) -> Task:
+def _steps(run: TrainingState[Any], count: int) -> Task:
     def task() -> None:
         for _ in range(count):
             run.step()
@@ -90,7 +91,7 @@ def _steps(run: Any, count: int) -> Task:
     return task
 
 
-def _epoch_seconds(run: Any) -> float:
+def _epoch_seconds(run: TrainingState[Any]) -> float:
     """Return the wall-clock time of an epoch with shuffling, augmentation, learning-rate schedule and every step."""
     spent = []
     for _ in range(_EPOCHS):
@@ -102,7 +103,7 @@ def _epoch_seconds(run: Any) -> float:
     return sorted(spent)[_EPOCHS // 2]
 
 
-def _epoch_figures(run: Any, step: float, epoch: float | None) -> dict[str, float]:
+def _epoch_figures(run: TrainingState[Any], step: float, epoch: float | None) -> dict[str, float]:
     if epoch is None:
         return {}
     steps = run.objective.steps_per_epoch

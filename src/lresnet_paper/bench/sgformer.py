@@ -11,13 +11,14 @@ import torch
 
 from lresnet.data import NodeTask
 from lresnet.models import LorentzSGFormer
-from lresnet.train import NodeClassification, TrainConfig, seed_everything
+from lresnet.train import NodeClassification, TrainConfig, TrainingState, seed_everything
 from lresnet_paper.bench.graphs import epoch_candidate
 from lresnet_paper.bench.measurement import Measurement
 from lresnet_paper.bench.memory import peak_resident, print_json, process_result, start_process
 from lresnet_paper.bench.timing import (
     Candidate,
     Clock,
+    Task,
     device_clock,
     interleave,
     ratios,
@@ -25,7 +26,6 @@ from lresnet_paper.bench.timing import (
     spread,
     try_prepare,
 )
-from lresnet_paper.bench.training import engine_run
 from lresnet_paper.run import Run, build, graph_task
 
 __all__ = [
@@ -110,18 +110,18 @@ def measure_sgformer(
     return measured
 
 
-def random_training(nodes: int, method: str, device: torch.device) -> Any:
+def random_training(nodes: int, method: str, device: torch.device) -> TrainingState[Any]:
     """Return the training on a random graph, which is the worst case for caches. Half of the nodes are trained on."""
     task = _random_task(nodes).to(device)
     seed_everything(0)
     model = LorentzSGFormer(FEATURES, WIDTH, LAYERS, CLASSES, residual=method).to(device)
-    return engine_run(model, NodeClassification(task, device=device), TrainConfig())
+    return TrainingState(model, NodeClassification(task, device=device), TrainConfig(), "compiled")
 
 
-def _epoch(cell: str, method: str, device: torch.device) -> Any:
+def _epoch(cell: str, method: str, device: torch.device) -> Task:
     if cell.startswith("random/"):
         return random_training(int(cell.removeprefix("random/")), method, device).train_epoch
-    return engine_run(*build(_run(cell, method), device)).train_epoch
+    return TrainingState(*build(_run(cell, method), device), "compiled").train_epoch
 
 
 def _run(cell: str, method: str) -> Run:
@@ -209,7 +209,7 @@ def _measure(nodes: int, method: str, device: torch.device) -> dict[str, Any]:
     return {"seconds": seconds, "peak": peak or peak_resident() - before, "clock": clock.name}
 
 
-def _steady_peak(run: Any) -> int:
+def _steady_peak(run: TrainingState[Any]) -> int:
     """Return the bytes allocated on the GPU during one epoch; then train the epoch in which the step is captured."""
     for _ in range(_STEADY - 1):
         run.train_epoch()

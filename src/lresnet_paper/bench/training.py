@@ -17,12 +17,10 @@ import torch
 
 from lresnet.data import ImageData, ImageSet, ImageTask
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
-from lresnet.models.pretrained import Pretrained
 from lresnet.runs.single import single_run
 from lresnet.train import (
     Augment,
     ImageClassification,
-    Objective,
     StackedTrainingState,
     TrainConfig,
     TrainingState,
@@ -35,7 +33,6 @@ from lresnet_paper.run import Run, build
 
 __all__ = [
     "PART",
-    "engine_run",
     "graph_run",
     "graph_training",
     "image_training",
@@ -44,11 +41,6 @@ __all__ = [
 ]
 
 PART = "training and test"
-
-
-def engine_run(model: Pretrained, objective: Objective[Any], config: TrainConfig) -> TrainingState[Any]:
-    """Return a training of the engine, compiled like a long one."""
-    return TrainingState(model, objective, config, "compiled")
 
 
 def image_training(model: str, method: str, batch: int, images: int, device: torch.device) -> TrainingState[Any]:
@@ -61,7 +53,7 @@ def image_training(model: str, method: str, batch: int, images: int, device: tor
     augment = Augment(label_smoothing=0.1, cutout=8)
     objective = ImageClassification(ImageTask("random", data), batch_size=batch, augment=augment, device=device)
     config = TrainConfig(epochs=100, lr=0.05, optimizer="sgd", weight_decay=5e-4, decay="all", warmup=5, keep="last")
-    return engine_run(network.to(device), objective, config)
+    return TrainingState(network.to(device), objective, config, "compiled")
 
 
 def graph_run(cell: str, method: str, seed: int = 0) -> Run:
@@ -71,7 +63,7 @@ def graph_run(cell: str, method: str, seed: int = 0) -> Run:
 
 def graph_training(cell: str, method: str, device: torch.device) -> TrainingState[Any]:
     """Return the training of ``lorentz_gcn`` on the task ``cell``."""
-    return engine_run(*build(graph_run(cell, method), device))
+    return TrainingState(*build(graph_run(cell, method), device), "compiled")
 
 
 def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torch.device) -> StackedTrainingState:
