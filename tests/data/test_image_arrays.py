@@ -67,7 +67,7 @@ def test_column_of_labels_and_class_names_are_read(tmp_path: Path) -> None:
         ({"test_labels": None, "test_images": None}, "it has no array test_images, test_labels"),
         ({"train_images": GREY / 255}, "train_images is float64; save pixels 0 to 255 as uint8"),
         ({"train_images": COLOUR[..., :2]}, r"train_images has shape \[6, 5, 7, 2\]"),
-        ({"train_images": COLOUR[:, :3]}, r"shape \[6, 3, 7, 3\], where 1 or 3 channels cannot be told"),
+        ({"train_images": COLOUR[:, :3]}, r"shape \[6, 3, 7, 3\], which does not show where its 1 or 3 channels are"),
         ({"test_images": GREY[0]}, r"test_images has shape \[5, 7\]"),
         ({"test_labels": np.array([0.0, 1.0])}, r"test_labels is float64 \[2\]; labels must be integers"),
         ({"test_labels": np.eye(2, dtype=int)}, r"test_labels is int64 \[2, 2\]"),

@@ -82,7 +82,7 @@ def _images(name: str, images: NDArray[Any]) -> Tensor:
         if first != last:
             return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 2, 3, 1)) if first else images)
     raise ValueError(
-        f"{name} has shape {list(images.shape)}, where 1 or 3 channels cannot be told from height and width; "
+        f"{name} has shape {list(images.shape)}, which does not show where its 1 or 3 channels are; "
         "save [N, H, W, C] or [N, C, H, W]"
     )
 

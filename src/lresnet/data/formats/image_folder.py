@@ -77,11 +77,11 @@ def images_below(folder: Path) -> list[Path]:
         OSError: One of the folders cannot be read.
     """
     found, seen = list[Path](), set[str]()
-    for place, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
-        real = os.path.realpath(place)
+    for parent, folders, names in os.walk(folder, onerror=_raise, followlinks=True):
+        real = os.path.realpath(parent)
         folders[:] = [] if real in seen else sorted(name for name in folders if not name.startswith("."))
         if real not in seen:
-            found += [Path(place, name) for name in names if not name.startswith(".")]
+            found += [Path(parent, name) for name in names if not name.startswith(".")]
         seen.add(real)
     return sorted(file for file in found if _is_image_file(file))
 
@@ -123,10 +123,8 @@ def fill_frame(image: Image, width: int, height: int) -> Image:
         part: tuple[float, float] = (own_width, own_width * height / width)
     else:
         part = (own_height * width / height, own_height)
-    left, top = (
-        (own_width - part[0]) // 2,
-        (own_height - part[1]) // 2,
-    )  # integers, so that a crop without resizing keeps all pixels
+    # Integers, so that a crop without resizing keeps all pixels unchanged.
+    left, top = (own_width - part[0]) // 2, (own_height - part[1]) // 2
     return image.resize((width, height), Resampling.BILINEAR, box=(left, top, left + part[0], top + part[1]))
 
 

@@ -117,7 +117,7 @@ def _in_colour(name: str, images: NDArray[Any]) -> NDArray[np.uint8]:
         images = images[..., None]
     elif images.ndim != 4 or (images.shape[1] in _CHANNELS) == (images.shape[3] in _CHANNELS):
         raise ValueError(
-            f"{name} has shape {list(images.shape)}, where 1 or 3 channels cannot be told from height and width; "
+            f"{name} has shape {list(images.shape)}, which does not show where its 1 or 3 channels are; "
             "save [N, H, W, C] or [N, C, H, W]"
         )
     elif images.shape[1] in _CHANNELS:
