@@ -167,7 +167,7 @@ def test_search_selects_centres_and_lists_the_neighbours(open_page: Any) -> None
     assert "17" not in page.locator("#selection").inner_text()
     page.locator("#search").fill("nobody")
     page.keyboard.press("Enter")
-    assert page.locator("#found").inner_text() == "There is no node nobody."
+    assert page.locator("#search-status").inner_text() == "There is no node nobody."
 
 
 def test_the_keyboard_moves_zooms_selects_and_clears(open_page: Any) -> None:
