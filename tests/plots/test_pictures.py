@@ -84,7 +84,6 @@ def test_a_curve_has_every_validation_pass_and_the_later_of_two_lines_counts(tre
     assert curve.epochs == (5, 10, 15, 20)
     assert curve.name == "disease_tree/lp, lorentz, seed 0"
     assert max(curve.validation) == pytest.approx(json.loads((tree / "run.json").read_text())["validation"], abs=1e-4)
-    assert list(curve.validation) == sorted(curve.validation)  # the best so far
     (tmp_path / "run.json").write_text((tree / "run.json").read_text())
     for epoch, value in ((5, 50.0), (10, 60.0), (10, 61.0), (15, None)):
         append_result(tmp_path / CURVE_FILE, {"epoch": epoch, "validation": value})

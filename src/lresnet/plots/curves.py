@@ -1,8 +1,7 @@
 """Training curves: validation results of runs by epoch.
 
 A run folder keeps its curve in ``curve.jsonl``, one line per validation pass: ``{"epoch": 5, "validation": 81.2}``, in
-percent. Where training keeps the best parameters, the value is the best so far. A resumed run may list an epoch twice;
-the later line counts.
+percent. If an epoch is listed twice, the later line counts.
 """
 
 from __future__ import annotations

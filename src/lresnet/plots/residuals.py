@@ -173,7 +173,7 @@ def _draw_legend(
     notes = (
         "solid: the geodesic from x to y",
         "dashed: geodesics from the origin o to the results",
-        "white dots: Lorentz residual with other weights (Proposition 4.2)",
+        "white dots: Lorentz residual, other weights (Proposition 4.2)",
         "grey circles: equal distance from o",
     )
     for row, note in enumerate(notes):
