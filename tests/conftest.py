@@ -3,10 +3,15 @@
 import gc
 import os
 
+import hypothesis
 import pytest
 import torch
 
 from tests.interpreter import patch_once_a_grid
+
+# No test depends on how fast this machine is: no time limit for an example, nor for drawing it.
+hypothesis.settings.register_profile("lresnet", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("lresnet")
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")

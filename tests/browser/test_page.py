@@ -303,5 +303,4 @@ def test_a_large_graph_is_drawn_quickly_while_it_moves_and_wholly_after(open_pag
     settle(page)
     assert page.evaluate(f"{DISK}.fullFrames") == full
     page.mouse.up()
-    page.wait_for_timeout(500)
-    assert page.evaluate(f"{DISK}.fullFrames") > full
+    page.wait_for_function(f"{DISK}.fullFrames > {full}")

@@ -19,6 +19,8 @@ pytest.importorskip("triton")
 
 from lresnet.kernels import batch_norm, norm_relu, norm_tail, residual, runtime
 
+HANG = 600  # seconds after which a test that hangs fails
+
 
 class Kernel:
     """Notes what it is asked for; compiling waits until it is allowed to end."""
@@ -32,7 +34,7 @@ class Kernel:
         return lambda *arguments, **options: self.ran.append((grid, arguments, options))
 
     def warmup(self, *kinds: object, grid: object, **options: object) -> None:
-        assert self.may_end.wait(20)
+        assert self.may_end.wait(HANG)
         self.compiled.append((grid, kinds, options))
         if self.error is not None:
             raise self.error
@@ -85,7 +87,7 @@ def test_a_first_run_waits_for_what_is_under_way(on_any_device) -> None:
     assert runner.is_alive()
     assert kernel.ran == []
     kernel.may_end.set()
-    runner.join(20)
+    runner.join(HANG)
     assert len(kernel.compiled) == len(kernel.ran) == 1
 
 
@@ -184,7 +186,7 @@ def test_a_forked_child_has_workers_of_its_own(on_any_device) -> None:
         runtime.launch(kernel, (1,), torch.ones(2, 3))
         os._exit(0 if len(kernel.compiled) == len(kernel.ran) == 1 else 1)
     kernel.may_end.set()
-    for _ in range(200):
+    for _ in range(20 * HANG):
         ended, status = os.waitpid(child, os.WNOHANG)
         if ended:
             break
@@ -213,7 +215,7 @@ threading._register_atexit(may_end.set)  # before the pool's own hook is registe
 with FakeTensorMode():
     for n in range(200): runtime.launch(slow, (1,), torch.empty(2, 3), ROWS=n)
 """
-    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=300, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG, capture_output=True, text=True)
     assert int(done.stdout) <= 8  # those that the workers had already started
 
 

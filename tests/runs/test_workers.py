@@ -35,8 +35,9 @@ def test_a_worker_ends_with_a_process_that_is_killed(tmp_path: Path) -> None:
         assert _runs(worker)
         parent.kill()
         parent.wait()
-        deadline = time.monotonic() + 30
-        while _runs(worker) and time.monotonic() < deadline:
+        for _ in range(12_000):  # ten minutes, which only end a test that hangs
+            if not _runs(worker):
+                break
             time.sleep(0.05)
     assert not _runs(worker)
 
