@@ -45,16 +45,16 @@ format: $(STAMP) ## sort imports and format the code
 	@$(BIN)/ruff check --quiet --fix --exit-zero .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## time the residuals against what you would use instead
+bench: $(STAMP) ## time the residuals against the alternatives
 	@$(BIN)/lresnet bench residual --results None
 
-bench-graphs: $(STAMP) ## time a training epoch against PyG's GCN, where the data sets are found (LRESNET_DATA)
+bench-graphs: $(STAMP) ## time a training epoch against PyG's GCN, on the data sets that are available (LRESNET_DATA)
 	@$(BIN)/lresnet bench gcn --results None
 
-bench-sgformer: $(STAMP) ## time the Lorentz SGFormer against its twin, and on graphs of up to a million nodes (8 GB of memory)
+bench-sgformer: $(STAMP) ## time the Lorentz SGFormer against its Euclidean baseline, and on graphs of up to a million nodes (8 GB of memory)
 	@$(BIN)/lresnet bench sgformer --results None
 
-bench-scale: $(STAMP) ## memory and time on PubMed and on a graph of ten million edges
+bench-scale: $(STAMP) ## measure memory and time on PubMed and on a graph of ten million edges
 	@$(BIN)/python benchmarks/scale.py
 
 docs: $(STAMP) ## render the measured pages and the README's pictures
