@@ -75,7 +75,7 @@ def demo_table(records: Sequence[dict[str, Any]]) -> "Table":
     summaries = {cell: _summaries(records, cell) for cell in cells}
     best = {cell: max(summaries[cell], key=lambda method: summaries[cell][method].mean) for cell in cells}
     for method in dict.fromkeys(record["method"] for record in records):
-        shown = [_mean_and_deviation(own[method]) for own in summaries.values()]
+        shown = [f"{own[method]:.1f}" for own in summaries.values()]
         bold = [f"[bold]{text}[/]" if best[cell] == method else text for cell, text in zip(cells, shown, strict=True)]
         table.add_row(method, *bold, end_section=False)
     return table
@@ -89,7 +89,3 @@ def _summaries(records: Sequence[dict[str, Any]], cell: str) -> "dict[str, Summa
         if record["cell"] == cell:
             values.setdefault(record["method"], []).append(record["value"])
     return {method: summarise(own) for method, own in values.items()}
-
-
-def _mean_and_deviation(summary: "Summary") -> str:
-    return f"{summary.mean:.1f}" + (f" ± {summary.deviation:.1f}" if summary.n > 1 else "")

@@ -94,17 +94,12 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Table":
         justify: Literal["left", "right"] = "left" if is_text else "right"
         table.add_column(column, justify=justify, no_wrap=not is_text)
     for group in groups:
-        test, validation, difference = group.test, group.validation, group.difference
-        values = [
-            group.name,
-            f"{test.mean:.2f}" + (f" ± {test.deviation:.2f}" if test.n > 1 else ""),
-            str(test.n),
-            f"{validation.mean:.2f}" if validation.n else "",
-        ]
-        if difference is not None:
-            other = f" (other settings: {difference.settings})" if difference.settings else ""
-            values.append(f"{difference.estimate.mean:+.2f} ± {difference.estimate.half_width:.2f}")
-            values.append(f"{difference.verdict}{other}")
+        validation = f"{group.validation.mean:.2f}" if group.validation.n else ""
+        values = [group.name, f"{group.test:.2f}", str(group.test.n), validation]
+        if group.difference is not None:
+            settings = group.difference.settings
+            other = f" (other settings: {settings})" if settings else ""
+            values += [f"{group.difference.estimate:+.2f}", f"{group.difference.verdict}{other}"]
         table.add_row(*map(Text, values))
     return table
 

@@ -42,11 +42,20 @@ _LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Summary:
-    """Mean and sample deviation of ``n`` values; NaN where there are too few values."""
+    """Mean and sample deviation of ``n`` values; NaN where there are too few values.
+
+    Example:
+        >>> f"{Summary(97.0, 1.0, 3):.2f}", f"{Summary(97.0, math.nan, 1):.1f}"
+        ('97.00 ± 1.00', '97.0')
+    """
 
     mean: float
     deviation: float
     n: int
+
+    def __format__(self, spec: str) -> str:
+        """Return the mean, with the deviation if there are two values at least; ``spec`` formats both numbers."""
+        return f"{self.mean:{spec}}" + (f" ± {self.deviation:{spec}}" if self.n > 1 else "")
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,10 @@ class Estimate:
         high: upper end of the 95 % interval.
         n: number of values or pairs.
         p: two-sided p value of the hypothesis that the true mean is zero.
+
+    Example:
+        >>> f"{Estimate(mean=1.0, low=0.5, high=1.5, n=10, p=0.001):+.2f}"
+        '+1.00 ± 0.50'
     """
 
     mean: float
@@ -71,6 +84,10 @@ class Estimate:
     def half_width(self) -> float:
         """Half the width of the interval: the number after the ± sign."""
         return self.high - self.mean
+
+    def __format__(self, spec: str) -> str:
+        """Return the mean and half the width of the interval; ``spec`` formats both, its sign the mean only."""
+        return f"{self.mean:{spec}} ± {self.half_width:{spec.replace('+', '')}}"
 
     def __neg__(self) -> Estimate:
         """Return the estimate with its sign reversed, for metrics of which less is better."""

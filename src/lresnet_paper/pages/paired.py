@@ -42,8 +42,8 @@ def paired_differences(records: Iterable[Mapping[str, Any]], of: str = "lorentz"
     values: dict[tuple[str, str, str], dict[str, dict[tuple[Any, Any], float]]] = {}
     for r in records:
         if r.get("stage", "final") == "final" and r.get("value") is not None:
-            place = values.setdefault((r["table"], r["cell"], r["protocol"]), {})
-            place.setdefault(r["method"], {})[r["seed"], r.get("split")] = r["value"]
+            own = values.setdefault((r["table"], r["cell"], r["protocol"]), {})
+            own.setdefault(r["method"], {})[r["seed"], r.get("split")] = r["value"]
     found = []
     for place, methods in values.items():
         for method, theirs in methods.items():

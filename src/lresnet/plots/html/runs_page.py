@@ -75,20 +75,15 @@ def _result(group: RunGroup) -> MethodResult:
 
 
 def _row(group: RunGroup, *, with_difference: bool) -> Row:
-    test, validation, difference = group.test, group.validation, group.difference
-    numbers = [
-        f"{test.mean:.2f}" + (f" ± {test.deviation:.2f}" if test.n > 1 else ""),
-        str(test.n),
-        f"{validation.mean:.2f}" if validation.n else "",
-    ]
-    texts: list[str | Markup] = []
-    if with_difference:
-        known = difference is not None
-        numbers.append(f"{difference.estimate.mean:+.2f} ± {difference.estimate.half_width:.2f}" if known else "")
-        other = f"other settings: {difference.settings}" if known and difference.settings else ""
-        verdict = html_verdict(difference.verdict) if known else Markup()
-        texts.append(Markup("{} {}").format(verdict, other).strip())
-    return Row(group.name, numbers, texts, group.method == "lorentz")
+    numbers = [f"{group.test:.2f}", str(group.test.n), f"{group.validation.mean:.2f}" if group.validation.n else ""]
+    if not with_difference:
+        return Row(group.name, numbers, (), group.method == "lorentz")
+    number, verdict = "", Markup()
+    if group.difference is not None:
+        number, verdict = f"{group.difference.estimate:+.2f}", html_verdict(group.difference.verdict)
+        if group.difference.settings:
+            verdict = Markup("{} other settings: {}").format(verdict, group.difference.settings)
+    return Row(group.name, [*numbers, number], [verdict], group.method == "lorentz")
 
 
 def _details(report: Report, text: Any) -> Markup:
