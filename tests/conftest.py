@@ -1,4 +1,4 @@
-"""Where there is no GPU the kernels' tests run in Triton's interpreter, chosen before anybody imports triton."""
+"""Settings of all tests. Without a GPU the kernels run in Triton's interpreter, chosen before Triton is imported."""
 
 import gc
 import os
@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 import torch
 
-from tests.interpreter import patch_once_a_grid
+from tests.interpreter import patch_once_per_grid
 
 # No test depends on how fast this machine is: no time limit for an example, nor for drawing it.
 hypothesis.settings.register_profile("lresnet", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
@@ -19,7 +19,7 @@ if not torch.cuda.is_available():
 # float32 is compared as float32: TF32, torch's default for convolutions on GPUs, keeps ten bits of a number.
 torch.backends.cudnn.allow_tf32 = False
 
-# What is imported and collected stays until the end: looking through it for garbage, again and again, is for nothing.
+# Imported modules and collected tests stay until the end: garbage collection need not look at them again and again.
 gc.disable()
 
 
@@ -31,4 +31,4 @@ def pytest_collection_finish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def quick_interpreter() -> None:
-    patch_once_a_grid()
+    patch_once_per_grid()

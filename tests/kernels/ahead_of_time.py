@@ -1,7 +1,7 @@
 """``python -m tests.kernels.ahead_of_time``: compile kernels for a GPU, also on a machine without one.
 
-A program of its own, because Triton chooses between its compiler and its interpreter when it is imported. Prints a line
-of JSON for each kernel: its name, and of its machine code, in order, which lines load, wait for all warps, and store.
+This is a separate program because Triton chooses between its compiler and its interpreter at import. It prints a line
+of JSON per kernel: its name, and the order in which its machine code loads, waits for all warps, and stores.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _KINDS = {"ld.global": "load", "bar.sync": "wait", "st.global": "store"}
 
 
 def compiled(kernel: JITFunction, *arguments: Any, **constants: Any) -> str:
-    """Machine code for these arguments; integers that are 1 are constants, multiples of 16 are known as such."""
+    """Return the machine code for these arguments, specialised like Triton's: integers 1 and multiples of 16."""
     given = dict(zip((p.name for p in kernel.params), arguments, strict=False)) | constants
     signature, values, attributes = {}, {}, {}
     for i, parameter in enumerate(kernel.params):
@@ -43,7 +43,7 @@ def compiled(kernel: JITFunction, *arguments: Any, **constants: Any) -> str:
     return triton.compile(ASTSource(kernel, signature, values, attributes), target=_H200).asm["ptx"]
 
 
-def told(kernel: JITFunction, grid: tuple[int, ...]) -> Any:
+def print_order(kernel: JITFunction, grid: tuple[int, ...]) -> Any:
     def launch(*arguments: Any, **constants: Any) -> None:
         lines = re.findall("|".join(_KINDS), compiled(kernel, *arguments, **constants))
         facts = {"kernel": kernel.fn.__name__, "order": [_KINDS[line] for line in lines]}
@@ -53,7 +53,7 @@ def told(kernel: JITFunction, grid: tuple[int, ...]) -> Any:
 
 
 def main() -> None:
-    JITFunction.__getitem__ = told  # type: ignore[method-assign]
+    JITFunction.__getitem__ = print_order  # type: ignore[method-assign]
     for n, rows, members in ((1, 1, 1), (64, 70, 3)):
         z, w = torch.randn(rows, members, n), torch.randn(members)
         join.forward(z, z, w, kappa=1.0, max_radius=10.0)

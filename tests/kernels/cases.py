@@ -1,4 +1,4 @@
-"""What the kernels' tests share: the residuals by name, on the device at hand, with gradients of every argument."""
+"""Helpers of the kernel tests: residuals by name on the available device, gradients of all arguments, launches."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def on_device(*tensors: Tensor) -> list[Tensor]:
 
 
 def gradients(kind: str, g: Tensor, *arguments: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """Result, and gradients along g of x, y, weight, scale and K (those that are tensors)."""
+    """Return the result, and the gradients along g of x, y, weight, scale and K."""
     leaves = [a.detach().clone().requires_grad_() for a in arguments]
     z = residual(kind, *leaves)
     found = torch.autograd.grad(z, leaves, g.to(z.dtype), allow_unused=True, materialize_grads=True)
@@ -38,12 +38,12 @@ def gradients(kind: str, g: Tensor, *arguments: Tensor) -> tuple[Tensor, list[Te
 
 
 def row_errors(got: Tensor, exact: Tensor) -> Tensor:
-    """Relative error of each row."""
+    """Return the relative error of each row."""
     return (got.double() - exact).norm(dim=-1) / exact.norm(dim=-1)
 
 
-def watched(monkeypatch: pytest.MonkeyPatch, launcher: ModuleType) -> list[str]:
-    """Every start of its kernels from now on, "forward" or "backward"; those of a trace only begin to compile."""
+def record_launches(monkeypatch: pytest.MonkeyPatch, launcher: ModuleType) -> list[str]:
+    """Record every launch of ``launcher`` from now on as "forward" or "backward", except those of a trace."""
     seen: list[str] = []
     for name in ("forward", "backward"):
         original = getattr(launcher, name)

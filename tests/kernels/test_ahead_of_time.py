@@ -1,4 +1,4 @@
-"""The kernels compile for a GPU, also where there is none: the interpreter lets pass what the compiler does not."""
+"""The kernels compile for a GPU, also on a machine without one: the interpreter accepts more than the compiler."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ pytest.importorskip("triton")
 
 
 @pytest.mark.slow
-def test_kernels_compile_and_the_one_that_writes_where_it_reads_waits_in_between(tmp_path: Path) -> None:
-    """Small tiles are held by several warps: one that has written before another has read would spoil its numbers."""
+def test_kernels_compile_and_the_in_place_kernel_has_a_barrier_between_loads_and_stores(tmp_path: Path) -> None:
+    """Several warps hold copies of a small tile, so one must not write before another has read."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
         [sys.executable, "-m", "tests.kernels.ahead_of_time"],
@@ -33,5 +33,5 @@ def test_kernels_compile_and_the_one_that_writes_where_it_reads_waits_in_between
     }  # fmt: skip
     for order in (k["order"] for k in kernels if k["kernel"] == "_step"):
         reads = [i for i, line in enumerate(order) if line == "load"]
-        # All but the last one, the learning rate, which nobody writes.
+        # All loads but the last one, of the learning rate, which is not written.
         assert "wait" in order[reads[-2] : order.index("store")]

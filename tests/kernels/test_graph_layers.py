@@ -1,4 +1,4 @@
-"""The fused kernels of the graph layers against torch's operations in float64; without a GPU, interpreted."""
+"""Kernels of the graph layers against torch operations in float64; interpreted on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytest.importorskip("triton")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 KAPPAS = (0.1, 1.0, 10.0)
-# Stacks lie in memory member after member where a product with their matrices made them, else node after node.
+# A stack is stored member by member if a product with its matrices produced it, otherwise node by node.
 LAYOUTS = ("rows", "nodes first", "members first")
 N, S, n = 70, 3, 5
 
@@ -37,7 +37,7 @@ def points(width: int, layout: str = "rows", seed: int = 0) -> Tensor:
 
 
 def compare(function: Callable[..., Tensor], *inputs: Tensor, rtol: float = 1e-6) -> None:
-    """Value and gradients: errors relative to the largest number of each tensor."""
+    """Compare value and gradients, with errors relative to the largest number of each tensor."""
     results = []
     for context, dtype in ((enabled, torch.float32), (disabled, torch.float64)):
         leaves = [x.to(dtype).detach().requires_grad_() for x in inputs]
@@ -59,27 +59,27 @@ def available():
 
 @pytest.mark.parametrize("kappa", KAPPAS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_points_of_a_linear_layer(layout, kappa):
+def test_on_sphere(layout, kappa):
     z = points(n + 1, layout)
     with torch.no_grad():
         z[4, ..., 1:] = 0  # no direction
         z[5] = 0
     scale = torch.tensor(0.7, device=DEVICE)
     if layout != "rows":
-        scale = normals(S, 4)[:, 1:2]  # as a part of a stack's parameters: its numbers are not next to each other
+        scale = normals(S, 4)[:, 1:2]  # a column of a stack's parameters, which is not contiguous
     compare(lambda z, scale: on_sphere(z, scale, kappa, 0.5), z, scale, rtol=2e-6)
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_centroids(layout, kappa):
-    sums = points(n + 1, layout) / kappa**0.5  # far from the origin the norm of a sum is a difference, and loses digits
+def test_centroid(layout, kappa):
+    sums = points(n + 1, layout) / kappa**0.5  # far from the origin the norm of a sum cancels
     with torch.no_grad():
         sums[..., -1] = (
             kappa * sums[..., :-1].square().sum(-1) + 1 + normals(*sums.shape[:-1], seed=3).square()
         ).sqrt()
     shared = normals(N, *[1] * (sums.dim() - 1), seed=4).abs()
-    shared[:3] = 0  # rows that hear nobody
+    shared[:3] = 0  # rows without neighbours
     compare(lambda s: centroid_of_sums(s, shared.to(s.dtype), kappa, some_empty=True), sums, rtol=1e-5)
     own = normals(*sums.shape[:-1], 1, seed=4).abs()
     compare(lambda s: centroid_of_sums(s, own.to(s.dtype), kappa, some_empty=False), sums, rtol=1e-5)
@@ -87,7 +87,7 @@ def test_centroids(layout, kappa):
 
 @pytest.mark.parametrize("kappa", KAPPAS)
 @pytest.mark.parametrize("members", [None, 1, S])
-def test_products_with_ambient_vectors(members, kappa):
+def test_ambient_product(members, kappa):
     x = points(n) if members is None else points(n, "nodes first")[:, :members]
     stack = [] if members is None else [S]
     parameters = [normals(*stack, *shape, seed=i) for i, shape in enumerate([(4, n), (4,), (4,)])]
@@ -95,7 +95,7 @@ def test_products_with_ambient_vectors(members, kappa):
 
 
 @pytest.mark.parametrize("kappa", [*KAPPAS, None])
-def test_distances_of_pairs(kappa):
+def test_pair_distance(kappa):
     g = torch.Generator().manual_seed(1)
     pairs = torch.randint(N, (2, 500), generator=g).to(DEVICE)
     with enabled():
@@ -103,7 +103,7 @@ def test_distances_of_pairs(kappa):
     compare(lambda z: lorentz_distance2(z, pairs, kappa), points(n))
 
 
-def test_second_derivatives_go_by_torch_s_operations():
+def test_second_derivatives_use_the_formula():
     scale = torch.tensor(0.3, device=DEVICE)
     with enabled():
         z = points(4)[:6].requires_grad_()
@@ -116,7 +116,7 @@ def test_second_derivatives_go_by_torch_s_operations():
     torch.testing.assert_close(second, expected, rtol=1e-4, atol=1e-5)
 
 
-def test_a_nan_stays_in_its_row_and_is_not_hidden():
+def test_a_nan_stays_in_its_row_and_is_visible():
     with enabled():
         for column in (0, 2, n):
             z = points(n + 1)
@@ -129,7 +129,7 @@ def test_a_nan_stays_in_its_row_and_is_not_hidden():
                 assert torch.cat([y[:7], y[8:]]).isfinite().all()
 
 
-def test_a_whole_network_is_the_same_with_and_without():
+def test_a_network_gives_the_same_with_and_without_kernels():
     torch.manual_seed(0)
     model = LorentzGCN(4, 6, num_classes=3, curvature=-2.0, activation="relu").to(DEVICE)
     x, edges = normals(N, 4), torch.randint(N, (2, 200), generator=torch.Generator().manual_seed(0)).to(DEVICE)
@@ -142,7 +142,7 @@ def test_a_whole_network_is_the_same_with_and_without():
         torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5 * float(expected.abs().max()))
 
 
-def test_what_the_kernels_leave_to_torch():
+def test_supported_rows():
     x = points(n)
     with disabled():
         assert not supports_rows(x, 1.0)
@@ -156,7 +156,7 @@ def test_what_the_kernels_leave_to_torch():
         assert not torch.vmap(lambda row: torch.tensor(supports_rows(row, 1.0)))(x).any()
 
 
-def test_rows_are_copied_only_where_coordinates_are_apart():
+def test_rows_are_copied_only_if_coordinates_are_not_adjacent():
     for layout in LAYOUTS[1:]:
         x = points(n, layout)
         rows = stack_rows(x)

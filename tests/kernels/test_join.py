@@ -1,4 +1,4 @@
-"""The Lorentz join of vectors by kernels, against torch's operations; without a GPU, interpreted."""
+"""The kernel of the Lorentz join against torch operations; interpreted on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lresnet.testing import assert_finite_gradients
 join = pytest.importorskip("lresnet.kernels.join", reason="triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-# A stack lies in memory member after member where a product with its matrices made it, else node after node.
+# A stack is stored member by member if a product with its matrices produced it, otherwise node by node.
 LAYOUTS = ("rows", "nodes first", "members first")
 N, S, n = 70, 3, 5
 
@@ -31,37 +31,37 @@ def vectors(layout: str, seed: int) -> Tensor:
 
 
 def weights(layout: str) -> Tensor:
-    # As a part of a stack's parameters: its numbers are not next to each other.
+    # A column of a stack's parameters, which is not contiguous.
     return torch.tensor(-4.0, device=DEVICE) if layout == "rows" else normals(S, 4, seed=3)[:, 1]
 
 
 def results(inputs: list[Tensor], kappa: float, radius: float, dtype: torch.dtype) -> list[Tensor]:
-    """The points, and gradients of both vectors and the weight."""
+    """Return the points, and the gradients of both vectors and the weight."""
     leaves = [x.to(dtype).detach().requires_grad_() for x in inputs]
     y = lorentz_join(*leaves, kappa, radius)
     return [y.detach(), *torch.autograd.grad(y, leaves, normals(*y.shape, seed=8).to(dtype))]
 
 
 def errors(found: list[Tensor], exact: list[Tensor]) -> list[float]:
-    """Largest ones, relative to the largest number of each tensor."""
+    """Return the largest errors, relative to the largest number of each tensor."""
     return [float((a.double() - b).abs().max() / b.abs().max()) for a, b in zip(found, exact, strict=True)]
 
 
 def row_errors(found: list[Tensor], exact: list[Tensor]) -> list[float]:
-    """Means of the largest ones of each row, relative to the largest number of the row."""
+    """Return the mean over rows of the largest error of a row, relative to its largest number."""
     pairs = zip(found[:3], exact[:3], strict=True)
     return [float(((a.double() - b).abs().amax(-1) / b.abs().amax(-1).clamp(min=1e-30)).mean()) for a, b in pairs]
 
 
 @pytest.fixture(autouse=True)
 def only_kernels(monkeypatch):
-    """Within enabled() nothing else computes."""
+    """Fail if, within enabled(), anything but the kernel computes."""
 
     class Refused:
         @staticmethod
         def apply(z: Tensor, *others: object) -> Tensor:
             if z.dtype == torch.float32 and vector_join.supports_rows(z, 1.0):
-                raise AssertionError("not by the kernels")
+                raise AssertionError("not computed by the kernel")
             return actual.apply(z, *others)
 
     actual = vector_join._LorentzJoin
@@ -71,7 +71,7 @@ def only_kernels(monkeypatch):
 @pytest.mark.parametrize("kappa", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("length", [1e-3, 0.5, 3.0])
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_same_numbers_as_torch_s_operations(layout, length, kappa):
+def test_same_numbers_as_torch_operations(layout, length, kappa):
     z, g = (vectors(layout, seed) * length / kappa**0.5 for seed in (0, 1))
     with torch.no_grad():
         z[0], g[1], z[2], g[2], z[3], z[5] = 0, 0, 0, 0, g[3], -g[5]
@@ -82,7 +82,7 @@ def test_same_numbers_as_torch_s_operations(layout, length, kappa):
     with disabled():
         others = results(inputs, kappa, 10.0, torch.float32)
     exact = results(inputs, kappa, 10.0, torch.float64)
-    if length < 3:  # farther out, the gradients of near vectors are differences that float32 cannot hold
+    if length < 3:  # farther out, float32 cannot represent the gradients of near vectors
         value, *gradients = errors(found, exact)
         assert value <= 1e-6
         assert max(gradients) <= 1e-5
@@ -93,7 +93,7 @@ def test_same_numbers_as_torch_s_operations(layout, length, kappa):
 
 @pytest.mark.parametrize("width", [2, 64, 300, 2048])
 @pytest.mark.parametrize("radius", [0.9, 10.0, 40.0])
-def test_vectors_that_are_shortened_and_those_that_are_not(radius, width):
+def test_vectors_below_and_beyond_max_radius(radius, width):
     z, g = (normals(9, width, seed=seed) * 30 / width**0.5 for seed in (0, 1))
     inputs = [z, g, torch.tensor(2.0, device=DEVICE)]
     with enabled():
@@ -105,7 +105,7 @@ def test_vectors_that_are_shortened_and_those_that_are_not(radius, width):
         assert error <= 4 * other + 1e-6
 
 
-def test_equal_vectors_give_their_point_and_leave_the_weight_alone():
+def test_equal_vectors_give_their_point_and_no_gradient_of_the_weight():
     z = normals(40, 7).requires_grad_()
     w = torch.tensor(3.7, device=DEVICE, requires_grad=True)
     with enabled():
@@ -116,7 +116,7 @@ def test_equal_vectors_give_their_point_and_leave_the_weight_alone():
     assert gw == 0
 
 
-def test_finite_for_zeros_and_subnormals_and_vectors_of_any_length():
+def test_finite_for_zeros_subnormals_and_long_vectors():
     special = torch.tensor([0.0, 1e-45, 1e-38, 1e-20, 1.0, 1e12], device=DEVICE)
     v = torch.cartesian_prod(special, special)
     w = torch.tensor(4.0, device=DEVICE)
@@ -126,7 +126,7 @@ def test_finite_for_zeros_and_subnormals_and_vectors_of_any_length():
 
 
 @pytest.mark.filterwarnings("ignore:(invalid value|overflow) encountered:RuntimeWarning")  # of the interpreter
-def test_a_nan_stays_in_its_row_and_is_not_hidden():
+def test_a_nan_stays_in_its_row_and_is_visible():
     for value in (float("nan"), float("inf"), 1e30):
         z, g = normals(N, n), normals(N, n, seed=1)
         z[7, 2] = value
@@ -139,14 +139,14 @@ def test_a_nan_stays_in_its_row_and_is_not_hidden():
             assert torch.cat([t[:7], t[8:]]).isfinite().all()
 
 
-def test_the_same_bits_from_run_to_run():
+def test_runs_are_bit_identical():
     inputs = [vectors("nodes first", 0), vectors("nodes first", 1), weights("nodes first")]
     with enabled():
         first, second = (results(inputs, 1.0, 10.0, torch.float32) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_second_derivatives_go_by_torch_s_operations():
+def test_second_derivatives_use_the_formula():
     def second() -> Tensor:
         z, g = normals(6, 4).requires_grad_(), normals(6, 4, seed=1)
         w = torch.tensor(2.0, device=DEVICE)
@@ -159,8 +159,8 @@ def test_second_derivatives_go_by_torch_s_operations():
         torch.testing.assert_close(found, second(), rtol=1e-4, atol=1e-4)
 
 
-def test_what_is_left_to_torch(monkeypatch):
-    """A learned curvature, a weight for each point, other widths of a float, branches that broadcast."""
+def test_unsupported_arguments_use_torch_operations(monkeypatch):
+    """A learned curvature, a weight per point, float64, branches that broadcast."""
     monkeypatch.setattr(join, "forward", None)
     z, g, w = normals(6, 4), normals(6, 4, seed=1), torch.tensor(2.0, device=DEVICE)
     own = torch.full((6,), 2.0, device=DEVICE)

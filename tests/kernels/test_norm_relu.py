@@ -1,4 +1,4 @@
-"""A batch norm with its ReLU as one operator, against torch's modules in float64."""
+"""A batch norm and its ReLU as one operator, against torch's modules in float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lresnet.kernels import disabled, enabled
 from lresnet.models import LorentzResNet
 from lresnet.models.residual_block import ResidualBlock
 from lresnet.nn.batch_norm import RunningUpdate, norm_relu, norm_tail, update_running_statistics
-from tests.kernels.cases import DEVICE, watched
+from tests.kernels.cases import DEVICE, record_launches
 from tests.residual.common import normals
 
 pytest.importorskip("triton")
@@ -31,11 +31,11 @@ def kernels():
 def launches(monkeypatch):
     from lresnet.kernels import norm_relu
 
-    return watched(monkeypatch, norm_relu)
+    return record_launches(monkeypatch, norm_relu)
 
 
 def images(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Channels with means and spreads of their own."""
+    """Return images whose channels differ in mean and deviation."""
     spread, mean = (normals(shape[1], seed=s)[:, None, None] for s in (7, 8))
     x = (normals(*shape, seed=seed) * (1 + spread.abs()) + mean).to(DEVICE, dtype)
     return x.to(memory_format=torch.channels_last)
@@ -62,7 +62,7 @@ def by_operator(x: Tensor, module: BatchNorm2d) -> Tensor:
 
 
 def run(function, x: Tensor, g: Tensor, module: BatchNorm2d, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
-    """Result, gradients and buffers by name."""
+    """Return result, gradients and buffers by name."""
     own = copy.deepcopy(module).to(dtype)
     leaf = x.detach().to(dtype or x.dtype).requires_grad_()
     z = function(leaf, own)
@@ -81,7 +81,7 @@ def assert_near(found: dict[str, Tensor], exact: dict[str, Tensor], tolerance: f
         assert error <= tolerance, (name, float(error))
 
 
-# Many channels of many pixels take the interpreter five seconds; a GPU has them among the quick tests.
+# The interpreter needs five seconds for this case; on a GPU it is fast.
 WIDE = pytest.param(520, (3, 9, 13), marks=() if torch.cuda.is_available() else pytest.mark.slow)
 
 
@@ -93,7 +93,7 @@ WIDE = pytest.param(520, (3, 9, 13), marks=() if torch.cuda.is_available() else 
         WIDE,
     ],
 )
-def test_against_torch_s_modules(channels, pixels, launches):
+def test_same_numbers_as_torch_modules(channels, pixels, launches):
     x, g = (images(pixels[0], channels, *pixels[1:], seed=s) for s in (0, 1))
     module = norm(channels, eps=1e-2)
     found = run(by_operator, x, g, module)
@@ -112,13 +112,13 @@ def test_half_precision_rounds_once(dtype):
     assert found["weight"].dtype == torch.float32
 
 
-def test_rows_apart_in_memory():
+def test_strided_rows():
     x, g = images(2, 5, 3, 4), images(2, 5, 3, 4, seed=1)
     apart = [torch.stack([t, t], -1)[..., 0] for t in (x, g)]
     assert_near(run(by_operator, *apart, norm(5)), run(modules, x, g, norm(5), torch.float64))
 
 
-def test_a_channel_that_is_off_has_no_gradient():
+def test_a_channel_below_zero_has_no_gradient():
     module, x = norm(3), images(2, 3, 4, 4)
     with torch.no_grad():
         module.bias.fill_(-100.0)
@@ -126,7 +126,7 @@ def test_a_channel_that_is_off_has_no_gradient():
     assert all(found[name].eq(0).all() for name in ("z", "x", "weight", "bias"))
 
 
-def test_a_nan_stays_one():
+def test_a_nan_stays_in_its_channel():
     x = images(2, 3, 4, 4)
     x[0, 1, 0, 0] = torch.nan
     z = by_operator(x, norm(3))
@@ -146,7 +146,7 @@ def test_second_derivatives():
         torch.testing.assert_close(penalty(function), penalty(modules), rtol=1e-4, atol=1e-4)
 
 
-def test_opcheck():
+def test_operators_pass_opcheck():
     from lresnet.kernels import norm_relu as operator
 
     module = norm(5)
@@ -158,14 +158,14 @@ def test_opcheck():
     torch.library.opcheck(operator.norm_relu_backward, (g, x, statistics))
 
 
-def test_bit_equal_from_run_to_run():
+def test_runs_are_bit_identical():
     x, g = images(3, 16, 5, 9), images(3, 16, 5, 9, seed=1)
     runs = [run(by_operator, x, g, norm(16)) for _ in range(3)]
     for other in runs[1:]:
         assert all(torch.equal(value, other[name]) for name, value in runs[0].items())
 
 
-# --- through the door, and in a network -------------------------------------------------------------------------------
+# --- the public function, and networks --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("memory", [torch.channels_last, torch.contiguous_format])
@@ -175,7 +175,7 @@ def test_eager_calls_run_the_kernels(memory, launches):
     assert launches == ["forward", "backward"]
 
 
-def test_what_eager_calls_give_may_be_changed_in_place():
+def test_results_of_eager_calls_may_be_changed_in_place():
     x, module = images(2, 5, 3, 4).requires_grad_(), norm(5)
     norm_relu(x, module).mul_(2.0).sum().backward()
     (exact,) = torch.autograd.grad(2 * modules(x, copy.deepcopy(module)).sum(), x)
@@ -194,7 +194,7 @@ def test_compiled_calls_run_the_operator_in_training(mode, launches):
     assert_near(found, run(modules, x, g, module, torch.float64))
 
 
-def test_mistakes_are_named():
+def test_error_messages():
     call = torch.compile(norm_relu, backend="eager", fullgraph=True)
     for x, channels, message in (
         (images(1, 5, 1, 1), 5, "more than one pixel a channel, got 1; use eval"),
@@ -206,7 +206,7 @@ def test_mistakes_are_named():
 
 
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
-def test_a_network_in_training_compiled_and_not(residual, launches):
+def test_a_network_trains_the_same_with_modules_kernels_and_compiled(residual, launches):
     torch.manual_seed(0)
     net = LorentzResNet(8, 10, widths=[4, 4, 8], residual=residual).to(DEVICE).train()
     x = normals(4, 3, 8, 8).to(DEVICE)
@@ -227,7 +227,7 @@ def test_a_network_in_training_compiled_and_not(residual, launches):
 
 
 @pytest.mark.parametrize("case", ["stem in another order", "own activation", "grouped blocks", "own block"])
-def test_a_network_that_was_changed_is_called_as_it_is(case):
+def test_a_modified_network_runs_its_own_modules(case):
     class Leaky(torch.nn.ReLU):
         def forward(self, x):
             return torch.nn.functional.leaky_relu(x)
@@ -249,22 +249,22 @@ def test_a_network_that_was_changed_is_called_as_it_is(case):
     else:
         net.blocks[0].__class__ = Own
     x = normals(4, 3, 8, 8).to(DEVICE)
-    if case == "grouped blocks":  # of which features() asks the last for its norm
+    if case == "grouped blocks":  # features() reads the norm of the last block
         net.blocks[-1].bn2 = net.blocks[-1][-1].bn2
     found = net.features(x)
     with disabled():
         torch.testing.assert_close(found, net.features(x), rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo looks at it
-def test_blocks_that_are_compiled_one_by_one():
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo reads it
+def test_blocks_compiled_one_by_one_share_their_code():
     net = LorentzResNet(20, 10, widths=[4, 4, 8]).to(DEVICE).train()
     torch._dynamo.reset()
     counter = CompileCounter()
     for block in net.blocks:
         block.compile(backend=counter)
     net(normals(4, 3, 8, 8).to(DEVICE))
-    assert counter.frame_count <= 5  # two kinds of block for each change of shape, one for the first stage
+    assert counter.frame_count <= 5  # one kind of block in the first stage, two in each other stage
 
 
 def test_norms_without_counters():
@@ -276,7 +276,7 @@ def test_norms_without_counters():
     assert net.blocks[0].bn1.running_mean.abs().sum() > 0
 
 
-def test_a_hook_still_sees_its_module(launches):
+def test_a_hook_on_the_stem_is_called(launches):
     net = LorentzResNet(8, 10, widths=[4, 4, 8]).to(DEVICE).train()
     seen = []
     net.stem.register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
@@ -295,9 +295,9 @@ def test_a_norm_with_a_hook_is_called(launches):
 
 
 @pytest.mark.parametrize("mode", ["train", "eval"])
-def test_a_norm_without_a_bias_runs_by_itself(mode, launches):
+def test_a_norm_without_bias_runs_as_a_module(mode, launches):
     module = norm(5)
-    module.bias = None  # torch 2.13 has BatchNorm2d(5, bias=False)
+    module.bias = None  # as BatchNorm2d(5, bias=False) of torch 2.13
     module.train(mode == "train")
     x, y = images(2, 5, 3, 4), images(2, 5, 3, 4, seed=1)
     torch._dynamo.reset()
@@ -317,7 +317,7 @@ def test_a_norm_whose_forward_was_replaced_is_called(launches):
     assert launches == []
 
 
-def test_images_of_three_axes_are_refused_as_by_torch():
+def test_images_of_three_axes_raise_torch_s_error():
     for call in (norm_relu, torch.compile(norm_relu, backend="eager")):
         torch._dynamo.reset()
         with pytest.raises(Exception, match="expected 4D input"):
@@ -325,7 +325,7 @@ def test_images_of_three_axes_are_refused_as_by_torch():
 
 
 @pytest.mark.parametrize("momentum", [0.3, None])
-def test_a_norm_that_serves_twice_sees_one_batch_after_the_other(momentum):
+def test_a_norm_used_twice_is_updated_in_sequence(momentum):
     from lresnet.kernels import norm_relu as operator
 
     ours, theirs, other = norm(5, momentum=momentum), norm(5, momentum=momentum), norm(5, momentum=0.1)
@@ -341,7 +341,7 @@ def test_a_norm_that_serves_twice_sees_one_batch_after_the_other(momentum):
     assert other.num_batches_tracked == 1
 
 
-def test_tracking_without_momentum_and_of_norms_that_keep_nothing():
+def test_running_statistics_with_and_without_momentum_or_tracking():
     x = images(3, 5, 2, 4)
     for options in ({"momentum": None}, {"momentum": 0.3}, {"track_running_stats": False}):
         ours, theirs = norm(5, **options), norm(5, **options)

@@ -1,4 +1,4 @@
-"""A block's tail with its batch norms as one operator, against torch's norms and the residuals in float64."""
+"""The end of a block with its batch norms as one operator, against torch's norms and the residuals in float64."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lresnet.kernels.tiles import Tile
 from lresnet.models.residual_block import ResidualBlock
 from lresnet.nn.batch_norm import norm_tail
 from lresnet.residual import make_residual
-from tests.kernels.cases import DEVICE, on_device, residual, watched
+from tests.kernels.cases import DEVICE, on_device, record_launches, residual
 from tests.residual.common import normals, per_point
 
 pytest.importorskip("triton")
@@ -34,11 +34,11 @@ def kernels():
 def launches(monkeypatch):
     from lresnet.kernels import norm_tail
 
-    return watched(monkeypatch, norm_tail)
+    return record_launches(monkeypatch, norm_tail)
 
 
 def images(*shape: int, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-    """Skip, branch and gradient, with means and spreads of their own in every channel."""
+    """Return skip, branch and gradient, whose channels differ in mean and deviation."""
     spread, mean = (normals(shape[1], seed=s)[:, None, None] for s in (7, 8))
     tensors = on_device(*((normals(*shape, seed=s) * (1 + spread.abs()) + mean).to(dtype) for s in range(3)))
     return [t.to(memory_format=torch.channels_last) for t in tensors]
@@ -53,7 +53,7 @@ def norm(channels: int, seed: int = 0, **options: object) -> BatchNorm2d:
 
 
 def by_hand(x, y, *, branch_norm, skip_norm, kind="lorentz", weight=1.0, scale=None, kappa=1.0, relu=True):
-    """The definition, from torch's modules and the public functions."""
+    """Compute the definition with torch's modules and the public functions."""
     x, y = x if skip_norm is None else skip_norm(x), y if branch_norm is None else branch_norm(y)
     with disabled():
         z = x + y if kind == "space" else residual(kind, x, y, weight, None, -kappa, dim=1)
@@ -62,7 +62,7 @@ def by_hand(x, y, *, branch_norm, skip_norm, kind="lorentz", weight=1.0, scale=N
 
 
 def run(function, x, y, g, norms: Norms, factors, dtype=None, **options) -> dict[str, Tensor]:
-    """Result, gradients of everything and the norms' buffers, by name; computed in ``dtype`` if one is given."""
+    """Return result, all gradients and the norms' buffers by name, computed in ``dtype`` if given."""
     skip, branch = (None if n is None else copy.deepcopy(n).to(dtype) for n in norms)
     leaves = [t.detach().to(dtype or t.dtype).requires_grad_() for t in (x, y, *factors)]
     named = dict(zip(("x", "y", "weight", "scale", "kappa"), leaves, strict=True))
@@ -92,7 +92,7 @@ def assert_near(found: dict[str, Tensor], exact: dict[str, Tensor], tolerance: f
 
 @pytest.mark.parametrize(("sides", "relu"), [("branch", True), ("both", True), ("skip", True), ("both", False)])
 @pytest.mark.parametrize("kind", KINDS)
-def test_against_the_definition(kind, sides, relu, launches):
+def test_same_numbers_as_the_definition(kind, sides, relu, launches):
     x, y, g = images(3, 5, 3, 4)
     norms = norm(5) if sides != "branch" else None, norm(5, seed=3, eps=0.1) if sides != "skip" else None
     options = {"kind": kind, "relu": relu}
@@ -105,17 +105,17 @@ def test_against_the_definition(kind, sides, relu, launches):
 @pytest.mark.parametrize("channels", [1, 2, 33, 64, 130])
 @pytest.mark.parametrize("few", [True, False])
 def test_sizes(channels, few):
-    # Of wide rows 35 already are several programs in the backward pass, with several tiles each, the last not full.
+    # 35 wide rows already need several programs in the backward pass, with several tiles each and a partial last one.
     batch, height, width = (1, 1, 2) if few else (1, 9, 13) if channels < 64 else (1, 5, 7)
     x, y, g = images(batch, channels, height, width)
     norms = norm(channels), norm(channels, seed=3)
     exact = run(by_hand, x, y, g, norms, scalars(), torch.float64)
-    # Two pixels come out at +1 and -1 whatever they are: their gradients are 0 but for what eps leaves.
+    # Two pixels are always normalised to +1 and -1: their gradients are 0 except for the effect of eps.
     assert_near(run(norm_tail, x, y, g, norms, scalars()), exact, 3e-4 if few else 3e-5)
 
 
 @pytest.mark.parametrize("channels", [8192, 8193])
-def test_the_most_channels(channels, launches):
+def test_the_largest_number_of_channels(channels, launches):
     x, y, g = images(1, channels, 1, 3)
     norms = None, norm(channels, eps=1.0)
     found = run(norm_tail, x, y, g, norms, scalars(), kind="space")
@@ -132,7 +132,7 @@ def test_half_precision(kind, dtype):
     exact = run(by_hand, x, y, g, norms, scalars(), torch.float64, kind=kind)
     halves = {"z", "gradient of x", "gradient of y"}
     assert {name for name, t in found.items() if t.dtype == dtype} == halves
-    # The gradient of the norm's output is rounded before the statistics' share is added, as between torch's modules.
+    # The gradient of the norm's output is rounded before the statistics' part is added, as between torch's modules.
     unit = 2.0**-7 if dtype == torch.bfloat16 else 2.0**-10
     assert_near({n: found[n] for n in halves}, {n: exact[n] for n in halves}, 2 * unit)
     rest = exact.keys() - halves
@@ -167,11 +167,11 @@ def test_weight_and_scale_per_pixel():
     assert_near(found, run(by_hand, x, y, g, norms, factors, torch.float64))
 
 
-# --- many tiles, many runs ------------------------------------------------------------------------------------------
+# --- tiles and repeated runs ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("programs", [1, 3, 100])
-def test_backward_programs_that_walk_over_many_tiles(programs):
+def test_backward_programs_loop_over_many_tiles(programs):
     from lresnet.kernels import norm_tail as operator
     from lresnet.kernels.residual import Factors
 
@@ -186,7 +186,7 @@ def test_backward_programs_that_walk_over_many_tiles(programs):
         torch.testing.assert_close(a, b)
 
 
-def test_bit_equal_from_run_to_run():
+def test_runs_are_bit_identical():
     x, y, g = images(3, 16, 5, 9)
     runs = [run(norm_tail, x, y, g, (norm(16), norm(16, seed=3)), scalars()) for _ in range(3)]
     for other in runs[1:]:
@@ -231,7 +231,7 @@ def test_norms_in_any_mode(skip, branch):
     assert_near(found, run(by_hand, x, y, g, tuple(made), scalars(), torch.float64))
 
 
-def test_untracked_norms_leave_no_trace():
+def test_norms_without_tracking_are_not_updated():
     x, y, _ = images(2, 5, 2, 2)
     module = norm(5)
     module.track_running_stats = False
@@ -240,7 +240,7 @@ def test_untracked_norms_leave_no_trace():
     assert module.running_mean.eq(0).all()
 
 
-def test_frozen_weights_still_let_gradients_through():
+def test_gradients_flow_through_frozen_norms():
     x, y, g = images(2, 5, 3, 3)
     module = norm(5).requires_grad_(False)
     leaf = y.clone().requires_grad_()
@@ -250,7 +250,7 @@ def test_frozen_weights_still_let_gradients_through():
     torch.testing.assert_close(found, exact, rtol=1e-5, atol=1e-6)
 
 
-def test_without_kernels_the_modules_run(launches):
+def test_modules_run_without_kernels(launches):
     x, y, g = images(3, 5, 2, 4)
     norms = norm(5), norm(5, seed=3)
     with disabled():
@@ -259,7 +259,7 @@ def test_without_kernels_the_modules_run(launches):
     assert_near(found, run(by_hand, x, y, g, norms, scalars(), torch.float64))
 
 
-def test_mistakes_are_named():
+def test_error_messages():
     x, y, _ = images(1, 5, 2, 2)
     with pytest.raises(ValueError, match=r"more than one pixel a channel, got 1; use eval\(\)"):
         norm_tail(x[..., :1, :1], y[..., :1, :1], branch_norm=norm(5))
@@ -274,7 +274,7 @@ def test_mistakes_are_named():
 # --- operators --------------------------------------------------------------------------------------------------------
 
 
-def test_operators_are_registered_as_they_behave():
+def test_operators_pass_opcheck():
     from lresnet.kernels import norm_tail as operator
 
     x, y, g = on_device(*(normals(6, 5, seed=s) for s in range(3)))
@@ -299,7 +299,7 @@ def test_compiles_into_one_graph(sides, launches):
     torch.testing.assert_close(*found)
 
 
-def test_second_derivatives_are_those_of_the_formulas(launches):
+def test_second_derivatives_use_the_formula(launches):
     x, y, _ = images(2, 3, 2, 2)
     norms = norm(3), norm(3, seed=3)
 
@@ -314,7 +314,7 @@ def test_second_derivatives_are_those_of_the_formulas(launches):
         return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
 
     got = second(norm_tail)
-    assert launches == ["forward", "backward"]  # the loss is a square: its own derivative depends on the result
+    assert launches == ["forward", "backward"]  # the loss is a square, so its derivative depends on the result
     launches.clear()
     with disabled():
         torch.testing.assert_close(got, second(norm_tail), rtol=1e-3, atol=1e-4)
@@ -335,7 +335,7 @@ def test_the_statistics_have_no_derivative():
 
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize(("kind", "compiled"), [("lorentz", False), ("tangent", False), ("lorentz", True)])
-def test_a_block_is_the_same_with_and_without_kernels(kind, stride, compiled, launches):
+def test_a_block_gives_the_same_with_and_without_kernels(kind, stride, compiled, launches):
     manifold = Lorentz(-0.5, learnable=True).to(DEVICE)
     torch.manual_seed(0)
     block = ResidualBlock(4, 4 * stride, stride, make_residual(kind, manifold, dim=1, weight="learned")).to(DEVICE)

@@ -1,4 +1,4 @@
-"""Pooling in the Poincare ball by kernels, against torch's operations in float64; without a GPU, interpreted."""
+"""The kernel of pooling in the Poincare ball against torch operations in float64; interpreted without a GPU."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 @pytest.fixture(autouse=True)
 def launched(monkeypatch):
-    """The kernels that were started, by name."""
+    """Record the names of launched kernels."""
     names = []
 
-    def noted(kernel, grid, *arguments, **options):
+    def recorded(kernel, grid, *arguments, **options):
         names.append(kernel.fn.__name__)
         return actual(kernel, grid, *arguments, **options)
 
     actual = kernels.launch
-    monkeypatch.setattr(kernels, "launch", noted)
+    monkeypatch.setattr(kernels, "launch", recorded)
     return names
 
 
@@ -36,7 +36,7 @@ def images(*shape: int, seed: int = 0, scale: float = 3.0, dtype: torch.dtype = 
 
 
 def results(x: Tensor, K: float, dtype: torch.dtype | None = None) -> list[Tensor]:
-    """Points, and the gradient of the images."""
+    """Return the points, and the gradient of the images."""
     leaf = x.detach().to(dtype or x.dtype).requires_grad_()
     z = poincare_mean(leaf, K=K)
     g = torch.Generator().manual_seed(8)
@@ -52,7 +52,7 @@ def assert_near(found: list[Tensor], exact: list[Tensor], tolerance: float = 1e-
 
 @pytest.mark.parametrize("K", [-0.02, -1.0, -10.0])
 @pytest.mark.parametrize("shape", [(3, 5, 3, 4), (2, 32, 8, 8), (1, 1, 1, 1), (2, 300, 5, 7), (1, 2048, 1, 3)])
-def test_same_numbers_as_torch_s_operations(shape, K, launched):
+def test_same_numbers_as_torch_operations(shape, K, launched):
     x = images(*shape)
     with enabled():
         found = results(x, K)
@@ -62,16 +62,16 @@ def test_same_numbers_as_torch_s_operations(shape, K, launched):
 
 @pytest.mark.parametrize("norm", [1e-3, 10.0, 1e4])
 @pytest.mark.parametrize("family", ["random", "near", "equal", "radial", "zero"])
-def test_no_digits_are_lost_up_to_the_boundary(family, norm):
-    """Beside torch's operations in float32: what they keep, the kernels keep."""
+def test_accuracy_up_to_the_boundary(family, norm):
+    """The kernel is as accurate as torch operations in float32."""
     x, y = pairs(family, norm, count=6, n=5)
     image = torch.cat([x, y]).mT.reshape(1, 5, 3, 4).to(DEVICE, torch.float32).to(memory_format=torch.channels_last)
     exact, plain = results(image, -1.0, torch.float64), results(image, -1.0)
     with enabled():
         found = results(image, -1.0)
     for got, usual, value in zip(found, plain, exact, strict=True):
-        room = (usual.double() - value).abs().max() + 2e-7 * value.abs().max()
-        assert (got.double() - value).abs().max() <= 4 * room
+        bound = (usual.double() - value).abs().max() + 2e-7 * value.abs().max()
+        assert (got.double() - value).abs().max() <= 4 * bound
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -111,7 +111,7 @@ def test_second_derivatives():
 
 
 @pytest.mark.parametrize("case", ["rows first", "learned", "float64", "compiled", "one axis of pixels"])
-def test_what_the_kernels_do_not_serve_goes_to_torch(case, launched):
+def test_unsupported_images_use_torch_operations(case, launched):
     x, K = images(2, 4, 3, 5), -1.0
     if case == "rows first":
         x = x.contiguous()
@@ -128,7 +128,7 @@ def test_what_the_kernels_do_not_serve_goes_to_torch(case, launched):
     assert_near([found.detach()], [_ball_mean(x.double().flatten(2).mT, 1.0)])
 
 
-def test_more_than_a_program_holds_at_once(monkeypatch):
+def test_images_larger_than_a_program_holds(monkeypatch):
     monkeypatch.setattr(kernels, "_HELD", 16)  # two pixels of eight channels
     x = images(2, 7, 3, 5)
     with enabled():

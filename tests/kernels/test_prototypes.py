@@ -1,4 +1,4 @@
-"""Logits of prototypes by kernels, against torch's operations; without a GPU, interpreted."""
+"""The kernel of prototype logits against torch operations; interpreted on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ def normals(*shape: int, seed: int = 0) -> Tensor:
 
 
 def inputs(layout: str, width: int = n, classes: int = C) -> list[Tensor]:
-    """Points, prototypes, bias."""
+    """Return points, prototypes and bias."""
     if layout == "rows":
         return [normals(N, width), normals(classes, width, seed=1), normals(classes, seed=2)]
     x = normals(N, S, width) if layout == "nodes first" else normals(S, N, width).transpose(0, 1)
-    # The bias as a part of a stack's parameters: those of a member are next to each other, members are not.
+    # The bias is a part of a stack's parameters: contiguous for a member, but not across members.
     return [x, normals(S, classes, width, seed=1), normals(S, classes + 3, seed=2)[:, 1 : classes + 1]]
 
 
 def results(tensors: list[Tensor], kappa: float, dtype: torch.dtype = torch.float32) -> list[Tensor]:
-    """Logits, and gradients of points, prototypes and bias."""
+    """Return the logits, and the gradients of points, prototypes and bias."""
     leaves = [x.to(dtype).detach().requires_grad_() for x in tensors]
     y = prototype_logits(*leaves, kappa)
     return [y.detach(), *torch.autograd.grad(y, leaves, normals(*y.shape, seed=8).to(dtype))]
 
 
 def separations(x: Tensor, y: Tensor, kappa: float) -> Tensor:
-    """``cosh d - 1``, by the kernel, in float64 on the CPU."""
+    """Return ``cosh d - 1`` by the kernel, in float64 on the CPU."""
     x, y = (t.float().to(DEVICE) for t in (x, y))
     with enabled():
         logits = prototype_logits(x, y, torch.zeros(y.shape[0], device=DEVICE), kappa)
@@ -51,11 +51,13 @@ def separations(x: Tensor, y: Tensor, kappa: float) -> Tensor:
 
 @pytest.fixture(autouse=True)
 def only_kernels(monkeypatch):
-    """Within enabled() nothing else computes, unless a test says so."""
+    """Fail if, within enabled(), anything but the kernel computes, unless a test undoes this."""
     from lresnet.nn import prototype_distance
 
     def refused(x: Tensor, y: Tensor, kappa: float) -> Tensor:
-        assert not (x.dtype == torch.float32 and prototype_distance.supports_rows(x, kappa)), "not by the kernels"
+        assert not (x.dtype == torch.float32 and prototype_distance.supports_rows(x, kappa)), (
+            "not computed by the kernel"
+        )
         return actual(x, y, kappa)
 
     actual = prototype_distance.prototype_separation
@@ -64,7 +66,7 @@ def only_kernels(monkeypatch):
 
 @pytest.mark.parametrize("kappa", [0.1, 1.0, 10.0])
 @pytest.mark.parametrize("layout", ["rows", "nodes first", "members first"])
-def test_same_numbers_as_torch_s_operations(layout, kappa):
+def test_same_numbers_as_torch_operations(layout, kappa):
     tensors = inputs(layout)
     with torch.no_grad():
         tensors[0][0] = 0
@@ -87,8 +89,8 @@ def test_dimensions_and_numbers_of_classes(width, classes):
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_no_more_is_lost_than_by_a_matrix_product(K):
-    """The bounds of ``tests/geometry/test_cross.py``."""
+def test_at_least_as_accurate_as_a_matrix_product(K):
+    """The bounds of ``tests/geometry/test_distance.py``."""
     for norm in NORMS:
         x, y = pairs("random", norm, count=24)
         exact = separation(x.unsqueeze(1), y[:8].unsqueeze(0), -K, -1).squeeze(-1)
@@ -98,19 +100,19 @@ def test_no_more_is_lost_than_by_a_matrix_product(K):
         assert (got >= 0).all()
 
 
-def test_near_a_prototype_digits_are_kept_that_a_matrix_product_would_lose():
+def test_more_accurate_than_a_matrix_product_near_a_prototype():
     x, y = (t.float().double() for t in pairs("near", 30.0, count=32))
     exact = separation(x.unsqueeze(1), y.unsqueeze(0), 1.0, -1).squeeze(-1)
     got = separations(x, y, 1.0)
     assert ((got - exact).abs() <= 1e-3 * exact).all()
-    assert exact.min() < 8 * 6e-8 * 901  # below the error that the product may have
+    assert exact.min() < 8 * 6e-8 * 901  # below the possible error of the product
 
 
 @pytest.mark.parametrize("width", [1, 2, 5, 16, 48, 64, 300])
 @pytest.mark.parametrize("gap", [0, 3])
 def test_a_point_on_a_prototype_is_at_distance_0(width, gap):
-    """Wherever it lies in memory: both norms are summed in one order."""
-    count = 32 if width < 100 else 8  # the interpreter takes its time
+    """For every memory layout: both norms are summed in the same order."""
+    count = 32 if width < 100 else 8  # the interpreter is slow
     x = (30 * normals(count, width + gap))[:, :width]
     with enabled():
         logits = prototype_logits(x, x.clone(), torch.zeros(count, device=DEVICE), 1.0)
@@ -134,7 +136,7 @@ def test_finite_for_zeros_and_subnormals():
         assert_finite_gradients(lambda x, y: prototype_logits(x, y, torch.zeros_like(y[:, 0]), 0.7), points, points)
 
 
-def test_a_nan_stays_in_its_row_and_is_not_hidden():
+def test_a_nan_stays_in_its_row_and_is_visible():
     x, y, bias = inputs("rows")
     x[7, 2] = float("nan")
     x.requires_grad_()
@@ -147,13 +149,13 @@ def test_a_nan_stays_in_its_row_and_is_not_hidden():
         assert torch.cat([t[:7], t[8:]]).isfinite().all()
 
 
-def test_the_same_bits_from_run_to_run():
+def test_runs_are_bit_identical():
     with enabled():
         first, second = (results(inputs("nodes first"), 1.0) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_second_derivatives_go_by_torch_s_operations():
+def test_second_derivatives_use_the_formula():
     def second() -> Tensor:
         x, y, bias = (t.requires_grad_() for t in inputs("rows"))
         first = torch.autograd.grad(prototype_logits(x, y, bias, 2.0).square().sum(), (x, y), create_graph=True)
@@ -165,7 +167,7 @@ def test_second_derivatives_go_by_torch_s_operations():
         torch.testing.assert_close(found, second(), rtol=1e-4, atol=1e-3)
 
 
-def test_the_module_calls_them_and_takes_its_gradients_as_they_are():
+def test_the_module_uses_the_kernel_and_does_not_copy_its_gradients():
     torch.manual_seed(0)
     head, x = Prototypes(n, C, manifold=Lorentz(-2.0)).to(DEVICE), normals(N, n)
     with disabled():
@@ -174,11 +176,11 @@ def test_the_module_calls_them_and_takes_its_gradients_as_they_are():
         y = head(x)
         y.square().sum().backward()
     torch.testing.assert_close(y.detach(), expected, rtol=1e-5, atol=1e-5)
-    # Parts of one sum: nothing was copied for them.
+    # Both are parts of one tensor of sums.
     assert head.points.grad.untyped_storage().data_ptr() == head.bias.grad.untyped_storage().data_ptr()
 
 
-def test_what_is_left_to_torch(monkeypatch):
+def test_unsupported_arguments_use_torch_operations(monkeypatch):
     """A learned curvature, more than 64 classes, float64, the same points for every member of a stack."""
     monkeypatch.undo()
     monkeypatch.setattr(kernels, "forward", None)

@@ -1,4 +1,4 @@
-"""The fused kernels' values and gradients against float64: families of pairs, dtypes, shapes and layouts."""
+"""Values and gradients of the residual kernels against float64: families of pairs, dtypes, shapes and layouts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.residual.common import HALF_ULP, MORE_FAMILIES, float32, geodesic, mo
 
 pytest.importorskip("triton")
 
-# A unit in the last place of the half precisions. (Half of it is due on a GPU; the interpreter cuts bfloat16 off.)
+# A unit in the last place of half precision. (A GPU rounds to half of it; the interpreter truncates bfloat16.)
 ULP = {torch.bfloat16: 2.0**-7, torch.float16: 2.0**-10}
 
 
@@ -37,7 +37,7 @@ def test_float32_values_are_within_four_roundings(kind, family):
         got = residual(kind, x, y, weight, K=K)
         exact = residual(kind, x.double(), y.double(), float32(weight), K=K)
         bar = 4 * HALF_ULP[torch.float32] * (-K) ** 0.5 * exact.norm(dim=-1) + 3e-7
-        if kind == "tangent":  # a sum of vectors as long as the radii, each rounded; opposite ones cancel
+        if kind == "tangent":  # a sum of rounded vectors as long as the radii; opposite ones cancel
             radii = ((-K) ** 0.5 * torch.stack([x, y]).double().norm(dim=-1)).asinh().sum(0)
             bar = bar + HALF_ULP[torch.float32] * radii
         assert (geodesic(got, exact, K) <= bar).all(), (norm, K, weight)
@@ -46,7 +46,7 @@ def test_float32_values_are_within_four_roundings(kind, family):
 @pytest.mark.parametrize("family", MORE_FAMILIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_float32_gradients(kind, family):
-    # Radii far out: the families whose gradient float32 can hold there. (Rays lose it, in any form: docs/numerics.md.)
+    # Large radii only for families whose gradient float32 can represent (docs/numerics.md: not points on one ray).
     far = 1e3 if family in ("random", "near", "equal", "zero", "zero skip") else 10.0
     for radius, (K, weight) in itertools.product((1e-3, 1.0, 10.0, 1e3), ((-0.1, -1.0), (-10.0, 0.37))):
         if radius > far:
@@ -66,7 +66,7 @@ def test_float32_gradients(kind, family):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradient_of_the_curvature(kind):
-    # A sum over pairs that may cancel: measured against the sum of its parts.
+    # The sum over pairs may cancel, so the error is relative to the sum of absolute values.
     x, y = on_device(*(t.float() for t in more_pairs("random", 3.0, count=40)))
     g = normals(*x.shape, seed=5).to(DEVICE)
     K = torch.tensor(-0.7, device=DEVICE)
@@ -132,7 +132,7 @@ def test_mixed_dtypes_give_the_wider_one():
 
 
 def compare(kind, x, y, *, dim=-1, weight=0.37, scale=None, tolerance=2e-6):
-    """Kernels against the reference in float64: values and the gradients of x and y."""
+    """Compare values and gradients of x and y with the formulas in float64."""
     found = []
     for a, b in ((x, y), (x.double(), y.double())):
         leaves = [t.detach().requires_grad_() for t in (a, b)]
@@ -156,7 +156,7 @@ def test_numbers_of_rows(rows):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_longer_than_registers_hold(kind):
+def test_rows_too_long_for_registers(kind):
     compare(kind, *on_device(0.02 * normals(2, 8200), 0.02 * normals(2, 8200, seed=1)))
 
 
@@ -222,7 +222,7 @@ def test_weight_per_pixel_in_any_broadcastable_shape():
 
 
 @pytest.mark.parametrize("weight", [torch.tensor([0.37]), per_point(10)[::2], per_point(1).expand(5)])
-def test_weights_that_lie_apart_in_memory(weight):
+def test_weights_that_are_not_contiguous(weight):
     x, y = on_device(normals(5, 6), normals(5, 6, seed=1))
     compare("lorentz", x, y, weight=weight.to(DEVICE), scale=weight.to(DEVICE).abs() + 0.1)
 
@@ -232,7 +232,7 @@ def test_weights_that_lie_apart_in_memory(weight):
 
 @pytest.mark.parametrize("programs", [1, 3, 100])
 @pytest.mark.parametrize("stages", [1, 2])
-def test_programs_that_walk_over_many_tiles(programs, stages):
+def test_programs_loop_over_many_tiles(programs, stages):
     from lresnet.kernels.residual import Factors, backward
 
     x, y, g = on_device(*(normals(21, 6, seed=s) for s in range(3)))
@@ -247,7 +247,7 @@ def test_programs_that_walk_over_many_tiles(programs, stages):
         torch.testing.assert_close(a, b)
 
 
-def test_sums_are_bit_equal_from_run_to_run():
+def test_runs_are_bit_identical():
     x, y, g = on_device(*(normals(300, 16, seed=s) for s in range(3)))
     weight, K = on_device(torch.tensor(0.37), torch.tensor(-0.7))
     runs = [gradients("lorentz", g, x, y, weight, torch.ones_like(K), K)[1] for _ in range(3)]
@@ -274,7 +274,7 @@ def test_the_papers_examples():
     torch.testing.assert_close(tangent_residual(x, 0 * y).cpu(), x.cpu())
 
 
-def test_a_weight_that_is_no_number_shows_where_points_are_equal():
+def test_a_nan_weight_is_visible_for_equal_points():
     x = torch.ones(4, 6, device=DEVICE)
     weight = torch.full((), torch.nan, device=DEVICE)
     assert lorentz_residual(x, x, weight).isnan().all()

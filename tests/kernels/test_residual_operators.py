@@ -1,20 +1,16 @@
-"""The kernels as operators (compile, export, second derivatives) and the switch that decides when they run."""
+"""The residual as a torch operator: compile, export, second derivatives, checkpointing."""
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 import torch
-from torch.func import grad, vmap
 from torch.utils.checkpoint import checkpoint
 
 from lresnet import Lorentz, LorentzResidual
-from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
-from lresnet.kernels import disabled, enabled, is_available, runtime, supports_pair
+from lresnet.functional import lorentz_residual
+from lresnet.kernels import disabled, enabled
 from lresnet.nn.batch_norm import residual_tail
-from tests.kernels.cases import DEVICE, KINDS, on_device, residual
+from tests.kernels.cases import DEVICE, KINDS, on_device, record_launches, residual
 from tests.residual.common import normals
 
 pytest.importorskip("triton")
@@ -26,27 +22,18 @@ def points(*shape: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor
 
 @pytest.fixture
 def launches(monkeypatch):
-    """Every launch of a kernel, by name, while the kernels are enabled."""
-    from lresnet.kernels import residual as launch
+    """Record the launches of the residual kernels, with the kernels enabled."""
+    from lresnet.kernels import residual
 
-    seen = []
-    for name in ("forward", "backward"):
-        original = getattr(launch, name)
-
-        def spy(*args, name=name, original=original, **options):
-            seen.append(name)
-            return original(*args, **options)
-
-        monkeypatch.setattr(launch, name, spy)
     with enabled():
-        yield seen
+        yield record_launches(monkeypatch, residual)
 
 
 # --- operators --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [*KINDS, "space"])
-def test_operators_are_registered_as_they_behave(kind):
+def test_operators_pass_opcheck(kind):
     from lresnet.kernels import residual as ops
 
     x, y = points(3, 5)
@@ -104,7 +91,7 @@ def test_exports_as_an_operator():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_second_derivatives_are_those_of_the_formulas(kind, launches):
+def test_second_derivatives_use_the_formulas(kind, launches):
     weight, K = on_device(torch.tensor(0.37), torch.tensor(-0.7))
 
     def second():
@@ -116,7 +103,7 @@ def test_second_derivatives_are_those_of_the_formulas(kind, launches):
         return torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
 
     got = second()
-    assert launches == ["forward", "backward"]  # the loss is a square: its own derivative depends on the result
+    assert launches == ["forward", "backward"]  # the loss is a square, so its derivative depends on the result
     launches.clear()
     with disabled():
         torch.testing.assert_close(got, second(), rtol=1e-4, atol=1e-5)
@@ -134,13 +121,13 @@ def test_second_derivatives_on_images_with_weights_per_pixel(launches):
         return torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
 
     got = second()
-    assert launches == ["forward", "backward"]  # the loss is a square: its own derivative depends on the result
+    assert launches == ["forward", "backward"]  # the loss is a square, so its derivative depends on the result
     launches.clear()
     with disabled():
         torch.testing.assert_close(got, second(), rtol=1e-4, atol=1e-5)
 
 
-def test_the_backward_operator_refuses_to_be_differentiated():
+def test_the_backward_operator_has_no_derivative():
     from lresnet.kernels import residual as ops
 
     x, y = points(3, 5)
@@ -160,7 +147,7 @@ def test_a_result_may_be_changed_in_place(launches):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_activations_may_be_computed_again(kind, launches):
+def test_activation_checkpointing(kind, launches):
     found = []
     for again in (False, True):
         x, y = (t.requires_grad_() for t in points(4, 6))
@@ -168,79 +155,3 @@ def test_activations_may_be_computed_again(kind, launches):
         found.append(torch.autograd.grad(z.square().sum(), (x, y)))
     assert torch.equal(*map(torch.cat, found))
     assert launches == ["forward", "backward", "forward", "forward", "backward"]
-
-
-# --- when the kernels run --------------------------------------------------------------------------------------------
-
-
-def test_every_residual_offers_its_work(launches):
-    x, y = points(4, 6)
-    for function in (lorentz_residual, parallel_transport_residual, tangent_residual):
-        function(x, y)
-    assert launches == ["forward"] * 3
-    with disabled():
-        lorentz_residual(x, y)
-    assert len(launches) == 3
-
-
-def test_what_the_kernels_leave_to_the_reference(launches):
-    x, y = points(4, 6)
-    lorentz_residual(x.double(), y.double())
-    lorentz_residual(x, y[:1])  # broadcast
-    lorentz_residual(x, y, K=torch.full((4, 1), -1.0, device=DEVICE))  # several curvatures
-    vmap(lorentz_residual)(x, y)
-    grad(lambda t: lorentz_residual(t, y).sum())(x)
-    lorentz_residual(x.to("meta"), y.to("meta"))
-    assert launches == []
-    with pytest.raises(ValueError, match="the coordinate axis"):
-        lorentz_residual(x, y[:, :5])
-    with pytest.raises(TypeError, match=r"must be a torch\.Tensor"):
-        lorentz_residual(x, [1.0])
-
-
-def test_scales_are_checked_where_values_may_be_read(launches):
-    x, y = on_device(normals(4, 6), normals(4, 6, seed=1))
-    if DEVICE == "cpu":
-        with pytest.raises(ValueError, match="scale must be positive and finite, got -1"):
-            lorentz_residual(x, y, 1.0, -1.0)
-    with pytest.raises(ValueError, match="curvature must be negative"):
-        lorentz_residual(x, y, K=1.0)
-    assert launches == []
-
-
-def test_why_the_kernels_are_not_available(monkeypatch):
-    with disabled():
-        assert not is_available()
-        assert "disabled()" in is_available().reason
-    monkeypatch.setenv("LRESNET_KERNELS", "off")
-    assert "LRESNET_KERNELS" in is_available().reason
-    assert not supports_pair(*points(4, 6), dim=-1)
-    monkeypatch.delenv("LRESNET_KERNELS")
-    with monkeypatch.context() as patch:
-        patch.setattr(runtime, "_triton_is_installed", lambda: False)
-        assert is_available().reason.startswith("triton is not installed")
-        with enabled():
-            assert not supports_pair(*points(4, 6), dim=-1)
-            lorentz_residual(*points(4, 6))
-    monkeypatch.setenv("TRITON_INTERPRET", "1")
-    assert "only within" in is_available("cpu").reason
-    with enabled():
-        assert is_available("cpu")
-    monkeypatch.delenv("TRITON_INTERPRET")
-    with enabled():
-        assert is_available("cpu").reason == "the kernels are written for CUDA devices, not for 'cpu'"
-        assert is_available("cuda").available == torch.cuda.is_available()
-
-
-def test_plain_tensors_on_the_cpu_take_the_reference():
-    assert not supports_pair(torch.ones(2, 3), torch.ones(2, 3), dim=-1)
-
-
-def test_triton_is_imported_with_the_first_kernel_only():
-    code = (
-        "import sys, torch, lresnet, lresnet.kernels\n"
-        "from lresnet.functional import lorentz_residual\n"
-        "lorentz_residual(torch.ones(2, 3), torch.ones(2, 3))\n"
-        "assert 'triton' not in sys.modules and 'torch._dynamo' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)

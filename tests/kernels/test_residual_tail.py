@@ -1,4 +1,4 @@
-"""The fused tail of an image block against batch norm, residual and ReLU in float64, gradients of the norm included."""
+"""The end of a block with affine maps, against batch norm, residual and ReLU in float64."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def images(*shape: int, dtype: torch.dtype = torch.float32) -> list[torch.Tensor
 
 
 def by_hand(kind, x, y, weight, scale, kappa, y_affine, x_affine, relu):
-    """The tail's definition, from the public functions."""
+    """Compute the definition with the public functions."""
     if y_affine is not None:
         y = y * y_affine[0][:, None, None] + y_affine[1][:, None, None]
     if x_affine is not None:
@@ -40,7 +40,7 @@ def by_hand(kind, x, y, weight, scale, kappa, y_affine, x_affine, relu):
 @pytest.mark.parametrize("affine", ["none", "y", "both"])
 @pytest.mark.parametrize("relu", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_against_the_definition(kind, relu, affine):
+def test_same_numbers_as_the_definition(kind, relu, affine):
     x, y, g = images(2, 5, 3, 4)
     factors = on_device(*map(torch.tensor, (0.37, 1.3, 0.7)))
     columns = on_device(*(normals(5, seed=s) + (s < 12) for s in range(10, 14)))
@@ -77,7 +77,7 @@ def test_half_precision(dtype):
         torch.testing.assert_close(got.double(), exact, rtol=1e-5, atol=1e-5)
 
 
-def test_gradients_reach_the_statistics_of_a_batch_norm():
+def test_gradients_flow_into_the_statistics_of_a_batch_norm():
     x, y, g = images(3, 5, 3, 4)
     norm = torch.nn.BatchNorm2d(5).to(DEVICE)
     with torch.no_grad():
@@ -100,7 +100,7 @@ def test_weight_per_pixel():
     torch.testing.assert_close(got, residual("lorentz", x.double(), y.double(), weight.double(), dim=1).float())
 
 
-def test_without_kernels_the_same_comes_out():
+def test_same_numbers_without_kernels():
     x, y, _ = images(2, 5, 3, 4)
     weight = per_point(12).reshape(3, 4).to(DEVICE)
     a, b = on_device(normals(5), normals(5, seed=1))
@@ -118,7 +118,7 @@ def test_nan_passes_through_the_relu():
     assert z[0, :, 0, 0].isfinite().all()
 
 
-def test_mistakes_are_named():
+def test_error_messages():
     x, y, _ = images(1, 5, 2, 2)
     with pytest.raises(ValueError, match=r"y_affine holds torch.float32 of shape \(4,\), but needs float32 \[5\]"):
         residual_tail(x, y, y_affine=(torch.ones(4), torch.ones(4)))
@@ -126,4 +126,4 @@ def test_mistakes_are_named():
         residual_tail(x, y, kappa=-1.0)
     for context in (enabled(), disabled()):
         with context, pytest.raises(ValueError, match="unknown residual 'mean'"):
-            residual_tail(x, y, kind="mean")  # type: ignore[arg-type]
+            residual_tail(x, y, kind="mean")

@@ -1,4 +1,4 @@
-"""The step of Riemannian Adam by a kernel, against torch's operations; without a GPU, interpreted."""
+"""The kernel of the Riemannian Adam step against torch operations; interpreted on machines without a GPU."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lresnet.optim import RiemannianAdam, riemannian
 kernel = pytest.importorskip("lresnet.kernels.riemannian_adam", reason="triton is not installed")
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-STEPS = 20 if torch.cuda.is_available() else 10  # each takes the interpreter a tenth of a second
+STEPS = 20 if torch.cuda.is_available() else 10  # the interpreter needs a tenth of a second for each
 
 
 def normals(*shape: int, seed: int = 0) -> Tensor:
@@ -26,7 +26,7 @@ def normals(*shape: int, seed: int = 0) -> Tensor:
 def descend(
     start: Tensor, kappa: float | Tensor, dtype: torch.dtype = torch.float32, steps: int = STEPS
 ) -> list[Tensor]:
-    """Points and moments after some steps on given gradients."""
+    """Return points and moments after some steps on given gradients."""
     x = start.to(dtype).clone().requires_grad_()
     optimizer = RiemannianAdam([x], lambda: -kappa, lr=torch.tensor(0.05, device=DEVICE))
     for step in range(steps):
@@ -42,17 +42,17 @@ def refuse_torch(monkeypatch):
 
 
 def cases():
-    """Of long rows near the origin, which take the interpreter seconds, one curvature belongs to the quick tests."""
+    """Yield all cases; most cases of long rows near the origin are slow in the interpreter."""
     for shape, length, kappa in itertools.product([(25, 3), (2, 6, 64)], [0.0, 1e-3, 1.0, 30.0], [0.1, 1.0, 10.0]):
         quick = torch.cuda.is_available() or shape == (25, 3) or length == 30.0 or kappa == 1.0
         yield pytest.param(shape, length, kappa, marks=() if quick else pytest.mark.slow)
 
 
 @pytest.mark.parametrize(("shape", "length", "kappa"), list(cases()))
-def test_same_numbers_as_torch_s_operations(shape, length, kappa, monkeypatch):
-    """In float64, to what either way rounds in float32.
+def test_same_numbers_as_torch_operations(shape, length, kappa, monkeypatch):
+    """Compare with float64, relative to the error of torch operations in float32.
 
-    The mean over the points: the worst one's error is a matter of luck far from the origin, by a factor of ten.
+    The mean over the points is compared: far from the origin the largest error varies by a factor of ten.
     """
     start = normals(*shape, seed=99) * length / (kappa * shape[-1]) ** 0.5
     with disabled():
@@ -80,13 +80,13 @@ def test_a_nan_stays_in_its_point(refuse_torch):
         assert torch.cat([t[:2], t[3:]]).isfinite().all()
 
 
-def test_the_same_bits_from_run_to_run(refuse_torch):
+def test_runs_are_bit_identical(refuse_torch):
     with enabled():
         first, second = (descend(normals(5, 70, seed=99), 1.0, steps=3) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
-def test_without_a_gradient_to_follow_nothing_moves(refuse_torch):
+def test_zero_gradients_do_not_move_the_points(refuse_torch):
     start = normals(5, 4)
     x = start.clone().requires_grad_()
     optimizer = RiemannianAdam([x], lambda: -1.0, lr=0.1)
@@ -97,14 +97,14 @@ def test_without_a_gradient_to_follow_nothing_moves(refuse_torch):
 
 
 @pytest.mark.parametrize("counter", ["of each point", "one number"])
-def test_goes_on_from_a_saved_state(counter, refuse_torch):
+def test_resumes_from_a_saved_state(counter, refuse_torch):
     x, g = normals(5, 4).requires_grad_(), normals(5, 4, seed=1)
     first = RiemannianAdam([x], lambda: -1.0, lr=0.1)
     x.grad = g
     with enabled():
         first.step()
         y, state = x.detach().clone().requires_grad_(), copy.deepcopy(first.state_dict())
-        if counter == "one number":  # as versions before this one saved it
+        if counter == "one number":  # as earlier versions saved it
             state["state"][0]["step"] = torch.tensor(1.0, dtype=torch.float64)
         second = RiemannianAdam([y], lambda: -1.0, lr=0.1)
         second.load_state_dict(state)
@@ -115,12 +115,12 @@ def test_goes_on_from_a_saved_state(counter, refuse_torch):
     assert second.state[y]["step"].tolist() == [[2.0]] * 5
 
 
-@pytest.mark.parametrize("case", ["learned curvature", "float64", "apart in memory"])
-def test_what_is_left_to_torch(case, monkeypatch):
+@pytest.mark.parametrize("case", ["learned curvature", "float64", "not contiguous"])
+def test_unsupported_points_use_torch_operations(case, monkeypatch):
     monkeypatch.setattr(kernel, "fused_step", None)
     start = normals(5, 3).double() if case == "float64" else normals(5, 3)
     x = start.clone()
-    x = (x.mT.contiguous().mT if case == "apart in memory" else x).requires_grad_()
+    x = (x.mT.contiguous().mT if case == "not contiguous" else x).requires_grad_()
     kappa = torch.tensor(1.0, device=DEVICE) if case == "learned curvature" else 1.0
     optimizer = RiemannianAdam([x], lambda: -kappa, lr=0.1)
     x.grad = torch.ones_like(x)

@@ -27,7 +27,7 @@ __all__ = ["backward", "forward", "fused_centroid"]
 def _parts(
     sums_pointer, least_pointer, n, row, column, rows, members, node_step, member_step, least_node, least_member, kappa
 ):
-    """The centroid, its unitless time, and 1 over the norm of the sum; column n is the sum of the times."""
+    """Return the centroid, its unitless time, and 1/n. Column n of the sums is the sum of the times."""
     node, member = (row // members).to(tl.int64), (row % members).to(tl.int64)
     inside = (row < rows) & (column <= n)
     sums = tl.load(sums_pointer + node * node_step + member * member_step + column, mask=inside, other=0.0)

@@ -28,7 +28,7 @@ def _load(
     z_pointer, g_pointer, weight_pointer, row, column, inside, members,
     z_node, z_member, g_node, g_member, weight_step,
 ):  # fmt: skip
-    """The rows' two vectors, and their weight as it is stored: of either sign."""
+    """Load the two vectors of each row, and their weight as it is stored, with its sign."""
     node, member = (row // members).to(tl.int64), (row % members).to(tl.int64)
     z = tl.load(z_pointer + node * z_node + member * z_member + column, mask=inside, other=0.0)
     g = tl.load(g_pointer + node * g_node + member * g_member + column, mask=inside, other=0.0)
@@ -37,28 +37,28 @@ def _load(
 
 @jit
 def _polar(v, root, max_radius):
-    """Direction and norm, the radius, the bounded one, F, and H = 2 F'; as in lresnet.nn.bounded_exp, none is 0."""
+    """Return direction, norm, radius, bounded radius, F and H = 2 F', none of them 0, as in lresnet.nn.bounded_exp."""
     norm = tl.sqrt_rn(tl.sum(v * v, axis=1, keep_dims=True))
     norm = tl.maximum(norm, SHORTEST / root, propagate_nan=tl.PropagateNan.ALL)
     r = root * norm
-    # Not a minimum: a norm that has overflowed becomes NaN here, which is found, and not the origin, which is not.
+    # Not a minimum of radii: an overflowed norm then gives NaN, which is noticed, instead of the origin.
     share = tl.minimum(tl.div_rn(max_radius, r), 1.0)
     bounded = r * share
     value, slope = sinhc(bounded * bounded)
     F = value * share
-    # Rounded once, so that equal directions are exactly 0 apart.
+    # Correctly rounded, so that the difference of equal directions is exactly 0.
     return tl.div_rn(v, norm), norm, r, bounded, F, tl.where(r > max_radius, -((F / r) / r), 2.0 * slope)
 
 
 @jit
 def _cosh(a, R):
-    """From a >= 0 and its sinh R, whose square may leave float32 where cosh, then the same number, does not."""
+    """Return cosh a from a >= 0 and R = sinh a. For large a both are equal, and R * R could overflow float32."""
     return tl.where(a > 10.0, tl.abs(R), tl.sqrt_rn(1.0 + R * R))
 
 
 @jit
 def _distance(a, b, R_z, R_g, omega):
-    """``cosh d - 1`` and ``sinh(a - b)``, both by the sinh of half of that."""
+    """Return ``cosh d - 1`` and ``sinh(a - b)``, both from the sinh of (a - b)/2."""
     half = 0.5 * (a - b)
     value, _ = sinhc(half * half)
     sinh = half * value
@@ -84,7 +84,7 @@ def _forward(
     omega = 0.5 * tl.sum((u - v) * (u - v), axis=1, keep_dims=True)
     D, _turn = _distance(a, b, F_z * r_z, F_g * r_g, omega)
     c = tl.div_rn(1.0, normaliser(w, D))
-    # Equal vectors give their point, to the last digit. (So near the origin that cosh is 1, D = 0 may be an underflow.)
+    # Equal vectors give their point exactly. (Near the origin, where cosh rounds to 1, D = 0 may be an underflow.)
     equal = (D == 0.0) & (a > 1e-3)
     y = tl.where(equal, F_z, c * F_z) * z + tl.where(equal, 0.0, c * w * F_g) * g
     tl.store(y_pointer + row.to(tl.int64) * n + column, y, mask=inside)
@@ -113,7 +113,7 @@ def _backward(
     D, turn = _distance(a, b, R_z, R_g, omega)
     c = tl.div_rn(1.0, normaliser(w, D))
     Gz, Gg = tl.sum(G * z, axis=1, keep_dims=True), tl.sum(G * g, axis=1, keep_dims=True)
-    # Times c again and again: n^3 may leave the range of float32 where its factors do not.
+    # c is multiplied step by step: n^3 may overflow float32 where its factors do not.
     h = root * (F_z * Gz + w * F_g * Gg) * c * c * w * c
     D_a = tl.where(r_z > max_radius, 0.0, _cosh(a, R_z) * R_g * omega + turn)
     D_b = tl.where(r_g > max_radius, 0.0, _cosh(b, R_g) * R_z * omega - turn)
@@ -122,7 +122,7 @@ def _backward(
     tl.store(gz_pointer + place, (F_z * c) * G + to_z * z - (h * F_z * R_g) * apart, mask=inside)
     tl.store(gg_pointer + place, (w * F_g * c) * G + to_g * g + (h * F_g * R_z) * apart, mask=inside)
     if gw_pointer is not None:
-        # G (x - y) by the difference of the directions: equal vectors have none.
+        # G (x - y) from the difference of the directions, which is 0 for equal vectors.
         Gu = Gz / norm_z
         e = tl.where(a == b, 0.0, R_z - R_g) * Gu + R_g * tl.sum(G * apart, axis=1, keep_dims=True)
         ratio = D * c * c

@@ -39,16 +39,16 @@ SMALLEST = tl.constexpr(1.1754943508222875e-38)
 
 @jit
 def dot(u, v):
-    """Inner product of each row, [ROWS, 1]."""
+    """Return the inner product of each row, [ROWS, 1]."""
     return tl.sum(u * v, axis=1, keep_dims=True)
 
 
 @jit
 def per_column(pointer, columns, n, ROWS: tl.constexpr):
-    """One number per coordinate, repeated for every row, and 0 beyond the n-th; 0 where there is none.
+    """Load one number per coordinate, repeated for every row, and 0 beyond the n-th; return 0 if there is none.
 
-    Loaded as a whole tile, so that each thread holds the coordinates it holds of the points: a line of them would be
-    dealt out to the threads in another way, and everything it meets moved through shared memory.
+    A whole tile is loaded, so that each thread holds the same coordinates as it does of the points. A single line would
+    have another layout, and every operation with the points would go through shared memory.
     """
     if pointer is None:
         return 0.0
@@ -58,15 +58,16 @@ def per_column(pointer, columns, n, ROWS: tl.constexpr):
 
 @jit
 def norm_ratio(x2, y2):
-    """``|x| / |y|`` from the squares, exactly 1 for equal norms; a norm too short to be measured counts as SHORTEST."""
+    """Return ``|x| / |y|`` from the squares, exactly 1 for equal norms; norms below SHORTEST count as SHORTEST."""
     return tl.where(x2 == y2, 1.0, tl.maximum(tl.sqrt(x2), SHORTEST) / tl.maximum(tl.sqrt(y2), SHORTEST))
 
 
 @jit
 def polar(x2, y2, across2, kappa):
-    r"""``cosh d - 1``, its growth with kappa, and the unitless times: the polar form of geometry/distance.py.
+    r"""Return ``cosh d - 1``, kappa times its derivative in kappa, and the unitless times of x and y.
 
-    ``across2`` is :math:`|x - (|x|/|y|) y|^2`: the chord of the directions, times :math:`|x|^2`.
+    This is the polar form of geometry/distance.py. ``across2`` is :math:`|x - (|x|/|y|) y|^2`: the squared chord
+    between the directions, times :math:`|x|^2`.
     """
     root = tl.sqrt(kappa)
     r_x, r_y = tl.sqrt(x2), tl.sqrt(y2)
@@ -80,7 +81,7 @@ def polar(x2, y2, across2, kappa):
 
 @jit
 def normaliser(w, D):
-    """``sqrt((1 + w)^2 + 2 w D)``, written so that it is never below ``1 + w``."""
+    """Return ``sqrt((1 + w)^2 + 2 w D)``, in a form that is never below ``1 + w``."""
     total = 1.0 + w
     excess = 2.0 * w * D
     return total + tl.div_rn(excess, total + tl.sqrt(total * total + excess))
@@ -88,33 +89,33 @@ def normaliser(w, D):
 
 @jit
 def horner(q, c0, c1, c2, c3, c4, c5, c6, c7, c8):
-    """The polynomial with these coefficients at q."""
+    """Return the polynomial with these coefficients at q."""
     return c0 + q * (c1 + q * (c2 + q * (c3 + q * (c4 + q * (c5 + q * (c6 + q * (c7 + q * c8)))))))
 
 
 @jit
 def asinhc(q):
-    r"""``asinh(sqrt q)/sqrt q`` and its derivative in q.
+    r"""Return ``asinh(sqrt q)/sqrt q`` and its derivative in q.
 
-    Near the origin by :math:`\operatorname{asinh} r = 2 \operatorname{artanh}(r/(1 + \sqrt{1 + r^2}))` and its
-    series: at q < 1 the argument's square is below 0.172, the first dropped term below 3e-9.
+    For q < 1 it is the series of :math:`\operatorname{asinh} r = 2 \operatorname{artanh}(r/(1 + \sqrt{1 + r^2}))`:
+    the square of the argument is below 0.172 and the first omitted term below 3e-9.
     """
     T = tl.sqrt_rn(1.0 + q)
     half = tl.div_rn(1.0, 1.0 + T)
     near = 2.0 * half * horner(q * half * half, 1.0, 1 / 3, 1 / 5, 1 / 7, 1 / 9, 1 / 11, 1 / 13, 1 / 15, 1 / 17)
     r = tl.sqrt_rn(tl.maximum(q, 1.0))
     value = tl.where(q < 1.0, near, tl.div_rn(tl.log(r + T), r))
-    # The difference cancels below; the series stands in where q, its weight in every formula, is not yet small enough.
+    # The difference below cancels for small q, where the series replaces it. (Every formula multiplies it with q.)
     few = -1 / 6 + q * (3 / 20 - q * (15 / 112 - q * (35 / 288)))
     return value, tl.where(q < 1e-2, few, 0.5 * ((1.0 / T - value) / tl.maximum(q, 1e-2)))
 
 
 @jit
 def exponential(r):
-    """``exp r`` for r >= 0 to two units in the last place.
+    """Return ``exp r`` for r >= 0, accurate to two units in the last place.
 
-    The device's own rounds ``r log2(e)`` and loses bits by that. So whole powers of two go first, with ln 2 in two
-    parts of which the first times a small integer is exact.
+    The device's own function rounds ``r log2(e)``, which loses bits. Here whole powers of two are split off first, with
+    ln 2 in two parts; the first part times a small integer is exact.
     """
     whole = tl.floor(r * 1.4426950408889634 + 0.5)
     rest = (r - whole * 0.693145751953125) - whole * 1.428606820309417e-06
@@ -123,7 +124,7 @@ def exponential(r):
 
 @jit
 def sinhc(q):
-    """``sinh(sqrt q)/sqrt q`` and its derivative in q; series below 1, where the first dropped term is under 1e-14."""
+    """Return ``sinh(sqrt q)/sqrt q`` and its derivative in q; for q < 1 a series with an error below 1e-14."""
     near = horner(
         q, 1.0, 1 / 6, 1 / 120, 1 / 5040, 1 / 362880, 1 / 39916800, 1 / 6227020800, 1 / 1307674368000, 2.8114572543e-15
     )

@@ -29,7 +29,7 @@ __all__ = ["backward", "forward", "fused_on_sphere"]
 def _parts(
     z_pointer, scale_pointer, scales, scale_step, row, column, inside, members, node_step, member_step, root, floor
 ):
-    """Direction and norm, the gate, sigma of it, tau and the radius of each row; the gate's input is column 0."""
+    """Return direction, norm, gate, sigmoid, tau and radius of each row; column 0 is the input of the gate."""
     place = (row // members).to(tl.int64) * node_step + (row % members).to(tl.int64) * member_step
     z = tl.load(z_pointer + place + column, mask=inside, other=0.0)
     gate_input = tl.sum(tl.where(column == 0, z, 0.0), axis=1, keep_dims=True)
@@ -54,7 +54,7 @@ def _forward(
         z_pointer, scale_pointer, scales, scale_step, row, column, inside, members, node_step, member_step, root, floor
     )
     T = tl.where(norm > 0, 1.0 + root * tau, 1.0)
-    # The time goes behind the coordinates, which move up by one.
+    # The time is stored after the coordinates, which move up by one.
     place = row.to(tl.int64) * (n + 1) + tl.where(column == 0, n, column - 1)
     tl.store(y_pointer + place, tl.where(column == 0, T, radius * direction), mask=inside)
 
@@ -74,7 +74,7 @@ def _backward(
     g = tl.load(g_pointer + line + tl.where(column == 0, n, column - 1), mask=inside, other=0.0)
     g_time = tl.sum(tl.where(column == 0, g, 0.0), axis=1, keep_dims=True)
     g_space = tl.where(column == 0, 0.0, g)
-    # z_s = 0 has no direction that could be turned: its gradient is 0.
+    # z_s = 0 has no direction: its gradient is 0.
     turns = norm > 0
     along = tl.sum(g_space * direction, axis=1, keep_dims=True)
     pull = along / radius

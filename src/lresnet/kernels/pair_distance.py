@@ -25,7 +25,7 @@ __all__ = ["backward", "forward", "fused_distance2"]
 
 @jit
 def _ends(z_pointer, pairs_pointer, count, n, least, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """For each pair: where its rows start, the points and their times."""
+    """Return, for each pair, the offsets of its two points, the points and their times."""
     pair = (tl.program_id(0) * ROWS + tl.arange(0, ROWS)).to(tl.int64)[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside = (pair < count) & (column < n)
@@ -57,10 +57,10 @@ def _backward(
     pair, inside, i, j, x, y, x_t, y_t = _ends(z_pointer, pairs_pointer, count, n, least, ROWS, BLOCK)
     g = 2.0 * tl.load(g_pointer + pair, mask=pair < count, other=0.0)
     gx, gy = x - y, y - x
-    if CURVED:  # the time enters with the other sign
+    if CURVED:  # the time has the opposite sign
         gx -= ((x_t - y_t) / x_t) * x
         gy -= ((y_t - x_t) / y_t) * y
-    # A pair that the margin has let go pulls at nothing.
+    # Pairs beyond the margin have gradient 0 and need no atomic addition.
     pulls = inside & (g != 0)
     tl.atomic_add(gz_pointer + i, g * gx, mask=pulls, sem="relaxed")
     tl.atomic_add(gz_pointer + j, g * gy, mask=pulls, sem="relaxed")

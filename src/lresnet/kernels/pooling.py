@@ -31,7 +31,7 @@ _HELD = 8192  # numbers that a program holds in registers at a time
 
 @jit
 def _pixels(x_pointer, begin, pixels, n, kappa, PIXELS: tl.constexpr, BLOCK: tl.constexpr):
-    """Some pixels of the program's image: x, its T, whether it is one; all 0, 1 and no where there is none."""
+    """Load PIXELS pixels of the program's image: x, its T, and whether the pixel exists (if not: 0 and 1)."""
     pixel = (begin + tl.arange(0, PIXELS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     first = tl.program_id(0).to(tl.int64) * pixels * n
@@ -41,7 +41,7 @@ def _pixels(x_pointer, begin, pixels, n, kappa, PIXELS: tl.constexpr, BLOCK: tl.
 
 @jit
 def _mean_and_gap(x_pointer, pixels, n, kappa, PIXELS: tl.constexpr, BLOCK: tl.constexpr):
-    """The mean in the ball [1, BLOCK], and 1 - kappa times its square, as a sum of what is not negative [1, 1]."""
+    """Return the mean in the ball [1, BLOCK], and 1 - kappa |mean|^2 as a sum of non-negative terms [1, 1]."""
     p_sum, gap = tl.zeros((PIXELS, BLOCK), tl.float32), tl.zeros((PIXELS, 1), tl.float32)
     for begin in range(0, pixels, PIXELS):
         x, T, here = _pixels(x_pointer, begin, pixels, n, kappa, PIXELS, BLOCK)

@@ -28,7 +28,7 @@ _PROGRAMS = 1024
 
 @jit
 def _points(x_pointer, tile, n, nodes, node_step, member_step, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Numbers of a tile of nodes, their points in this program's member, and the squares of the norms."""
+    """Load a tile: indices of its nodes, their points in this program's member, and the squared norms."""
     node = (tile * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     place = node.to(tl.int64) * node_step + tl.program_id(1).to(tl.int64) * member_step
@@ -38,10 +38,10 @@ def _points(x_pointer, tile, n, nodes, node_step, member_step, ROWS: tl.constexp
 
 @jit
 def _prototype(y_pointer, k, n, classes, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Prototype number k of this program's member, once for each of ROWS rows, and the square of its norm.
+    """Load prototype k of this program's member, repeated for ROWS rows, and its squared norm.
 
-    As many rows as points have: the compiler then adds both squares up in the same order, and a point that is equal to
-    a prototype has its norm, to the last digit.
+    The tile has the shape of the points' tile: the compiler then sums both squares in the same order, and a point that
+    equals a prototype has exactly its norm.
     """
     column = tl.zeros((ROWS, 1), dtype=tl.int32) + tl.arange(0, BLOCK)[None, :]
     y = tl.load(y_pointer + (tl.program_id(1) * classes + k) * n + column, mask=column < n, other=0.0)
@@ -86,7 +86,7 @@ def _sums_backward(
     g_pointer, x_pointer, y_pointer, lines_pointer, n, classes, nodes, members, node_step, member_step, kappa,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """What this program's tiles of points add to the gradients of one prototype and its bias: part of a line."""
+    """Write this program's part of the gradients of one prototype and its bias: a part of a line."""
     k, programs = tl.program_id(2), tl.num_programs(0)
     gx, gT, total = (
         tl.zeros((ROWS, BLOCK), dtype=tl.float32),

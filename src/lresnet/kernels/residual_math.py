@@ -27,7 +27,7 @@ __all__ = ["gradient_coefficients", "partners", "second_vector", "sign_coefficie
 
 @jit
 def second_vector(x2, y2, w, kappa, KIND: tl.constexpr):
-    """Row coefficients (a, b): the row's second sum is ``|a x + b y|^2``, known once the norms are."""
+    """Return coefficients (a, b) of each row, from its norms: the row's second sum is ``|a x + b y|^2``."""
     if KIND == "lorentz":
         return 1.0, -norm_ratio(x2, y2)
     elif KIND == "parallel_transport":
@@ -42,7 +42,7 @@ def second_vector(x2, y2, w, kappa, KIND: tl.constexpr):
 
 @jit
 def boost_weight(x2, y2, xy, second2, kappa):
-    """Weight of x in the boost, and the unitless times; for opposite points the form with nothing subtracted."""
+    """Return the weight of x in the boost, and the unitless times. For xy < 0 the form has no subtraction."""
     D, _, T_x, T_y = polar(x2, y2, second2, kappa)
     smooth = T_y + kappa * xy / (1.0 + T_x)
     return tl.where(xy < 0.0, tl.div_rn(1.0 + D + T_y, 1.0 + T_x), smooth), T_x, T_y
@@ -50,13 +50,13 @@ def boost_weight(x2, y2, xy, second2, kappa):
 
 @jit
 def value_coefficients(x2, y2, xy, second2, w, scale, kappa, KIND: tl.constexpr):
-    """(alpha, beta) of ``z = alpha x + beta y``. ``xy`` counts for parallel transport only."""
+    """Return (alpha, beta) of ``z = alpha x + beta y``. Only parallel transport uses ``xy``."""
     if KIND == "lorentz":
         D, _, T_x, _ = polar(x2, y2, second2, kappa)
         n = normaliser(w, D)
         c = scale * tl.div_rn(1.0, n)
-        # Equal points give that point, a float. (So near the origin that T is 1, D = 0 may be an underflow; and a
-        # weight that is not a number stays visible.)
+        # Equal points give that point exactly. (If T rounds to 1, D = 0 may be an underflow. A NaN in the weight makes
+        # n a NaN, and the result too.)
         equal = (D == 0.0) & (T_x > 1.0) & (n == n)
         return tl.where(equal, scale, c), tl.where(equal, 0.0, c * w)
     elif KIND == "parallel_transport":
@@ -72,7 +72,7 @@ def value_coefficients(x2, y2, xy, second2, w, scale, kappa, KIND: tl.constexpr)
 
 @jit
 def sign_coefficients(x2, y2, xy, second2, w, kappa, KIND: tl.constexpr):
-    """(a, b) such that ``a x + b y`` has the signs of the result: what a ReLU's derivative asks for."""
+    """Return (a, b) such that ``a x + b y`` has the signs of the result, for the derivative of a ReLU."""
     if KIND == "lorentz":
         return 1.0, w
     elif KIND == "parallel_transport":
@@ -84,7 +84,7 @@ def sign_coefficients(x2, y2, xy, second2, w, kappa, KIND: tl.constexpr):
 
 @jit
 def partners(x, y, a, b, KIND: tl.constexpr):
-    """(p_x, p_y): the vectors that join g and the point itself in the gradients of x and of y."""
+    """Return the partner vectors (p_x, p_y) of the gradients of x and of y."""
     if KIND == "lorentz":
         return x - y, x - y
     elif KIND == "parallel_transport":
@@ -95,7 +95,7 @@ def partners(x, y, a, b, KIND: tl.constexpr):
 
 @jit
 def gradient_coefficients(x2, y2, mixed, second2, gx, gp, w, scale, kappa, KIND: tl.constexpr):
-    r"""Coefficients (A_x, E_x, X, A_y, E_y, Y) and the row's derivatives of weight, scale and kappa.
+    r"""Return the coefficients (A_x, E_x, X, A_y, E_y, Y) and the row's derivatives in weight, scale and kappa.
 
     Args:
         mixed: :math:`(x - y) \cdot (x + y)` for the Lorentz residual, else :math:`x \cdot y`.
@@ -115,14 +115,14 @@ def gradient_coefficients(x2, y2, mixed, second2, gx, gp, w, scale, kappa, KIND:
 
 @jit
 def lorentz_gradient(x2, y2, mixed, second2, gx, ge, w, scale, kappa):
-    """The closed form of residual/lorentz.py (``_gradients``), which writes it out."""
+    """Return the coefficients of the Lorentz residual; ``_gradients`` in residual/lorentz.py has the equations."""
     D, growth, T_x, T_y = polar(x2, y2, second2, kappa)
     inverse = tl.div_rn(1.0, normaliser(w, D))
     c = scale * inverse
     along = ((1.0 + w) * gx - w * ge) * inverse  # g . (x + w y) / n
     a = along * inverse
     pull = c * (w * kappa * a)
-    # (tau / x_t) x nearly cancels e where y is 0, and (tau / y_t) y where x is.
+    # (tau / x_t) x nearly cancels e if y is 0, and (tau / y_t) y if x is 0.
     slope_x = tl.div_rn(kappa * mixed, (T_x + T_y) * T_x)
     slope_y = tl.div_rn(kappa * mixed, (T_x + T_y) * T_y)
     ratio = D * inverse * inverse
@@ -133,7 +133,7 @@ def lorentz_gradient(x2, y2, mixed, second2, gx, ge, w, scale, kappa):
 
 @jit
 def boost_gradient(x2, y2, xy, second2, gx, gy, w, scale, kappa):
-    r"""Of :math:`y + \omega x`, :math:`\omega = T_y + \kappa\, x \cdot y / (1 + T_x)`."""
+    r"""Return the coefficients of :math:`y + \omega x`, :math:`\omega = T_y + \kappa\, x \cdot y / (1 + T_x)`."""
     weight, T_x, T_y = boost_weight(x2, y2, xy, second2, kappa)
     t = kappa / (1.0 + T_x)
     pull = scale * gx * t
@@ -145,7 +145,10 @@ def boost_gradient(x2, y2, xy, second2, gx, gy, w, scale, kappa):
 
 @jit
 def tangent_gradient(x2, y2, xy, second2, gx, gy, w, scale, kappa):
-    r"""Of :math:`\sinh_c(\kappa |v|^2)\, v` with :math:`v = l_x x + w\, l_y y`, :math:`l = \mathrm{asinh}_c`."""
+    r"""Return the coefficients of :math:`\sinh_c(\kappa |v|^2)\, v`, :math:`v = l_x x + w\, l_y y`.
+
+    The factors l are :math:`\mathrm{asinh}_c` of :math:`\kappa |x|^2` and :math:`\kappa |y|^2`.
+    """
     l_x, dl_x = asinhc(kappa * x2)
     l_y, dl_y = asinhc(kappa * y2)
     s, ds = sinhc(kappa * second2)

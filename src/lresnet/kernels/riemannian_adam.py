@@ -20,15 +20,15 @@ __all__ = ["fused_step"]
 
 @jit
 def _unit(x):
-    """Direction and norm."""
+    """Return direction and norm."""
     r = tl.sqrt_rn(dot(x, x))
-    # Rounded once: where a point is far out, an error of its direction's length is one of its distance, step by step.
+    # Correctly rounded: far from the origin an error in the direction's length changes the distance at every step.
     return tl.div_rn(x, tl.maximum(r, SHORTEST, propagate_nan=tl.PropagateNan.ALL)), r
 
 
 @jit
 def _metric(x, e, g, kappa):
-    """The square of g in the metric at x, whose direction is e: ``lresnet.geometry.maps.inner``."""
+    """Return the squared norm of g in the metric at x, whose direction is e: ``lresnet.geometry.maps.inner``."""
     T2, xg, a = 1.0 + kappa * dot(x, x), dot(x, g), dot(e, g)
     across = g - a * e
     return tl.where(T2 > 2.0, dot(across, across) + a * a / T2, dot(g, g) - kappa * xg * (xg / T2))
@@ -36,7 +36,7 @@ def _metric(x, e, g, kappa):
 
 @jit
 def _exp(x, e, r, T, u, root):
-    """The end of the geodesic from x along u: ``lresnet.geometry.maps.expmap_value``."""
+    """Return the end of the geodesic from x along u: ``lresnet.geometry.maps.expmap_value``."""
     a = dot(e, u)
     across = u - a * e
     beta, pi2 = root * a / T, root * root * dot(across, across)
@@ -55,7 +55,7 @@ def _exp(x, e, r, T, u, root):
 
 @jit
 def _transported(x, e, r_x, T_x, y, u, root):
-    """u, tangent at x, at y: ``lresnet.geometry.maps.transp_value``."""
+    """Transport u, tangent at x, to y: ``lresnet.geometry.maps.transp_value``."""
     f, r_y = _unit(y)
     R_x, R_y = root * r_x, root * r_y
     T_y = tl.sqrt_rn(1.0 + R_y * R_y)
@@ -85,7 +85,7 @@ def _step(
     mean = tl.load(mean_pointer + place, mask=inside, other=0.0)
     square = tl.load(square_pointer + row, mask=there, other=0.0)
     count = tl.load(count_pointer + row, mask=there, other=0.0) + 1.0
-    # In float64, as the count is: 1 - 0.999 ** step would lose four digits of float32.
+    # In float64, like the count: in float32, 1 - 0.999 ** step would lose four digits.
     correction_1 = (1.0 - tl.exp(count * log_1)).to(tl.float32)
     correction_2 = (1.0 - tl.exp(count * log_2)).to(tl.float32)
     e, r = _unit(x)
@@ -97,7 +97,7 @@ def _step(
     spread = tl.sqrt_rn(square / correction_2) + eps
     y = _exp(x, e, r, T, -tl.load(lr_pointer).to(tl.float32) * (mean / correction_1) / spread, root)
     mean = _transported(x, e, r, T, y, mean, root)
-    # Small tiles are held by several warps at once: none may write before all have read.
+    # Several warps hold copies of a small tile: none may write before all have read.
     tl.debug_barrier()
     tl.store(x_pointer + place, y, mask=inside)
     tl.store(mean_pointer + place, mean, mask=inside)

@@ -1,4 +1,4 @@
-"""Kernels that compile while the network is still being traced: the same ones that run afterwards, each once."""
+"""Runtime of the kernels: availability, supported tensors, launches, compilation in the background."""
 
 from __future__ import annotations
 
@@ -14,16 +14,30 @@ import pytest
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.func import grad, vmap
 
 pytest.importorskip("triton")
 
-from lresnet.kernels import batch_norm, norm_relu, norm_tail, residual, runtime
+from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
+from lresnet.kernels import (
+    batch_norm,
+    disabled,
+    enabled,
+    is_available,
+    norm_relu,
+    norm_tail,
+    residual,
+    runtime,
+    supports_pair,
+)
+from tests.kernels.cases import DEVICE, on_device, record_launches
+from tests.residual.common import normals
 
 HANG = 600  # seconds after which a test that hangs fails
 
 
 class Kernel:
-    """Notes what it is asked for; compiling waits until it is allowed to end."""
+    """A fake kernel that records its calls; its compilation waits for ``may_end``."""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.ran: list[tuple[Any, ...]] = []
@@ -40,8 +54,11 @@ class Kernel:
             raise self.error
 
 
+# --- launches and compilation in the background -----------------------------------------------------------------------
+
+
 @pytest.fixture(autouse=True)
-def nothing_begun(monkeypatch):
+def no_compilations(monkeypatch):
     monkeypatch.setattr(runtime, "_requested", set())
     monkeypatch.setattr(runtime, "_compiling", {})
 
@@ -53,18 +70,18 @@ def traced(*shape: int, dtype: torch.dtype = torch.bfloat16) -> Tensor:
 
 @pytest.fixture
 def on_any_device(monkeypatch):
-    """Tensors of a trace that are said to lie on the CPU count as well."""
+    """Accept tensors of a trace on any device."""
     monkeypatch.setattr(torch.cuda, "device", contextlib.nullcontext)
 
 
-def test_on_real_tensors_it_runs() -> None:
+def test_a_launch_with_real_tensors_runs_the_kernel() -> None:
     kernel, x = Kernel(), torch.ones(2, 3)
     runtime.launch(kernel, (4,), x, None, 7, ROWS=8)
     assert kernel.ran == [((4,), (x, None, 7), {"ROWS": 8})]
     assert kernel.compiled == []
 
 
-def test_on_tensors_of_a_trace_it_compiles_once(on_any_device) -> None:
+def test_a_launch_with_traced_tensors_compiles_once(on_any_device) -> None:
     kernel = Kernel()
     kernel.may_end.set()
     for _ in range(3):
@@ -78,7 +95,7 @@ def test_on_tensors_of_a_trace_it_compiles_once(on_any_device) -> None:
     assert kernel.ran == []
 
 
-def test_a_first_run_waits_for_what_is_under_way(on_any_device) -> None:
+def test_the_first_run_waits_for_compilations_in_progress(on_any_device) -> None:
     kernel = Kernel()
     runtime.launch(kernel, (1,), traced(2, 3), ROWS=8)
     runner = threading.Thread(target=runtime.launch, args=(kernel, (1,), torch.ones(2, 3)), kwargs={"ROWS": 8})
@@ -91,7 +108,7 @@ def test_a_first_run_waits_for_what_is_under_way(on_any_device) -> None:
     assert len(kernel.compiled) == len(kernel.ran) == 1
 
 
-def test_what_cannot_be_compiled_is_for_the_run_to_say(on_any_device) -> None:
+def test_a_failed_compilation_is_left_to_the_run(on_any_device) -> None:
     kernel = Kernel(error=RuntimeError("out of registers"))
     kernel.may_end.set()
     runtime.launch(kernel, (1,), traced(2, 3))
@@ -99,7 +116,7 @@ def test_what_cannot_be_compiled_is_for_the_run_to_say(on_any_device) -> None:
     assert len(kernel.compiled) == len(kernel.ran) == 1
 
 
-def test_kernels_are_begun_for_a_gpu_that_is_here_and_known_sizes(monkeypatch) -> None:
+def test_kernels_compile_ahead_for_gpus_of_this_machine_and_known_sizes(monkeypatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     mode = FakeTensorMode()
@@ -121,7 +138,7 @@ def test_kernels_are_begun_for_a_gpu_that_is_here_and_known_sizes(monkeypatch) -
     assert not seen("cuda:0", 4, 3)
 
 
-def test_a_head_start_that_is_not_to_be_had_stops_nobody(monkeypatch) -> None:
+def test_errors_while_compiling_ahead_are_ignored(monkeypatch) -> None:
     monkeypatch.setattr(runtime, "_is_concrete", lambda x: True)
 
     def launch(x: Tensor) -> None:
@@ -130,7 +147,7 @@ def test_a_head_start_that_is_not_to_be_had_stops_nobody(monkeypatch) -> None:
     runtime.compile_ahead(launch, traced(2, 3))
 
 
-def test_numbers_that_are_not_known_yet_begin_nothing(on_any_device) -> None:
+def test_symbolic_numbers_request_no_compilation(on_any_device) -> None:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     kernel = Kernel()
@@ -139,17 +156,17 @@ def test_numbers_that_are_not_known_yet_begin_nothing(on_any_device) -> None:
     assert runtime._requested == set()
 
 
-def test_what_triton_does_not_tell_apart_is_begun_once(on_any_device) -> None:
+def test_integers_of_the_same_specialisation_compile_once(on_any_device) -> None:
     kernel = Kernel()
     kernel.may_end.set()
     for rows in (1, 16, 48, 17, 19, 2**31):
         runtime.launch(kernel, (1,), traced(2, 3), rows)
-    assert len(runtime._requested) == 4  # one; multiples of 16; others; long ones
+    assert len(runtime._requested) == 4  # 1; multiples of 16; other integers; 64-bit integers
     assert len(runtime._compiling[id(kernel)]) <= 4
 
 
 @pytest.mark.parametrize(("first", "offset"), [(0, 0), (1, 6), (8, 0)])
-def test_triton_hears_where_a_tensor_begins(on_any_device, first: int, offset: int) -> None:
+def test_the_alignment_of_a_tensor_is_passed_to_triton(on_any_device, first: int, offset: int) -> None:
     kernel = Kernel()
     kernel.may_end.set()
     with FakeTensorMode():
@@ -161,7 +178,7 @@ def test_triton_hears_where_a_tensor_begins(on_any_device, first: int, offset: i
     assert (address.dtype, address.data_ptr()) == (torch.bfloat16, offset)
 
 
-def test_two_threads_may_run_a_kernel_first(on_any_device) -> None:
+def test_several_threads_may_run_a_kernel_first(on_any_device) -> None:
     for _ in range(50):
         kernel = Kernel()
         kernel.may_end.set()
@@ -176,9 +193,9 @@ def test_two_threads_may_run_a_kernel_first(on_any_device) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_a_forked_child_has_workers_of_its_own(on_any_device) -> None:
+def test_a_forked_child_starts_its_own_workers(on_any_device) -> None:
     kernel = Kernel()
-    runtime.launch(kernel, (1,), traced(2, 3))  # under way when the child begins
+    runtime.launch(kernel, (1,), traced(2, 3))  # still compiling when the process forks
     child = os.fork()
     if child == 0:
         kernel.may_end.set()
@@ -194,11 +211,11 @@ def test_a_forked_child_has_workers_of_its_own(on_any_device) -> None:
     else:
         os.kill(child, 9)
         os.waitpid(child, 0)
-        pytest.fail("the child waits for its parent's threads")
+        pytest.fail("the child waits for threads of its parent")
     assert status == 0
 
 
-def test_a_program_that_ends_does_not_wait_for_what_nobody_will_run() -> None:
+def test_a_program_that_ends_cancels_queued_compilations() -> None:
     program = """
 import atexit, concurrent.futures.thread, contextlib, threading, torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
@@ -211,16 +228,16 @@ class Slow:
         compiled.append(options)
 slow = Slow()
 atexit.register(lambda: print(len(compiled)))
-threading._register_atexit(may_end.set)  # before the pool's own hook is registered, so it runs after that
+threading._register_atexit(may_end.set)  # registered before the hook of the pool, so it runs after it
 with FakeTensorMode():
     for n in range(200): runtime.launch(slow, (1,), torch.empty(2, 3), ROWS=n)
 """
     done = subprocess.run([sys.executable, "-c", program], check=True, timeout=HANG, capture_output=True, text=True)
-    assert int(done.stdout) <= 8  # those that the workers had already started
+    assert int(done.stdout) <= 8  # those that the workers had started
 
 
 def network_of_operators(rows: int, n: int) -> None:
-    """Forward and backward of both operators, a tail with one norm and one with two."""
+    """Run forward and backward of norm_tail, with one norm and with two, and of norm_relu."""
     x, y, g = (torch.ones(rows, n, dtype=torch.bfloat16) for _ in range(3))
     one, weight, bias = torch.ones(()), torch.ones(n), torch.zeros(n)
     for skip in ((None, None), (weight, bias)):
@@ -232,7 +249,7 @@ def network_of_operators(rows: int, n: int) -> None:
 
 
 @pytest.mark.parametrize(("rows", "n"), [(70, 5), (128, 64)])
-def test_a_trace_begins_exactly_what_will_run(monkeypatch, rows: int, n: int) -> None:
+def test_a_trace_compiles_exactly_the_kernels_that_run(monkeypatch, rows: int, n: int) -> None:
     seen: dict[bool, set[tuple[Any, ...]]] = {True: set(), False: set()}
 
     def noted(kernel: Any, grid: Any, *arguments: Any, **options: Any) -> None:
@@ -251,3 +268,90 @@ def test_a_trace_begins_exactly_what_will_run(monkeypatch, rows: int, n: int) ->
         "relu_forward", "relu_sums", "relu_gradient",
     }  # fmt: skip
     assert seen[False] == seen[True]
+
+
+# --- availability and supported tensors -------------------------------------------------------------------------------
+
+
+def points(*shape: int) -> list[Tensor]:
+    return on_device(normals(*shape), normals(*shape, seed=1))
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """Record the launches of the residual kernels, with the kernels enabled."""
+    with enabled():
+        yield record_launches(monkeypatch, residual)
+
+
+def test_every_residual_uses_its_kernel(launches):
+    x, y = points(4, 6)
+    for function in (lorentz_residual, parallel_transport_residual, tangent_residual):
+        function(x, y)
+    assert launches == ["forward"] * 3
+    with disabled():
+        lorentz_residual(x, y)
+    assert len(launches) == 3
+
+
+def test_unsupported_arguments_use_the_formulas(launches):
+    x, y = points(4, 6)
+    lorentz_residual(x.double(), y.double())
+    lorentz_residual(x, y[:1])  # broadcast
+    lorentz_residual(x, y, K=torch.full((4, 1), -1.0, device=DEVICE))  # several curvatures
+    vmap(lorentz_residual)(x, y)
+    grad(lambda t: lorentz_residual(t, y).sum())(x)
+    lorentz_residual(x.to("meta"), y.to("meta"))
+    assert launches == []
+    with pytest.raises(ValueError, match="the coordinate axis"):
+        lorentz_residual(x, y[:, :5])
+    with pytest.raises(TypeError, match=r"must be a torch\.Tensor"):
+        lorentz_residual(x, [1.0])
+
+
+def test_scales_are_checked_on_the_cpu(launches):
+    x, y = on_device(normals(4, 6), normals(4, 6, seed=1))
+    if DEVICE == "cpu":
+        with pytest.raises(ValueError, match="scale must be positive and finite, got -1"):
+            lorentz_residual(x, y, 1.0, -1.0)
+    with pytest.raises(ValueError, match="curvature must be negative"):
+        lorentz_residual(x, y, K=1.0)
+    assert launches == []
+
+
+def test_reasons_why_the_kernels_are_not_available(monkeypatch):
+    with disabled():
+        assert not is_available()
+        assert "disabled()" in is_available().reason
+    monkeypatch.setenv("LRESNET_KERNELS", "off")
+    assert "LRESNET_KERNELS" in is_available().reason
+    assert not supports_pair(*points(4, 6), dim=-1)
+    monkeypatch.delenv("LRESNET_KERNELS")
+    with monkeypatch.context() as patch:
+        patch.setattr(runtime, "_triton_is_installed", lambda: False)
+        assert is_available().reason.startswith("triton is not installed")
+        with enabled():
+            assert not supports_pair(*points(4, 6), dim=-1)
+            lorentz_residual(*points(4, 6))
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    assert "only within" in is_available("cpu").reason
+    with enabled():
+        assert is_available("cpu")
+    monkeypatch.delenv("TRITON_INTERPRET")
+    with enabled():
+        assert is_available("cpu").reason == "the kernels are written for CUDA devices, not for 'cpu'"
+        assert is_available("cuda").available == torch.cuda.is_available()
+
+
+def test_cpu_tensors_use_the_formulas():
+    assert not supports_pair(torch.ones(2, 3), torch.ones(2, 3), dim=-1)
+
+
+def test_triton_is_imported_with_the_first_kernel():
+    code = (
+        "import sys, torch, lresnet, lresnet.kernels\n"
+        "from lresnet.functional import lorentz_residual\n"
+        "lorentz_residual(torch.ones(2, 3), torch.ones(2, 3))\n"
+        "assert 'triton' not in sys.modules and 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], check=True)
