@@ -1,4 +1,4 @@
-"""Headless Chromium, as the system has it, driven by playwright; nothing is downloaded and no network is used."""
+"""The system's headless Chromium, controlled by playwright without downloads or network access."""
 
 import os
 import shutil
@@ -13,12 +13,12 @@ _QUIET = ["--disable-background-networking", "--disable-component-update", "--di
 
 
 class Unavailable(RuntimeError):
-    """There is no browser to test with; the message says what to install."""
+    """The browser is missing; the message names what to install."""
 
 
 @contextmanager
 def chromium() -> Iterator[Any]:
-    """A browser; ``LRESNET_CHROMIUM`` names another program than the one on the path."""
+    """Start a browser; ``LRESNET_CHROMIUM`` names a program other than the one on the path."""
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
@@ -26,7 +26,7 @@ def chromium() -> Iterator[Any]:
     program = os.environ.get("LRESNET_CHROMIUM") or next(filter(None, map(shutil.which, _NAMES)), None)
     if program is None:
         raise Unavailable("Chromium is missing; on Debian: apt-get install chromium")
-    # Chromium's own sandbox does not work for root, as whom containers often run.
+    # Chromium's sandbox does not work as root, which containers often use.
     sandbox = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
     with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=program, args=_QUIET + sandbox)

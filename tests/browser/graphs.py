@@ -1,11 +1,11 @@
-"""Graphs in the disk for the browser's tests and benchmark."""
+"""Graphs in the disk for the tests and the benchmark in the browser."""
 
 import numpy as np
 
 from lresnet.plots.poincare_disk import DiskEmbedding
 
 HOSTILE = "<img src=x onerror=\"console.log('run')\"> </script> &amp; 'quoted' \\ 🌲"
-"""A name that would run or vanish if it were taken for markup."""
+"""A name that would be executed or lost if it were inserted as markup."""
 
 
 def tree_embedding(nodes: int, seed: int = 0) -> DiskEmbedding:
@@ -14,10 +14,10 @@ def tree_embedding(nodes: int, seed: int = 0) -> DiskEmbedding:
     parent = np.maximum(0, (np.arange(nodes) - 1) // 3)
     start, width, depth = np.zeros(nodes), np.full(nodes, 2 * np.pi), np.zeros(nodes)
     for child in range(1, nodes):
-        mother, place = parent[child], (child - 1) % 3
-        width[child] = width[mother] / 3
-        start[child] = start[mother] + place * width[child]
-        depth[child] = depth[mother] + 1
+        above, place = parent[child], (child - 1) % 3
+        width[child] = width[above] / 3
+        start[child] = start[above] + place * width[child]
+        depth[child] = depth[above] + 1
     angle = start + width * rng.uniform(0.3, 0.7, nodes)
     radius = np.tanh(0.55 * depth)
     points = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)
@@ -29,7 +29,7 @@ def tree_embedding(nodes: int, seed: int = 0) -> DiskEmbedding:
 
 
 def cloud_embedding(nodes: int, edges: int, seed: int = 0) -> DiskEmbedding:
-    """Points all over the disk and edges between any two: nothing is small on the screen, the worst that can be."""
+    """Points all over the disk with random edges: the worst case for drawing, as nothing is small on the screen."""
     rng = np.random.default_rng(seed)
     angle, radius = rng.uniform(0, 2 * np.pi, nodes), 0.98 * np.sqrt(rng.uniform(0, 1, nodes))
     points = radius[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=-1)

@@ -1,4 +1,4 @@
-"""Write docs/report.png: the page's disk with the demo's tree in it, a node in the centre and another under the mouse.
+"""Write docs/report.png: the disk of the page with the demo's tree, one node at the centre and one under the pointer.
 
 python -m tests.browser.screenshot docs/report.png
 """
@@ -18,7 +18,7 @@ MARGIN = 16
 
 
 def demo_tree() -> DiskEmbedding:
-    """The tree of `lresnet demo`, its root in the centre."""
+    """The tree of `lresnet demo` with its root at the centre."""
     tree = learn_embedding()
     return DiskEmbedding(
         "The demo's tree, learned by link prediction with Lorentz residuals",

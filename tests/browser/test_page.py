@@ -1,4 +1,4 @@
-"""The page in headless Chromium: what it shows, and what mouse, touch and keyboard do."""
+"""The page in headless Chromium: its content, and its reaction to mouse, touch and keyboard."""
 
 import io
 import re
@@ -64,22 +64,26 @@ def test_a_node_dragged_to_the_centre_is_moebius_translated_there(open_page: Any
     page = open_page()
     node = 17
     (x, y), (cx, cy) = node_at(page, node), centre(page)
-    drag(page, (x + 4, y - 3), (cx + 3, cy + 4))  # a hand is not exact: the node is grabbed, the centre catches
+    drag(
+        page, (x + 4, y - 3), (cx + 3, cy + 4)
+    )  # inexact on purpose: the drag starts at the node and snaps to the centre
     expected = move_to_centre(TREE.points, TREE.points[node])
     np.testing.assert_allclose(points(page), expected, atol=1e-6)
     focus = page.evaluate(f"focusOf({DISK}.view)")
     np.testing.assert_allclose(focus, TREE.points[node], atol=1e-6)
 
 
-def test_any_drag_is_the_translation_that_takes_its_start_to_its_end(open_page: Any) -> None:
+def test_a_drag_is_the_translation_from_its_start_to_its_end(open_page: Any) -> None:
     page = open_page()
     x, y = centre(page)
     start, end = (x + 40.0, y + 33.0), (x - 90.0, y - 60.0)
-    assert page.evaluate(f"{DISK}.nearest({DISK}.toDisk({start[0]}, {start[1]}), 10)") == -1  # no node is grabbed
+    assert (
+        page.evaluate(f"{DISK}.nearest({DISK}.toDisk({start[0]}, {start[1]}), 10)") == -1
+    )  # the drag starts at no node
     u, v = (complex(*page.evaluate(f"{DISK}.toDisk({a}, {b})")) for a, b in (start, end))
     drag(page, start, end)
     z = TREE.points[:, 0] + 1j * TREE.points[:, 1]
-    # Of the translations of the disk, the one with u -> v: the centre goes to t, found here by Newton's method.
+    # The translation with u -> v maps the centre to t, found here by fixed-point iteration.
     t = v - u
     for _ in range(50):
         t += v - (u + t) / (1 + np.conj(t) * u)
@@ -87,7 +91,7 @@ def test_any_drag_is_the_translation_that_takes_its_start_to_its_end(open_page: 
     np.testing.assert_allclose(points(page), np.stack([moved.real, moved.imag], -1), atol=1e-9)
 
 
-def test_many_drags_change_no_distance(open_page: Any) -> None:
+def test_many_drags_preserve_distances(open_page: Any) -> None:
     page = open_page()
     x, y = centre(page)
     rng = np.random.default_rng(0)
@@ -97,7 +101,7 @@ def test_many_drags_change_no_distance(open_page: Any) -> None:
     np.testing.assert_allclose(distances(points(page)), distances(TREE.points), rtol=1e-6, atol=1e-6)
 
 
-def test_a_key_held_for_long_stops_where_float64_ends(open_page: Any) -> None:
+def test_a_long_key_press_stops_at_the_limit_of_float64(open_page: Any) -> None:
     page = open_page()
     page.locator("#disk").focus()
     for _ in range(80):
@@ -114,13 +118,13 @@ def test_a_key_held_for_long_stops_where_float64_ends(open_page: Any) -> None:
     np.testing.assert_allclose(distances(points(page)), distances(TREE.points), rtol=1e-6, atol=1e-6)
 
 
-def test_nodes_at_the_rim_can_be_searched_for(browser: Any, tmp_path: Any) -> None:
+def test_nodes_at_the_boundary_are_found_by_the_search(browser: Any, tmp_path: Any) -> None:
     edge = 1 - 2.0**-52
-    rim = np.array([[edge, 0.0], [-edge, 0.0], [0.0, edge], [0.999999, 0.0]])
-    ring = DiskEmbedding("rim", rim, np.array([[0, 0, 1, 2], [1, 2, 2, 3]]))
-    (tmp_path / "rim.html").write_text(html_page([], ring, title="rim"), encoding="utf-8")
+    boundary = np.array([[edge, 0.0], [-edge, 0.0], [0.0, edge], [0.999999, 0.0]])
+    ring = DiskEmbedding("boundary", boundary, np.array([[0, 0, 1, 2], [1, 2, 2, 3]]))
+    (tmp_path / "boundary.html").write_text(html_page([], ring, title="boundary"), encoding="utf-8")
     page = browser.new_page()
-    page.goto((tmp_path / "rim.html").as_uri())
+    page.goto((tmp_path / "boundary.html").as_uri())
     for node in (1, 0, 2, 3):
         page.fill("#search", str(node))
         page.press("#search", "Enter")
@@ -203,7 +207,7 @@ def test_tab_reaches_the_disk_the_search_and_the_buttons_in_order(open_page: Any
         assert page.locator(name).first.get_attribute("aria-label")
 
 
-def test_a_click_selects_and_the_wheel_zooms_only_then(open_page: Any) -> None:
+def test_a_click_selects_a_node_and_enables_zooming_by_the_wheel(open_page: Any) -> None:
     page = open_page()
     page.mouse.move(*centre(page))
     page.mouse.wheel(0, -100)
@@ -243,7 +247,7 @@ def test_two_fingers_zoom_and_one_drags(open_page: Any) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_is_readable_and_the_canvas_follows(open_page: Any, scheme: str) -> None:
+def test_text_has_enough_contrast_in_light_and_dark_mode(open_page: Any, scheme: str) -> None:
     page = open_page(color_scheme=scheme)
     style = "getComputedStyle(document.documentElement).getPropertyValue"
     colour = {name: page.evaluate(f"{style}.call(getComputedStyle(document.documentElement), '--{name}')") for name in
@@ -280,7 +284,7 @@ def test_a_narrow_page_does_not_scroll_sideways(open_page: Any) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
 
-def test_names_are_shown_as_they_are(open_page: Any) -> None:
+def test_names_are_shown_as_text(open_page: Any) -> None:
     page = open_page()
     page.locator("#search").fill(HOSTILE)
     page.keyboard.press("Enter")
@@ -293,7 +297,7 @@ def test_names_are_shown_as_they_are(open_page: Any) -> None:
     assert "lorentz, note <much>" in page.locator("#results").inner_text()
 
 
-def test_a_large_graph_is_drawn_quickly_while_it_moves_and_wholly_after(open_page: Any) -> None:
+def test_a_large_graph_has_less_detail_during_a_movement_only(open_page: Any) -> None:
     page = open_page(6000)
     x, y = centre(page)
     full = page.evaluate(f"{DISK}.fullFrames")
