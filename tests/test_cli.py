@@ -4,47 +4,63 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lresnet import __version__, cli
+from lresnet.runs import RunConfig
+from lresnet.runs.folder import RunRecord
 
 VERBS = (
     *("demo", "train", "evaluate", "predict", "embed", "neighbours", "ood"),
-    *("reproduce", "report", "data", "delta", "plot", "doctor"),
+    *("report", "data", "delta", "plot", "doctor", "bench", "reproduce"),
 )
 CALLS = [
-    *([verb] for verb in VERBS if verb not in ("data", "plot")),
+    *([verb] for verb in VERBS if verb not in ("data", "plot", "bench")),
     *(["data", verb] for verb in ("list", "fetch", "verify")),
     *(["plot", verb] for verb in ("residuals", "embedding", "curves", "ood")),
 ]
 
 
-def test_help_names_every_verb() -> None:
-    result = subprocess.run([sys.executable, "-m", "lresnet", "--help"], check=True, capture_output=True, text=True)
-    assert all(f"• {verb} " in result.stdout for verb in VERBS)
+@pytest.mark.parametrize("args", [[], ["--help"], ["-h"]], ids=["bare", "--help", "-h"])
+def test_the_overview_lists_every_verb_on_one_screen(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(args) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines if line.startswith("  ")] == list(VERBS)
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= 100
 
 
 @pytest.mark.parametrize(
-    ("args", "code"), [(["--help"], 0), (["train", "--help"], 0), (["trian"], 2), (["train", "--nope"], 2)]
+    "args",
+    [
+        [],
+        ["--help"],
+        ["train", "--help"],
+        ["trian"],
+        ["train", "--epoch", "3"],
+        ["train", "nosuchfolder"],
+        ["train", "airport/lp", "--lr", "-1"],
+        ["train", "airport/lp", "--heads", "2"],
+        ["reproduce", "--help"],
+    ],
+    ids=" ".join,
 )
-def test_help_and_wrong_calls_import_nothing_that_takes_long(args: list[str], code: int) -> None:
-    """Each of these packages takes a tenth of a second or more to import; an answer takes under half a second."""
-    program = f"""
-import sys
-from lresnet import cli
+def test_help_and_wrong_calls_answer_without_torch(args: list[str]) -> None:
+    """These modules take longer to import than all the rest; the time itself depends on the machine."""
+    code = f"""import sys
+from lresnet.cli import main
 try:
-    code = cli.main({args!r})
-except SystemExit as end:
-    code = end.code
-print(code, *sys.modules, file=sys.stderr)
+    main({args!r})
+except SystemExit:
+    pass
+heavy = {{"torch", "numpy", "scipy", "geoopt", "torch_geometric", "matplotlib"}}
+sys.exit(" ".join(sorted(heavy & sys.modules.keys())) or 0)
 """
-    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    ended, *modules = done.stderr.splitlines()[-1].split()
-    assert int(ended) == code
-    heavy = {"torch", "triton", "numpy", "scipy", "geoopt", "torch_geometric", "matplotlib", "PIL", "pooch", "jinja2"}
-    assert heavy.isdisjoint(modules)
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("args", CALLS, ids=" ".join)
@@ -55,13 +71,6 @@ def test_every_verb_explains_itself_with_an_example(args: list[str], capsys: pyt
     assert f"Example: lresnet {' '.join(args)}" in capsys.readouterr().out
 
 
-def test_without_a_verb_it_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        cli.main([])
-    assert end.value.code == 0
-    assert "usage: lresnet" in capsys.readouterr().out
-
-
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"lresnet {__version__}\n"
@@ -70,7 +79,9 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["dmo"], "Unrecognized options: dmo; Available subcommands: demo, train"),
+        (["dmo"], "unknown verb 'dmo'; did you mean 'demo'? Verbs: demo, train"),
+        (["trian"], "unknown verb 'trian'; did you mean 'train'?"),
+        (["--verson"], "unknown option '--verson'; `lresnet --help` lists the verbs"),
         (["plot", "residuals", "--x", "1"], "Missing value for argument '--x'. Expected 2 values; "),
         (["demo", "--colour", "red"], "Unrecognized options: --colour, red; For full helptext"),
         (["train", "--wieght", "1"], "--wieght, 1; Perhaps you meant: --weight learned|FLOAT; For full helptext"),
@@ -212,11 +223,12 @@ def test_a_file_goes_before_a_data_set_of_its_name(
 def test_demo_prints_the_table_and_draws_the_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The verb alone; the trainings are tested in tests/studies/test_demo.py."""
+    """The verb alone; the trainings are tested in tests/runs/test_demo.py."""
     from lresnet.runs import demo
 
-    def quick(runs: list[demo.Run], **options: object) -> tuple[list[dict[str, object]], demo.Embedding]:
-        records = [vars(run) | {"value": 50.0 + run.seed} for run in runs]
+    def quick(runs: list[RunConfig], **options: Any) -> tuple[list[RunRecord], demo.TreeEmbedding]:
+        about: dict[str, Any] = {"command": "", "device": "cpu", "versions": {}, "hardware": ""}
+        records = [RunRecord(**run.as_dict(), **about, metrics={"f1": 50.0 + run.train.seed}) for run in runs]
         for record in records:
             options["report"](record)
         return records, demo.learn_embedding(epochs=1)

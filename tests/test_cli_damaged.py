@@ -20,11 +20,11 @@ def test_a_run_json_whose_task_is_a_number(tmp_path, capsys):
     assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     path = tmp_path / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"cell": 5}))
-    assert "its cell is 5, not the name of a task" in complaint(capsys, "evaluate", tmp_path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"task": 5}))
+    assert "its task is 5, not a table of settings" in complaint(capsys, "evaluate", tmp_path)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "null", "{", '{"cell": "disease/lp"}'])
+@pytest.mark.parametrize("content", ["{}", "[]", "null", "{", '{"cell": "disease/lp"}', '{"format": 2}'])
 def test_a_run_json_that_is_no_run(tmp_path, capsys, content):
     (tmp_path / "run.json").write_text(content)
     assert "run.json is not what `lresnet train` writes" in complaint(capsys, "evaluate", tmp_path)

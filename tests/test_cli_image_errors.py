@@ -9,7 +9,7 @@ from PIL import Image
 
 from lresnet import cli
 from lresnet.models import LorentzResNet
-from lresnet_paper.run import image_data
+from lresnet.runs.run import _images
 from tests.coloured import write_coloured
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "1", "--batch-size", "20", "--cutout", "0", "--device", "cpu"]
@@ -37,19 +37,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["cifar1"], "unknown data 'cifar1'; did you mean 'cifar10'? Graphs: actor/nc"),
+        (
+            ["cifar1"],
+            "'cifar1' does not exist, and no shipped task has that name; did you mean 'cifar10'? Graphs: actor/nc",
+        ),
         (["gone.npz"], "gone.npz does not exist; give cifar10 or cifar100"),
         (["file"], "is neither a folder nor a .npz"),
         (["empty"], "images must be in train/CLASS/ and test/CLASS/"),
         (
             ["coloured.npz", "--recipe", "slow"],
-            "with protocol slow; there are: fast, fast-learned, long, long-cutmix, paper",
+            "unknown recipe 'slow'; Known: fast, fast-learned, long, long-cutmix, paper",
         ),
-        (["coloured.npz", "--split", "legacy"], "--split is for graphs, but coloured.npz is a task of images"),
-        (["coloured.npz", "--layers", "3"], "--layers is for graphs, but coloured.npz is a task of images"),
-        (["disease_tree/lp", "--recipe", "fast"], "--recipe is for images, but disease_tree/lp is a task of graphs"),
+        (["coloured.npz", "--split", "legacy"], "--split is for graphs, but coloured.npz is a task on images"),
+        (["coloured.npz", "--layers", "3"], "coloured.npz is a task on images; leave it out"),
+        (["disease_tree/lp", "--recipe", "fast"], "--recipe is for images, but disease_tree/lp is a task on graphs"),
         (["disease_tree/lp", "--batch-size", "3"], "--batch-size is for images"),
-        (["coloured.npz", "--task", "graphs"], "unknown cell 'coloured.npz'"),
+        (["coloured.npz", "--task", "graphs"], "unknown task 'coloured.npz'"),
         (["disease_tree/lp", "--task", "images"], "disease_tree/lp does not exist"),
         (["coloured.npz", "--method", "lorenz"], "did you mean 'lorentz'"),
         (["coloured.npz", "--holdout", "1"], "holdout must be at least 0 and below 1, got 1.0"),
@@ -62,7 +65,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_trainings_that_cannot_be(args: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_trainings_are_refused(
+    args: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert words in complaint(capsys, "train", *(QUICK if args[0] == "coloured.npz" else []), *args)
     assert sorted(path.name for path in here.iterdir()) == ["coloured.npz", "empty", "file"]
 
@@ -104,10 +109,10 @@ def run(here: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return "run"
 
 
-def test_predictions_that_cannot_be(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "empty holds no images; they are told by their endings" in complaint(capsys, "predict", run, "empty")
+def test_wrong_predictions_are_refused(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "empty holds no images; image files end with" in complaint(capsys, "predict", run, "empty")
     assert "no file gone.png" in complaint(capsys, "predict", run, "image.png", "gone.png")
-    assert "name image files, or folders with images" in complaint(capsys, "predict", run)
+    assert "no images given; name image files, or folders of them" in complaint(capsys, "predict", run)
     assert "top must be at least 1" in complaint(capsys, "predict", run, "image.png", "--top", "0")
     assert "empty holds no run" in complaint(capsys, "predict", "empty", "image.png")
     assert "File exists" in complaint(capsys, "predict", run, "image.png", "--json", "file/classes.json")
@@ -119,7 +124,7 @@ def test_predictions_that_cannot_be(run: str, here: Path, capsys: pytest.Capture
 def test_images_that_were_moved(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before, after = here / "coloured.npz", here / "moved.npz"
     before.rename(after)
-    words = f"the images of the run in run were at {before} and are not there any more; bring them back, or make"
+    words = f"the images of the run in run were at {before} and are no longer there; move them back, or make"
     for verb in (["evaluate", run], ["delta", run], ["ood", run, "--ood", "noise"]):
         assert words in complaint(capsys, *verb)
     before.mkdir()  # as the place of a disk that is not mounted
@@ -132,8 +137,8 @@ def test_images_that_were_moved(run: str, here: Path, capsys: pytest.CaptureFixt
 def test_training_images_that_have_changed_classes(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     labels = np.arange(60) % 3
     write_coloured(here / "coloured.npz", train_labels=labels[[1, 0, *range(2, 60)]])
-    image_data.cache_clear()
-    words = f"{here / 'coloured.npz'} has other training images or training labels than when the run in run was begun"
+    _images.cache_clear()
+    words = f"{here / 'coloured.npz'} has other training images or training labels than when the run in run was started"
     verbs = (["evaluate", run], ["delta", run], ["embed", run], ["ood", run, "--ood", "noise"])
     for verb in (*verbs, ["train", "coloured.npz", *QUICK, "--out", run]):
         assert words in complaint(capsys, *verb)
@@ -141,8 +146,8 @@ def test_training_images_that_have_changed_classes(run: str, here: Path, capsys:
 
 def test_a_model_that_does_not_fit_the_run(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     LorentzResNet(20, num_classes=4).save_pretrained(here / run / "model")
-    assert "the model has 4 classes, but coloured has 3" in complaint(capsys, "evaluate", run)
-    assert "the model tells 4 classes apart, the run has 3" in complaint(capsys, "predict", run, "image.png")
+    assert "the model tells 4 classes apart, but coloured has 3" in complaint(capsys, "evaluate", run)
+    assert "the model has 4 classes, the run has 3" in complaint(capsys, "predict", run, "image.png")
     LorentzResNet(20, num_classes=3, in_channels=1).save_pretrained(here / run / "model")
     assert "images must have shape [B, 1, H, W]" in complaint(capsys, "evaluate", run)
     assert "takes images of 1 channels, the run's have 3" in complaint(capsys, "predict", run, "image.png")
@@ -152,7 +157,7 @@ def test_a_run_on_a_graph_predicts_no_images(here: Path, capsys: pytest.CaptureF
     assert cli.main(["train", "disease_tree/lp", "--epochs", "1", "--out", "graph"]) == 0
     Image.new("RGB", (8, 8)).save("image.png")
     capsys.readouterr()
-    assert "name nodes by their numbers, not 'image.png'" in complaint(capsys, "predict", "graph", "image.png")
+    assert "give the numbers of nodes, not 'image.png'" in complaint(capsys, "predict", "graph", "image.png")
     assert "this needs one that classifies nodes" in complaint(capsys, "predict", "graph", "3")
     assert "graph holds a run on the graph disease_tree/lp; this needs one on images" in complaint(
         capsys, "delta", "graph"
@@ -166,5 +171,5 @@ def test_memory_that_is_full(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     monkeypatch.setattr("lresnet.doctor.examine", full)
     assert cli.main(["doctor"]) == 1
     assert capsys.readouterr().err == (
-        "lresnet: error: the GPU's memory is full; try a smaller --batch-size, or --device cpu\n"
+        "lresnet: error: the GPU is out of memory; use a smaller --batch-size, or --device cpu\n"
     )

@@ -9,7 +9,8 @@ from PIL import Image
 
 from lresnet import cli
 from lresnet.models import LorentzResNet, from_pretrained
-from lresnet_paper.run import Run
+from lresnet.runs import RunConfig, run_config
+from lresnet.runs.folder import RunRecord, write_record
 from tests.coloured import CLASSES, coloured_data, write_coloured
 
 CPU = ["--device", "cpu"]
@@ -40,8 +41,9 @@ def test_train_then_evaluate(images: Path, tmp_path: Path, capsys: pytest.Captur
     assert "48 images to train on, 12 held out, 30 to test: 8 x 8 x 3, 3 classes" in out
     assert f"best validation {record['validation']:.2f}" in out
     assert f"validation {record['validation']:.2f}, epoch {record['best_epoch']}\n" in out
-    wanted = {"curvature": -0.5, "pooling": "centroid", "flip": False, "weight": 0.5, "holdout": 0.2, "epochs": 2}
-    assert wanted.items() <= record["config"].items()
+    assert {"curvature": -0.5, "pooling": "centroid", "weight": 0.5}.items() <= record["model"].items()
+    assert (record["task"]["holdout"], record["train"]["epochs"]) == (0.2, 2)
+    assert record["train"]["augment"]["flip"] is False
     model = from_pretrained(folder / "model")
     assert isinstance(model, LorentzResNet)
     assert model.config["residual_options"] == {"weight": 0.5}
@@ -67,7 +69,7 @@ def test_settings_that_were_not_searched_for_a_method_are_said_to_be_so(
 ) -> None:
     options = ["--recipe", "paper", "--method", method, "--warmup", "0", "--out", str(tmp_path)]
     assert cli.main(["train", str(images), *QUICK, *options]) == 0
-    words = f"recipe paper has no search for {method}: its first configuration is taken\n"
+    words = f"recipe paper was not searched for {method}; it uses its first settings\n"
     assert (words in capsys.readouterr().out) == said
 
 
@@ -93,8 +95,8 @@ def test_a_path_gives_its_name_to_the_folder_and_images_that_cannot_be_read_are_
     assert Path("runs/my_photos-resnet20-euclidean-0/model/model.safetensors").is_file()
     red = tmp_path / "my photos" / "train" / "red"
     named = ", ".join(str(red / name) for name in ("a.png", "b.png", "torn.png"))
-    warning = "warning: 4 of 16 files could not be read as images and are left out:"
-    assert f"\n{warning} {named}, ... (-v names all, and why)\n" in capsys.readouterr().out
+    warning = "warning: 4 of 16 files could not be read as images and are skipped:"
+    assert f"\n{warning} {named}, ... (-v lists all, with the reasons)\n" in capsys.readouterr().out
     assert cli.main(["train", "my photos/", *QUICK, "--holdout", "0", "-v"]) == 0
     out = capsys.readouterr().out
     lines = out[out.index(warning) :].splitlines()[1:5]
@@ -104,25 +106,27 @@ def test_a_path_gives_its_name_to_the_folder_and_images_that_cannot_be_read_are_
     assert cli.main(["evaluate", "my_photos-resnet20-euclidean-0"]) == 0
 
 
-def test_images_by_default_are_cifar10_with_ten_epochs_between_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_cifar10_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     monkeypatch.setattr("lresnet.cli.train._train", lambda *args: calls.append(args) or 0)
     assert cli.main(["train", "--task", "images"]) == 0
     assert cli.main(["train"]) == 0
     (images, folder, device, every, *_), (graph, _, _, every_of_graphs, *_) = calls
-    assert (images.cell, images.protocol, device, every) == ("cifar10", "fast", "auto", 10)
+    assert images == run_config("cifar10")
+    assert (device, every) == ("auto", None)
     assert folder == Path("runs/cifar10-lorentz-0")
-    assert (graph.cell, every_of_graphs) == ("disease_tree/lp", 200)
+    assert (graph, every_of_graphs) == (run_config("disease_tree/lp"), None)
 
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Those that `train`, which does nothing else here, has put runs into."""
 
-    def train(run: Run, folder: Path, *_: object) -> int:
+    def train(config: RunConfig, folder: Path, *_: object) -> int:
         found.append(folder.name)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "run.json").write_text(json.dumps({"cell": run.cell}))
+        record = config.as_dict() | {"command": "", "device": "cpu", "versions": {}, "hardware": ""}
+        write_record(folder, RunRecord(**record))
         return 0
 
     found: list[str] = []

@@ -79,13 +79,13 @@ def test_json_has_what_the_table_has_and_more(capsys: pytest.CaptureFixture[str]
         "euclidean_norm",
         "euclidean_boundary_distance",
     ]
-    assert {"ood", "protocol", "fpr95", "fpr95_first", "auroc", "aupr", "aupr_out", "n_id", "n_ood", "note"} <= set(
+    assert {"ood", "sampling", "fpr95", "fpr95_first", "auroc", "aupr", "aupr_out", "n_id", "n_ood", "note"} <= set(
         rows[0]
     )
     assert found["skipped"][0]["file"] == "photos/torn.jpg"
     assert cli.main(["ood", "euclidean", "--ood", "grains.npz", "--full", *CPU]) == 0
     out = " ".join(capsys.readouterr().out.split())
-    whole = next(row for row in rows if row["protocol"] == "full")
+    whole = next(row for row in rows if row["sampling"] == "full")
     assert f"grains energy {whole['fpr95']:.1f} {whole['auroc']:.1f} {whole['aupr']:.1f}" in out
     assert "against 20 of a set, all" in out
 
@@ -185,7 +185,7 @@ def test_what_is_wrong_is_said_before_any_image_is_read(
         raise AssertionError("images were read")
 
     monkeypatch.setattr("lresnet.runs.detection.load_ood_set", read)
-    monkeypatch.setattr("lresnet.runs.images.image_data", read)
+    monkeypatch.setattr("lresnet.runs.run.load_images", read)
     assert "draws must be at least 1" in complaint(capsys, "lorentz", "--draws", "0")
     assert "this model has no score 'energi'" in complaint(capsys, "lorentz", "--scores", "energi")
     assert "name a score at least" in complaint(capsys, "lorentz", "--scores", ",")
@@ -205,16 +205,16 @@ def test_images_and_models_that_have_changed(capsys: pytest.CaptureFixture[str],
     capsys.readouterr()
     call = [str(tmp_path / "run"), "--ood", "grains.npz"]
     write_coloured(images, test_labels=np.zeros(30, np.int64))
-    from lresnet_paper.run import image_data
+    from lresnet.runs.run import _images
 
-    image_data.cache_clear()
+    _images.cache_clear()
     assert "own.npz has other test images or test labels than when the run in" in complaint(capsys, *call)
     write_coloured(images, classes=np.array(["red", "green", "yellow"]))
-    image_data.cache_clear()
+    _images.cache_clear()
     assert "own.npz has other classes than when the run in" in complaint(capsys, *call)
     LorentzResNet(20, num_classes=4).save_pretrained(tmp_path / "run" / "model")
     assert "the model tells 4 classes apart, the run has 3" in complaint(capsys, *call)
     images.unlink()
-    image_data.cache_clear()
+    _images.cache_clear()
     LorentzResNet(20, num_classes=3).save_pretrained(tmp_path / "run" / "model")
     assert "own.npz and are not there any more" in complaint(capsys, *call)

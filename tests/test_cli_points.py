@@ -14,10 +14,10 @@ from PIL import Image
 
 from lresnet import cli
 from lresnet.runs.embedding import Embedding, embed_run
-from lresnet.runs.folder import train_in_folder
 from lresnet.runs.neighbours import nearest
-from lresnet.runs.single import single_image_run, single_run
+from lresnet.runs.presets import run_config
 from tests.coloured import CLASSES, coloured_data, write_coloured
+from tests.runs.folders import opened, trained
 
 GRAPH = {"epochs": 2, "hidden": 4, "eval_every": 1, "lr": 0.05, "curvature": -0.5}
 IMAGES = {"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20, "cutout": 0}
@@ -25,13 +25,13 @@ HOSTILE = 'a, "b"\n<b>🐟.png'
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with three runs, ``tree``, ``twin`` and ``images``, and ``photos``: a hostile name, a torn file."""
     folder = tmp_path_factory.mktemp("trained")
-    train_in_folder(single_run("disease_tree/nc", config=GRAPH), folder / "tree", command="")
-    train_in_folder(single_run("disease_tree/nc", "euclidean", config=GRAPH), folder / "twin", command="")
+    trained(folder / "tree", run_config("disease_tree/nc", settings=GRAPH))
+    trained(folder / "twin", run_config("disease_tree/nc", "euclidean", settings=GRAPH))
     arrays = write_coloured(folder / "coloured.npz")
-    train_in_folder(single_image_run(str(arrays), config=IMAGES), folder / "images", command="")
+    trained(folder / "images", run_config(str(arrays), settings=IMAGES))
     (folder / "photos").mkdir()
     for index, name in enumerate(["red.png", "green.png", HOSTILE]):
         Image.fromarray(coloured_data().test.images[index].numpy()).save(folder / "photos" / name, format="png")
@@ -44,10 +44,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def here(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(trained)
+def here(runs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(runs)
     monkeypatch.setenv("COLUMNS", "120")
-    return trained
+    return runs
 
 
 def printed(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> str:
@@ -57,7 +57,7 @@ def printed(capsys: pytest.CaptureFixture[str], *args: str, code: int = 0) -> st
 
 def test_embed_writes_into_the_run_s_folder(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lines = printed(capsys, "embed", "tree").splitlines()
-    found = embed_run(Path("tree"))
+    found = embed_run(opened(Path("tree")))
     radii = found.radii()
     assert lines == [
         "1,000 nodes of disease_tree/nc: 4 dimensions, curvature -0.5; "
@@ -91,7 +91,7 @@ def test_all_commands_agree_on_the_space_of_a_twin_with_prototypes(
 ) -> None:
     """Its logits are hyperbolic distances, so its points are points, whatever its residual is called."""
     run, config = str(tmp_path / "run"), IMAGES | {"head": "prototypes", "curvature": -0.1}
-    train_in_folder(single_image_run(str(here / "coloured.npz"), "euclidean", config=config), Path(run), command="")
+    trained(Path(run), run_config(str(here / "coloured.npz"), "euclidean", settings=config))
     ball = tmp_path / "ball.npz"
     assert "curvature -0.1" in printed(capsys, "embed", run, "--coordinates", "poincare", "--out", str(ball))
     with np.load(ball) as file:
@@ -106,7 +106,7 @@ def test_all_commands_agree_on_the_space_of_a_twin_with_prototypes(
 def test_embed_says_how_many_points_float32_cannot_hold(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tree = embed_run(Path("tree"))
+    tree = embed_run(opened(Path("tree")))
     far = Embedding("far", "node", 1e9 * torch.eye(2, 4), tree.manifold, ("a", "b"))
     monkeypatch.setattr("lresnet.runs.embedding.embed_run", lambda *args, **kwargs: far)
     assert cli.main(["embed", "tree", "--coordinates", "klein", "--out", str(tmp_path / "far.npz")]) == 0
@@ -139,7 +139,7 @@ def test_nothing_to_read_is_code_1_and_no_file(here: Path, tmp_path: Path, capsy
 def test_neighbours_of_a_node(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "new" / "near.json"
     out = printed(capsys, "neighbours", "tree", "17", "--count", "5", "--json", str(target)).splitlines()
-    expected = nearest(embed_run(Path("tree")), 17, 5)
+    expected = nearest(embed_run(opened(Path("tree"))), 17, 5)
     assert out[0].startswith("node 17 (class ")
     assert out[0].endswith(") among 1,000 nodes of disease_tree/nc, curvature -0.5")
     rows = [line.split() for line in out if line.strip() and line.split()[0].isdecimal()]
@@ -155,7 +155,7 @@ def test_neighbours_of_a_node(here: Path, tmp_path: Path, capsys: pytest.Capture
 
 def test_neighbours_of_the_twin(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = json.loads(printed(capsys, "neighbours", "twin", "3", "--json", "-"))
-    points = embed_run(Path("twin")).points.double()
+    points = embed_run(opened(Path("twin"))).points.double()
     distances = torch.cdist(points[3:4], points)[0]
     assert [one["number"] for one in found["neighbours"]] == distances.argsort()[1:11].tolist()
     assert found["curvature"] == 0
@@ -192,18 +192,18 @@ def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.Ca
     ("args", "words"),
     [
         (["embed", "empty"], "empty holds no run"),
-        (["embed", "gone"], "gone holds no run"),
+        (["embed", "gone"], "gone does not exist"),
         (["embed", "unfinished"], "the run in unfinished has not finished"),
-        (["embed", "tree", "--out", "points.pkl"], "ends with one of .npz, .csv, .npy, unlike 'points.pkl'"),
-        (["embed", "tree", "--out", "gone/points.npz"], "there is no folder gone to write points.npz to"),
-        (["embed", "twin", "--coordinates", "poincare"], "vectors: it has no poincare coordinates, only space"),
+        (["embed", "tree", "--out", "points.pkl"], "must end with one of .npz, .csv, .npy, got 'points.pkl'"),
+        (["embed", "tree", "--out", "gone/points.npz"], "the folder gone does not exist; create it"),
+        (["embed", "twin", "--coordinates", "poincare"], "vectors; they have space coordinates, not poincare"),
         (["embed", "tree", "--images", "photos"], "tree holds a run on the graph disease_tree/nc; images are for"),
-        (["embed", "images", "--images", "empty"], "empty holds no images; they are told by their endings"),
+        (["embed", "images", "--images", "empty"], "empty holds no images; image files end with"),
         (["embed", "images", "--images", "gone.png"], "no file gone.png"),
         (["embed", "images", "--images"], "--images is followed by no image and no folder"),
         (["neighbours", "empty", "0"], "empty holds no run"),
         (["neighbours", "unfinished", "0"], "the run in unfinished has not finished"),
-        (["neighbours", "tree", "1000"], "there is no node 1000: those of disease_tree/nc are 0 to 999"),
+        (["neighbours", "tree", "1000"], "there is no node 1000; disease_tree/nc has nodes 0 to 999"),
         (["neighbours", "tree", "-1"], "there is no node -1"),
         (["neighbours", "tree", "17a"], "disease_tree/nc has no node '17a'; did you mean '17'?"),
         (["neighbours", "tree", "<b>\n"], "disease_tree/nc has no node '<b>\\n'; Its nodes are numbered 0 to 999"),
@@ -215,7 +215,7 @@ def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.Ca
         (["neighbours", "images", "photos"], "photos is a folder; name one image file"),
         (["neighbours", "images", "photos/torn.jpg"], "photos/torn.jpg cannot be read as an image: cannot identify"),
         (["neighbours", "images", "0", "--images", "empty"], "empty holds no images"),
-        (["neighbours", "images", "photos/red.png", "--images", "photos/red.png"], "is the only image to look among"),
+        (["neighbours", "images", "photos/red.png", "--images", "photos/red.png"], "is the only image to search among"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -232,12 +232,12 @@ def test_what_is_wrong_is_said_in_one_line(
     assert sorted(path for path in here.rglob("*") if path.name != "points.npz") == before
 
 
-def test_the_code_of_the_page_runs(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_the_page_runs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parent.parent / "docs" / "points.md"
     text = page.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "tree").symlink_to(trained / "tree")
+    (tmp_path / "runs" / "tree").symlink_to(runs / "tree")
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {}
     exec(code, names)

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from lresnet import cli
+from lresnet.runs.run import _images
 from lresnet.train.results import read_results
 from lresnet_paper.cli import pages
 from lresnet_paper.depth import cells_of
 from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen
-from lresnet_paper.run import image_data
 from lresnet_paper.search import best_configuration, recipe
 from tests.coloured import coloured_data
 
@@ -168,10 +168,10 @@ def toy_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Recipes and images of CIFAR-10 that take no time."""
     recipes = {f"cifar10.{protocol}": RECIPE.format(protocol=protocol) for protocol in ("fast", "paper")}
     monkeypatch.setattr("lresnet_paper.search._files", lambda table: recipes)
-    monkeypatch.setattr("lresnet_paper.run.load_images", lambda name, size=None: coloured_data())
-    image_data.cache_clear()
+    monkeypatch.setattr("lresnet.runs.run.load_images", lambda name, size=None: coloured_data())
+    _images.cache_clear()
     yield
-    image_data.cache_clear()
+    _images.cache_clear()
 
 
 def test_images_in_several_sittings(

@@ -18,14 +18,13 @@ from torch.distributed import TCPStore
 from lresnet import __version__, cli
 from lresnet.data import ImageData
 from lresnet.data.image_data import channel_statistics
-from lresnet.runs.folder import train_in_folder
-from lresnet.runs.single import command_of, single_image_run
+from lresnet.runs import RunConfig, run_config
+from lresnet.runs import run as runs_run
 from lresnet.train import ImageClassification
 from lresnet.train.distributed import Processes, join_processes
-from lresnet_paper import run as image_run
-from lresnet_paper.run import Run
 from tests.coloured import coloured_data, write_coloured
 from tests.processes import run_in_two_processes
+from tests.runs.folders import trained
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "2", "--batch-size", "20", "--lr", "0.05", "--device", "cpu"]
 
@@ -66,10 +65,10 @@ def _loads(folder: Path, done: Path) -> bool:
         done.touch()
         return coloured_data()
 
-    image_run.load_images = load  # type: ignore[assignment]
-    run = single_image_run("cifar10", config={"epochs": 1, "model": "lorentz_resnet20"})
+    runs_run.load_images = load  # type: ignore[assignment]
+    run = run_config("cifar10", settings={"epochs": 1, "model": "lorentz_resnet20"})
     with join_processes("cpu") as (processes, _):
-        train_in_folder(run, folder, command="", processes=processes)
+        trained(folder, run, processes=processes)
     return seen[0]
 
 
@@ -77,7 +76,7 @@ def test_process_0_loads_what_may_need_a_download_before_the_others(tmp_path: Pa
     assert run_in_two_processes(_loads, tmp_path / "run", tmp_path / "loaded") == [False, True]
 
 
-def _interrupted(run: Run, folder: Path) -> list[int]:
+def _interrupted(run: RunConfig, folder: Path) -> list[int]:
     """Train to the third epoch, resume with a new model, train again uninterrupted; return the resumed epochs."""
     epochs: list[int] = []
 
@@ -93,14 +92,13 @@ def _interrupted(run: Run, folder: Path) -> list[int]:
     return epochs
 
 
-def _trained(run: Run, folder: Path, processes: Processes, on_epoch: object) -> None:
-    command = command_of(run, processes.size)
-    train_in_folder(run, folder, command=command, checkpoint_every=2, processes=processes, on_epoch=on_epoch)
+def _trained(run: RunConfig, folder: Path, processes: Processes, on_epoch: object) -> None:
+    trained(folder, run, checkpoint_every=2, processes=processes, on_epoch=on_epoch)
 
 
 def test_a_run_resumes_bit_identically_with_the_same_number_of_processes(images: Path, tmp_path: Path) -> None:
     config = {"model": "lorentz_resnet20", "epochs": 4, "batch_size": 20, "average": 0.9, "keep": "best"}
-    run = single_image_run(str(images), config=config | {"eval_every": 1})
+    run = run_config(str(images), settings=config | {"eval_every": 1})
     assert run_in_two_processes(_interrupted, run, tmp_path) == [[3, 4], [3, 4]]
     resumed, whole = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("interrupted", "whole"))
     for name, values in whole.items():
@@ -110,19 +108,20 @@ def test_a_run_resumes_bit_identically_with_the_same_number_of_processes(images:
 
     record = json.loads((tmp_path / "interrupted" / "run.json").read_text())
     (tmp_path / "interrupted" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))  # as before its end
-    with pytest.raises(ValueError, match=r"begun by 2 processes and cannot go on with 1, .* start 2 \(torchrun"):
-        train_in_folder(run, tmp_path / "interrupted", command="")
-    del record["processes"]
+    words = r"started by 2 processes and cannot resume with 1, .* start it with torchrun --nproc-per-node=2"
+    with pytest.raises(ValueError, match=words):
+        trained(tmp_path / "interrupted", run)
+    record["processes"] = 1
     (tmp_path / "interrupted" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))
     for code, out, err in run_in_two_processes(
         _call, "train", str(images), *_options(run), "--out", str(tmp_path / "interrupted")
     ):
         assert (code, out) == ((2, "") if err else (1, ""))
-        assert not err or "begun by 1 process and cannot go on with 2, as" in err
+        assert not err or "started by 1 process and cannot resume with 2, because" in err
 
 
-def _options(run: Run) -> list[str]:
-    words = command_of(run).split()
+def _options(run: RunConfig) -> list[str]:
+    words = run.command().split()
     return [*words[3:], "--device", "cpu"]
 
 
@@ -138,7 +137,7 @@ def _fails_in_one(*args: str) -> tuple[int, str, str]:
 def _finds_other_images(*args: str) -> tuple[int, str, str]:
     """The same images, but with one brighter pixel in process 1."""
     if os.environ["RANK"] == "1":
-        read = image_run.load_images
+        read = runs_run.load_images
 
         def brighter(*found: Any, **options: Any) -> ImageData:
             data = read(*found, **options)
@@ -146,7 +145,7 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
             mean, std = channel_statistics(data.train.images)
             return dataclasses.replace(data, mean=mean, std=std)
 
-        image_run.load_images = brighter  # type: ignore[assignment]
+        runs_run.load_images = brighter  # type: ignore[assignment]
     return _call(*args)
 
 

@@ -23,8 +23,8 @@ def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     assert "warning" not in out
     record = json.loads((folder / "run.json").read_text())
     assert f"validation {record['validation']:.2f}, epoch {record['best_epoch']}" in out
-    wanted = {"num_layers": 2, "lr": 0.01, "curvature": -0.5, "epochs": 6, "hidden": 4, "eval_every": 2}
-    assert wanted.items() <= record["config"].items()
+    assert {"num_layers": 2, "curvature": -0.5, "hidden": 4}.items() <= record["model"].items()
+    assert {"lr": 0.01, "epochs": 6, "eval_every": 2, "seed": 2}.items() <= record["train"].items()
     model = from_pretrained(folder / "model")
     assert isinstance(model, LorentzGCN)
     assert len(model.layers) == 2
@@ -54,7 +54,7 @@ def test_the_recorded_command_gives_the_same_run(tmp_path: Path) -> None:
     record = json.loads((first / "run.json").read_text())
     assert cli.main([*record["command"].split()[1:], "--out", str(second)]) == 0
     again = json.loads((second / "run.json").read_text())
-    for name in ("config", "validation", "best_epoch", "command"):
+    for name in ("task", "model", "train", "validation", "best_epoch", "command"):
         assert again[name] == record[name]
 
 
@@ -83,33 +83,31 @@ def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys:
     assert json.loads((tmp_path / "run.json").read_text())["validation"] is None
 
 
-def test_the_help_says_that_the_recipe_decides(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_says_that_the_preset_decides(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["train", "--help"])
-    text = capsys.readouterr().out.partition("settings options")[2]
+    head, _, text = capsys.readouterr().out.partition("settings options")
+    assert "Settings that you do not give come from the task's preset" in head
     assert "default: " not in text
-    assert text.count("as the recipe says") == 4  # once for each group
     assert "--no-flip " in text
 
 
 @pytest.mark.parametrize(("given", "loops"), [([], False), (["--self-loops"], True), (["--no-self-loops"], False)])
-def test_a_switch_that_is_given_goes_before_the_recipe(
-    given: list[str], loops: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_given_flag_overrides_the_preset(given: list[str], loops: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = []
-    monkeypatch.setattr("lresnet.cli.train._train", lambda run, *args: runs.append(run) or 0)
+    monkeypatch.setattr("lresnet.cli.train._train", lambda config, *args: runs.append(config) or 0)
     assert cli.main(["train", "squirrel/nc", "--model", "lorentz_sgformer", "--method", "lorentz", *given]) == 0
-    assert runs[0].config["self_loops"] is loops
+    assert runs[0].model.self_loops is loops
 
 
 @pytest.mark.parametrize(
     ("every", "words"),
     [
-        (1, "the same command goes on from the checkpoint in run, epoch 3"),
-        (9, "no checkpoint has been written yet, so the same command begins anew"),
+        (1, "the same command resumes from the checkpoint in run, epoch 3"),
+        (9, "no checkpoint has been written yet, so the same command starts from the beginning"),
     ],
 )
-def test_an_interrupted_training_says_how_it_goes_on(
+def test_an_interrupted_training_says_how_to_resume(
     every: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     look = LinkPrediction.validation
@@ -132,19 +130,19 @@ def test_an_interrupted_training_says_how_it_goes_on(
     ("args", "words"),
     [
         (["train", "desease/lp"], "did you mean 'disease/lp'"),
-        (["train", "foo"], "unknown data 'foo'; Graphs: "),
-        (["train", "disease_tree/nc", "--seed", "-1"], "--seed must be 0 or more, got -1"),
+        (["train", "foo"], "'foo' does not exist, and no shipped task has that name; Graphs: "),
+        (["train", "disease_tree/nc", "--seed", "-1"], "--seed must be 0 or more and below 2^32, got -1"),
         (["train", "disease_tree/nc", "--method", "lorenz"], "did you mean 'lorentz'"),
         (["train", "disease_tree/nc", "--curvature", "1"], "curvature must be negative and finite, got 1.0"),
         (["train", "disease_tree/nc", "--layers", "0"], "num_layers must be at least 1, got 0"),
         (["train", "disease_tree/nc", "--dropout", "1"], "dropout must be at least 0 and below 1"),
         (["train", "disease_tree/nc", "--lr", "nan"], "lr must be positive and finite"),
-        (["train", "disease_tree/nc", "--self-loops", "--no-self-loops"], "--no-self-loops cannot both be"),
+        (["train", "disease_tree/nc", "--self-loops", "--no-self-loops"], "--no-self-loops contradict each other"),
         (["train", "disease_tree/nc", "--split", "official"], "has no split 'official'"),
-        (["train", "disease_tree/nc", "--device", "gpu"], "device 'gpu' cannot be used here"),
+        (["train", "disease_tree/nc", "--device", "gpu"], "unknown kind of device 'gpu'; use auto, cpu, cuda"),
         (["train", "disease_tree/nc", "--out", "file/run"], "Not a directory"),
         (["train", "wordnet/nc"], "no file"),
-        (["evaluate", "nowhere"], "nowhere holds no run"),
+        (["evaluate", "nowhere"], "nowhere does not exist"),
     ],
 )
 def test_user_errors_are_one_line_and_leave_nothing(

@@ -22,14 +22,19 @@ if TYPE_CHECKING:
     from .geometry import Lorentz
     from .models import create_model, from_pretrained
     from .residual import LorentzResidual, make_residual
+    from .runs import Run, fit
+    from .train import TrainConfig
 
 __all__ = [
     "Lorentz",
     "LorentzResidual",
+    "Run",
+    "TrainConfig",
     "__version__",
     "convert",
     "create_model",
     "data",
+    "fit",
     "from_pretrained",
     "functional",
     "geometry",
@@ -52,6 +57,9 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         {
             "Lorentz": "geometry",
             "LorentzResidual": "residual",
+            "Run": "runs",
+            "TrainConfig": "train",
+            "fit": "runs",
             "make_residual": "residual",
             "create_model": "models",
             "from_pretrained": "models",

@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 
+from lresnet.data import ImageTask
 from lresnet.data.ood_sets import OodSet, load_ood_set
 from lresnet.models import LorentzResNet
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.detection import available_scores, detect, norm_confidence
-from lresnet_paper.run import Run, image_data, images_of
+from lresnet.runs.run import load
+from lresnet_paper.run import Run, run_config
 
 __all__ = [
     "PAPER_SETS",
@@ -88,7 +90,9 @@ def detections(run: Run, model: Pretrained, device: torch.device | str) -> dict[
     whole set instead of draws) and under ``scores`` (other scores, with the same two).
     """
     assert isinstance(model, LorentzResNet)  # a run on images has no other
-    data = image_data(images_of(run), run.config.get("size"))
+    task = load(run_config(run).task)
+    assert isinstance(task, ImageTask)
+    data = task.data
     cells = {cell.split("/")[1]: cell for cell in cells_served(run.table, run.cell)}
     sets = [ood_set(name) for name in cells]
     # The draws follow the seed: methods that are compared over seeds are judged by the same images.
@@ -130,7 +134,7 @@ def _detection(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     for row in rows:
         figures = _rounded({name: row[name] for name in _FIGURES})
         own = by_score.setdefault(row["score"], {})
-        own |= {"full": figures} if row["protocol"] == "full" else figures
+        own |= {"full": figures} if row["sampling"] == "full" else figures
         note = row["note"]
     energy = by_score.pop("energy")
     return {"value": energy["auroc"], "metrics": energy | {"scores": by_score}, "note": note}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import tomllib
 from importlib import resources
 
@@ -11,13 +10,15 @@ import torch
 
 from lresnet.data import TASKS, NodeTask, load_task
 from lresnet.models import LorentzGCN, LorentzSGFormer
+from lresnet.runs import run as graph_run_module
+from lresnet.runs.config import GraphTaskConfig, SGFormerConfig
+from lresnet.train import TrainConfig
 from lresnet.train.results import append_result
-from lresnet_paper import run as graph_run_module
 from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, final_runs, search_runs
 from lresnet_paper.run import Run, build, execute, graph_cell
 from lresnet_paper.search import draw, recipe, recipe_cells
-from lresnet_paper.settings import GRAPH_OBJECTIVE, GRAPH_TASK, SCHEDULE
 from lresnet_paper.sweep import execute_many, stacks
+from tests.paper.settings import settings_of
 
 TABLE = "graph_transformer"
 CELLS_OF_TABLE = ("actor", "chameleon", "squirrel")
@@ -46,8 +47,8 @@ def test_configurations_are_what_the_stated_seed_draws_and_every_name_is_an_argu
     plan = recipe(TABLE, cell)
     assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
     assert len(plan["configurations"]) == 24
-    model = set(inspect.signature(LorentzSGFormer).parameters)
-    assert set(plan["space"]) | set(plan["fixed"]) <= model | SCHEDULE | GRAPH_OBJECTIVE | GRAPH_TASK | {"model"}
+    known = settings_of(SGFormerConfig, GraphTaskConfig, TrainConfig) | {"model"}
+    assert set(plan["space"]) | set(plan["fixed"]) <= known
     assert not set(plan["space"]) & set(plan["fixed"])
     assert plan["fixed"]["model"] == "lorentz_sgformer"
     assert "only" not in plan  # the same for every method
@@ -103,9 +104,9 @@ def tiny(monkeypatch) -> list[tuple[str, int]]:
         return task
 
     monkeypatch.setattr(graph_run_module, "load_task", load)
-    graph_run_module._task.cache_clear()
+    graph_run_module._graph_task.cache_clear()
     yield asked
-    graph_run_module._task.cache_clear()
+    graph_run_module._graph_task.cache_clear()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,18 +18,20 @@ from lresnet.data.ood_sets import OodSet
 from lresnet.metrics import ood_metrics
 from lresnet.models import LorentzResNet
 from lresnet.runs import detection
+from lresnet.runs.config import ImageTaskConfig, ResNetConfig
 from lresnet.runs.detection import embed_and_score
-from lresnet.train import ImageClassification, NonFiniteError
+from lresnet.runs.run import _images
+from lresnet.train import Augment, ImageClassification, NonFiniteError, TrainConfig
 from lresnet.train.results import append_result, read_results
 from lresnet_paper import ood as ood_run_module
 from lresnet_paper.ood import PAPER_SETS, cells_served, detections, lines_of, ood_set, remaining, training_cell
 from lresnet_paper.planned_runs import final_runs, missing_runs, search_runs
 from lresnet_paper.reproduce import reproduce_cell
-from lresnet_paper.run import Run, execute, image_data
+from lresnet_paper.run import Run, execute
 from lresnet_paper.search import draw, recipe, recipe_cells
-from lresnet_paper.settings import IMAGE_OBJECTIVE, IMAGE_TASK, RESIDUAL, SCHEDULE
 from lresnet_paper.sweep import run_all
 from tests.coloured import coloured_data
+from tests.paper.settings import settings_of
 
 CELLS = ["cifar100/r20", "cifar100/r32", "cifar10/r20", "cifar10/r32"]
 CONFIG = {"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20, "lr": 0.05, "optimizer": "sgd", "keep": "last"}
@@ -67,7 +68,7 @@ def test_configurations_are_what_the_stated_seed_draws_and_all_methods_use(cell)
 @pytest.mark.parametrize("protocol", ["fast", "paper"])
 def test_every_name_is_an_argument_of_something_and_nothing_spoils_the_energy(cell, protocol):
     plan = recipe("ood", cell, protocol)
-    known = set(inspect.signature(LorentzResNet).parameters) | SCHEDULE | IMAGE_OBJECTIVE | IMAGE_TASK | RESIDUAL
+    known = settings_of(ResNetConfig, ImageTaskConfig, TrainConfig, Augment)
     assert set(plan["fixed"]) | set(plan.get("space", {})) <= known | {"model"}
     assert plan["fixed"]["model"] == f"lorentz_resnet{cell[-2:]}"
     assert plan["fixed"]["keep"] == "last"
@@ -179,12 +180,12 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         images = torch.randint(256, (9, 8, 8, 3), generator=generator, dtype=torch.uint8)
         return OodSet(name, images, note=NOTES[name])
 
-    monkeypatch.setattr("lresnet_paper.run.load_images", lambda name, size=None: coloured_data())
+    monkeypatch.setattr("lresnet.runs.run.load_images", lambda name, size=None: coloured_data())
     monkeypatch.setattr(ood_run_module, "load_ood_set", load)
-    image_data.cache_clear()
+    _images.cache_clear()
     ood_set.cache_clear()
     yield loaded
-    image_data.cache_clear()
+    _images.cache_clear()
     ood_set.cache_clear()
 
 

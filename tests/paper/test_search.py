@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
-
 import pytest
 
-from lresnet.models import LorentzGCN, LorentzSGFormer
 from lresnet.residual.registry import compared_methods
+from lresnet.runs.config import GCNConfig, GraphTaskConfig, SGFormerConfig
+from lresnet.train import TrainConfig
 from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS
 from lresnet_paper.run import split_name
 from lresnet_paper.search import best_configuration, draw, protocols, recipe, recipe_cells
-from lresnet_paper.settings import GRAPH_OBJECTIVE, GRAPH_TASK, RESIDUAL, SCHEDULE
+from tests.paper.settings import settings_of
 
 CELLS = recipe_cells("gnn")
 PLANS = [(cell, protocol) for cell in CELLS for protocol in protocols("gnn", cell)]
@@ -34,7 +33,7 @@ def test_configurations_are_what_the_stated_seed_draws(cell, protocol):
 @pytest.mark.parametrize(("cell", "protocol"), PLANS)
 def test_every_name_is_an_argument_of_something(cell, protocol):
     plan = recipe("gnn", cell, protocol)
-    known = set(inspect.signature(LorentzGCN).parameters) | SCHEDULE | GRAPH_OBJECTIVE | GRAPH_TASK | RESIDUAL
+    known = settings_of(GCNConfig, GraphTaskConfig, TrainConfig)
     used = set(plan["space"]) | set(plan["fixed"])
     for options in plan.get("only", {}).values():
         used |= set(options)
@@ -62,7 +61,7 @@ def test_the_second_recipe_of_chameleon_s_transformer_is_what_its_seed_draws():
     assert protocols("graph_transformer", "chameleon") == ["official_splits", "official_splits-released"]
     plan = recipe("graph_transformer", "chameleon", "official_splits-released")
     assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
-    known = set(inspect.signature(LorentzSGFormer).parameters) | SCHEDULE | {"model"}
+    known = settings_of(SGFormerConfig, GraphTaskConfig, TrainConfig) | {"model"}
     assert set(plan["space"]) | set(plan["fixed"]) <= known
 
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from lresnet.runs.run import _images
 from lresnet.train import NonFiniteError
 from lresnet.train.checkpoint import load_checkpoint
 from lresnet.train.results import read_results
 from lresnet_paper import sweep
-from lresnet_paper.run import Run, execute, image_data
+from lresnet_paper.run import Run, execute
 from lresnet_paper.sweep import checkpoint_of, forget_checkpoints, run_all
 from tests.coloured import coloured_data
 
@@ -27,10 +28,10 @@ def run(**change: Any) -> Run:
 
 @pytest.fixture(autouse=True)
 def images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("lresnet_paper.run.load_images", lambda name, size=None: coloured_data())
-    image_data.cache_clear()
+    monkeypatch.setattr("lresnet.runs.run.load_images", lambda name, size=None: coloured_data())
+    _images.cache_clear()
     yield
-    image_data.cache_clear()
+    _images.cache_clear()
 
 
 def interrupt_at(epoch: int, monkeypatch: pytest.MonkeyPatch) -> None:

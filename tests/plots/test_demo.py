@@ -12,11 +12,13 @@ from rich.console import Console
 from lresnet.cli.demo import demo_table
 from lresnet.plots.demo import _arranged, draw_embedding
 from lresnet.plots.picture import require_writable_picture
-from lresnet.runs.demo import Embedding
+from lresnet.runs.demo import TreeEmbedding
+from lresnet.runs.folder import RunRecord
 
 
-def record(cell: str, method: str, seed: int, value: float) -> dict[str, object]:
-    return {"cell": cell, "method": method, "seed": seed, "value": value}
+def record(task: str, method: str, seed: int, value: float) -> RunRecord:
+    parts = {"task": {"name": task}, "model": {"residual": method}, "train": {"seed": seed}}
+    return RunRecord(**parts, command="", versions={}, hardware="", metrics={"roc_auc": value})
 
 
 def test_the_table_has_mean_and_sample_deviation_and_marks_the_best() -> None:
@@ -39,12 +41,12 @@ def test_the_table_has_mean_and_sample_deviation_and_marks_the_best() -> None:
     assert "over 3 seeds" in " ".join(capture.get().split())
 
 
-def tree() -> Embedding:
+def tree() -> TreeEmbedding:
     """Seven nodes in one quarter of the disk, the root at its side; the last edge is held out."""
     angles = np.linspace(0.1, 1.4, 7)
     points = np.linspace(0.3, 0.95, 7)[:, None] * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
     edges = np.array([[0, 0, 1, 1, 2, 2], [1, 2, 3, 4, 5, 6]])
-    return Embedding(points, edges, 5, np.array([0, 1, 1, 2, 2, 2, 2]), np.array([1, 1, 0, 1, 0, 0, 0]), 97.5)
+    return TreeEmbedding(points, edges, 5, np.array([0, 1, 1, 2, 2, 2, 2]), np.array([1, 1, 0, 1, 0, 0, 0]), 97.5)
 
 
 def test_the_root_is_at_the_centre_and_the_widest_gap_at_the_bottom() -> None:

@@ -12,10 +12,10 @@ from lresnet.plots.curves import CURVE_FILE, draw_curves, read_curve
 from lresnet.plots.embedding import centred_at, draw_disk_embedding
 from lresnet.plots.picture import method_style
 from lresnet.plots.poincare_disk import CLASS_COLOURS, DiskEmbedding, move_to_centre
-from lresnet.runs.folder import train_in_folder
-from lresnet.runs.single import single_run
+from lresnet.runs import run_config
 from lresnet.train.results import append_result
 from tests.coloured import write_coloured
+from tests.runs.folders import trained
 
 TRIPLE = DiskEmbedding(
     "three",
@@ -30,12 +30,12 @@ TRIPLE = DiskEmbedding(
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with its curve."""
     folder = tmp_path_factory.mktemp("runs") / "tree"
-    run = single_run("disease_tree/lp", "lorentz", 0, None, {"epochs": 20, "eval_every": 5, "hidden": 3})
+    config = run_config("disease_tree/lp", settings={"epochs": 20, "eval_every": 5, "hidden": 3})
 
     def record(epoch: int, best: float | None) -> None:
         append_result(folder / CURVE_FILE, {"epoch": epoch, "validation": best})
 
-    train_in_folder(run, folder, command="test", on_epoch=record)
+    trained(folder, config, on_epoch=record)
     return folder
 
 

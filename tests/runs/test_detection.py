@@ -1,4 +1,4 @@
-"""Detection: which scores a model has, that they are those of its own logits, protocols, draws and correlations."""
+"""Detection: which scores a model has, that they are those of its own logits, draws and correlations."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_batches_do_not_show_and_the_mode_is_left_as_it_was(monkeypatch: pytest.
     model = of().train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
     whole = embed_and_score(model, DATA.test.images, DATA.mean, DATA.std)["energy"]
-    monkeypatch.setattr(detection, "_TOGETHER", 7 * 64)
+    monkeypatch.setattr(detection, "_PIXELS_AT_ONCE", 7 * 64)
     parts = embed_and_score(model, DATA.test.images, DATA.mean, DATA.std)["energy"]
     assert torch.allclose(whole, parts, rtol=1e-5)  # in training mode each batch would be normalised by itself
     assert model.training
@@ -102,12 +102,12 @@ def test_a_grey_network_sees_the_luma() -> None:
     assert torch.equal(from_colours, from_luma)
 
 
-def test_both_protocols_of_every_set_and_score(model: LorentzResNet) -> None:
+def test_draws_and_the_whole_set_for_every_set_and_score(model: LorentzResNet) -> None:
     sets = [noise(note="made up"), noise(4, "few")]
     names = available_scores(model)
     rows = detect(model, DATA, sets, scores=names, draws=3, seed=1)
-    assert [(row["ood"], row["score"], row["protocol"]) for row in rows] == [
-        (name, score, protocol) for name in ("noise", "few") for score in names for protocol in ("draws", "full")
+    assert [(row["ood"], row["score"], row["sampling"]) for row in rows] == [
+        (name, score, sampling) for name in ("noise", "few") for score in names for sampling in ("draws", "full")
     ]
     first, second = rows[:2]
     assert (first["n_id"], first["n_ood"], second["n_ood"], first["note"]) == (30, 6, 40, "made up")
@@ -131,21 +131,21 @@ def test_draws_follow_the_seed_and_are_the_same_beside_other_sets() -> None:
     assert detect(model, DATA, [noise()], seed=2)[0]["auroc"] != alone[0]["auroc"]
 
 
-def test_what_cannot_be_detected() -> None:
+def test_wrong_calls_are_refused() -> None:
     twin = of(residual="euclidean")
     with pytest.raises(
         ValueError, match="this model has no score 'origin_distance'; it has energy, softmax, logit, eucl"
     ):
         detect(twin, DATA, [noise()], scores=("origin_distance",))
-    with pytest.raises(ValueError, match="name a score at least"):
+    with pytest.raises(ValueError, match="no score given"):
         detect(twin, DATA, [noise()], scores=())
     with pytest.raises(ValueError, match="there are no images to score"):
         embed_and_score(twin, DATA.test.images[:0], DATA.mean, DATA.std)
     torch.manual_seed(0)
-    with pytest.raises(ValueError, match="the model tells 5 classes apart, but coloured has 3"):
+    with pytest.raises(ValueError, match="the model has 5 classes, but coloured has 3"):
         detect(LorentzResNet(8, num_classes=5), DATA, [noise()])
     for channels, data in ((1, DATA), (3, grey_data())):
-        words = rf"takes images \[H, W, {channels}\], but .* has \[8, 8, {4 - channels}\]; in-distribution are"
+        words = rf"takes images \[H, W, {channels}\], but .* has \[8, 8, {4 - channels}\]; the in-distribution images"
         with pytest.raises(ValueError, match=words):
             detect(of(in_channels=channels), data, [noise()])
     with torch.no_grad():
@@ -157,8 +157,8 @@ def test_what_cannot_be_detected() -> None:
 @pytest.mark.parametrize(
     ("height", "width", "words"),
     [
-        (8, 12, r"noise is 8 x 8, but coloured is 12 x 8, .*; load_ood_set\(..., size=\(8, 12\)\) makes them alike"),
-        (16, 16, r"noise is 8 x 8, but coloured is 16 x 16, .*; load_ood_set\(..., size=16\) makes them alike"),
+        (8, 12, r"noise is 8 x 8, but coloured is 12 x 8, .*; use load_ood_set\(..., size=\(8, 12\)\)"),
+        (16, 16, r"noise is 8 x 8, but coloured is 16 x 16, .*; use load_ood_set\(..., size=16\)"),
     ],
 )
 def test_sets_of_another_size_are_refused(height: int, width: int, words: str) -> None:

@@ -16,12 +16,10 @@ from lresnet.data.augmentation import normalise
 from lresnet.geometry import Lorentz
 from lresnet.models import from_pretrained
 from lresnet.runs.embedding import Embedding, embed_files, embed_nodes, embed_run, embed_test_images
-from lresnet.runs.folder import train_in_folder
-from lresnet.runs.single import single_image_run, single_run
-from lresnet.runs.transformer_run import transformer_run
-from lresnet_paper.run import graph_task
+from lresnet.runs.presets import run_config
 from tests.coloured import CLASSES, coloured_data, write_coloured
 from tests.geometry import oracle
+from tests.runs.folders import opened, trained
 
 QUICK = {"epochs": 2, "hidden": 4, "eval_every": 1, "lr": 0.05, "curvature": -0.5}
 IMAGES = {"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20, "cutout": 0, "curvature": -0.1}
@@ -31,61 +29,58 @@ IMAGES = {"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20, "cutout": 
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("images")
     path = write_coloured(folder / "coloured.npz")
-    train_in_folder(single_image_run(str(path), config=IMAGES), folder / "run", command="")
+    trained(folder / "run", run_config(str(path), settings=IMAGES))
     return folder / "run"
 
 
 @pytest.mark.parametrize(
-    ("make", "method", "own"),
+    ("model", "method", "own"),
     [
-        (single_run, "lorentz", {"learn_curvature": True}),
-        (single_run, "euclidean", {}),
-        (transformer_run, "tangent", {}),
+        ("lorentz_gcn", "lorentz", {"learn_curvature": True}),
+        ("lorentz_gcn", "euclidean", {}),
+        ("lorentz_sgformer", "tangent", {}),
     ],
-    ids=["gcn", "twin", "sgformer"],
+    ids=["gcn", "euclidean", "sgformer"],
 )
-def test_nodes_are_where_the_head_sees_them(make: Any, method: str, own: dict[str, Any], tmp_path: Path) -> None:
-    run = make("disease_tree/nc", method, config=QUICK | own)
-    train_in_folder(run, tmp_path, command="")
-    found, task = embed_run(tmp_path), graph_task(run)
-    model: Any = from_pretrained(tmp_path / "model").eval()
+def test_nodes_are_where_the_head_sees_them(model: str, method: str, own: dict[str, Any], tmp_path: Path) -> None:
+    task = trained(tmp_path, run_config("disease_tree/nc", method, settings={"model": model} | QUICK | own)).task
+    found = embed_run(opened(tmp_path))
+    network: Any = from_pretrained(tmp_path / "model").eval()
     with torch.no_grad():
-        torch.testing.assert_close(model.head(found.points), model(task.x, task.edge_index))
+        torch.testing.assert_close(network.head(found.points), network(task.x, task.edge_index))
     assert (found.source, found.kind, len(found), found.points.shape) == ("disease_tree/nc", "node", 1000, (1000, 4))
     assert found.names[:3] == ("0", "1", "2")
     assert found.label(0) == "1"  # the epidemic starts there
     assert found.edges is not None
     assert found.edges.shape == (2, 999)
-    assert found.curvature == (0.0 if method == "euclidean" else float(model.manifold.K.detach()))
+    assert found.curvature == (0.0 if method == "euclidean" else float(network.manifold.K.detach()))
 
 
 def test_nodes_of_a_link_prediction_are_those_of_its_training_graph(tmp_path: Path) -> None:
-    run = single_run("disease_tree/lp", config=QUICK)
-    train_in_folder(run, tmp_path, command="")
-    task = graph_task(run)
+    task = trained(tmp_path, run_config("disease_tree/lp", settings=QUICK)).task
     with torch.no_grad():
         expected = from_pretrained(tmp_path / "model").eval()(task.x, task.edge_index)
-    torch.testing.assert_close(embed_nodes(tmp_path).points, expected)
+    torch.testing.assert_close(embed_nodes(opened(tmp_path)).points, expected)
 
 
 def test_names_and_classes_of_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lresnet_paper import run as graph_run
+    from lresnet.runs.run import _graph_task
     from tests.data import official
 
     official.write_wordnet(tmp_path)
     official.use(monkeypatch, tmp_path, "wordnet")
-    graph_run._task.cache_clear()
-    train_in_folder(single_run("wordnet/nc", config=QUICK | {"epochs": 1}), tmp_path / "run", command="")
-    found = embed_run(tmp_path / "run")
+    _graph_task.cache_clear()
+    trained(tmp_path / "run", run_config("wordnet/nc", settings=QUICK | {"epochs": 1}))
+    found = embed_run(opened(tmp_path / "run"))
     assert found.names[:3] == ("word 0", "word 0", "word 1")
     assert found.label(6) == "adj"
-    graph_run._task.cache_clear()
+    _graph_task.cache_clear()
 
 
 def test_test_images_are_where_the_head_sees_them(images: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model: Any = from_pretrained(images / "model").eval()
     data = coloured_data()
-    found = embed_run(images)
+    found = embed_run(opened(images))
     with torch.no_grad():
         expected = model(normalise(data.test.images, data.mean, data.std))
         torch.testing.assert_close(model.head(found.points), expected)
@@ -93,11 +88,11 @@ def test_test_images_are_where_the_head_sees_them(images: Path, monkeypatch: pyt
     assert [found.label(i) for i in range(3)] == list(CLASSES)
     assert found.curvature == -0.1
     monkeypatch.setattr("lresnet.runs.embedding._PIXELS", 1)  # an image at a time
-    some = embed_test_images(images, [7, 3])
+    some = embed_test_images(opened(images), [7, 3])
     torch.testing.assert_close(some.points, found.points[[7, 3]])
     assert (some.names, some.label(1)) == (("7", "3"), "red")
-    with pytest.raises(ValueError, match=r"there is no test image 30: those of .* are 0 to 29"):
-        embed_test_images(images, [0, 30])
+    with pytest.raises(ValueError, match=r"there is no test image 30; .* has test images 0 to 29"):
+        embed_test_images(opened(images), [0, 30])
 
 
 def test_test_images_that_have_gone_are_missed(images: Path, tmp_path: Path) -> None:
@@ -105,16 +100,16 @@ def test_test_images_that_have_gone_are_missed(images: Path, tmp_path: Path) -> 
     record = json.loads((folder / "run.json").read_text())
     record["images"]["test_images"] = 31
     (folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"has other test images than when the run in .* was begun"):
-        embed_run(folder)
+    with pytest.raises(ValueError, match=r"has other test images than when the run in .* was started"):
+        embed_run(opened(folder))
     record["images"] |= {"test_images": 30, "test_digest": 64 * "0"}
     (folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"has other test images or test labels than when the run in .* was begun"):
-        embed_run(folder)
+    with pytest.raises(ValueError, match=r"has other test images or test labels than when the run in .* was started"):
+        embed_run(opened(folder))
     del record["images"]["test_digest"]
     del record["images"]["test_images"]  # a run by an older version, which did not count them
     (folder / "run.json").write_text(json.dumps(record))
-    assert len(embed_run(folder)) == 30
+    assert len(embed_run(opened(folder))) == 30
 
 
 def test_files_are_read_as_for_predictions(images: Path, tmp_path: Path) -> None:
@@ -122,12 +117,12 @@ def test_files_are_read_as_for_predictions(images: Path, tmp_path: Path) -> None
     Image.fromarray(pixels[4].numpy()).save(tmp_path / "a.png")
     Image.fromarray(pixels[5].numpy()).resize((20, 10)).save(tmp_path / "b.png")
     (tmp_path / "c.png").write_bytes(b"torn")
-    found = embed_run(images, [tmp_path])
-    torch.testing.assert_close(found.points[:1], embed_test_images(images, [4]).points)
+    found = embed_run(opened(images), [tmp_path])
+    torch.testing.assert_close(found.points[:1], embed_test_images(opened(images), [4]).points)
     assert found.names == (str(tmp_path / "a.png"), str(tmp_path / "b.png"))
     assert (found.kind, found.labels, found.label(0), found.size, found.resized) == ("image", None, None, (8, 8), 1)
     assert [file for file, _ in found.skipped] == [tmp_path / "c.png"]
-    assert len(embed_files(images, [tmp_path / "c.png"])) == 0
+    assert len(embed_files(opened(images), [tmp_path / "c.png"])) == 0
 
 
 @pytest.mark.parametrize("curvature", [-0.1, -1.0, -10.0])
@@ -162,8 +157,8 @@ def test_points_that_are_no_numbers_are_refused() -> None:
 
 
 def test_images_are_for_runs_on_images_and_nodes_for_graphs(images: Path, tmp_path: Path) -> None:
-    train_in_folder(single_run("disease_tree/nc", config=QUICK | {"epochs": 1}), tmp_path, command="")
+    trained(tmp_path, run_config("disease_tree/nc", settings=QUICK | {"epochs": 1}))
     with pytest.raises(ValueError, match="holds a run on the graph disease_tree/nc; images are for runs on images"):
-        embed_run(tmp_path, [tmp_path])
-    with pytest.raises(ValueError, match="which is no graph"):
-        embed_nodes(images)
+        embed_run(opened(tmp_path), [tmp_path])
+    with pytest.raises(ValueError, match="this needs one on a graph"):
+        embed_nodes(opened(images))

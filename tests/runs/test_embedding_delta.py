@@ -12,9 +12,9 @@ from lresnet.data.augmentation import normalise
 from lresnet.geometry import delta_hyperbolicity
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.runs.embedding import distances, embedding_delta
-from lresnet.runs.folder import train_in_folder
-from lresnet.runs.single import single_image_run, single_run
+from lresnet.runs.presets import run_config
 from tests.coloured import coloured_data, write_coloured
+from tests.runs.folders import opened, trained
 
 CONFIG = {"model": "lorentz_resnet20", "epochs": 4, "batch_size": 9, "lr": 0.05, "cutout": 0, "curvature": -0.5}
 
@@ -23,12 +23,12 @@ CONFIG = {"model": "lorentz_resnet20", "epochs": 4, "batch_size": 9, "lr": 0.05,
 def run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp(request.param)
     images = str(write_coloured(folder / "coloured.npz"))
-    train_in_folder(single_image_run(images, request.param, config=CONFIG), folder / "run", command="")
+    trained(folder / "run", run_config(images, request.param, settings=CONFIG))
     return folder / "run"
 
 
 def test_it_is_delta_of_the_model_s_own_distances(run: Path) -> None:
-    found, title = embedding_delta(run, images=12, seed=5)
+    found, title = embedding_delta(opened(run), images=12, seed=5)
     model, data = from_pretrained(run / "model").eval(), coloured_data()
     assert isinstance(model, LorentzResNet)
     drawn = np.random.RandomState(5).permutation(30)[:12]
@@ -60,31 +60,31 @@ def test_distances_are_a_metric_s(run: Path) -> None:
 
 
 def test_no_more_images_than_there_are_and_no_fewer_than_four(run: Path) -> None:
-    found, title = embedding_delta(run)
+    found, title = embedding_delta(opened(run))
     assert found.nodes == 30
     assert title.startswith("embeddings of 30 test images")
-    with pytest.raises(ValueError, match="images must be at least 4, as delta is of quadruples, got 3"):
-        embedding_delta(run, images=3)
+    with pytest.raises(ValueError, match="images must be at least 4, because delta compares quadruples, got 3"):
+        embedding_delta(opened(run), images=3)
 
 
 def test_a_graph_s_run_has_no_images(tmp_path: Path) -> None:
-    train_in_folder(single_run("disease_tree/lp", config={"epochs": 1}), tmp_path, command="")
+    trained(tmp_path, run_config("disease_tree/lp", settings={"epochs": 1}))
     with pytest.raises(ValueError, match="holds a run on the graph disease_tree/lp"):
-        embedding_delta(tmp_path)
+        embedding_delta(opened(tmp_path))
 
 
 def test_images_that_changed_have_no_delta(run: Path) -> None:
-    from lresnet_paper.run import image_data
+    from lresnet.runs.run import _images
 
     file = run.parent / "coloured.npz"
     before = file.read_bytes()
     with np.load(file) as arrays:
         changed = {name: array[:, ::2] if name.endswith("images") else array for name, array in arrays.items()}
     np.savez(file, **changed)
-    image_data.cache_clear()
+    _images.cache_clear()
     try:
         with pytest.raises(ValueError, match="has other sizes than when the run in"):
-            embedding_delta(run, images=12)
+            embedding_delta(opened(run), images=12)
     finally:
         file.write_bytes(before)
-        image_data.cache_clear()
+        _images.cache_clear()

@@ -86,16 +86,16 @@ def test_nodes_by_number_and_by_name() -> None:
         find_node(found, "catt")
     with pytest.raises(ValueError, match="points has no node 'elephant'; Its"):
         find_node(found, "elephant")
-    with pytest.raises(ValueError, match=r"2 nodes are called 'run': 2 \(noun\), 3 \(verb\); name one by its number"):
+    with pytest.raises(ValueError, match=r"2 nodes are called 'run': 2 \(noun\), 3 \(verb\); use the number of one"):
         find_node(found, "run")
     assert find_node(found, "0") == 0
     for wrong in ("9", "-1"):
-        with pytest.raises(ValueError, match=f"there is no node {wrong}: those of points are 0 to 8"):
+        with pytest.raises(ValueError, match=f"there is no node {wrong}; points has nodes 0 to 8"):
             find_node(found, wrong)
 
 
 def test_many_nodes_of_one_name_are_not_all_listed() -> None:
-    with pytest.raises(ValueError, match=r"7 nodes are called 'a': 0, 1, 2, 3, 4 and 2 more; name one by its number"):
+    with pytest.raises(ValueError, match=r"7 nodes are called 'a': 0, 1, 2, 3, 4 and 2 more; use the number of one"):
         find_node(embedding(torch.zeros(7, 1), names=("a",) * 7), "a")
 
 

@@ -71,7 +71,9 @@ def test_vectors_without_labels(tmp_path: Path) -> None:
         assert float(file["curvature"]) == 0
     write_points(tmp_path / "points.csv", found)
     assert (tmp_path / "points.csv").read_text().splitlines()[1] == "a,,1.0,0.0"
-    with pytest.raises(ValueError, match="the points of a Euclidean twin are vectors: it has no klein coordinates"):
+    with pytest.raises(
+        ValueError, match="the points of a Euclidean network are vectors; they have space coordinates, not klein"
+    ):
         write_points(tmp_path / "klein.npz", found, "klein")
     assert not (tmp_path / "klein.npz").exists()
 
@@ -110,13 +112,13 @@ def test_points_that_float32_puts_on_the_boundary_are_counted() -> None:
     assert [on_the_boundary(coordinates_of(found, c), M, c) for c in ("klein", "poincare", "lorentz")] == [2, 1, 0]
 
 
-def test_targets_that_cannot_be(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"ends with one of \.npz, \.csv, \.npy, unlike '.*points\.pkl'"):
+def test_wrong_targets_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"must end with one of \.npz, \.csv, \.npy, got '.*points\.pkl'"):
         require_target(tmp_path / "points.pkl")
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*gone to write points\.npz to"):
+    with pytest.raises(FileNotFoundError, match=r"the folder .*gone does not exist; create it"):
         require_target(tmp_path / "gone" / "points.npz")
     (tmp_path / "folder.npz").mkdir()
     with pytest.raises(ValueError, match=r"folder\.npz is a folder; name a file"):
         require_target(tmp_path / "folder.npz")
-    with pytest.raises(ValueError, match="coordinates are space, lorentz, poincare, klein, not 'polar'"):
+    with pytest.raises(ValueError, match="coordinates must be space, lorentz, poincare, klein, got 'polar'"):
         coordinates_of(hostile(Lorentz(K)), "polar")  # type: ignore[arg-type]

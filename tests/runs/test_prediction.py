@@ -12,24 +12,24 @@ import torch
 from PIL import Image
 
 from lresnet.models import LorentzResNet
-from lresnet.runs.folder import evaluate_folder, train_in_folder
-from lresnet.runs.prediction import image_files, load_network, predict
-from lresnet.runs.single import single_image_run, single_run
+from lresnet.runs.prediction import image_files, image_network, predict_images
+from lresnet.runs.presets import run_config
 from tests.coloured import CLASSES, coloured_data, write_coloured
+from tests.runs.folders import opened, trained
 
 CONFIG = {"model": "lorentz_resnet20", "epochs": 10, "batch_size": 9, "lr": 0.05, "cutout": 0, "pad": 1}
 TEST = coloured_data().test
 
 
-def trained(folder: Path, **config: object) -> Path:
+def trained_on_colours(folder: Path, **config: object) -> Path:
     path = write_coloured(folder / "coloured.npz")
-    train_in_folder(single_image_run(str(path), config=CONFIG | config), folder / "run", command="")
+    trained(folder / "run", run_config(str(path), settings=CONFIG | config))
     return folder / "run"
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("trained"))
+    return trained_on_colours(tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture
@@ -41,21 +41,21 @@ def photos(tmp_path: Path) -> list[Path]:
 
 
 def test_predictions_are_those_of_the_network(run: Path, photos: list[Path]) -> None:
-    assert evaluate_folder(run)["value"] == 100
-    found = predict(run, photos, top=3)
+    assert next(iter(opened(run).evaluate().values())) == 100
+    found = predict_images(opened(run), photos, top=3)
     assert [image.file for image in found.images] == photos
     assert [image.classes[0] for image in found.images] == [CLASSES[label] for label in TEST.labels[:9]]
-    expected = load_network(run).probabilities(TEST.images[:9]).sort(descending=True).values
+    expected = image_network(opened(run)).probabilities(TEST.images[:9]).sort(descending=True).values
     torch.testing.assert_close(torch.tensor([image.probabilities for image in found.images]), expected)
     assert all(set(image.classes) == set(CLASSES) for image in found.images)
     assert (found.size, found.resized, found.skipped) == ((8, 8), 0, [])
 
 
 def test_batches_do_not_matter(run: Path, photos: list[Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    together = predict(run, photos)
+    together = predict_images(opened(run), photos)
     (photos[3]).write_bytes(b"damaged")
-    monkeypatch.setattr("lresnet.runs.prediction._TOGETHER", 1)
-    alone = predict(run, photos)
+    monkeypatch.setattr("lresnet.runs.prediction._BATCH", 1)
+    alone = predict_images(opened(run), photos)
     assert [image.classes for image in alone.images] == [i.classes for i in together.images if i.file != photos[3]]
     assert [file for file, _ in alone.skipped] == [photos[3]]
     assert alone.skipped[0][1]
@@ -63,30 +63,30 @@ def test_batches_do_not_matter(run: Path, photos: list[Path], monkeypatch: pytes
 
 def test_as_many_classes_as_asked_for(run: Path, photos: list[Path]) -> None:
     for top, shown in ((1, 1), (2, 2), (9, 3)):
-        assert {len(image.classes) for image in predict(run, photos, top=top).images} == {shown}
+        assert {len(image.classes) for image in predict_images(opened(run), photos, top=top).images} == {shown}
     with pytest.raises(ValueError, match="top must be at least 1, got 0"):
-        predict(run, photos, top=0)
+        predict_images(opened(run), photos, top=0)
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "P", "L", "CMYK"])
 def test_other_modes_are_converted(run: Path, tmp_path: Path, mode: str) -> None:
     file = tmp_path / ("image.tif" if mode == "CMYK" else "image.png")
     Image.fromarray(TEST.images[0].numpy()).convert(mode).save(file)
-    (image,) = predict(run, [file]).images
+    (image,) = predict_images(opened(run), [file]).images
     assert mode == "L" or image.classes == ("red",)  # without colours there is nothing to tell
 
 
 def test_another_size_is_fitted_and_said(run: Path, tmp_path: Path) -> None:
     large = Image.fromarray(TEST.images[1].numpy()).resize((30, 20), Image.Resampling.NEAREST)
     large.save(tmp_path / "large.png")
-    found = predict(run, [tmp_path / "large.png"])
+    found = predict_images(opened(run), [tmp_path / "large.png"])
     assert found.images[0].classes == ("green",)
     assert (found.images[0].size, found.resized) == ((30, 20), 1)
 
 
 def test_sixteen_bits_are_not_cut_off_in_silence(run: Path, tmp_path: Path) -> None:
     Image.fromarray(np.full((8, 8), 40000, np.uint16)).save(tmp_path / "deep.png")
-    found = predict(run, [tmp_path / "deep.png"])
+    found = predict_images(opened(run), [tmp_path / "deep.png"])
     assert found.images == []
     assert found.skipped == [(tmp_path / "deep.png", "more than 8 bits per channel")]
 
@@ -97,13 +97,13 @@ def test_grey_runs_take_colour_images(tmp_path: Path, photos: list[Path]) -> Non
         for part in ("train", "test")
     }
     path = write_coloured(tmp_path / "grey.npz", **grey)
-    train_in_folder(single_image_run(str(path), config=CONFIG | {"epochs": 1}), tmp_path / "run", command="")
-    assert len(predict(tmp_path / "run", photos).images) == 9
+    trained(tmp_path / "run", run_config(str(path), settings=CONFIG | {"epochs": 1}))
+    assert len(predict_images(opened(tmp_path / "run"), photos).images) == 9
 
 
 def test_the_run_s_flip_test_decides(tmp_path: Path, photos: list[Path]) -> None:
-    folder = trained(tmp_path, epochs=1, flip_test=True)
-    network = load_network(folder)
+    folder = trained_on_colours(tmp_path, epochs=1, flip_test=True)
+    network = image_network(opened(folder))
     assert network.flip_test
     images = TEST.images[:9]
     torch.testing.assert_close(network.probabilities(images), network.probabilities(images.flip(2)))
@@ -120,7 +120,7 @@ def test_a_folder_gives_its_images_sorted_and_those_of_its_folders(tmp_path: Pat
 
 
 def test_nothing_to_read_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="name image files"):
+    with pytest.raises(ValueError, match="no images given; name image files"):
         image_files([])
     with pytest.raises(FileNotFoundError, match="no file nowhere"):
         image_files([Path("nowhere")])
@@ -129,32 +129,32 @@ def test_nothing_to_read_is_said(tmp_path: Path) -> None:
 
 
 def test_a_run_on_a_graph_is_told_apart(tmp_path: Path, photos: list[Path]) -> None:
-    train_in_folder(single_run("disease_tree/lp", config={"epochs": 1}), tmp_path / "run", command="")
+    trained(tmp_path / "run", run_config("disease_tree/lp", settings={"epochs": 1}))
     with pytest.raises(ValueError, match="holds a run on the graph disease_tree/lp; this needs one on images"):
-        predict(tmp_path / "run", photos)
+        predict_images(opened(tmp_path / "run"), photos)
 
 
 @pytest.mark.parametrize(
     ("model", "words"),
     [
         (LorentzResNet(20, num_classes=3, in_channels=1), "takes images of 1 channels, the run's have 3"),
-        (LorentzResNet(20, num_classes=5), "tells 5 classes apart, the run has 3"),
+        (LorentzResNet(20, num_classes=5), "has 5 classes, the run has 3"),
     ],
 )
 def test_a_model_of_another_run_is_refused(tmp_path: Path, model: LorentzResNet, words: str) -> None:
-    folder = trained(tmp_path, epochs=1)
+    folder = trained_on_colours(tmp_path, epochs=1)
     model.save_pretrained(folder / "model")
     with pytest.raises(ValueError, match=f"does not fit the model beside it: the model {words}"):
-        load_network(folder)
+        image_network(opened(folder))
 
 
 def test_a_damaged_run_json_is_named(tmp_path: Path) -> None:
-    folder = trained(tmp_path, epochs=1)
+    folder = trained_on_colours(tmp_path, epochs=1)
     record = json.loads((folder / "run.json").read_text())
     record["images"].pop("mean")
     (folder / "run.json").write_text(json.dumps(record))
-    with pytest.raises(ValueError, match=r"run\.json does not say what its images are: no 'mean'"):
-        load_network(folder)
+    with pytest.raises(ValueError, match=r"run\.json does not describe its images: no 'mean'"):
+        image_network(opened(folder))
 
 
 @pytest.mark.parametrize(
@@ -172,13 +172,13 @@ def test_facts_that_cannot_be_are_named(tmp_path: Path, run: Path, name: str, va
     record["images"][name] = value
     (tmp_path / "run" / "run.json").write_text(json.dumps(record))
     with pytest.raises(ValueError, match=rf"run\.json does not fit the model beside it: {words}"):
-        load_network(tmp_path / "run")
+        image_network(opened(tmp_path / "run"))
 
 
 def test_a_network_without_figures_predicts_nothing(tmp_path: Path, run: Path, photos: list[Path]) -> None:
     shutil.copytree(run, tmp_path / "run")
-    model = load_network(run).model
+    model = image_network(opened(run)).model
     torch.nn.init.constant_(model.head.bias, float("nan"))
     model.save_pretrained(tmp_path / "run" / "model")
-    with pytest.raises(ValueError, match=r"the probabilities that .*run gives are not finite"):
-        predict(tmp_path / "run", photos)
+    with pytest.raises(ValueError, match=r"the predictions of .*run are not finite"):
+        predict_images(opened(tmp_path / "run"), photos)

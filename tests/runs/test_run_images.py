@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lresnet.runs.folder import evaluate_folder, train_in_folder
-from lresnet.runs.single import command_of, single_image_run
-from lresnet_paper.run import Run, image_data
+from lresnet.runs import Run, RunConfig, run
+from lresnet.runs.presets import run_config
 from tests.coloured import coloured_data, coloured_set, write_coloured
+from tests.runs.folders import opened
+from tests.runs.folders import trained as train
 
 SWAPPED = coloured_set(60, seed=0).images.numpy()[[1, 0, *range(2, 60)]]  # two images in each other's class
 
@@ -23,18 +24,18 @@ def stop(epoch: int, best: float | None) -> None:
     raise Interruption
 
 
-def trained(folder: Path, run: Run, **options: object) -> dict[str, object]:
-    image_data.cache_clear()  # as another process reads them
-    return train_in_folder(run, folder, command=command_of(run), **options)
+def trained(folder: Path, config: RunConfig, **options: object) -> Run:
+    run._images.cache_clear()  # as in another process
+    return train(folder, config, **options)
 
 
 def evaluated(folder: Path) -> float:
-    image_data.cache_clear()
-    return evaluate_folder(folder)["value"]
+    run._images.cache_clear()
+    return next(iter(opened(folder).evaluate().values()))
 
 
-def run_on(path: Path) -> Run:
-    return single_image_run(str(path), config={"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20})
+def run_on(path: Path) -> RunConfig:
+    return run_config(str(path), settings={"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20})
 
 
 @pytest.mark.parametrize(
@@ -49,35 +50,35 @@ def run_on(path: Path) -> Run:
     ],
     ids=["classes", "training pixels", "training labels", "training images", "test images", "test labels"],
 )
-def test_images_that_changed_are_neither_evaluated_nor_gone_on_with_nor_taken_for_trained_on(
+def test_changed_images_are_refused_in_evaluation_and_training(
     tmp_path: Path, change: dict[str, object], words: str
 ) -> None:
-    run = run_on(path := write_coloured(tmp_path / "mine.npz"))
-    trained(tmp_path / "whole", run)
+    config = run_on(path := write_coloured(tmp_path / "mine.npz"))
+    trained(tmp_path / "whole", config)
     with pytest.raises(Interruption):
-        trained(tmp_path / "torn", run, on_epoch=stop)
+        trained(tmp_path / "torn", config, on_epoch=stop)
     write_coloured(path, **change)
-    sentence = f"mine.npz has {words} when the run in .* was begun; bring them back"
+    sentence = f"mine.npz has {words} when the run in .* was started; restore them"
     with pytest.raises(ValueError, match=sentence):
         evaluated(tmp_path / "whole")
     with pytest.raises(ValueError, match=sentence):
-        trained(tmp_path / "torn", run)
+        trained(tmp_path / "torn", config)
     with pytest.raises(ValueError, match=sentence):
-        trained(tmp_path / "whole", run)
+        trained(tmp_path / "whole", config)
 
 
 @pytest.mark.parametrize("moved", ["photos/mine.npz", "photos"], ids=["images", "their folder"])
-def test_a_training_goes_on_by_a_link_to_where_its_images_are_now(tmp_path: Path, moved: str) -> None:
+def test_a_run_resumes_through_a_link_to_moved_images(tmp_path: Path, moved: str) -> None:
     (path := tmp_path / "photos" / "mine.npz").parent.mkdir()
     write_coloured(path)
     with pytest.raises(Interruption):
         trained(tmp_path / "torn", run_on(path), on_epoch=stop)
     (tmp_path / moved).rename(tmp_path / "elsewhere")
     (tmp_path / moved).symlink_to(tmp_path / "elsewhere")
-    assert trained(tmp_path / "torn", run_on(path))["best_epoch"] == 1
+    assert trained(tmp_path / "torn", run_on(path)).record.best_epoch == 1
 
 
-def test_a_training_goes_on_by_another_way_to_its_images_and_not_with_other_ones(tmp_path: Path) -> None:
+def test_a_run_resumes_by_another_path_to_its_images_but_not_with_other_images(tmp_path: Path) -> None:
     """As from the folder itself, which the system calls by its real name; older versions kept that name."""
     (real := tmp_path / "real").mkdir()
     (link := tmp_path / "link").symlink_to(real)
@@ -85,17 +86,17 @@ def test_a_training_goes_on_by_another_way_to_its_images_and_not_with_other_ones
     shutil.copy(real / "mine.npz", tmp_path / "mine.npz")
     with pytest.raises(Interruption):
         trained(tmp_path / "torn", run_on(link / "mine.npz"), on_epoch=stop)
-    with pytest.raises(ValueError, match=r"holds another run: cell is .*/real/mine\.npz there, not .*/mine\.npz"):
+    with pytest.raises(ValueError, match=r"holds another run: task is .*/real/mine\.npz there, not .*/mine\.npz"):
         trained(tmp_path / "torn", run_on(tmp_path / "mine.npz"))
-    whole = trained(tmp_path / "torn", run_on(real / "mine.npz"))
-    assert trained(tmp_path / "torn", run_on(link / "mine.npz")) == whole
+    whole = trained(tmp_path / "torn", run_on(real / "mine.npz")).record
+    assert trained(tmp_path / "torn", run_on(link / "mine.npz")).record == whole
 
 
-def test_images_in_another_order_are_the_same_where_no_training_goes_on(tmp_path: Path) -> None:
-    run = run_on(path := write_coloured(tmp_path / "mine.npz"))
-    record = trained(tmp_path / "run", run)
+def test_another_order_of_the_images_matters_only_when_a_run_resumes(tmp_path: Path) -> None:
+    config = run_on(path := write_coloured(tmp_path / "mine.npz"))
+    record = trained(tmp_path / "run", config).record
     with pytest.raises(Interruption):
-        trained(tmp_path / "torn", run, on_epoch=stop)
+        trained(tmp_path / "torn", config, on_epoch=stop)
     data = coloured_data()
     parts = {"train": data.train, "test": data.test}
     write_coloured(
@@ -103,22 +104,24 @@ def test_images_in_another_order_are_the_same_where_no_training_goes_on(tmp_path
         **{f"{name}_images": part.images.flip(0).numpy() for name, part in parts.items()},
         **{f"{name}_labels": part.labels.flip(0).numpy() for name, part in parts.items()},
     )
-    assert trained(tmp_path / "run", run) == record
+    assert trained(tmp_path / "run", config).record == record
     assert 0 <= evaluated(tmp_path / "run") <= 100
-    with pytest.raises(ValueError, match=r"mine.npz has its training images in another order .*; name the files as"):
-        trained(tmp_path / "torn", run)
+    with pytest.raises(
+        ValueError, match=r"mine.npz has its training images in another order .*; restore the file names"
+    ):
+        trained(tmp_path / "torn", config)
 
 
-def test_what_an_older_version_has_not_kept_of_images_is_not_asked_for(tmp_path: Path) -> None:
-    run = run_on(path := write_coloured(tmp_path / "mine.npz"))
+def test_facts_that_an_older_version_did_not_record_are_not_compared(tmp_path: Path) -> None:
+    config = run_on(path := write_coloured(tmp_path / "mine.npz"))
     with pytest.raises(Interruption):
-        trained(tmp_path / "torn", run, on_epoch=stop)
+        trained(tmp_path / "torn", config, on_epoch=stop)
     record = json.loads((tmp_path / "torn" / "run.json").read_text())
     for name in ("training_digest", "test_digest", "training_order"):
         del record["images"][name]
     (tmp_path / "torn" / "run.json").write_text(json.dumps(record))
     write_coloured(path, train_images=SWAPPED, test_images=255 - coloured_data().test.images.numpy())
-    whole = trained(tmp_path / "torn", run)
+    whole = trained(tmp_path / "torn", config).record.as_dict()
     assert whole["images"].keys() > record["images"].keys()  # from here on it is known
     (tmp_path / "torn" / "run.json").write_text(json.dumps(whole | {"images": record["images"]}))
     write_coloured(path)

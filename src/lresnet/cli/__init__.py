@@ -1,91 +1,131 @@
-"""The command line: verbs only, one thin function each, grouped in small files.
+"""The command line: one thin function per verb.
 
-A verb imports its work when it is called, so that ``lresnet --help`` needs neither torch nor matplotlib.
+A verb imports its work when it is called, so that ``lresnet --help`` and every wrong call answer without torch. Other
+packages add verbs through the entry-point group ``lresnet.verbs``.
 """
 
 import os
 import sys
-from collections.abc import Sequence
-from importlib.metadata import entry_points
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
 
 from lresnet._version import __version__
-from lresnet.cli.app import App, Failed, read_call
-from lresnet.cli.data import data
-from lresnet.cli.demo import demo
-from lresnet.cli.measures import delta, doctor
-from lresnet.cli.ood import ood
-from lresnet.cli.plot import plot
-from lresnet.cli.points import embed, neighbours
-from lresnet.cli.predict import predict
-from lresnet.cli.report import report
+from lresnet.cli.app import App, Failed, WrongCall, read_call
 from lresnet.cli.torchrun import ReportedElsewhere, print_once, require_one_process
-from lresnet.cli.train import evaluate, train
 
-__all__ = ["main"]
+__all__ = ["main", "run_command"]
 
-_ABOUT = f"""lresnet {__version__}: Lorentzian residual networks for PyTorch.
+# The module and the overview's line of every verb.
+_VERBS = {
+    "demo": ("demo", "Train every residual connection on a tree, print the results and draw an embedding."),
+    "train": ("train", "Train one model on one task."),
+    "evaluate": ("train", "Read the test set once with the model of a run."),
+    "predict": ("predict", "Predict the classes of images or nodes with the model of a run."),
+    "embed": ("points", "Write the points to which the model of a run maps its data."),
+    "neighbours": ("points", "List the nearest neighbours of a node or an image in the space of a run."),
+    "ood": ("ood", "Detect out-of-distribution images with the model of a run."),
+    "report": ("report", "Compare your runs: means and deviations over seeds, differences to the baseline."),
+    "data": ("data", "List, fetch and verify data sets."),
+    "delta": ("measures", "Measure how tree-like a graph or an embedding is (Gromov's delta)."),
+    "plot": ("plot", "Draw residuals, embeddings, training curves and score histograms."),
+    "doctor": ("measures", "Report versions, devices and folders, and check the numerics on this machine."),
+}
 
-Start with `lresnet demo`; `lresnet VERB --help` explains a verb."""
-
-_app = App()
-for _verb in (demo, train, evaluate, predict, embed, neighbours, ood, report):
-    _app.command(_verb)
-_app.command(data, name="data", help="List, fetch and verify data sets.")
-_app.command(delta)
-_app.command(plot, name="plot", help="Draw pictures.")
-_app.command(doctor)
-for _entry in entry_points(group="lresnet.verbs"):
-    _app.command(_entry.load(), name=_entry.name)
+Verb = App | Callable[..., int]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line.
+    """Run the command line ``lresnet``.
 
     Returns:
-        The exit code: 0 done, 1 it failed (a check, a training that diverged) or nobody reads what it prints, 2 a wrong
-        call, 130 interrupted.
+        The exit code: 0 success, 1 failure (a check, a training that diverged, a closed output), 2 a wrong call, 130
+        interrupted.
     """
-    args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
+    return run_command(list(sys.argv[1:] if argv is None else argv), "lresnet", _find_verb, _overview)
+
+
+def run_command(args: list[str], prog: str, find_verb: Callable[[str], Verb], overview: Callable[[], str]) -> int:
+    """Find the verb, parse its options, call it, and report errors in one line.
+
+    Args:
+        args: the words after the program's name.
+        prog: name of the program, for messages.
+        find_verb: returns a verb by its name, or raises :class:`~lresnet.cli.app.WrongCall`.
+        overview: returns what the program prints without a verb.
+    """
     try:
         with print_once():
+            if args in ([], ["-h"], ["--help"]):
+                print(overview())
+                return 0
             if args == ["--version"]:
                 print(f"lresnet {__version__}")
                 return 0
-            call = read_call(_app, "lresnet", _ABOUT, args)
+            call = read_call(find_verb(args[0]), f"{prog} {args[0]}", args[1:])
             if args[0] != "train":
                 require_one_process(args[0])
             code = int(call() or 0)
-            sys.stdout.flush()  # a reader that has gone is met here, and not when Python ends
+            sys.stdout.flush()  # a closed output raises here, not when Python ends
             return code
     except ReportedElsewhere as end:
         return end.code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is left in the buffer
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the rest of the buffer
         return 1  # as rich does
     except KeyboardInterrupt as stop:
-        print(f"lresnet: interrupted{'; ' if str(stop) else ''}{stop}", file=sys.stderr)
-        return 130
+        return _report(f"interrupted{'; ' if str(stop) else ''}{stop}", 130)
     except Failed as error:
-        print(f"lresnet: error: {error}", file=sys.stderr)
-        return 1
+        return _report(f"error: {error}", 1)
     except (ValueError, OSError) as error:
         if os.environ.get("LRESNET_DEBUG"):
             raise
-        print(f"lresnet: error: {_in_one_line(error)}", file=sys.stderr)
-        return 2
+        return _report(f"error: {_in_one_line(error)}", 2)
     except MemoryError as error:
         if os.environ.get("LRESNET_DEBUG"):
             raise
-        print(f"lresnet: error: there is not enough memory{': ' if str(error) else ''}{error}", file=sys.stderr)
-        return 1
+        return _report(f"error: there is not enough memory{': ' if str(error) else ''}{error}", 1)
     except RuntimeError as error:
         if os.environ.get("LRESNET_DEBUG") or type(error).__name__ != "OutOfMemoryError":  # torch's, not imported here
             raise
-        print("lresnet: error: the GPU's memory is full; try a smaller --batch-size, or --device cpu", file=sys.stderr)
-        return 1
+        return _report("error: the GPU is out of memory; use a smaller --batch-size, or --device cpu", 1)
+
+
+def _report(message: str, code: int) -> int:
+    print(f"lresnet: {message}", file=sys.stderr)
+    return code
+
+
+def _find_verb(name: str) -> Verb:
+    if name in _VERBS:
+        return getattr(import_module(f"lresnet.cli.{_VERBS[name][0]}"), name)  # type: ignore[no-any-return]
+    entries = _entries()
+    if name in entries:
+        return entries[name].load()  # type: ignore[no-any-return]
+    if name.startswith("-"):
+        raise WrongCall(f"unknown option {name!r}; `lresnet --help` lists the verbs")
+    from lresnet.runs.names import did_you_mean
+
+    names = [*_VERBS, *entries]
+    raise WrongCall(f"unknown verb {name!r}; {did_you_mean(name, names)}Verbs: {', '.join(names)}")
+
+
+def _entries() -> dict[str, Any]:
+    """Return the verbs of other packages by name."""
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry for entry in sorted(entry_points(group="lresnet.verbs"), key=lambda entry: entry.name)}
+
+
+def _overview() -> str:
+    """Return the verbs with one line each; verbs of other packages are listed with their package."""
+    lines = [f"  {name:<11} {summary}" for name, (_, summary) in _VERBS.items()]
+    lines += [f"  {name:<11} (from {entry.module.partition('.')[0]})" for name, entry in _entries().items()]
+    head = [f"lresnet {__version__}: Lorentzian residual networks for PyTorch.", "", "usage: lresnet VERB [OPTIONS]"]
+    return "\n".join([*head, "", *lines, "", "`lresnet VERB --help` explains a verb. Start with `lresnet demo`."])
 
 
 def _in_one_line(error: ValueError | OSError) -> str:
     if isinstance(error, OSError) and error.strerror and error.filename is not None:
-        return f"{error.filename}: {error.strerror}"  # without the [Errno 13] that helps nobody
+        return f"{error.filename}: {error.strerror}"  # without the error number
     return " ".join(str(error).split()) or type(error).__name__

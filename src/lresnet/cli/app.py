@@ -1,4 +1,4 @@
-"""Words to verbs: first all of them are read, then the verb is called; what is wrong about them is said plainly."""
+"""Parse the options of a verb, then return the call. Errors are reported in one line."""
 
 import contextlib
 import functools
@@ -8,33 +8,74 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tyro.extras import SubcommandApp
-
-from lresnet.cli.repeatable_options import adding_up
-
 __all__ = ["App", "Failed", "WrongCall", "read_call"]
 
 
 class WrongCall(ValueError):
-    """The words are no call; what is wrong, and which help to read."""
+    """The command line is wrong; the message says what is wrong and which help to read."""
 
 
 class Failed(Exception):
-    """What was asked for was possible, and did not succeed; why."""
+    """The command was valid but did not succeed; the message says why."""
 
 
-class App(SubcommandApp):
-    """Verbs by name. Of a verb that is asked for, the app gives the call, yet to be made."""
+class App:
+    """A verb that has verbs of its own, such as ``lresnet data list``.
 
-    def command(self, func: Any = None, **options: Any) -> Any:
-        """As tyro's: a decorator, or a call with a verb or with an app of verbs."""
-        if func is None:
-            return functools.partial(self.command, **options)
-        super().command(func if isinstance(func, SubcommandApp) else adding_up(_later(func)), **options)
-        return func
+    Args:
+        summary: what the verb does, in one sentence.
+
+    Example:
+        >>> plot = App("Draw pictures.")
+        >>> @plot.command
+        ... def curves() -> int:
+        ...     "Draw curves."
+        ...     return 0
+        >>> read_call(plot, "lresnet plot", ["curves"])()
+        0
+    """
+
+    def __init__(self, summary: str) -> None:
+        self.summary, self.verbs = summary, dict[str, Callable[..., int]]()
+
+    def command(self, verb: Callable[..., int]) -> Callable[..., int]:
+        """Add a verb under its own name, without a trailing underscore; usable as a decorator."""
+        self.verbs[verb.__name__.rstrip("_")] = verb
+        return verb
 
 
-def _later(verb: Callable[..., int]) -> Callable[..., Callable[[], int]]:
+def read_call(verb: App | Callable[..., int], prog: str, args: Sequence[str]) -> Callable[[], int]:
+    """Return the call that ``args`` describe. A request for help prints it and exits.
+
+    Raises:
+        WrongCall: the arguments are wrong.
+    """
+    import tyro
+    from tyro.extras import SubcommandApp
+
+    from lresnet.cli.repeatable_options import accumulate
+
+    errors = io.StringIO()
+    with contextlib.redirect_stderr(errors):
+        try:
+            call: Callable[[], int]
+            if isinstance(verb, App):
+                app = SubcommandApp()
+                for name, own in verb.verbs.items():
+                    app.command(accumulate(_deferred(own)), name=name)
+                call = app.cli(prog=prog, description=verb.summary, args=args)
+            else:
+                call = tyro.cli(accumulate(_deferred(verb)), prog=prog, args=args)
+        except SystemExit as end:
+            if not end.code:
+                raise
+            raise WrongCall(_one_line(errors.getvalue())) from None
+    return call
+
+
+def _deferred(verb: Callable[..., int]) -> Callable[..., Callable[[], int]]:
+    """Return a function with the verb's signature that returns the call instead of making it."""
+
     @functools.wraps(verb)
     def call(*args: Any, **options: Any) -> Callable[[], int]:
         return functools.partial(verb, *args, **options)
@@ -42,26 +83,10 @@ def _later(verb: Callable[..., int]) -> Callable[..., Callable[[], int]]:
     return call
 
 
-def read_call(app: App, prog: str, description: str, args: Sequence[str]) -> Callable[[], int]:
-    """The call that ``args`` stand for; a wish for help is granted, and ends the process.
+def _one_line(box: str) -> str:
+    """Turn tyro's box into one line: the error, a suggestion, and the help to read.
 
-    Raises:
-        WrongCall: they stand for none.
-    """
-    with contextlib.redirect_stderr(io.StringIO()) as said:
-        try:
-            call: Callable[[], int] = app.cli(prog=prog, description=description, args=args)
-        except SystemExit as end:
-            if not end.code:
-                raise
-            raise WrongCall(_plain(said.getvalue())) from None
-    return call
-
-
-def _plain(box: str) -> str:
-    """tyro's box of several lines as one: what is wrong, what may have been meant, where to read on.
-
-    Where the terminal has no characters to draw with, the box is one of spaces and hyphens.
+    Where the terminal cannot draw lines, the box consists of spaces and hyphens.
     """
     parts: list[list[str]] = [[]]
     for line in re.sub(r"\x1b\[[\d;]*m", "", box).splitlines()[1:]:
@@ -75,7 +100,7 @@ def _plain(box: str) -> str:
 
 
 def _sentence(part: Sequence[str]) -> str:
-    """Up to the first empty line; what is set in by eight explains an option, and is left to the help."""
+    """Join a part up to its first empty line; lines indented by eight explain an option and are left to the help."""
     lines = [line for line in itertools.takewhile(bool, part) if not line.startswith(" " * 8)]
     options = ", ".join(line.strip() for line in lines if line.startswith(" "))
     words = " ".join([*(line for line in lines if not line.startswith(" ")), options]).strip()

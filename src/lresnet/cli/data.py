@@ -12,7 +12,7 @@ __all__ = ["data"]
 _Root = Annotated[Path | None, arg(metavar="FOLDER")]
 _Names = Annotated[Positional[tuple[str, ...]], arg(metavar="NAME")]
 
-data = App()
+data = App("List, fetch and verify data sets.")
 
 
 def list_(data_root: _Root = None) -> int:
@@ -32,7 +32,7 @@ def list_(data_root: _Root = None) -> int:
     return 0
 
 
-data.command(list_, name="list")
+data.command(list_)
 
 
 @data.command

@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from lresnet.runs.folder import RunRecord
     from lresnet.runs.statistics import Summary
 
 __all__ = ["demo", "demo_table"]
@@ -34,7 +35,7 @@ def demo(out: Path = Path("lresnet-demo.png"), workers: int = 2) -> int:
     from lresnet.cli.console import progress_bars
     from lresnet.plots.demo import draw_embedding
     from lresnet.plots.picture import require_writable_picture
-    from lresnet.runs.demo import DEMO_CELLS, demo_runs, run_demo
+    from lresnet.runs.demo import DEMO_TASKS, demo_runs, run_demo
     from lresnet.runs.workers import require_workers
 
     require_writable_picture(out)  # before half a minute of training
@@ -42,12 +43,14 @@ def demo(out: Path = Path("lresnet-demo.png"), workers: int = 2) -> int:
     started, runs = time.monotonic(), demo_runs()
     with progress_bars() as progress:
         bars = {
-            cell: progress.add_task(f"{TASK_NAMES[cell]:19}", total=sum(run.cell == cell for run in runs), state="")
-            for cell in DEMO_CELLS
+            task: progress.add_task(
+                f"{TASK_NAMES[task]:19}", total=sum(run.task.name == task for run in runs), state=""
+            )
+            for task in DEMO_TASKS
         }
 
-        def show(record: dict[str, Any]) -> None:
-            progress.update(bars[record["cell"]], advance=1, state=record["method"])
+        def show(record: "RunRecord") -> None:
+            progress.update(bars[record.task_name], advance=1, state=record.method)
 
         records, embedding = run_demo(runs, workers=workers, report=show)
     console = Console()
@@ -57,12 +60,12 @@ def demo(out: Path = Path("lresnet-demo.png"), workers: int = 2) -> int:
     return 0
 
 
-def demo_table(records: Sequence[dict[str, Any]]) -> "Table":
+def demo_table(records: "Sequence[RunRecord]") -> "Table":
     """Return one row per method and one column per task: mean and deviation of the test results over the seeds."""
     from rich.table import Table
 
-    cells = list(dict.fromkeys(record["cell"] for record in records))
-    seeds = len({record["seed"] for record in records})
+    tasks = list(dict.fromkeys(record.task_name for record in records))
+    seeds = len({record.seed for record in records})
     table = Table(
         title="Residual connections on an epidemic on a tree, 1,000 people",
         caption=f"test, percent: mean ± deviation over {seeds} seeds; epochs and settings chosen on validation data",
@@ -70,22 +73,22 @@ def demo_table(records: Sequence[dict[str, Any]]) -> "Table":
         caption_justify="left",
     )
     table.add_column("residual", no_wrap=True)
-    for cell in cells:
-        table.add_column(f"{TASK_NAMES[cell]}\n{_METRICS[cell]}", justify="right", no_wrap=True)
-    summaries = {cell: _summaries(records, cell) for cell in cells}
-    best = {cell: max(summaries[cell], key=lambda method: summaries[cell][method].mean) for cell in cells}
-    for method in dict.fromkeys(record["method"] for record in records):
+    for task in tasks:
+        table.add_column(f"{TASK_NAMES[task]}\n{_METRICS[task]}", justify="right", no_wrap=True)
+    summaries = {task: _summaries(records, task) for task in tasks}
+    best = {task: max(summaries[task], key=lambda method: summaries[task][method].mean) for task in tasks}
+    for method in dict.fromkeys(record.method for record in records):
         shown = [f"{own[method]:.1f}" for own in summaries.values()]
-        bold = [f"[bold]{text}[/]" if best[cell] == method else text for cell, text in zip(cells, shown, strict=True)]
+        bold = [f"[bold]{text}[/]" if best[task] == method else text for task, text in zip(tasks, shown, strict=True)]
         table.add_row(method, *bold, end_section=False)
     return table
 
 
-def _summaries(records: Sequence[dict[str, Any]], cell: str) -> "dict[str, Summary]":
+def _summaries(records: "Sequence[RunRecord]", task: str) -> "dict[str, Summary]":
     from lresnet.runs.statistics import summarise
 
     values: dict[str, list[float]] = {}
     for record in records:
-        if record["cell"] == cell:
-            values.setdefault(record["method"], []).append(record["value"])
+        if record.task_name == task:
+            values.setdefault(record.method, []).append(record.value or 0.0)
     return {method: summarise(own) for method, own in values.items()}

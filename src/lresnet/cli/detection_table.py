@@ -22,7 +22,7 @@ _COLUMNS = {"fpr95": "FPR95 ↓", "auroc": "AUROC ↑", "aupr": "AUPR ↑"}
 
 
 def detection_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """A row a set and score, of the rows of one protocol; figures in percent, the set is named once."""
+    """A row a set and score, of the rows of one sampling; figures in percent, the set is named once."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=_caption(rows), caption_justify="left")
     table.add_column("set", overflow="fold")
     table.add_column("score")
@@ -64,7 +64,7 @@ def _caption(rows: Sequence[dict[str, Any]]) -> str:
     counts = sorted({row["n_ood"] for row in rows})
     others = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
     inside, kind = rows[0]["n_id"], "of a set, all"
-    if rows[0]["protocol"] == "draws":
+    if rows[0]["sampling"] == "draws":
         once, size = "auroc_std" not in rows[0], draw_size(inside, inside)
         kind = "drawn from a set, once" if once else "drawn from a set, mean and deviation of the draws"
         small = dict.fromkeys(f"{one_line(row['ood'])} has {row['n_ood']:,}" for row in rows if row["n_ood"] < size)

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from lresnet.cli.settings import require_seeds
+from lresnet.cli.options import require_seeds
 
 __all__ = ["delta", "doctor"]
 
@@ -47,8 +47,10 @@ def delta(
     file = Path(space)
     if file.is_dir() and (space not in DATASETS or (file / "run.json").is_file()):
         from lresnet.runs.embedding import embedding_delta
+        from lresnet.runs.run import Run
 
-        found, title = embedding_delta(file, images=images, samples=samples, seed=seed, device=device)
+        opened = Run.open(file, device=device)
+        found, title = embedding_delta(opened, images=images, samples=samples, seed=seed)
     else:
         from lresnet.geometry.delta import delta_hyperbolicity
 

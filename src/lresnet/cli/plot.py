@@ -11,7 +11,7 @@ from lresnet.cli.ood import listed, listed_sets
 
 __all__ = ["plot"]
 
-plot = App()
+plot = App("Draw residuals, embeddings, training curves and score histograms.")
 
 
 @plot.command
@@ -64,9 +64,10 @@ def embedding(
     """
     from lresnet.plots.embedding import draw_disk_embedding, embedding_of_run
     from lresnet.plots.picture import require_writable_picture
+    from lresnet.runs.run import Run
 
     require_writable_picture(out)
-    found = embedding_of_run(run, device=device)
+    found = embedding_of_run(Run.open(run, device=device))
     if found.note:
         print(found.note)
     print(f"The picture: {draw_disk_embedding(out, found, centre)}")
@@ -119,10 +120,11 @@ def ood(
     from lresnet.cli.detection_table import detection_notes
     from lresnet.plots.picture import require_writable_picture
     from lresnet.plots.score_histograms import draw_score_histograms
-    from lresnet.runs.detection import score_folder
+    from lresnet.runs.detection import score_run
+    from lresnet.runs.run import Run
 
     require_writable_picture(out)
-    found, sets = score_folder(run, listed_sets(ood), scores=listed(scores), device=device)
+    found, sets = score_run(Run.open(run, device=device), listed_sets(ood), scores=listed(scores))
     for note in detection_notes(sets):
         print(note, file=sys.stderr)
     print(f"The picture: {draw_score_histograms(out, found)}")

@@ -44,11 +44,13 @@ def embed(
     from lresnet.cli.point_table import embedding_line
     from lresnet.runs.embedding import embed_run, space_of_run
     from lresnet.runs.point_file import on_the_boundary, require_coordinates, require_target, write_points
+    from lresnet.runs.run import Run
 
+    opened = Run.open(run, device=device)
     target = run / "points.npz" if out is None else out
-    require_coordinates(coordinates, flat=space_of_run(run) is None)  # before the data are read
+    require_coordinates(coordinates, flat=space_of_run(opened) is None)  # before the data are read
     require_target(target)
-    found = embed_run(run, _named(images), device=device)
+    found = embed_run(opened, _named(images))
     _say_what_was_read(found, verbose)
     if not len(found):
         return 1
@@ -93,8 +95,9 @@ def neighbours(
     """
     from lresnet.cli.point_table import neighbour_json, neighbour_line, neighbour_table
     from lresnet.runs.neighbours import neighbours_in_run
+    from lresnet.runs.run import Run
 
-    found = neighbours_in_run(run, item, count=count, images=_named(images), device=device)
+    found = neighbours_in_run(Run.open(run, device=device), item, count=count, images=_named(images))
     if json != "-":
         print(neighbour_line(found))
     show(neighbour_table(found) if found.found else None, neighbour_json(found), json)

@@ -3,11 +3,14 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from lresnet.cli.console import name_skipped, show
+
+if TYPE_CHECKING:
+    from lresnet.runs.run import Run
 
 __all__ = ["predict"]
 
@@ -37,18 +40,19 @@ def predict(
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         verbose: Name the files that could not be read, and why.
     """
-    from lresnet.runs.folder import finished_run
+    from lresnet.runs.run import Run
 
-    if "images" in finished_run(run):
-        return _images(run, [Path(item) for item in items], top, json, device, verbose)
-    return _nodes(run, items, top, json, device)
+    opened = Run.open(run, device=device)
+    if opened.record.images is not None:
+        return _images(opened, [Path(item) for item in items], top, json, verbose)
+    return _nodes(opened, items, top, json)
 
 
-def _images(run: Path, images: Sequence[Path], top: int, json: str | None, device: str, verbose: bool) -> int:
+def _images(run: "Run", images: Sequence[Path], top: int, json: str | None, verbose: bool) -> int:
     from lresnet.cli.prediction_table import prediction_json, prediction_notes, prediction_table
-    from lresnet.runs.prediction import predict as predict_images
+    from lresnet.runs.prediction import predict_images
 
-    found = predict_images(run, images, top=top, device=device)
+    found = predict_images(run, images, top=top)
     show(prediction_table(found) if found.images else None, prediction_json(found), json)
     for note in prediction_notes(found):
         print(note, file=sys.stderr)
@@ -57,13 +61,13 @@ def _images(run: Path, images: Sequence[Path], top: int, json: str | None, devic
     return 0 if found.images else 1
 
 
-def _nodes(run: Path, items: Sequence[str], top: int, json: str | None, device: str) -> int:
+def _nodes(run: "Run", items: Sequence[str], top: int, json: str | None) -> int:
     from lresnet.cli.prediction_table import node_json, node_table
     from lresnet.runs.prediction import predict_nodes
 
     for item in items:
         if not item.isdecimal():
-            raise ValueError(f"{run} holds a run on a graph: name nodes by their numbers, not {item!r}")
-    found = predict_nodes(run, [int(item) for item in items], top=top, device=device)
+            raise ValueError(f"{run.place} holds a run on a graph; give the numbers of nodes, not {item!r}")
+    found = predict_nodes(run, [int(item) for item in items], top=top)
     show(node_table(found), node_json(found), json)
     return 0

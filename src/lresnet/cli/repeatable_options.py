@@ -1,4 +1,4 @@
-"""Options of several values: given more than once, they add up, where tyro alone would keep the last."""
+"""Options that may be repeated; their values accumulate (tyro would keep only the last)."""
 
 import inspect
 import itertools
@@ -8,18 +8,18 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-__all__ = ["adding_up"]
+__all__ = ["accumulate"]
 
 
-def adding_up(verb: Callable[..., Any]) -> Callable[..., Any]:
-    """``verb`` as tyro shall see it: each option that is a ``tuple[X, ...]`` may be repeated.
+def accumulate(verb: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``verb`` for tyro with every option of type ``tuple[X, ...]`` repeatable.
 
-    To tyro it is a tuple of them, one for each time that it is given; ``verb`` gets all their values in one.
+    tyro sees a tuple of tuples, one for each time the option is given; ``verb`` gets all values in one tuple.
 
     Example:
-        >>> def sow(seeds: tuple[int, ...] = (1, 2)) -> tuple[int, ...]:
+        >>> def train(seeds: tuple[int, ...] = (1, 2)) -> tuple[int, ...]:
         ...     return seeds
-        >>> adding_up(sow)(seeds=((3, 4), (5,))), adding_up(sow)(seeds=())
+        >>> accumulate(train)(seeds=((3, 4), (5,))), accumulate(train)(seeds=())
         ((3, 4, 5), (1, 2))
     """
     hints, signature = get_type_hints(verb, include_extras=True), inspect.signature(verb)
@@ -35,15 +35,15 @@ def adding_up(verb: Callable[..., Any]) -> Callable[..., Any]:
         default = parameters[name].default
         shown = arg(help_behavior_hint=f"(default: {' '.join(map(str, default))})" if default else "")
         hints[name] = Annotated[GenericAlias(tuple, (kind, ...)), *_metadata(hints[name]), UseAppendAction, shown]
-        parameters[name] = parameters[name].replace(default=())  # what tyro would append to
-    # Not functools.wraps: tyro would look through it, at the hints of the verb itself.
+        parameters[name] = parameters[name].replace(default=())  # tyro appends to the default
+    # Without functools.wraps, because tyro would unwrap it and read the hints of the verb itself.
     call.__name__, call.__doc__, call.__annotations__ = verb.__name__, verb.__doc__, hints
     vars(call)["__signature__"] = signature.replace(parameters=list(parameters.values()))
     return call
 
 
 def _list_of(hint: Any) -> Any:
-    """The ``tuple[X, ...]`` of an option that is one, or one or None; of anything else, None."""
+    """Return the ``tuple[X, ...]`` of an option with that type, optional or not; None for other types."""
     if Positional in _metadata(hint):
         return None
     kind = get_args(hint)[0] if get_origin(hint) is Annotated else hint

@@ -52,8 +52,9 @@ def report(
         disk = None
         if embedding is not None:
             from lresnet.plots.embedding import embedding_of_run
+            from lresnet.runs.run import Run
 
-            disk = embedding_of_run(embedding)
+            disk = embedding_of_run(Run.open(embedding))
         write_atomically(out, runs_page(found, disk).encode())
     if json:
         print(report_json(found))

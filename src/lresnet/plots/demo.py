@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.colors import ListedColormap
 
-    from lresnet.runs.demo import Embedding
+    from lresnet.runs.demo import TreeEmbedding
 
 __all__ = ["draw_embedding"]
 
@@ -24,7 +24,7 @@ _LIGHTEST = 0.88  # share of viridis; its yellow end is hard to see on white
 _DASHES = (0.0, (3.0, 1.5))
 
 
-def draw_embedding(path: str | Path, embedding: Embedding) -> Path:
+def draw_embedding(path: str | Path, embedding: TreeEmbedding) -> Path:
     """Draw the tree in the Poincaré disk, with its root at the centre, and write the picture to ``path``.
 
     Returns:
@@ -46,7 +46,7 @@ def draw_embedding(path: str | Path, embedding: Embedding) -> Path:
     return save_picture(figure, path)
 
 
-def _arranged(embedding: Embedding) -> NDArray[np.float64]:
+def _arranged(embedding: TreeEmbedding) -> NDArray[np.float64]:
     """Move the root to the centre and rotate the widest gap to the bottom; both preserve distances."""
     points = move_to_centre(embedding.points, embedding.points[0])
     angles = np.sort(np.arctan2(points[1:, 1], points[1:, 0]))
@@ -55,7 +55,7 @@ def _arranged(embedding: Embedding) -> NDArray[np.float64]:
     return rotate(points, -np.pi / 2 - (angles[widest] + gaps[widest] / 2))
 
 
-def _draw_legend(axes: Axes, embedding: Embedding, colours: ListedColormap) -> None:
+def _draw_legend(axes: Axes, embedding: TreeEmbedding, colours: ListedColormap) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.set_axis_off()
     axes.text(0, 0.93, "A tree in the hyperbolic plane", fontsize=13.5, fontweight="bold", color=INK)

@@ -24,7 +24,8 @@ from lresnet.plots.poincare_disk import (
     move_to_centre,
 )
 from lresnet.runs.embedding import embed_nodes
-from lresnet.runs.report import BASELINE, finished_record
+from lresnet.runs.report import BASELINE
+from lresnet.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -61,24 +62,24 @@ def disk_points(x: Tensor, manifold: Lorentz) -> tuple[NDArray[np.float64], str]
     return inside(points.cpu().numpy()), note
 
 
-def embedding_of_run(folder: Path, *, device: str = "cpu") -> DiskEmbedding:
+def embedding_of_run(run: Run) -> DiskEmbedding:
     """Return the graph of a run as its trained network embeds it.
 
     Raises:
-        FileNotFoundError: The folder holds no run.
-        ValueError: The run has not finished, is not on a graph, or is a Euclidean baseline.
+        ValueError: The run is not on a graph, or is a Euclidean baseline.
     """
-    record = finished_record(folder)
-    if record.method == BASELINE:
-        raise ValueError(f"{folder} holds a Euclidean baseline, which has no hyperbolic embedding; choose another run")
-    nodes = embed_nodes(folder, device=device)
+    if run.record.method == BASELINE:
+        raise ValueError(
+            f"{run.place} holds a Euclidean baseline, which has no hyperbolic embedding; choose another run"
+        )
+    nodes = embed_nodes(run)
     assert nodes.manifold is not None
     assert nodes.edges is not None
     points, note = disk_points(nodes.points, nodes.manifold.cpu())
     edges = nodes.edges.numpy()
     numbers = all(name == str(number) for number, name in enumerate(nodes.names))
     return DiskEmbedding(
-        title=record.name,
+        title=run.record.name,
         points=points,
         edges=edges[:, edges[0] != edges[1]],
         labels=None if nodes.labels is None else nodes.labels.numpy(),

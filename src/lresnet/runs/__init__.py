@@ -1,1 +1,48 @@
-"""One run is one folder: train, evaluate, predict, embed, detect, and the report of a user's runs."""
+"""Runs: one folder each to train, evaluate, predict and embed; presets, search, statistics, report."""
+
+from typing import TYPE_CHECKING
+
+from lresnet._lazy import lazy_names
+
+if TYPE_CHECKING:
+    from lresnet.runs.config import (
+        GCNConfig,
+        GraphTaskConfig,
+        ImageTaskConfig,
+        ModelConfig,
+        ResNetConfig,
+        RunConfig,
+        SGFormerConfig,
+    )
+    from lresnet.runs.presets import run_config
+    from lresnet.runs.run import Run, fit
+
+__all__ = [
+    "GCNConfig",
+    "GraphTaskConfig",
+    "ImageTaskConfig",
+    "ModelConfig",
+    "ResNetConfig",
+    "Run",
+    "RunConfig",
+    "SGFormerConfig",
+    "fit",
+    "run_config",
+]
+
+if not TYPE_CHECKING:  # a type checker reads the imports above, so it still reports a misspelt name
+    __getattr__, __dir__ = lazy_names(
+        __name__,
+        {
+            "GCNConfig": "config",
+            "GraphTaskConfig": "config",
+            "ImageTaskConfig": "config",
+            "ModelConfig": "config",
+            "ResNetConfig": "config",
+            "Run": "run",
+            "RunConfig": "config",
+            "SGFormerConfig": "config",
+            "fit": "run",
+            "run_config": "presets",
+        },
+    )

@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: how well a trained network tells its own test images from those of other sets."""
+"""Out-of-distribution (OOD) detection: how well a network separates its own test images from images of other sets."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from lresnet.metrics.ood import draw_size
 from lresnet.models import LorentzResNet
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
-from lresnet.runs.folder import finished_run, usable_device
-from lresnet.runs.images import images_of_run
-from lresnet.runs.prediction import load_network
+from lresnet.runs.prediction import image_network
+from lresnet.runs.run import Run
 from lresnet.train.image_classification import class_scores
 
 __all__ = [
@@ -35,24 +34,24 @@ __all__ = [
     "judge",
     "norm_confidence",
     "require_scores",
-    "score_folder",
+    "score_run",
     "score_sets",
 ]
 
 
-_TOGETHER = 2**20  # pixels that go through the network at once: about a thousand images of CIFAR
+_PIXELS_AT_ONCE = 2**20  # pixels per batch: about a thousand images of CIFAR
 _OF_LOGITS: dict[str, Callable[[Tensor], Tensor]] = {
     "energy": ood_scores.energy_score,
     "softmax": ood_scores.softmax_score,
     "logit": ood_scores.logit_score,
 }
-_LUMA = (19595, 38470, 7471)  # of red, green and blue, in 65536ths: ITU-R 601, as Pillow has it
+_LUMA = (19595, 38470, 7471)  # weights of red, green and blue in 65536ths (ITU-R 601, as in Pillow)
 
 Device = torch.device | str | None
 
 
 class ScoredSet(NamedTuple):
-    """The scores of one OOD set, ``[N]`` each, by the name of the score."""
+    """Scores of one OOD set, ``[N]`` each, by the name of the score."""
 
     name: str
     note: str
@@ -60,18 +59,18 @@ class ScoredSet(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The scores of the test images, ``[N]`` each, and those of the OOD sets."""
+    """Scores of the test images, ``[N]`` each, and of the OOD sets."""
 
     inside: dict[str, Tensor]
     outside: list[ScoredSet]
 
 
 def available_scores(model: LorentzResNet) -> tuple[str, ...]:
-    """The five scores that ``model`` has: three of the logits, then two of its geometry.
+    """Return the names of the five scores of ``model``: three computed from logits, then two from its geometry.
 
     They are functions of :mod:`lresnet.metrics.ood_scores`. The fourth is ``origin_distance``, or ``euclidean_norm``
-    where the points are vectors (``model.euclidean``). The fifth follows the head: ``boundary_distance``,
-    ``prototype_distance``, or for a linear one ``euclidean_boundary_distance``.
+    if the points are vectors (``model.euclidean``). The fifth depends on the head: ``boundary_distance``,
+    ``prototype_distance``, or ``euclidean_boundary_distance`` for a linear head.
 
     Example:
         >>> available_scores(LorentzResNet(20))
@@ -87,14 +86,14 @@ def available_scores(model: LorentzResNet) -> tuple[str, ...]:
 
 
 def require_scores(model: LorentzResNet, scores: Sequence[str]) -> None:
-    """Refuse what ``model`` has no score of.
+    """Raise an error for a score that ``model`` does not have.
 
     Raises:
-        ValueError: there is no such score, or none is named.
+        ValueError: a score is unknown, or none is given.
     """
     known = available_scores(model)
     if not scores:
-        raise ValueError(f"name a score at least; this model has {', '.join(known)}")
+        raise ValueError(f"no score given; this model has {', '.join(known)}")
     if unknown := [name for name in scores if name not in known]:
         raise ValueError(f"this model has no score {unknown[0]!r}; it has {', '.join(known)}")
 
@@ -107,22 +106,22 @@ def embed_and_score(
     std: Sequence[float] | Tensor,
     scores: Sequence[str] = ("energy",),
 ) -> dict[str, Tensor]:
-    """Scores of images, higher for those that look like the training's.
+    """Return scores of images; a higher score means more like the training images.
 
-    The network runs in eval mode, on CUDA in bfloat16 as in training, else in float32; the pooled points, the head and
-    the scores are float32 or wider everywhere. Images are taken as they are, not mirrored.
+    The network runs in eval mode, in bfloat16 on CUDA as in training and in float32 elsewhere; pooled points, head and
+    scores are float32 or wider everywhere. Images are not mirrored.
 
     Args:
-        model: on the device to compute on; it is left in the mode it was in.
-        images: uint8 ``[N, H, W, C]``, on any device; of colour images a grey network sees the luma.
-        mean, std: of each channel of the training images.
-        scores: of :func:`available_scores`.
+        model: the network, on the device to compute on; its train or eval mode is restored.
+        images: uint8 ``[N, H, W, C]``, on any device; a grey network takes the luma of colour images.
+        mean, std: statistics of each channel of the training images.
+        scores: names of :func:`available_scores`.
 
     Returns:
         Each score by its name, ``[N]``, on the model's device.
 
     Raises:
-        ValueError: the model has no such score, or there are no images.
+        ValueError: the model does not have a score, or there are no images.
     """
     require_scores(model, scores)
     if len(images) == 0:
@@ -131,9 +130,9 @@ def embed_and_score(
     mean, std = (torch.as_tensor(values, device=place) for values in (mean, std))
     batches = []
     with _evaluating(model):
-        for part in images.split(max(1, _TOGETHER // images[0, ..., 0].numel())):
+        for part in images.split(max(1, _PIXELS_AT_ONCE // images[0, ..., 0].numel())):
             pixels = _as_channels(part.to(place), model.in_channels)
-            # What it calls here is the network up to its head: one pass gives the points, and the points the logits.
+            # model.embed is the network up to its head: one pass gives the points, and the points give the logits.
             points = class_scores(model.embed, pixels, mean, std)
             with full_precision(points):
                 logits = model.head(points)
@@ -149,7 +148,7 @@ def score_sets(
     scores: Sequence[str] = ("energy",),
     device: Device = None,
 ) -> Scores:
-    """Scores of all test images of ``data`` and of all images of ``sets``; arguments as in :func:`detect`."""
+    """Return the scores of all test images of ``data`` and of all images of ``sets``; see :func:`detect`."""
     _require_own_kind(model, data)
     for ood in sets:
         _require_size(ood, data)
@@ -163,22 +162,22 @@ def score_sets(
 
 
 def judge(found: Scores, *, draws: int = 10, seed: int = 0) -> list[dict[str, Any]]:
-    """The figures of ``found``, as :func:`detect` gives them. Every set and score has the same stream of draws."""
+    """Return the metrics of ``found`` as :func:`detect` does. Every set and score uses the same stream of draws."""
     rows: list[dict[str, Any]] = []
     for name, note, outside in found.outside:
         for score, inside in found.inside.items():
             n_id, n_ood = len(inside), len(outside[score])
             generator = torch.Generator().manual_seed(seed)
-            protocols = {
+            samplings = {
                 "draws": (
                     ood_metrics_by_draws(inside, outside[score], draws, generator=generator),
                     draw_size(n_id, n_ood),
                 ),
                 "full": (ood_metrics(inside, outside[score]), n_ood),
             }
-            for protocol, (figures, count) in protocols.items():
-                about = {"ood": name, "score": score, "protocol": protocol}
-                rows.append({**about, **figures, "n_id": n_id, "n_ood": count, "note": note})
+            for sampling, (metrics, count) in samplings.items():
+                about = {"ood": name, "score": score, "sampling": sampling}
+                rows.append({**about, **metrics, "n_id": n_id, "n_ood": count, "note": note})
     return rows
 
 
@@ -192,37 +191,38 @@ def detect(
     seed: int = 0,
     device: Device = None,
 ) -> list[dict[str, Any]]:
-    """How well ``model`` tells the test images of ``data``, all of them, from each of ``sets``.
+    """Measure how well ``model`` separates all test images of ``data`` from each of ``sets``.
 
     Args:
-        model: trained on ``data``.
+        model: a network trained on ``data``.
         data: the in-distribution images.
-        sets: of the size of ``data``, see :func:`lresnet.data.load_ood_set`.
-        scores: of :func:`available_scores`.
-        draws: of the protocol ``"draws"``.
-        seed: of its draws, which are the same for every score and on every device.
-        device: to compute on; the model is moved there. None: where the model is.
+        sets: OOD images of the size of ``data``, see :func:`lresnet.data.load_ood_set`.
+        scores: names of :func:`available_scores`.
+        draws: number of random draws of the OOD set for the rows with ``sampling`` ``"draws"``.
+        seed: seed of the draws, which are the same for every score and on every device.
+        device: device to compute on, to which the model is moved; None: where the model is.
 
     Returns:
-        For each set and score two rows: with ``protocol`` ``"draws"`` the means of
+        Two rows per set and score: with ``sampling`` ``"draws"`` the means of
         :func:`~lresnet.metrics.ood_metrics_by_draws` and their deviations (``auroc_std``, ...; one draw has none),
-        with ``"full"`` the :func:`~lresnet.metrics.ood_metrics` of the whole set. Beside them ``ood``, ``score``,
-        ``n_id``, ``n_ood`` (of one draw) and the set's ``note``.
+        with ``"full"`` the :func:`~lresnet.metrics.ood_metrics` of the whole set. Each row also has ``ood``,
+        ``score``, ``n_id``, ``n_ood`` (of one draw) and the set's ``note``.
 
     Raises:
-        ValueError: the model is not of these classes or channels, a set has another size than ``data``, the model has
-            no such score, or its scores are not finite.
+        ValueError: the model has other classes or channels than ``data``, a set has another size than ``data``, the
+            model does not have a score, or its scores are not finite.
     """
     return judge(score_sets(model, data, sets, scores=scores, device=device), draws=draws, seed=seed)
 
 
 def norm_confidence(model: LorentzResNet, data: ImageData) -> dict[str, float]:
-    """Does the distance to the origin go with confidence? Correlations over the test images.
+    """Correlate the distance to the origin with the confidence, over the test images.
 
-    Of the embedding's distance to the origin (geodesic; Euclidean for the twin) with the largest probability.
+    The distance is that of the embedding (geodesic; Euclidean for the Euclidean baseline); the confidence is the
+    largest class probability.
 
     Returns:
-        ``spearman`` and ``pearson``, -1 to 1; 0 if one of the two is the same for all images.
+        ``spearman`` and ``pearson``, -1 to 1; 0 if one of the two quantities is the same for all images.
     """
     distance = available_scores(model)[3]
     found = embed_and_score(model, data.test.images, data.mean, data.std, (distance, "softmax"))
@@ -231,22 +231,22 @@ def norm_confidence(model: LorentzResNet, data: ImageData) -> dict[str, float]:
 
 
 def _require_own_kind(model: LorentzResNet, data: ImageData) -> None:
-    own = "in-distribution are the images of its own training"
+    own = "the in-distribution images must be those that it was trained on"
     classes, shape = model.config["num_classes"], list(data.test.images.shape[1:])
     if classes != len(data.classes):
-        raise ValueError(f"the model tells {classes} classes apart, but {data.name} has {len(data.classes)}; {own}")
+        raise ValueError(f"the model has {classes} classes, but {data.name} has {len(data.classes)}; {own}")
     if model.in_channels != shape[-1]:
         raise ValueError(f"the model takes images [H, W, {model.in_channels}], but {data.name} has {shape}; {own}")
 
 
 def _require_size(ood: OodSet, data: ImageData) -> None:
-    """Of images of two sizes, the size would be what tells them apart."""
+    """Raise an error for images of another size: a network could separate them by their size alone."""
     (height, width), found = data.test.images.shape[1:3], ood.images.shape[1:3]
     if (height, width) != found:
         size = str(height) if height == width else f"({height}, {width})"
         raise ValueError(
-            f"{ood.name} is {found[1]} x {found[0]}, but {data.name} is {width} x {height}, and its size would give it "
-            f"away; load_ood_set(..., size={size}) makes them alike"
+            f"{ood.name} is {found[1]} x {found[0]}, but {data.name} is {width} x {height}, and the network could "
+            f"separate them by their size; use load_ood_set(..., size={size})"
         )
 
 
@@ -280,7 +280,7 @@ def _evaluating(model: torch.nn.Module) -> Iterator[None]:
 
 
 def _as_channels(images: Tensor, channels: int) -> Tensor:
-    """uint8 ``[N, H, W, 3]`` as a network of 1 or 3 channels takes them; others as they are."""
+    """Convert uint8 ``[N, H, W, 3]`` to the channels of the network: its luma for a grey one."""
     if channels != 1 or images.shape[-1] != 3:
         return images
     luma = (images.int() * torch.tensor(_LUMA, dtype=torch.int32, device=images.device)).sum(-1, keepdim=True)
@@ -288,7 +288,7 @@ def _as_channels(images: Tensor, channels: int) -> Tensor:
 
 
 def _ranks(x: Tensor) -> Tensor:
-    """Twice the mean rank of each value; equal values share theirs."""
+    """Return twice the mean rank of each value; equal values share a rank."""
     ordered = x.sort().values
     return (torch.searchsorted(ordered, x) + torch.searchsorted(ordered, x, right=True)).double()
 
@@ -299,38 +299,34 @@ def _correlation(x: Tensor, y: Tensor) -> float:
     return float((x @ y / spread).clamp(-1, 1)) if spread > 0 else 0.0
 
 
-def score_folder(
-    folder: Path, names: Sequence[str], *, scores: Sequence[str] = ("energy",), device: str = "cpu"
-) -> tuple[Scores, list[OodSet]]:
-    """:func:`~lresnet.runs.detection.score_sets` by the network that ``lresnet train`` left in ``folder``.
+def score_run(run: Run, names: Sequence[str], *, scores: Sequence[str] = ("energy",)) -> tuple[Scores, list[OodSet]]:
+    """Score the test images and the given OOD sets with the network of a run, see :func:`score_sets`.
 
     Args:
-        folder: of a finished run on images.
-        names: what :func:`lresnet.data.load_ood_set` takes; one named twice counts once.
-        scores: of :func:`~lresnet.runs.detection.available_scores`; ``"all"`` among them is all.
-        device: see :func:`lresnet.runs.folder.usable_device`.
+        run: a finished run on images.
+        names: sets that :func:`lresnet.data.load_ood_set` takes; a set that is named twice counts once.
+        scores: names of :func:`available_scores`; ``"all"`` selects all of them.
 
     Returns:
         The scores, and the sets.
 
     Raises:
-        FileNotFoundError: there is no run in the folder, or images are missing.
-        ValueError: the folder holds no finished run of images, its images have changed, or no set is named.
+        FileNotFoundError: images are missing.
+        ValueError: the run is not on images, its images have changed, or no set is given.
     """
     if not names:
-        raise ValueError("name a set at least, e.g. svhn,places,textures")
-    place = usable_device(device)
-    network, record = load_network(folder, place), finished_run(folder)
+        raise ValueError("no OOD set given; name at least one, e.g. svhn,places,textures")
+    network = image_network(run)
     known = available_scores(network.model)
     chosen = list(dict.fromkeys(name for score in scores for name in (known if score == "all" else (score,))))
     require_scores(network.model, chosen)  # before images are read, which may take minutes
-    data = images_of_run(record, folder)
+    data = run.images
     sets = _load_sets(_each_once(names), (network.height, network.width))
     return score_sets(network.model, data, sets, scores=chosen), sets
 
 
 def _each_once(names: Iterable[str]) -> list[str]:
-    """``names`` without those that name the same place as one before."""
+    """Return ``names`` without those that name the same place as an earlier one."""
     found: dict[str, str] = {}
     for name in names:
         found.setdefault(name if name in OOD_SETS else str(Path(name).resolve()), name)
@@ -338,7 +334,7 @@ def _each_once(names: Iterable[str]) -> list[str]:
 
 
 def _load_sets(names: Iterable[str], size: tuple[int, int]) -> list[OodSet]:
-    """The sets; of those that have the same name, each goes by what it was called here."""
+    """Load the sets; sets that share a name are called by what the caller named them."""
     sets = {name: load_ood_set(name, size=size) for name in names}
     counts = Counter(one.name for one in sets.values())
     return [replace(one, name=name) if counts[one.name] > 1 else one for name, one in sets.items()]

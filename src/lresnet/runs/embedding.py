@@ -1,4 +1,4 @@
-"""The points that a trained network puts its data at: the nodes of a graph, test images, or a user's own images."""
+"""Embeddings of a trained network: the points of a graph's nodes, of test images, or of a user's own images."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lresnet.data import TASKS, read_graph
+from lresnet.data import TASKS, ImageTask, NodeTask, read_graph
 from lresnet.data.augmentation import normalise
 from lresnet.geometry import Lorentz
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
-from lresnet.models import LorentzResNet, from_pretrained
-from lresnet.runs.folder import finished_run, run_of, usable_device
-from lresnet.runs.images import images_of_run
-from lresnet.runs.prediction import image_files, load_network, read_batches
-from lresnet_paper.run import graph_cell, graph_task
+from lresnet.models import LorentzResNet
+from lresnet.runs.prediction import image_files, image_network, read_batches
+from lresnet.runs.run import Run
 
 __all__ = [
     "Embedding",
@@ -34,25 +32,26 @@ __all__ = [
 ]
 
 
-_PIXELS = 2**18  # that go through the network at once: 256 images of CIFAR
-_ROWS = 2**12  # points whose distances are computed at once: temporary arrays stay small
+_PIXELS = 2**18  # pixels per batch: 256 images of CIFAR
+_DELTA_BATCH = 250  # images per batch for delta
+_ROWS = 2**12  # points whose distances are computed at once, to keep temporary arrays small
 
 
 @dataclass(frozen=True, eq=False)
 class Embedding:
-    """N points, and what they are called.
+    """N points with their names.
 
     Args:
-        source: what they are of: the cell of a run, or the path of its images.
-        kind: of one of them.
+        source: the task of the run, or the path of its images.
+        kind: what a point stands for.
         points: space coordinates, float32 ``[N, n]``, on the CPU.
-        manifold: whose points they are; None: vectors, as those of the Euclidean twin.
-        names: N of them; numbers where there are no names.
-        labels: int64 ``[N]``; None: not known.
-        classes: what the labels are called.
-        edges: of a graph, ``[2, e]``, each once.
-        size: of image files, width and height that the network takes.
-        resized: how many of them have another size.
+        manifold: the manifold of the points; None: they are vectors, as for the Euclidean baseline.
+        names: N names; numbers if the data have no names.
+        labels: int64 ``[N]``; None: unknown.
+        classes: names of the labels.
+        edges: edges of the graph, ``[2, e]``, each once; None for images.
+        size: width and height of the network's images, for image files.
+        resized: number of image files of another size.
         skipped: files that could not be read as images, and why.
 
     Example:
@@ -76,7 +75,7 @@ class Embedding:
     def __post_init__(self) -> None:
         wrong = int((~self.points.isfinite().all(-1)).sum())
         if wrong:
-            raise ValueError(f"{wrong} of {len(self)} points of this network are not finite: it cannot be used")
+            raise ValueError(f"{wrong} of {len(self)} points of this network are not finite, so it cannot be used")
 
     def __len__(self) -> int:
         return len(self.names)
@@ -87,96 +86,93 @@ class Embedding:
         return 0.0 if self.manifold is None else float(self.manifold.K)
 
     def label(self, index: int) -> str | None:
-        """The class of one point in words."""
+        """Return the class name of one point."""
         return None if self.labels is None else self.classes[int(self.labels[index])]
 
     def distances(self, point: Tensor) -> Tensor:
-        """From ``point`` ``[n]`` to all, float64 ``[N]``: geodesic, for vectors Euclidean."""
+        """Return the distances of all points to ``point`` ``[n]``, float64 ``[N]``: geodesic, Euclidean for vectors."""
         return torch.cat([self._distances(point.double(), rows.double()) for rows in self.points.split(_ROWS)])
 
     def radii(self) -> Tensor:
-        """Distances to the origin, float64 ``[N]``."""
+        """Return the distances to the origin, float64 ``[N]``."""
         return self.distances(self.points.new_zeros(self.points.shape[1]))
 
     def _distances(self, point: Tensor, rows: Tensor) -> Tensor:
         return (rows - point).norm(dim=-1) if self.manifold is None else self.manifold.dist(point, rows)
 
 
-def embed_run(folder: Path, images: Sequence[Path] = (), *, device: str = "cpu") -> Embedding:
-    """The points of the network that ``lresnet train`` left in ``folder``, as its head or decoder sees them.
+def embed_run(run: Run, images: Sequence[Path] = ()) -> Embedding:
+    """Embed the data of a run: the points that its head or decoder takes.
 
     Args:
-        folder: of a finished run.
-        images: of a run on images: files, or folders of them. None: its test images; of a graph: all nodes.
-        device: see :func:`lresnet.runs.folder.usable_device`.
+        run: a finished run.
+        images: for a run on images, image files or folders of them; none: its test images. A run on a graph embeds all
+            nodes.
 
     Raises:
-        FileNotFoundError: there is no run in the folder, its data are gone, or there is no such image.
-        ValueError: the run has not finished, its data have changed, or it is of a graph and images are named.
+        FileNotFoundError: the data are gone, or an image does not exist.
+        ValueError: the data have changed, or images are given for a run on a graph.
 
-    Example: ``embed_run(Path("runs/tree")).points`` is ``[1000, 16]`` for a tree of 1,000 nodes in 16 dimensions.
+    Example: ``embed_run(Run.open("runs/tree")).points`` is ``[1000, 16]`` for a tree of 1,000 nodes in 16 dimensions.
     """
-    record = finished_run(folder)
-    if "images" in record:
-        return embed_files(folder, images, device=device) if images else embed_test_images(folder, device=device)
+    if run.record.images is not None:
+        return embed_files(run, images) if images else embed_test_images(run)
     if images:
-        raise ValueError(f"{folder} holds a run on the graph {record['cell']}; images are for runs on images")
-    return embed_nodes(folder, device=device)
+        raise ValueError(f"{run.place} holds a run on the graph {run.record.task_name}; images are for runs on images")
+    return embed_nodes(run)
 
 
-def space_of_run(folder: Path) -> Lorentz | None:
-    """The space that the points of the run in ``folder`` lie in; None: they are vectors. Its data are not read.
-
-    Raises:
-        FileNotFoundError: there is no run in the folder, or no model.
-        ValueError: the run has not finished, or its model cannot be read.
-    """
-    finished_run(folder)
-    return _space(from_pretrained(folder / "model"))
+def space_of_run(run: Run) -> Lorentz | None:
+    """Return the manifold of a run's points, on the CPU and as training left it; None: they are vectors."""
+    return _space(run.model)
 
 
-def embed_nodes(folder: Path, *, device: str = "cpu") -> Embedding:
-    """The nodes of the graph that the run in ``folder`` is of; raises as :func:`embed_run`."""
-    run = run_of(finished_run(folder))
-    cell, place = graph_cell(run.cell), usable_device(device)
-    if cell is None:
-        raise ValueError(f"{folder} holds a run on {run.cell}, which is no graph")
-    model: Any = from_pretrained(folder / "model", place)
-    task, graph = graph_task(run), read_graph(TASKS[cell].dataset)
+def embed_nodes(run: Run) -> Embedding:
+    """Embed the nodes of the run's graph; raises as :func:`embed_run`."""
+    task, name = run.task, run.record.task_name
+    if isinstance(task, ImageTask):
+        raise ValueError(f"{run.place} holds a run on the images {name}; this needs one on a graph")
+    model: Any = run.model
     with torch.no_grad():
-        points = model.eval().embed(task.x.to(place), task.edge_index.to(place))
+        points = model.eval().embed(task.x.to(run.device), task.edge_index.to(run.device)).float().cpu()
+    if run.record.task.get("kind") == "graph":
+        graph = read_graph(TASKS[name].dataset)
+        names, labels, classes, edges = graph.names, graph.labels, graph.classes, graph.edges
+        count = graph.num_classes
+    else:  # a task built in Python has no names
+        names, classes, (low, high) = None, None, task.edge_index
+        labels, count = (task.y, task.num_classes) if isinstance(task, NodeTask) else (None, 0)
+        edges = task.edge_index[:, low < high]
     return Embedding(
-        source=run.cell,
+        source=name,
         kind="node",
-        points=points.float().cpu(),
+        points=points,
         manifold=_space(model),
-        names=graph.names or _numbers(graph.num_nodes),
-        labels=graph.labels,
-        classes=graph.classes or _numbers(graph.num_classes),
-        edges=graph.edges,
+        names=names or _numbers(task.num_nodes),
+        labels=labels,
+        classes=classes or _numbers(count),
+        edges=edges,
     )
 
 
-def embed_test_images(folder: Path, numbers: Sequence[int] | None = None, *, device: str = "cpu") -> Embedding:
-    """The test images of the run in ``folder``; raises as :func:`embed_run`.
+def embed_test_images(run: Run, numbers: Sequence[int] | None = None) -> Embedding:
+    """Embed test images of the run; raises as :func:`embed_run`.
 
     Args:
-        numbers: those images only, from 0; None: all.
+        numbers: numbers of the images, from 0; None: all.
     """
-    place, record = usable_device(device), finished_run(folder)
-    network = load_network(folder, place)
-    data = images_of_run(record, folder)
+    network, data = image_network(run), run.images
     chosen = range(len(data.test)) if numbers is None else numbers
     for number in chosen:
         if not 0 <= number < len(data.test):
             raise ValueError(
-                f"there is no test image {number}: those of {record['cell']} are 0 to {len(data.test) - 1}"
+                f"there is no test image {number}; {run.record.task_name} has test images 0 to {len(data.test) - 1}"
             )
     index = torch.tensor(list(chosen))
-    together = max(1, _PIXELS // (network.height * network.width))
-    parts = [network.embed(data.test.images[part].to(place)).float().cpu() for part in index.split(together)]
+    batch = max(1, _PIXELS // (network.height * network.width))
+    parts = [network.embed(data.test.images[part].to(run.device)).float().cpu() for part in index.split(batch)]
     return Embedding(
-        source=record["cell"],
+        source=run.record.task_name,
         kind="test image",
         points=torch.cat(parts),
         manifold=_space(network.model),
@@ -186,21 +182,20 @@ def embed_test_images(folder: Path, numbers: Sequence[int] | None = None, *, dev
     )
 
 
-def embed_files(folder: Path, paths: Sequence[Path], *, device: str = "cpu") -> Embedding:
-    """Image files, or folders of them, by the network of the run in ``folder``; raises as :func:`embed_run`.
+def embed_files(run: Run, paths: Sequence[Path]) -> Embedding:
+    """Embed image files, or folders of them; raises as :func:`embed_run`.
 
-    They are fitted to the network, and passed over where they cannot be read, as
-    :func:`lresnet.runs.prediction.predict` does. There may be no point in the end.
+    Images are resized, and unreadable files skipped, as :func:`lresnet.runs.prediction.predict_images` does. The
+    embedding may be empty.
     """
-    place = usable_device(device)
-    network, files, skipped = load_network(folder, place), image_files(paths), list[tuple[Path, str]]()
+    network, files, skipped = image_network(run), image_files(paths), list[tuple[Path, str]]()
     names, points, resized = list[str](), list[Tensor](), 0
     for batch in read_batches(files, network, skipped):
         names += map(str, batch.files)
-        points.append(network.embed(batch.pixels.to(place)).float().cpu())
+        points.append(network.embed(batch.pixels.to(run.device)).float().cpu())
         resized += sum(size != (network.width, network.height) for size in batch.sizes)
     return Embedding(
-        source=str(finished_run(folder)["cell"]),
+        source=run.record.task_name,
         kind="image",
         points=torch.cat(points) if points else torch.empty(0, 0),
         manifold=_space(network.model),
@@ -211,51 +206,34 @@ def embed_files(folder: Path, paths: Sequence[Path], *, device: str = "cpu") -> 
     )
 
 
-def _space(model: Any) -> Lorentz | None:
-    """The space of the model's points, on the CPU and fixed as training left it; None where they are vectors."""
-    return None if model.euclidean else Lorentz(float(model.manifold.K.detach()))
-
-
-def _numbers(count: int) -> tuple[str, ...]:
-    return tuple(map(str, range(count)))
-
-
-_TOGETHER = 250  # images that go through the network at once
-
-
 class EmbeddingDelta(NamedTuple):
-    """Delta, and what it is of."""
+    """Gromov's delta of an embedding, and a title that says what was measured."""
 
     delta: Delta
     title: str
 
 
-def embedding_delta(
-    folder: Path, *, images: int = 1000, samples: int | None = None, seed: int = 0, device: str = "cpu"
-) -> EmbeddingDelta:
-    """Delta of the embeddings of test images: one point an image, after pooling, before the head.
+def embedding_delta(run: Run, *, images: int = 1000, samples: int | None = None, seed: int = 0) -> EmbeddingDelta:
+    """Measure Gromov's delta of the embeddings of test images: one point per image, after pooling, before the head.
 
     Distances are those of the model's own geometry, see :func:`distances`.
 
     Args:
-        folder: of a finished run on images.
-        images: how many test images are drawn; all, if there are fewer.
+        run: a finished run on images.
+        images: number of test images that are drawn; all, if there are fewer.
         samples: see :func:`lresnet.geometry.delta_hyperbolicity`.
-        seed: of both drawings.
-        device: see :func:`lresnet.runs.folder.usable_device`.
+        seed: seed of both draws.
 
     Raises:
-        FileNotFoundError: there is no run in the folder, or its images are gone.
-        ValueError: the folder holds no finished run of images, its images have changed, or there are too few of them.
+        FileNotFoundError: the images are gone.
+        ValueError: the run is not on images, its images have changed, or there are too few of them.
     """
     if images < 4:
-        raise ValueError(f"images must be at least 4, as delta is of quadruples, got {images}")
-    place = usable_device(device)
-    network, record = load_network(folder, place), finished_run(folder)
-    data = images_of_run(record, folder)
-    test = data.test.images
+        raise ValueError(f"images must be at least 4, because delta compares quadruples, got {images}")
+    network = image_network(run)
+    test = run.images.test.images
     drawn = torch.from_numpy(np.random.RandomState(seed).permutation(len(test))[:images])
-    batches = [part.to(place) for part in test[drawn].split(_TOGETHER)]
+    batches = [part.to(run.device) for part in test[drawn].split(_DELTA_BATCH)]
     with torch.no_grad():
         points = torch.cat([network.model.embed(normalise(part, network.mean, network.std)) for part in batches])
         space = distances(network.model, points.double())
@@ -264,10 +242,19 @@ def embedding_delta(
 
 
 def distances(model: LorentzResNet, points: Tensor) -> Tensor:
-    """Between all embeddings, [N, n] -> [N, N]: geodesic on the model's hyperboloid; Euclidean of vectors."""
+    """Return all pairwise distances, [N, n] -> [N, N]: geodesic on the model's hyperboloid, Euclidean for vectors."""
     if model.euclidean:
         return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
     return torch.stack([model.manifold.dist(point, points) for point in points])  # [N, N, n] would not fit in memory
+
+
+def _space(model: Any) -> Lorentz | None:
+    """Return the manifold of the model's points, on the CPU and fixed; None: the points are vectors."""
+    return None if model.euclidean else Lorentz(float(model.manifold.K.detach()))
+
+
+def _numbers(count: int) -> tuple[str, ...]:
+    return tuple(map(str, range(count)))
 
 
 def _title(model: LorentzResNet, count: int) -> str:

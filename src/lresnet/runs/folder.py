@@ -1,304 +1,308 @@
-"""One run in a folder: ``run.json``, ``checkpoint.pt``, ``model/``, ``curve.jsonl``, and later ``evaluation.json``."""
+"""The folder of a run: ``run.json``, ``checkpoint.pt``, ``model/``, ``curve.jsonl``, and later ``evaluation.json``."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from types import UnionType
 from typing import Any
 
-import torch
-
 from lresnet._files import write_atomically
-from lresnet.data.registry import IMAGE_SETS
-from lresnet.models import from_pretrained
-from lresnet.models.pretrained import Pretrained
-from lresnet.runs.images import (
-    image_facts,
-    real_place,
-    require_images,
-    require_same_everywhere,
-    require_same_images,
-    require_same_order,
-)
-from lresnet.train import ImageClassification, Objective, Outcome, TrainConfig, train_model
+from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
+from lresnet.runs.images import require_same_images, require_same_order
 from lresnet.train.checkpoint import is_damaged, load_checkpoint
-from lresnet.train.distributed import ONE_PROCESS, Processes
-from lresnet.train.results import environment
-from lresnet_paper.run import Run, build, require_data
 
 __all__ = [
-    "Record",
+    "RunRecord",
     "checkpoint_epoch",
-    "evaluate_folder",
-    "finished_run",
-    "require_own_checkpoint",
-    "run_of",
-    "train_in_folder",
-    "usable_device",
+    "read_evaluation",
+    "read_finished_record",
+    "read_record",
+    "require_resumable",
+    "require_same_run",
+    "write_record",
 ]
 
-
-Record = dict[str, Any]
-
-_NEEDED = (*(field.name for field in dataclasses.fields(Run)), "best_epoch", "command")
+_FORMAT = 2
+_RUN, _EVALUATION, _CHECKPOINT = "run.json", "evaluation.json", "checkpoint.pt"
 
 
-def train_in_folder(
-    run: Run,
-    folder: Path,
-    *,
-    command: str,
-    device: str = "cpu",
-    checkpoint_every: int = 200,
-    processes: Processes = ONE_PROCESS,
-    on_start: Callable[[Pretrained, Objective[Any], TrainConfig], None] | None = None,
-    on_epoch: Callable[[int, float | None], None] | None = None,
-) -> Record:
-    """Train and leave everything in ``folder``; goes on from its checkpoint if there is one, to the same numbers.
-
-    The test set is not read: that is :func:`evaluate_folder`'s; of images checksums are kept. Nothing is written
-    before the run is known to be possible, and ``run.json`` has its best epoch only when all else is there.
+@dataclass(frozen=True)
+class RunRecord:
+    """What ``run.json`` and ``evaluation.json`` hold.
 
     Args:
-        device: see :func:`usable_device`; a checkpoint is gone on from on the kind of device it was made on.
-        processes: the processes that share the run. All of them call this function, and process 0 writes the folder.
-            Resume with the same number of processes that wrote the checkpoint.
-        on_start: called as ``on_start(model, objective, schedule)`` before the first epoch.
-        on_epoch: see :func:`lresnet.train.train_model`.
+        task, model, train: the configuration, as :meth:`lresnet.runs.config.RunConfig.as_dict` returns it. A task or a
+            model that was passed in from Python is described by its name and sizes.
+        command: the command that repeats the run.
+        device: kind of the device, ``"cpu"`` or ``"cuda"``.
+        versions, hardware: of the machine that ran it.
+        validation: validation metric in percent; None: nothing was held out, or the run has not finished.
+        best_epoch: epoch whose parameters were kept; None: the run has not finished.
+        epochs, seconds: how long the run took.
+        processes: number of processes that shared the run.
+        images: sizes, classes and checksums of the images, for a run on images.
+        metrics: test metrics in percent, in ``evaluation.json`` only.
+    """
 
-    Returns:
-        What ``run.json`` holds; for images also what :mod:`lresnet.runs.prediction` needs of them.
+    task: dict[str, Any]
+    model: dict[str, Any]
+    train: dict[str, Any]
+    command: str
+    versions: dict[str, str]
+    hardware: str
+    device: str = "cpu"
+    validation: float | None = None
+    best_epoch: int | None = None
+    epochs: int | None = None
+    seconds: float | None = None
+    processes: int = 1
+    images: dict[str, Any] | None = None
+    metrics: dict[str, float] | None = None
+
+    @property
+    def task_name(self) -> str:
+        """Name of the task, or the path of the images."""
+        return str(self.task["name"])
+
+    @property
+    def method(self) -> str:
+        """Name of the residual connection."""
+        return str(self.model["residual"])
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.train["seed"])
+
+    @property
+    def split_index(self) -> int | None:
+        """Number of the official split, where there are several."""
+        index: int | None = self.task.get("split_index")
+        return index
+
+    @property
+    def name(self) -> str:
+        """Task, method and seed, for titles."""
+        return f"{self.task_name}, {self.method}, seed {self.seed}"
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run trained to its end."""
+        return self.best_epoch is not None
+
+    @property
+    def value(self) -> float | None:
+        """The first test metric, the one to report; None before ``lresnet evaluate``."""
+        return None if self.metrics is None else next(iter(self.metrics.values()))
+
+    @property
+    def config(self) -> RunConfig:
+        """The typed configuration of a run on a shipped task or on images.
+
+        Raises:
+            ValueError: the task or the model was passed in from Python.
+        """
+        return RunConfig.from_dict({"task": self.task, "model": self.model, "train": self.train})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the record as JSON values."""
+        values = {"format": _FORMAT} | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        for name in ("images", "metrics"):
+            if values[name] is None:
+                del values[name]
+        return values | ({} if self.metrics is None else {"value": self.value})
+
+
+def read_record(folder: Path) -> RunRecord | None:
+    """Read ``run.json`` of ``folder``, of this version or an older one; None: there is none.
 
     Raises:
-        ValueError: the run is not possible, the folder holds another one, or its images have changed.
-        OSError: the folder cannot be written to, or data are missing.
+        ValueError: the file is not what ``lresnet train`` writes.
     """
-    if checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
-    place = usable_device(device)
-    model, objective, schedule = _build(run, place, processes)
-    record = _begun(run, objective, command, place, processes)
-    before = processes.broadcast(_read_run(folder) if processes.is_main else None)
-    if before is not None:
-        _require_same(run, before, folder)
-        if _finished(before):
-            require_same_images(record.get("images", {}), before, folder)
-            return before
-    checkpoint = folder / "checkpoint.pt"
-    if processes.is_main:
-        require_own_checkpoint(checkpoint, before, record)
-        _write(folder / "run.json", record)
-    if on_start is not None:
-        on_start(model, objective, schedule)
-    outcome = train_model(
-        model, objective, schedule, checkpoint=checkpoint, checkpoint_every=checkpoint_every, on_epoch=on_epoch
-    )
-    record |= {
-        "validation": None if outcome.validation is None else round(outcome.validation, 4),
-        "best_epoch": outcome.best_epoch,
-        "epochs": outcome.epochs,
-        "seconds": round(outcome.seconds, 2),
-    }
-    if processes.is_main:
-        _write_results(folder, model, outcome, record)
-    return record
+    path = folder / _RUN
+    return _read(path) if path.is_file() else None
 
 
-def _build(run: Run, device: torch.device, processes: Processes) -> tuple[Pretrained, Objective[Any], TrainConfig]:
-    """As :func:`build`; what may have to be downloaded is loaded by process 0 before the others."""
-    if processes.size > 1 and run.cell in IMAGE_SETS:
-        if processes.is_main:
-            require_data(run)
-        processes.broadcast(None)  # the other processes wait here
-    return build(run, device, processes)
-
-
-def _begun(run: Run, objective: Objective[Any], command: str, device: torch.device, processes: Processes) -> Record:
-    """What ``run.json`` says before the first epoch."""
-    record = dataclasses.asdict(run) | {"validation": None, "best_epoch": None, "command": command}
-    record |= {"device": device.type, **environment(str(device))}
-    if processes.size > 1:
-        record["processes"] = processes.size
-    if isinstance(objective, ImageClassification):
-        record["images"] = image_facts(objective.data)
-        require_same_everywhere(record["images"], run.cell, processes)
-    return record
-
-
-def _write_results(folder: Path, model: Pretrained, outcome: Outcome, record: Record) -> None:
-    model.save_pretrained(folder / "model")
-    looks = [json.dumps({"epoch": epoch, "validation": round(figure, 4)}) + "\n" for epoch, figure in outcome.curve]
-    write_atomically(folder / "curve.jsonl", "".join(looks).encode())
-    _write(folder / "run.json", record)
-
-
-def evaluate_folder(folder: Path, *, device: str = "cpu") -> Record:
-    """The test figures of the model in ``folder``: read once, kept in ``evaluation.json``, and taken from there after.
-
-    Returns:
-        A line of results, as :mod:`lresnet.train.results` keeps them.
-
-    Raises:
-        FileNotFoundError: there is no run in the folder, or its data are gone.
-        ValueError: the run has not finished, its model does not fit the data, or its images have changed.
-    """
-    record = finished_run(folder)
-    target = folder / "evaluation.json"
-    if target.is_file():
-        return _read(target)
-    place = usable_device(device)
-    require_images(record, folder)
-    _, objective, _ = build(run_of(record), place)
-    if isinstance(objective, ImageClassification):
-        require_same_images(image_facts(objective.data), record, folder)
-    model = from_pretrained(folder / "model", place)
-    metrics = {name: round(value, 4) for name, value in objective.test(model.eval()).items()}
-    result = record | {"metrics": metrics, "value": next(iter(metrics.values())), "stage": "final"}
-    result |= {"command": f"{record['command']}; lresnet evaluate", **environment(str(place))}
-    _write(target, result)
-    return result
-
-
-def finished_run(folder: Path) -> Record:
-    """What ``run.json`` of ``folder`` holds.
+def read_finished_record(folder: Path) -> RunRecord:
+    """Read ``run.json`` of a finished run.
 
     Raises:
         FileNotFoundError: there is no run in the folder.
         ValueError: the run has not finished.
     """
-    record = _read_run(folder)
+    record = read_record(folder)
     if record is None:
-        raise FileNotFoundError(f"{folder} holds no run: run.json is missing (`lresnet train` writes it)")
-    if not _finished(record):
-        raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options goes on with it")
+        problem = "holds no run: run.json is missing" if folder.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{folder} {problem}; `lresnet train` makes such a folder")
+    if not record.finished:
+        raise ValueError(f"the run in {folder} has not finished; repeat the same `lresnet train` command to resume it")
     return record
 
 
+def read_evaluation(folder: Path) -> RunRecord | None:
+    """Read ``evaluation.json`` of ``folder``; None: the run has not been evaluated.
+
+    Raises:
+        ValueError: the file is not what ``lresnet evaluate`` writes.
+    """
+    path = folder / _EVALUATION
+    record = _read(path) if path.is_file() else None
+    if record is not None and record.metrics is None:
+        raise ValueError(f"{path} is not what `lresnet evaluate` writes: it has no metrics")
+    return record
+
+
+def write_record(folder: Path, record: RunRecord) -> None:
+    """Write ``run.json``, or ``evaluation.json`` if the record has test metrics, completely or not at all."""
+    path = folder / (_RUN if record.metrics is None else _EVALUATION)
+    write_atomically(path, (json.dumps(record.as_dict(), indent=2, allow_nan=False) + "\n").encode())
+
+
 def checkpoint_epoch(folder: Path) -> int:
-    """The epoch that a run in ``folder`` goes on from: that of its checkpoint, 0 where there is none."""
-    state = load_checkpoint(folder / "checkpoint.pt")
+    """Return the epoch from which the run in ``folder`` resumes; 0: there is no checkpoint."""
+    state = load_checkpoint(folder / _CHECKPOINT)
     return 0 if state is None else int(state["epoch"])
 
 
-def run_of(record: Record) -> Run:
-    """The run that ``record`` is of."""
-    return Run(**{field.name: record[field.name] for field in dataclasses.fields(Run)})
-
-
-def usable_device(name: str) -> torch.device:
-    """The device called ``name``; ``"auto"``: a GPU if there is one, else the CPU.
+def require_same_run(record: RunRecord, before: RunRecord, folder: Path) -> None:
+    """Raise an error if ``folder`` holds another run than the one to train.
 
     Raises:
-        ValueError: it cannot be used here, with torch's reason.
-
-    Example:
-        >>> usable_device("cpu")
-        device(type='cpu')
+        ValueError: the runs differ; the message names the first setting that does.
     """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:  # its message lists every device there might be
+    if record.task.get("kind") in ("graph", "images") and before.task.get("kind") in ("graph", "images"):
+        difference = record.config.same_run(before.config)
+    else:
+        difference = _first_difference(record, before)
+    if difference is not None:
+        raise ValueError(f"{folder} holds another run: {difference}; use another folder")
+
+
+def require_resumable(folder: Path, before: RunRecord | None, record: RunRecord) -> None:
+    """Raise an error if ``folder`` has a checkpoint from which the run cannot resume.
+
+    Args:
+        before: the record in the folder when training was requested; None: there was none.
+        record: the record of the run that is to resume.
+
+    Raises:
+        ValueError: the checkpoint is damaged, belongs to no run, or was written on another kind of device, by another
+            number of processes, or with other images.
+    """
+    checkpoint = folder / _CHECKPOINT
+    if is_damaged(checkpoint):
+        raise ValueError(f"{checkpoint} is damaged; delete it to start from the beginning")
+    if not checkpoint.is_file():
+        return
+    if before is None:
+        raise ValueError(f"{checkpoint} has no run.json beside it, so its run is unknown; use another folder")
+    if before.device != record.device:  # random numbers of a CPU and a GPU differ
         raise ValueError(
-            f"device {name!r} cannot be used here: there is no such kind; take auto, cpu, cuda or cuda:1"
-        ) from error
+            f"the run in {folder} was started on {before.device} and cannot resume on {record.device}; "
+            f"use --device {before.device}, or another folder to start from the beginning"
+        )
+    if before.processes != record.processes:  # batch norm sees the part of a batch that its process has
+        start = "without torchrun" if before.processes == 1 else f"with torchrun --nproc-per-node={before.processes}"
+        raise ValueError(
+            f"the run in {folder} was started by {before.processes} process{'es' if before.processes > 1 else ''} and "
+            f"cannot resume with {record.processes}, because batch norm would see other parts of a batch; "
+            f"start it {start}, or use another folder to start from the beginning"
+        )
+    require_same_images(record.images, before.images, record.task_name, folder)
+    require_same_order(record.images, before.images, record.task_name, folder)
+
+
+def _read(path: Path) -> RunRecord:
     try:
-        torch.zeros(1, device=device).item()  # meta tensors, say, have no values
-    except (RuntimeError, AssertionError) as error:  # torch without CUDA asserts
-        reason = str(error).splitlines()[0].partition(". ")[0]  # what follows lists every device there might be
-        raise ValueError(f"device {name!r} cannot be used here: {reason}") from error
-    if device.type == "cpu" and device.index is not None:  # torch takes it, what loads a model does not
-        raise ValueError(f"device {name!r} cannot be used here: a CPU has no number; take cpu")
-    return device
-
-
-def _finished(record: Record) -> bool:
-    return record["best_epoch"] is not None
-
-
-def _read_run(folder: Path) -> Record | None:
-    path = folder / "run.json"
-    return _read(path) if path.is_file() else None
-
-
-def _read(path: Path) -> Record:
-    try:
-        record: Record = json.loads(path.read_text())
-        missing = [name for name in _NEEDED if name not in record]
-        if missing or not isinstance(record, dict):
-            raise ValueError(f"it names no {', '.join(missing)}")
-        if not isinstance(record["cell"], str):
-            raise ValueError(f"its cell is {record['cell']!r}, not the name of a task")
-        if not isinstance(record["config"], dict):
-            raise ValueError(f"its config is {record['config']!r}, not a table of settings")
+        values = json.loads(path.read_text())
+        if not isinstance(values, dict):
+            raise ValueError(f"it holds {type(values).__name__}, not an object")
+        _check_outcome(values)
+        record = _from_format_1(values) if "format" not in values else _from_format_2(values)
+        if record.task.get("kind") in ("graph", "images"):
+            record.config  # noqa: B018 - checked here, where the file can be named
     except (TypeError, ValueError) as error:
-        verb = "evaluate" if path.name == "evaluation.json" else "train"
+        verb = "evaluate" if path.name == _EVALUATION else "train"
         raise ValueError(f"{path} is not what `lresnet {verb}` writes: {error}") from error
     return record
 
 
-def _write(path: Path, record: Record) -> None:
-    write_atomically(path, (json.dumps(record, indent=2, allow_nan=False) + "\n").encode())
+def _check_outcome(values: Mapping[str, Any]) -> None:
+    """Raise an error for an outcome of the wrong type; None stands for an unknown one."""
+    kinds: dict[str, tuple[type | UnionType, str]] = {
+        "command": (str, "a text"),
+        "hardware": (str, "a text"),
+        "versions": (dict, "an object"),
+        "validation": (int | float, "a number"),
+        "seconds": (int | float, "a number"),
+        "best_epoch": (int, "a whole number"),
+        "epochs": (int, "a whole number"),
+    }
+    for name, (kind, words) in kinds.items():
+        value = values.get(name)
+        if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+            raise ValueError(f"its {name} is {value!r}, not {words}")
+    metrics = values.get("metrics", {"": 0.0})
+    if not isinstance(metrics, dict) or not metrics or not all(map(_is_finite, metrics.values())):
+        raise ValueError(f"its metrics are {metrics!r}, not finite numbers")
 
 
-def _require_same(run: Run, before: Record, folder: Path) -> None:
-    """A folder holds one run: say what is different about the other."""
-    asked, found = _facts(dataclasses.asdict(run)), _facts(before)
-    for name in dict.fromkeys([*asked, *found]):
-        here, there = asked.get(name), found.get(name)
-        if here != there:
-            raise ValueError(f"{folder} holds another run: {name} is {there} there, not {here}; use another folder")
+def _is_finite(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def _facts(record: Record) -> Record:
-    """What makes a run, and nothing of what came of it."""
-    facts = {name: record[name] for name in ("cell", "method", "protocol", "split", "seed")}
-    return facts | {"cell": real_place(record["cell"])} | dict(record["config"])
+def _from_format_2(values: Mapping[str, Any]) -> RunRecord:
+    if values["format"] != _FORMAT:
+        raise ValueError(f"its format is {values['format']!r}, and this version reads formats 1 and {_FORMAT}")
+    known = [field for field in dataclasses.fields(RunRecord) if field.name in values]
+    needed = [field.name for field in dataclasses.fields(RunRecord) if field.default is dataclasses.MISSING]
+    _require_keys(values, [*needed, "best_epoch"])
+    for part in ("task", "model", "train"):
+        if not isinstance(values[part], dict):
+            raise ValueError(f"its {part} is {values[part]!r}, not a table of settings")
+    for part, key in (("task", "name"), ("model", "residual"), ("train", "seed")):
+        if key not in values[part]:
+            raise ValueError(f"its {part} has no {key}")
+    return RunRecord(**{field.name: values[field.name] for field in known})
 
 
-def require_own_checkpoint(checkpoint: Path, before: dict[str, Any] | None, record: dict[str, Any]) -> None:
-    """Refuse a ``checkpoint`` that a run cannot go on from; where there is none, it begins anew.
-
-    Args:
-        before: what ``run.json`` beside the checkpoint held when this call began; None: there was none.
-        record: what it is going to hold.
-
-    Raises:
-        ValueError: the file is damaged, nobody's, or of another kind of device, number of processes or images.
-    """
-    if is_damaged(checkpoint):
-        raise ValueError(f"{checkpoint} is damaged and cannot be gone on from; delete it to begin anew")
-    if not checkpoint.is_file():
-        return
-    if before is None:
-        raise ValueError(f"{checkpoint} has no run.json beside it that says whose it is; use another folder")
-    _require_same_device(record["device"], before, checkpoint.parent)
-    _require_as_many(record.get("processes", 1), before, checkpoint.parent)
-    images = record.get("images", {})
-    require_same_images(images, before, checkpoint.parent)
-    require_same_order(images, before, checkpoint.parent)
-
-
-def _require_same_device(kind: str, before: dict[str, Any], folder: Path) -> None:
-    """Random streams of a CPU and of a GPU are different: a run cannot change over."""
-    begun = before.get("device", kind)
-    if begun != kind:
-        raise ValueError(
-            f"the run in {folder} was begun on {begun} and cannot go on on {kind}; "
-            f"take --device {begun}, or another folder to begin anew"
-        )
+def _from_format_1(values: Mapping[str, Any]) -> RunRecord:
+    """Read the flat format of earlier versions, which called a task a cell and a split or recipe a protocol."""
+    _require_keys(values, ("cell", "method", "protocol", "seed", "split", "config", "best_epoch", "command"))
+    name, protocol, settings = values["cell"], values["protocol"], values["config"]
+    if not isinstance(name, str):
+        raise ValueError(f"its cell is {name!r}, not the name of a task")
+    if not isinstance(settings, dict):
+        raise ValueError(f"its config is {settings!r}, not a table of settings")
+    on_images = "images" in values or settings.get("model", next(iter(GRAPH_MODELS))) not in GRAPH_MODELS
+    split = str(protocol).partition("-")[0]
+    task = ImageTaskConfig(name) if on_images else GraphTaskConfig(name, split, values["split"])
+    tree = configure(task, values["method"], values["seed"], settings).as_dict()
+    outcome = ("validation", "best_epoch", "epochs", "seconds", "processes", "images", "metrics", "versions")
+    return RunRecord(
+        **tree,
+        command=values["command"],
+        device=values.get("device", "cpu"),
+        hardware=values.get("hardware", ""),
+        **{"versions": {}} | {key: values[key] for key in outcome if key in values},
+    )
 
 
-def _require_as_many(processes: int, before: dict[str, Any], folder: Path) -> None:
-    """Batch norms see the share of a process: other shares would be another run."""
-    begun = before.get("processes", 1)
-    if begun != processes:
-        raise ValueError(
-            f"the run in {folder} was begun by {begun} process{'es' if begun > 1 else ''} and cannot go on with "
-            f"{processes}, as batch norms would see other shares of a batch; "
-            f"start {'it without torchrun' if begun == 1 else f'{begun} (torchrun --nproc-per-node)'}, "
-            "or take another folder to begin anew"
-        )
+def _require_keys(values: Mapping[str, Any], names: Any) -> None:
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise ValueError(f"it has no {', '.join(missing)}")
+
+
+def _first_difference(record: RunRecord, before: RunRecord) -> str | None:
+    for part in ("task", "model", "train"):
+        own, other = getattr(record, part), getattr(before, part)
+        for name in dict.fromkeys([*own, *other]):
+            if own.get(name) != other.get(name):
+                return f"{name} is {other.get(name)} there, not {own.get(name)}"
+    return None

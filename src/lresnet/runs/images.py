@@ -1,28 +1,25 @@
-"""The images that a run was trained on: what is kept of them, and whether those found today are still the same."""
+"""Identity of the images that a run was trained on: what ``run.json`` records, and whether they have changed since."""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from lresnet.data import ImageData, ImageSet
 from lresnet.data.formats.records import digest_of
-from lresnet.train.distributed import Processes
-from lresnet_paper.run import image_data
 
 __all__ = [
     "image_facts",
-    "images_of_run",
-    "real_place",
-    "require_images",
+    "require_images_exist",
     "require_same_everywhere",
     "require_same_images",
     "require_same_order",
 ]
 
 _ORDER = "training_order"
-# What is kept in run.json, and what is another where it is another.
+# What run.json records of the images, and what an error message calls it.
 _WORDS = {
     "height": "sizes",
     "width": "sizes",
@@ -37,9 +34,11 @@ _WORDS = {
     _ORDER: "order of the training images",
 }
 
+Facts = Mapping[str, Any]
+
 
 def image_facts(data: ImageData) -> dict[str, Any]:
-    """What the user of a trained network must know of its images, and what tells them from others, for JSON."""
+    """Return the sizes, classes, pixel statistics and checksums of images as JSON values."""
     height, width, channels = data.train.images.shape[1:]
     pixels = list(data.classes), list(data.mean), list(data.std)
     parts = data.train, data.test
@@ -48,105 +47,81 @@ def image_facts(data: ImageData) -> dict[str, Any]:
 
 
 def _digest(images: ImageSet) -> str:
-    """Of each image with its label, in whatever order they are: distributions of CIFAR differ in it.
+    """Return a checksum of all pairs of image and label, independent of their order.
 
-    The pixels' mean and deviation do not tell of images that have changed places or labels.
+    Copies of CIFAR differ in their order, and the mean and deviation of the pixels would not notice swapped labels.
     """
     pairs = zip(images.images.cpu().numpy(), images.labels.tolist(), strict=True)
     return digest_of(label.to_bytes(8, "little") + image.tobytes() for image, label in pairs)
 
 
 def _order(images: ImageSet) -> str:
-    """A checksum of the images as they follow each other: by their places they are held out, shuffled and shared."""
+    """Return a checksum of the images in their order, which decides how they are held out, shuffled and shared."""
     return hashlib.sha256(images.images.cpu().numpy().tobytes()).hexdigest()
 
 
-def real_place(cell: str) -> str:
-    """Where the data of a run are: a path is followed through its links, of which several may lead to the same images.
-
-    Example:
-        >>> real_place("cifar10")
-        'cifar10'
-    """
-    path = Path(cell)
-    return str(path.resolve()) if path.is_absolute() else cell
-
-
-def images_of_run(record: dict[str, Any], folder: Path) -> ImageData:
-    """The images of the run in ``folder``, read again; ``record`` is what its ``run.json`` holds.
+def require_images_exist(name: str, folder: Path) -> None:
+    """Raise an error if a user's own images are no longer where they were during the run in ``folder``.
 
     Raises:
-        FileNotFoundError: they are not where they were.
-        ValueError: they have changed.
+        FileNotFoundError: the path of the images does not exist, or is an empty folder.
     """
-    require_images(record, folder)
-    data = image_data(record["cell"], record["config"].get("size"))
-    require_same_images(image_facts(data), record, folder)
-    return data
-
-
-def require_images(record: dict[str, Any], folder: Path) -> None:
-    """Images of a user may have been moved since the run in ``folder``: say where they were.
-
-    Raises:
-        FileNotFoundError: there is nothing any more where they were, or an empty folder.
-    """
-    place = Path(record["cell"])
-    there = place.is_file() or (place.is_dir() and any(place.iterdir()))
-    if "images" in record and place.is_absolute() and not there:  # cifar10 and the like are found by name
+    place = Path(name)
+    exists = place.is_file() or (place.is_dir() and any(place.iterdir()))
+    if place.is_absolute() and not exists:  # shipped sets are found by name
         raise FileNotFoundError(
-            f"the images of the run in {folder} were at {place} and are not there any more; "
-            "bring them back, or make that path a link to where they are now"
+            f"the images of the run in {folder} were at {place} and are no longer there; "
+            "move them back, or make that path a link to their new place"
         )
 
 
-def require_same_images(facts: dict[str, Any], record: dict[str, Any], folder: Path) -> None:
-    """Files of a user may change: other classes or other pixels would give figures of no one run.
+def require_same_images(facts: Facts | None, before: Facts | None, name: str, folder: Path) -> None:
+    """Raise an error if the images have changed since the run in ``folder`` was started.
 
-    Another order is another matter, see :func:`require_same_order`.
-
-    A run by an older version has not counted its images, or has no checksum of its test or its training images.
+    Their order may differ, see :func:`require_same_order`. A run of an older version has recorded fewer facts.
 
     Args:
-        facts: of the images as they are now, see :func:`image_facts`; of a graph there are none.
-        record: what ``run.json`` of ``folder`` holds.
+        facts: facts of the images as they are now, see :func:`image_facts`; None for a graph.
+        before: facts that ``run.json`` of ``folder`` recorded.
+        name: name or path of the images.
 
     Raises:
-        ValueError: they have changed; in what, is said.
+        ValueError: the images have changed; the message says in what.
     """
-    then = record.get("images", {})
-    for name, now in facts.items():
-        if name in then and then[name] != now and name != _ORDER:
+    for key, now in (facts or {}).items():
+        if before is not None and key in before and before[key] != now and key != _ORDER:
             raise ValueError(
-                f"{record['cell']} has other {_WORDS[name]} than when the run in {folder} was begun; "
-                "bring them back, or train in another folder"
+                f"{name} has other {_WORDS[key]} than when the run in {folder} was started; "
+                "restore them, or train in another folder"
             )
 
 
-def require_same_order(facts: dict[str, Any], record: dict[str, Any], folder: Path) -> None:
-    """To go on, a training needs its images in their places; arguments as of :func:`require_same_images`.
+def require_same_order(facts: Facts | None, before: Facts | None, name: str, folder: Path) -> None:
+    """Raise an error if the training images are in another order; arguments as in :func:`require_same_images`.
 
     Raises:
-        ValueError: they are the same in another order, as files are that were renamed.
+        ValueError: the order has changed, for example because files were renamed.
     """
-    then, now = record.get("images", {}), facts
-    if now.get(_ORDER) != then.get(_ORDER, now.get(_ORDER)):
+    now, then = (facts or {}).get(_ORDER), (before or {}).get(_ORDER)
+    if then is not None and now != then:
         raise ValueError(
-            f"{record['cell']} has its training images in another order than when the run in {folder} was begun, "
-            "by which they are held out and shuffled; name the files as they were, or train in another folder"
+            f"{name} has its training images in another order than when the run in {folder} was started, and the order "
+            "decides which are held out and how they are shuffled; restore the file names, or train in another folder"
         )
 
 
-def require_same_everywhere(facts: dict[str, Any], cell: str, processes: Processes) -> None:
-    """Check that all processes have read the same images; each reads them from its own disk.
+def require_same_everywhere(facts: Facts, name: str, gather: Callable[[Any], list[Any]]) -> None:
+    """Raise an error if the processes of a distributed run have read different images.
 
     Args:
-        facts: of those that this process has read, see :func:`image_facts`.
+        facts: facts of the images that this process has read, see :func:`image_facts`.
+        name: name or path of the images.
+        gather: collects a value from every process.
 
     Raises:
-        ValueError: they have found other ones.
+        ValueError: the images differ; the message says in what.
     """
-    found = processes.gather(facts)
-    for name, word in _WORDS.items():
-        if any(other[name] != found[0][name] for other in found):
-            raise ValueError(f"not all processes find the same {word} at {cell}; give every machine the same images")
+    found = gather(facts)
+    for key, word in _WORDS.items():
+        if any(other[key] != found[0][key] for other in found):
+            raise ValueError(f"the processes find different {word} at {name}; give every machine the same images")

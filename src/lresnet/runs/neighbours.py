@@ -1,4 +1,4 @@
-"""Who is near whom in the embedding of a trained network, by the distance of its own geometry."""
+"""Nearest neighbours in the embedding of a trained network, by the distance of its own geometry."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ from scipy.sparse import csgraph
 from torch import Tensor
 
 from lresnet.runs.embedding import Embedding, embed_files, embed_run, embed_test_images
-from lresnet.runs.folder import finished_run
-from lresnet.runs.single import did_you_mean
+from lresnet.runs.names import did_you_mean
+from lresnet.runs.run import Run
 
 __all__ = ["Neighbour", "Neighbours", "find_node", "hops_from", "nearest", "neighbours_in_run"]
 
-_LISTED = 5  # nodes of one name that an error lists
+_LISTED = 5  # nodes of one name that an error message lists
 
 
 class Neighbour(NamedTuple):
     """A point near another."""
 
     number: int
-    """Its place in the embedding, from 0."""
+    """Its index in the embedding, from 0."""
     name: str
     label: str | None
     distance: float
     hops: int | None = None
-    """Edges of the shortest path in the graph, 1 for neighbours there; None: no graph, or no path."""
+    """Edges of the shortest path in the graph, 1 for adjacent nodes; None: no graph, or no path."""
 
 
 @dataclass(frozen=True)
 class Neighbours:
-    """The points nearest to one of them.
+    """The nearest points to one item.
 
     Args:
-        kind: of what they are near to: a node, a test image, an image.
-        name: its name.
-        label: its class, where that is known.
-        among: the points that were looked at.
-        found: the nearest first.
+        kind: what the item is: a node, a test image, an image.
+        name: name of the item.
+        label: class of the item; None: unknown.
+        among: the points that were searched.
+        found: the neighbours, the nearest first.
     """
 
     kind: str
@@ -56,15 +56,15 @@ class Neighbours:
 
 
 def nearest(embedding: Embedding, item: int | Tensor, count: int = 10) -> list[Neighbour]:
-    """The ``count`` points nearest to one of them, or all if there are fewer; those equally near in their order.
+    """Return the ``count`` nearest points, or all if there are fewer; points at equal distance keep their order.
 
-    Distances are float64, of the float32 coordinates; time and memory grow with the number of points.
+    Distances are computed in float64 from the float32 coordinates; time and memory are linear in the number of points.
 
     Args:
-        item: the number of a point, which is no neighbour of its own, or a point ``[n]`` in space coordinates.
+        item: the index of a point, which is not its own neighbour, or a point ``[n]`` in space coordinates.
 
     Raises:
-        ValueError: count is below 1, or there is no such point.
+        ValueError: count is below 1, or the index does not exist.
 
     Example:
         >>> import torch
@@ -92,36 +92,33 @@ def nearest(embedding: Embedding, item: int | Tensor, count: int = 10) -> list[N
     ]
 
 
-def neighbours_in_run(
-    folder: Path, item: str, *, count: int = 10, images: Sequence[Path] = (), device: str = "cpu"
-) -> Neighbours:
-    """The nearest points to ``item`` in the embedding that the network of the run in ``folder`` makes.
+def neighbours_in_run(run: Run, item: str, *, count: int = 10, images: Sequence[Path] = ()) -> Neighbours:
+    """Return the nearest points to ``item`` in the embedding of a run.
 
     Args:
-        folder: of a finished run.
-        item: of a graph, the number or the name of a node; of images, the number of a test image, or an image file.
-        count: how many; all others, if there are fewer.
-        images: of a run on images: look among these files, or folders of them, instead of the test images.
-        device: see :func:`lresnet.runs.folder.usable_device`.
+        run: a finished run.
+        item: for a graph, the number or the name of a node; for images, the number of a test image, or an image file.
+        count: number of neighbours; all others, if there are fewer.
+        images: for a run on images, search among these files, or folders of them, instead of the test images.
 
     Raises:
-        FileNotFoundError: there is no run in the folder, its data are gone, or there is no such image.
-        ValueError: the run has not finished, count is below 1, there is no such item, or it cannot be read.
+        FileNotFoundError: the data are gone, or an image does not exist.
+        ValueError: count is below 1, the item does not exist, or it cannot be read.
     """
-    if count < 1:  # said before the network is run
+    if count < 1:  # before the network runs
         raise ValueError(f"count must be at least 1, got {count}")
-    if "images" in finished_run(folder):
-        return _of_image(folder, item, count, images, device)
-    among = embed_run(folder, images, device=device)
+    if run.record.images is not None:
+        return _neighbours_of_image(run, item, count, images)
+    among = embed_run(run, images)
     node = find_node(among, item)
     return Neighbours("node", among.names[node], among.label(node), among, nearest(among, node, count))
 
 
 def find_node(embedding: Embedding, item: str) -> int:
-    """The number of the node that ``item`` names: by its number, or by a name that no other node has.
+    """Return the number of the node that ``item`` gives by its number or by its unique name.
 
     Raises:
-        ValueError: there is no such node, or there are several; names that come near, or their numbers, are given.
+        ValueError: there is no such node, or several have the name; the message suggests names or lists their numbers.
     """
     if _is_number(item):
         return _require_number(embedding, int(item))
@@ -135,11 +132,11 @@ def find_node(embedding: Embedding, item: str) -> int:
         )
     listed = ", ".join(_with_label(embedding, index) for index in found[:_LISTED])
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
-    raise ValueError(f"{len(found)} nodes are called {item!r}: {listed}{more}; name one by its number")
+    raise ValueError(f"{len(found)} nodes are called {item!r}: {listed}{more}; use the number of one")
 
 
 def hops_from(edges: NDArray[np.int64], nodes: int, source: int) -> NDArray[np.float64]:
-    """How many edges it takes from ``source`` to every node, ``[N]``; infinity where there is no path.
+    """Return the number of edges from ``source`` to every node, ``[N]``; infinity if there is no path.
 
     Example:
         >>> hops_from(np.array([[0, 1], [1, 2]]), 4, 0)
@@ -150,32 +147,32 @@ def hops_from(edges: NDArray[np.int64], nodes: int, source: int) -> NDArray[np.f
     return found
 
 
-def _of_image(folder: Path, item: str, count: int, images: Sequence[Path], device: str) -> Neighbours:
-    one = _image(folder, item, device)  # first what can be wrong, then what takes its time
-    among = embed_run(folder, images, device=device)
+def _neighbours_of_image(run: Run, item: str, count: int, images: Sequence[Path]) -> Neighbours:
+    one = _embed_image(run, item)  # before the slow part, so that a wrong item fails at once
+    among = embed_run(run, images)
     own = _own_number(among, item, one.kind)
     if own is not None and len(among) == 1:
-        raise ValueError(f"{item} is the only image to look among; name others beside it")
+        raise ValueError(f"{item} is the only image to search among; name others too")
     found = nearest(among, one.points[0] if own is None else own, count) if len(among) else []
     return Neighbours(one.kind, one.names[0], one.label(0), among, found)
 
 
-def _image(folder: Path, item: str, device: str) -> Embedding:
-    """The embedding of one test image or one file."""
+def _embed_image(run: Run, item: str) -> Embedding:
+    """Embed one test image or one file."""
     if _is_number(item):
-        return embed_test_images(folder, [int(item)], device=device)
+        return embed_test_images(run, [int(item)])
     file = Path(item)
     if not file.is_file():
         what = f"{item} is a folder" if file.is_dir() else f"no file {item}"
         raise FileNotFoundError(f"{what}; name one image file, or a test image by its number")
-    one = embed_files(folder, [file], device=device)
+    one = embed_files(run, [file])
     if one.skipped:
         raise ValueError(f"{item} cannot be read as an image: {one.skipped[0][1]}")
     return one
 
 
 def _own_number(among: Embedding, item: str, kind: str) -> int | None:
-    """Where the item is itself among the points; None: it is not."""
+    """Return the index of the item among the points; None: it is not one of them."""
     if among.kind != kind:
         return None
     if kind == "test image":
@@ -196,6 +193,6 @@ def _is_number(item: str) -> bool:
 def _require_number(embedding: Embedding, number: int) -> int:
     if not 0 <= number < len(embedding):
         raise ValueError(
-            f"there is no {embedding.kind} {number}: those of {embedding.source} are 0 to {len(embedding) - 1}"
+            f"there is no {embedding.kind} {number}; {embedding.source} has {embedding.kind}s 0 to {len(embedding) - 1}"
         )
     return number

@@ -1,4 +1,4 @@
-"""Points in a file that anything can read: .npz, .csv or .npy, in one of four coordinates; never a pickle."""
+"""Files of embeddings: points as .npz, .csv or .npy, in one of four coordinate systems; never a pickle."""
 
 from __future__ import annotations
 
@@ -23,26 +23,28 @@ Coordinates = Literal["space", "lorentz", "poincare", "klein"]
 
 
 def require_coordinates(coordinates: str, *, flat: bool) -> None:
-    """Refuse coordinates that points do not have.
+    """Raise an error for a coordinate system that the points do not have.
 
     Args:
-        flat: the points are vectors, which are their own coordinates.
+        flat: whether the points are vectors of a Euclidean network, which have space coordinates only.
 
     Raises:
-        ValueError: there are none of that name, or none of a flat space.
+        ValueError: the name is unknown, or the points are vectors.
     """
     known = get_args(Coordinates)
     if coordinates not in known:
-        raise ValueError(f"coordinates are {', '.join(known)}, not {coordinates!r}")
+        raise ValueError(f"coordinates must be {', '.join(known)}, got {coordinates!r}")
     if flat and coordinates != "space":
-        raise ValueError(f"the points of a Euclidean twin are vectors: it has no {coordinates} coordinates, only space")
+        raise ValueError(
+            f"the points of a Euclidean network are vectors; they have space coordinates, not {coordinates}"
+        )
 
 
 def coordinates_of(embedding: Embedding, coordinates: Coordinates = "space") -> NDArray[np.float32]:
-    """The points in other coordinates, ``[N, n]``; with ``"lorentz"`` ``[N, n + 1]``, the time first.
+    """Return the points in other coordinates, ``[N, n]``, or ``[N, n + 1]`` with the time first for ``"lorentz"``.
 
-    ``"poincare"`` is the ball of radius 1/sqrt(-K), ``"klein"`` the unit ball. They are computed in float64 and then
-    rounded, which leaves little of a point far out: its distance from the boundary.
+    ``"poincare"`` is the ball of radius 1/sqrt(-K), ``"klein"`` the unit ball. They are computed in float64 and rounded
+    to float32, which loses the distance to the boundary of points that are far from the origin.
 
     Raises:
         ValueError: see :func:`require_coordinates`.
@@ -61,7 +63,7 @@ def coordinates_of(embedding: Embedding, coordinates: Coordinates = "space") -> 
 
 
 def on_the_boundary(points: NDArray[np.float32], manifold: Lorentz | None, coordinates: Coordinates) -> int:
-    """How many points of a ball float32 has rounded to its boundary, where there are none in truth."""
+    """Count the points that float32 has rounded to the boundary of the ball, where no point lies."""
     if manifold is None or coordinates not in ("poincare", "klein"):
         return 0
     kappa = -float(manifold.K) if coordinates == "poincare" else 1.0
@@ -69,31 +71,31 @@ def on_the_boundary(points: NDArray[np.float32], manifold: Lorentz | None, coord
 
 
 def require_target(path: Path) -> None:
-    """Fail now if points cannot be written to ``path``.
+    """Raise an error if points cannot be written to ``path``, before any work is done.
 
     Raises:
-        ValueError: no file of points has such a name, or there is a folder of that name.
-        FileNotFoundError: there is no folder to write it to.
+        ValueError: the ending is unknown, or the path is a folder.
+        FileNotFoundError: the parent folder does not exist.
     """
     if path.suffix.lower() not in _WRITERS:
-        raise ValueError(f"the name of a file of points ends with one of {', '.join(_WRITERS)}, unlike {str(path)!r}")
+        raise ValueError(f"a file of points must end with one of {', '.join(_WRITERS)}, got {str(path)!r}")
     if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
+        raise FileNotFoundError(f"the folder {path.parent} does not exist; create it, or write {path.name} elsewhere")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; name a file")
 
 
 def write_points(path: Path, embedding: Embedding, coordinates: Coordinates = "space") -> NDArray[np.float32]:
-    """Write the points to ``path``, whole or not at all; its ending says how.
+    """Write the points to ``path``, completely or not at all. The ending decides the format.
 
-    - ``.npz``: ``points`` float32 ``[N, n]``, ``names`` ``[N]``, where they are known ``labels`` int64 ``[N]`` and
-      ``classes`` (what they are called), ``curvature`` (0: flat) and ``coordinates``;
-    - ``.csv``: a line a point, ``name,label,x1,...,xn`` under a line that says so; in Lorentz coordinates the time
-      ``t`` comes before ``x1``;
-    - ``.npy``: the points alone.
+    - ``.npz``: ``points`` float32 ``[N, n]``, ``names`` ``[N]``, if known ``labels`` int64 ``[N]`` and their names
+      ``classes``, ``curvature`` (0 for vectors) and ``coordinates``;
+    - ``.csv``: a header ``name,label,x1,...,xn``, then one line per point; in Lorentz coordinates the time ``t`` comes
+      before ``x1``;
+    - ``.npy``: the points only.
 
     Returns:
-        What was written, as :func:`coordinates_of` gives it.
+        The points as written, see :func:`coordinates_of`.
 
     Raises:
         ValueError, OSError: see :func:`require_target` and :func:`require_coordinates`.
@@ -110,7 +112,7 @@ def _npz(embedding: Embedding, points: NDArray[np.float32], coordinates: str) ->
         arrays |= {"labels": embedding.labels.numpy(), "classes": np.array(embedding.classes, dtype=np.str_)}
     arrays |= {"curvature": np.float64(embedding.curvature), "coordinates": np.array(coordinates)}
     buffer = io.BytesIO()
-    np.savez_compressed(buffer, allow_pickle=False, **arrays)  # names as long as the longest are mostly zeros
+    np.savez_compressed(buffer, allow_pickle=False, **arrays)  # names are padded to the longest
     return buffer.getvalue()
 
 
@@ -122,12 +124,12 @@ def _npy(embedding: Embedding, points: NDArray[np.float32], coordinates: str) ->
 
 def _csv(embedding: Embedding, points: NDArray[np.float32], coordinates: str) -> bytes:
     buffer, times = io.StringIO(), ["t"] if coordinates == "lorentz" else []
-    writer = csv.writer(buffer)  # its \r\n is what makes it quote names with either character
+    writer = csv.writer(buffer)  # its \r\n makes it quote names that hold either character
     writer.writerow(["name", "label", *times, *(f"x{i + 1}" for i in range(points.shape[1] - len(times)))])
     for index, (name, row) in enumerate(zip(embedding.names, points, strict=True)):
-        # As text numpy gives no more digits than float32 has.
+        # numpy writes no more digits than float32 has.
         writer.writerow([name, embedding.label(index) or "", *row.astype(str).tolist()])
-    return buffer.getvalue().encode(errors="backslashreplace")  # a file's name need not be text
+    return buffer.getvalue().encode(errors="backslashreplace")  # a file name need not be valid text
 
 
 _WRITERS: dict[str, Callable[[Embedding, NDArray[np.float32], str], bytes]] = {

@@ -1,4 +1,4 @@
-"""What a trained network sees in a user's images: class names and probabilities."""
+"""Predictions of a trained network: classes of images and of nodes, and scores of links."""
 
 from __future__ import annotations
 
@@ -7,19 +7,21 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lresnet.data import LinkTask, NodeTask
 from lresnet.data.formats.image_folder import SUFFIXES, fill_frame, images_below, open_image
-from lresnet.models import LorentzResNet, from_pretrained
-from lresnet.runs.folder import Record, finished_run, run_of, usable_device
-from lresnet.train import NodeClassification
+from lresnet.models import LorentzResNet
+from lresnet.nn.pair_distance import lorentz_distance2
+from lresnet.runs.run import Run
+from lresnet.train import make_objective
 from lresnet.train.image_classification import class_scores, mirrored_scores
-from lresnet_paper.run import build
+from lresnet.train.link_prediction import kappa_of_model
 
 __all__ = [
     "ImageBatch",
@@ -28,26 +30,26 @@ __all__ = [
     "Prediction",
     "Predictions",
     "image_files",
-    "load_network",
-    "predict",
+    "image_network",
+    "predict_images",
     "predict_nodes",
     "read_batches",
+    "score_links",
 ]
 
-
-_TOGETHER = 256  # images that go through the network at once
+_BATCH = 256  # images that go through the network at once
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageNetwork:
-    """A trained network and what it was trained on.
+    """A trained image classifier and the images that it takes.
 
     Args:
-        model: in eval mode.
-        height, width, channels: of its images.
-        classes: names, by label.
-        mean, std: of each channel, with pixels in [0, 1].
-        flip_test: whether the run judges by an image and its mirror image.
+        model: the network, in eval mode.
+        height, width, channels: sizes of its images.
+        classes: class names by label.
+        mean, std: pixel statistics of each channel, with pixels in [0, 1].
+        flip_test: whether the logits are the mean over an image and its mirror image.
     """
 
     model: LorentzResNet
@@ -61,13 +63,13 @@ class ImageNetwork:
 
     @torch.no_grad()
     def probabilities(self, images: Tensor) -> Tensor:
-        """uint8 ``[N, H, W, C]`` -> ``[N, classes]``, on the images' device."""
+        """Return class probabilities ``[N, classes]`` of images uint8 ``[N, H, W, C]``, on the images' device."""
         scores = mirrored_scores if self.flip_test else class_scores
         return scores(self.model, images, self.mean, self.std).softmax(-1)
 
     @torch.no_grad()
     def embed(self, images: Tensor) -> Tensor:
-        """The points that the head sees, uint8 ``[N, H, W, C]`` -> ``[N, n]``; images as they are, not mirrored."""
+        """Return the points ``[N, n]`` that the head takes, for images uint8 ``[N, H, W, C]``, not mirrored."""
         return class_scores(self.model.embed, images, self.mean, self.std)
 
 
@@ -78,11 +80,11 @@ class ImageBatch(NamedTuple):
     sizes: list[tuple[int, int]]
     """Width and height of each file's image."""
     pixels: Tensor
-    """uint8 ``[N, H, W, C]``, as the network takes them."""
+    """uint8 ``[N, H, W, C]``, in the network's size."""
 
 
 class Prediction(NamedTuple):
-    """Of one image, the most probable classes first."""
+    """The most probable classes of one image, the best first."""
 
     file: Path
     size: tuple[int, int]
@@ -93,11 +95,11 @@ class Prediction(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Predictions:
-    """Of several images.
+    """Predictions of several images.
 
     Args:
-        size: width and height that the network takes.
-        images: in the order of the files.
+        size: width and height of the network's images.
+        images: predictions in the order of the files.
         skipped: files that could not be read as images, and why.
     """
 
@@ -107,104 +109,159 @@ class Predictions:
 
     @property
     def resized(self) -> int:
-        """How many images had another size than the network takes."""
+        """Number of images whose size was not the network's."""
         return sum(image.size != self.size for image in self.images)
 
 
-def load_network(folder: Path, device: torch.device | str = "cpu") -> ImageNetwork:
-    """The network that ``lresnet train`` left in ``folder``.
+class NodePrediction(NamedTuple):
+    """The most probable classes of one node, the best first."""
+
+    node: int
+    classes: tuple[int, ...]
+    probabilities: tuple[float, ...]
+
+
+def image_network(run: Run) -> ImageNetwork:
+    """Return the network of a run on images.
 
     Raises:
-        FileNotFoundError: there is no run in the folder.
-        ValueError: the run has not finished, is none of images, or its files do not belong together.
+        ValueError: the run is on a graph, or its files do not belong together.
     """
-    record = finished_run(folder)
-    facts = record.get("images")
+    facts = run.record.images
     if facts is None:
-        raise ValueError(f"{folder} holds a run on the graph {record['cell']}; this needs one on images")
-    model = from_pretrained(folder / "model", device).eval()
+        raise ValueError(f"{run.place} holds a run on the graph {run.record.task_name}; this needs one on images")
     try:
-        return _network(model, facts, record)
+        return _image_network(run.model, facts, run.train_config.augment.flip_test)
     except KeyError as error:
-        raise ValueError(f"{folder}/run.json does not say what its images are: no {error}") from error
+        raise ValueError(f"{run.place}/run.json does not describe its images: no {error}") from error
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{folder}/run.json does not fit the model beside it: {error}") from error
+        raise ValueError(f"{run.place}/run.json does not fit the model beside it: {error}") from error
 
 
 def image_files(paths: Sequence[Path]) -> list[Path]:
-    """The files named, and for a folder what :func:`~lresnet.data.formats.image_folder.images_below` finds.
+    """Return the given files, and for a folder what :func:`~lresnet.data.formats.image_folder.images_below` finds.
 
-    A file that is named twice, or by its folder too, is there once.
+    A file that is given twice, or by its folder too, is listed once.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: no path is given, or a folder has no images.
+        FileNotFoundError: a file does not exist.
+        ValueError: no path is given, or a folder holds no images.
     """
     if not paths:
-        raise ValueError("name image files, or folders with images")
+        raise ValueError("no images given; name image files, or folders of them")
     files: dict[str, Path] = {}
     for path in paths:
         if not path.exists():
             raise FileNotFoundError(f"no file {path}")
         found = images_below(path) if path.is_dir() else [path]
         if not found:
-            raise ValueError(f"{path} holds no images; they are told by their endings, {', '.join(sorted(SUFFIXES))}")
+            raise ValueError(f"{path} holds no images; image files end with {', '.join(sorted(SUFFIXES))}")
         for file in found:
-            files.setdefault(os.path.abspath(file), file)  # noqa: PTH100 - resolve() would take links for one file
+            files.setdefault(os.path.abspath(file), file)  # noqa: PTH100 - resolve() would merge links to one file
     return list(files.values())
 
 
-def predict(folder: Path, paths: Sequence[Path], *, top: int = 1, device: str = "cpu") -> Predictions:
-    """Class names and probabilities of images, by the network that ``lresnet train`` left in ``folder``.
+def predict_images(run: Run, paths: Sequence[Path], *, top: int = 1) -> Predictions:
+    """Predict the classes of image files.
 
-    An image of another size is cut and resized to the network's
-    (:func:`~lresnet.data.formats.image_folder.fill_frame`), one with colours or an alpha channel that the network does
-    not know loses them. Files that cannot be read are left out and listed.
+    An image of another size is cropped and resized (:func:`~lresnet.data.formats.image_folder.fill_frame`); colours or
+    an alpha channel that the network does not take are dropped. Files that cannot be read are listed in
+    :attr:`Predictions.skipped`.
 
     Args:
         paths: image files, or folders of them, see :func:`image_files`.
-        top: how many classes of each image; all, if there are fewer.
-        device: see :func:`lresnet.runs.folder.usable_device`.
+        top: number of classes per image; all, if there are fewer.
 
     Raises:
-        FileNotFoundError: there is no run in the folder, or no such image.
-        ValueError: the folder holds no finished run of images, there are no images, or the network's figures are not
-            finite.
+        FileNotFoundError: an image does not exist.
+        ValueError: the run is not on images, there are no images, or the probabilities are not finite.
     """
-    if top < 1:
-        raise ValueError(f"top must be at least 1, got {top}")
-    place = usable_device(device)
-    network = load_network(folder, place)
+    _require_top(top)
+    network = image_network(run)
     result = Predictions((network.width, network.height), [], [])
     for batch in read_batches(image_files(paths), network, result.skipped):
-        probabilities = network.probabilities(batch.pixels.to(place))
-        if not probabilities.isfinite().all():
-            raise ValueError(f"the probabilities that {folder} gives are not finite: its network cannot be used")
+        probabilities = network.probabilities(batch.pixels.to(run.device))
+        _require_finite(probabilities, run)
         best = probabilities.topk(min(top, len(network.classes)))
         rows = zip(batch.files, batch.sizes, best.values.tolist(), best.indices.tolist(), strict=True)
-        for file, size, shares, labels in rows:
+        for file, size, values, labels in rows:
             names = tuple(network.classes[label] for label in labels)
-            result.images.append(Prediction(file, size, names, tuple(shares)))
+            result.images.append(Prediction(file, size, names, tuple(values)))
     return result
 
 
+def predict_nodes(run: Run, nodes: Sequence[int] = (), *, top: int = 1) -> list[NodePrediction]:
+    """Predict the classes of nodes.
+
+    Args:
+        nodes: numbers of the nodes; none: all of them.
+        top: number of classes per node; all, if there are fewer.
+
+    Raises:
+        ValueError: the run does not classify nodes, a node does not exist, or the probabilities are not finite.
+
+    Example: ``predict_nodes(Run.open("runs/chameleon_nc-sgformer-lorentz-0"), [0, 1])`` predicts the first two nodes.
+    """
+    _require_top(top)
+    task = run.task
+    if not isinstance(task, NodeTask):
+        raise ValueError(
+            f"{run.place} holds a run on {run.record.task_name}; this needs one that classifies nodes, e.g. cora/nc"
+        )
+    _require_nodes(nodes, task, run)
+    objective: Any = make_objective(task, run.train_config, run.device)
+    with torch.no_grad():
+        probabilities = objective.inputs.apply(run.model).softmax(-1)
+    _require_finite(probabilities, run)
+    wanted = list(nodes) or range(task.num_nodes)
+    best = probabilities[torch.tensor(wanted, device=run.device)].topk(min(top, task.num_classes))
+    rows = zip(wanted, best.indices.tolist(), best.values.tolist(), strict=True)
+    return [NodePrediction(node, tuple(classes), tuple(values)) for node, classes, values in rows]
+
+
+def score_links(run: Run, pairs: Tensor) -> Tensor:
+    """Score pairs of nodes: the negative squared distance of their points, higher for a more likely edge.
+
+    Args:
+        pairs: numbers of the nodes, int64 ``[2, m]``.
+
+    Returns:
+        Scores, float32 ``[m]``, on the CPU.
+
+    Raises:
+        ValueError: the run does not predict links, or a node does not exist.
+    """
+    task = run.task
+    if not isinstance(task, LinkTask):
+        raise ValueError(f"{run.place} holds a run on {run.record.task_name}; this needs one that predicts links")
+    if pairs.ndim != 2 or pairs.shape[0] != 2:
+        raise ValueError(f"pairs must have the shape [2, m], one column per pair, got {list(pairs.shape)}")
+    _require_nodes(pairs.flatten().tolist(), task, run)
+    objective: Any = make_objective(task, run.train_config, run.device)
+    with torch.no_grad():
+        points = objective.inputs.apply(run.model)
+        scores = -lorentz_distance2(points, pairs.to(run.device), kappa_of_model(run.model, points))
+    _require_finite(scores, run)
+    return scores.float().cpu()
+
+
 def read_batches(files: Sequence[Path], network: ImageNetwork, skipped: list[tuple[Path, str]]) -> Iterator[ImageBatch]:
-    """The images of ``files``, fitted to the network; what cannot be read goes to ``skipped``, with the reason."""
-    for start in range(0, len(files), _TOGETHER):
-        read = list(_read(files[start : start + _TOGETHER], network, skipped))
+    """Yield the images of ``files`` in the network's size; unreadable files go to ``skipped``, with the reasons."""
+    for start in range(0, len(files), _BATCH):
+        read = list(_read(files[start : start + _BATCH], network, skipped))
         if read:
             names, sizes, pixels = zip(*read, strict=True)
             yield ImageBatch(list(names), list(sizes), torch.from_numpy(np.stack(pixels)))
 
 
-def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetwork:
+def _image_network(model: torch.nn.Module, facts: dict[str, Any], flip_test: bool) -> ImageNetwork:
     if not isinstance(model, LorentzResNet):
-        raise ValueError(f"{type(model).__name__} is no network for images")
+        raise ValueError(f"{type(model).__name__} is not a network for images")
     classes, outputs = tuple(facts["classes"]), model.config["num_classes"]
     if model.in_channels != facts["channels"]:
         raise ValueError(f"the model takes images of {model.in_channels} channels, the run's have {facts['channels']}")
     if outputs != len(classes):
-        raise ValueError(f"the model tells {outputs} classes apart, the run has {len(classes)}")
+        raise ValueError(f"the model has {outputs} classes, the run has {len(classes)}")
     for name in ("height", "width"):
         if type(facts[name]) is not int or facts[name] < 1:
             raise ValueError(f"{name} is {facts[name]!r}, not a number of pixels")
@@ -220,14 +277,14 @@ def _network(model: torch.nn.Module, facts: Record, record: Record) -> ImageNetw
         classes,
         tuple(facts["mean"]),
         tuple(facts["std"]),
-        bool(record["config"].get("flip_test", False)),
+        flip_test,
     )
 
 
 def _read(
     files: Sequence[Path], network: ImageNetwork, skipped: list[tuple[Path, str]]
 ) -> Iterator[tuple[Path, tuple[int, int], NDArray[np.uint8]]]:
-    """Each readable file with its size and its pixels ``[H, W, C]`` as the network takes them."""
+    """Yield each readable file with its size and its pixels ``[H, W, C]`` in the network's size."""
     for file in files:
         try:
             image = open_image(file, "L" if network.channels == 1 else "RGB")
@@ -238,49 +295,17 @@ def _read(
         yield file, image.size, pixels.reshape(network.height, network.width, network.channels)
 
 
-class NodePrediction(NamedTuple):
-    """Of one node, the most probable classes first."""
-
-    node: int
-    classes: tuple[int, ...]
-    probabilities: tuple[float, ...]
-
-
-def predict_nodes(
-    folder: Path, nodes: Sequence[int] = (), *, top: int = 1, device: str = "cpu"
-) -> list[NodePrediction]:
-    """Classes of nodes, by the network that ``lresnet train`` left in ``folder``, of either model of graphs.
-
-    Args:
-        nodes: their numbers; none: all of them.
-        top: how many classes of each node; all, if there are fewer.
-        device: see :func:`lresnet.runs.folder.usable_device`.
-
-    Raises:
-        FileNotFoundError: there is no run in the folder.
-        ValueError: the run has not finished or does not classify nodes, there is no such node, or the network's
-            figures are not finite.
-
-    Example: of the first two nodes, ``predict_nodes(Path("runs/chameleon_nc-sgformer-lorentz-0"), [0, 1])``
-    """
+def _require_top(top: int) -> None:
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
-    record, place = finished_run(folder), usable_device(device)
-    _, objective, _ = build(run_of(record), place)
-    if not isinstance(objective, NodeClassification):
-        raise ValueError(
-            f"{folder} holds a run on {record['cell']}; this needs one that classifies nodes, e.g. cora/nc"
-        )
-    count = objective.task.num_nodes
+
+
+def _require_nodes(nodes: Sequence[int], task: LinkTask | NodeTask, run: Run) -> None:
     for node in nodes:
-        if not 0 <= node < count:
-            raise ValueError(f"there is no node {node}: those of {record['cell']} are 0 to {count - 1}")
-    model = from_pretrained(folder / "model", place).eval()
-    with torch.no_grad():
-        shares = objective.inputs.apply(model).softmax(-1)  # type: ignore[arg-type]
-    if not shares.isfinite().all():
-        raise ValueError(f"the probabilities that {folder} gives are not finite: its network cannot be used")
-    wanted = list(nodes) or range(count)
-    best = shares[torch.tensor(wanted, device=place)].topk(min(top, objective.task.num_classes))
-    rows = zip(wanted, best.indices.tolist(), best.values.tolist(), strict=True)
-    return [NodePrediction(node, tuple(classes), tuple(values)) for node, classes, values in rows]
+        if not 0 <= node < task.num_nodes:
+            raise ValueError(f"there is no node {node}; {run.record.task_name} has nodes 0 to {task.num_nodes - 1}")
+
+
+def _require_finite(values: Tensor, run: Run) -> None:
+    if not values.isfinite().all():
+        raise ValueError(f"the predictions of {run.place} are not finite, so its network cannot be used")

@@ -6,13 +6,14 @@ import dataclasses
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lresnet._version import __version__
 from lresnet.residual.registry import METHODS
+from lresnet.runs.folder import RunRecord, read_evaluation, read_record
 from lresnet.runs.statistics import (
     Estimate,
     Summary,
@@ -46,56 +47,6 @@ BASELINE = "euclidean"
 """The method that the others are compared with."""
 
 _DEFAULT = "default"  # shown for a setting that a run leaves to the library
-
-
-@dataclass(frozen=True)
-class RunRecord:
-    """What the files of a run folder say.
-
-    Args:
-        task: ``name``, ``split``, ``split_index`` (None without numbered splits), and options of the data.
-        model: ``name``, ``residual``, and options of the model.
-        train: Settings of the training, with ``seed``.
-        validation: Validation result of the kept parameters, in percent.
-        best_epoch: Epoch of the kept parameters; None: the run has not finished.
-        seconds: Training time.
-        command: The command that started the run.
-        versions: Versions of the packages, by name.
-        hardware: Name of the device.
-        metrics: Test results in percent, the main one first; None: the run has not been evaluated.
-    """
-
-    task: Mapping[str, Any]
-    model: Mapping[str, Any]
-    train: Mapping[str, Any]
-    validation: float | None
-    best_epoch: int | None
-    seconds: float | None
-    command: str
-    versions: Mapping[str, Any]
-    hardware: str
-    metrics: Mapping[str, float] | None = None
-
-    @property
-    def method(self) -> str:
-        """The residual connection."""
-        return str(self.model["residual"])
-
-    @property
-    def seed(self) -> int:
-        """The seed of the training."""
-        return int(self.train["seed"])
-
-    @property
-    def split_index(self) -> int | None:
-        """Number of the split, where a data set has several."""
-        index: int | None = self.task.get("split_index")
-        return index
-
-    @property
-    def name(self) -> str:
-        """Task, method and seed."""
-        return f"{self.task['name']}, {self.method}, seed {self.seed}"
 
 
 @dataclass(frozen=True)
@@ -245,7 +196,8 @@ def group_runs(runs: Iterable[tuple[Path, RunRecord]]) -> list[RunGroup]:
     """
     places: dict[tuple[str, str, str], list[tuple[Path, RunRecord]]] = {}
     for folder, record in runs:
-        places.setdefault((record.task["name"], record.task["split"], record.method), []).append((folder, record))
+        place = record.task_name, record.task.get("split", "given"), record.method
+        places.setdefault(place, []).append((folder, record))
     groups = [
         _group(place, differs, own)
         for place, members in sorted(places.items(), key=lambda item: _order(item[0]))
@@ -260,7 +212,8 @@ def settings_of(record: RunRecord) -> dict[str, Any]:
         "model": record.model.get("name") or _DEFAULT,
         **_without(record.task, "name", "split", "split_index", "examples"),
         **_without(record.model, "name", "residual"),
-        **_without(record.train, "seed"),
+        **_without(record.train, "seed", "augment"),
+        **record.train.get("augment", {}),
     }
 
 
@@ -305,81 +258,16 @@ _ASSUMED_TEST_PER_TRAIN = 0.5
 
 
 def record_of(folder: Path) -> RunRecord:
-    """Read ``run.json`` of a folder, and ``evaluation.json`` if it is there.
+    """Read ``run.json`` of a folder, with the metrics of ``evaluation.json`` if it is there.
 
     Raises:
         FileNotFoundError: The folder holds no run.
         ValueError: A file is damaged or from an incompatible version.
     """
-    path = folder / "run.json"
-    if not path.is_file():
+    record, evaluation = read_record(folder), read_evaluation(folder)
+    if record is None:
         raise FileNotFoundError(f"{folder} holds no run: run.json is missing (`lresnet train` writes it)")
-    content = _read_object(path, "train")
-    evaluated = folder / "evaluation.json"
-    metrics = _metrics(_read_object(evaluated, "evaluate"), evaluated) if evaluated.is_file() else None
-    config = content["config"]
-    return RunRecord(
-        task={"name": content["cell"], "split": content["protocol"], "split_index": content.get("split")},
-        model={"name": config.get("model"), "residual": content["method"]},
-        train={name: value for name, value in config.items() if name != "model"} | {"seed": content["seed"]},
-        validation=content.get("validation"),
-        best_epoch=content["best_epoch"],
-        seconds=content.get("seconds"),
-        command=content["command"],
-        versions=content.get("versions", {}),
-        hardware=content.get("hardware", "hardware not recorded"),
-        metrics=metrics,
-    )
-
-
-_TEXT: tuple[Callable[[Any], bool], str] = (lambda value: isinstance(value, str), "a text")
-_WHOLE: tuple[Callable[[Any], bool], str] = (
-    lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "a whole number",
-)
-_TABLE: tuple[Callable[[Any], bool], str] = (lambda value: isinstance(value, dict), "an object")
-_NUMBER: tuple[Callable[[Any], bool], str] = (lambda value: _is_number(value), "a finite number")
-_NEEDED = {
-    "cell": _TEXT,
-    "method": _TEXT,
-    "protocol": _TEXT,
-    "seed": _WHOLE,
-    "config": _TABLE,
-    "command": _TEXT,
-}
-_OPTIONAL = {
-    "split": _WHOLE,
-    "best_epoch": _WHOLE,
-    "validation": _NUMBER,
-    "seconds": _NUMBER,
-    "value": _NUMBER,
-    "hardware": _TEXT,
-    "versions": _TABLE,
-}
-
-
-def _read_object(path: Path, verb: str) -> dict[str, Any]:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content, dict):
-            raise ValueError("it is not an object")
-        missing = [name for name in (*_NEEDED, "best_epoch") if name not in content]
-        if missing:
-            raise ValueError(f"it has no {', '.join(missing)}")
-        for name, (is_right, kind) in (_NEEDED | _OPTIONAL).items():
-            value = content.get(name)
-            if not is_right(value) and not (value is None and name in _OPTIONAL):
-                raise ValueError(f"{name} is {value!r}, not {kind}")
-    except ValueError as error:  # json's errors and those of encodings are ValueErrors
-        raise ValueError(f"{path} is not what `lresnet {verb}` writes: {error}") from error
-    return content
-
-
-def _metrics(evaluation: Mapping[str, Any], path: Path) -> dict[str, float]:
-    found = evaluation.get("metrics")
-    if not isinstance(found, dict) or not found or not all(map(_is_number, found.values())):
-        raise ValueError(f"{path} is not what `lresnet evaluate` writes: metrics is {found!r}, not finite numbers")
-    return found
+    return record if evaluation is None else dataclasses.replace(record, metrics=evaluation.metrics)
 
 
 def _state(folder: Path) -> FolderState:

@@ -1,4 +1,4 @@
-"""Worker processes of one thread each, for many small trainings side by side."""
+"""Worker processes with one thread each, for many small trainings in parallel."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _Arguments = ParamSpec("_Arguments")
 
 @contextmanager
 def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of ``workers`` processes.
+    """Yield a pool of ``workers`` processes.
 
-    They end at once, and quietly, when an error or an interruption leaves the block: nobody would take what they are
-    still at. And they end when this process does, also where it is killed and cannot tell them.
+    The workers stop at once, without output, when an error or an interruption leaves the block. They also stop when
+    this process ends, even if it is killed.
     """
     require_workers(workers)
     others = set(multiprocessing.active_children())
-    context = multiprocessing.get_context("spawn")  # a fork of a process with torch's threads may hang
+    context = multiprocessing.get_context("spawn")  # a forked process with torch's threads may hang
     pool = _Pool(workers, mp_context=context, initializer=_start)
     try:
         yield pool
     except BrokenProcessPool as error:
         raise OSError(
-            "a worker process ended before its run did (was memory short?); run the same command again"
+            "a worker process ended during its run, possibly for lack of memory; repeat the same command"
         ) from error
-    except BaseException:  # a terminal interrupts the workers too, but `kill -INT` this process alone
+    except BaseException:  # control-C interrupts the workers too, `kill -INT` only this process
         for worker in set(multiprocessing.active_children()) - others:
             worker.terminate()
         raise
@@ -46,20 +46,20 @@ def worker_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 
 def require_workers(workers: int) -> None:
-    """Refuse a number of processes below 1."""
+    """Raise an error for a number of processes below 1."""
     if workers < 1:
         raise ValueError(f"workers must be at least 1, got {workers}")
 
 
 class _Pool(ProcessPoolExecutor):
-    """Starts its processes, as work comes in, with interruptions held back until :func:`_start`."""
+    """Pool that starts its processes with SIGINT blocked; :func:`_start` unblocks it in the worker."""
 
     def submit(
         self, fn: Callable[_Arguments, _Result], /, *args: _Arguments.args, **options: _Arguments.kwargs
     ) -> Future[_Result]:
         if not hasattr(signal, "pthread_sigmask"):  # Windows
             return super().submit(fn, *args, **options)
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # a new process inherits it
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])  # inherited by a new process
         try:
             return super().submit(fn, *args, **options)
         finally:
@@ -67,7 +67,7 @@ class _Pool(ProcessPoolExecutor):
 
 
 def _start() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # control-C ends a worker without a traceback of its own
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # control-C ends a worker without a traceback
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -75,7 +75,7 @@ def _start() -> None:
 
 
 def _end_with_parent() -> None:
-    """A worker would wait for work for ever: it holds the queue's other end itself, so no end of file comes."""
+    """End this worker when its parent ends; it would wait forever, because it holds both ends of the queue."""
     parent = multiprocessing.parent_process()
     assert parent is not None  # this is a worker
     parent.join()

@@ -11,10 +11,11 @@ import torch
 from lresnet.data import LinkTask, NegativeSampler
 from lresnet.geometry.checks import check_nowhere
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
+from lresnet.runs.config import GCNConfig
+from lresnet.runs.run import load
 from lresnet_paper.bench.measurement import Measurement
 from lresnet_paper.bench.timing import Batch, Candidate, Clock, Task, interleave, ratios, spread, try_prepare
 from lresnet_paper.bench.training import graph_run, graph_training, stacked_trainings
-from lresnet_paper.run import graph_task
 
 __all__ = ["CELLS", "FALLBACK", "SEEDS", "available_cells", "epoch_candidate", "measure_graphs"]
 
@@ -33,7 +34,7 @@ def available_cells(cells: Sequence[str]) -> list[str]:
     found = []
     for cell in cells:
         try:
-            graph_task(graph_run(cell, "lorentz"))
+            load(graph_run(cell, "lorentz").task)
         except OSError:
             continue
         found.append(cell)
@@ -108,8 +109,9 @@ def _stacked_epoch(cell: str, method: str, seeds: int, device: torch.device) -> 
 
 def _shape(cell: str) -> dict[str, int]:
     """Return depth and width; where the recipe has none, they are the model's defaults."""
-    config = graph_run(cell, "lorentz").config
-    return {"layers": config.get("num_layers", 3), "width": config.get("hidden", 16)}
+    model = graph_run(cell, "lorentz").model
+    assert isinstance(model, GCNConfig)
+    return {"layers": model.num_layers or 3, "width": model.hidden or 16}
 
 
 def _pyg_epoch(cell: str, device: torch.device) -> Task:
@@ -117,10 +119,10 @@ def _pyg_epoch(cell: str, device: torch.device) -> Task:
     import torch_geometric.nn
 
     run = graph_run(cell, "euclidean")
-    task = graph_task(run).to(device)
+    task = load(run.task).to(device)
     shape = _shape(cell)
     out = shape["width"] if isinstance(task, LinkTask) else task.num_classes
-    dropout = run.config.get("dropout", 0.0)
+    dropout = run.model.dropout or 0.0
     model = torch_geometric.nn.GCN(task.x.shape[1], shape["width"], shape["layers"], out, dropout=dropout).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     sampler = NegativeSampler(task, seed=0) if isinstance(task, LinkTask) else None

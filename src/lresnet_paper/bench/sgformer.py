@@ -26,7 +26,7 @@ from lresnet_paper.bench.timing import (
     spread,
     try_prepare,
 )
-from lresnet_paper.run import Run, build, graph_task
+from lresnet_paper.run import Run, build, require_data
 
 __all__ = [
     "FEATURES",
@@ -73,7 +73,7 @@ def available_graphs() -> list[str]:
     found = []
     for cell in GRAPHS:
         try:
-            graph_task(_run(cell, _BASELINE))
+            require_data(_run(cell, _BASELINE))
         except OSError:
             continue
         found.append(cell)

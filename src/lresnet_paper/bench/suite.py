@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import torch
 
 from lresnet.residual import RESIDUALS
-from lresnet.runs.single import require_known
+from lresnet.runs.names import require_known
 from lresnet_paper.bench.graphs import CELLS, available_cells, measure_graphs
 from lresnet_paper.bench.measurement import Measurement
 from lresnet_paper.bench.residuals import (

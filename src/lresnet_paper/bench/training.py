@@ -17,7 +17,9 @@ import torch
 
 from lresnet.data import ImageData, ImageSet, ImageTask
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
-from lresnet.runs.single import single_run
+from lresnet.runs.config import RunConfig
+from lresnet.runs.presets import run_config
+from lresnet.runs.run import build
 from lresnet.train import (
     Augment,
     ImageClassification,
@@ -29,7 +31,6 @@ from lresnet.train import (
 )
 from lresnet_paper.bench.measurement import Measurement
 from lresnet_paper.bench.timing import spread
-from lresnet_paper.run import Run, build
 
 __all__ = [
     "PART",
@@ -56,14 +57,16 @@ def image_training(model: str, method: str, batch: int, images: int, device: tor
     return TrainingState(network.to(device), objective, config, "compiled")
 
 
-def graph_run(cell: str, method: str, seed: int = 0) -> Run:
+def graph_run(cell: str, method: str, seed: int = 0) -> RunConfig:
     """Return a run with the settings chosen for the Lorentz residual, so that all networks have one depth and width."""
-    return replace(single_run(cell, "lorentz"), method=method, seed=seed)
+    run = run_config(cell, "lorentz")
+    return replace(run, model=replace(run.model, residual=method), train=replace(run.train, seed=seed))
 
 
 def graph_training(cell: str, method: str, device: torch.device) -> TrainingState[Any]:
     """Return the training of ``lorentz_gcn`` on the task ``cell``."""
-    return TrainingState(*build(graph_run(cell, method), device), "compiled")
+    run = graph_run(cell, method)
+    return TrainingState(*build(run, device), run.train, "compiled")
 
 
 def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torch.device) -> StackedTrainingState:
@@ -71,7 +74,9 @@ def stacked_trainings(cell: str, method: str, seeds: Sequence[int], device: torc
     models, objectives, generators = [], [], []
     config = TrainConfig()
     for seed in seeds:
-        model, objective, config = build(graph_run(cell, method, seed), device)
+        run = graph_run(cell, method, seed)
+        config = run.train
+        model, objective = build(run, device)
         if not isinstance(model, LorentzGCN):
             raise ValueError(f"{cell} is not a graph task; use e.g. disease/lp")
         models.append(model)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
-from lresnet.cli.settings import require_seeds
+from lresnet.cli.options import require_seeds
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -55,7 +55,7 @@ def reproduce(
         results: The folder of the results.
     """
     from lresnet.cli.console import progress_bars
-    from lresnet.runs.folder import usable_device
+    from lresnet.runs.run import usable_device
     from lresnet.runs.workers import require_workers
     from lresnet_paper.reproduce import reproduce_cell
     from lresnet_paper.run import graph_cell
@@ -116,7 +116,7 @@ def _left_out(cell: str) -> Iterator[None]:
 
 def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results: Path) -> int:
     """The paper's table of runtimes, by a clock that waits."""
-    from lresnet.runs.folder import usable_device
+    from lresnet.runs.run import usable_device
     from lresnet.train.results import append_result
     from lresnet_paper.bench import bench_runtime, runtime_line
     from lresnet_paper.cli.bench import print_tables
@@ -132,7 +132,7 @@ def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results:
 
 def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Sequence[str]) -> list[str]:
     """The cells to run; what their recipes do not know is refused."""
-    from lresnet.runs.single import require_known
+    from lresnet.runs.names import require_known
     from lresnet_paper.depth import cells_of, plan_of
     from lresnet_paper.ood import cells_served, training_cell
     from lresnet_paper.planned_runs import methods_of

@@ -1,4 +1,4 @@
-"""Options of several values, as typed: given again, they add up."""
+"""Options that may be repeated: their values accumulate."""
 
 from pathlib import Path
 from typing import Annotated
@@ -10,10 +10,10 @@ from lresnet import cli
 from lresnet.cli.app import App, read_call
 
 
-def said(*args: str) -> dict[str, object]:
-    """What a verb gets of these words."""
+def parsed(*args: str) -> dict[str, object]:
+    """The arguments that a verb gets from the command line."""
     found: dict[str, object] = {}
-    app = App()
+    app = App("Test.")
 
     @app.command
     def sow(
@@ -27,26 +27,29 @@ def said(*args: str) -> dict[str, object]:
         found.update(field=field, plants=plants, seeds=seeds, tools=tools, place=place, depth=depth)
         return 0
 
-    app.command(lambda: 0, name="reap")
-    assert read_call(app, "farm", "", ["sow", *args])() == 0
+    @app.command
+    def reap() -> int:
+        return 0
+
+    assert read_call(app, "farm", ["sow", *args])() == 0
     return found
 
 
-def test_what_is_not_given_is_as_the_verb_has_it() -> None:
+def test_an_omitted_option_has_its_default() -> None:
     plain = {"plants": (), "seeds": (1, 2), "tools": None, "place": (0.0, 0.0), "depth": 3}
-    assert said("north") == {"field": "north"} | plain
+    assert parsed("north") == {"field": "north"} | plain
 
 
-def test_repeated_options_add_up_in_their_order() -> None:
-    found = said("north", "--seeds", "5", "6", "--tools=rake", "--seeds", "4", "--tools", "spade", "hoe", "--seeds=5")
+def test_repeated_options_accumulate_in_order() -> None:
+    found = parsed("north", "--seeds", "5", "6", "--tools=rake", "--seeds", "4", "--tools", "spade", "hoe", "--seeds=5")
     assert found["seeds"] == (5, 6, 4, 5)
     assert found["tools"] == ("rake", "spade", "hoe")
-    assert said("--seeds", "7", "--depth", "1", "--seeds", "8", "north")["seeds"] == (7, 8)
-    assert said("north", "--tools")["tools"] == ()  # given, and nothing after it
+    assert parsed("--seeds", "7", "--depth", "1", "--seeds", "8", "north")["seeds"] == (7, 8)
+    assert parsed("north", "--tools")["tools"] == ()  # given, and nothing after it
 
 
-def test_of_what_has_one_value_the_last_counts() -> None:
-    found = said("north", "rye", "oats", "--place", "1", "2", "--depth", "4", "--place", "3", "-4", "--depth", "5")
+def test_the_last_value_counts_for_other_options() -> None:
+    found = parsed("north", "rye", "oats", "--place", "1", "2", "--depth", "4", "--place", "3", "-4", "--depth", "5")
     assert (found["plants"], found["place"], found["depth"]) == (("rye", "oats"), (3.0, -4.0), 5)
 
 
@@ -62,9 +65,9 @@ def test_of_what_has_one_value_the_last_counts() -> None:
     ],
     ids=lambda value: " ".join(map(str, value)) if isinstance(value, list) else "",
 )
-def test_every_verb_takes_them(verb: list[str], option: str, values: tuple[object, ...]) -> None:
+def test_options_of_the_verbs_accumulate(verb: list[str], option: str, values: tuple[object, ...]) -> None:
     words = [word for value in values for word in (f"--{option}", str(value))]
-    call = read_call(cli._app, "lresnet", "", [*verb, *words])
+    call = read_call(cli._find_verb(verb[0]), "lresnet", [*verb[1:], *words])
     assert call.keywords[option] == values
 
 

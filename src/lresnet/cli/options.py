@@ -1,0 +1,122 @@
+"""Options of ``lresnet train``, made from the configuration's dataclasses: names, types, help texts and ranges.
+
+An option that is not given is None, and the preset decides. A boolean setting is therefore two flags, ``--flip`` and
+``--no-flip``.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal, get_type_hints
+
+from tyro.conf import FlagCreatePairsOff, arg
+
+from lresnet.runs.config import (
+    MODEL_CONFIGS,
+    TRAIN_SETTINGS_OF_GRAPHS,
+    TRAIN_SETTINGS_OF_IMAGES,
+    GCNConfig,
+    GraphTaskConfig,
+    ImageTaskConfig,
+    ModelConfig,
+    ResNetConfig,
+    SGFormerConfig,
+    option_name,
+)
+from lresnet.train.config import Augment, TrainConfig
+
+__all__ = ["GraphOptions", "ImageOptions", "RunOptions", "TransformerOptions", "given_settings", "require_seeds"]
+
+_option = functools.partial(arg, help_behavior_hint="")  # without "(default: None)": the preset decides
+_OF_GRAPHS, _OF_IMAGES = TRAIN_SETTINGS_OF_GRAPHS, TRAIN_SETTINGS_OF_IMAGES
+_NOT_OPTIONS = {"name", "residual", "seed", "augment", "split", "split_index"}
+
+
+def _fields(owner: type, names: Iterable[str] | None = None, without: Iterable[str] = ()) -> dict[str, tuple[Any, str]]:
+    """Return type and help text of a dataclass's settings by name."""
+    hints = get_type_hints(owner)
+    found = {}
+    for field in dataclasses.fields(owner):
+        if field.name in _NOT_OPTIONS or field.name in without or (names is not None and field.name not in names):
+            continue
+        metadata = {"name": option_name(field.name), "metavar": field.metadata["metavar"]}
+        found[field.name] = (hints[field.name], field.metadata["help"], metadata)
+    return found  # type: ignore[return-value]
+
+
+def _group(name: str, title: str, settings: dict[str, Any]) -> Any:
+    """Return a dataclass in which every setting is an option that may be omitted."""
+    options: list[tuple[str, Any, Any]] = []
+    for setting, (hint, help_text, metadata) in settings.items():
+        typed = metadata["name"]
+        if hint in (bool, bool | None):
+            flag, off = FlagCreatePairsOff[bool], f"Turn off --{typed}."
+            options.append((setting, Annotated[flag, _option(help=help_text)], False))
+            options.append((f"no_{setting}", Annotated[flag, _option(help=off)], False))
+        else:
+            options.append((setting, Annotated[hint | None, _option(help=help_text, **metadata)], None))
+    made = dataclasses.make_dataclass(name, options, frozen=True)
+    made.__doc__ = title
+    return made
+
+
+_MODEL = {
+    "model": (
+        Literal[tuple(MODEL_CONFIGS)],
+        "Network: lorentz_gcn or lorentz_sgformer for graphs; lorentz_resnet18, 20 or 32 for images.",
+        {"name": "model", "metavar": "NAME"},
+    )
+}
+_SHARED_BY_GRAPH_MODELS = {field.name for field in dataclasses.fields(GCNConfig)} & {
+    field.name for field in dataclasses.fields(SGFormerConfig)
+}
+_BASE = {field.name for field in dataclasses.fields(ModelConfig)}
+
+RunOptions = _group(
+    "RunOptions",
+    "Settings of every task.",
+    _MODEL | _fields(ModelConfig) | _fields(TrainConfig, without=_OF_GRAPHS + _OF_IMAGES),
+)
+GraphOptions = _group(
+    "GraphOptions",
+    "Settings for graphs.",
+    _fields(GCNConfig, without=_BASE) | _fields(GraphTaskConfig) | _fields(TrainConfig, _OF_GRAPHS),
+)
+TransformerOptions = _group(
+    "TransformerOptions",
+    "Settings of lorentz_sgformer.",
+    _fields(SGFormerConfig, without=_BASE | _SHARED_BY_GRAPH_MODELS),
+)
+ImageOptions = _group(
+    "ImageOptions",
+    "Settings for images.",
+    _fields(ResNetConfig, without=_BASE)
+    | _fields(TrainConfig, _OF_IMAGES)
+    | _fields(ImageTaskConfig)
+    | _fields(Augment),
+)
+
+
+def given_settings(*groups: Any) -> dict[str, Any]:
+    """Return the settings that the command line gave, by name.
+
+    Raises:
+        ValueError: both flags of a boolean setting were given.
+    """
+    given = {field.name: getattr(group, field.name) for group in groups for field in dataclasses.fields(group)}
+    given = {name: value for name, value in given.items() if value is not None and value is not False}  # 0 is given
+    for name in [name for name in given if name.startswith("no_")]:
+        setting = name.removeprefix("no_")
+        if setting in given:
+            typed = option_name(setting)
+            raise ValueError(f"--{typed} and --no-{typed} contradict each other; leave one out")
+        del given[name]
+        given[setting] = False
+    return given
+
+
+def require_seeds(option: str, *seeds: int) -> None:
+    """Raise an error for a seed out of range, and name the option that gave it."""
+    for seed in seeds:
+        if not 0 <= seed < 2**32:  # NumPy's limit; torch's is higher
+            raise ValueError(f"{option} must be 0 or more and below 2^32, got {seed}")

@@ -1,0 +1,422 @@
+"""Configuration of a run: one tree of typed dataclasses for the task, the model and the training.
+
+Every setting has one owner, with its type, default, help text and allowed range. The command line, presets in TOML and
+Python build the same tree; every value is checked where its dataclass is made. The module imports without torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+from lresnet._options import ABOVE_0_BELOW_1, AT_LEAST_1, FROM_0_BELOW_1, POSITIVE, Range, check_options, option
+from lresnet.residual.registry import RESIDUALS, residual_options
+from lresnet.runs.names import require_known
+from lresnet.train.config import Augment, TrainConfig
+
+__all__ = [
+    "GRAPH_MODELS",
+    "IMAGE_MODELS",
+    "MODEL_CONFIGS",
+    "TRAIN_SETTINGS_OF_GRAPHS",
+    "TRAIN_SETTINGS_OF_IMAGES",
+    "GCNConfig",
+    "GraphTaskConfig",
+    "ImageTaskConfig",
+    "ModelConfig",
+    "ResNetConfig",
+    "RunConfig",
+    "SGFormerConfig",
+    "TaskConfig",
+    "configure",
+    "given_fields",
+    "option_name",
+    "require_shareable",
+    "task_as_dict",
+    "train_as_dict",
+    "train_from_dict",
+]
+
+_NEGATIVE = Range("negative and finite", lambda value: -math.inf < value < 0)
+_LEARNED = "learned|FLOAT"
+TRAIN_SETTINGS_OF_GRAPHS, TRAIN_SETTINGS_OF_IMAGES = ("loss", "margin"), ("batch_size",)
+"""Settings of :class:`~lresnet.train.config.TrainConfig` that only one kind of task has."""
+
+
+@dataclass(frozen=True)
+class GraphTaskConfig:
+    """A shipped task on a graph and its split. Checked on construction.
+
+    Args:
+        name: the task, e.g. ``"airport/lp"``.
+        split: name of the split, e.g. ``"disjoint"``; None: the task's default.
+        split_index: number of the official split, where there are several.
+        features: how the node features are prepared.
+    """
+
+    kind: ClassVar[str] = "graph"
+
+    name: str
+    split: str | None = None
+    split_index: int | None = None
+    features: Literal["published", "standardised", "raw"] = option(
+        "published", "How the node features are prepared.", metavar="published|standardised|raw"
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+@dataclass(frozen=True)
+class ImageTaskConfig:
+    """A set of labelled images and the fraction held out for validation. Checked on construction.
+
+    Args:
+        name: ``"cifar10"``, ``"cifar100"``, or the absolute path of a folder or ``.npz``.
+        size: for a folder whose images differ in size: resize all to squares of this side.
+        holdout: fraction of the training images held out for validation.
+    """
+
+    kind: ClassVar[str] = "images"
+
+    name: str
+    size: int | None = option(
+        None,
+        "Resize all images of a folder to squares with this side; needed when their sizes differ.",
+        range=AT_LEAST_1,
+        metavar="PIXELS",
+    )
+    holdout: float = option(
+        0.0,
+        "Fraction of the training images held out for validation; 0 holds out none.",
+        range=FROM_0_BELOW_1,
+        metavar="FRACTION",
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+
+
+TaskConfig = GraphTaskConfig | ImageTaskConfig
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The network and its residual connection. Checked on construction; None stands for the network's own default."""
+
+    name: str
+    residual: str = "lorentz"
+    curvature: float | None = option(None, "Curvature K of the space, a negative number.", range=_NEGATIVE, metavar="K")
+    learn_curvature: bool | None = option(None, "Train the curvature too.")
+    weight: Literal["learned"] | float | None = option(
+        None, "Weight of the residual's branch, for a method that has one.", metavar=_LEARNED
+    )
+    scale: Literal["learned"] | float | None = option(
+        None, "Scale of the residual's result, for a method that has one.", metavar=_LEARNED
+    )
+    initial_scale: float | None = option(None, "Initial value of a learned scale.", range=POSITIVE, metavar="FLOAT")
+
+    def __post_init__(self) -> None:
+        require_known("method", self.residual, RESIDUALS)
+        check_options(self)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments of :func:`lresnet.create_model` that this configuration sets.
+
+        Options that the residual does not have are left out, so that one configuration serves every method.
+
+        Example:
+            >>> GCNConfig("lorentz_gcn", "tangent", hidden=8, weight=0.5, scale=2.0).arguments()
+            {'residual': 'tangent', 'hidden': 8, 'residual_options': {'weight': 0.5}}
+        """
+        given = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+        del given["name"]
+        options = {name: given.pop(name) for name in ("weight", "scale", "initial_scale") if name in given}
+        known = residual_options(self.residual)
+        own = {name: value for name, value in options.items() if name in known}
+        return given | {"residual_options": own or None}
+
+
+@dataclass(frozen=True)
+class _GraphModelConfig(ModelConfig):
+    num_layers: int | None = option(None, "Number of graph convolutions.", range=AT_LEAST_1, metavar="INT")
+    hidden: int | None = option(None, "Dimension of the space.", range=AT_LEAST_1, metavar="INT")
+    dropout: float | None = option(
+        None, "Dropout rate on the space coordinates that enter a layer.", range=FROM_0_BELOW_1, metavar="RATE"
+    )
+    self_loops: bool | None = option(None, "Make every node its own neighbour.")
+    max_radius: float | None = option(
+        None, "Largest distance from the origin that the input map produces.", range=POSITIVE, metavar="FLOAT"
+    )
+
+
+@dataclass(frozen=True)
+class GCNConfig(_GraphModelConfig):
+    """Settings of ``lorentz_gcn``."""
+
+    layer: Literal["hybonet", "space", "hyperplane"] | None = option(
+        None,
+        "Layer of lorentz_gcn: HyboNet's linear layer, a linear map of the space coordinates, or HNN++'s layer.",
+        metavar="hybonet|space|hyperplane",
+    )
+    activation: Literal["none", "relu"] | None = option(
+        None, "Activation of lorentz_gcn on the input of every layer but the first.", metavar="none|relu"
+    )
+
+
+@dataclass(frozen=True)
+class SGFormerConfig(_GraphModelConfig):
+    """Settings of ``lorentz_sgformer``."""
+
+    branches: Literal["euclidean", "lorentz"] | None = option(
+        None,
+        "Where attention and convolutions are computed: on vectors, as in the paper, or on the hyperboloid.",
+        metavar="euclidean|lorentz",
+    )
+    attention_layers: int | None = option(None, "Number of attention layers.", range=AT_LEAST_1, metavar="INT")
+    heads: int | None = option(
+        None, "Heads of an attention layer; their outputs are averaged.", range=AT_LEAST_1, metavar="INT"
+    )
+    graph_weight: float | None = option(
+        None,
+        "Weight of the graph branch against the attention branch, above 0 and below 1.",
+        range=ABOVE_0_BELOW_1,
+        metavar="FRACTION",
+    )
+    learn_graph_weight: bool | None = option(None, "Train the weight of the graph branch too.")
+    attention_weight: float | None = option(
+        None,
+        "Weight of an attention layer against its skip connection, above 0 and below 1.",
+        range=ABOVE_0_BELOW_1,
+        metavar="FRACTION",
+    )
+    norm: Literal["none", "layer"] | None = option(
+        None, "Normalisation of the vectors in Euclidean branches.", metavar="none|layer"
+    )
+    graph_input: Literal["embedding", "features"] | None = option(
+        None,
+        "Input of the convolutions in Euclidean branches: the embedding, as in the paper, or the features, as in the "
+        "released code.",
+        metavar="embedding|features",
+    )
+    values: Literal["matrix", "identity"] | None = option(
+        None,
+        "Values of the attention in Euclidean branches: a learned matrix, as in SGFormer's paper, or the identity, as "
+        "in the released scripts.",
+        metavar="matrix|identity",
+    )
+
+
+@dataclass(frozen=True)
+class ResNetConfig(ModelConfig):
+    """Settings of the ResNets."""
+
+    pooling: Literal["poincare", "centroid", "mean"] | None = option(
+        None, "How the pixels of an image are pooled into one point.", metavar="poincare|centroid|mean"
+    )
+    head: Literal["mlr", "prototypes", "linear"] | None = option(
+        None, "Classifier that computes logits from the pooled point.", metavar="mlr|prototypes|linear"
+    )
+
+
+GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {"lorentz_gcn": GCNConfig, "lorentz_sgformer": SGFormerConfig}
+"""Networks for graphs by name, the default first."""
+IMAGE_MODELS: Mapping[str, type[ModelConfig]] = {f"lorentz_resnet{depth}": ResNetConfig for depth in (18, 20, 32)}
+"""Networks for images by name, the default first."""
+MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {**GRAPH_MODELS, **IMAGE_MODELS}
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run: its task, its model and how it is trained.
+
+    Example:
+        >>> config = configure(GraphTaskConfig("airport/lp"), settings={"lr": 0.1, "hidden": 8, "features": "raw"})
+        >>> config.train.lr, config.model.name, config.task.features
+        (0.1, 'lorentz_gcn', 'raw')
+        >>> RunConfig.from_dict(config.as_dict()) == config
+        True
+    """
+
+    task: TaskConfig
+    model: ModelConfig
+    train: TrainConfig = dataclasses.field(default_factory=TrainConfig)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the tree as JSON values; settings that are None are left out."""
+        return {"task": task_as_dict(self.task), "model": given_fields(self.model), "train": train_as_dict(self.train)}
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> RunConfig:
+        """Read what :meth:`as_dict` returned.
+
+        Raises:
+            ValueError: a part is missing, or a setting is unknown or out of its range.
+        """
+        try:
+            task, model, train = (dict(tree[name]) for name in ("task", "model", "train"))
+            task_class = {each.kind: each for each in (GraphTaskConfig, ImageTaskConfig)}[task.pop("kind")]
+            model_class = MODEL_CONFIGS[model["name"]]
+            return cls(task_class(**task), model_class(**model), train_from_dict(train))
+        except KeyError as error:
+            raise ValueError(f"the configuration has no {error}, or an unknown value of it") from error
+        except TypeError as error:
+            raise ValueError(f"the configuration does not fit: {error}") from error
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings by name, flat, as the command line takes them; those that are None are left out."""
+        hidden = {"name", "residual", "split", "split_index", "seed", "augment"}
+        parts = [self.model, self.train, self.task]
+        if isinstance(self.task, ImageTaskConfig):
+            parts.append(self.train.augment)
+        settings = {"model": self.model.name}
+        for part in parts:
+            settings |= {name: value for name, value in given_fields(part).items() if name not in hidden}
+        return settings
+
+    def command(self, processes: int = 1) -> str:
+        """Return the command that repeats the run with every setting spelt out, whatever the presets may become."""
+        program = ["lresnet"] if processes == 1 else ["torchrun", f"--nproc-per-node={processes}", "-m", "lresnet"]
+        words = [*program, "train", self.task.name, "--method", self.model.residual, "--seed", str(self.train.seed)]
+        if isinstance(self.task, GraphTaskConfig):
+            split = self.task.split if self.task.split_index is None else self.task.split_index
+            words += [] if split is None else ["--split", str(split)]
+        for name, value in self.settings().items():
+            typed = option_name(name)
+            if isinstance(value, bool):
+                words.append(f"--{typed}" if value else f"--no-{typed}")
+            else:
+                words += [f"--{typed}", _number(value) if isinstance(value, float) else str(value)]
+        return shlex.join(words)
+
+    def same_run(self, other: RunConfig) -> str | None:
+        """Return the first setting in which another configuration differs, as a sentence; None: they are equal."""
+        own, others = _facts(self), _facts(other)
+        for name in dict.fromkeys([*own, *others]):
+            if own.get(name) != others.get(name):
+                return f"{name} is {others.get(name)} there, not {own.get(name)}"
+        return None
+
+
+def configure(
+    task: TaskConfig,
+    method: str = "lorentz",
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """Build the configuration of a run from flat settings, as the command line and TOML files give them.
+
+    Args:
+        task: what is learned. Settings of the task in ``settings`` take precedence.
+        method: the residual connection, a name of :data:`lresnet.residual.RESIDUALS`.
+        seed: seed of parameters, negatives, shuffling and augmentation.
+        settings: values by name; ``model`` names the network, ``lorentz_gcn`` or ``lorentz_resnet18`` by default.
+
+    Raises:
+        ValueError: a setting is unknown, belongs to another model or kind of task, or is out of its range.
+    """
+    given = dict(settings or {})
+    models = GRAPH_MODELS if isinstance(task, GraphTaskConfig) else IMAGE_MODELS
+    name = given.pop("model", next(iter(models)))
+    require_known("model", name, MODEL_CONFIGS)
+    if name not in models:
+        what = "graphs" if isinstance(task, GraphTaskConfig) else "images"
+        raise ValueError(f"{name} is not a network for {what}, as {task.name} needs; choose {' or '.join(models)}")
+    other = TRAIN_SETTINGS_OF_IMAGES if isinstance(task, GraphTaskConfig) else TRAIN_SETTINGS_OF_GRAPHS
+    misplaced = [setting for setting in other if setting in given]
+    taken = {part: _take(given, part) for part in (type(task), models[name], TrainConfig)}
+    augment = _take(given, Augment) if isinstance(task, ImageTaskConfig) else {}
+    if misplaced or given:
+        raise ValueError(_misplaced([*misplaced, *given][0], task, name))
+    return RunConfig(
+        dataclasses.replace(task, **taken[type(task)]),
+        models[name](name, method, **taken[models[name]]),
+        TrainConfig(**{"seed": seed} | taken[TrainConfig], augment=Augment(**augment)),
+    )
+
+
+def require_shareable(task: TaskConfig, processes: int) -> None:
+    """Raise an error if several processes are to share a task on a graph.
+
+    Raises:
+        ValueError: there are several processes, and the task is on a graph.
+    """
+    if processes > 1 and isinstance(task, GraphTaskConfig):
+        raise ValueError(
+            f"{task.name} cannot be shared among {processes} processes: the whole graph is one batch, which one "
+            "process trains on one device; start it without torchrun"
+        )
+
+
+def task_as_dict(task: TaskConfig) -> dict[str, Any]:
+    """Return the configuration of a task as JSON values, see :meth:`RunConfig.as_dict`."""
+    return {"kind": task.kind} | given_fields(task)
+
+
+def train_as_dict(train: TrainConfig) -> dict[str, Any]:
+    """Return how a run is trained as JSON values, see :meth:`RunConfig.as_dict`; default augmentation is omitted."""
+    augment = {} if train.augment == Augment() else {"augment": given_fields(train.augment)}
+    return given_fields(train) | augment
+
+
+def train_from_dict(values: Mapping[str, Any]) -> TrainConfig:
+    """Read what :func:`train_as_dict` returned."""
+    augment = Augment(**values.get("augment", {}))
+    return TrainConfig(**{**values, "augment": augment})
+
+
+def option_name(setting: str) -> str:
+    """Return the command-line option of a setting, without its dashes.
+
+    Example:
+        >>> option_name("num_layers"), option_name("weight_decay")
+        ('layers', 'weight-decay')
+    """
+    return setting.removeprefix("num_").replace("_", "-")
+
+
+def _take(settings: dict[str, Any], owner: Any) -> dict[str, Any]:
+    """Move the settings of a dataclass out of ``settings``."""
+    names = {field.name for field in dataclasses.fields(owner)} - {"name", "residual", "augment"}
+    return {name: settings.pop(name) for name in list(settings) if name in names}
+
+
+def _misplaced(setting: str, task: TaskConfig, model: str) -> str:
+    """Say where a setting belongs that the task or its model does not have."""
+    on_graph = isinstance(task, GraphTaskConfig)
+    for name in GRAPH_MODELS if on_graph else IMAGE_MODELS:
+        if setting in {field.name for field in dataclasses.fields(MODEL_CONFIGS[name])}:
+            return f"{setting} is not a setting of {model}, but of {name}; leave it out, or use --model {name}"
+    others: tuple[Any, ...] = (ImageTaskConfig, Augment, *IMAGE_MODELS.values())
+    if not on_graph:
+        others = (GraphTaskConfig, *GRAPH_MODELS.values())
+    names = {field.name for owner in others for field in dataclasses.fields(owner)}
+    if setting in names.union(TRAIN_SETTINGS_OF_IMAGES if on_graph else TRAIN_SETTINGS_OF_GRAPHS):
+        owner, kind = ("images", "graphs") if on_graph else ("graphs", "images")
+        return f"--{option_name(setting)} is for {owner}, but {task.name} is a task on {kind}; leave it out"
+    return f"{setting!r} is not a setting of a run"
+
+
+def given_fields(part: Any) -> dict[str, Any]:
+    """Return the fields of a dataclass that are not None and not dataclasses themselves."""
+    values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
+    return {name: value for name, value in values.items() if value is not None and not isinstance(value, Augment)}
+
+
+def _facts(config: RunConfig) -> dict[str, Any]:
+    """Return what makes two runs the same; a path is followed through its links."""
+    task = Path(config.task.name)
+    facts = {"task": str(task.resolve()) if task.is_absolute() else config.task.name, "method": config.model.residual}
+    if isinstance(config.task, GraphTaskConfig):
+        facts |= {"split": config.task.split, "split_index": config.task.split_index}
+    return facts | {"seed": config.train.seed} | config.settings()
+
+
+def _number(value: float) -> str:
+    """Write 5.0 as 5, so that a value looks the same however it was given."""
+    return str(int(value)) if value.is_integer() else str(value)

@@ -1,0 +1,185 @@
+"""Presets: the settings that ``lresnet train`` uses for the shipped tasks, and how a run is configured from them.
+
+A preset is a table of a TOML file in the folder ``presets``, one file per task. Its values were selected on validation
+data only. A task without a preset uses the defaults of the library.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import tomllib
+from collections.abc import Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal
+
+from lresnet.data import IMAGE_SETS, TASKS
+from lresnet.residual.registry import RESIDUALS
+from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, configure
+from lresnet.runs.names import did_you_mean, require_known
+
+__all__ = ["TaskKind", "find_task", "has_searched_preset", "image_recipes", "run_config"]
+
+TaskKind = Literal["graphs", "images"]
+
+_DEFAULT_TASKS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10"}
+# CIFAR's learning rate suits 50,000 images; on a few hundred its first steps spoil the network.
+# benchmarks/small_images.py, 540 images, seeds 0 to 2: after 12 epochs the test accuracy is 35, 43 and 46 % without
+# clipping and 53, 61 and 70 % with it; after 40 epochs it is 79, 80 and 80 %, and with the rate 0.8 that CIFAR-10's
+# search selected it is 77, 62 and 72 %.
+_OWN_IMAGES_CLIP = 1.0
+_OWN_IMAGES_LARGEST_LR = 0.4
+
+
+def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind, str]:
+    """Resolve the name of a task: a shipped graph task, a shipped set of images, or the path of a user's own images.
+
+    A shipped task takes precedence over a path of the same name.
+
+    Args:
+        name: None: ``"disease_tree/lp"``, or ``"cifar10"`` for images.
+        kind: None: decided by the name.
+
+    Raises:
+        ValueError: there is no task and no path of that name; the message suggests the nearest name.
+
+    Example:
+        >>> find_task("cifar100"), find_task(None)
+        (('images', 'cifar100'), ('graphs', 'disease_tree/lp'))
+    """
+    if name is None:
+        return kind or "graphs", _DEFAULT_TASKS[kind or "graphs"]
+    if kind is not None:
+        return kind, name
+    if name in TASKS:
+        return "graphs", name
+    if name in IMAGE_SETS or Path(name).exists() or name.endswith(".npz"):
+        return "images", name
+    shipped = [*TASKS, *IMAGE_SETS]
+    raise ValueError(
+        f"{name!r} does not exist, and no shipped task has that name; {did_you_mean(name, shipped)}"
+        f"Graphs: {', '.join(TASKS)}; images: {', '.join(IMAGE_SETS)}; or the path of a folder or .npz of images"
+    )
+
+
+def run_config(
+    task: str,
+    method: str = "lorentz",
+    *,
+    seed: int = 0,
+    kind: TaskKind | None = None,
+    split: str | int | None = None,
+    recipe: str | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> RunConfig:
+    """Configure a run on a shipped task or on a user's own images. Settings that are not given come from the preset.
+
+    Args:
+        task: a name of :data:`lresnet.data.TASKS`, ``"cifar10"``, ``"cifar100"``, or the path of a folder or ``.npz``
+            of images.
+        method: the residual connection.
+        seed: seed of parameters, negatives, shuffling and augmentation.
+        kind: whether ``task`` is on graphs or images; None: decided by its name, see :func:`find_task`.
+        split: split of a graph: its name, or the number of an official one; None: that of the preset, otherwise the
+            task's first.
+        recipe: preset of images: fast, fast-learned, long, long-cutmix or paper; None: fast.
+        settings: values by name, see :func:`lresnet.runs.config.configure`. If they change ``epochs`` but not
+            ``warmup``, the warm-up keeps its fraction of the epochs.
+
+    Raises:
+        ValueError: the task, method, split, recipe or a setting is unknown, or a value is out of its range.
+
+    Example:
+        >>> run_config("disease/lp", "space", settings={"lr": 0.1}).train.epochs
+        1500
+        >>> run_config("cifar10", settings={"epochs": 50}).train.warmup
+        2.5
+    """
+    require_known("method", method, RESIDUALS)
+    given = dict(settings or {})
+    if find_task(task, kind)[0] == "graphs":
+        require_known("task", task, TASKS)
+        return _graph_config(task, method, seed, split, recipe, given)
+    return _image_config(task, method, seed, split, recipe, given)
+
+
+def has_searched_preset(config: RunConfig, recipe: str | None = None) -> bool:
+    """Whether the preset of a run on images was searched for its method, rather than shared by all other methods.
+
+    Example:
+        >>> [has_searched_preset(run_config("cifar10", "tangent", recipe=name), name) for name in ("fast", "paper")]
+        [True, False]
+    """
+    return config.model.residual in _image_preset(config.task.name, recipe)
+
+
+def image_recipes() -> list[str]:
+    """Return the names of the recipes for images, the default first.
+
+    Example:
+        >>> image_recipes()[0]
+        'fast'
+    """
+    return list(_presets(_DEFAULT_TASKS["images"]))
+
+
+def _graph_config(
+    task: str, method: str, seed: int, split: str | int | None, recipe: str | None, given: dict[str, Any]
+) -> RunConfig:
+    if recipe is not None:
+        raise ValueError(f"--recipe is for images, but {task} is a task on graphs; leave it out")
+    model = given.get("model", "lorentz_gcn")
+    wanted = None if split is None else str(split)
+    by_split = _presets(task).get("lorentz_gcn", {})
+    default = next(iter(by_split), TASKS[task].splits[0])
+    if model == "lorentz_gcn":
+        preset = by_split.get(wanted or default, by_split.get(default, {}))
+    else:
+        preset = next(iter(_presets(task).get(model, {}).values()), {})
+    index = int(wanted) if wanted is not None and wanted.isdigit() else None
+    if wanted is None and default == "official_splits":
+        index = 0
+    name = "official_splits" if index is not None else (wanted or default).partition("-")[0]
+    return configure(GraphTaskConfig(task, name, index), method, seed, _settings(preset, method) | given)
+
+
+def _image_config(
+    task: str, method: str, seed: int, split: str | int | None, recipe: str | None, given: dict[str, Any]
+) -> RunConfig:
+    if split is not None:
+        raise ValueError(f"--split is for graphs, but {task} is a task on images; leave it out")
+    preset = _settings(_image_preset(task, recipe), method)
+    if task not in IMAGE_SETS:
+        preset = {"clip": _OWN_IMAGES_CLIP} | preset
+        preset["lr"] = min(preset["lr"], _OWN_IMAGES_LARGEST_LR)
+    if "warmup" in preset and "epochs" in given:
+        preset["warmup"] *= given["epochs"] / preset["epochs"]
+    name = task if task in IMAGE_SETS else _absolute(task)
+    return configure(ImageTaskConfig(name), method, seed, preset | given)
+
+
+def _image_preset(task: str, recipe: str | None) -> dict[str, Any]:
+    presets = _presets(task if task in IMAGE_SETS else _DEFAULT_TASKS["images"])
+    if recipe is None:
+        return next(iter(presets.values()))
+    require_known("recipe", recipe, presets)
+    return presets[recipe]
+
+
+def _settings(preset: Mapping[str, Mapping[str, Any]], method: str) -> dict[str, Any]:
+    """Return the settings that a preset has for a method."""
+    return {**preset.get("all", {}), **preset.get(method, preset.get("other", {}))}
+
+
+@functools.cache
+def _presets(task: str) -> dict[str, Any]:
+    """Return the presets of a task; empty where it has none."""
+    file = resources.files("lresnet.runs").joinpath("presets", f"{task.replace('/', '_')}.toml")
+    return tomllib.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+
+
+def _absolute(path: str) -> str:
+    """Return the absolute path. Links are kept, so that images may move; they are resolved where ``..`` follows one."""
+    plain, real = Path(os.path.abspath(path)), Path(path).resolve()  # noqa: PTH100 - absolute() keeps ".."
+    return str(plain if plain.resolve() == real else real)

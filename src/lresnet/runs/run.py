@@ -1,0 +1,461 @@
+"""One run: :func:`fit` trains a model on a task, and :class:`Run` evaluates, predicts and embeds with the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from lresnet._files import write_atomically
+from lresnet.data import ImageData, ImageTask, LinkTask, NodeTask, Task, load_images, load_task
+from lresnet.models import create_model, from_pretrained
+from lresnet.models.pretrained import Pretrained
+from lresnet.runs.config import (
+    MODEL_CONFIGS,
+    GraphTaskConfig,
+    ImageTaskConfig,
+    ModelConfig,
+    RunConfig,
+    TaskConfig,
+    given_fields,
+    require_shareable,
+    task_as_dict,
+    train_as_dict,
+    train_from_dict,
+)
+from lresnet.runs.folder import (
+    RunRecord,
+    read_evaluation,
+    read_finished_record,
+    read_record,
+    require_resumable,
+    require_same_run,
+    write_record,
+)
+from lresnet.runs.images import (
+    image_facts,
+    require_images_exist,
+    require_same_everywhere,
+    require_same_images,
+)
+from lresnet.runs.names import require_known
+from lresnet.runs.presets import find_task
+from lresnet.train import Objective, Outcome, TrainConfig, make_objective, seed_everything, train_model
+from lresnet.train.distributed import ONE_PROCESS, Processes
+from lresnet.train.results import environment
+
+if TYPE_CHECKING:
+    from lresnet.runs.embedding import Embedding
+    from lresnet.runs.neighbours import Neighbours
+    from lresnet.runs.prediction import NodePrediction, Predictions
+
+__all__ = ["OnEpoch", "OnStart", "Run", "build", "build_model", "fit", "load", "usable_device"]
+
+OnStart = Callable[[Pretrained, Objective[Any]], None]
+OnEpoch = Callable[[int, float | None], None]
+
+# An epoch of images takes as long as a hundred epochs of a graph, or longer.
+_CHECKPOINT_EVERY_GRAPHS, _CHECKPOINT_EVERY_IMAGES = 200, 10
+
+
+def fit(
+    task: Task | TaskConfig | str,
+    model: Pretrained | ModelConfig | str,
+    config: TrainConfig = TrainConfig(),  # noqa: B008 - frozen
+    *,
+    out: str | Path | None = None,
+    device: str = "auto",
+    checkpoint_every: int | None = None,
+    processes: Processes = ONE_PROCESS,
+    command: str | None = None,
+    on_start: OnStart | None = None,
+    on_epoch: OnEpoch | None = None,
+) -> Run:
+    """Train a model on a task and return the run. The test set is not read: that is what :meth:`Run.evaluate` does.
+
+    Args:
+        task: a task, its configuration, or its name, e.g. ``"airport/lp"`` or ``"cifar10"``.
+        model: a model of :func:`lresnet.create_model`, its configuration, or its name. A configuration or a name is
+            built with the sizes of the task after torch was seeded with ``config.seed``, so that the seed decides the
+            whole run. A model is trained as it is; seed torch before you build it.
+        config: how to train.
+        out: folder of the run. If it holds the checkpoint of the same run, training resumes from it; a resumed run is
+            bit-identical to an uninterrupted one. A finished run is returned without training. None: nothing is
+            written.
+        device: see :func:`usable_device`. A checkpoint must be resumed on the same kind of device.
+        checkpoint_every: epochs between two checkpoints; None: 200 for graphs, 10 for images.
+        processes: the processes that share the run; all of them call this function, and only rank 0 writes. Resume
+            with the same number of processes that wrote the checkpoint.
+        command: what ``run.json`` records as the command; None: the command that repeats the configuration.
+        on_start: called as ``on_start(model, objective)`` before the first epoch.
+        on_epoch: called as ``on_epoch(epoch, best validation metric)``, see :func:`lresnet.train.train_model`.
+
+    Raises:
+        ValueError: the run is impossible, the folder holds another run, or its images have changed.
+        OSError: the folder cannot be written to, or data are missing.
+
+    Example:
+        >>> task = lresnet.data.load_task("disease_tree/lp")
+        >>> model = lresnet.create_model("lorentz_gcn", in_features=task.x.shape[1])
+        >>> run = lresnet.fit(task, model, lresnet.TrainConfig(epochs=5))
+        >>> sorted(run.evaluate())
+        ['average_precision', 'roc_auc']
+    """
+    if checkpoint_every is not None and checkpoint_every < 1:
+        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    place, folder = usable_device(device), None if out is None else Path(out)
+    data, task_record = _load_in_order(task, config.seed, processes)
+    if processes.size > 1 and not isinstance(data, ImageTask):
+        require_shareable(GraphTaskConfig(data.name), processes.size)
+    network, model_record = _network(model, data, config.seed, place)
+    objective = make_objective(data, config, place, processes=processes)
+    record = _started(data, task_record, model_record, config, command, place, processes)
+    if folder is None:
+        outcome = _train(network, objective, config, None, 1, on_start, on_epoch)
+        return Run(_finished(record, outcome), network, data, device=place)
+    before = processes.broadcast(read_record(folder) if processes.is_main else None)
+    if before is not None:
+        require_same_run(record, before, folder)
+        if before.finished:
+            require_same_images(record.images, before.images, record.task_name, folder)
+            return Run(before, from_pretrained(folder / "model", place).eval(), data, folder, place)
+    if processes.is_main:
+        require_resumable(folder, before, record)
+        write_record(folder, record)
+    every = checkpoint_every or (_CHECKPOINT_EVERY_IMAGES if isinstance(data, ImageTask) else _CHECKPOINT_EVERY_GRAPHS)
+    outcome = _train(network, objective, config, folder / "checkpoint.pt", every, on_start, on_epoch)
+    record = _finished(record, outcome)
+    if processes.is_main:
+        _write_results(folder, network, outcome, record)
+    return Run(record, network, data, folder, place)
+
+
+class Run:
+    """A finished run: its record, its model and its task.
+
+    :func:`fit` returns one; :meth:`open` reads one from its folder.
+
+    Args:
+        record: configuration and outcome.
+        model: the trained model, in eval mode.
+        task: the task; None: loaded from the record when it is needed.
+        folder: the run's folder; None: the run was not written.
+        device: device of the model.
+    """
+
+    def __init__(
+        self,
+        record: RunRecord,
+        model: Pretrained,
+        task: Task | None = None,
+        folder: Path | None = None,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        self.record, self.model, self.folder, self.device = record, model, folder, torch.device(device)
+        self._task = task
+
+    @classmethod
+    def open(cls, folder: str | Path, *, task: Task | None = None, device: str = "auto") -> Run:
+        """Read the run that ``lresnet train`` or :func:`fit` left in ``folder``.
+
+        Args:
+            task: needed for a run on a task that was built in Python and that only some methods can do without.
+            device: see :func:`usable_device`.
+
+        Raises:
+            FileNotFoundError: there is no run in the folder, or no model.
+            ValueError: the run has not finished, or its files are damaged.
+        """
+        folder = Path(folder)
+        record = read_finished_record(folder)
+        place = usable_device(device)
+        return cls(record, from_pretrained(folder / "model", place).eval(), task, folder, place)
+
+    @property
+    def place(self) -> str:
+        """The folder for messages; a run without a folder goes by its task."""
+        return str(self.folder) if self.folder is not None else f"the run on {self.record.task_name}"
+
+    @property
+    def task(self) -> Task:
+        """The task, loaded on first use.
+
+        Raises:
+            FileNotFoundError: the data are gone.
+            ValueError: the images have changed, or the task was built in Python and must be passed to :meth:`open`.
+        """
+        if self._task is None:
+            kind = self.record.task.get("kind")
+            if kind not in ("graph", "images"):
+                raise ValueError(
+                    f"{self.place} was trained on a task built in Python; pass it: Run.open(folder, task=task)"
+                )
+            if kind == "images":
+                require_images_exist(self.record.task_name, Path(self.place))
+            self._task = load(self.record.config.task, self.record.seed)
+            if isinstance(self._task, ImageTask):
+                now = image_facts(self._task.data)
+                require_same_images(now, self.record.images, self.record.task_name, Path(self.place))
+        return self._task
+
+    @property
+    def images(self) -> ImageData:
+        """The images of the run.
+
+        Raises:
+            ValueError: the run is on a graph.
+        """
+        if not isinstance(self.task, ImageTask):
+            raise ValueError(f"{self.place} holds a run on the graph {self.record.task_name}; this needs one on images")
+        return self.task.data
+
+    @property
+    def train_config(self) -> TrainConfig:
+        """How the run was trained."""
+        return train_from_dict(self.record.train)
+
+    def evaluate(self) -> dict[str, float]:
+        """Return the test metrics in percent, the one to report first.
+
+        The test set is read once: a run with a folder writes the metrics to ``evaluation.json`` and reads them from
+        there afterwards.
+
+        Raises:
+            FileNotFoundError: the data are gone.
+            ValueError: the model does not fit the data, or the images have changed.
+        """
+        if self.record.metrics is None and self.folder is not None:
+            self.record = read_evaluation(self.folder) or self.record
+        if self.record.metrics is None:
+            objective = make_objective(self.task, self.train_config, self.device)
+            metrics = {name: round(value, 4) for name, value in objective.test(self.model.eval()).items()}
+            command = f"{self.record.command}; lresnet evaluate"
+            self.record = dataclasses.replace(
+                self.record, metrics=metrics, command=command, **environment(str(self.device))
+            )
+            if self.folder is not None:
+                write_record(self.folder, self.record)
+        assert self.record.metrics is not None
+        return dict(self.record.metrics)
+
+    def predict(
+        self, items: Sequence[int] | Sequence[str | Path] | Tensor = (), *, top: int = 1
+    ) -> list[NodePrediction] | Predictions | Tensor:
+        """Predict with the trained model.
+
+        Args:
+            items: for node classification, numbers of nodes (none: all of them); for images, image files or folders of
+                them; for link prediction, pairs of nodes ``[2, m]`` (none: the test pairs are not used, so pairs are
+                required).
+            top: number of classes per node or image.
+
+        Returns:
+            Classes with their probabilities, see :mod:`lresnet.runs.prediction`; for link prediction a score per pair,
+            higher for a more likely edge.
+        """
+        from lresnet.runs import prediction
+
+        if isinstance(self.task, LinkTask):
+            return prediction.score_links(self, torch.as_tensor(items))
+        if isinstance(self.task, NodeTask):
+            return prediction.predict_nodes(self, [int(node) for node in items], top=top)
+        return prediction.predict_images(self, [Path(str(path)) for path in items], top=top)
+
+    def embed(self, images: Sequence[str | Path] = ()) -> Embedding:
+        """Return the points to which the model maps its data: nodes, test images, or the given image files."""
+        from lresnet.runs.embedding import embed_run
+
+        return embed_run(self, [Path(path) for path in images])
+
+    def neighbours(self, item: str | int, count: int = 10) -> Neighbours:
+        """Return the points nearest to a node or image, see :func:`lresnet.runs.neighbours.neighbours_in_run`."""
+        from lresnet.runs.neighbours import neighbours_in_run
+
+        return neighbours_in_run(self, str(item), count=count)
+
+
+def load(config: TaskConfig, seed: int = 0) -> Task:
+    """Load the task of a configuration. The last few tasks stay in memory.
+
+    Args:
+        seed: decides a ``"disjoint"`` split; published splits are the same for every seed.
+    """
+    if isinstance(config, ImageTaskConfig):
+        return ImageTask(config.name, _images(config.name, config.size), holdout=config.holdout)
+    disjoint = config.split_index is None and config.split == "disjoint"
+    return _graph_task(config, seed if disjoint else 0)
+
+
+@functools.lru_cache(maxsize=12)  # the ten official splits of a data set, and a few more
+def _graph_task(config: GraphTaskConfig, seed: int) -> Task:
+    split = config.split if config.split_index is None else config.split_index
+    return load_task(config.name, split=split, seed=seed, features=config.features)
+
+
+@functools.lru_cache(maxsize=2)
+def _images(name: str, size: int | None) -> ImageData:
+    return load_images(name, size=size)
+
+
+def build(config: RunConfig, device: torch.device | str = "cpu") -> tuple[Pretrained, Objective[Any]]:
+    """Return the model and the objective of a run, ready to train; the seed decides the parameters."""
+    task = load(config.task, config.train.seed)
+    seed_everything(config.train.seed)
+    model = build_model(config.model, task, device)
+    return model, make_objective(task, config.train, device)
+
+
+def build_model(config: ModelConfig, task: Task, device: torch.device | str = "cpu") -> Pretrained:
+    """Build the network of a configuration with the sizes that the task needs. Torch's generator decides its weights.
+
+    Example:
+        >>> task = load(GraphTaskConfig("disease_tree/nc"))
+        >>> build_model(MODEL_CONFIGS["lorentz_gcn"]("lorentz_gcn"), task).config["num_classes"]
+        2
+    """
+    sizes: dict[str, Any]
+    if isinstance(task, ImageTask):
+        sizes = {"num_classes": len(task.data.classes), "in_channels": task.data.train.images.shape[-1]}
+    else:
+        classes = task.num_classes if isinstance(task, NodeTask) else None
+        sizes = {"in_features": task.x.shape[1], "num_classes": classes}
+    return create_model(config.name, **config.arguments(), **sizes).to(device)
+
+
+def usable_device(name: str) -> torch.device:
+    """Return the device called ``name``; ``"auto"`` is a GPU if there is one, otherwise the CPU.
+
+    Raises:
+        ValueError: the device cannot be used on this machine; the message gives torch's reason.
+
+    Example:
+        >>> usable_device("cpu")
+        device(type='cpu')
+    """
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:  # torch's message lists every kind of device
+        raise ValueError(f"unknown kind of device {name!r}; use auto, cpu, cuda or cuda:1") from error
+    try:
+        torch.zeros(1, device=device).item()  # a meta tensor, for example, has no values
+    except (RuntimeError, AssertionError) as error:  # torch without CUDA raises AssertionError
+        reason = str(error).splitlines()[0].partition(". ")[0]
+        raise ValueError(f"device {name!r} cannot be used here: {reason}") from error
+    if device.type == "cpu" and device.index is not None:  # torch accepts it, safetensors does not
+        raise ValueError(f"device {name!r} cannot be used here: a CPU has no number; use cpu")
+    return device
+
+
+def _load_in_order(task: Task | TaskConfig | str, seed: int, processes: Processes) -> tuple[Task, dict[str, Any]]:
+    """Load a task with rank 0 first, which may have to download it, and describe it for ``run.json``."""
+    if isinstance(task, str):
+        kind, name = find_task(task)
+        task = GraphTaskConfig(name) if kind == "graphs" else ImageTaskConfig(name)
+    if not isinstance(task, GraphTaskConfig | ImageTaskConfig):
+        return task, _describe(task)
+    if processes.size > 1 and processes.is_main:
+        load(task, seed)
+    processes.broadcast(None)  # the others wait here
+    loaded = load(task, seed)
+    return loaded, task_as_dict(task)
+
+
+def _describe(task: Task) -> dict[str, Any]:
+    """Describe a task that was built in Python: its sizes and a checksum that notices another task."""
+    if isinstance(task, ImageTask):
+        return {"kind": "python", "name": task.name, "holdout": task.holdout}
+    tensors = {name: value for name, value in sorted(vars(task).items()) if isinstance(value, Tensor)}
+    digest = hashlib.sha256()
+    for name, value in tensors.items():
+        digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
+        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    kind = "link" if isinstance(task, LinkTask) else "node"
+    return {"kind": "python", "name": task.name, "task": kind, "nodes": task.num_nodes, "digest": digest.hexdigest()}
+
+
+def _network(
+    model: Pretrained | ModelConfig | str, task: Task, seed: int, device: torch.device
+) -> tuple[Pretrained, dict[str, Any]]:
+    """Return the model on its device, built from its configuration if needed, and describe it for ``run.json``."""
+    if isinstance(model, str):
+        require_known("model", model, MODEL_CONFIGS)
+        model = MODEL_CONFIGS[model](model)
+    if isinstance(model, ModelConfig):
+        seed_everything(seed)
+        return build_model(model, task, device), given_fields(model)
+    if not isinstance(model, Pretrained):
+        raise TypeError(
+            f"fit takes a model of lresnet.create_model, its configuration or its name, got {type(model).__name__}"
+        )
+    config = json.loads(json.dumps(model.config))
+    return model.to(device), {"name": config.pop("model"), "from": "python"} | config
+
+
+def _started(
+    task: Task,
+    task_record: dict[str, Any],
+    model_record: dict[str, Any],
+    config: TrainConfig,
+    command: str | None,
+    device: torch.device,
+    processes: Processes,
+) -> RunRecord:
+    """Return the record of a run before its first epoch."""
+    images = None
+    if isinstance(task, ImageTask):
+        images = image_facts(task.data)
+        require_same_everywhere(images, task.name, processes.gather)
+    tree = {"task": task_record, "model": model_record, "train": train_as_dict(config)}
+    if command is None:
+        command = _command(tree, processes.size)
+    return RunRecord(
+        **tree, command=command, device=device.type, processes=processes.size, images=images, **environment(str(device))
+    )
+
+
+def _command(tree: dict[str, Any], processes: int) -> str:
+    if tree["task"]["kind"] == "python" or "from" in tree["model"]:
+        return "lresnet.fit(...)"
+    return RunConfig.from_dict(tree).command(processes)
+
+
+def _train(
+    model: Pretrained,
+    objective: Objective[Any],
+    config: TrainConfig,
+    checkpoint: Path | None,
+    every: int,
+    on_start: OnStart | None,
+    on_epoch: OnEpoch | None,
+) -> Outcome:
+    if on_start is not None:
+        on_start(model, objective)
+    return train_model(model, objective, config, checkpoint=checkpoint, checkpoint_every=every, on_epoch=on_epoch)
+
+
+def _finished(record: RunRecord, outcome: Outcome) -> RunRecord:
+    validation = None if outcome.validation is None else round(outcome.validation, 4)
+    return dataclasses.replace(
+        record,
+        validation=validation,
+        best_epoch=outcome.best_epoch,
+        epochs=outcome.epochs,
+        seconds=round(outcome.seconds, 2),
+    )
+
+
+def _write_results(folder: Path, model: Pretrained, outcome: Outcome, record: RunRecord) -> None:
+    """Write the model and the validation curve, then ``run.json``: a record with a best epoch has all files."""
+    model.save_pretrained(folder / "model")
+    lines = [json.dumps({"epoch": epoch, "validation": round(value, 4)}) + "\n" for epoch, value in outcome.curve]
+    write_atomically(folder / "curve.jsonl", "".join(lines).encode())
+    write_record(folder, record)
