@@ -49,6 +49,6 @@ def test_an_archive_with_a_wrong_bit(tmp_path, capsys):
 
 def test_a_line_of_results_that_is_no_result(tmp_path, capsys):
     (tmp_path / "gnn.jsonl").write_text("[1]\n")
-    with pytest.warns(UserWarning, match=r"gnn\.jsonl:1 is no result"):
+    with pytest.warns(UserWarning, match=r"gnn\.jsonl:1 is not a result"):
         assert pages.report(tmp_path) == 0
     assert "no final runs yet" in capsys.readouterr().out

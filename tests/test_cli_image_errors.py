@@ -146,7 +146,7 @@ def test_training_images_that_have_changed_classes(run: str, here: Path, capsys:
 
 def test_a_model_that_does_not_fit_the_run(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     LorentzResNet(20, num_classes=4).save_pretrained(here / run / "model")
-    assert "the model tells 4 classes apart, but coloured has 3" in complaint(capsys, "evaluate", run)
+    assert "the model has 4 classes, but coloured has 3" in complaint(capsys, "evaluate", run)
     assert "the model has 4 classes, the run has 3" in complaint(capsys, "predict", run, "image.png")
     LorentzResNet(20, num_classes=3, in_channels=1).save_pretrained(here / run / "model")
     assert "images must have shape [B, 1, H, W]" in complaint(capsys, "evaluate", run)

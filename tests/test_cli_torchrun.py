@@ -168,7 +168,7 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
             "the run has diverged at step 1: ",
         ),
         (_fails_in_one, ["IMAGES", *QUICK], "the disk of process 1 is gone"),
-        (_finds_other_images, ["IMAGES", *QUICK], "not all processes find the same pixels at "),
+        (_finds_other_images, ["IMAGES", *QUICK], "the processes find different pixels at "),
     ],
     ids=["a graph", "a batch", "divergence", "one alone", "other images"],
 )

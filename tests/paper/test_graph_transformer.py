@@ -134,12 +134,12 @@ def test_splits_as_one_computation_end_as_they_do_alone(tiny, branches):
                 torch.testing.assert_close(model.get_parameter(name), parameter, rtol=1e-2, atol=1e-3)
 
 
-def test_the_other_model_stays_the_default_and_wrong_names_are_said():
+def test_lorentz_gcn_stays_the_default_and_wrong_names_are_refused():
     plain = {name: value for name, value in CONFIG.items() if name != "model"}
     assert isinstance(build(run(config=plain))[0], LorentzGCN)
     with pytest.raises(ValueError, match="unknown model 'lorentz_sgforme'; did you mean 'lorentz_sgformer'"):
         build(run(config=CONFIG | {"model": "lorentz_sgforme"}))
-    with pytest.raises(TypeError, match="model 'lorentz_gcn' has no argument 'heads'"):
+    with pytest.raises(ValueError, match="heads is not a setting of lorentz_gcn, but of lorentz_sgformer"):
         build(run(config=plain | {"heads": 2}))
     with pytest.raises(ValueError, match=r"graph_weight must be above 0 and below 1, got 1\.5"):
         build(run(config=CONFIG | {"graph_weight": 1.5}))

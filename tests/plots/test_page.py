@@ -232,8 +232,8 @@ def test_report_writes_a_page_with_the_embedding(
     [
         (["report", ".", "--embedding", "x"], "--embedding needs a page; name its file with -o FILE.html"),
         (["report", ".", "-o", "r.txt"], "the file name of a page must end with .html, got 'r.txt'"),
-        (["report", ".", "-o", "r.html", "--embedding", "nowhere"], "nowhere holds no run"),
-        (["plot", "embedding", "nowhere"], "nowhere holds no run"),
+        (["report", ".", "-o", "r.html", "--embedding", "nowhere"], "nowhere does not exist"),
+        (["plot", "embedding", "nowhere"], "nowhere does not exist"),
     ],
 )
 def test_user_errors_are_one_line(

@@ -74,9 +74,10 @@ def test_a_euclidean_baseline_and_images_have_no_disk(tmp_path: Path, capsys: py
     assert cli.main(["plot", "embedding", folder, "--out", str(tmp_path / "p.png")]) == 2
     assert "holds a Euclidean baseline, which has no hyperbolic embedding" in capsys.readouterr().err
     record = json.loads((tmp_path / "twin" / "run.json").read_text())
-    (tmp_path / "run.json").write_text(json.dumps(record | {"cell": "cifar10", "method": "lorentz"}))
-    assert cli.main(["plot", "embedding", str(tmp_path), "--out", str(tmp_path / "p.png")]) == 2
-    assert "holds a run on cifar10, which is no graph" in capsys.readouterr().err
+    images = run_config("cifar10").as_dict() | {"images": {}}
+    (tmp_path / "twin" / "run.json").write_text(json.dumps(record | images))
+    assert cli.main(["plot", "embedding", folder, "--out", str(tmp_path / "p.png")]) == 2
+    assert "holds a run on the images cifar10; this needs one on a graph" in capsys.readouterr().err
 
 
 def test_a_curve_has_every_validation_pass_and_the_later_of_two_lines_counts(tree: Path, tmp_path: Path) -> None:
@@ -93,7 +94,7 @@ def test_a_curve_has_every_validation_pass_and_the_later_of_two_lines_counts(tre
     assert read_curve(tmp_path).validation == (50.0, 61.0)
 
 
-@pytest.mark.parametrize("change", [{"cell": None}, {"method": ["lorentz"]}, {"protocol": 3}, {"seed": "x"}])
+@pytest.mark.parametrize("change", [{"task": None}, {"model": ["lorentz"]}, {"format": 3}, {"train": {"seed": "x"}}])
 def test_a_damaged_record_is_reported_in_one_line(
     change: dict[str, object], tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -136,6 +137,6 @@ def test_histograms_of_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     text = out.read_text()
     assert text.count("AUROC") == 2
     assert "largest probability" in text
-    for sets, words in (("mars", "mars"), (",", "name a set at least")):
+    for sets, words in (("mars", "mars"), (",", "no OOD set given")):
         assert cli.main([*call, sets]) == 2
         assert words in capsys.readouterr().err

@@ -94,15 +94,16 @@ def test_test_results_that_are_not_numbers_are_reported(metrics: object, runs: P
 @pytest.mark.parametrize(
     "facts",
     [
-        {"cell": 3},
-        {"method": ["lorentz"]},
-        {"protocol": None},
-        {"config": []},
+        {"task": {"kind": "graph", "name": 3}},
+        {"model": {"name": "lorentz_gcn", "residual": ["lorentz"]}},
+        {"model": {"name": "nosuch", "residual": "lorentz"}},
+        {"train": []},
         {"seconds": "1"},
-        {"seed": [0]},
-        {"seed": True},
-        {"split": {}},
-        {"command": None},
+        {"train": {"seed": [0]}},
+        {"train": {"seed": True}},
+        {"train": {"seed": 0, "lr": -1}},
+        {"task": {"kind": "nosuch", "name": "cora/nc"}},
+        {"command": 3},
         {"hardware": 3},
         {"validation": "80"},
     ],
@@ -308,8 +309,10 @@ def test_the_verb_shows_groups_and_differences(
         for seed, value in enumerate(values):
             folder = tmp_path / f"{method}-{seed}"
             shutil.copytree(evaluated, folder)
-            change(folder / "run.json", method=method, seed=seed)
-            change(folder / "evaluation.json", method=method, seed=seed, metrics={"auc": value})
+            record = json.loads((folder / "run.json").read_text())
+            facts = {"model": record["model"] | {"residual": method}, "train": record["train"] | {"seed": seed}}
+            change(folder / "run.json", **facts)
+            change(folder / "evaluation.json", **facts, metrics={"auc": value})
     capsys.readouterr()
     assert cli.main(["report", str(tmp_path)]) == 0
     printed = capsys.readouterr().out

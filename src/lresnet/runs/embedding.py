@@ -129,9 +129,11 @@ def space_of_run(run: Run) -> Lorentz | None:
 
 def embed_nodes(run: Run) -> Embedding:
     """Embed the nodes of the run's graph; raises as :func:`embed_run`."""
-    task, name = run.task, run.record.task_name
-    if isinstance(task, ImageTask):
+    name = run.record.task_name
+    if run.record.images is not None:
         raise ValueError(f"{run.place} holds a run on the images {name}; this needs one on a graph")
+    task = run.task
+    assert not isinstance(task, ImageTask)
     model: Any = run.model
     with torch.no_grad():
         points = model.eval().embed(task.x.to(run.device), task.edge_index.to(run.device)).float().cpu()

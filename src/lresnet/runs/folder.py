@@ -224,7 +224,7 @@ def _read(path: Path) -> RunRecord:
             raise ValueError(f"it holds {type(values).__name__}, not an object")
         _check_outcome(values)
         record = _from_format_1(values) if "format" not in values else _from_format_2(values)
-        if record.task.get("kind") in ("graph", "images"):
+        if record.task.get("kind") != "python" and record.model.get("from") != "python":
             record.config  # noqa: B018 - checked here, where the file can be named
     except (TypeError, ValueError) as error:
         verb = "evaluate" if path.name == _EVALUATION else "train"
@@ -265,9 +265,11 @@ def _from_format_2(values: Mapping[str, Any]) -> RunRecord:
     for part in ("task", "model", "train"):
         if not isinstance(values[part], dict):
             raise ValueError(f"its {part} is {values[part]!r}, not a table of settings")
-    for part, key in (("task", "name"), ("model", "residual"), ("train", "seed")):
+    for part, key, kind in (("task", "name", str), ("model", "residual", str), ("train", "seed", int)):
         if key not in values[part]:
             raise ValueError(f"its {part} has no {key}")
+        if not isinstance(values[part][key], kind) or isinstance(values[part][key], bool):
+            raise ValueError(f"{key} of its {part} is {values[part][key]!r}")
     return RunRecord(**{field.name: values[field.name] for field in known})
 
 
