@@ -21,7 +21,8 @@ def test_importing_lresnet_or_its_command_line_imports_nothing_heavy() -> None:
 def test_the_table_of_methods_imports_nothing_heavy() -> None:
     code = "import sys, lresnet.residual.registry as r; print(len(r.METHODS), 'torch' in sys.modules, *sys.modules)"
     count, torch, *modules = _python(code).split()
-    assert (int(count), torch) == (9, "False")
+    assert int(count) >= 9
+    assert torch == "False"
     assert {"numpy", "geoopt", "lresnet.geometry"}.isdisjoint(modules)
 
 

@@ -33,8 +33,9 @@ NAMES = [
 
 
 def test_the_names_are_the_public_ones():
-    assert list(METHODS) == list(RESIDUALS) == NAMES
-    assert len(RESIDUALS) == len(NAMES)
+    assert list(METHODS)[: len(NAMES)] == NAMES
+    assert list(METHODS) == list(RESIDUALS)
+    assert len(METHODS) == len(RESIDUALS)
     assert lresnet.make_residual is make_residual
     assert lresnet.LorentzResidual is RESIDUALS["lorentz"]
 
@@ -64,7 +65,7 @@ def _subclasses(cls: type) -> Iterator[type]:
             yield from _subclasses(child)
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", METHODS)
 def test_the_options_of_the_table_are_those_of_the_class(kind):
     names = {
         name
@@ -77,14 +78,14 @@ def test_the_options_of_the_table_are_those_of_the_class(kind):
     assert residual_options(kind) == names - {"self", "manifold", "dim", "options", "factory"}
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", METHODS)
 def test_the_table_names_the_kernel_of_the_class(kind):
     arguments = make_residual(kind, lresnet.Lorentz()).kernel()
     assert METHODS[kind].kernel == (arguments and arguments["kind"])
     assert METHODS[kind].kernel in (None, *registered_kinds())
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", METHODS)
 def test_commutative_and_curved_are_as_in_the_table(kind):
     x, y = normals(3, 4), normals(3, 4, seed=1)
     with torch.no_grad():
@@ -94,7 +95,7 @@ def test_commutative_and_curved_are_as_in_the_table(kind):
     assert torch.allclose(here, flat) is not METHODS[kind].curved
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", METHODS)
 def test_the_functions_of_the_table(kind):
     x, y = normals(3, 4), normals(3, 4, seed=1)
     entry = METHODS[kind]
@@ -117,8 +118,9 @@ def test_the_methods_with_equivalent_weights():
 
 
 def test_order_of_tables_and_pictures():
-    by_row = sorted(METHODS.values(), key=lambda method: method.table_rank)
-    by_picture = sorted(METHODS.values(), key=lambda method: method.picture_rank)
+    known = [METHODS[name] for name in NAMES]
+    by_row = sorted(known, key=lambda method: method.table_rank)
+    by_picture = sorted(known, key=lambda method: method.picture_rank)
     assert [method.name for method in by_row] == [
         "none",
         "parallel_transport",
@@ -140,7 +142,7 @@ def test_order_of_tables_and_pictures():
     assert compared_methods() == ("none", "parallel_transport", "tangent", "space", "lorentz", "euclidean")
 
 
-@pytest.mark.parametrize("kind", NAMES)
+@pytest.mark.parametrize("kind", METHODS)
 def test_class_manifold_and_axis(kind):
     M = lresnet.Lorentz(-2.0)
     residual = make_residual(kind, M, dim=1)
