@@ -10,7 +10,7 @@ from lresnet.functional import lorentz_residual, parallel_transport_residual, ta
 from lresnet.geometry import Lorentz
 from lresnet.nn import WeightedJoin
 from lresnet.optim import parameter_groups
-from lresnet.residual import RESIDUALS
+from lresnet.residual import RESIDUALS, make_residual
 from lresnet.testing import assert_finite_gradients, assert_on_manifold
 
 M = Lorentz(-2.0)
@@ -42,7 +42,9 @@ def expected(kind: str, alpha: float, z: Tensor, g: Tensor) -> Tensor:
     z, g = exp((1 - alpha) * z), exp(alpha * g)
     if kind.startswith("tangent"):
         return tangent_residual(z, g, K=K)
-    return parallel_transport_residual(*((g, z) if kind.endswith("reversed") else (z, g)), K=K)
+    if kind.startswith("parallel_transport"):
+        return parallel_transport_residual(*((g, z) if kind.endswith("reversed") else (z, g)), K=K)
+    return make_residual(kind, M)(z, g)
 
 
 @every_kind

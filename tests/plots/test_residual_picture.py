@@ -25,7 +25,7 @@ def test_the_paper_s_example() -> None:
         "space": (4.0, 0.0),
         "none": (2.0, 2.0),
     }
-    assert {kind: point.space for kind, point in found.items()} == {
+    assert {kind: found[kind].space for kind in expected} == {
         kind: pytest.approx(space, abs=1e-12) for kind, space in expected.items()
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import pkgutil
 
 import pytest
 import safetensors.torch
@@ -11,25 +12,29 @@ import torch
 from torch import Tensor, nn
 
 from lresnet import Lorentz, LorentzResidual, make_residual
-from lresnet.functional import lorentz_residual, parallel_transport_residual, space_residual, tangent_residual
-from lresnet.residual import RESIDUALS, TangentResidual
-from lresnet.residual.textbook import parallel_transport_textbook, tangent_textbook
+from lresnet.functional import lorentz_residual, parallel_transport_residual
+from lresnet.residual import METHODS, TangentResidual
+from lresnet.residual.base import Residual
 from tests.residual.common import CONFIGURATIONS, build, name_of, normals
 
 every_configuration = pytest.mark.parametrize("configuration", CONFIGURATIONS, ids=name_of)
 every_curvature = pytest.mark.parametrize("learnable", [False, True], ids=["fixed", "learnable"])
 
-FUNCTIONS = {
-    "lorentz": lambda x, y, r, K: lorentz_residual(x, y, r.raw_weight, r.scale, K=K),
-    "parallel_transport": lambda x, y, r, K: parallel_transport_residual(x, y, K=K),
-    "parallel_transport_reversed": lambda x, y, r, K: parallel_transport_residual(y, x, K=K),
-    "tangent": lambda x, y, r, K: tangent_residual(x, y, r.raw_weight, K=K),
-    "space": lambda x, y, r, K: space_residual(x, y),
-    "none": lambda x, y, r, K: y,
-    "euclidean": lambda x, y, r, K: space_residual(x, y),
-    "parallel_transport_textbook": lambda x, y, r, K: parallel_transport_textbook(x, y, K=K),
-    "tangent_textbook": lambda x, y, r, K: tangent_textbook(x, y, r.raw_weight, K=K),
+# Methods for which the table has no function.
+OTHER_FUNCTIONS = {
+    "parallel_transport_reversed": lambda x, y, K: parallel_transport_residual(y, x, K=K),
+    "none": lambda x, y, K: y,
 }
+
+
+def by_function(kind: str, x: Tensor, y: Tensor, residual: Residual, K: float | Tensor) -> Tensor:
+    """The residual by its function, with the module's options."""
+    method = METHODS[kind]
+    if method.function is None:
+        return OTHER_FUNCTIONS[kind](x, y, K)
+    options = {"raw_weight": "weight", "scale": "scale"}
+    arguments = {name: getattr(residual, own) for own, name in options.items() if name in method.options}
+    return pkgutil.resolve_name(method.function)(x, y, **arguments, **({"K": K} if method.curved else {}))
 
 
 class Model(nn.Module):
@@ -57,11 +62,11 @@ def test_module_and_function_agree(configuration, learnable):
     x, y = points()
     M = Lorentz(-2.0, learnable=learnable)
     residual = build(configuration, M)
-    assert torch.equal(residual(x, y), FUNCTIONS[configuration[0]](x, y, residual, M.curvature))
+    assert torch.equal(residual(x, y), by_function(configuration[0], x, y, residual, M.curvature))
 
 
-def test_the_function_table_is_complete():
-    assert list(FUNCTIONS) == list(RESIDUALS)
+def test_every_method_without_a_function_is_tested():
+    assert set(OTHER_FUNCTIONS) == {name for name, method in METHODS.items() if method.function is None}
 
 
 # --- state -----------------------------------------------------------------------------------------------------------
@@ -79,12 +84,6 @@ STATE = {
     "tangent-weight=learned": ["raw_weight"],
     "tangent-weight=0.5": ["raw_weight"],
     "tangent-weight=per point": ["raw_weight"],
-    "parallel_transport": [],
-    "parallel_transport_reversed": [],
-    "space": [],
-    "none": [],
-    "euclidean": [],
-    "parallel_transport_textbook": [],
     "tangent_textbook": ["raw_weight"],
 }
 
@@ -103,7 +102,7 @@ PARAMETERS = {
 def test_snapshot_of_state_keys(configuration, learnable):
     # Without the keys of the manifold, which the model owns.
     residual = build(configuration, Lorentz(-2.0, learnable=learnable))
-    assert sorted(residual.state_dict()) == STATE[name_of(configuration)]
+    assert sorted(residual.state_dict()) == STATE.get(name_of(configuration), [])
     assert sorted(dict(residual.named_parameters())) == PARAMETERS.get(name_of(configuration), [])
 
 
@@ -116,7 +115,7 @@ def test_state_dict_through_safetensors(configuration, tmp_path):
             parameter.add_(0.1)
     state = model.state_dict()
     assert sorted(key for key in state if "kappa" in key) == ["manifold.log_kappa"]
-    expected = {f"residuals.{i}.{key}" for i in range(2) for key in STATE[name_of(configuration)]}
+    expected = {f"residuals.{i}.{key}" for i in range(2) for key in STATE.get(name_of(configuration), [])}
     assert {key for key in state if key.startswith("residuals")} == expected
     safetensors.torch.save_file(state, tmp_path / "model.safetensors")
     torch.manual_seed(1)
@@ -210,7 +209,7 @@ def test_deepcopy_of_a_model_copies_the_manifold_once(configuration):
     with torch.no_grad():
         twin.manifold.log_kappa.add_(1.0)
     assert torch.equal(model(x), before)
-    if configuration[0] not in ("space", "none", "euclidean"):
+    if METHODS[configuration[0]].curved:
         assert not torch.equal(twin(x), before)
 
 
@@ -296,7 +295,7 @@ def test_every_learned_value_receives_a_gradient(configuration):
     model = Model(configuration)
     x, _ = points()
     model(x).square().sum().backward()
-    flat = configuration[0] in ("space", "none", "euclidean")
+    flat = not METHODS[configuration[0]].curved
     for name, parameter in model.named_parameters():
         if flat and name == "manifold.log_kappa":
             assert parameter.grad is None

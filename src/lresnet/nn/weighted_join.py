@@ -12,7 +12,7 @@ from lresnet.geometry.curvature import kappa_of
 from lresnet.nn.bounded_exp import bounded_exp
 from lresnet.nn.input_map import MAX_RADIUS
 from lresnet.nn.vector_join import lorentz_join
-from lresnet.residual import METHODS, LorentzResidual, SpaceResidual, make_residual
+from lresnet.residual import METHODS, LorentzResidual, make_residual
 from lresnet.residual.base import FixedNumbers
 
 __all__ = ["WeightedJoin"]
@@ -62,28 +62,28 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
             raise ValueError(f"the weight of a branch must be above 0 and below 1, got {weight}")
         self.kind, self.max_radius = kind, max_radius
         ratio = weight / (1 - weight)
-        if kind == "lorentz":
+        self._branch_weights = METHODS[kind].branch_weights if kind in METHODS else "vectors"
+        if self._branch_weights == "own":
             options |= {"weight": "learned", "initial_weight": ratio} if learn_weight else {"weight": ratio}
-        elif learn_weight and kind != "none":
+        elif learn_weight and self._branch_weights != "unused":
             self.raw_weight = torch.nn.Parameter(torch.tensor(ratio))
         else:
             self.fix("raw_weight", ratio)
         self.residual = make_residual(kind, manifold, **options)
-        self._weighs_vectors = METHODS[kind].weighs_tangent_vectors
 
     @property
     def weight(self) -> Tensor:
         """alpha; in a stack one for each member."""
-        owner = self.residual if self.kind == "lorentz" else self
+        owner = self.residual if self._branch_weights == "own" else self
         ratio: Tensor = owner.raw_weight.abs()  # type: ignore[operator]
         return ratio / (1 + ratio)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Points, or vectors of the Euclidean twin."""
-        if self._weighs_vectors:
+        if self._branch_weights == "vectors":
             z, g = self._weigh(self.manifold.logmap0(x), self.manifold.logmap0(y))
             return self.residual(self.manifold.expmap0(z), self.manifold.expmap0(g))  # type: ignore[no-any-return]
-        if isinstance(self.residual, SpaceResidual):  # "space" or "euclidean"
+        if self._branch_weights == "coordinates":
             dtype = torch.promote_types(x.dtype, y.dtype)  # which differ under autocast
             x, y = x.to(dtype), y.to(dtype)
             return torch.lerp(x, y, self._alpha(x))  # (1 - alpha) x + alpha y, one array instead of three
@@ -91,7 +91,7 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
 
     def of_vectors(self, z: Tensor, g: Tensor) -> Tensor:
         """Tangent vectors at the origin to a point."""
-        if self._weighs_vectors:
+        if self._branch_weights == "vectors":
             z, g = self._weigh(z, g)
             return self.residual(self._exp(z), self._exp(g))  # type: ignore[no-any-return]
         if isinstance(self.residual, LorentzResidual) and self.residual.log_scale is None:

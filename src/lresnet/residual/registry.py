@@ -32,7 +32,7 @@ class Method:
     module: str
     """Class of the module, as ``"module:name"``."""
     function: str | None = None
-    """The function on space coordinates, if it is a function of its own."""
+    """The function on space coordinates, as ``"module:name"``; None if the method is only a module."""
     textbook_function: str | None = None
     """The published form of ``function``, for comparison."""
     options: tuple[str, ...] = ()
@@ -45,8 +45,9 @@ class Method:
     """Whether x and y may be exchanged at weight 1."""
     curved: bool = True
     """Whether the result depends on the curvature."""
-    weighs_tangent_vectors: bool = False
-    """Whether the weights of two branches multiply tangent vectors at the origin; else they multiply points."""
+    branch_weights: Literal["own", "coordinates", "vectors", "unused"] = "vectors"
+    """How :class:`lresnet.nn.WeightedJoin` weighs two branches: by the residual's own ``weight``, by a factor of the
+    coordinates, by a factor of the tangent vectors at the origin, or not at all."""
     has_equivalent_weights: bool = False
     """Whether :func:`lresnet.functional.equivalent_weights` knows weights for it."""
     kernel: str | None = None
@@ -74,6 +75,7 @@ _TABLE = (
         textbook_function="lresnet.residual.textbook:lorentz_textbook",
         options=(*_WEIGHT_OPTIONS, "initial_scale", "scale"),
         compared=True,
+        branch_weights="own",
         kernel="lorentz",
         colour="#D55E00",
         marker="o",
@@ -89,7 +91,6 @@ _TABLE = (
         textbook_function="lresnet.residual.textbook:parallel_transport_textbook",
         compared=True,
         commutative=False,
-        weighs_tangent_vectors=True,
         has_equivalent_weights=True,
         kernel="parallel_transport",
         colour="#0072B2",
@@ -103,7 +104,6 @@ _TABLE = (
         short_label="parallel transport, reversed",
         module="lresnet.residual.parallel_transport:ReversedParallelTransportResidual",
         commutative=False,
-        weighs_tangent_vectors=True,
         has_equivalent_weights=True,
         colour="#56B4E9",
         marker="v",
@@ -119,7 +119,6 @@ _TABLE = (
         textbook_function="lresnet.residual.textbook:tangent_textbook",
         options=_WEIGHT_OPTIONS,
         compared=True,
-        weighs_tangent_vectors=True,
         has_equivalent_weights=True,
         kernel="tangent",
         colour="#CC79A7",
@@ -135,6 +134,7 @@ _TABLE = (
         function="lresnet.residual.space:space_residual",
         compared=True,
         curved=False,
+        branch_weights="coordinates",
         has_equivalent_weights=True,
         colour="#009E73",
         marker="s",
@@ -150,6 +150,7 @@ _TABLE = (
         compared=True,
         commutative=False,
         curved=False,
+        branch_weights="unused",
         colour="#E69F00",
         marker="X",
         table_rank=10,
@@ -160,9 +161,11 @@ _TABLE = (
         label="Euclidean addition",
         short_label="Euclidean twin",
         module="lresnet.residual.space:EuclideanResidual",
+        function="lresnet.residual.space:space_residual",
         role="baseline",
         compared=True,
         curved=False,
+        branch_weights="coordinates",
         colour="#8C8C8C",
         marker="P",
         line="dashed",
@@ -174,9 +177,9 @@ _TABLE = (
         label="parallel transport, exp and log",
         short_label="parallel transport, exp and log",
         module="lresnet.residual.textbook:TextbookParallelTransportResidual",
+        function="lresnet.residual.textbook:parallel_transport_textbook",
         role="textbook",
         commutative=False,
-        weighs_tangent_vectors=True,
         colour="#56B4E9",  # as the reversed form, which is never in the same picture
         marker="v",
         line="dashed",
@@ -188,9 +191,9 @@ _TABLE = (
         label="tangent space, exp and log",
         short_label="tangent, exp and log",
         module="lresnet.residual.textbook:TextbookTangentResidual",
+        function="lresnet.residual.textbook:tangent_textbook",
         options=_WEIGHT_OPTIONS,
         role="textbook",
-        weighs_tangent_vectors=True,
         line="dashed",
         table_rank=60,
         picture_rank=70,
