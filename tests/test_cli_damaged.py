@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from lresnet.cli import main
-from lresnet_paper.cli import pages
 
 
 def complaint(capsys, *args):
@@ -45,10 +44,3 @@ def test_an_archive_with_a_wrong_bit(tmp_path, capsys):
         data[i] ^= 0xFF
     path.write_bytes(data)
     assert "space.npz cannot be read" in complaint(capsys, "delta", path)
-
-
-def test_a_line_of_results_that_is_no_result(tmp_path, capsys):
-    (tmp_path / "gnn.jsonl").write_text("[1]\n")
-    with pytest.warns(UserWarning, match=r"gnn\.jsonl:1 is not a result"):
-        assert pages.report(tmp_path) == 0
-    assert "no final runs yet" in capsys.readouterr().out

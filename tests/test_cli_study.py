@@ -1,4 +1,4 @@
-"""`lresnet reproduce`, as typed, and the report of the paper; the workers are threads here, which is quick."""
+"""`lresnet reproduce` as typed; the workers are threads here, which is quick."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,6 @@ import pytest
 from lresnet import cli
 from lresnet.runs.run import _images
 from lresnet.train.results import read_results
-from lresnet_paper.cli import pages
 from lresnet_paper.depth import cells_of
 from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen
 from lresnet_paper.search import best_configuration, recipe
@@ -215,81 +214,9 @@ def test_a_protocol_has_runs_and_a_table_of_its_own(
     out = capsys.readouterr().out
     assert "cifar10, paper" in out
     assert "cifar10, fast" not in out
-    assert "paired" not in out  # one method alone
+    assert "Lorentz minus" not in out  # one method alone
     protocols = [record["protocol"] for record in read_results(tmp_path / "image_classification.jsonl")]
     assert protocols == ["fast"] * 3 + ["paper"] * 3
-
-
-def result(seed: int, value: float | None, **other: object) -> dict[str, object]:
-    run = {"table": "gnn", "cell": "disease/lp", "method": "lorentz", "protocol": "legacy", "seed": seed}
-    return run | {"split": None, "stage": "final", "config": {}, "value": value, "validation": value} | other
-
-
-@pytest.fixture
-def results(tmp_path: Path) -> Path:
-    folder = tmp_path / "results"
-    folder.mkdir()
-    records = [
-        result(0, 98.0),
-        result(1, 97.0),
-        result(2, None),  # diverged
-        result(0, 50.0, stage="search"),
-        result(0, 91.0, method="euclidean", cell="disease/nc"),
-        result(0, 80.0, protocol="disjoint", validation=None),
-    ]
-    (folder / "gnn.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    (folder / "numerics.jsonl").write_text('{"dtype": "float32", "error": 1e-7}\n')
-    return folder
-
-
-def test_report_as_json(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert pages.report(results, json=True) == 0
-    figures = json.loads(capsys.readouterr().out)
-    assert [(f["table"], f["cell"], f["method"], f["protocol"], f["n"]) for f in figures] == [
-        ("gnn", "disease/lp", "lorentz", "legacy", 2),
-        ("gnn", "disease/nc", "euclidean", "legacy", 1),
-        ("gnn", "disease/lp", "lorentz", "disjoint", 1),
-    ]
-    first = figures[0]
-    assert first["mean"] == 97.5
-    assert first["std"] == pytest.approx(0.5**0.5)
-    assert first["diverged"] == 1
-    assert first["paper"] == {"mean": 97.3, "std": 0.4}
-    assert figures[1]["paper"] == {"mean": None, "std": None}
-    assert figures[2]["validation"] is None
-
-
-def test_report_as_tables(
-    results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-    page = tmp_path / "page.md"
-    assert pages.report(results, markdown=page) == 0
-    out = capsys.readouterr().out
-    assert max(map(len, out.splitlines())) <= 80
-    assert "disease/lp, legacy" in out
-    assert "97.50 ± 0.71" in out
-    assert "97.3 ± 0.4" in out
-    text = page.read_text()
-    assert "\n## gnn\n\nThe Lorentz residual's figures are, against the paper's: " in text  # alone
-    assert "nan" not in text
-    assert "\n### disease/lp, legacy\n\n| method |" in text
-    assert "| lorentz | 97.50 ± 0.71 | 2 of 3 | 97.50 | 97.3 ± 0.4 | within one s.e., +0.20 |" in text
-
-
-def test_a_report_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="folder nowhere does not exist"):
-        pages.report(Path("nowhere"))
-    (tmp_path / "file").touch()
-    with pytest.raises(FileExistsError):
-        pages.report(tmp_path, markdown=tmp_path / "file" / "page.md")
-
-
-def test_report_without_runs_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert pages.report(tmp_path) == 0
-    assert "no final runs yet" in capsys.readouterr().out
-    assert pages.report(tmp_path, json=True) == 0
-    assert json.loads(capsys.readouterr().out) == []
 
 
 def test_an_interrupted_table_says_what_is_kept(

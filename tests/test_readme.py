@@ -8,7 +8,8 @@ import torch
 
 import lresnet
 from lresnet.train.results import read_results
-from lresnet_paper.pages.paired import paired_differences
+from lresnet_paper.comparisons import compare_methods
+from lresnet_paper.pages.ood_page import detection_counts, ood_runs
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -68,7 +69,7 @@ def test_the_figures_of_images_are_those_of_the_results(label: str, protocol: st
             values = [run["value"] for run in own if run["method"] == method]
             assert len(values) == int(seeds)
             expected.append(f"{sum(values) / len(values):.2f}")
-        (gap,) = (gap for gap in paired_differences(own) if gap.method == "euclidean")
+        (gap,) = (one.difference for one in compare_methods(own) if one.method == "euclidean")
         expected.append(f"{gap.mean:+.2f} ± {gap.half_width:.2f}")
     assert figures == expected
 
@@ -81,3 +82,9 @@ def test_as_many_pairs_of_seeds_are_behind_as_it_says() -> None:
             values.setdefault((run["cell"], run["protocol"], run["seed"]), {})[run["method"]] = run["value"]
     behind = sum(pair["lorentz"] < pair["euclidean"] for pair in values.values())
     assert f"in {behind} of {len(values)} pairs of seeds" in TEXT
+
+
+def test_detection_is_better_and_worse_in_as_many_cells_as_it_says() -> None:
+    runs = ood_runs(read_results(ROOT / "results" / "ood.jsonl"))
+    better, worse, cells = detection_counts(runs)["euclidean"]
+    assert (better, f"better in none and worse in {worse} of {cells} cells" in " ".join(TEXT.split())) == (0, True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -18,7 +19,12 @@ def render(template_name: str, **values: Any) -> str:
 
     HTML templates (``*.html.j2``) escape their values; Markdown templates do not.
     """
-    environment = Environment(
+    return _environment().get_template(template_name).render(**values)
+
+
+@functools.cache
+def _environment() -> Environment:
+    return Environment(
         loader=PackageLoader("lresnet_paper", "templates"),
         autoescape=lambda name: name is not None and name.endswith(".html.j2"),
         undefined=StrictUndefined,
@@ -26,4 +32,3 @@ def render(template_name: str, **values: Any) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    return environment.get_template(template_name).render(**values)

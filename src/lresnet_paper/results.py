@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lresnet.residual.registry import METHODS
+from lresnet.runs.statistics import Summary, verdict_against_published
 from lresnet.train.results import read_results
 from lresnet_paper.depth import split_depth
 from lresnet_paper.run import split_name
@@ -21,7 +22,7 @@ from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 __all__ = [
     "DIVERGED",
     "RUN_FIELDS",
-    "Figure",
+    "Result",
     "aggregate",
     "cell_key",
     "grouped",
@@ -83,7 +84,7 @@ def _sorted(value: Any) -> Any:
 
 
 def is_run(record: Mapping[str, Any]) -> bool:
-    """Whether a line is a valid run: all fields have the right type, and every figure is finite or None.
+    """Whether a line is a valid run: all fields have the right type, and every number is finite or None.
 
     Example:
         >>> is_run({"table": "gnn", "cell": "cora/nc", "method": "none", "protocol": "legacy", "seed": 0})
@@ -162,7 +163,7 @@ _TABLE_CHECKS = {"curvature": _has_curvature, "oversmoothing": _has_layers, "ood
 
 
 @dataclass(frozen=True)
-class Figure:
+class Result:
     """Mean and deviation of one cell, method and protocol over its final runs; percent, or seconds for runtimes.
 
     If every run diverged, n is 0 and mean and deviation are NaN.
@@ -193,30 +194,25 @@ class Figure:
         return own if self.settings is None else f"{own}, {self.settings}"
 
     @property
-    def standard_error(self) -> float:
-        """The standard error of the mean; NaN without a finite run."""
-        return self.std / math.sqrt(self.n) if self.n else math.nan
-
-    @property
     def runs(self) -> str:
         """The number of runs behind the mean: ``"10"``, or ``"9 of 10"`` if the tenth run diverged."""
         return f"{self.n} of {self.n + self.diverged}" if self.diverged else str(self.n)
 
     @property
     def verdict(self) -> str:
-        """Our mean against the paper's: more than one standard error above it, within, or below.
+        """Our mean against the paper's: "better", "worse" or "no difference shown".
 
-        Empty for seconds, which were measured on another card, and for images other than the paper's.
+        Empty where no comparison is possible: the paper prints no deviation, we have a single run, or the split, the
+        images (see ``note``) or the hardware (for runtimes) are not the paper's.
         """
         if not self.n:
             return DIVERGED
-        if self.paper_mean is None or self.table == "runtime" or self.note:
+        if self.paper_mean is None or self.table == "runtime" or self.note or split_name(self.protocol) == "disjoint":
             return ""
-        gap = self.mean - self.paper_mean
-        return "within one s.e." if abs(gap) <= self.standard_error else ("better" if gap > 0 else "worse")
+        return verdict_against_published(Summary(self.mean, self.std, self.n), self.paper_mean, self.paper_std) or ""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the figure for JSON: the paper's values are a nested object, unknown values are None."""
+        """Return the result for JSON: the paper's values are a nested object, unknown values are None."""
         own = {name: value for name, value in asdict(self).items() if not name.startswith("paper_")}
         for name in ("note", "settings"):
             if own[name] is None:
@@ -228,14 +224,14 @@ class Figure:
         return own | known | {"paper": paper, "verdict": self.verdict}
 
 
-def aggregate(records: Iterable[Mapping[str, Any]]) -> list[Figure]:
-    """Return one figure per table, cell, method, protocol, curvature and settings, in order of first appearance."""
+def aggregate(records: Iterable[Mapping[str, Any]]) -> list[Result]:
+    """Return one result per table, cell, method, protocol, curvature and settings, in order of first appearance."""
     groups: dict[tuple[str, str, str, str, str | None, str | None], list[Mapping[str, Any]]] = defaultdict(list)
     for record in records:
         if record.get("stage", "final") == "final":
             own = record["table"], record["cell"], record["method"], record["protocol"]
             groups[*own, _curvature(record), record.get("settings")].append(record)
-    return [_figure(*key, runs) for key, runs in groups.items()]
+    return [_result(*key, runs) for key, runs in groups.items()]
 
 
 def _curvature(record: Mapping[str, Any]) -> str | None:
@@ -245,7 +241,7 @@ def _curvature(record: Mapping[str, Any]) -> str | None:
     return "trainable" if config.get("learn_curvature") else f"{config['curvature']:.1f}"
 
 
-def _figure(
+def _result(
     table: str,
     cell: str,
     method: str,
@@ -253,11 +249,11 @@ def _figure(
     curvature: str | None,
     settings: str | None,
     runs: Sequence[Mapping[str, Any]],
-) -> Figure:
+) -> Result:
     values = [run["value"] for run in runs if run.get("value") is not None]
     validation = [run["validation"] for run in runs if run.get("validation") is not None]
     paper_mean, paper_std = paper_figure(table, cell, method, curvature)
-    return Figure(
+    return Result(
         table=table,
         cell=cell,
         method=method,
@@ -278,8 +274,8 @@ def _figure(
 # --- order ------------------------------------------------------------------------------------------------------------
 
 
-def in_order(figures: Sequence[Figure]) -> list[Figure]:
-    """Return figures in the paper's order of tables, cells and methods.
+def in_order(results: Sequence[Result]) -> list[Result]:
+    """Return results in the paper's order of tables, cells and methods.
 
     Splits stay in order of first appearance; a second recipe on a split follows the first.
 
@@ -287,9 +283,9 @@ def in_order(figures: Sequence[Figure]) -> list[Figure]:
         >>> in_order([])
         []
     """
-    splits = list(dict.fromkeys(split_name(figure.protocol) for figure in figures))
+    splits = list(dict.fromkeys(split_name(result.protocol) for result in results))
     return sorted(
-        figures,
+        results,
         key=lambda f: (
             _table_key(f.table),
             cell_key(f.table, f.cell),
@@ -302,16 +298,16 @@ def in_order(figures: Sequence[Figure]) -> list[Figure]:
     )
 
 
-def grouped(figures: Iterable[Figure], name: Callable[[Figure], str]) -> dict[str, list[Figure]]:
-    """Return figures by ``name``, in order of first appearance.
+def grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:
+    """Return results by ``name``, in order of first appearance.
 
     Example:
-        >>> grouped([], lambda figure: figure.table)
+        >>> grouped([], lambda result: result.table)
         {}
     """
-    groups: dict[str, list[Figure]] = {}
-    for figure in figures:
-        groups.setdefault(name(figure), []).append(figure)
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(name(result), []).append(result)
     return groups
 
 

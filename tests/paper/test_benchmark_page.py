@@ -10,7 +10,7 @@ from rich.console import Console
 
 from lresnet_paper.pages.benchmark_tables import benchmark_tables, markdown_table, terminal_table
 from lresnet_paper.pages.benchmarks import benchmark_page, read_benchmarks, stack_bounds, target_rows
-from lresnet_paper.pages.markdown_page import markdown_page
+from lresnet_paper.pages.results_page import markdown_page
 from lresnet_paper.results import aggregate, read_runs
 from lresnet_paper.tables import paper_figure
 
@@ -233,5 +233,6 @@ def test_runtimes_in_the_report_are_seconds_without_a_verdict(tmp_path: Path) ->
     (tmp_path / "benchmarks.jsonl").write_text(json.dumps(KERNELS) + "\n")
     (figure,) = aggregate(read_runs(tmp_path))  # a benchmark is not a run
     assert (figure.mean, figure.paper_mean, figure.paper_std, figure.verdict) == (0.131, 0.0006, None, "")
-    assert "### 4096/100000\n\n| method |" in markdown_page([figure])
-    assert "| lorentz, kernels | 0.131 | 1 |  | 0.0006 |  |" in markdown_page([figure])
+    page = markdown_page(read_runs(tmp_path))
+    assert "### 4096/100000\n\n| method |" in page
+    assert "| lorentz, kernels | 0.131 | 1 |  | 0.0006 |  |" in page

@@ -1,4 +1,4 @@
-"""The picture of depth: what is drawn is what the runs say, and so are the answers to the paper's claims."""
+"""The picture of depth shows the runs; the claims about depth are answered from them."""
 
 import json
 from pathlib import Path
@@ -6,11 +6,10 @@ from typing import Any
 
 import pytest
 
-from lresnet_paper.cli import pages
-from lresnet_paper.pages.claims import HOLDS, IN_PART, NOT_MEASURED, REFUTED
-from lresnet_paper.pages.depth_claims import depth_answers
+from lresnet_paper.__main__ import main
+from lresnet_paper.pages.claims import HOLDS, NOT_MEASURED, PARTLY, REFUTED, UNDECIDED, depth_claims
+from lresnet_paper.pages.depth_page import all_runs_by_depth, depth_protocols, differences_by_seed, runs_by_depth
 from lresnet_paper.pages.depth_picture import depth_picture, draw_depth
-from lresnet_paper.pages.depth_runs import all_runs_by_depth, depth_protocols, gaps_to, runs_by_depth
 
 DEPTHS = (4, 8, 16, 32)
 GAIN = {"none": 0.0, "lorentz": 2.0, "tangent": 1.0, "parallel_transport": -1.0, "parallel_transport_textbook": -1.0}
@@ -44,15 +43,15 @@ def change(runs: list[dict[str, Any]], amount: float | None, **where: Any) -> No
         record["value"] = None if amount is None else record["value"] + amount
 
 
-def test_gaps_are_paired_over_seeds(runs):
+def test_differences_are_paired_over_seeds(runs):
     change(runs, None, cell="disease/lp/8", method="none", seed=1)
-    gaps = gaps_to("none", runs_by_depth(runs)["disease/lp"], "tangent")
+    gaps = differences_by_seed("none", runs_by_depth(runs)["disease/lp"], "tangent")
     assert list(gaps) == list(DEPTHS)
     assert gaps[4] == pytest.approx({0: 1.0, 1: 1.0, 2: 1.0})
     assert gaps[8] == pytest.approx({0: 2.0, 2: 2.0})
 
 
-def test_protocols_are_kept_apart(runs):
+def test_protocols_are_separate(runs):
     deep = [record | {"protocol": "legacy-deep"} for record in runs if record["config"]["num_layers"] >= 16]
     both = [*deep, *runs]
     assert depth_protocols(both) == ["legacy", "legacy-deep"]
@@ -65,12 +64,13 @@ def test_protocols_are_kept_apart(runs):
     ]
     titles = [axes.get_title(loc="left") for axes in depth_picture(both, protocol="legacy-deep").axes]
     assert titles[0] == "disease/lp, legacy-deep: AUC minus that of none"
-    assert "disease/lp, legacy-deep +6.0 at 16, +8.0 at 32: +2.00 a doubling" in depth_answers(both)[0].evidence
+    lead = "On disease/lp, legacy-deep, the lead of Lorentz over none is +6.0 at 16 layers, +8.0 at 32 layers: +2.00 ("
+    assert lead in depth_claims(both)[0].evidence
     change(deep, -30.0, cell="disease/lp/32", method="lorentz")
-    assert answers([*deep, *runs])[0] == IN_PART
+    assert answers([*deep, *runs])[0] == PARTLY
 
 
-def test_other_tables_and_searches_are_left_out(runs):
+def test_other_tables_and_searches_do_not_count(runs):
     strangers = [runs[0] | {"table": "gnn", "cell": "disease/lp"}, runs[0] | {"stage": "search"}]
     assert runs_by_depth(strangers) == {}
     assert runs_by_depth([*runs, *strangers]) == runs_by_depth(runs)
@@ -98,7 +98,7 @@ def test_means_bands_and_layers_are_those_of_the_runs(runs):
     assert styles["lorentz"] == "-"
 
 
-def test_markers_tell_methods_apart_without_colour(runs):
+def test_methods_have_different_markers(runs):
     lines = depth_picture(runs).axes[1].lines
     assert len({line.get_marker() for line in lines}) == len({line.get_color() for line in lines}) == len(GAIN)
 
@@ -112,7 +112,7 @@ def test_a_line_ends_where_a_number_is_zero_or_not_finite(runs):
     assert [value > 0 for value in none.get_ydata()] == [False, False, *[True] * 6]
 
 
-def test_numbers_all_lost_are_drawn_too(runs, tmp_path):
+def test_runs_that_all_diverged_are_drawn(runs, tmp_path):
     for record in runs:
         for own in ("layers", "initial_layers"):
             if own in record:
@@ -121,66 +121,70 @@ def test_numbers_all_lost_are_drawn_too(runs, tmp_path):
     assert draw_depth(tmp_path / "d.png", runs).stat().st_size > 10_000
 
 
-def test_what_cannot_be_drawn_is_said(runs):
-    with pytest.raises(ValueError, match="no final runs of the table oversmoothing; `lresnet reproduce oversmoothing`"):
+def test_a_picture_without_runs_is_refused(runs):
+    with pytest.raises(ValueError, match="no final runs of the table oversmoothing; run `lresnet reproduce "):
         depth_picture([])
-    with pytest.raises(ValueError, match="no runs with 5 layers; there are some with 4, 8, 16, 32"):
+    with pytest.raises(ValueError, match="no runs with 5 layers; choose one of 4, 8, 16, 32"):
         depth_picture(runs, layers=5)
 
 
 def answers(runs: list[dict[str, Any]]) -> list[str]:
-    return [claim.verdict for claim in depth_answers(runs)]
+    return [claim.verdict for claim in depth_claims(runs)]
 
 
-def test_a_depth_at_which_a_method_is_lost_takes_no_answer_from_the_others(runs):
+def test_a_depth_at_which_a_method_diverged_does_not_count(runs):
     change(runs, None, cell="disease/lp/32", method="none")
-    widens = depth_answers(runs)[0]
+    widens = depth_claims(runs)[0]
     assert widens.verdict == HOLDS
-    assert widens.evidence.startswith("disease/lp +2.0 at 4, +4.0 at 8, +6.0 at 16: +2.00 a doubling")
+    assert "is +2.0 at 4 layers, +4.0 at 8 layers, +6.0 at 16 layers: +2.00 (" in widens.evidence
 
 
-def test_answers(runs):
+def test_the_verdicts(runs):
     assert answers([]) == [NOT_MEASURED] * 3
     assert answers(runs) == [HOLDS, REFUTED, HOLDS]
-    widens, shrinks, breaks = [claim.evidence for claim in depth_answers(runs)]
-    assert "disease/lp +2.0 at 4, +4.0 at 8, +6.0 at 16, +8.0 at 32: +2.00 a doubling (+2.00 to +2.00)" in widens
-    assert shrinks.startswith("disease/lp, 32 layers against 16: +1.00 (+1.00 to +1.00)")
-    assert "exp and log, not finite: 0 of 6 at 4, 0 of 6 at 8, 6 of 6 at 16, 6 of 6 at 32; " in breaks
-    assert breaks.endswith("boost, not finite: 0 of 6 at 4, 0 of 6 at 8, 0 of 6 at 16, 0 of 6 at 32")
+    widens, shrinks, breaks = [claim.evidence for claim in depth_claims(runs)]
+    assert "+8.0 at 32 layers: +2.00 (+2.00 to +2.00) points per doubling of the depth." in widens
+    assert shrinks.startswith("On disease/lp, the lead of tangent over none changes by +1.00 (+1.00 to +1.00) points")
+    counts = "0 of 6 at 4 layers, 0 of 6 at 8 layers, {} of 6 at 16 layers, {} of 6 at 32 layers."
+    assert f"exp and log that were not finite: {counts.format(6, 6)}" in breaks
+    assert breaks.endswith(f"boost that were not finite: {counts.format(0, 0)}")
 
 
-def test_answers_follow_the_data(runs):
+def test_the_verdicts_follow_the_data(runs):
     change(runs, -9.0, cell="disease/lp/32", method="tangent")
-    assert answers(runs)[1] == IN_PART
+    assert answers(runs)[1] == PARTLY
     change(runs, -9.0, cell="airport/lp/16", method="tangent")
     assert answers(runs)[1] == HOLDS
     for record in runs:
         if record["cell"] == "disease/lp/16" and record["method"] == "parallel_transport_textbook":
             record["value"] = 80.0
-    assert answers(runs)[2] == IN_PART
+    assert answers(runs)[2] == PARTLY
     for cell in ("disease/lp/32", "airport/lp/32"):
         change(runs, -30.0, cell=cell, method="lorentz")
     assert answers(runs)[0] == REFUTED
 
 
-def test_an_interval_with_zero_in_it_shows_nothing(runs):
+def test_an_interval_that_contains_zero_leaves_the_claim_undecided(runs):
     for cell in ("disease/lp/32", "airport/lp/32"):
         change(runs, -60.0, cell=cell, method="lorentz", seed=0)
-    assert answers(runs)[0] == "no difference shown"
+    assert answers(runs)[0] == UNDECIDED
 
 
-def test_one_data_set_that_shows_the_contrary_refutes_what_another_leaves_open(runs):
+def test_one_data_set_that_shows_the_opposite_refutes_a_claim_undecided_on_another(runs):
     change(runs, -60.0, cell="disease/lp/32", method="lorentz", seed=0)
     change(runs, -30.0, cell="airport/lp/32", method="lorentz")
     assert answers(runs)[0] == REFUTED
 
 
-def test_the_verb(runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_the_command_draws_the_picture_and_prints_the_claims(
+    runs: list[dict[str, Any]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "oversmoothing.jsonl").write_text("".join(json.dumps(record) + "\n" for record in runs))
-    assert pages.depth(tmp_path, 16, out=tmp_path / "depth.svg") == 0
+    call = ["pages", "depth", str(tmp_path), "--out", str(tmp_path / "depth.svg")]
+    assert main([*call, "--layers", "16"]) == 0
     assert "disease/lp, 16 layers: gradient" in (tmp_path / "depth.svg").read_text()
     printed = capsys.readouterr().out
-    with pytest.raises(ValueError, match="unknown protocol with results 'deep'; Known: legacy"):
-        pages.depth(tmp_path, protocol="deep", out=tmp_path / "depth.svg")
-    assert "the gap of lorentz over none widens with depth: holds (" in printed
+    assert "the gap of lorentz over none widens with depth: holds. On disease/lp, the lead" in printed
     assert f"The picture: {tmp_path / 'depth.svg'}" in printed.replace("\n", "")
+    assert main([*call, "--protocol", "deep"]) == 2
+    assert "unknown protocol with results 'deep'; Known: legacy" in capsys.readouterr().err

@@ -159,7 +159,7 @@ _TABLE = (
     Method(
         name="euclidean",
         label="Euclidean addition",
-        short_label="Euclidean twin",
+        short_label="Euclidean baseline",
         module="lresnet.residual.space:EuclideanResidual",
         function="lresnet.residual.space:space_residual",
         role="baseline",

@@ -176,11 +176,10 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     from rich.console import Console
 
     from lresnet.train.results import read_results
+    from lresnet_paper.comparisons import compare_methods
     from lresnet_paper.ood import cells_served
-    from lresnet_paper.pages.ood_table import ood_terminal
-    from lresnet_paper.pages.paired import paired_differences
-    from lresnet_paper.pages.paired_table import paired_table
-    from lresnet_paper.pages.terminal import terminal_table
+    from lresnet_paper.pages.ood_page import ood_terminal
+    from lresnet_paper.pages.text_tables import comparison_table, result_table
     from lresnet_paper.results import aggregate, is_run
 
     console = Console()
@@ -192,9 +191,9 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     if table == "ood":
         console.print(ood_terminal(runs))
     else:
-        console.print(terminal_table(aggregate(runs), f"{table}: percent, mean ± deviation over the seeds"))
-    if differences := paired_differences(runs):
-        console.print(paired_table(differences))
+        console.print(result_table(aggregate(runs), f"{table}: percent, mean ± deviation over the seeds"))
+    if comparisons := compare_methods(runs):
+        console.print(comparison_table(comparisons))
     return True
 
 

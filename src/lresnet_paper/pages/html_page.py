@@ -1,76 +1,282 @@
-"""The whole report as one HTML page: no network, no framework; styles, scripts and data are inside."""
+"""The results as one HTML page: summary, tables with pictures, the paper's claims, and the details of every run."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from markupsafe import Markup
 
 from lresnet.plots.html import page
-from lresnet.plots.html.page import Section
+from lresnet.plots.html.page import VERDICT_SIGNS, Heading, Row, Section, Table, html_table, html_verdict, inline_svg
 from lresnet.plots.poincare_disk import DiskEmbedding
-from lresnet_paper.pages.claims import Claim
-from lresnet_paper.pages.html_details import run_details
-from lresnet_paper.pages.html_tables import VERDICT_LOOKS, claims_table, table_section
-from lresnet_paper.pages.markdown_page import READING, Notes
-from lresnet_paper.pages.paired import paired_differences
-from lresnet_paper.results import Figure, aggregate, in_order
+from lresnet_paper.comparisons import Comparison, compare_methods
+from lresnet_paper.pages.claims import HOLDS, NOT_MEASURED, PARTLY, REFUTED, UNDECIDED, Claim
+from lresnet_paper.pages.comparison_picture import comparison_picture, unit_of
+from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_causes, depth_protocols, depth_tables
+from lresnet_paper.pages.depth_picture import depth_picture
+from lresnet_paper.pages.ood_page import ood_answers, ood_reading, ood_tables
+from lresnet_paper.pages.planned import PLANNED_TABLES, missing_sentences
+from lresnet_paper.pages.results_page import (
+    CellLine,
+    Notes,
+    computing_time,
+    names_note,
+    overview,
+    released_notes,
+    table_summary,
+)
+from lresnet_paper.pages.text_tables import (
+    TextTable,
+    difference_text,
+    has_paper_values,
+    our_value,
+    paper_value,
+    validation_text,
+)
+from lresnet_paper.render import render
+from lresnet_paper.results import DIVERGED, Result, aggregate, grouped, in_order
 
 __all__ = ["html_page"]
 
-_PAPER = Markup("Beside the figures of He, Yang and Ying, <i>Lorentzian Residual Neural Networks</i> (KDD 2025).")
-_FOOTER = Markup(
-    "The same as Markdown: <code>lresnet report --markdown FILE</code>; as JSON: <code>lresnet report --json</code>."
-)
+Run = Mapping[str, Any]
+
+_SIGNS = {
+    **VERDICT_SIGNS,
+    DIVERGED: ("✗", "worse"),
+    HOLDS: ("✓", "better"),
+    PARTLY: ("◐", "within"),
+    UNDECIDED: ("●", "within"),
+    REFUTED: ("✗", "worse"),
+    NOT_MEASURED: ("", "soft"),
+}
+_verdict = partial(html_verdict, signs=_SIGNS)
 
 
 def html_page(
-    runs: Sequence[Mapping[str, Any]],
+    runs: Sequence[Run],
     claims: Sequence[Claim],
     notes: Notes | None = None,
-    embedding: DiskEmbedding | None = None,
+    disk: DiskEmbedding | None = None,
 ) -> str:
-    """The page of ``runs``: a summary, the tables with their pictures, the claims, the embedding and the details.
+    """Return the page.
 
     Args:
-        runs: lines of results, as :func:`lresnet_paper.results.read_runs` gives them.
-        claims: see :func:`lresnet_paper.pages.claims.answer_claims`.
+        runs: lines of results, see :func:`lresnet_paper.results.read_runs`.
+        claims: the answers to the paper's claims, see :func:`lresnet_paper.pages.claims.answer_claims`.
         notes: what was tried, by table, cell and protocol.
-        embedding: for the interactive disk; None: the page has none.
+        disk: graph for the interactive Poincaré disk; None: no disk.
     """
-    figures = in_order(aggregate(dict(run) for run in runs))
-    sections = [Section("summary", "Summary", _summary(figures, claims))]
-    differences = paired_differences(dict(run) for run in runs)
-    for table in dict.fromkeys(figure.table for figure in figures):
-        own = [figure for figure in figures if figure.table == table]
-        paired = [difference for difference in differences if difference.table == table]
-        body = table_section(table, own, paired, notes or {}, runs)
+    results, comparisons = in_order(aggregate(runs)), compare_methods(runs)
+    sections = [Section("summary", "Summary", _summary(results, claims))]
+    for table, own in grouped(results, lambda one: one.table).items():
+        paired = [one for one in comparisons if one.table == table]
+        body = _table_section(table, own, paired, notes or {}, runs)
         sections.append(Section(table, table.replace("_", " "), body))
-    if claims:
-        sections.append(Section("claims", "Claims", claims_table(claims), "The paper's claims"))
-    sections.append(Section("runs", "Runs", run_details(runs), "Run details"))
-    return page.html_page(sections, embedding, title="what was measured", introduction=_PAPER, footer=_FOOTER)
+    sections.append(Section("claims", "Claims", _claims_table(claims), "The paper's claims"))
+    sections.append(Section("runs", "Runs", _run_details(runs), "Run details"))
+    introduction = Markup(render("introduction.html.j2", results=len(results)).strip())
+    footer = Markup(render("footer.html.j2", command="python -m lresnet_paper").strip())
+    return page.html_page(sections, disk, title="the paper's results", introduction=introduction, footer=footer)
 
 
-def _summary(figures: Sequence[Figure], claims: Sequence[Claim]) -> Markup:
-    """How the figures compare with the paper's, and how the claims stand, counted."""
-    known = [figure for figure in figures if figure.verdict and figure.paper_mean is not None]
-    compared = Counter(figure.verdict for figure in known)
-    answered = Counter(claim.verdict for claim in claims)
-    if not figures:
-        return Markup("<p>No final runs yet: <code>lresnet reproduce</code> makes those of a table.</p>")
-    ours = Counter(figure.verdict for figure in known if figure.method == "lorentz")
-    return Markup(
-        "<h3>Our means against the paper's, {} figures</h3>{}"
-        "<h3>Of these, of the Lorentz residual</h3>{}"
-        "<h3>The paper's claims</h3>{}"
-        "<h3>Names</h3><p>{}</p>"
-    ).format(sum(compared.values()), _facts(compared), _facts(ours), _facts(answered), READING.replace("*", ""))
+def _summary(results: Sequence[Result], claims: Sequence[Claim]) -> Markup:
+    known = [one for one in results if one.verdict and one.paper_mean is not None]
+    values = {
+        "results": len(results),
+        "compared": len(known),
+        "all_methods": _counts(one.verdict for one in known),
+        "lorentz": _counts(one.verdict for one in known if one.method == "lorentz"),
+        "claims": _counts(claim.verdict for claim in claims),
+        "names": _paragraphs(names_note()),
+    }
+    return Markup(render("summary.html.j2", **values))
 
 
-def _facts(counts: Mapping[str, int]) -> Markup:
-    """The counts in the order of the verdicts, the good news first."""
-    items = [Markup("<li><b>{}</b> {}</li>").format(counts[what], what) for what in VERDICT_LOOKS if what in counts]
-    return Markup('<ul class="facts">{}</ul>').format(Markup("").join(items))
+def _counts(verdicts: Iterable[str]) -> list[tuple[str, int]]:
+    """Count verdicts, good news first."""
+    found = Counter(verdicts)
+    return [(verdict, found[verdict]) for verdict in _SIGNS if verdict in found]
+
+
+def _paragraphs(markdown: str) -> list[str]:
+    """Return the paragraphs of a note without Markdown's marks and links."""
+    text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", markdown).replace("*", "").replace("`", "")
+    return [" ".join(paragraph.split()) for paragraph in text.split("\n\n")]
+
+
+# --- one table of the paper -------------------------------------------------------------------------------------------
+
+
+def _table_section(
+    table: str, results: Sequence[Result], comparisons: Sequence[Comparison], notes: Notes, runs: Sequence[Run]
+) -> Markup:
+    keys = dict.fromkeys((one.table, one.cell, one.protocol) for one in results)
+    tried = [{"cell": key[1], "protocol": key[2], "note": notes[key]} for key in keys if key in notes]
+    if table == DEPTH_TABLE:
+        body = _depth_body(runs)
+    elif table == "ood":
+        body = _ood_body(results, runs)
+    else:
+        lines = overview(results, comparisons)
+        missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
+        values = {
+            "paragraphs": [*missing, *filter(None, [table_summary(results, lines)])],
+            "overview": _overview_table(lines),
+            "picture": _comparison_svg(results),
+            "results": _results_table(results, comparisons),
+        }
+        body = Markup(render("table_section.html.j2", **values))
+    return body + Markup(render("tried.html.j2", notes=tried))
+
+
+def _comparison_svg(results: Sequence[Result]) -> Markup:
+    return inline_svg(comparison_picture(results), f"{results[0].table}: means of all methods with error bars")
+
+
+def _depth_body(runs: Sequence[Run]) -> Markup:
+    title = "AUC by the number of layers, runs that were not finite, and norms, distances and gradients by layer"
+    values = {
+        "pictures": [inline_svg(depth_picture(runs, None, one), title) for one in depth_protocols(runs)],
+        "reading": _paragraphs(render("notes/depth.md.j2")),
+        "tables": _html_tables(depth_tables(runs)),
+        "causes": _html_tables(depth_causes(runs)),
+    }
+    return Markup(render("depth_section.html.j2", **values))
+
+
+def _ood_body(results: Sequence[Result], runs: Sequence[Run]) -> Markup:
+    values = {
+        "answers": ood_answers(runs),
+        "picture": _comparison_svg(results),
+        "reading": _paragraphs(ood_reading(runs)),
+        "tables": _html_tables(ood_tables(runs)),
+    }
+    return Markup(render("ood_section.html.j2", **values))
+
+
+def _html_tables(tables: Iterable[TextTable]) -> list[dict[str, Any]]:
+    return [{"title": table.title, "table": _html_table(table)} for table in tables]
+
+
+def _html_table(own: TextTable) -> Markup:
+    """Return a table with a column for the sources where there are several."""
+    sources = {row.source for row in own.rows} != {"ours"}
+    rows = []
+    for row in own.rows:
+        is_lorentz = row.source == "ours" and row.name.startswith("lorentz")
+        rows.append(Row(row.name, row.cells, (row.source,) if sources else (), is_lorentz))
+    return html_table(Table(("method", *own.columns, *["source"] * sources), rows, own.note))
+
+
+def _overview_table(lines: Sequence[CellLine]) -> Markup:
+    """Return one row per cell for the Lorentz residual; empty where there is nothing to compare it with."""
+    known, rows = has_paper_values([line.lorentz for line in lines]), []
+    if not known and all(line.best is None for line in lines):
+        return Markup()
+    for line in lines:
+        released = "" if line.released is None else str(line.released)
+        best = "" if line.best is None else f"{line.best.name} {line.best.mean:.2f}"
+        one = line.comparison
+        against_best = Markup() if one is None else _verdict(one.verdict, f"{one.difference.mean:+.2f}")
+        numbers = (our_value(line.lorentz), *[paper_value(line.lorentz), released] * known, best)
+        rows.append(Row(line.cell, numbers, (*[_against_paper(line.lorentz)] * known, against_best)))
+    columns = ("cell", "lorentz", *["paper", "released code"] * known, "best other")
+    columns += (*["against the paper"] * known, "against the best other")
+    caption = render("overview_caption.md.j2", known=known, notes=released_notes(lines))
+    return html_table(Table(columns, rows, " ".join(caption.split()), "overview")) if rows else Markup()
+
+
+def _results_table(results: Sequence[Result], comparisons: Sequence[Comparison]) -> Markup:
+    paired = {(one.cell, one.protocol, one.method): one for one in comparisons}
+    known = has_paper_values(results)
+    columns = ["method", "ours", "n", "valid.", *["paper"] * known, *["Lorentz minus it"] * bool(paired)]
+    columns += [*["against the paper"] * known, *["Lorentz is"] * bool(paired)]
+    rows: list[Row | Heading] = []
+    for heading, own in grouped(results, lambda one: f"{one.cell}, {one.protocol}").items():
+        rows.append(Heading(heading))
+        for one in own:
+            comparison = paired.get((one.cell, one.protocol, one.name))
+            numbers, texts = [our_value(one), one.runs, validation_text(one)], list[Markup]()
+            if known:
+                numbers.append(paper_value(one))
+                texts.append(_against_paper(one))
+            if paired:
+                numbers.append("" if comparison is None else difference_text(comparison.difference))
+                texts.append(Markup() if comparison is None else _verdict(comparison.verdict))
+            rows.append(Row(one.name, numbers, texts, one.method == "lorentz"))
+    unit = unit_of(results[0].table)
+    caption = render("results_caption.md.j2", unit=unit, known=known, compared=bool(paired))
+    return html_table(Table(columns, rows, " ".join(caption.split())))
+
+
+def _against_paper(result: Result) -> Markup:
+    known = result.paper_mean is not None and result.n
+    return _verdict(result.verdict, f"{result.mean - (result.paper_mean or 0.0):+.2f}" if known else "")
+
+
+# --- claims and runs --------------------------------------------------------------------------------------------------
+
+
+def _claims_table(claims: Sequence[Claim]) -> Markup:
+    rows: list[Row | Heading] = []
+    topic = ""
+    for claim in claims:
+        if topic != (topic := claim.topic):
+            rows.append(Heading(topic.replace("_", " ")))
+        rows.append(Row(claim.sentence, (), (_verdict(claim.verdict), claim.evidence)))
+    return html_table(Table(("claim", "verdict", "evidence"), rows, "", "claims"))
+
+
+def _run_details(runs: Sequence[Run]) -> Markup:
+    """Return commands, versions and hardware with their counts, and the runs of each cell."""
+    final = [run for run in runs if run.get("stage", "final") == "final"]
+    groups: dict[str, list[Run]] = {}
+    for run in final:
+        groups.setdefault(f"{run['table']}, {run['cell']}, {run['protocol']}", []).append(run)
+    values = {
+        "count": len(runs),
+        "final": len(final),
+        "time": computing_time(runs),
+        "commands": _counted(runs, lambda run: str(run.get("command", "not recorded"))),
+        "machines": _counted(runs, _machine),
+        "groups": [_run_group(title, own) for title, own in groups.items()],
+    }
+    return Markup(render("run_details.html.j2", **values))
+
+
+def _counted(runs: Sequence[Run], text: Callable[[Run], str]) -> Markup:
+    counts = Counter(text(run) for run in runs)
+    rows = [Row(Markup("<code>{}</code>").format(value), (f"{count:,}",)) for value, count in counts.items()]
+    return html_table(Table(("", "runs"), rows, "", "overview"))
+
+
+def _machine(run: Run) -> str:
+    versions = ", ".join(f"{name} {version}" for name, version in run.get("versions", {}).items())
+    return f"{versions or 'versions not recorded'}; {run.get('hardware', 'hardware not recorded')}"
+
+
+def _run_group(title: str, runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the settings of each method and a table with one row per run."""
+    configs: dict[str, Mapping[str, Any]] = {}
+    for run in runs:
+        configs.setdefault(run["method"], run.get("config", {}))
+    columns = ("method", "seed", "split", "test", "validation", "best epoch", "seconds")
+    settings = [(method, ", ".join(f"{k} {v}" for k, v in config.items())) for method, config in configs.items()]
+    table = html_table(Table(columns, [_run_row(run) for run in runs]))
+    return {"title": title, "count": len(runs), "settings": settings, "table": table}
+
+
+def _run_row(run: Run) -> Row:
+    numbers = (
+        str(run["seed"]),
+        "" if run.get("split") is None else str(run["split"]),
+        "diverged" if run.get("value") is None else f"{run['value']:.4g}",
+        "" if run.get("validation") is None else f"{run['validation']:.2f}",
+        str(run.get("best_epoch", "")),
+        "" if run.get("seconds") is None else f"{run['seconds']:.1f}",
+    )
+    return Row(run["method"], numbers)

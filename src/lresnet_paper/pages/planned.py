@@ -1,4 +1,4 @@
-"""Which of the trainings that the recipes of images plan have been run: said where a table is not complete."""
+"""Planned trainings on images that have not been run yet, by protocol."""
 
 from __future__ import annotations
 
@@ -7,12 +7,22 @@ from typing import Any, NamedTuple
 
 from lresnet_paper.depth import cells_of
 from lresnet_paper.ood import training_cell
+from lresnet_paper.render import render
 from lresnet_paper.search import protocols, recipe
 
-__all__ = ["PLANNED_TABLES", "is_begun", "missing_sentences"]
+__all__ = ["PLANNED_TABLES", "Unfinished", "is_begun", "missing_sentences", "unfinished_protocols"]
 
 PLANNED_TABLES = ("image_classification", "ood")
-"""Those whose trainings take long enough that a table may stand there half done."""
+"""Tables whose trainings take so long that a page may show the table while runs are missing."""
+
+
+class Unfinished(NamedTuple):
+    """A protocol with missing trainings."""
+
+    protocol: str
+    planned: int
+    done: int
+    complete_cells: tuple[str, ...]
 
 
 class _Training(NamedTuple):
@@ -22,29 +32,38 @@ class _Training(NamedTuple):
     seed: int
 
 
-def missing_sentences(table: str, runs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """By protocol, a sentence if trainings that its recipes plan are not among the runs; nothing without any run.
+def unfinished_protocols(table: str, runs: Iterable[Mapping[str, Any]]) -> list[Unfinished]:
+    """Return the protocols whose recipes plan trainings that are not among the runs; empty without any run.
 
     Example:
-        >>> missing_sentences("ood", [])
+        >>> unfinished_protocols("ood", [])
         []
     """
-    there = _there(table, runs)
-    return list(filter(None, (_sentence(name, own, there) for name, own in _planned(table).items()))) if there else []
+    finished = _finished(table, runs)
+    found = []
+    for protocol, planned in _planned(table).items() if finished else ():
+        if missing := planned - finished:
+            complete = {one.cell for one in planned} - {one.cell for one in missing}
+            found.append(Unfinished(protocol, len(planned), len(planned) - len(missing), tuple(sorted(complete))))
+    return found
+
+
+def missing_sentences(table: str, runs: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return one sentence per protocol with missing trainings."""
+    return render("unfinished.md.j2", protocols=unfinished_protocols(table, runs)).splitlines()
 
 
 def is_begun(table: str, protocol: str, runs: Iterable[Mapping[str, Any]]) -> bool:
-    """Whether some of the trainings that the recipes of a protocol plan are there, and some are not.
+    """Whether some, but not all, of the trainings that a protocol's recipes plan have been run.
 
     Example:
         >>> is_begun("ood", "fast", [])
         False
     """
-    planned = _planned(table).get(protocol, set())
-    return bool(planned & (there := _there(table, runs)) and planned - there)
+    return any(one.protocol == protocol and one.done for one in unfinished_protocols(table, runs))
 
 
-def _there(table: str, runs: Iterable[Mapping[str, Any]]) -> set[_Training]:
+def _finished(table: str, runs: Iterable[Mapping[str, Any]]) -> set[_Training]:
     return {
         _Training(run["protocol"], training_cell(table, run["cell"]), run["method"], run["seed"])
         for run in runs
@@ -62,16 +81,3 @@ def _planned(table: str) -> dict[str, set[_Training]]:
                 own = {_Training(protocol, cell, method, seed) for seed in seeds}
                 found.setdefault(protocol, set()).update(own)
     return found
-
-
-def _sentence(protocol: str, planned: set[_Training], there: set[_Training]) -> str:
-    missing = planned - there
-    if not missing:
-        return ""
-    if missing == planned:
-        return f"Not run yet ({protocol}): the {len(planned)} trainings that the recipes plan."
-    lacking = {one.cell for one in missing}
-    whole = sorted({one.cell for one in planned} - lacking)
-    begun = len(planned) - len(missing)
-    complete = f"; complete: {', '.join(whole)}" if whole else ""
-    return f"Not complete ({protocol}): {begun} of the {len(planned)} trainings that the recipes plan{complete}."
