@@ -56,13 +56,13 @@ def compare_methods(runs: Iterable[Mapping[str, Any]], method: str = "lorentz") 
     values: dict[tuple[str, str, str], dict[str, dict[tuple[Any, Any], float]]] = {}
     for run in runs:
         if run.get("stage", "final") == "final" and run.get("value") is not None:
-            place = values.setdefault((run["table"], run["cell"], run["protocol"]), {})
-            place.setdefault(run["method"], {})[run["seed"], run.get("split")] = run["value"]
+            methods = values.setdefault((run["table"], run["cell"], run["protocol"]), {})
+            methods.setdefault(run["method"], {})[run["seed"], run.get("split")] = run["value"]
     differences: dict[tuple[str, str, str, str], Estimate] = {}
-    for place, methods in values.items():
+    for (table, cell, protocol), methods in values.items():
         for other, theirs in methods.items():
-            if other != method and (found := _difference(*place[1:], methods.get(method, {}), theirs)):
-                differences[*place, other] = found
+            if other != method and (found := _difference(cell, protocol, methods.get(method, {}), theirs)):
+                differences[table, cell, protocol, other] = found
     tables = dict.fromkeys(key[0] for key in differences)
     decided = [
         family_verdicts({key: own for key, own in differences.items() if key[0] == table}).items() for table in tables

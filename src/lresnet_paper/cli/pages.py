@@ -24,12 +24,11 @@ def results(results: _Results = Path("results"), out: Path = Path("docs/results.
         results: The folder with the results, files of JSON lines.
         out: The Markdown file to write.
     """
-    from lresnet.train.checkpoint import write_atomically
     from lresnet_paper.pages.results_page import claims_of_folder, markdown_page
     from lresnet_paper.results import read_runs
 
     runs = read_runs(results)
-    write_atomically(out, markdown_page(runs, claims_of_folder(runs, results)).encode())
+    out.write_text(markdown_page(runs, claims_of_folder(runs, results)), encoding="utf-8")
     print(f"The page: {out}")
     return 0
 
@@ -44,7 +43,6 @@ def overview(results: _Results = Path("results"), out: Path = Path("README.md"))
         results: The folder with the results, files of JSON lines.
         out: The Markdown file with the marks.
     """
-    from lresnet.train.checkpoint import write_atomically
     from lresnet_paper.comparisons import compare_methods
     from lresnet_paper.pages.results_page import overview as overview_of
     from lresnet_paper.pages.results_page import overview_markdown, rewrite_between_marks
@@ -52,7 +50,7 @@ def overview(results: _Results = Path("results"), out: Path = Path("README.md"))
 
     runs = [run for run in read_runs(results) if run["table"] == "gnn"]
     table = overview_markdown(overview_of(aggregate(runs), compare_methods(runs)))
-    write_atomically(out, rewrite_between_marks(out, table).encode())
+    out.write_text(rewrite_between_marks(out, table), encoding="utf-8")
     print(f"The table is in {out}")
     return 0
 
