@@ -1,42 +1,41 @@
 """The command line of the reproduction, ``python -m lresnet_paper VERB``; it needs no installed metadata."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from importlib import import_module
 
-from lresnet.cli.app import App, Failed, read_call
-from lresnet_paper.cli import bench, pages, report, reproduce
+from lresnet.cli import run_command
+from lresnet.cli.app import App, WrongCall
 
 __all__ = ["main"]
 
 _ABOUT = "Reproduction of He, Yang and Ying, Lorentzian Residual Neural Networks (KDD 2025)."
-
-_app = App()
-_app.command(reproduce)
-_app.command(bench, name="bench", help="Measure times and memory.")
-_app.command(pages, name="pages", help="Render the generated pages and pictures of the documentation.")
-_app.command(report)
+_VERBS = {
+    "reproduce": "Run a table of the paper: search, then the chosen settings over all seeds.",
+    "bench": "Time residuals, networks and epochs, with GPU synchronisation.",
+    "pages": "Render the generated pages and pictures of the documentation.",
+    "report": "Print the results of reproduced tables next to the paper's.",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line.
 
     Returns:
-        The exit code: 0 success, 1 failure, 2 wrong call, 130 interrupted.
+        The exit code: 0 success, 1 failure, 2 a wrong call, 130 interrupted.
     """
-    args = list(sys.argv[1:] if argv is None else argv) or ["--help"]
-    try:
-        return int(read_call(_app, "python -m lresnet_paper", _ABOUT, args)() or 0)
-    except KeyboardInterrupt as stop:
-        return _failed(130, f"interrupted{'; ' if str(stop) else ''}{stop}")
-    except Failed as error:
-        return _failed(1, f"error: {error}")
-    except (ValueError, OSError) as error:
-        return _failed(2, f"error: {' '.join(str(error).split())}")
+    return run_command(list(sys.argv[1:] if argv is None else argv), "python -m lresnet_paper", _find_verb, _overview)
 
 
-def _failed(code: int, message: str) -> int:
-    sys.stderr.write(f"lresnet_paper: {message}\n")
-    return code
+def _find_verb(name: str) -> App | Callable[..., int]:
+    if name not in _VERBS:
+        raise WrongCall(f"unknown verb {name!r}; verbs: {', '.join(_VERBS)}")
+    return getattr(import_module(f"lresnet_paper.cli.{name}"), name)  # type: ignore[no-any-return]
+
+
+def _overview() -> str:
+    lines = [f"  {name:<11} {summary}" for name, summary in _VERBS.items()]
+    return "\n".join([_ABOUT, "", *lines, "", "`python -m lresnet_paper VERB --help` explains a verb."])
 
 
 if __name__ == "__main__":

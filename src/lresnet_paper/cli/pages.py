@@ -11,7 +11,7 @@ __all__ = ["pages"]
 
 _Results = Annotated[Positional[Path], arg(metavar="RESULTS_DIR")]
 
-pages = App()
+pages = App("Render the generated pages and pictures of the documentation.")
 
 
 @pages.command
@@ -73,7 +73,7 @@ def depth(
         out: The picture to write; .png, .svg or .pdf.
     """
     from lresnet.plots.picture import require_writable_picture
-    from lresnet.runs.single import require_known
+    from lresnet.runs.names import require_known
     from lresnet_paper.pages.claims import depth_claims
     from lresnet_paper.pages.depth_page import depth_protocols
     from lresnet_paper.pages.depth_picture import draw_depth
@@ -106,7 +106,7 @@ def comparison(
         out: The picture to write; .png, .svg or .pdf.
     """
     from lresnet.plots.picture import require_writable_picture
-    from lresnet.runs.single import require_known
+    from lresnet.runs.names import require_known
     from lresnet_paper.pages.comparison_picture import draw_comparison
     from lresnet_paper.results import aggregate, read_runs
 

@@ -59,9 +59,10 @@ def show(results: Path, json: bool, out: Path | None, embedding: Path | None) ->
 
 def _write_page(runs: list[dict[str, object]], results: Path, out: Path, embedding: Path | None) -> None:
     from lresnet.plots.embedding import embedding_of_run
+    from lresnet.runs.run import Run
     from lresnet_paper.pages.html_page import html_page
     from lresnet_paper.pages.results_page import claims_of_folder, notes_of
 
-    disk = None if embedding is None else embedding_of_run(embedding)
+    disk = None if embedding is None else embedding_of_run(Run.open(embedding))
     page = html_page(runs, claims_of_folder(runs, results), notes_of(runs), disk)
     out.write_text(page, encoding="utf-8")
