@@ -342,10 +342,10 @@ def test_epochs_of_one_seed_and_of_several_seeds() -> None:
 
 @pytest.fixture
 def without_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    def task(run: object) -> None:
+    def load(task: object) -> None:
         raise FileNotFoundError("no file")
 
-    monkeypatch.setattr("lresnet_paper.bench.graphs.graph_task", task)
+    monkeypatch.setattr("lresnet_paper.bench.graphs.load", load)
 
 
 @pytest.mark.usefixtures("without_data")

@@ -90,7 +90,7 @@ def test_reproduce_runtime(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     ("args", "words"),
     [
         (["bench", "residual", "--sizes", "2048x10000"], "a size is DIMENSION/POINTS"),
-        (["bench", "residual", "--device", "gpu"], "device 'gpu' cannot be used here"),
+        (["bench", "residual", "--device", "gpu"], "unknown kind of device 'gpu'; use auto, cpu"),
         (["bench", "residual", "--rounds", "1"], "rounds must be at least 2"),
         (["bench", "resnet", "--batch", "0"], "a batch needs at least 2 images, got 0"),
         (["bench", "resnet", "--methods", "lorenz"], "did you mean 'lorentz'"),

@@ -42,12 +42,12 @@ def test_networks_of_one_size_learn_the_random_graph_of_eight_neighbours_per_nod
 
 
 def test_without_data_the_random_graph_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    def task(run: object) -> None:
+    def require_data(run: object) -> None:
         raise FileNotFoundError("no file")
 
-    monkeypatch.setattr("lresnet_paper.bench.sgformer.graph_task", task)
+    monkeypatch.setattr("lresnet_paper.bench.sgformer.require_data", require_data)
     assert available_graphs() == [RANDOM]
-    monkeypatch.setattr("lresnet_paper.bench.sgformer.graph_task", lambda run: None)
+    monkeypatch.setattr("lresnet_paper.bench.sgformer.require_data", lambda run: None)
     assert available_graphs() == [*GRAPHS, RANDOM]
     assert "wordnet" in GRAPHS
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -18,6 +17,7 @@ import torch
 from lresnet.data import ImageData, ImageSet, ImageTask
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
 from lresnet.runs.config import RunConfig
+from lresnet.runs.folder import read_evaluation
 from lresnet.runs.presets import run_config
 from lresnet.runs.run import build
 from lresnet.train import (
@@ -114,10 +114,12 @@ def _measure(images: str, recipe: str, method: str, epochs: int, model: str, dev
             errors = [line for line in done.stderr.splitlines() if line.strip()]
             reason = errors[-1] if errors else f"exit code {done.returncode} without a message"
             raise ValueError(f"`lresnet {' '.join(words)}` failed: {reason}")
-        record: dict[str, Any] = json.loads((run / "evaluation.json").read_text())
-    figures = {"accuracy": record["value"], "training_seconds": record["seconds"], "epochs": epochs}
-    form = f"{recipe}, batch {record['config']['batch_size']}"
-    facts = {"clock": "wall", "model": model, "seed": record["seed"], "caches": "empty"}
+        record = read_evaluation(run)
+    if record is None or record.value is None or record.seconds is None:
+        raise ValueError(f"`lresnet {' '.join(words)}` wrote no test accuracy")
+    figures = {"accuracy": record.value, "training_seconds": record.seconds, "epochs": epochs}
+    form = f"{recipe}, batch {record.train['batch_size']}"
+    facts = {"clock": "wall", "model": model, "seed": record.seed, "caches": "empty"}
     return Measurement(
         "training", f"{images}, {epochs} epochs", method, form, PART, spread([seconds]), figures, {}, facts
     )
