@@ -182,16 +182,13 @@ class Result:
     paper_std: float | None
     curvature: str | None = None
     """The curvature in the table of curvatures: "-0.5", or "trainable"."""
-    settings: str | None = None
-    """What distinguishes a user's runs from other runs of the same method: "lr 0.1"."""
     note: str | None = None
     """A caveat on the images in the table ood, e.g. that they are not the paper's."""
 
     @property
     def name(self) -> str:
-        """The method, with the curvature in the table of curvatures, and with the settings of a user's runs."""
-        own = self.method if self.curvature is None else f"{self.method}, K = {self.curvature}"
-        return own if self.settings is None else f"{own}, {self.settings}"
+        """The method, with the curvature in the table of curvatures."""
+        return self.method if self.curvature is None else f"{self.method}, K = {self.curvature}"
 
     @property
     def runs(self) -> str:
@@ -214,9 +211,8 @@ class Result:
     def as_dict(self) -> dict[str, Any]:
         """Return the result for JSON: the paper's values are a nested object, unknown values are None."""
         own = {name: value for name, value in asdict(self).items() if not name.startswith("paper_")}
-        for name in ("note", "settings"):
-            if own[name] is None:
-                del own[name]
+        if self.note is None:
+            del own["note"]
         deviation = math.nan if self.n == 1 else self.std  # one run has none
         numbers = {"mean": self.mean, "std": deviation, "validation": self.validation}
         known = {name: None if math.isnan(value) else value for name, value in numbers.items()}
@@ -225,12 +221,12 @@ class Result:
 
 
 def aggregate(records: Iterable[Mapping[str, Any]]) -> list[Result]:
-    """Return one result per table, cell, method, protocol, curvature and settings, in order of first appearance."""
-    groups: dict[tuple[str, str, str, str, str | None, str | None], list[Mapping[str, Any]]] = defaultdict(list)
+    """Return one result per table, cell, method, protocol and curvature, in order of first appearance."""
+    groups: dict[tuple[str, str, str, str, str | None], list[Mapping[str, Any]]] = defaultdict(list)
     for record in records:
         if record.get("stage", "final") == "final":
             own = record["table"], record["cell"], record["method"], record["protocol"]
-            groups[*own, _curvature(record), record.get("settings")].append(record)
+            groups[*own, _curvature(record)].append(record)
     return [_result(*key, runs) for key, runs in groups.items()]
 
 
@@ -247,7 +243,6 @@ def _result(
     method: str,
     protocol: str,
     curvature: str | None,
-    settings: str | None,
     runs: Sequence[Mapping[str, Any]],
 ) -> Result:
     values = [run["value"] for run in runs if run.get("value") is not None]
@@ -266,7 +261,6 @@ def _result(
         paper_mean=paper_mean,
         paper_std=paper_std,
         curvature=curvature,
-        settings=settings,
         note=runs[0].get("note"),
     )
 
@@ -293,7 +287,6 @@ def in_order(results: Sequence[Result]) -> list[Result]:
             f.protocol,
             method_key(f.method),
             f.curvature or "",
-            f.settings or "",
         ),
     )
 

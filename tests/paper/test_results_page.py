@@ -11,6 +11,7 @@ from lresnet_paper.comparisons import compare_methods
 from lresnet_paper.pages.results_page import (
     BEGIN,
     END,
+    claims_of_folder,
     computing_time,
     markdown_page,
     overview,
@@ -18,7 +19,7 @@ from lresnet_paper.pages.results_page import (
     rewrite_between_marks,
     table_summary,
 )
-from lresnet_paper.results import Result, aggregate, in_order
+from lresnet_paper.results import Result, aggregate, in_order, read_runs
 from lresnet_paper.tables import paper_columns, released_figure
 
 MARKS = f"{BEGIN}\nold\n{END}"
@@ -199,6 +200,12 @@ def test_a_file_without_the_marks_is_refused(text: str, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no place for the table; add a line"):
         rewrite_between_marks(file, "table")
     assert file.read_text() == text
+
+
+def test_the_results_page_is_up_to_date() -> None:
+    runs = read_runs(ROOT / "results")
+    page = markdown_page(runs, claims_of_folder(runs, ROOT / "results"))
+    assert page == (ROOT / "docs" / "results.md").read_text(), "run `python -m lresnet_paper pages results`"
 
 
 def test_the_readmes_table_is_part_of_the_results_page() -> None:

@@ -1,7 +1,7 @@
 """The paper's claims that a measurement can answer: a verdict from our results, and the numbers behind it.
 
 The paper's sentences stand in ``tables.toml``. :data:`JUDGES` maps each sentence to the function that judges it, and
-``templates/claims.md.j2`` has the sentence that reports the function's numbers, under the function's name. A claim
+``templates/claims.md.j2`` has a macro of the same name that reports the function's numbers. A claim
 about all cells of a table is answered as soon as the cells measured so far settle it. The features of disease/nc were
 not available to us: our own tree stands in for that cell, and no answer waits for it.
 """
@@ -26,7 +26,7 @@ from lresnet_paper.pages.depth_page import (
 )
 from lresnet_paper.pages.ood_page import detection_counts, first_protocol, ood_runs, spearman
 from lresnet_paper.pages.planned import is_begun
-from lresnet_paper.render import render
+from lresnet_paper.render import macros
 from lresnet_paper.results import Result
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
@@ -132,7 +132,7 @@ def _answered(topic: str, sentence: str, measured: Measured) -> Claim:
     answer = NO_ANSWER if judge is None else judge(measured)
     if judge is None or not answer.numbers:
         return Claim(topic, sentence, answer.verdict, "")
-    text = render("claims.md.j2", claim=judge.__name__, verdict=answer.verdict, **answer.numbers)
+    text = getattr(macros("claims.md.j2"), judge.__name__)(**answer.numbers)
     return Claim(topic, sentence, answer.verdict, " ".join(text.split()))
 
 

@@ -37,7 +37,7 @@ from lresnet_paper.pages.text_tables import (
     paper_value,
     validation_text,
 )
-from lresnet_paper.render import render
+from lresnet_paper.render import macros, render
 from lresnet_paper.results import DIVERGED, Result, aggregate, grouped, in_order
 
 __all__ = ["html_page"]
@@ -78,8 +78,7 @@ def html_page(
         sections.append(Section(table, table.replace("_", " "), body))
     sections.append(Section("claims", "Claims", _claims_table(claims), "The paper's claims"))
     sections.append(Section("runs", "Runs", _run_details(runs), "Run details"))
-    introduction = Markup(render("introduction.html.j2", results=len(results)).strip())
-    footer = Markup(render("footer.html.j2", command="python -m lresnet_paper").strip())
+    introduction, footer = _text().introduction(len(results)).strip(), _text().footer("python -m lresnet_paper").strip()
     return page.html_page(sections, disk, title="the paper's results", introduction=introduction, footer=footer)
 
 
@@ -93,7 +92,12 @@ def _summary(results: Sequence[Result], claims: Sequence[Claim]) -> Markup:
         "claims": _counts(claim.verdict for claim in claims),
         "names": _paragraphs(names_note()),
     }
-    return Markup(render("summary.html.j2", **values))
+    return Markup(_text().summary(**values))
+
+
+def _text() -> Any:
+    """Return the macros with the texts of the page."""
+    return macros("results.html.j2")
 
 
 def _counts(verdicts: Iterable[str]) -> list[tuple[str, int]]:
@@ -129,8 +133,8 @@ def _table_section(
             "picture": _comparison_svg(results),
             "results": _results_table(results, comparisons),
         }
-        body = Markup(render("table_section.html.j2", **values))
-    return body + Markup(render("tried.html.j2", notes=tried))
+        body = Markup(_text().table_section(**values))
+    return body + Markup(_text().tried(tried))
 
 
 def _comparison_svg(results: Sequence[Result]) -> Markup:
@@ -145,7 +149,7 @@ def _depth_body(runs: Sequence[Run]) -> Markup:
         "tables": _html_tables(depth_tables(runs)),
         "causes": _html_tables(depth_causes(runs)),
     }
-    return Markup(render("depth_section.html.j2", **values))
+    return Markup(_text().depth_section(**values))
 
 
 def _ood_body(results: Sequence[Result], runs: Sequence[Run]) -> Markup:
@@ -155,7 +159,7 @@ def _ood_body(results: Sequence[Result], runs: Sequence[Run]) -> Markup:
         "reading": _paragraphs(ood_reading(runs)),
         "tables": _html_tables(ood_tables(runs)),
     }
-    return Markup(render("ood_section.html.j2", **values))
+    return Markup(_text().ood_section(**values))
 
 
 def _html_tables(tables: Iterable[TextTable]) -> list[dict[str, Any]]:
@@ -186,8 +190,8 @@ def _overview_table(lines: Sequence[CellLine]) -> Markup:
         rows.append(Row(line.cell, numbers, (*[_against_paper(line.lorentz)] * known, against_best)))
     columns = ("cell", "lorentz", *["paper", "released code"] * known, "best other")
     columns += (*["against the paper"] * known, "against the best other")
-    caption = render("overview_caption.md.j2", known=known, notes=released_notes(lines))
-    return html_table(Table(columns, rows, " ".join(caption.split()), "overview")) if rows else Markup()
+    caption = _text().overview_caption(known, released_notes(lines))
+    return html_table(Table(columns, rows, Markup(" ").join(caption.split()), "overview")) if rows else Markup()
 
 
 def _results_table(results: Sequence[Result], comparisons: Sequence[Comparison]) -> Markup:
@@ -209,8 +213,8 @@ def _results_table(results: Sequence[Result], comparisons: Sequence[Comparison])
                 texts.append(Markup() if comparison is None else _verdict(comparison.verdict))
             rows.append(Row(one.name, numbers, texts, one.method == "lorentz"))
     unit = unit_of(results[0].table)
-    caption = render("results_caption.md.j2", unit=unit, known=known, compared=bool(paired))
-    return html_table(Table(columns, rows, " ".join(caption.split())))
+    caption = _text().results_caption(unit, known, bool(paired))
+    return html_table(Table(columns, rows, Markup(" ").join(caption.split())))
 
 
 def _against_paper(result: Result) -> Markup:
@@ -245,7 +249,7 @@ def _run_details(runs: Sequence[Run]) -> Markup:
         "machines": _counted(runs, _machine),
         "groups": [_run_group(title, own) for title, own in groups.items()],
     }
-    return Markup(render("run_details.html.j2", **values))
+    return Markup(_text().run_details(**values))
 
 
 def _counted(runs: Sequence[Run], text: Callable[[Run], str]) -> Markup:
