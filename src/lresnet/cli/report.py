@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.table import Table
 
@@ -16,7 +16,7 @@ __all__ = ["report"]
 
 
 def report(
-    runs: Annotated[Positional[Path], arg(metavar="RUNS_DIR")] = Path("runs"),
+    runs: Annotated[Positional[Path | None], arg(metavar="[RUNS_DIR]")] = None,
     json: Annotated[bool, FlagCreatePairsOff] = False,
     out: Annotated[Path | None, arg(aliases=["-o"], metavar="FILE.html")] = None,
     embedding: Annotated[Path | None, arg(metavar="RUN_DIR")] = None,
@@ -30,8 +30,9 @@ def report(
     Example: lresnet report runs -o report.html --embedding runs/tree
 
     Args:
-        runs: The folder that holds the run folders of `lresnet train`. Runs have results once `lresnet evaluate` has
-            read their test set; the others are listed with their state.
+        runs: The folder that holds the run folders of `lresnet train`, or the JSON lines of `lresnet reproduce`. Runs
+            have results once `lresnet evaluate` has read their test set; the others are listed with their state.
+            None: runs, or results if there is no folder runs.
         json: Print a JSON list instead of tables, with one object per task, split, method and settings.
         out: Also write an HTML page with pictures and the details of every run; it needs no network.
         embedding: The folder of a run on a graph; the page shows its embedding in an interactive Poincaré disk.
@@ -44,6 +45,11 @@ def report(
         raise ValueError("--embedding needs a page; name its file with -o FILE.html")
     if out is not None and out.suffix not in (".html", ".htm"):
         raise ValueError(f"the file name of a page must end with .html, got {str(out)!r}")
+    if runs is None:
+        runs = Path("runs") if Path("runs").is_dir() or not Path("results").is_dir() else Path("results")
+    show = _report_of_results(runs)
+    if show is not None:
+        return show(runs, json, out, embedding)
     found = read_report(runs)
     if out is not None:
         from lresnet._files import write_atomically
@@ -71,6 +77,21 @@ def report(
     if out is not None:
         console.print(f"The page: {out}", soft_wrap=True, highlight=False)
     return 0
+
+
+def _report_of_results(folder: Path) -> "Callable[[Path, bool, Path | None, Path | None], int] | None":
+    """Return the report for a folder of JSON lines, which another package provides; None: it holds run folders."""
+    from importlib.metadata import entry_points
+
+    from lresnet.runs.report import folder_states
+
+    if not any(folder.glob("*.jsonl")) or folder_states(folder):
+        return None
+    for entry in entry_points(group="lresnet.reports"):
+        return entry.load()  # type: ignore[no-any-return]
+    raise ValueError(
+        f"{folder} holds JSON lines, not run folders; `python -m lresnet_paper report {folder}` shows those of the paper"
+    )
 
 
 def results_table(title: str, groups: "Sequence[RunGroup]") -> "Table":

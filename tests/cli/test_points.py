@@ -233,7 +233,7 @@ def test_what_is_wrong_is_said_in_one_line(
 
 
 def test_the_code_of_the_page_runs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).parent.parent / "docs" / "points.md"
+    page = Path(__file__).parents[2] / "docs" / "points.md"
     text = page.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     (tmp_path / "runs").mkdir()
