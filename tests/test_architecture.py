@@ -89,7 +89,8 @@ def test_the_library_does_not_speak_of_the_tables_of_the_paper() -> None:
     """A task and a split, not a cell and a protocol."""
     names = "cells?|protocols?|claims?|gnn|graph_transformer|oversmoothing|commutativity"
     words = re.compile(rf"\b({names})\b", re.IGNORECASE)
-    allowed = re.compile(r"pickle|__closure__|cell_contents|Protocol\b|_PROTOCOL", re.IGNORECASE)
+    # Pickle's protocol, closure cells, and typing.Protocol.
+    allowed = re.compile(r"__reduce|protocol: int|protocol 2|__closure__|cell_contents|co_freevars|import .*Protocol")
     found = []
     for file in LIBRARY:
         if file == READS_OLD_FORMAT:

@@ -90,7 +90,7 @@ def _report_of_results(folder: Path) -> "Callable[[Path, bool, Path | None, Path
     for entry in entry_points(group="lresnet.reports"):
         return entry.load()  # type: ignore[no-any-return]
     raise ValueError(
-        f"{folder} holds JSON lines, not run folders; `python -m lresnet_paper report {folder}` shows the paper's tables"
+        f"{folder} holds JSON lines, not run folders; `python -m lresnet_paper report {folder}` shows them"
     )
 
 

@@ -99,7 +99,7 @@ class Table:
         columns: One heading per column: the name, the numbers, the texts.
         rows: The rows.
         caption: What the table shows.
-        style: Class of the style sheet: ``"details"`` and ``"claims"`` wrap long texts in the last column,
+        style: Class of the style sheet: ``"details"`` and ``"answers"`` wrap long texts in the last column,
             ``"overview"`` wraps long names.
     """
 
