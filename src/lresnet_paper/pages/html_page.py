@@ -232,7 +232,7 @@ def _claims_table(claims: Sequence[Claim]) -> Markup:
         if topic != (topic := claim.topic):
             rows.append(Heading(topic.replace("_", " ")))
         rows.append(Row(claim.sentence, (), (_verdict(claim.verdict), claim.evidence)))
-    return html_table(Table(("claim", "verdict", "evidence"), rows, "", "claims"))
+    return html_table(Table(("claim", "verdict", "evidence"), rows, "", "answers"))
 
 
 def _run_details(runs: Sequence[Run]) -> Markup:
