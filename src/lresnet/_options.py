@@ -55,7 +55,7 @@ FROM_0_BELOW_1 = Range("at least 0 and below 1", lambda value: 0 <= value < 1)
 FROM_0_TO_1 = Range("0 to 1", lambda value: 0 <= value <= 1)
 ABOVE_0_BELOW_1 = Range("above 0 and below 1", lambda value: 0 < value < 1)
 # NumPy's generators take no larger seed; torch's would.
-SEED = Range("a whole number from 0 to 2^32 - 1", lambda value: isinstance(value, Integral) and 0 <= value < 2**32)
+SEED = Range("a whole number from 0 to 2^32 - 1", lambda value: isinstance(value, Integral) and 0 <= int(value) < 2**32)
 
 
 def option(default: Any, help: str, *, range: Range | None = None, metavar: str | None = None) -> Any:

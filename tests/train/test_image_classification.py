@@ -195,7 +195,7 @@ def test_images_need_not_be_square():
 def test_an_image_has_the_same_logits_alone_and_in_a_batch(monkeypatch):
     objective = ImageClassification(coloured_task(0.5), batch_size=10)
     model = trained(objective, epochs=2).requires_grad_(False)
-    figures = objective.validation(model), objective.test(model)
+    metrics = objective.validation(model), objective.test(model)
     together = objective._evaluate(model, DATA.test.images)
     alone = torch.cat([objective._evaluate(model, image) for image in DATA.test.images.split(1)])
     torch.testing.assert_close(alone, together)
@@ -203,10 +203,10 @@ def test_an_image_has_the_same_logits_alone_and_in_a_batch(monkeypatch):
     evaluate = objective._evaluate
     monkeypatch.setattr(objective, "_evaluate", lambda model, part: (seen.append(len(part)), evaluate(model, part))[1])
     monkeypatch.setattr(image_classification, "_EVALUATION_PIXELS", 2 * DATA.test.images[0, ..., 0].numel() + 1)
-    assert objective.test(model) == figures[1]
+    assert objective.test(model) == metrics[1]
     assert set(seen) == {2}
     monkeypatch.setattr(image_classification, "_EVALUATION_PIXELS", 1)
-    assert (objective.validation(model), objective.test(model)) == figures
+    assert (objective.validation(model), objective.test(model)) == metrics
 
 
 def test_a_batch_size_below_1_is_refused():

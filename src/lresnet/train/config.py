@@ -48,7 +48,7 @@ _IN_CHECKPOINT = (
 
 @dataclass(frozen=True)
 class Augment:
-    """How images are augmented in training and judged in evaluation. Checked on construction.
+    """How images are augmented in training and evaluated. Checked on construction.
 
     Example:
         >>> Augment(cutout=8, label_smoothing=0.1).pad
