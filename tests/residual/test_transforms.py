@@ -9,7 +9,7 @@ from torch.func import functional_call, grad, jacrev, vmap
 
 from lresnet import Lorentz, make_residual
 from lresnet.functional import klein_residual, lorentz_residual, lorentz_residual_many, poincare_residual
-from lresnet.residual import RESIDUALS
+from lresnet.residual import METHODS, RESIDUALS
 from lresnet.testing import assert_compiles
 from tests.residual.common import CONFIGURATIONS, build, name_of, normals, per_point
 
@@ -125,8 +125,11 @@ def test_grad_and_vmap_of_grad(configuration, learnable):
     total = sum(loss(a, b) for a, b in zip(*leaves, strict=True))
     expected = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
     got = vmap(grad(loss, argnums=(0, 1)))(x, y)
-    torch.testing.assert_close(got, expected)
-    torch.testing.assert_close(grad(loss, argnums=(0, 1))(x[0], y[0]), (expected[0][0], expected[1][0]))
+    # The gradients of the textbook forms cancel, so they depend on the order of the operations, and so on the CPU.
+    tolerance = {"rtol": 1e-5, "atol": 1e-5} if METHODS[configuration[0]].role == "textbook" else {}
+    torch.testing.assert_close(got, expected, **tolerance)
+    single = grad(loss, argnums=(0, 1))(x[0], y[0])
+    torch.testing.assert_close(single, (expected[0][0], expected[1][0]), **tolerance)
 
 
 def test_per_sample_gradients_of_parameters():

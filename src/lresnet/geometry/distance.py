@@ -146,9 +146,13 @@ def separation(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
     which contains no norm of a vector that could vanish.
     """
     value = measure(x.detach(), y.detach(), constant(kappa), dim).separation
+    return with_derivatives_of(value, 0.5 * kappa * _chord2_by_subtraction(x, y, kappa, dim))
+
+
+def _chord2_by_subtraction(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
     d = x - y
     dt = dot(d, x + y, dim) / (time_of(x, kappa, dim) + time_of(y, kappa, dim))
-    return with_derivatives_of(value, 0.5 * kappa * (dot(d, d, dim) - dt.square()))
+    return dot(d, d, dim) - dt.square()
 
 
 # --- pairs of points: the chord and the distance ----------------------------------------------------------------------
