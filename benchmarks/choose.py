@@ -16,8 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from lresnet.residual.registry import compared_methods
-from lresnet_paper.planned_runs import final_runs
-from lresnet_paper.search import recipe_cells
+from lresnet_paper.plan import final_runs, recipe_cells
 
 ROOT = Path(__file__).resolve().parents[1]
 RECIPES, RESULTS = ROOT / "src/lresnet_paper/recipes", ROOT / "results"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from lresnet_paper.ood import require_sets
-from lresnet_paper.planned_runs import final_runs, missing_runs, search_runs
+from lresnet_paper.plan import final_runs, missing_runs, search_runs
 from lresnet_paper.run import require_data
 from lresnet_paper.sweep import run_all
 

@@ -15,8 +15,7 @@ from typing import Any
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import Summary, verdict_against_published
 from lresnet.train.results import read_results
-from lresnet_paper.depth import split_depth
-from lresnet_paper.run import split_name
+from lresnet_paper.run import split_depth, split_name
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
 __all__ = [

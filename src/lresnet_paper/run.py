@@ -16,18 +16,19 @@ from lresnet.runs.run import build as build_run
 from lresnet.runs.run import load
 from lresnet.train import Objective, Outcome, TrainConfig, train_model
 from lresnet.train.results import environment
-from lresnet_paper.depth import split_depth
 
 __all__ = [
     "Run",
     "build",
     "complete",
+    "depth_cell",
     "execute",
     "graph_cell",
     "images_of",
     "record_of",
     "require_data",
     "run_config",
+    "split_depth",
     "split_name",
 ]
 
@@ -58,6 +59,27 @@ def complete(plan: dict[str, Any], method: str, configuration: dict[str, Any], s
     """Complete a configuration with what a recipe fixes for all methods, for this method, and for this stage."""
     own = plan.get("only", {}).get(method, {})
     return plan["fixed"] | own | configuration | plan.get(stage, {})  # type: ignore[no-any-return]
+
+
+def depth_cell(cell: str, layers: int) -> str:
+    """Return the cell of one depth.
+
+    Example:
+        >>> depth_cell("disease/lp", 64)
+        'disease/lp/64'
+    """
+    return f"{cell}/{layers}"
+
+
+def split_depth(cell: str) -> tuple[str, int | None]:
+    """Return a cell without its depth, and the depth; None: it has none.
+
+    Example:
+        >>> split_depth("disease/lp/64"), split_depth("disease/lp")
+        (('disease/lp', 64), ('disease/lp', None))
+    """
+    base, _, last = cell.rpartition("/")
+    return (base, int(last)) if base in TASKS and last.isdecimal() else (cell, None)
 
 
 def graph_cell(cell: str) -> str | None:

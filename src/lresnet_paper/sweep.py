@@ -22,10 +22,10 @@ from lresnet.train.checkpoint import is_damaged
 from lresnet.train.results import append_result, environment
 from lresnet.train.stacking import fork_generator, train_many
 from lresnet.train.stacking.model import StackError
-from lresnet_paper.depth import diagnose, split_depth
+from lresnet_paper.depth import diagnose
 from lresnet_paper.ood import detections, lines_of
-from lresnet_paper.planned_runs import missing_runs
-from lresnet_paper.run import Run, build, execute, graph_cell, record_of
+from lresnet_paper.plan import missing_runs
+from lresnet_paper.run import Run, build, execute, graph_cell, record_of, split_depth
 
 if TYPE_CHECKING:
     from lresnet_paper.run import Run

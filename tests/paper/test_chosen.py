@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from lresnet.runs.search import best_configuration
 from lresnet.train.results import read_results
-from lresnet_paper.planned_runs import search_runs
-from lresnet_paper.search import best_configuration
+from lresnet_paper.plan import search_runs
 
 RESULTS = Path(__file__).parents[2] / "results"
 TABLES = ("gnn", "commutativity", "graph_transformer", "image_classification")

@@ -10,10 +10,9 @@ import pytest
 
 from lresnet import cli
 from lresnet.runs.run import _images
+from lresnet.runs.search import best_configuration
 from lresnet.train.results import read_results
-from lresnet_paper.depth import cells_of
-from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen
-from lresnet_paper.search import best_configuration, recipe
+from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen, cells_of, recipe
 from tests.coloured import coloured_data
 
 CALL = ["reproduce", "demo", "--cell", "disease_tree/nc", "--methods", "euclidean", "--device", "cpu"]
@@ -166,7 +165,7 @@ configurations = [{{ lr = 0.01 }}, {{ lr = 0.02 }}]
 def toy_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Recipes and images of CIFAR-10 that take no time."""
     recipes = {f"cifar10.{protocol}": RECIPE.format(protocol=protocol) for protocol in ("fast", "paper")}
-    monkeypatch.setattr("lresnet_paper.search._files", lambda table: recipes)
+    monkeypatch.setattr("lresnet_paper.plan._files", lambda table: recipes)
     monkeypatch.setattr("lresnet.runs.run.load_images", lambda name, size=None: coloured_data())
     _images.cache_clear()
     yield

@@ -4,8 +4,8 @@ import pytest
 
 from lresnet.residual.registry import compared_methods
 from lresnet.runs.demo import DEMO_SEEDS, DEMO_TASKS
-from lresnet_paper.planned_runs import SEARCH_SEEDS
-from lresnet_paper.search import draw, recipe
+from lresnet.runs.search import draw
+from lresnet_paper.plan import SEARCH_SEEDS, recipe
 
 
 @pytest.mark.parametrize("task", DEMO_TASKS)

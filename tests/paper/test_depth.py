@@ -11,10 +11,9 @@ from lresnet.residual.registry import compared_methods
 from lresnet.train import NonFiniteError
 from lresnet.train.results import read_results
 from lresnet_paper import sweep
-from lresnet_paper.depth import cells_of, depth_cell, diagnose, plan_of, split_depth
-from lresnet_paper.planned_runs import final_runs, search_runs
-from lresnet_paper.run import Run, build, complete, graph_cell
-from lresnet_paper.search import recipe
+from lresnet_paper.depth import diagnose
+from lresnet_paper.plan import cells_of, final_runs, plan_of, recipe, search_runs
+from lresnet_paper.run import Run, build, complete, depth_cell, graph_cell, split_depth
 from lresnet_paper.sweep import run_all
 
 DEPTHS = [4, 8, 16, 32, 64]

@@ -3,9 +3,7 @@
 import pytest
 
 from lresnet.train.results import append_result
-from lresnet_paper.depth import cells_of
-from lresnet_paper.planned_runs import cell_plan, final_runs, search_runs
-from lresnet_paper.search import recipe
+from lresnet_paper.plan import cell_plan, cells_of, final_runs, recipe, search_runs
 
 
 def test_a_configuration_changes_what_the_shallow_network_chose():

@@ -12,11 +12,11 @@ from lresnet.data import TASKS, NodeTask, load_task
 from lresnet.models import LorentzGCN, LorentzSGFormer
 from lresnet.runs import run as graph_run_module
 from lresnet.runs.config import GraphTaskConfig, SGFormerConfig
+from lresnet.runs.search import draw
 from lresnet.train import TrainConfig
 from lresnet.train.results import append_result
-from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, final_runs, search_runs
+from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, recipe, recipe_cells, search_runs
 from lresnet_paper.run import Run, build, execute, graph_cell
-from lresnet_paper.search import draw, recipe, recipe_cells
 from lresnet_paper.sweep import execute_many, stacks
 from tests.paper.settings import settings_of
 

@@ -21,14 +21,14 @@ from lresnet.runs import detection
 from lresnet.runs.config import ImageTaskConfig, ResNetConfig
 from lresnet.runs.detection import embed_and_score
 from lresnet.runs.run import _images
+from lresnet.runs.search import draw
 from lresnet.train import Augment, ImageClassification, NonFiniteError, TrainConfig
 from lresnet.train.results import append_result, read_results
 from lresnet_paper import ood as ood_run_module
 from lresnet_paper.ood import PAPER_SETS, cells_served, detections, lines_of, ood_set, remaining, training_cell
-from lresnet_paper.planned_runs import final_runs, missing_runs, search_runs
+from lresnet_paper.plan import final_runs, missing_runs, recipe, recipe_cells, search_runs
 from lresnet_paper.reproduce import reproduce_cell
 from lresnet_paper.run import Run, execute
-from lresnet_paper.search import draw, recipe, recipe_cells
 from lresnet_paper.sweep import run_all
 from tests.coloured import coloured_data
 from tests.paper.settings import settings_of
@@ -355,7 +355,7 @@ RECIPES = {
 
 def test_the_whole_table_in_one_command_and_a_report(toys, trainings, tmp_path: Path, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("lresnet_paper.search._files", lambda table: RECIPES)
+    monkeypatch.setattr("lresnet_paper.plan._files", lambda table: RECIPES)
     call = ["reproduce", "ood", "--device", "cpu", "--results", str(tmp_path)]
     assert cli.main(call) == 0
     assert [one.stage for one in trainings].count("search") == 4

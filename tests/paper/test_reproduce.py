@@ -16,10 +16,9 @@ from lresnet.train import NonFiniteError
 from lresnet.train.results import append_result, read_results
 from lresnet.train.stacking.model import StackError
 from lresnet_paper import sweep
-from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS, final_runs, missing_runs, search_runs
+from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, missing_runs, recipe, search_runs
 from lresnet_paper.reproduce import reproduce_cell
 from lresnet_paper.run import Run
-from lresnet_paper.search import recipe
 from lresnet_paper.sweep import run_all, stacks
 from tests.runs.inline_pool import Inline
 

@@ -11,9 +11,8 @@ import pytest
 
 from lresnet.train.results import read_results
 from lresnet_paper.ood import cells_served
-from lresnet_paper.planned_runs import final_runs, search_runs
+from lresnet_paper.plan import final_runs, protocols, recipe_cells, search_runs
 from lresnet_paper.run import Run
-from lresnet_paper.search import protocols, recipe_cells
 
 RESULTS = Path(__file__).parents[2] / "results"
 TABLES = ("gnn", "commutativity", "graph_transformer", "image_classification", "ood")

@@ -6,10 +6,10 @@ import pytest
 
 from lresnet.residual.registry import compared_methods
 from lresnet.runs.config import GCNConfig, GraphTaskConfig, SGFormerConfig
+from lresnet.runs.search import best_configuration, draw
 from lresnet.train import TrainConfig
-from lresnet_paper.planned_runs import FINAL_SEEDS, SEARCH_SEEDS
+from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, protocols, recipe, recipe_cells
 from lresnet_paper.run import split_name
-from lresnet_paper.search import best_configuration, draw, protocols, recipe, recipe_cells
 from tests.paper.settings import settings_of
 
 CELLS = recipe_cells("gnn")

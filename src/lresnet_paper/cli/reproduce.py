@@ -106,7 +106,7 @@ def _said_if_interrupted(file: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _left_out(cell: str) -> Iterator[None]:
     """In a whole table a cell whose data are not to be had, or that waits for another table, does not stop the rest."""
-    from lresnet_paper.planned_runs import NothingChosen
+    from lresnet_paper.plan import NothingChosen
 
     try:
         yield
@@ -133,9 +133,8 @@ def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results:
 def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Sequence[str]) -> list[str]:
     """The cells to run; what their recipes do not know is refused."""
     from lresnet.runs.names import require_known
-    from lresnet_paper.depth import cells_of, plan_of
     from lresnet_paper.ood import cells_served, training_cell
-    from lresnet_paper.planned_runs import methods_of
+    from lresnet_paper.plan import cells_of, methods_of, plan_of
 
     cells = cells_of(table, protocol)
     if cell is not None:
@@ -162,7 +161,7 @@ def _warn_of_days(cells: Sequence[str], device: str) -> None:
 
 def _why_no_figures(table: str, cells: Sequence[str], protocol: str | None, stage: str) -> str:
     """What final runs wait for; not every recipe has a search."""
-    from lresnet_paper.planned_runs import search_runs
+    from lresnet_paper.plan import search_runs
 
     if any(search_runs(table, cell, protocol=protocol) for cell in cells):
         return "no final run has ended yet; those of a method begin when its search is complete"

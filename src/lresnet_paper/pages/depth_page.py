@@ -16,10 +16,10 @@ from rich.console import Group
 
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import mean_interval
-from lresnet_paper.depth import split_depth
 from lresnet_paper.pages.text_tables import TextRow, TextTable, markdown_tables, terminal_tables
 from lresnet_paper.render import render
 from lresnet_paper.results import cell_key, method_key
+from lresnet_paper.run import split_depth
 
 if TYPE_CHECKING:
     from lresnet_paper.pages.claims import Claim

@@ -18,9 +18,9 @@ from lresnet.runs.statistics import Estimate, Verdict, mean_interval
 from lresnet_paper.comparisons import family_verdicts
 from lresnet_paper.pages.planned import missing_sentences
 from lresnet_paper.pages.text_tables import TextRow, TextTable, difference_text, markdown_tables, terminal_tables
+from lresnet_paper.plan import recipe_notes
 from lresnet_paper.render import render
 from lresnet_paper.results import method_key
-from lresnet_paper.search import recipe_notes
 from lresnet_paper.tables import paper_detection
 
 __all__ = [

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lresnet_paper.depth import cells_of
 from lresnet_paper.ood import training_cell
+from lresnet_paper.plan import cells_of, protocols, recipe
 from lresnet_paper.render import render
-from lresnet_paper.search import protocols, recipe
 
 __all__ = ["PLANNED_TABLES", "Unfinished", "is_begun", "missing_sentences", "unfinished_protocols"]
 

@@ -14,9 +14,9 @@ from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_markdown
 from lresnet_paper.pages.ood_page import ood_markdown
 from lresnet_paper.pages.planned import PLANNED_TABLES, missing_sentences
 from lresnet_paper.pages.text_tables import against_paper, difference_text, our_value, paper_value, validation_text
+from lresnet_paper.plan import recipe_notes
 from lresnet_paper.render import render
 from lresnet_paper.results import Result, aggregate, grouped, in_order
-from lresnet_paper.search import recipe_notes
 from lresnet_paper.tables import Released, paper_tables, released_figure
 
 __all__ = [
