@@ -141,7 +141,7 @@ def cells_of(table: str, protocol: str | None = None) -> list[str]:
 
 
 def plan_of(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]:
-    """Return the recipe of a cell with its ``depths`` as ``variants``: one for ``disease/lp/64``, all for ``disease/lp``.
+    """Return the recipe of a cell with its ``depths`` as ``variants``: one for disease/lp/64, all for disease/lp.
 
     Raises:
         ValueError: there is no recipe, or none for this depth.
@@ -257,8 +257,8 @@ def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str
         source = plan.get("settings_of", {}).get(method, method)
         if source not in like.get("chosen", {}):
             raise NothingChosen(
-                f"{table} {cell} varies the settings that {plan['like']} chose for {source}, but none are chosen yet; run "
-                f"`lresnet reproduce {plan['like']} --cell {base}` and add [chosen.{source}] to its recipe"
+                f"{table} {cell} varies the settings that {plan['like']} chose for {source}, but none are chosen yet; "
+                f"run `lresnet reproduce {plan['like']} --cell {base}` and add [chosen.{source}] to its recipe"
             )
         chosen = complete(like, source, like["chosen"][source])
         runs += [
