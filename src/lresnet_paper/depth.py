@@ -72,7 +72,7 @@ def _outputs_and_loss(model: LorentzGCN, objective: Objective[Any]) -> tuple[lis
             handle.remove()
     if len(outputs) != len(model.layers):
         raise ValueError(
-            f"{len(outputs)} of {len(model.layers)} layers could be measured: on a CPU a graph of this size is computed "
+            f"{len(outputs)} of {len(model.layers)} layers could be measured: on a CPU so large a graph is computed "
             "in blocks of rows; use a GPU"
         )
     return outputs, loss

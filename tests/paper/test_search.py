@@ -150,5 +150,5 @@ def test_a_configuration_that_diverged_once_is_never_chosen():
 
 
 def test_nothing_to_choose_from():
-    with pytest.raises(ValueError, match="no search run to choose from"):
+    with pytest.raises(ValueError, match="there are no search runs to choose from"):
         best_configuration([])
