@@ -61,11 +61,9 @@ docs: $(STAMP) ## render the measured pages and the README's pictures
 	@$(BIN)/python benchmarks/numerics.py
 	@$(BIN)/lresnet plot residuals --out docs/residuals.png
 	@$(BIN)/lresnet demo --out docs/demo.png
-	@$(BIN)/python -m lresnet_paper pages results --out docs/results.md
-	@$(BIN)/python -m lresnet_paper pages overview --out README.md
+	@$(BIN)/python -m lresnet_paper pages
 	@$(BIN)/python -m lresnet_paper pages depth --out docs/depth.png
 	@$(BIN)/python -m lresnet_paper pages depth --protocol legacy-deep --out docs/depth-deep.png
-	@$(BIN)/lresnet bench page --out docs/benchmarks.md
 
 lock: ## resolve the newest versions afresh and write requirements.lock
 	@$(PYTHON) -m venv --clear .venv-lock

@@ -24,12 +24,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         The exit code: 0 success, 1 failure, 2 a wrong call, 130 interrupted.
     """
-    return run_command(list(sys.argv[1:] if argv is None else argv), "python -m lresnet_paper", _find_verb, _overview)
+    args = _with_all_pages(list(sys.argv[1:] if argv is None else argv))
+    return run_command(args, "python -m lresnet_paper", _find_verb, _overview)
+
+
+def _with_all_pages(args: list[str]) -> list[str]:
+    """Insert the verb ``all`` after ``pages`` if no other verb follows, unless help is requested."""
+    if args[:1] == ["pages"] and (len(args) == 1 or args[1].startswith("--")) and "--help" not in args:
+        return ["pages", "all", *args[1:]]
+    return args
 
 
 def _find_verb(name: str) -> App | Callable[..., int]:
     if name not in _VERBS:
-        raise WrongCall(f"unknown verb {name!r}; verbs: {', '.join(_VERBS)}")
+        from lresnet.runs.names import did_you_mean
+
+        raise WrongCall(f"unknown verb {name!r}; {did_you_mean(name, list(_VERBS))}Verbs: {', '.join(_VERBS)}")
     return getattr(import_module(f"lresnet_paper.cli.{name}"), name)  # type: ignore[no-any-return]
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-__all__ = ["macros", "render"]
+__all__ = ["macros", "render", "write_page"]
 
 
 def render(template_name: str, **values: Any) -> str:
@@ -25,6 +26,12 @@ def render(template_name: str, **values: Any) -> str:
 def macros(template_name: str) -> Any:
     """Return the macros of a template that has nothing else, as functions: ``macros("claims.md.j2").speed(...)``."""
     return _environment().get_template(template_name).module
+
+
+def write_page(path: Path, text: str) -> None:
+    """Write a page as UTF-8; its folder is created if it does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
 
 
 @functools.cache

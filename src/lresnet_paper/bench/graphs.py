@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lresnet.data import LinkTask, NegativeSampler
+from lresnet.data import ImageTask, LinkTask, NegativeSampler
 from lresnet.geometry.checks import check_nowhere
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
 from lresnet.runs.config import GCNConfig
@@ -107,10 +107,16 @@ def _stacked_epoch(cell: str, method: str, seeds: int, device: torch.device) -> 
     return epoch
 
 
+def _model_config(cell: str) -> GCNConfig:
+    model = graph_run(cell, "lorentz").model
+    if not isinstance(model, GCNConfig):
+        raise ValueError(f"{cell} is not a task of lorentz_gcn; use e.g. disease/lp")
+    return model
+
+
 def _shape(cell: str) -> dict[str, int]:
     """Return depth and width; where the recipe has none, they are the model's defaults."""
-    model = graph_run(cell, "lorentz").model
-    assert isinstance(model, GCNConfig)
+    model = _model_config(cell)
     return {"layers": model.num_layers or 3, "width": model.hidden or 16}
 
 
@@ -118,11 +124,12 @@ def _pyg_epoch(cell: str, device: torch.device) -> Task:
     """Return the same epoch as a user of PyG would write it, with its GCN and torch's Adam."""
     import torch_geometric.nn
 
-    run = graph_run(cell, "euclidean")
-    task = load(run.task).to(device)
+    task = load(graph_run(cell, "euclidean").task).to(device)
+    if isinstance(task, ImageTask):
+        raise ValueError(f"{cell} is not a graph task; use e.g. disease/lp")
     shape = _shape(cell)
     out = shape["width"] if isinstance(task, LinkTask) else task.num_classes
-    dropout = run.model.dropout or 0.0
+    dropout = _model_config(cell).dropout or 0.0
     model = torch_geometric.nn.GCN(task.x.shape[1], shape["width"], shape["layers"], out, dropout=dropout).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     sampler = NegativeSampler(task, seed=0) if isinstance(task, LinkTask) else None

@@ -222,10 +222,10 @@ def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")
         out: The page, in Markdown.
         results: The folder with benchmarks.jsonl and runtime.jsonl.
     """
-    from lresnet._files import write_atomically
     from lresnet_paper.pages.benchmarks import benchmark_page, read_benchmarks
+    from lresnet_paper.render import write_page
 
-    write_atomically(out, benchmark_page(read_benchmarks(results)).encode())
+    write_page(out, benchmark_page(read_benchmarks(results)))
     return 0
 
 
@@ -270,9 +270,9 @@ def _write(
     """Append lines to the results; write or print JSON if requested; print tables unless JSON goes to stdout."""
     from json import dumps
 
-    from lresnet._files import write_atomically
     from lresnet.train.results import append_result
     from lresnet_paper.bench import line
+    from lresnet_paper.render import write_page
 
     records = [line(one, command, place) for one in measured]
     if results is not None:
@@ -282,7 +282,7 @@ def _write(
         print(dumps(records, indent=2, allow_nan=False))
         return
     if json is not None:
-        write_atomically(Path(json), (dumps(records, indent=2, allow_nan=False) + "\n").encode())
+        write_page(Path(json), dumps(records, indent=2, allow_nan=False) + "\n")
     print_tables(records)
     if results is not None:
         print(f"{len(records)} lines appended to {results / 'benchmarks.jsonl'}")

@@ -11,11 +11,28 @@ __all__ = ["pages"]
 
 _Results = Annotated[Positional[Path], arg(metavar="RESULTS_DIR")]
 
-pages = App("Render the generated pages and pictures of the documentation.")
+pages = App("Render the generated pages and pictures of the documentation. Without a verb: all pages.")
 
 
 @pages.command
-def results(results: _Results = Path("results"), out: Path = Path("docs/results.md")) -> int:
+def all_(results: Path = Path("results"), docs: Path = Path("docs"), readme: Path = Path("README.md")) -> int:
+    """Write all pages: results.md, benchmarks.md and numerics.md in the folder of the docs, and the README's table.
+
+    Example: python -m lresnet_paper pages --results results --docs docs --readme README.md
+
+    Args:
+        results: The folder with the results, files of JSON lines.
+        docs: The folder of the pages.
+        readme: The Markdown file with the two marks of the short table of graphs.
+    """
+    results_(results, docs / "results.md")
+    overview(results, readme)
+    benchmarks(results, docs / "benchmarks.md")
+    return numerics(results, docs / "numerics.md")
+
+
+@pages.command
+def results_(results: _Results = Path("results"), out: Path = Path("docs/results.md")) -> int:
     """Write the page of all results: one section per table of the paper, and the answers to its claims.
 
     Example: python -m lresnet_paper pages results --out docs/results.md
@@ -25,10 +42,11 @@ def results(results: _Results = Path("results"), out: Path = Path("docs/results.
         out: The Markdown file to write.
     """
     from lresnet_paper.pages.results_page import claims_of_folder, markdown_page
+    from lresnet_paper.render import write_page
     from lresnet_paper.results import read_runs
 
     runs = read_runs(results)
-    out.write_text(markdown_page(runs, claims_of_folder(runs, results)), encoding="utf-8")
+    write_page(out, markdown_page(runs, claims_of_folder(runs, results)))
     print(f"The page: {out}")
     return 0
 
@@ -46,12 +64,49 @@ def overview(results: _Results = Path("results"), out: Path = Path("README.md"))
     from lresnet_paper.comparisons import compare_methods
     from lresnet_paper.pages.results_page import overview as overview_of
     from lresnet_paper.pages.results_page import overview_markdown, rewrite_between_marks
+    from lresnet_paper.render import write_page
     from lresnet_paper.results import aggregate, read_runs
 
     runs = [run for run in read_runs(results) if run["table"] == "gnn"]
     table = overview_markdown(overview_of(aggregate(runs), compare_methods(runs)))
-    out.write_text(rewrite_between_marks(out, table), encoding="utf-8")
+    write_page(out, rewrite_between_marks(out, table))
     print(f"The table is in {out}")
+    return 0
+
+
+@pages.command
+def benchmarks(results: _Results = Path("results"), out: Path = Path("docs/benchmarks.md")) -> int:
+    """Write the page of all benchmarks, as `lresnet bench page` does.
+
+    Example: python -m lresnet_paper pages benchmarks --out docs/benchmarks.md
+
+    Args:
+        results: The folder with benchmarks.jsonl and runtime.jsonl.
+        out: The Markdown file to write.
+    """
+    from lresnet_paper.pages.benchmarks import benchmark_page, read_benchmarks
+    from lresnet_paper.render import write_page
+
+    write_page(out, benchmark_page(read_benchmarks(results)))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
+def numerics(results: _Results = Path("results"), out: Path = Path("docs/numerics.md")) -> int:
+    """Write the page of rounding errors, which `python benchmarks/numerics.py` measures.
+
+    Example: python -m lresnet_paper pages numerics --out docs/numerics.md
+
+    Args:
+        results: The folder with numerics.jsonl.
+        out: The Markdown file to write.
+    """
+    from lresnet_paper.pages.numerics import numerics_page, read_numerics
+    from lresnet_paper.render import write_page
+
+    write_page(out, numerics_page(read_numerics(results)))
+    print(f"The page: {out}")
     return 0
 
 

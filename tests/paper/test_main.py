@@ -1,0 +1,63 @@
+"""`python -m lresnet_paper`: verbs, pages, and the commands in results/."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lresnet.cli.app import read_call
+from lresnet_paper import cli
+from lresnet_paper.__main__ import main
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = sorted(
+    {
+        json.loads(line)["command"]
+        for table in ("benchmarks", "runtime")
+        for line in (ROOT / f"results/{table}.jsonl").read_text().splitlines()
+    }
+)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_of_a_benchmark_in_results_still_parses(command: str) -> None:
+    program, verb, *args = shlex.split(command)
+    assert program == "lresnet"
+    assert callable(read_call(getattr(cli, verb), f"lresnet {verb}", args))
+
+
+def test_it_runs_without_installed_metadata() -> None:
+    """``-S`` hides the site-packages and with them the entry points; PYTHONPATH brings the dependencies back."""
+    libraries = [path for path in sys.path if path.endswith("site-packages")]
+    code = (
+        "import importlib.metadata as m; m.entry_points = lambda **_: [];"
+        "from lresnet_paper.__main__ import main; raise SystemExit(main(['bench', 'gcn', '--help']))"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *libraries])}
+    done = subprocess.run([sys.executable, "-S", "-c", code], env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "python -m lresnet_paper bench gcn" in done.stdout
+
+
+def test_without_a_verb_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    out = capsys.readouterr().out
+    assert all(f"  {verb} " in out for verb in ("reproduce", "bench", "pages", "report"))
+
+
+def test_a_misspelt_verb_is_an_error_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bnch"]) == 2
+    assert "unknown verb 'bnch'; did you mean 'bench'" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
+    options = ["--docs", str(tmp_path / "docs"), "--readme", str(tmp_path / "README.md")]
+    assert main(["pages", "--results", str(ROOT / "results"), *options]) == 0
+    for page in ("README.md", "docs/results.md", "docs/benchmarks.md", "docs/numerics.md"):
+        assert (tmp_path / page).read_text() == (ROOT / page).read_text()
