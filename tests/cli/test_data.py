@@ -36,7 +36,7 @@ def test_list_shows_every_data_set(capsys: pytest.CaptureFixture[str]) -> None:
     out = capsys.readouterr().out
     for name in DATASETS:
         assert f"│ {name} " in out
-    assert "made here" in out
+    assert "generated" in out
     assert "0 of 8" in out
 
 

@@ -118,7 +118,7 @@ def test_wrong_predictions_are_refused(run: str, here: Path, capsys: pytest.Capt
     assert "File exists" in complaint(capsys, "predict", run, "image.png", "--json", "file/classes.json")
     assert "empty holds no run" in complaint(capsys, "delta", "empty")
     assert "images must be at least 4" in complaint(capsys, "delta", run, "--images", "2")
-    assert "cifar10 is no graph; train a network on it" in complaint(capsys, "delta", "cifar10")
+    assert "cifar10 is not a graph; train a network on it" in complaint(capsys, "delta", "cifar10")
 
 
 def test_images_that_were_moved(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:

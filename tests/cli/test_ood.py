@@ -57,8 +57,8 @@ def test_a_table_with_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
     assert [row[:2] for row in rows[::2]] == [["grains", "energy"], ["photos", "energy"]]
     assert [row[0] for row in rows[1::2]] == ["logit", "logit"]
     words = " ".join(out.split())
-    assert "30 test images are the positives, against 3 to 6 drawn from a set" in words
-    assert "of a set with fewer than 6 all are taken, and draws do not differ (" in words
+    assert "30 test images (the positives) against 3 to 6 images drawn from a set: mean and deviation" in words
+    assert "Sets with fewer than 6 images are used in full, so the draws do not differ (" in words
     assert " has 3)." in words
     notes = err.splitlines()
     assert notes[0] == "photos: 1 of 4 files could not be read as images"
@@ -87,7 +87,7 @@ def test_json_has_what_the_table_has_and_more(capsys: pytest.CaptureFixture[str]
     out = " ".join(capsys.readouterr().out.split())
     whole = next(row for row in rows if row["sampling"] == "full")
     assert f"grains energy {whole['fpr95']:.1f} {whole['auroc']:.1f} {whole['aupr']:.1f}" in out
-    assert "against 20 of a set, all" in out
+    assert "against 20 images of a set." in out
 
 
 def test_one_draw_has_no_deviation(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +98,10 @@ def test_one_draw_has_no_deviation(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(call) == 0
     words = " ".join(capsys.readouterr().out.split())
     assert f"grains energy {first['fpr95']:.1f} {first['auroc']:.1f} {first['aupr']:.1f} photos" in words
-    assert "against 3 to 6 drawn from a set, once; of a set with fewer than 6 all are taken (photos has 3)." in words
+    assert (
+        "against 3 to 6 images drawn once from a set. Sets with fewer than 6 images are used in full (photos has 3)."
+        in words
+    )
 
 
 def test_histograms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

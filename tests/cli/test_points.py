@@ -61,7 +61,7 @@ def test_embed_writes_into_the_run_s_folder(here: Path, capsys: pytest.CaptureFi
     radii = found.radii()
     assert lines == [
         "1,000 nodes of disease_tree/nc: 4 dimensions, curvature -0.5; "
-        f"distance to the origin {radii.quantile(0.5):.4g} in the median, {radii.max():.4g} at most",
+        f"distance to the origin: median {radii.quantile(0.5):.4g}, maximum {radii.max():.4g}",
         "space coordinates, float32 [1000, 4], are written to tree/points.npz",
     ]
     with np.load("tree/points.npz", allow_pickle=False) as file:
@@ -110,7 +110,7 @@ def test_embed_says_how_many_points_float32_cannot_hold(
     far = Embedding("far", "node", 1e9 * torch.eye(2, 4), tree.manifold, ("a", "b"))
     monkeypatch.setattr("lresnet.runs.embedding.embed_run", lambda *args, **kwargs: far)
     assert cli.main(["embed", "tree", "--coordinates", "klein", "--out", str(tmp_path / "far.npz")]) == 0
-    assert "2 of 2 points are so far out that float32 puts them on the boundary" in capsys.readouterr().err
+    assert "2 of 2 points are so far out that float32 rounds them to the boundary" in capsys.readouterr().err
 
 
 def test_embed_images(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -200,7 +200,7 @@ def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.Ca
         (["embed", "tree", "--images", "photos"], "tree holds a run on the graph disease_tree/nc; images are for"),
         (["embed", "images", "--images", "empty"], "empty holds no images; image files end with"),
         (["embed", "images", "--images", "gone.png"], "no file gone.png"),
-        (["embed", "images", "--images"], "--images is followed by no image and no folder"),
+        (["embed", "images", "--images"], "--images names no image and no folder"),
         (["neighbours", "empty", "0"], "empty holds no run"),
         (["neighbours", "unfinished", "0"], "the run in unfinished has not finished"),
         (["neighbours", "tree", "1000"], "there is no node 1000; disease_tree/nc has nodes 0 to 999"),
@@ -209,7 +209,7 @@ def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.Ca
         (["neighbours", "tree", "<b>\n"], "disease_tree/nc has no node '<b>\\n'; Its nodes are numbered 0 to 999"),
         (["neighbours", "tree", "0", "--count", "0"], "count must be at least 1, got 0"),
         (["neighbours", "tree", "0", "--images", "photos"], "images are for runs on images"),
-        (["neighbours", "images", "0", "--images"], "--images is followed by no image and no folder"),
+        (["neighbours", "images", "0", "--images"], "--images names no image and no folder"),
         (["neighbours", "images", "30"], "there is no test image 30"),
         (["neighbours", "images", "gone.png"], "no file gone.png; name one image file, or a test image by its number"),
         (["neighbours", "images", "photos"], "photos is a folder; name one image file"),

@@ -1,4 +1,4 @@
-"""What several verbs print with."""
+"""Functions that several verbs share: run folders, progress bars, tables and notes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["name_skipped", "progress_bars", "show", "skipped_lines"]
+__all__ = ["image_notes", "print_skipped", "print_table", "progress_bars", "require_run_folder", "skipped_lines"]
+
+
+def require_run_folder(folder: Path) -> None:
+    """Raise an error if ``folder`` holds no run; called before torch is imported, so that the answer is immediate."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"{folder} does not exist; `lresnet train` makes such a folder")
+    if not (folder / "run.json").is_file():
+        raise FileNotFoundError(f"{folder} holds no run: run.json is missing; `lresnet train` makes such a folder")
 
 
 def progress_bars() -> Progress:
-    """Bars with counts, the time left (used, at the end) and a word on the state (the field ``state``)."""
+    """Return bars with counts, the remaining time (at the end the elapsed time) and the field ``state``."""
     from rich import progress
 
     return progress.Progress(
@@ -23,26 +31,46 @@ def progress_bars() -> Progress:
         progress.MofNCompleteColumn(),
         progress.TimeRemainingColumn(elapsed_when_finished=True),
         progress.TextColumn("{task.fields[state]}"),
-        speed_estimate_period=1800,  # a run may take minutes: the estimate needs a memory longer than rich's 30 seconds
+        speed_estimate_period=1800,  # a run may take minutes, longer than rich's default of 30 seconds
     )
 
 
 def skipped_lines(skipped: Iterable[tuple[Path, str]]) -> Iterator[str]:
-    """Files that could not be read, and why: a line each."""
+    """Yield one line for each file that could not be read, with the reason."""
     from lresnet.runs.one_line import one_line
 
     for file, reason in skipped:
         yield f"  {one_line(str(file))}: {one_line(reason)}"
 
 
-def name_skipped(skipped: Iterable[tuple[Path, str]]) -> None:
-    """The same, beside the standard output."""
+def print_skipped(skipped: Iterable[tuple[Path, str]]) -> None:
+    """Print the files that could not be read to the standard error."""
     for line in skipped_lines(skipped):
         print(line, file=sys.stderr)
 
 
-def show(table: object, text: str, json: str | None) -> None:
-    """The table, and the same as JSON in the file ``json``; for ``-`` that alone."""
+def image_notes(count: int, size: tuple[int, int], resized: int, skipped: int) -> Iterator[str]:
+    """Yield notes on how a user's image files were read, one line each.
+
+    Args:
+        count: Number of images that were read.
+        size: Width and height that the network takes.
+        resized: Number of images with another size.
+        skipped: Number of files that could not be read.
+
+    Example:
+        >>> list(image_notes(3, (8, 8), 0, 1))
+        ['1 of 4 files could not be read as images']
+    """
+    width, height = size
+    if resized:
+        yield f"{resized} of {count} images had another size than {width} x {height}: cropped, then resized"
+    if skipped:
+        yield f"{skipped} of {count + skipped} files could not be read as images"
+
+
+def print_table(table: object, text: str, json: str | None) -> None:
+    """Print the table and write ``text``, the same as JSON, to the file ``json``; for ``-`` print the JSON only."""
     from rich.console import Console
 
     from lresnet._files import write_atomically

@@ -1,11 +1,17 @@
 """The verb ``data``."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from lresnet.cli.app import App
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lresnet.data.files import DatasetRow, FileRow
 
 __all__ = ["data"]
 
@@ -21,11 +27,10 @@ def list_(data_root: _Root = None) -> int:
     Example: lresnet data list
 
     Args:
-        data_root: The folder to look in. None: LRESNET_DATA, and without it the user's cache folder.
+        data_root: The folder with the data. None: LRESNET_DATA, or the user's cache folder without it.
     """
     from rich.console import Console
 
-    from lresnet.cli.data_table import dataset_table
     from lresnet.data.files import list_datasets
 
     Console().print(dataset_table(list_datasets(data_root)))
@@ -47,7 +52,6 @@ def fetch(names: _Names, data_root: _Root = None) -> int:
     """
     from rich.console import Console
 
-    from lresnet.cli.data_table import file_table
     from lresnet.data.files import fetch as fetch_files
 
     if not names:
@@ -66,13 +70,40 @@ def verify(names: _Names = (), data_root: _Root = None) -> int:
 
     Args:
         names: The data sets; all, if none is named.
-        data_root: The folder to look in. None: LRESNET_DATA, and without it the user's cache folder.
+        data_root: The folder with the data. None: LRESNET_DATA, or the user's cache folder without it.
     """
     from rich.console import Console
 
-    from lresnet.cli.data_table import file_table
     from lresnet.data.files import verify as verify_files
 
     rows = verify_files(names, data_root)
     Console().print(file_table(rows))
     return int(any(row.state == "wrong" or (names and row.state == "missing") for row in rows))
+
+
+def dataset_table(rows: "Sequence[DatasetRow]") -> "Table":
+    """Return one row per data set, for the terminal."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("name", "files here", "what it is", "licence", title="Data sets", title_justify="left")
+    table.columns[0].no_wrap = True
+    for row in rows:
+        here = f"{row.present} of {row.files}" if row.files else "generated"
+        note = f" ({row.note})" if row.note else ""
+        table.add_row(row.name, here, escape(row.summary + note), escape(row.licence))
+    return table
+
+
+def file_table(rows: "Sequence[FileRow]") -> "Table":
+    """Return one row per file with its state, for the terminal."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("data set", title="Files", title_justify="left")
+    for column in ("file", "state", "where, or why"):
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        where = row.detail if row.where is None else f"{row.where}{': ' if row.detail else ''}{row.detail}"
+        table.add_row(row.dataset, escape(row.path), row.state, escape(where))
+    return table

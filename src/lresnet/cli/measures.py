@@ -1,11 +1,17 @@
 """The verbs ``delta`` and ``doctor``."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from lresnet.cli.console import require_run_folder
 from lresnet.cli.options import require_seeds
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lresnet.geometry.delta import Delta
 
 __all__ = ["delta", "doctor"]
 
@@ -20,7 +26,7 @@ def delta(
 ) -> int:
     """Measure how tree-like a graph, a metric space or a network's embeddings are: Gromov's delta (0 for a tree).
 
-    For comparison: for CIFAR-10 and CIFAR-100 the paper quotes relative deltas of 0.26 and 0.23, of the features of a
+    For comparison, the paper quotes relative deltas of 0.26 for CIFAR-10 and 0.23 for CIFAR-100, for the features of a
     network that it does not name.
 
     Example: lresnet delta edges.csv --samples 100000
@@ -28,30 +34,31 @@ def delta(
     Example: lresnet delta runs/cifar10-lorentz-0
 
     Args:
-        space: Edges as text, two node names a line (comma or white space between them, # for comments; the distance
-            is the number of hops), distances as a square matrix in .npy or .npz, a graph of `lresnet data list`, or
-            the folder of a run on images: the distances between its embeddings of test images, geodesic ones, for
-            the Euclidean twin Euclidean ones.
-        samples: Draw so many quadruples of points. None: look at all up to 300 points, draw 50000 beyond.
-        images: Of a run: draw so many test images.
-        seed: Seed of the drawing.
-        device: Of a run: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        data_root: The folder with the data sets. None: LRESNET_DATA, and without it the user's cache folder.
+        space: A text file of edges, two node names per line (separated by a comma or white space, # for comments; the
+            distance is the number of hops); a square matrix of distances in .npy or .npz; a graph of `lresnet data
+            list`; or the folder of a run on images, for the distances between its embeddings of test images (geodesic
+            distances, Euclidean ones for a Euclidean baseline).
+        samples: Number of random quadruples of points. None: all quadruples up to 300 points, 50000 random ones beyond.
+        images: Number of random test images, for the folder of a run.
+        seed: Seed of the random numbers.
+        device: Device for the folder of a run: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        data_root: The folder with the data sets. None: LRESNET_DATA, or the user's cache folder without it.
     """
     from rich.console import Console
 
-    from lresnet.cli.delta_table import delta_table
     from lresnet.data.registry import DATASETS
 
     require_seeds("--seed", seed)
     file = Path(space)
     if file.is_dir() and (space not in DATASETS or (file / "run.json").is_file()):
+        require_run_folder(file)
         from lresnet.runs.embedding import embedding_delta
         from lresnet.runs.run import Run
 
         opened = Run.open(file, device=device)
         found, title = embedding_delta(opened, images=images, samples=samples, seed=seed)
     else:
+        _require_space(file)
         from lresnet.geometry.delta import delta_hyperbolicity
 
         found, title = delta_hyperbolicity(_points(file, data_root), samples=samples, seed=seed), file.name
@@ -59,19 +66,52 @@ def delta(
     return 0
 
 
-def _points(file: Path, data_root: Path | None) -> Any:
-    """What ``delta_hyperbolicity`` takes, from a file or by the name of a graph."""
-    from lresnet.data import read_graph, read_space
+def _require_space(file: Path) -> None:
+    """Raise an error if there is no such file and no graph of that name; called before torch is imported."""
     from lresnet.data.registry import GRAPHS, IMAGE_SETS
 
-    if file.exists() and not file.is_dir():
-        return read_space(file)
     name = str(file)
+    if file.is_file() or name in GRAPHS:
+        return
     if name in IMAGE_SETS:
-        raise ValueError(f"{name} is no graph; train a network on it, and name the folder of the run")
-    if name not in GRAPHS:
-        raise ValueError(f"no file {name!r}, and no data set of that name; there are: {', '.join(GRAPHS)}")
-    return read_graph(name, data_root).edges.numpy()
+        raise ValueError(f"{name} is not a graph; train a network on it and give the folder of the run")
+    raise ValueError(f"no file {name!r}, and no data set of that name; there are: {', '.join(GRAPHS)}")
+
+
+def _points(file: Path, data_root: Path | None) -> Any:
+    """Return the argument of ``delta_hyperbolicity`` for a file or the name of a graph."""
+    from lresnet.data import read_graph, read_space
+
+    return read_space(file) if file.is_file() else read_graph(str(file), data_root).edges.numpy()
+
+
+def delta_table(delta: "Delta", title: str) -> "Table":
+    """Return the delta-hyperbolicity of a space with its bounds and sample size, for the terminal."""
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(style="bold")
+    table.add_column()
+    nodes = f"{delta.nodes:,}"
+    if delta.dropped_nodes:
+        nodes += f" in the largest component ({delta.dropped_nodes:,} outside it)"
+    table.add_row("points", nodes)
+    table.add_row("diameter", f"{'' if delta.diameter_is_exact else 'at most '}{delta.diameter:g}")
+    if delta.exact:
+        table.add_row("delta", f"{delta.lower_bound:g}, exact")
+        table.add_row("relative, 2 delta / diameter", f"{delta.relative:.4g}")
+    else:
+        table.add_row("delta", f"between {delta.lower_bound:g} (seen) and {delta.upper_bound:g} (half the diameter)")
+        table.add_row("relative, 2 delta / diameter", f"at least {delta.relative:.4g}")
+    mean = f"{delta.mean:.4g}"
+    if delta.mean_interval is not None:
+        mean += f" (95 % interval {delta.mean_interval[0]:.4g} to {delta.mean_interval[1]:.4g})"
+    table.add_row("mean over quadruples", mean)
+    quadruples = "all" if delta.mean_interval is None else f"{delta.quadruples:,} drawn at random"
+    if delta.pool_nodes < delta.nodes:
+        quadruples += f" from {delta.pool_nodes:,} of the points"
+    table.add_row("quadruples", quadruples)
+    return table
 
 
 def doctor(json: Annotated[bool, FlagCreatePairsOff] = False) -> int:

@@ -1,17 +1,25 @@
 """The verb ``ood``: out-of-distribution detection with a trained network."""
 
+import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from lresnet.cli.console import name_skipped
+from lresnet.cli.console import print_skipped, require_run_folder
 from lresnet.cli.options import require_seeds
 
-__all__ = ["listed", "listed_sets", "ood"]
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lresnet.data import OodSet
+
+__all__ = ["detection_notes", "listed", "listed_sets", "ood"]
+
+_COLUMNS = {"fpr95": "FPR95 ↓", "auroc": "AUROC ↑", "aupr": "AUPR ↑"}
 
 
 def ood(
@@ -48,9 +56,9 @@ def ood(
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         verbose: List the files that could not be read, and why.
     """
+    require_run_folder(run)
     from rich.console import Console
 
-    from lresnet.cli.detection_table import detection_json, detection_notes, detection_table
     from lresnet.plots.picture import require_writable_picture
     from lresnet.plots.score_histograms import draw_score_histograms
     from lresnet.runs.detection import judge, score_run
@@ -71,7 +79,7 @@ def ood(
     for note in detection_notes(sets):
         print(note, file=sys.stderr)
     if verbose:
-        name_skipped(entry for one in sets for entry in one.skipped)
+        print_skipped(entry for one in sets for entry in one.skipped)
     if out is not None:
         print(f"The picture: {draw_score_histograms(out, found)}", file=sys.stderr if json else sys.stdout)
     return 0
@@ -91,3 +99,67 @@ def listed(parts: Sequence[str]) -> list[str]:
         ['svhn', 'places', 'textures']
     """
     return [name for part in parts for name in map(str.strip, part.split(",")) if name]
+
+
+def detection_table(rows: Sequence[dict[str, Any]]) -> "Table":
+    """Return one row per set and score, for the terminal; metrics in percent, each set is named once."""
+    from rich import box
+    from rich.markup import escape
+    from rich.table import Table
+
+    from lresnet.runs.one_line import one_line
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=escape(_caption(rows)), caption_justify="left")
+    table.add_column("set", overflow="fold")
+    table.add_column("score")
+    for heading in _COLUMNS.values():
+        table.add_column(heading, justify="right", no_wrap=True)
+    before = None
+    for row in rows:
+        name = "" if row["ood"] == before else escape(one_line(row["ood"]))
+        table.add_row(name, row["score"], *(_value(row, metric) for metric in _COLUMNS))
+        before = row["ood"]
+    return table
+
+
+def detection_notes(sets: "Sequence[OodSet]") -> Iterator[str]:
+    """Yield notes on the sets, one line each: what they are, and how many files could not be read."""
+    from lresnet.runs.one_line import one_line
+
+    for ood in sets:
+        if ood.note:
+            yield f"{one_line(ood.name)}: {ood.note}"
+        if ood.skipped:
+            files = len(ood.skipped) + len(ood.images)
+            yield f"{one_line(ood.name)}: {len(ood.skipped)} of {files} files could not be read as images"
+
+
+def detection_json(rows: Sequence[dict[str, Any]], sets: "Sequence[OodSet]") -> str:
+    """Return one JSON object with the ``rows`` and the ``skipped`` files."""
+    skipped = [{"ood": ood.name, "file": str(file), "reason": why} for ood in sets for file, why in ood.skipped]
+    rounded = [
+        {name: round(value, 4) if isinstance(value, float) else value for name, value in row.items()} for row in rows
+    ]
+    return json.dumps({"rows": rounded, "skipped": skipped}, indent=2)
+
+
+def _value(row: dict[str, Any], metric: str) -> str:
+    deviation = f" ± {row[f'{metric}_std']:.1f}" if f"{metric}_std" in row else ""
+    return f"{row[metric]:.1f}{deviation}"
+
+
+def _caption(rows: Sequence[dict[str, Any]]) -> str:
+    from lresnet.metrics.ood import draw_size
+    from lresnet.runs.one_line import one_line
+
+    counts = sorted({row["n_ood"] for row in rows})
+    others = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    inside, kind = rows[0]["n_id"], "images of a set"
+    if rows[0]["sampling"] == "draws":
+        once, size = "auroc_std" not in rows[0], draw_size(inside, inside)
+        kind = "images drawn once from a set" if once else "images drawn from a set: mean and deviation over the draws"
+        small = dict.fromkeys(f"{one_line(row['ood'])} has {row['n_ood']:,}" for row in rows if row["n_ood"] < size)
+        if small:
+            equal = "" if once else ", so the draws do not differ"
+            kind += f". Sets with fewer than {size:,} images are used in full{equal} ({', '.join(small)})"
+    return f"Percent. {inside:,} test images (the positives) against {others} {kind}."

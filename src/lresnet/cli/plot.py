@@ -7,7 +7,8 @@ from typing import Annotated
 from tyro.conf import Positional, arg
 
 from lresnet.cli.app import App
-from lresnet.cli.ood import listed, listed_sets
+from lresnet.cli.console import require_run_folder
+from lresnet.cli.ood import detection_notes, listed, listed_sets
 
 __all__ = ["plot"]
 
@@ -62,6 +63,7 @@ def embedding(
         out: The picture file; .png, .svg or .pdf.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
+    require_run_folder(run)
     from lresnet.plots.embedding import draw_disk_embedding, embedding_of_run
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.run import Run
@@ -87,6 +89,8 @@ def curves(
         runs: The folders of finished runs.
         out: The picture file; .png, .svg or .pdf.
     """
+    for folder in runs:
+        require_run_folder(folder)
     from lresnet.plots.curves import draw_curves, read_curve
     from lresnet.plots.picture import require_writable_picture
 
@@ -117,7 +121,7 @@ def ood(
         out: The picture file; .png, .svg or .pdf.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
-    from lresnet.cli.detection_table import detection_notes
+    require_run_folder(run)
     from lresnet.plots.picture import require_writable_picture
     from lresnet.plots.score_histograms import draw_score_histograms
     from lresnet.runs.detection import score_run

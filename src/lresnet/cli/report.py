@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
+from lresnet.cli.console import require_run_folder
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
@@ -37,19 +39,23 @@ def report(
         out: Also write an HTML page with pictures and the details of every run; it needs no network.
         embedding: The folder of a run on a graph; the page shows its embedding in an interactive Poincaré disk.
     """
-    from rich.console import Console
-
-    from lresnet.runs.report import read_report, report_json
-
     if embedding is not None and out is None:
         raise ValueError("--embedding needs a page; name its file with -o FILE.html")
     if out is not None and out.suffix not in (".html", ".htm"):
         raise ValueError(f"the file name of a page must end with .html, got {str(out)!r}")
     if runs is None:
         runs = Path("runs") if Path("runs").is_dir() or not Path("results").is_dir() else Path("results")
-    show = _report_of_results(runs)
-    if show is not None:
-        return show(runs, json, out, embedding)
+    if not runs.is_dir():
+        raise FileNotFoundError(f"{runs} does not exist; `lresnet train --out FOLDER` writes run folders")
+    if embedding is not None:
+        require_run_folder(embedding)
+    report_results = _report_of_results(runs)
+    if report_results is not None:
+        return report_results(runs, json, out, embedding)
+    from rich.console import Console
+
+    from lresnet.runs.report import read_report, report_json
+
     found = read_report(runs)
     if out is not None:
         from lresnet._files import write_atomically
@@ -83,9 +89,8 @@ def _report_of_results(folder: Path) -> "Callable[[Path, bool, Path | None, Path
     """Return the report for a folder of JSON lines, which another package provides; None: it holds run folders."""
     from importlib.metadata import entry_points
 
-    from lresnet.runs.report import folder_states
-
-    if not any(folder.glob("*.jsonl")) or folder_states(folder):
+    has_runs = any(file for pattern in ("run.json", "*/run.json") for file in folder.glob(pattern))
+    if has_runs or not any(folder.glob("*.jsonl")):
         return None
     for entry in entry_points(group="lresnet.reports"):
         return entry.load()  # type: ignore[no-any-return]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from lresnet.cli.app import Failed
+from lresnet.cli.console import require_run_folder
 from lresnet.cli.options import (
     GraphOptions,
     ImageOptions,
@@ -246,6 +247,7 @@ def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: s
         run: Folder of the run.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
+    require_run_folder(run)
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)
