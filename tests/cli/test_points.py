@@ -82,7 +82,7 @@ def test_embed_in_other_coordinates(here: Path, tmp_path: Path, capsys: pytest.C
 
 def test_embed_the_twin(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = printed(capsys, "embed", "twin", "--out", str(tmp_path / "twin.npy"))
-    assert out.startswith("1,000 nodes of disease_tree/nc: 4 dimensions, flat space; distance to the origin ")
+    assert out.startswith("1,000 nodes of disease_tree/nc: 4 dimensions, flat space; distance to the origin: ")
     assert np.load(tmp_path / "twin.npy", allow_pickle=False).shape == (1000, 4)
 
 

@@ -72,8 +72,8 @@ def report(
         print(report_json(found))
         return 0
     console = Console()
-    for (task, split), groups in found.tables.items():
-        console.print(results_table(f"{task}, {split}", groups))
+    for title, groups in found.tables.items():
+        console.print(results_table(title, groups))
     if not found.folders:
         console.print(f"{runs} holds no run folders; `lresnet train --out FOLDER` writes them", soft_wrap=True)
     elif not found.groups:

@@ -81,7 +81,7 @@ class RunGroup:
 
     Args:
         task: Name of the task.
-        split: Name of the split.
+        split: Name of the split; empty for a task with a single one.
         method: The residual connection.
         differs: Settings that differ from other runs of the same task, split and method.
         runs: Folder and record of each run.
@@ -103,6 +103,11 @@ class RunGroup:
     def name(self) -> str:
         """The method with the settings that differ, e.g. ``"lorentz, lr 0.1"``."""
         return ", ".join([self.method, *(f"{name} {shown(value)}" for name, value in self.differs.items())])
+
+    @property
+    def title(self) -> str:
+        """The task, with the name of its split if there is one."""
+        return f"{self.task}, {self.split}" if self.split else self.task
 
     @property
     def metric(self) -> str:
@@ -144,9 +149,9 @@ class Report:
         return [state.record for state in self.folders if state.record is not None]
 
     @property
-    def tables(self) -> dict[tuple[str, str], list[RunGroup]]:
-        """The groups by task and split."""
-        return _by_table(self.groups)
+    def tables(self) -> dict[str, list[RunGroup]]:
+        """The groups by task and split, with the title of each table."""
+        return _by_title(self.groups)
 
 
 def read_report(root: Path) -> Report:
@@ -156,7 +161,7 @@ def read_report(root: Path) -> Report:
         FileNotFoundError: The folder does not exist.
     """
     if not root.is_dir():
-        raise FileNotFoundError(f"there is no folder {root}; `lresnet train --out FOLDER` writes run folders")
+        raise FileNotFoundError(f"{root} does not exist; `lresnet train --out FOLDER` writes run folders")
     states = folder_states(root)
     evaluated = [(state.folder, state.record) for state in states if state.record is not None]
     return Report(root, states, group_runs(evaluated))
@@ -196,14 +201,14 @@ def group_runs(runs: Iterable[tuple[Path, RunRecord]]) -> list[RunGroup]:
     """
     places: dict[tuple[str, str, str], list[tuple[Path, RunRecord]]] = {}
     for folder, record in runs:
-        place = record.task_name, record.task.get("split", "given"), record.method
+        place = record.task_name, record.task.get("split") or "", record.method
         places.setdefault(place, []).append((folder, record))
     groups = [
         _group(place, differs, own)
         for place, members in sorted(places.items(), key=lambda item: _order(item[0]))
         for differs, own in _by_settings(members)
     ]
-    return [group for own in _by_table(groups).values() for group in _compared(own)]
+    return [group for own in _by_title(groups).values() for group in _compared(own)]
 
 
 def settings_of(record: RunRecord) -> dict[str, Any]:
@@ -251,11 +256,6 @@ def shown(value: Any) -> str:
 
 # Reading a folder ----------------------------------------------------------------------------------------------------
 
-_FOLLOWS_SEED = "disjoint"  # the split that is drawn anew for every seed
-# Test examples per training example, for runs that do not record the sizes of their split.
-_TEST_PER_TRAIN = {"disjoint/lp": 10 / 85, "disjoint/nc": 15 / 70, "official_splits/nc": 20 / 48}
-_ASSUMED_TEST_PER_TRAIN = 0.5
-
 
 def record_of(folder: Path) -> RunRecord:
     """Read ``run.json`` of a folder, with the metrics of ``evaluation.json`` if it is there.
@@ -282,11 +282,12 @@ def _state(folder: Path) -> FolderState:
     return FolderState(folder, f"evaluated{other}", record)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-
-
 # Grouping and comparing ----------------------------------------------------------------------------------------------
+
+_FOLLOWS_SEED = "disjoint"  # the split that is drawn anew for every seed
+# Test examples per training example, for runs that do not record the sizes of their split.
+_TEST_PER_TRAIN = {"disjoint/lp": 10 / 85, "disjoint/nc": 15 / 70, "official_splits/nc": 20 / 48}
+_ASSUMED_TEST_PER_TRAIN = 0.5
 
 
 def _by_settings(
@@ -319,10 +320,10 @@ def _group(place: tuple[str, str, str], differs: Mapping[str, Any], runs: Sequen
     return RunGroup(*place, differs, runs, metrics, validation)
 
 
-def _by_table(groups: Sequence[RunGroup]) -> dict[tuple[str, str], list[RunGroup]]:
-    found: dict[tuple[str, str], list[RunGroup]] = {}
+def _by_title(groups: Sequence[RunGroup]) -> dict[str, list[RunGroup]]:
+    found: dict[str, list[RunGroup]] = {}
     for group in groups:
-        found.setdefault((group.task, group.split), []).append(group)
+        found.setdefault(group.title, []).append(group)
     return found
 
 
@@ -406,7 +407,7 @@ def _json_object(group: RunGroup) -> dict[str, Any]:
     difference = group.difference
     return {
         "task": group.task,
-        "split": group.split,
+        "split": group.split or None,
         "method": group.method,
         "settings": dict(group.differs),
         "metric": group.metric,

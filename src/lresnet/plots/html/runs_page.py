@@ -57,12 +57,12 @@ def runs_page(report: Report, disk: DiskEmbedding | None = None) -> str:
 
 
 def _results(report: Report, text: Any) -> Markup:
-    panels = {f"{task}, {split}": [_result(one) for one in own] for (task, split), own in report.tables.items()}
+    panels = {title: [_result(one) for one in own] for title, own in report.tables.items()}
     has_bars = any(group.test.n > 1 for group in report.groups)
     picture = comparison_picture(panels, "test, percent; bars: one deviation" if has_bars else "test, percent")
     compared = [group.difference for group in report.groups if group.difference is not None]
     rows: list[Row | Heading] = []
-    for title, own in zip(panels, report.tables.values(), strict=True):
+    for title, own in report.tables.items():
         rows += [Heading(title), *(_row(group, with_difference=bool(compared)) for group in own)]
     caption = text.caption(BASELINE, bool(compared), any(one.resampled for one in compared))
     columns = ("method", "test", "n", "valid.", *(("difference", f"against {BASELINE}") if compared else ()))
@@ -94,7 +94,7 @@ def _details(report: Report, text: Any) -> Markup:
         commands=_counts(record.command for record in records),
         machines=_counts(map(_machine, records)),
         folders=html_table(Table(("folder", "state"), [_folder_row(one) for one in report.folders], "", "details")),
-        groups=[_group_details(task, split, own) for (task, split), own in report.tables.items()],
+        groups=[_group_details(title, own) for title, own in report.tables.items()],
     )
     return html
 
@@ -120,13 +120,13 @@ def _folder_row(state: FolderState) -> Row:
     return Row(Markup("<code>{}</code>").format(state.folder), (), (Markup(code),))
 
 
-def _group_details(task: str, split: str, groups: Sequence[RunGroup]) -> dict[str, Any]:
+def _group_details(title: str, groups: Sequence[RunGroup]) -> dict[str, Any]:
     """Return the settings of each group and a table of its runs."""
     columns = ("method", "seed", "split", "test", "validation", "best epoch", "seconds", "folder")
     rows = [_run_row(group, folder, record) for group in groups for folder, record in group.runs]
     settings = [(group.name, _settings(group.runs[0][1])) for group in groups]
     return {
-        "title": f"{task}, {split}",
+        "title": title,
         "count": len(rows),
         "settings": settings,
         "table": html_table(Table(columns, rows)),
