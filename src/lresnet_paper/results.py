@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from lresnet.residual.registry import METHODS
-from lresnet.runs.statistics import Summary, verdict_against_published
+from lresnet.runs.statistics import Summary, summarise, verdict_against_published
 from lresnet.train.results import read_results
 from lresnet_paper.run import split_depth, split_name
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
@@ -244,7 +243,7 @@ def _result(
     curvature: str | None,
     runs: Sequence[Mapping[str, Any]],
 ) -> Result:
-    values = [run["value"] for run in runs if run.get("value") is not None]
+    summary = summarise(run["value"] for run in runs if run.get("value") is not None)
     validation = [run["validation"] for run in runs if run.get("validation") is not None]
     paper_mean, paper_std = paper_figure(table, cell, method, curvature)
     return Result(
@@ -252,11 +251,11 @@ def _result(
         cell=cell,
         method=method,
         protocol=protocol,
-        mean=statistics.fmean(values) if values else math.nan,
-        std=statistics.stdev(values) if len(values) > 1 else 0.0 if values else math.nan,
-        n=len(values),
-        diverged=len(runs) - len(values),
-        validation=statistics.fmean(validation) if validation else math.nan,
+        mean=summary.mean,
+        std=0.0 if summary.n == 1 else summary.deviation,
+        n=summary.n,
+        diverged=len(runs) - summary.n,
+        validation=summarise(validation).mean,
         paper_mean=paper_mean,
         paper_std=paper_std,
         curvature=curvature,

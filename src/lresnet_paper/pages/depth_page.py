@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Group
 
 from lresnet.residual.registry import METHODS
-from lresnet.runs.statistics import mean_interval
+from lresnet.runs.statistics import mean_interval, summarise
 from lresnet_paper.pages.text_tables import TextRow, TextTable, markdown_tables, terminal_tables
 from lresnet_paper.render import render
 from lresnet_paper.results import cell_key, method_key
@@ -173,16 +173,14 @@ def _difference_rows(own: Depths) -> list[TextRow]:
 
 def _difference(by_seed: Mapping[int, float]) -> str:
     found = mean_interval(list(by_seed.values()))
-    return "" if found is None else f"{found.mean:+.1f} ± {found.half_width:.1f}"
+    return "" if found is None else f"{found:+.1f}"
 
 
 def _value(runs: Sequence[Mapping[str, Any]]) -> str:
     values = list(finite_values(runs).values())
     if not values:
         return "diverged" if runs else ""
-    deviation = f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else ""
-    number = f" ({len(values)} of {len(runs)})" if len(values) < len(runs) else ""
-    return f"{statistics.fmean(values):.1f}{deviation}{number}"
+    return f"{summarise(values):.1f}" + (f" ({len(values)} of {len(runs)})" if len(values) < len(runs) else "")
 
 
 def _before_and_after(runs: Sequence[Mapping[str, Any]], name: str, layer: int) -> str:

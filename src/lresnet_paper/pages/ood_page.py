@@ -14,7 +14,7 @@ from rich.console import Group
 from rich.text import Text
 
 from lresnet.residual.registry import METHODS
-from lresnet.runs.statistics import Estimate, Verdict, mean_interval
+from lresnet.runs.statistics import Estimate, Verdict, mean_interval, summarise
 from lresnet_paper.comparisons import family_verdicts
 from lresnet_paper.pages.planned import missing_sentences
 from lresnet_paper.pages.text_tables import TextRow, TextTable, difference_text, markdown_tables, terminal_tables
@@ -397,7 +397,7 @@ def _value(runs: Sequence[Run], metric: str) -> str:
     values = [run["metrics"][metric] for run in _finished(runs)]
     if not values:
         return "diverged" if runs else ""
-    return f"{statistics.fmean(values):.1f}" + (f" ± {statistics.stdev(values):.1f}" if len(values) > 1 else "")
+    return f"{summarise(values):.1f}"
 
 
 def _seeds(groups: Iterable[Sequence[Run]]) -> str:
@@ -410,7 +410,7 @@ def _seeds(groups: Iterable[Sequence[Run]]) -> str:
 
 
 def _short(estimate: Estimate | None) -> str:
-    return "" if estimate is None else f"{estimate.mean:+.1f} ± {estimate.half_width:.1f}"
+    return "" if estimate is None else f"{estimate:+.1f}"
 
 
 # --- pages ------------------------------------------------------------------------------------------------------------

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 import sys
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
 
 from rich import box
 from rich.console import Console, Group
 from rich.table import Table
+from rich.text import Text
 
-from lresnet.runs.statistics import Estimate, Verdict
+from lresnet.runs.statistics import Estimate, Summary, Verdict
 from lresnet_paper.comparisons import Comparison
 from lresnet_paper.render import render
 from lresnet_paper.results import Result, grouped, in_order
@@ -48,7 +50,7 @@ def our_value(result: Result) -> str:
         return "diverged"
     if result.table == "runtime":
         return f"{result.mean:.3g}"
-    return f"{result.mean:.2f}" + (f" ± {result.std:.2f}" if result.n > 1 else "")
+    return f"{Summary(result.mean, result.std, result.n):.2f}"
 
 
 def paper_value(result: Result) -> str:
@@ -74,7 +76,7 @@ def validation_text(result: Result) -> str:
     return "" if math.isnan(result.validation) else f"{result.validation:.2f}"
 
 
-def difference_text(difference: Estimate, verdict: Verdict | None = None, digits: int = 2) -> str:
+def difference_text(difference: Estimate, verdict: Verdict | None = None) -> str:
     """Return a difference with half of its 95 % interval and its number of pairs; a verdict only if it is decided.
 
     Example:
@@ -82,7 +84,7 @@ def difference_text(difference: Estimate, verdict: Verdict | None = None, digits
         '+1.00 ± 0.50 (10), better'
     """
     words = "" if verdict in (None, "no difference shown") else f", {verdict}"
-    return f"{difference.mean:+.{digits}f} ± {difference.half_width:.{digits}f} ({difference.n}){words}"
+    return f"{difference:+.2f} ({difference.n}){words}"
 
 
 # --- tables of text ---------------------------------------------------------------------------------------------------
@@ -150,9 +152,11 @@ def result_table(results: Sequence[Result], title: str) -> Table:
     columns = (*_COLUMNS, *_PAPER_COLUMNS) if has_paper_values(results) else _COLUMNS
     for column in columns:
         justify: Literal["left", "right"] = "left" if column in ("method", "against the paper") else "right"
-        table.add_column(column, justify=justify, no_wrap=column != "against the paper")
-    for heading, own in grouped(in_order(results), lambda one: f"[bold]{one.cell}[/], {one.protocol}").items():
-        table.add_row(heading)
+        is_verdict = column == "against the paper"  # the only column that may wrap, between words
+        table.add_column(column, justify=justify, no_wrap=not is_verdict, min_width=10 if is_verdict else None)
+    width = max((max(2 + len(one.name), len(one.protocol)) for one in results), default=0)
+    for heading, own in grouped(in_order(results), lambda one: f"{one.cell}, {one.protocol}").items():
+        table.add_row(Text(textwrap.fill(heading, width, break_on_hyphens=False), style="bold"))
         for one in own:
             values = our_value(one), one.runs, validation_text(one), paper_value(one), one.verdict
             table.add_row(f"  {one.name}", *values[: len(columns) - 1])
