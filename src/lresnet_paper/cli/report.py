@@ -62,7 +62,8 @@ def _write_page(runs: list[dict[str, object]], results: Path, out: Path, embeddi
     from lresnet.runs.run import Run
     from lresnet_paper.pages.html_page import html_page
     from lresnet_paper.pages.results_page import claims_of_folder, notes_of
+    from lresnet_paper.render import write_page
 
     disk = None if embedding is None else embedding_of_run(Run.open(embedding))
     page = html_page(runs, claims_of_folder(runs, results), notes_of(runs), disk)
-    out.write_text(page, encoding="utf-8")
+    write_page(out, page)
