@@ -1,4 +1,4 @@
-"""The verb ``data``."""
+"""The verb ``data``: list, fetch and verify data sets."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,7 +22,7 @@ data = App("List, fetch and verify data sets.")
 
 
 def list_(data_root: _Root = None) -> int:
-    """List the data sets: what they are, whether their files are here, and whose they are.
+    """List the data sets: what they are, how many of their files are present, and their licences.
 
     Example: lresnet data list
 
@@ -42,13 +42,13 @@ data.command(list_)
 
 @data.command
 def fetch(names: _Names, data_root: _Root = None) -> int:
-    """Download data sets from their official addresses; a file is kept only if its checksum is right.
+    """Download data sets from their official addresses; a file is kept only if its checksum matches.
 
     Example: lresnet data fetch airport cora
 
     Args:
         names: The data sets.
-        data_root: The folder to write to. None: the last of LRESNET_DATA, and without it the user's cache folder.
+        data_root: The folder to write to. None: the last folder of LRESNET_DATA, or the user's cache folder without it.
     """
     from rich.console import Console
 
@@ -62,14 +62,14 @@ def fetch(names: _Names, data_root: _Root = None) -> int:
 
 @data.command
 def verify(names: _Names = (), data_root: _Root = None) -> int:
-    """Check the files that are here against the official checksums.
+    """Check the files that are present against the official checksums.
 
-    Ends with code 1 if a file is wrong, or if one of the named data sets is not complete.
+    The exit code is 1 if a file is wrong, or if a named data set is incomplete.
 
     Example: lresnet data verify airport cora
 
     Args:
-        names: The data sets; all, if none is named.
+        names: The data sets; default: all.
         data_root: The folder with the data. None: LRESNET_DATA, or the user's cache folder without it.
     """
     from rich.console import Console
@@ -101,7 +101,7 @@ def file_table(rows: "Sequence[FileRow]") -> "Table":
     from rich.table import Table
 
     table = Table("data set", title="Files", title_justify="left")
-    for column in ("file", "state", "where, or why"):
+    for column in ("file", "state", "where, or reason"):
         table.add_column(column, overflow="fold")
     for row in rows:
         where = row.detail if row.where is None else f"{row.where}{': ' if row.detail else ''}{row.detail}"

@@ -1,4 +1,4 @@
-"""Names of files, sets and classes, as they can be printed: a file may be called nearly anything."""
+"""Printable names: files, sets and classes may have any name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ __all__ = ["one_line"]
 
 
 def one_line(name: str) -> str:
-    r"""What would break a line, command the terminal or cannot be encoded is escaped.
+    r"""Return ``name`` with line breaks, control characters and characters that cannot be encoded escaped.
 
     Example:
         >>> print(one_line("two\nlines, \x1b[31mred"))

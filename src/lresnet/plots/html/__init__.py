@@ -1,1 +1,1 @@
-"""The report as one page that needs no network."""
+"""HTML pages that need no network, with their templates, styles and scripts."""
