@@ -218,6 +218,8 @@ def training(
 def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")) -> int:
     """Write the page of all benchmarks from the newest result of each measurement on each device.
 
+    Example: lresnet bench page --out docs/benchmarks.md
+
     Args:
         out: The page, in Markdown.
         results: The folder with benchmarks.jsonl and runtime.jsonl.
