@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from scipy import stats
 
 from lresnet import cli
 from lresnet._version import __version__
+from lresnet.cli.report import results_table
 from lresnet.runs.report import (
     computing_time,
     finished_record,
@@ -320,6 +322,17 @@ def test_the_verb_shows_groups_and_differences(
     assert "+10.00 ± 0.00" in printed
     assert "better" in printed
     assert max(map(len, printed.partition("Run folders")[0].splitlines())) <= 80
+
+
+def test_other_settings_than_the_baselines_are_a_note_below_the_table() -> None:
+    records = [run_record(method, seed, 90.0 + seed, lr=0.05) for method in ("lorentz", "space") for seed in range(3)]
+    records += [run_record("euclidean", seed, 80.0 + 2 * seed, lr=0.01) for seed in range(3)]
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(results_table("cora/nc", report_of(records).groups))
+    printed = " ".join(capture.get().split())
+    assert "+9.00 ± 2.48 better *" in printed
+    assert "* space; lorentz: other settings than euclidean: lr 0.05 against 0.01" in printed
 
 
 def test_a_folder_without_results_is_explained(

@@ -111,6 +111,8 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Table":
     table = Table(
         title=Text(f"{title}: percent, mean ± deviation over n runs"),
         title_justify="left",
+        caption=Text("\n".join(_setting_notes(groups))),
+        caption_justify="left",
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
         pad_edge=False,
@@ -124,11 +126,21 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Table":
         validation = f"{group.validation.mean:.2f}" if group.validation.n else ""
         values = [group.name, f"{group.test:.2f}", str(group.test.n), validation]
         if group.difference is not None:
-            settings = group.difference.settings
-            other = f" (other settings: {settings})" if settings else ""
-            values += [f"{group.difference.estimate:+.2f}", f"{group.difference.verdict}{other}"]
+            mark = " *" if group.difference.settings else ""
+            values += [f"{group.difference.estimate:+.2f}", f"{group.difference.verdict}{mark}"]
         table.add_row(*map(Text, values))
     return table
+
+
+def _setting_notes(groups: "Sequence[RunGroup]") -> list[str]:
+    """Return one line for each set of settings that differ from those of the baseline."""
+    from lresnet.runs.report import BASELINE
+
+    names: dict[str, list[str]] = {}
+    for group in groups:
+        if group.difference is not None and group.difference.settings:
+            names.setdefault(group.difference.settings, []).append(group.name)
+    return [f"* {'; '.join(own)}: other settings than {BASELINE}: {settings}" for settings, own in names.items()]
 
 
 def folder_table(states: "Sequence[FolderState]") -> "Table":

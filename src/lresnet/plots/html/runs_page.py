@@ -66,7 +66,7 @@ def _results(report: Report, text: Any) -> Markup:
         rows += [Heading(title), *(_row(group, with_difference=bool(compared)) for group in own)]
     caption = text.caption(BASELINE, bool(compared), any(one.resampled for one in compared))
     columns = ("method", "test", "n", "valid.", *(("difference", f"against {BASELINE}") if compared else ()))
-    table = html_table(Table(columns, rows, " ".join(caption.split())))
+    table = html_table(Table(columns, rows, " ".join(caption.split()), "details" if compared else ""))
     return Markup("<figure>{}</figure>{}").format(inline_svg(picture, "means of all methods with error bars"), table)
 
 
