@@ -79,7 +79,7 @@ def small_tile(n: int, elements: int = 1024) -> Tile:
         >>> small_tile(17)
         Tile(rows=32, block=32, warps=4, programs=2147483647, stages=1)
     """
-    block = _power_of_two(n)
+    block = 1 << (n - 1).bit_length()
     return Tile(max(1, elements // block), block)
 
 
