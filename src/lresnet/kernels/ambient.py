@@ -1,7 +1,9 @@
-"""Ambient vectors of points: the coordinates, the time and, for a stack, a constant 1; one pass forward and backward.
+r"""Ambient vectors of points: the coordinates, the time and, for a stack, a constant 1; one pass forward and backward.
 
-Bytes moved: each pass reads one tensor and writes one; backward also reads the points. The two functions are the
-halves of an autograd.Function in :mod:`lresnet.nn.ambient`, which has the matrix product between them.
+.. math:: x \mapsto [x, t, 1], \qquad t = \sqrt{|x|^2 + 1/\kappa}, \qquad \partial x = g_x + \frac{g_t}{t} x
+
+Bytes moved: forward reads x and writes one tensor; backward reads x and the gradient and writes one. The two functions
+are the halves of an autograd.Function in :mod:`lresnet.nn.ambient`, which has a matrix product between them.
 """
 
 import torch
@@ -53,7 +55,12 @@ def _backward(
 
 
 def ambient_forward(x: Tensor, *, kappa: float, ones: int) -> Tensor:
-    """Return [..., n + 1 + ones] for points [..., n]: the coordinates, the time, and ``ones`` (0 or 1) constants 1."""
+    """Return the ambient vectors [..., n + 1 + ones] of points [..., n].
+
+    Args:
+        x: points that :func:`~lresnet.kernels.runtime.supports_rows` accepts.
+        ones: number of constants 1 after the time, 0 or 1.
+    """
     ambient = x.new_empty(*x.shape[:-1], x.shape[-1] + 1 + ones)
     rows, tile = stack_rows(x), small_tile(ambient.shape[-1])
     tensor, *steps = rows
@@ -64,7 +71,11 @@ def ambient_forward(x: Tensor, *, kappa: float, ones: int) -> Tensor:
 
 
 def ambient_backward(back: Tensor, x: Tensor, *, kappa: float) -> Tensor:
-    """Return the gradient of x from the gradient ``back`` of its ambient vectors."""
+    """Return the gradient of x [..., n].
+
+    Args:
+        back: gradient of the ambient vectors; a constant 1 at the end is ignored.
+    """
     gx, rows, tile = x.new_empty(x.shape), stack_rows(back), small_tile(x.shape[-1])
     tensor, *steps = rows
     x_rows = stack_rows(x)
