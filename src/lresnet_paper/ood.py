@@ -1,7 +1,7 @@
-"""Runs of the table ``ood``: one training, then a line of results for each set of images from elsewhere.
+"""Runs of the table ``ood``: one training, and one line of results per out-of-distribution (OOD) set.
 
-A training has a cell of its own, ``cifar10/r20``, and serves three of the paper's table, ``cifar10/svhn/r20`` and the
-like. What is reported was fixed before any of these sets was looked at: the energy at T = 1, after the last epoch.
+The cell of a training, ``cifar10/r20``, serves three cells of the paper's table: ``cifar10/svhn/r20`` and so on. The
+reported score was fixed before any OOD set was read: the energy at T = 1, after the last epoch.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ __all__ = [
 ]
 
 PAPER_SETS = ("places", "svhn", "textures")
-"""The sets of the paper's table."""
+"""The OOD sets of the paper's table."""
 
 _TABLE = "ood"
-_FIGURES = ("auroc", "fpr95", "fpr95_first", "aupr", "aupr_out", "n_id", "n_ood")
+_METRICS = ("auroc", "fpr95", "fpr95_first", "aupr", "aupr_out", "n_id", "n_ood")
 
 
 def training_cell(table: str, cell: str) -> str:
-    """The cell of the training that serves ``cell``; in other tables ``cell`` itself.
+    """Return the cell of the training that serves ``cell``; in other tables, ``cell`` itself.
 
     Example:
         >>> training_cell("ood", "cifar10/svhn/r20")
@@ -53,7 +53,7 @@ def training_cell(table: str, cell: str) -> str:
 
 
 def cells_served(table: str, cell: str) -> list[str]:
-    """The cells of the table that final runs of ``cell`` have a line in.
+    """Return the cells of the table in which a final run of ``cell`` has a line.
 
     Example:
         >>> cells_served("ood", "cifar10/r20")
@@ -66,9 +66,9 @@ def cells_served(table: str, cell: str) -> list[str]:
 
 
 def remaining(run: Run, finished: Container[tuple[Any, ...]]) -> list[Run]:
-    """What is left to do of ``run``, where the runs with these keys are finished.
+    """Return what is left to execute of ``run``, given the keys of finished runs.
 
-    Of a training that has a line in some of its cells only, a run for each of the others: no line is written twice.
+    If a training has lines in only some of its cells, this is one run for each other cell: no line is written twice.
     """
     cells = [run.cell] if run.stage == "search" else cells_served(run.table, run.cell)
     runs = [dataclasses.replace(run, cell=cell) for cell in cells]
@@ -77,39 +77,39 @@ def remaining(run: Run, finished: Container[tuple[Any, ...]]) -> list[Run]:
 
 
 def require_sets(table: str, cell: str) -> None:
-    """Load the sets that final runs of ``cell`` are judged by, or say what is missing; other tables have none."""
+    """Load the OOD sets of the final runs of ``cell``, or report which are missing; other tables have none."""
     if table == _TABLE:
         for served in cells_served(table, cell):
             ood_set(served.split("/")[1])
 
 
 def detections(run: Run, model: Pretrained, device: torch.device | str) -> dict[str, Any]:
-    """``{"detections": ...}``: for each cell that ``run`` serves its ``value``, ``metrics`` and ``note``.
+    """Return ``{"detections": ...}`` with the ``value``, ``metrics`` and ``note`` of each cell that ``run`` serves.
 
-    The value is the AUROC of the energy by the paper's draws, and so are the metrics, but for those under ``full`` (the
-    whole set instead of draws) and under ``scores`` (other scores, with the same two).
+    The value is the AUROC of the energy on random draws from the OOD set, as in the paper. The metrics are those of the
+    energy on the same draws; ``full`` holds them for the whole set, and ``scores`` holds both for the other scores.
     """
-    assert isinstance(model, LorentzResNet)  # a run on images has no other
+    assert isinstance(model, LorentzResNet)  # the only models for images
     task = load(run_config(run).task)
     assert isinstance(task, ImageTask)
     data = task.data
     cells = {cell.split("/")[1]: cell for cell in cells_served(run.table, run.cell)}
     sets = [ood_set(name) for name in cells]
-    # The draws follow the seed: methods that are compared over seeds are judged by the same images.
+    # The seed decides the draws, so that methods are compared on the same images.
     rows = detect(model, data, sets, scores=available_scores(model), seed=run.seed, device=device)
     norms = norm_confidence(model, data)
     return {
         "detections": {
-            cell: _detection([row for row in rows if row["ood"] == name]) | {"norm_confidence": _rounded(norms)}
+            cell: _results_of_set([row for row in rows if row["ood"] == name]) | {"norm_confidence": _rounded(norms)}
             for name, cell in cells.items()
         }
     }
 
 
 def lines_of(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """The lines of results of a run: one, of a training for detection one for each cell.
+    """Return the lines of results of a run: one, but one per served cell for a final run of the table ood.
 
-    The time of the training is shared out among its lines, and ``served`` says how many they are.
+    The lines share the time of the training equally; ``served`` is their number.
     """
     cells = cells_served(record["table"], record["cell"])
     if record["table"] != _TABLE or record["stage"] == "search":
@@ -117,34 +117,34 @@ def lines_of(record: dict[str, Any]) -> list[dict[str, Any]]:
     own = {name: value for name, value in record.items() if name != "detections"} | {"served": len(cells)}
     if "seconds" in own:
         own["seconds"] = round(own["seconds"] / len(cells), 2)
-    return [own | {"cell": cell} | _figures(record, cell) for cell in cells]
+    return [own | {"cell": cell} | _results_of_cell(record, cell) for cell in cells]
 
 
-def _figures(record: dict[str, Any], cell: str) -> dict[str, Any]:
-    """What a line says of its own cell, and the accuracy at home; nothing of a run that diverged."""
+def _results_of_cell(record: dict[str, Any], cell: str) -> dict[str, Any]:
+    """Return the detection results of one cell and the test accuracy; empty for a run that diverged."""
     if "detections" not in record:
         return {}
     found: dict[str, Any] = record["detections"][cell]
     return found | {"metrics": found["metrics"] | record["metrics"]}
 
 
-def _detection(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
+def _results_of_set(rows: Iterable[dict[str, Any]]) -> dict[str, Any]:
     by_score: dict[str, dict[str, Any]] = {}
     note = ""
     for row in rows:
-        figures = _rounded({name: row[name] for name in _FIGURES})
+        metrics = _rounded({name: row[name] for name in _METRICS})
         own = by_score.setdefault(row["score"], {})
-        own |= {"full": figures} if row["sampling"] == "full" else figures
+        own |= {"full": metrics} if row["sampling"] == "full" else metrics
         note = row["note"]
     energy = by_score.pop("energy")
     return {"value": energy["auroc"], "metrics": energy | {"scores": by_score}, "note": note}
 
 
-def _rounded(figures: dict[str, float]) -> dict[str, float]:
-    return {name: round(value, 4) for name, value in figures.items()}
+def _rounded(values: dict[str, float]) -> dict[str, float]:
+    return {name: round(value, 4) for name, value in values.items()}
 
 
 @functools.lru_cache(maxsize=len(PAPER_SETS))
 def ood_set(name: str) -> OodSet:
-    """The set called ``name``; a run that comes next finds it in memory."""
+    """Return the OOD set called ``name``; it stays in memory for the next runs."""
     return load_ood_set(name)

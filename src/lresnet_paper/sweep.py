@@ -1,15 +1,16 @@
-"""Many runs: in this process or in workers, each a line of the results as it ends, a run that diverges too."""
+"""Sweeps: all runs of a cell, in this process or in workers; one line of results per run, resumable."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Literal, Protocol
 
 import torch
 
@@ -23,24 +24,92 @@ from lresnet.train.results import append_result, environment
 from lresnet.train.stacking import fork_generator, train_many
 from lresnet.train.stacking.model import StackError
 from lresnet_paper.depth import diagnose
-from lresnet_paper.ood import detections, lines_of
-from lresnet_paper.plan import missing_runs
-from lresnet_paper.run import Run, build, execute, graph_cell, record_of, split_depth
-
-if TYPE_CHECKING:
-    from lresnet_paper.run import Run
+from lresnet_paper.ood import detections, lines_of, require_sets
+from lresnet_paper.plan import final_runs, missing_runs, search_runs
+from lresnet_paper.run import Run, build, execute, graph_cell, record_of, require_data, split_depth
 
 __all__ = [
-    "checkpoint_of",
+    "Stage",
+    "StageReport",
+    "checkpoint_path",
     "execute_many",
-    "forget_checkpoints",
+    "group_runs",
+    "remove_checkpoints",
+    "reproduce_cell",
     "run_all",
-    "stacks",
 ]
 
-
+Stage = Literal["all", "search", "final"]
 Record = dict[str, Any]
 Report = Callable[[int, int, Record], None]
+
+
+class StageReport(Protocol):
+    """Callback of :func:`reproduce_cell`: called with no record when a stage starts, and after each of its runs."""
+
+    def __call__(self, stage: str, done: int, total: int, record: Record | None) -> None: ...
+
+
+# A cell --------------------------------------------------------------------------------------------------------------
+
+
+def reproduce_cell(
+    table: str,
+    cell: str,
+    results: Path,
+    *,
+    protocol: str | None = None,
+    methods: Sequence[str] = (),
+    seeds: Sequence[int] = (),
+    stage: Stage = "all",
+    workers: int = 1,
+    device: str = "cpu",
+    minutes: float | None = None,
+    report: StageReport | None = None,
+) -> int:
+    """Run the search of a cell and then its final runs. Runs that are already in ``results`` are skipped.
+
+    Args:
+        protocol: recipe of the cell; None: its first.
+        methods: methods to run; empty: all methods of the recipe.
+        seeds: seeds of the final runs; empty: those of the recipe.
+        stage: ``"search"`` or ``"final"`` runs only that stage. Final runs need a complete search of their method.
+        workers: see :func:`run_all`.
+        device: see :func:`run_all`.
+        minutes: see :func:`run_all`.
+        report: called when a stage starts and after each run.
+
+    Returns:
+        The number of runs that are still missing. Final runs count once the search of their method is complete.
+    """
+    deadline = None if minutes is None else time.monotonic() + 60 * minutes
+    missing = 0
+    stages = ("search", "final") if stage == "all" else (stage,)
+    for name in stages:
+        if name == "search":
+            runs = search_runs(table, cell, methods, protocol)
+        else:
+            runs = final_runs(table, cell, results, methods, seeds, protocol)
+        todo = missing_runs(runs, results)
+        if todo:
+            require_data(todo[0])  # report missing data once, here, instead of in every worker
+            if "final" in stages:
+                require_sets(table, cell)
+        if report is not None:
+            report(name, 0, len(todo), None)
+        missing += run_all(
+            todo,
+            results,
+            command=f"lresnet reproduce {table} --cell {cell}" + (f" --protocol {protocol}" if protocol else ""),
+            workers=workers,
+            device=device,
+            minutes=None if deadline is None else (deadline - time.monotonic()) / 60,
+            report=None if report is None else functools.partial(report, name),
+        )
+    return missing
+
+
+# Many runs -----------------------------------------------------------------------------------------------------------
 
 
 def run_all(
@@ -53,144 +122,97 @@ def run_all(
     minutes: float | None = None,
     report: Report | None = None,
 ) -> int:
-    """Run what is not in ``results`` yet; one line is added as each run ends.
+    """Execute the runs that are not in ``results`` yet, and append one line as each run finishes.
 
-    A final training on images that was interrupted goes on from its checkpoint, in the folder ``unfinished`` beside
+    An interrupted final training on images resumes from its checkpoint in the folder ``unfinished`` next to
     ``results``.
 
     Args:
-        workers: processes that share the work. On a GPU, runs on graphs that differ in seed or split alone are one
-            computation, and the processes take such stacks. One alone, on a GPU: this process, run after run.
-        minutes: start no run after this long (those under way are finished).
-        report: called as ``report(done, total, record)`` when the run is in ``results``. Where it raises, or this
-            process is interrupted, or a run raises what no run should, the workers are ended at once; all runs that
-            had ended by then are in ``results``.
+        workers: number of processes. On a CPU each has one thread. On a GPU, runs on graphs that differ only in seed or
+            split are trained as one stack, and each process takes whole stacks; with one worker, this process trains.
+        minutes: start no run after this time. Runs that have started are finished.
+        report: called as ``report(done, total, record)`` once the run is in ``results``. If it raises, if this process
+            is interrupted, or if a run raises an unexpected error, the workers are stopped at once; every run that
+            finished before is in ``results``.
 
     Returns:
-        How many runs are still missing.
+        The number of runs that are still missing.
     """
     _require_writable(results)
     todo = missing_runs(runs, results)
     if not todo:
         return 0
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    groups = [[run] for run in todo] if device == "cpu" else stacks(todo)
-    groups.sort(key=lambda group: group[0].seed)  # seed by seed: a sweep that is cut short leaves methods side by side
-    ended = _Ended(results, len(todo), report)
-    # A worker of a CPU has one thread, so even a single one is a process of its own.
+    groups = [[run] for run in todo] if device == "cpu" else group_runs(todo)
+    groups.sort(key=lambda group: group[0].seed)  # seed by seed: an interrupted sweep still compares all methods
+    recorder = _Recorder(results, len(todo), report)
+    # A worker on a CPU has one thread, so even a single worker is a process of its own.
     if device == "cpu" or workers > 1:
-        _in_workers(groups, command, device, workers, deadline, ended)
+        _run_in_workers(groups, command, device, workers, deadline, recorder)
     else:
-        _one_by_one(groups, command, device, deadline, ended)
-    return len(todo) - ended.done
+        _run_here(groups, command, device, deadline, recorder)
+    return len(todo) - recorder.done
 
 
-class _Ended:
-    """What becomes of runs that have ended: each is a line of the results, and then told of.
+class _Recorder:
+    """Appends finished runs to the results and reports them.
 
-    Telling may raise, and a user interrupt it: the others have ended all the same, and are kept untold.
+    The report may raise or be interrupted; the other finished runs are then written without a report.
     """
 
     def __init__(self, results: Path, total: int, report: Report | None) -> None:
         self.results, self.total, self.report, self.done = results, total, report, 0
 
-    def take(self, records: Iterable[Record]) -> None:
-        left = list(records)
+    def write_and_report(self, records: Iterable[Record]) -> None:
+        unwritten = list(records)
         try:
-            while left:
-                self.keep(left[0])
-                record = left.pop(0)
+            while unwritten:
+                self.write(unwritten[0])
+                record = unwritten.pop(0)
                 self.done += 1
                 if self.report is not None:
                     self.report(self.done, self.total, record)
         except BaseException:
-            self.keep(*left)
+            self.write(*unwritten)
             raise
 
-    def keep(self, *records: Record) -> None:
+    def write(self, *records: Record) -> None:
         for record in records:
             for line in lines_of(record):
                 append_result(self.results, line)
-            forget_checkpoints(Run(**{name: record[name] for name in Run.__dataclass_fields__}), self.results)
+            remove_checkpoints(Run(**{name: record[name] for name in Run.__dataclass_fields__}), self.results)
 
 
-def _one_by_one(groups: Sequence[list[Run]], command: str, device: str, deadline: float, ended: _Ended) -> None:
+def _run_here(groups: Sequence[list[Run]], command: str, device: str, deadline: float, recorder: _Recorder) -> None:
     for group in groups:
         if time.monotonic() > deadline:
             return
-        ended.take(_execute_stack(group, command, device, ended.results))
+        recorder.write_and_report(_execute_group(group, command, device, recorder.results))
 
 
-def _in_workers(
-    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float, ended: _Ended
+def _run_in_workers(
+    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float, recorder: _Recorder
 ) -> None:
-    queue, under_way = list(groups), set[Future[list[Record]]]()
+    queue, running = list(groups), set[Future[list[Record]]]()
     with worker_pool(workers) as pool:
         try:
-            while queue or under_way:
-                while queue and time.monotonic() <= deadline and len(under_way) < 2 * workers:
-                    under_way.add(pool.submit(_execute_stack, queue.pop(0), command, device, ended.results))
-                if not under_way:
+            while queue or running:
+                while queue and time.monotonic() <= deadline and len(running) < 2 * workers:
+                    running.add(pool.submit(_execute_group, queue.pop(0), command, device, recorder.results))
+                if not running:
                     return
-                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
-                    under_way.remove(future)
-                    ended.take(future.result())
-        except BaseException:  # before the pool ends the workers: some may have handed over their runs by now
-            for future in under_way:
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    running.remove(future)
+                    recorder.write_and_report(future.result())
+        except BaseException:  # write what has finished meanwhile, before the pool stops the workers
+            for future in running:
                 if future.done() and future.exception() is None:
-                    ended.keep(*future.result())
+                    recorder.write(*future.result())
             raise
 
 
-def _execute_stack(runs: Sequence[Run], command: str, device: str, results: Path) -> list[dict[str, Any]]:
-    try:
-        if len(runs) > 1:
-            outcomes = execute_many(runs, command=command, device=device)
-            return [_line(run, outcome, command, device) for run, outcome in zip(runs, outcomes, strict=True)]
-    except StackError:  # tasks of unequal shape, say
-        pass
-    return [_execute(run, command, device, results) for run in runs]
-
-
-def _execute(run: Run, command: str, device: str, results: Path) -> dict[str, Any]:
-    checkpoint = checkpoint_of(run, results, device)
-    try:
-        return _line(run, execute(run, command=command, device=device, checkpoint=checkpoint), command, device)
-    except (NonFiniteError, NonFiniteScores) as error:  # in training; on the test images or those of a set
-        return _line(run, error, command, device)
-
-
-def _line(
-    run: Run, outcome: tuple[dict[str, Any], Pretrained] | Exception, command: str, device: str
-) -> dict[str, Any]:
-    """The line of a run that has ended, well or not; in a table of depths with what its layers do, in that of detection
-    with what the network tells from its own images."""
-    model: Pretrained | None = None
-    if isinstance(outcome, Exception):
-        record = _failure(run, outcome, command, device)
-    else:
-        record, model = outcome
-        if run.table == "ood" and run.stage == "final":
-            record |= detections(run, model, device)
-    return record if split_depth(run.cell)[1] is None else record | _layers(run, model, device)
-
-
-def _layers(run: Run, model: Pretrained | None, device: str) -> dict[str, Any]:
-    """Before training, and after it where it ended well."""
-    initial, objective, _ = build(run, device)
-    found = {"initial_layers": diagnose(initial, objective)}
-    return found if model is None else found | {"layers": diagnose(model, objective)}
-
-
-def _failure(run: Run, error: Exception, command: str, device: str) -> dict[str, Any]:
-    """A run that diverges is a result too: it is kept, without a figure."""
-    record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
-    failure = {"value": None, "validation": None, "error": str(error), "command": command}
-    return record | failure | environment(device)
-
-
 def _require_writable(results: Path) -> None:
-    """Fail before the first run, not after it."""
+    """Raise an error before the first run if ``results`` cannot be written."""
     results.parent.mkdir(parents=True, exist_ok=True)
     new = not results.exists()
     results.open("a").close()
@@ -198,54 +220,75 @@ def _require_writable(results: Path) -> None:
         results.unlink()
 
 
-def checkpoint_of(run: Run, results: Path, device: str) -> Path | None:
-    """The file for the state of a run whose line is to go into ``results``; None: it is short enough to begin anew.
-
-    That is so for graphs and for the runs of a search. A run goes on where it was begun: on the same hardware, with the
-    same versions. A file that was damaged is removed.
-    """
-    if graph_cell(run.cell) is not None or run.stage != "final":
-        return None
-    path = _folder(results) / f"{_digest(run.key())}-{_digest(environment(device))}.pt"
-    if is_damaged(path):
-        path.unlink()
-    return path
+# One run or one group ------------------------------------------------------------------------------------------------
 
 
-def forget_checkpoints(run: Run, results: Path) -> None:
-    """Remove those of a run that has its line, also where it was begun with other versions or on other hardware.
-
-    The folder stays: another process may be about to write into it.
-    """
-    for path in _folder(results).glob(f"{_digest(run.key())}-*.pt"):
-        path.unlink(missing_ok=True)
-
-
-def _folder(results: Path) -> Path:
-    return results.parent / "unfinished"
+def _execute_group(runs: Sequence[Run], command: str, device: str, results: Path) -> list[Record]:
+    try:
+        if len(runs) > 1:
+            outcomes = execute_many(runs, command=command, device=device)
+            return [_complete_record(run, own, command, device) for run, own in zip(runs, outcomes, strict=True)]
+    except StackError:  # for example tasks of unequal shape
+        pass
+    return [_execute_one(run, command, device, results) for run in runs]
 
 
-def _digest(facts: object) -> str:
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+def _execute_one(run: Run, command: str, device: str, results: Path) -> Record:
+    checkpoint = checkpoint_path(run, results, device)
+    try:
+        outcome = execute(run, command=command, device=device, checkpoint=checkpoint)
+        return _complete_record(run, outcome, command, device)
+    except (NonFiniteError, NonFiniteScores) as error:  # in training, on the test images or on an OOD set
+        return _complete_record(run, error, command, device)
 
 
-def stacks(runs: Iterable[Run], largest: int = 10) -> list[list[Run]]:
-    """``runs`` in groups for :func:`execute_many`, in the order of their first members.
+def _complete_record(run: Run, outcome: tuple[Record, Pretrained] | Exception, command: str, device: str) -> Record:
+    """Return the record of a finished or diverged run, with the measurements that the tables ood and depth add."""
+    model: Pretrained | None = None
+    if isinstance(outcome, Exception):
+        record = _diverged_record(run, outcome, command, device)
+    else:
+        record, model = outcome
+        if run.table == "ood" and run.stage == "final":
+            record |= detections(run, model, device)
+    return record if split_depth(run.cell)[1] is None else record | _layer_measurements(run, model, device)
 
-    Runs go together that differ in seed or split alone. A run on images stands by itself.
+
+def _layer_measurements(run: Run, model: Pretrained | None, device: str) -> Record:
+    """Measure the layers before training and, if the run did not diverge, after it."""
+    initial, objective, _ = build(run, device)
+    found = {"initial_layers": diagnose(initial, objective)}
+    return found if model is None else found | {"layers": diagnose(model, objective)}
+
+
+def _diverged_record(run: Run, error: Exception, command: str, device: str) -> Record:
+    """Return the record of a diverged run. It is a result too, with None as its value."""
+    record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
+    failure = {"value": None, "validation": None, "error": str(error), "command": command}
+    return record | failure | environment(device)
+
+
+# Stacks of runs ------------------------------------------------------------------------------------------------------
+
+
+def group_runs(runs: Iterable[Run], largest: int = 10) -> list[list[Run]]:
+    """Group runs that :func:`execute_many` can train as one stack, in the order of their first members.
+
+    Runs of a group differ only in seed or split. A run on images is a group of its own.
 
     Args:
-        largest: at most so many runs a group.
+        runs: the runs to group.
+        largest: largest number of runs in a group.
 
     Example:
         >>> runs = [Run("gnn", "disease/lp", "lorentz", "legacy", seed, {}) for seed in range(5)]
-        >>> [len(group) for group in stacks(runs, largest=3)]
+        >>> [len(group) for group in group_runs(runs, largest=3)]
         [3, 2]
     """
     groups: dict[tuple[Any, ...], list[list[Run]]] = {}
     order: list[list[Run]] = []
     for run in runs:
-        own = groups.setdefault(_kind(run), [])
+        own = groups.setdefault(_key_without_seed(run), [])
         if not own or len(own[-1]) == largest or graph_cell(run.cell) is None:
             own.append([])
             order.append(own[-1])
@@ -259,31 +302,32 @@ def execute_many(
     command: str,
     device: torch.device | str = "cpu",
     on_epoch: Callable[[int, list[float | None]], None] | None = None,
-) -> list[tuple[dict[str, Any], Pretrained] | NonFiniteError]:
-    """What :func:`~lresnet_paper.run.execute` gives for each run, or the error it would raise, trained as one.
+) -> list[tuple[Record, Pretrained] | NonFiniteError]:
+    """Train runs as one stack. Return for each what :func:`~lresnet_paper.run.execute` returns, or its error.
 
-    A line says with ``stacked`` how many runs shared the computation; its ``seconds`` are the run's share of the time.
+    A record's ``stacked`` is the number of runs in the stack; its ``seconds`` are the run's share of the time.
 
     Raises:
-        StackError: the runs differ in more than seed and split, or their tasks in shape: run them one by one.
+        StackError: the runs differ in more than seed and split, or their tasks differ in shape; execute them one by
+            one.
     """
     if not runs:
         return []
-    if len({_kind(run) for run in runs}) > 1:
-        raise StackError("runs that are executed as one may differ in seed and split alone; see stacks()")
+    if len({_key_without_seed(run) for run in runs}) > 1:
+        raise StackError("the runs of a stack may differ only in seed and split; group them with group_runs()")
     if graph_cell(runs[0].cell) is None:
-        raise StackError(f"runs on graphs can be executed as one, {runs[0].cell} is none; run them one by one")
+        raise StackError(f"only runs on graphs can be stacked, {runs[0].cell} is not a graph; execute them one by one")
     models, objectives, generators = list[Any](), list[Objective[Any]](), list[torch.Generator]()
-    schedule = TrainConfig()
+    config = TrainConfig()
     for run in runs:
-        model, objective, schedule = build(run, device)
+        model, objective, config = build(run, device)
         if not isinstance(model, LorentzGCN | LorentzSGFormer):
-            raise StackError(f"networks of class {type(model).__name__} cannot be stacked; run them one by one")
+            raise StackError(f"models of class {type(model).__name__} cannot be stacked; execute them one by one")
         models.append(model)
         objectives.append(objective)
-        generators.append(fork_generator(device))  # continues as this run's dropout would alone
-    outcomes = train_many(models, objectives, schedule, generators=generators, on_epoch=on_epoch)
-    results = list[tuple[dict[str, Any], Pretrained] | NonFiniteError]()
+        generators.append(fork_generator(device))  # draws the same dropout as this run on its own
+    outcomes = train_many(models, objectives, config, generators=generators, on_epoch=on_epoch)
+    results = list[tuple[Record, Pretrained] | NonFiniteError]()
     for run, outcome, model, objective in zip(runs, outcomes, models, objectives, strict=True):
         if isinstance(outcome, NonFiniteError):
             results.append(outcome)
@@ -293,6 +337,40 @@ def execute_many(
     return results
 
 
-def _kind(run: Run) -> tuple[Any, ...]:
-    """All of a run but its seed and its split."""
+def _key_without_seed(run: Run) -> tuple[Any, ...]:
+    """Return what two runs of one stack have in common: everything except seed and split."""
     return dataclasses.replace(run, seed=0, split=None).key()
+
+
+# Checkpoints of interrupted runs -------------------------------------------------------------------------------------
+
+
+def checkpoint_path(run: Run, results: Path, device: str) -> Path | None:
+    """Return the checkpoint file of a run whose line goes into ``results``; None: the run is short and has none.
+
+    Runs on graphs and search runs have none. The file name depends on hardware and versions, because a run resumes
+    only where it was started. A damaged file is removed.
+    """
+    if graph_cell(run.cell) is not None or run.stage != "final":
+        return None
+    path = _checkpoint_folder(results) / f"{_digest(run.key())}-{_digest(environment(device))}.pt"
+    if is_damaged(path):
+        path.unlink()
+    return path
+
+
+def remove_checkpoints(run: Run, results: Path) -> None:
+    """Remove all checkpoints of a finished run, including those of other versions and hardware.
+
+    The folder stays, because another process may be about to write into it.
+    """
+    for path in _checkpoint_folder(results).glob(f"{_digest(run.key())}-*.pt"):
+        path.unlink(missing_ok=True)
+
+
+def _checkpoint_folder(results: Path) -> Path:
+    return results.parent / "unfinished"
+
+
+def _digest(facts: object) -> str:
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]

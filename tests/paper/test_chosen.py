@@ -1,4 +1,4 @@
-"""What a recipe names as chosen is what the search lines in results/ choose, by validation alone."""
+"""The chosen settings of a recipe are the best by validation among the search lines in results/."""
 
 import tomllib
 from importlib import resources
@@ -35,7 +35,7 @@ def test_chosen_settings_are_the_best_by_validation(table, cell, plan):
     for method, chosen in plan["chosen"].items():
         own = [r for r in lines if (r["method"], r["protocol"]) == (method, plan["protocol"])]
         assert len(own) == len(search_runs(table, cell, [method], plan["protocol"]))
-        # In the recipe's order: of two that are equal the earlier one is chosen, and lines stand as workers were ready.
+        # In the order of the recipe, which decides ties; the lines are in the order in which workers finished.
         order = [{name: c[name] for name in plan["space"]} for c in plan["configurations"]]
         own.sort(key=lambda r: order.index({name: r["config"][name] for name in plan["space"]}))
         best = best_configuration(own)

@@ -1,4 +1,4 @@
-"""`lresnet reproduce` as typed; the workers are threads here, which is quick."""
+"""The verb `reproduce`; the workers are threads here, because starting them is fast."""
 
 import json
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ SEARCH = len(recipe("demo", "disease_tree/nc")["configurations"]) * len(SEARCH_S
 def threads(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
     def pool(workers: int) -> Iterator[ThreadPoolExecutor]:
-        with ThreadPoolExecutor(1) as executor:  # one: the seed is a state of the whole process
+        with ThreadPoolExecutor(1) as executor:  # one, because all threads share one random generator
             yield executor
 
     monkeypatch.setattr("lresnet_paper.sweep.worker_pool", pool)
@@ -66,42 +66,42 @@ def test_search_then_final_resumed_and_in_order(tmp_path: Path, capsys: pytest.C
     assert lines(tmp_path) == records
 
 
-def test_no_run_begins_after_the_time_is_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_run_starts_after_the_time_limit(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*CALL, "--minutes", "0", "--results", str(tmp_path)]) == 0
     assert lines(tmp_path) == []
-    assert f"{SEARCH} runs are still to do" in capsys.readouterr().out
+    assert f"{SEARCH} runs are still missing; run the same command again to resume" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == []
     for minutes in ("-1", "nan"):
         assert cli.main([*CALL, "--minutes", minutes, "--results", str(tmp_path)]) == 2
         assert f"--minutes must be 0 or more, got {minutes}" in capsys.readouterr().err
 
 
-def test_final_runs_of_no_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_final_runs_wait_for_the_search(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main([*CALL, "--stage", "final", "--results", str(tmp_path)]) == 0
-    assert "no final run has ended yet; those of a method begin when its search is complete" in capsys.readouterr().out
+    assert "no final run has finished yet; the final runs of a method start when its search" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("table", "cell", "protocol"), [("ood", "cifar100/r20", "paper"), ("curvature", "disease/lp", "legacy")]
 )
-def test_where_nothing_is_searched_no_search_is_waited_for(
+def test_a_recipe_without_a_search_says_so(
     table: str, cell: str, protocol: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     call = ["reproduce", table, "--cell", cell, "--protocol", protocol, "--device", "cpu", "--results", str(tmp_path)]
     assert cli.main([*call, "--stage", "search"]) == 0
-    words = "\nnothing is searched here, so --stage search has nothing to do; without it the final runs begin\n"
+    words = "\nthe recipe has no search, so --stage search does nothing; omit it to start the final runs\n"
     assert capsys.readouterr().out.endswith(words)
 
 
-def test_without_a_search_final_runs_have_only_not_ended(
+def test_without_a_search_no_final_run_has_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lresnet_paper.reproduce.reproduce_cell", lambda *args, **options: 3)
+    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cell", lambda *args, **options: 3)
     assert cli.main(["reproduce", "curvature", "--cell", "disease/lp", "--results", str(tmp_path)]) == 0
-    assert "no final run has ended yet\n3 runs are still to do" in capsys.readouterr().out
+    assert "no final run has finished yet\n3 runs are still missing" in capsys.readouterr().out
 
 
-def test_of_a_whole_table_a_cell_that_cannot_be_run_is_left_out(
+def test_a_whole_table_skips_cells_that_cannot_be_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tried: list[str] = []
@@ -114,12 +114,12 @@ def test_of_a_whole_table_a_cell_that_cannot_be_run_is_left_out(
             raise FileNotFoundError("no file airport.p")
         return 0
 
-    monkeypatch.setattr("lresnet_paper.reproduce.reproduce_cell", reproduce_cell)
+    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cell", reproduce_cell)
     assert cli.main(["reproduce", "curvature", "--device", "cpu", "--results", str(tmp_path)]) == 0
     assert tried == cells_of("curvature")
     err = capsys.readouterr().err
-    assert "warning: disease/nc is left out: nothing is chosen yet" in err
-    assert "warning: airport/lp is left out: no file airport.p" in err
+    assert "warning: skipped disease/nc: nothing is chosen yet" in err
+    assert "warning: skipped airport/lp: no file airport.p" in err
     assert cli.main(["reproduce", "curvature", "--cell", "disease/nc", "--results", str(tmp_path)]) == 2
 
 
@@ -130,10 +130,13 @@ def test_of_a_whole_table_a_cell_that_cannot_be_run_is_left_out(
         (["reproduce", "gnn", "--cell", "disease/l"], "did you mean 'disease/lp'"),
         (["reproduce", "gnn", "--methods", "lorentz", "spase"], "did you mean 'space'"),
         (["reproduce", "gnn", "--cell", "cora/nc", "--workers", "0"], "workers must be at least 1"),
-        (["reproduce", "gnn", "--cell", "cora/nc", "--seeds", "0", "-1"], "--seeds must be 0 or more, got -1"),
+        (
+            ["reproduce", "gnn", "--cell", "cora/nc", "--seeds", "0", "-1"],
+            "--seeds must be 0 or more",
+        ),
         (["reproduce", "image_classification", "--methods", "none"], "unknown method of cifar10 'none'"),
         (["reproduce", "image_classification", "--protocol", "slow"], "with protocol slow; there are: fast"),
-        (["reproduce", "image_classification", "--device", "gpu"], "device 'gpu' cannot be used here"),
+        (["reproduce", "image_classification", "--device", "gpu"], "unknown kind of device 'gpu'"),
         (["reproduce", "demo", "--results", "file/results"], "Not a directory"),
     ],
 )
@@ -163,7 +166,7 @@ configurations = [{{ lr = 0.01 }}, {{ lr = 0.02 }}]
 
 @pytest.fixture
 def toy_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Recipes and images of CIFAR-10 that take no time."""
+    """Tiny recipes and tiny images in place of CIFAR-10."""
     recipes = {f"cifar10.{protocol}": RECIPE.format(protocol=protocol) for protocol in ("fast", "paper")}
     monkeypatch.setattr("lresnet_paper.plan._files", lambda table: recipes)
     monkeypatch.setattr("lresnet.runs.run.load_images", lambda name, size=None: coloured_data())
@@ -172,14 +175,14 @@ def toy_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     _images.cache_clear()
 
 
-def test_images_in_several_sittings(
+def test_images_in_several_calls(
     toy_images: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     file = tmp_path / "image_classification.jsonl"
     call = ["reproduce", "image_classification", "--cell", "cifar10", "--device", "cpu", "--results", str(tmp_path)]
     assert cli.main([*call, "--stage", "search", "--methods", "lorentz"]) == 0
-    assert "warning: on a CPU cifar10 takes days rather than minutes" in capsys.readouterr().err
+    assert "warning: training on cifar10 takes days on a CPU" in capsys.readouterr().err
     assert [(r["stage"], r["method"], r["config"]["holdout"]) for r in read_results(file)] == [
         ("search", "lorentz", 0.2)
     ] * 2
@@ -189,7 +192,7 @@ def test_images_in_several_sittings(
     final = [record for record in read_results(file) if record["stage"] == "final"]
     assert sorted((r["method"], r["seed"]) for r in final) == [(m, s) for m in ("euclidean", "lorentz") for s in (7, 8)]
     assert all(record["validation"] is None and "holdout" not in record["config"] for record in final)
-    assert "diverged" not in out  # without validation there is still a figure
+    assert "diverged" not in out  # without a validation score the test score is shown
     value = {(record["method"], record["seed"]): record["value"] for record in final}
     gaps = [value["lorentz", seed] - value["euclidean", seed] for seed in (7, 8)]
     mean, error = sum(gaps) / 2, 12.706204736 * abs(gaps[0] - gaps[1]) / 2  # Student's t, one degree of freedom
@@ -199,7 +202,7 @@ def test_images_in_several_sittings(
 
     before = len(list(read_results(file)))
     assert cli.main([*call, "--seeds", "7", "8"]) == 0
-    assert len(list(read_results(file))) == before  # all was there
+    assert len(list(read_results(file))) == before  # every run was there
 
 
 def test_a_protocol_has_runs_and_a_table_of_its_own(
@@ -218,16 +221,16 @@ def test_a_protocol_has_runs_and_a_table_of_its_own(
     assert protocols == ["fast"] * 3 + ["paper"] * 3
 
 
-def test_an_interrupted_table_says_what_is_kept(
+def test_an_interrupt_says_where_the_finished_runs_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupted(*args: object, **options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lresnet_paper.reproduce.reproduce_cell", interrupted)
+    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cell", interrupted)
     assert cli.main([*CALL, "--results", str(tmp_path)]) == 130
-    assert capsys.readouterr().err == "lresnet: interrupted; no run has ended yet\n"
+    assert capsys.readouterr().err == "lresnet: interrupted; no run has finished yet\n"
     (file := tmp_path / "demo.jsonl").touch()
     assert cli.main([*CALL, "--results", str(tmp_path)]) == 130
-    words = f"the runs that have ended are in {file}, the same command goes on with the others"
+    words = f"finished runs are in {file}; run the same command again to resume"
     assert capsys.readouterr().err == f"lresnet: interrupted; {words}\n"

@@ -1,4 +1,4 @@
-"""The recipes of the demo: drawn before any test figure was read, searched on other seeds than the demo's."""
+"""The recipes of the demo: configurations drawn in advance and searched on seeds that the demo does not use."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Depth: cells with a number of layers, runs of the table, and what the layers of a network do."""
+"""The table of depths: its cells, its runs, and the diagnosis of layers."""
 
 import dataclasses
 from pathlib import Path
@@ -17,7 +17,7 @@ from lresnet_paper.run import Run, build, complete, depth_cell, graph_cell, spli
 from lresnet_paper.sweep import run_all
 
 DEPTHS = [4, 8, 16, 32, 64]
-NOWHERE = Path("no.jsonl")  # runs on graphs leave nothing beside their results
+NOWHERE = Path("no.jsonl")  # runs on graphs write no checkpoint next to their results
 CONFIG = {"hidden": 4, "num_layers": 4, "epochs": 4, "eval_every": 2, "lr": 0.01, "curvature": -2.0}
 
 
@@ -29,11 +29,11 @@ def run(seed: int = 0, method: str = "lorentz", **change: object) -> Run:
 
 
 @pytest.mark.parametrize("cell", ["disease/lp", "chameleon", "2048/10000", "cifar10/svhn/20", "disease/lp/x"])
-def test_names_without_a_depth_stay(cell):
+def test_cells_without_a_depth_are_unchanged(cell):
     assert split_depth(cell) == (cell, None)
 
 
-def test_a_cell_with_a_depth_is_on_the_data_of_the_cell_without():
+def test_a_depth_does_not_change_the_data_of_a_cell():
     assert split_depth(depth_cell("airport/lp", 16)) == ("airport/lp", 16)
     assert graph_cell("airport/lp/16") == "airport/lp"
     assert cells_of("gnn").count("disease/lp") == 1
@@ -41,7 +41,7 @@ def test_a_cell_with_a_depth_is_on_the_data_of_the_cell_without():
 
 
 @pytest.mark.parametrize("cell", ["disease/lp", "airport/lp"])
-def test_only_the_number_of_layers_differs_from_what_gnn_chose(cell, tmp_path):
+def test_only_the_number_of_layers_differs_from_the_settings_chosen_in_gnn(cell, tmp_path):
     runs, like = final_runs("oversmoothing", cell, tmp_path / "o.jsonl"), recipe("gnn", cell)
     assert search_runs("oversmoothing", cell) == []
     assert len({one.key() for one in runs}) == len(runs) == 7 * len(DEPTHS) * 5
@@ -59,10 +59,10 @@ def test_one_depth_and_some_seeds(tmp_path):
     assert [(one.cell, one.seed, one.config["num_layers"]) for one in runs] == [("disease/lp/16", 7, 16)]
 
 
-def test_a_depth_that_no_recipe_has_is_refused():
-    with pytest.raises(ValueError, match="oversmoothing disease/lp/5; there are those of 4, 8, 16, 32, 64"):
+def test_a_depth_without_a_recipe_is_an_error():
+    with pytest.raises(ValueError, match="oversmoothing disease/lp/5; its depths are 4, 8, 16, 32, 64"):
         plan_of("oversmoothing", "disease/lp/5")
-    with pytest.raises(ValueError, match="no recipe for gnn disease/lp/5; there are those of no layers"):
+    with pytest.raises(ValueError, match="no recipe for gnn disease/lp/5; its depths are none"):
         plan_of("gnn", "disease/lp/5")
 
 
@@ -70,8 +70,8 @@ def test_a_depth_that_no_recipe_has_is_refused():
 
 
 @pytest.mark.parametrize("method", ["lorentz", "none", "euclidean"])
-def test_diagnosis_is_what_its_definition_says(method):
-    """Networks cut off after each layer give the outputs; a shift of one of them, the gradient."""
+def test_the_diagnosis_agrees_with_its_definition(method):
+    """A network with fewer layers gives the outputs of each layer."""
     model, objective, _ = build(run(method=method))
     model, kappa = model.double(), 1.0 if method == "euclidean" else 2.0
     objective.inputs = type(objective.inputs)(objective.task.x.double(), objective.task.edge_index, 1000)
@@ -87,10 +87,10 @@ def test_diagnosis_is_what_its_definition_says(method):
             time = (z.square().sum(1) + 1 / kappa).sqrt()
             cosh = kappa * (time[:, None] * time - z @ z.T)
             all_pairs = torch.acosh(cosh.clamp(min=1)).sum() / (len(z) * (len(z) - 1))
-        assert found["distance"][layer] == pytest.approx(float(all_pairs), rel=0.1)  # a sample of them
+        assert found["distance"][layer] == pytest.approx(float(all_pairs), rel=0.1)  # estimated from a sample of pairs
 
 
-def test_gradient_is_that_of_the_loss_in_the_outputs_of_a_layer():
+def test_the_gradient_is_taken_with_respect_to_the_output_of_a_layer():
     model, objective, _ = build(run())
     found, drawn = diagnose(model, objective), objective.state_dict()
     for layer, module in enumerate([model.layers[0], *model.residuals]):
@@ -102,7 +102,7 @@ def test_gradient_is_that_of_the_loss_in_the_outputs_of_a_layer():
         assert found["gradient"][layer] == pytest.approx(float(shift.grad.norm()), rel=1e-3)
 
 
-def test_diagnosis_leaves_everything_as_it_was():
+def test_the_diagnosis_changes_no_state():
     model, objective, _ = build(run(dropout=0.5, learn_curvature=True))
     model.train()
     state, before = objective.state_dict()["0"].clone(), torch.get_rng_state()
@@ -114,7 +114,7 @@ def test_diagnosis_leaves_everything_as_it_was():
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-def test_numbers_that_are_not_finite_are_none():
+def test_non_finite_numbers_are_none():
     model, objective, _ = build(run())
     with torch.no_grad():
         next(model.layers[2].parameters()).fill_(float("nan"))
@@ -124,16 +124,16 @@ def test_numbers_that_are_not_finite_are_none():
     assert found["gradient"] == [None] * 4
 
 
-def test_other_networks_are_refused():
+def test_other_models_are_an_error():
     _, objective, _ = build(run())
-    with pytest.raises(TypeError, match="not a LorentzMLP"):
+    with pytest.raises(TypeError, match="got LorentzMLP"):
         diagnose(create_model("lorentz_mlp", in_features=3), objective)
 
 
 # --- the lines --------------------------------------------------------------------------------------------------------
 
 
-def test_lines_carry_the_layers_before_and_after_training(tmp_path):
+def test_lines_hold_the_diagnosis_before_and_after_training(tmp_path):
     path, one = tmp_path / "o.jsonl", run()
     assert run_all([one], path, command="test") == 0
     (record,) = read_results(path)
@@ -143,35 +143,35 @@ def test_lines_carry_the_layers_before_and_after_training(tmp_path):
     assert [len(values) for values in record["layers"].values()] == [4, 4, 4]
 
 
-def test_a_stack_gives_the_layers_of_its_members():
+def test_a_stack_diagnoses_each_of_its_runs():
     runs = [run(seed) for seed in range(2)]
-    lines = sweep._execute_stack(runs, "test", "cpu", NOWHERE)
+    lines = sweep._execute_group(runs, "test", "cpu", NOWHERE)
     assert [line["stacked"] for line in lines] == [2, 2]
     for one, line in zip(runs, lines, strict=True):
-        alone = sweep._execute(one, "test", "cpu", NOWHERE)
+        alone = sweep._execute_one(one, "test", "cpu", NOWHERE)
         assert line["initial_layers"] == alone["initial_layers"]
         for name, values in alone["layers"].items():
             assert line["layers"][name] == pytest.approx(values, rel=0.02)
     assert lines[0]["layers"] != lines[1]["layers"]
 
 
-def test_a_run_that_diverges_has_its_layers_at_the_start(monkeypatch):
+def test_a_diverged_run_has_only_the_initial_diagnosis(monkeypatch):
     def diverge(*_: object, **__: object) -> None:
         raise NonFiniteError("the loss stopped being finite at step 7")
 
     monkeypatch.setattr(sweep, "execute", diverge)
-    line = sweep._execute(run(), "test", "cpu", NOWHERE)
+    line = sweep._execute_one(run(), "test", "cpu", NOWHERE)
     assert line["value"] is None
     assert len(line["initial_layers"]["radius"]) == 4
     assert "layers" not in line
 
 
-def test_other_tables_have_no_layers():
-    line = sweep._execute(dataclasses.replace(run(), cell="disease_tree/lp", table="gnn"), "test", "cpu", NOWHERE)
+def test_other_tables_have_no_diagnosis():
+    line = sweep._execute_one(dataclasses.replace(run(), cell="disease_tree/lp", table="gnn"), "test", "cpu", NOWHERE)
     assert not {"layers", "initial_layers"} & line.keys()
 
 
-def test_transport_with_exp_and_log_breaks_in_a_deep_network_where_the_boost_does_not():
+def test_textbook_parallel_transport_overflows_in_a_deep_network_and_the_boost_does_not():
     config = {"num_layers": 16, "curvature": -0.5, "hidden": 15, "features": "standardised"}
     layers = {
         method: diagnose(*build(run(method=method, **config))[:2])

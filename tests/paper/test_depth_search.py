@@ -1,4 +1,4 @@
-"""A search at every depth, on top of what shallow networks chose."""
+"""A search at every depth that starts from the settings chosen for shallow networks."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from lresnet.train.results import append_result
 from lresnet_paper.plan import cell_plan, cells_of, final_runs, recipe, search_runs
 
 
-def test_a_configuration_changes_what_the_shallow_network_chose():
+def test_a_configuration_changes_the_settings_chosen_for_shallow_networks():
     chosen = recipe("gnn", "disease/lp")["chosen"]["lorentz"]
     runs = search_runs("oversmoothing", "disease/lp/32", ["lorentz"], "legacy-deep")
     assert len(runs) == 4 * 2
@@ -17,7 +17,7 @@ def test_a_configuration_changes_what_the_shallow_network_chose():
     assert {run.config.get("weight") for run in runs} == {None, 1 / 32}
 
 
-def test_the_best_one_runs_on_all_seeds_for_all_epochs(tmp_path):
+def test_the_best_configuration_runs_on_all_seeds_for_all_epochs(tmp_path):
     file = tmp_path / "oversmoothing.jsonl"
     for run in search_runs("oversmoothing", "disease/lp/16", ["lorentz"], "legacy-deep"):
         good = run.config.get("weight") == 1 / 16 and run.config["lr"] == 0.002
@@ -27,7 +27,7 @@ def test_the_best_one_runs_on_all_seeds_for_all_epochs(tmp_path):
     assert {(run.config["weight"], run.config["lr"], run.config["epochs"]) for run in runs} == {(1 / 16, 0.002, 1500)}
 
 
-def test_other_recipes_are_as_they_were():
+def test_recipes_without_a_search_at_depth_are_unchanged():
     assert [variant["num_layers"] for variant in cell_plan("oversmoothing", "disease/lp/64")["variants"]] == [64]
     assert "configurations" in cell_plan("gnn", "disease/lp")
 
@@ -40,6 +40,6 @@ def test_cells_of_a_protocol():
         cells_of("gnn", "nosuch")
 
 
-def test_a_depth_has_to_be_named():
+def test_a_search_without_a_depth_is_an_error():
     with pytest.raises(ValueError, match=r"name one, e\.g\. disease/lp/16"):
         cell_plan("oversmoothing", "disease/lp", "legacy-deep")

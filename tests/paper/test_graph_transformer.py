@@ -1,4 +1,4 @@
-"""The table of graph transformers: its recipes, its ten splits, runs of lorentz_sgformer."""
+"""The table of graph transformers: its recipes, its ten splits, and runs of lorentz_sgformer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lresnet.train import TrainConfig
 from lresnet.train.results import append_result
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, recipe, recipe_cells, search_runs
 from lresnet_paper.run import Run, build, execute, graph_cell
-from lresnet_paper.sweep import execute_many, stacks
+from lresnet_paper.sweep import execute_many, group_runs
 from tests.paper.settings import settings_of
 
 TABLE = "graph_transformer"
@@ -43,7 +43,7 @@ def test_cells_and_methods_are_those_of_the_paper():
 
 
 @pytest.mark.parametrize("cell", CELLS_OF_TABLE)
-def test_configurations_are_what_the_stated_seed_draws_and_every_name_is_an_argument(cell):
+def test_configurations_are_what_the_stated_seed_draws_and_every_setting_exists(cell):
     plan = recipe(TABLE, cell)
     assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
     assert len(plan["configurations"]) == 24
@@ -85,7 +85,7 @@ def test_other_protocols_have_no_split():
 # --- cells and models -------------------------------------------------------------------------------------------------
 
 
-def test_a_data_set_s_name_is_its_node_classification():
+def test_the_name_of_a_data_set_means_its_node_classification():
     assert [graph_cell(name) for name in CELLS_OF_TABLE] == ["actor/nc", "chameleon/nc", "squirrel/nc"]
     assert all(graph_cell(name) == name for name in TASKS)
     assert graph_cell("cifar10") is None
@@ -93,7 +93,7 @@ def test_a_data_set_s_name_is_its_node_classification():
 
 @pytest.fixture
 def tiny(monkeypatch) -> list[tuple[str, int]]:
-    """A small tree in place of chameleon, whose ten splits are ten seeds."""
+    """Replace chameleon by a small tree, with ten seeds in place of its ten splits."""
     asked: list[tuple[str, int]] = []
 
     def load(cell: str, split: str | int | None = None, **_: object) -> NodeTask:
@@ -121,10 +121,10 @@ def test_a_run_trains_the_sgformer_on_its_split(tiny, method):
 
 
 @pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
-def test_splits_as_one_computation_end_as_they_do_alone(tiny, branches):
+def test_stacked_splits_have_the_results_of_single_runs(tiny, branches):
     config = CONFIG | {"dropout": 0.3, "branches": branches}
     runs = [run(i, "chameleon", protocol="official_splits", split=i, config=config, stage="search") for i in range(3)]
-    assert [len(group) for group in stacks(runs)] == [3]
+    assert [len(group) for group in group_runs(runs)] == [3]
     for one, (line, model) in zip(runs, execute_many(runs, command="test"), strict=True):
         expected, single = execute(one, command="test")
         assert (line["stacked"], line["split"]) == (3, one.split)
@@ -134,7 +134,7 @@ def test_splits_as_one_computation_end_as_they_do_alone(tiny, branches):
                 torch.testing.assert_close(model.get_parameter(name), parameter, rtol=1e-2, atol=1e-3)
 
 
-def test_lorentz_gcn_stays_the_default_and_wrong_names_are_refused():
+def test_lorentz_gcn_is_the_default_and_wrong_names_are_errors():
     plain = {name: value for name, value in CONFIG.items() if name != "model"}
     assert isinstance(build(run(config=plain))[0], LorentzGCN)
     with pytest.raises(ValueError, match="unknown model 'lorentz_sgforme'; did you mean 'lorentz_sgformer'"):
@@ -145,7 +145,7 @@ def test_lorentz_gcn_stays_the_default_and_wrong_names_are_refused():
         build(run(config=CONFIG | {"graph_weight": 1.5}))
 
 
-def test_the_seed_makes_the_parameters():
+def test_the_seed_decides_the_parameters():
     a, b, c = (build(run(seed))[0].state_dict()["branches.input.weight"] for seed in (0, 0, 1))
     assert torch.equal(a, b)
     assert not torch.equal(a, c)

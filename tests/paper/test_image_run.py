@@ -1,4 +1,4 @@
-"""A run on images: each part gets its arguments, the seed decides, a kept network is as good as a fresh one."""
+"""A run on images: settings reach their owners, and only the seed decides parameters and batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def run(images: str, **change: object) -> Run:
     return Run(**{"cell": images} | values | change)
 
 
-def test_build_gives_each_part_its_arguments(images):
+def test_build_passes_every_setting_to_its_owner(images):
     own = {
         "holdout": 0.1,
         "pad": 1,
@@ -54,27 +54,27 @@ def test_build_gives_each_part_its_arguments(images):
 
 
 @pytest.mark.parametrize("method", ["parallel_transport", "space", "euclidean", "none"])
-def test_settings_that_a_residual_does_not_have_are_passed_over(images, method):
+def test_settings_that_a_residual_does_not_have_are_ignored(images, method):
     model, _, _ = build(run(images, method=method, config=CONFIG | {"weight": 0.5, "scale": "learned"}))
     assert model.config["residual_options"] is None
     assert model.config["residual"] == method
 
 
-def test_the_twin_with_a_hyperbolic_head_has_the_curvature_that_was_asked_for(images):
-    twin = run(images, method="euclidean", config=CONFIG | {"curvature": -3.0, "learn_curvature": True})
-    assert sum("log_kappa" in name for name, _ in build(twin)[0].named_parameters()) == 0
-    headed, _, _ = build(run(images, method="euclidean", config=twin.config | {"head": "mlr"}))
+def test_the_euclidean_baseline_with_a_hyperbolic_head_has_the_given_curvature(images):
+    baseline = run(images, method="euclidean", config=CONFIG | {"curvature": -3.0, "learn_curvature": True})
+    assert sum("log_kappa" in name for name, _ in build(baseline)[0].named_parameters()) == 0
+    headed, _, _ = build(run(images, method="euclidean", config=baseline.config | {"head": "mlr"}))
     assert float(headed.manifold.K.detach()) == pytest.approx(-3.0)
     assert sum("log_kappa" in name for name, _ in headed.named_parameters()) == 1
 
 
-def test_grey_images_make_a_network_of_one_channel(tmp_path):
+def test_grey_images_give_a_network_with_one_input_channel(tmp_path):
     grey = {f"{part}_images": np.zeros((count, 8, 8), np.uint8) for part, count in (("train", 60), ("test", 30))}
     model, _, _ = build(run(str(write_coloured(tmp_path / "grey.npz", **grey))))
     assert model.in_channels == 1
 
 
-def test_parameters_and_batches_follow_the_seed_and_nothing_else(images):
+def test_only_the_seed_decides_parameters_and_batches(images):
     torch.manual_seed(99)
     a, first, _ = build(run(images))
     torch.manual_seed(1)
@@ -89,14 +89,14 @@ def test_parameters_and_batches_follow_the_seed_and_nothing_else(images):
     assert not torch.equal(first._batch, third._batch)
 
 
-def test_a_network_for_vectors_is_refused(images):
+def test_a_network_for_vectors_is_an_error(images):
     with pytest.raises((TypeError, ValueError), match="lorentz_mlp"):
         build(run(images, config=CONFIG | {"model": "lorentz_mlp"}))
 
 
 def test_a_final_run_reads_the_test_set_and_a_search_run_does_not(images, monkeypatch):
     record, model = execute(run(images), command="c")
-    assert record["validation"] is None  # nothing was held out: all images were trained on
+    assert record["validation"] is None  # no image was held out
     assert record["value"] == record["metrics"]["accuracy"]
     assert not model.training
     json.dumps(record, allow_nan=False)
@@ -110,12 +110,12 @@ def test_a_final_run_reads_the_test_set_and_a_search_run_does_not(images, monkey
     assert "value" not in record
 
 
-def test_a_path_that_is_gone_is_named(tmp_path: Path):
+def test_a_missing_file_is_an_error_with_its_path(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"gone\.npz does not exist"):
         build(run(str(tmp_path / "gone.npz")))
 
 
-def test_a_folder_of_images_of_two_sizes_takes_the_size_asked_for(tmp_path: Path):
+def test_images_of_two_sizes_are_resized_to_the_given_size(tmp_path: Path):
     from PIL import Image
 
     for part in ("train", "test"):

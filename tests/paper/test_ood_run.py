@@ -1,4 +1,4 @@
-"""The table ood: one training, a line for each set; nothing is trained twice, written twice, or chosen elsewhere."""
+"""The table ood: one training gives one line per out-of-distribution set; nothing is trained or written twice."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from lresnet.runs.search import draw
 from lresnet.train import Augment, ImageClassification, NonFiniteError, TrainConfig
 from lresnet.train.results import append_result, read_results
 from lresnet_paper import ood as ood_run_module
+from lresnet_paper.__main__ import main as paper_main
 from lresnet_paper.ood import PAPER_SETS, cells_served, detections, lines_of, ood_set, remaining, training_cell
 from lresnet_paper.plan import final_runs, missing_runs, recipe, recipe_cells, search_runs
-from lresnet_paper.reproduce import reproduce_cell
 from lresnet_paper.run import Run, execute
-from lresnet_paper.sweep import run_all
+from lresnet_paper.sweep import reproduce_cell, run_all
 from tests.coloured import coloured_data
 from tests.paper.settings import settings_of
 
@@ -48,7 +48,7 @@ def run(cell: str = "cifar10/r20", **change: Any) -> Run:
 # --- the recipes ------------------------------------------------------------------------------------------------------
 
 
-def test_every_training_has_a_recipe_of_ours_and_one_of_the_papers():
+def test_every_training_has_our_recipe_and_the_papers_recipe():
     assert recipe_cells("ood") == CELLS
     assert [recipe("ood", cell)["protocol"] for cell in CELLS] == ["fast"] * 4
     assert [recipe("ood", cell, "paper")["protocol"] for cell in CELLS] == ["paper"] * 4
@@ -66,7 +66,7 @@ def test_configurations_are_what_the_stated_seed_draws_and_all_methods_use(cell)
 
 @pytest.mark.parametrize("cell", CELLS)
 @pytest.mark.parametrize("protocol", ["fast", "paper"])
-def test_every_name_is_an_argument_of_something_and_nothing_spoils_the_energy(cell, protocol):
+def test_every_setting_exists_and_no_setting_distorts_the_energy(cell, protocol):
     plan = recipe("ood", cell, protocol)
     known = settings_of(ResNetConfig, ImageTaskConfig, TrainConfig, Augment)
     assert set(plan["fixed"]) | set(plan.get("space", {})) <= known | {"model"}
@@ -75,7 +75,7 @@ def test_every_name_is_an_argument_of_something_and_nothing_spoils_the_energy(ce
     assert not plan["fixed"].keys() & {"label_smoothing", "cutout"}
 
 
-def test_both_networks_of_the_same_images_are_trained_alike():
+def test_both_networks_use_the_same_settings():
     for images in ("cifar10", "cifar100"):
         small, large = (recipe("ood", f"{images}/{network}")["fixed"] for network in ("r20", "r32"))
         assert small | {"model": "lorentz_resnet32"} == large
@@ -84,7 +84,7 @@ def test_both_networks_of_the_same_images_are_trained_alike():
 # --- cells ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_training_serves_three_cells_and_a_cell_one():
+def test_a_training_serves_three_cells_and_a_single_cell_only_itself():
     assert cells_served("ood", "cifar100/r32") == [f"cifar100/{name}/r32" for name in PAPER_SETS]
     assert cells_served("ood", "cifar10/svhn/r20") == ["cifar10/svhn/r20"]
     assert training_cell("ood", "cifar10/svhn/r20") == training_cell("ood", "cifar10/r20") == "cifar10/r20"
@@ -93,7 +93,7 @@ def test_a_training_serves_three_cells_and_a_cell_one():
         assert training_cell(table, cell) == cell
 
 
-def test_what_remains_of_a_training():
+def test_remaining_runs_of_a_partly_finished_training():
     whole = run()
     parts = [dataclasses.replace(whole, cell=cell) for cell in cells_served("ood", whole.cell)]
     assert remaining(whole, set()) == [whole]
@@ -109,7 +109,7 @@ def test_what_remains_of_a_training():
 
 
 @pytest.mark.parametrize("cell", ["cifar10/r20", "cifar10/r32", "cifar10/svhn/r20", "cifar10/svhn/r32"])
-def test_the_search_is_that_of_resnet_20_whatever_the_network_and_the_set(cell):
+def test_all_networks_and_sets_share_the_search_of_resnet_20(cell):
     wanted = search_runs("ood", cell)
     assert wanted == search_runs("ood", "cifar10/r20")
     assert len(wanted) == 8 * 5
@@ -118,7 +118,7 @@ def test_the_search_is_that_of_resnet_20_whatever_the_network_and_the_set(cell):
     assert {(one.config["epochs"], one.config["holdout"]) for one in wanted} == {(30, 0.1)}
 
 
-def test_resnet_32_takes_what_resnet_20_chose(tmp_path):
+def test_resnet_32_uses_the_settings_chosen_for_resnet_20(tmp_path):
     path = tmp_path / "ood.jsonl"
     searched = search_runs("ood", "cifar10/r20", ["tangent"])
     for number, one in enumerate(searched):
@@ -133,8 +133,8 @@ def test_resnet_32_takes_what_resnet_20_chose(tmp_path):
     assert final_runs("ood", "cifar100/r32", path) == []
 
 
-def test_of_equal_configurations_the_recipes_first_is_chosen_whichever_was_ready_first(tmp_path):
-    for name, order in (("as asked", 1), ("backwards", -1)):
+def test_ties_are_decided_by_the_order_of_the_recipe(tmp_path):
+    for name, order in (("in order", 1), ("reversed", -1)):
         path = tmp_path / f"{name}.jsonl"
         for one in search_runs("ood", "cifar10/r20", ["lorentz"])[::order]:
             append_result(path, dataclasses.asdict(one) | {"validation": 90.0})
@@ -171,7 +171,7 @@ def test_the_papers_settings_need_no_search(cell, tmp_path):
 
 @pytest.fixture
 def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """Images that take no time; gives the sets that are loaded, in order."""
+    """Replace the images by tiny ones; return the names of the loaded sets, in order."""
     loaded: list[str] = []
 
     def load(name: str) -> OodSet:
@@ -191,12 +191,12 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.fixture
 def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
-    """Notes every training; the workers are threads, one at a time."""
+    """Record every training; the worker is one thread."""
     from lresnet_paper import sweep as module
 
     runs: list[Run] = []
 
-    def noted(one: Run, **options: Any) -> Any:
+    def recorded(one: Run, **options: Any) -> Any:
         runs.append(one)
         return execute(one, **options)
 
@@ -205,12 +205,12 @@ def trainings(monkeypatch: pytest.MonkeyPatch) -> list[Run]:
         with ThreadPoolExecutor(1) as executor:
             yield executor
 
-    monkeypatch.setattr(module, "execute", noted)
+    monkeypatch.setattr(module, "execute", recorded)
     monkeypatch.setattr(module, "worker_pool", pool)
     return runs
 
 
-@pytest.mark.parametrize("device", ["cpu", "cpu:0"])  # the second goes the way of a GPU
+@pytest.mark.parametrize("device", ["cpu", "cpu:0"])  # cpu:0 takes the code path of a GPU
 def test_one_training_gives_three_lines_and_is_not_repeated(toys, trainings, tmp_path, device):
     path = tmp_path / "ood.jsonl"
     assert run_all([run()], path, command="c", device=device) == 0
@@ -235,16 +235,16 @@ def test_one_training_gives_three_lines_and_is_not_repeated(toys, trainings, tmp
     assert len(trainings) == 1
 
 
-def test_a_cell_that_has_its_line_is_not_written_again(toys, trainings, tmp_path):
+def test_a_finished_cell_is_not_written_again(toys, trainings, tmp_path):
     path = tmp_path / "ood.jsonl"
     assert run_all([run("cifar10/svhn/r20")], path, command="c") == 0
-    assert toys == ["svhn"]  # the others' images need not be there
+    assert toys == ["svhn"]  # the other sets are not needed
     assert [one.cell for one in missing_runs([run()], path)] == ["cifar10/places/r20", "cifar10/textures/r20"]
     assert run_all([run()], path, command="c") == 0
     assert sorted(line["cell"] for line in read_results(path)) == cells_served("ood", "cifar10/r20")
 
 
-def test_the_figures_are_those_of_the_network_on_its_test_images(toys):
+def test_the_metrics_compare_test_images_with_the_ood_set(toys):
     record, model = execute(run(), command="c")
     found = detections(run(), model, "cpu")["detections"]["cifar10/svhn/r20"]
     data = coloured_data()
@@ -261,15 +261,15 @@ def test_the_figures_are_those_of_the_network_on_its_test_images(toys):
     assert sum(line["seconds"] for line in lines) == pytest.approx(record["seconds"], abs=0.02)
 
 
-def test_the_twin_has_scores_of_flat_space(toys):
-    twin = run(method="euclidean")
-    _, model = execute(twin, command="c")
-    found = detections(twin, model, "cpu")["detections"]["cifar10/places/r20"]
+def test_the_euclidean_baseline_has_euclidean_scores(toys):
+    baseline = run(method="euclidean")
+    _, model = execute(baseline, command="c")
+    found = detections(baseline, model, "cpu")["detections"]["cifar10/places/r20"]
     assert set(found["metrics"]["scores"]) == {"softmax", "logit", "euclidean_norm", "euclidean_boundary_distance"}
 
 
-def test_space_addition_is_the_euclidean_body_under_another_head(toys):
-    """To the last digit: the same parameters, but for the head's, give the same points before pooling."""
+def test_space_addition_equals_the_euclidean_network_before_the_head(toys):
+    """With the same parameters except the head's, the points before pooling are bit-identical."""
     _, space = execute(run(method="space"), command="c")
     _, twin = execute(run(method="euclidean"), command="c")
     assert isinstance(space, LorentzResNet)
@@ -282,7 +282,7 @@ def test_space_addition_is_the_euclidean_body_under_another_head(toys):
     assert torch.equal(space.eval().features(images), twin.eval().features(images))
 
 
-def test_a_training_that_diverges_is_three_lines_without_a_figure(toys, trainings, tmp_path, monkeypatch):
+def test_a_diverged_training_gives_three_lines_without_a_value(toys, trainings, tmp_path, monkeypatch):
     def diverge(one: Run, **_: Any) -> None:
         raise NonFiniteError("the loss stopped being finite at step 7")
 
@@ -294,12 +294,12 @@ def test_a_training_that_diverges_is_three_lines_without_a_figure(toys, training
     assert missing_runs([run()], path) == []
 
 
-@pytest.mark.parametrize("where", ["its own images", "the images of a set"])
-def test_a_network_whose_scores_are_not_finite_is_a_line_too(toys, trainings, tmp_path, monkeypatch, where):
-    """Training was finite, so nothing was noticed there: the table must not stop at it, now and every time again."""
-    if where == "its own images":
+@pytest.mark.parametrize("where", ["test images", "an OOD set"])
+def test_a_model_with_non_finite_scores_gives_lines_without_a_value(toys, trainings, tmp_path, monkeypatch, where):
+    """Training was finite, so it raised no error; the sweep must record the run and go on with the table."""
+    if where == "test images":
         monkeypatch.setattr(
-            ImageClassification, "_judge", lambda self, model, images: torch.full((len(images), 3), NAN)
+            ImageClassification, "_evaluate", lambda self, model, images: torch.full((len(images), 3), NAN)
         )
     else:
         monkeypatch.setitem(detection._OF_LOGITS, "logit", lambda logits: logits.amax(-1) * NAN)
@@ -308,12 +308,12 @@ def test_a_network_whose_scores_are_not_finite_is_a_line_too(toys, trainings, tm
     lines = list(read_results(path))
     assert [line["value"] for line in lines] == [None] * 3
     assert {line["error"].partition(" ")[0] for line in lines} == {
-        "the" if where == "its own images" else "in-distribution"
+        "the" if where == "test images" else "in-distribution"
     }
     assert missing_runs([run()], path) == []
 
 
-def test_a_search_run_looks_at_no_set_and_at_no_test_image(toys, trainings, tmp_path):
+def test_a_search_run_reads_no_ood_set_and_no_test_image(toys, trainings, tmp_path):
     path = tmp_path / "ood.jsonl"
     assert run_all([run(stage="search", config=CONFIG | {"holdout": 0.2})], path, command="c") == 0
     (line,) = read_results(path)
@@ -322,10 +322,8 @@ def test_a_search_run_looks_at_no_set_and_at_no_test_image(toys, trainings, tmp_
     assert toys == []
 
 
-@pytest.mark.parametrize(
-    "how", [{"protocol": "paper", "stage": "final"}, {}]
-)  # the second would search for hours first
-def test_missing_images_are_said_before_anything_is_trained(toys, trainings, tmp_path, monkeypatch, how):
+@pytest.mark.parametrize("how", [{"protocol": "paper", "stage": "final"}, {}])  # {} would search for hours first
+def test_missing_images_are_reported_before_training(toys, trainings, tmp_path, monkeypatch, how):
     def gone(name: str) -> OodSet:
         raise FileNotFoundError(f"there are no images of {name}")
 
@@ -335,7 +333,7 @@ def test_missing_images_are_said_before_anything_is_trained(toys, trainings, tmp
     assert trainings == []
 
 
-# --- as typed ---------------------------------------------------------------------------------------------------------
+# --- command line -----------------------------------------------------------------------------------------------------
 
 RECIPE = """
 protocol = "fast"
@@ -361,22 +359,22 @@ def test_the_whole_table_in_one_command_and_a_report(toys, trainings, tmp_path: 
     assert [one.stage for one in trainings].count("search") == 4
     assert [one.stage for one in trainings].count("final") == 8
     out = capsys.readouterr()
-    assert "warning: on a CPU cifar10/r20 and cifar10/r32 takes days" in out.err
+    assert "warning: training on cifar10/r20 and cifar10/r32 takes days on a CPU" in out.err
     assert "ood: cifar10 against svhn, fast" in out.out
     assert "Lorentz minus the other" in out.out
     assert max(map(len, out.out.splitlines())) <= 80
     assert len(list(read_results(tmp_path / "ood.jsonl"))) == 4 + 3 * 8
     assert cli.main([*call, "--cell", "cifar10/svhn/r32"]) == 0
-    assert len(trainings) == 12  # all was there
+    assert len(trainings) == 12  # every run was there
     assert "against places" not in capsys.readouterr().out
 
-    assert cli.main(["report", str(tmp_path), "--json"]) == 0
+    assert paper_main(["report", str(tmp_path), "--json"]) == 0
     figures = json.loads(capsys.readouterr().out)
     assert len(figures) == 6 * 2
     first = next(f for f in figures if (f["cell"], f["method"]) == ("cifar10/places/r20", "lorentz"))
     assert (first["n"], first["paper"], first["note"]) == (2, {"mean": 82.6, "std": None}, "a stand-in")
 
 
-def test_an_unknown_cell_names_the_nearest(capsys):
+def test_an_unknown_cell_suggests_the_nearest(capsys):
     assert cli.main(["reproduce", "ood", "--cell", "cifar10/svhm/r20", "--device", "cpu"]) == 2
     assert "did you mean 'cifar10/svhn/r20'" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A cell of a table: resumable, and nothing is run twice, lost, or chosen by the test set."""
+"""Sweeps are resumable: no run is executed twice, lost, or selected on test data."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ from lresnet.train.results import append_result, read_results
 from lresnet.train.stacking.model import StackError
 from lresnet_paper import sweep
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, missing_runs, recipe, search_runs
-from lresnet_paper.reproduce import reproduce_cell
 from lresnet_paper.run import Run
-from lresnet_paper.sweep import run_all, stacks
+from lresnet_paper.sweep import group_runs, reproduce_cell, run_all
 from tests.runs.inline_pool import Inline
 
 CELL = "disease/lp"
-NOWHERE = Path("no.jsonl")  # runs on graphs leave nothing beside their results
+NOWHERE = Path("no.jsonl")  # runs on graphs write no checkpoint next to their results
 
 
 @pytest.fixture
 def executed(monkeypatch) -> list[Run]:
-    """Replaces training by a figure that depends on the run; notes what was run."""
+    """Replace training by a value that depends on the run; return the executed runs."""
     runs: list[Run] = []
 
     def execute(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
@@ -46,7 +45,7 @@ def executed(monkeypatch) -> list[Run]:
 
     monkeypatch.setattr(sweep, "execute", execute)
     monkeypatch.setattr(sweep, "worker_pool", worker_pool)
-    monkeypatch.setattr("lresnet_paper.reproduce.require_data", lambda run: None)  # the data need not be there
+    monkeypatch.setattr("lresnet_paper.sweep.require_data", lambda run: None)  # needs no data
     return runs
 
 
@@ -58,7 +57,7 @@ def runs(count: int = 5, **change: object) -> list[Run]:
 # --- run_all ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_second_call_runs_nothing(executed, tmp_path):
+def test_a_second_call_executes_nothing(executed, tmp_path):
     path = tmp_path / "results" / "gnn.jsonl"
     assert run_all(runs(), path, command="c") == 0
     assert len(executed) == 5
@@ -69,20 +68,20 @@ def test_a_second_call_runs_nothing(executed, tmp_path):
 
 
 def test_an_interrupted_file_is_continued(executed, tmp_path):
-    """Two whole lines and a torn one: the three that are missing are run, and the file is whole for all of them."""
+    """Two complete lines and a truncated one: the three missing runs are executed and appended."""
     path = tmp_path / "gnn.jsonl"
     run_all(runs(3), path, command="c")
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:2]) + "\n" + lines[2][:30])
     executed.clear()
-    with pytest.warns(UserWarning, match="is no result"):
+    with pytest.warns(UserWarning, match="is not a result"):
         assert run_all(runs(5), path, command="c") == 0
     assert [run.seed for run in executed] == [2, 3, 4]
-    with pytest.warns(UserWarning, match="is no result"):
+    with pytest.warns(UserWarning, match="is not a result"):
         assert sorted(r["seed"] for r in read_results(path)) == [0, 1, 2, 3, 4]
 
 
-def test_lines_that_are_no_runs_are_left_alone(executed, tmp_path):
+def test_lines_that_are_not_runs_do_not_count(executed, tmp_path):
     path = tmp_path / "gnn.jsonl"
     whole = {name: getattr(runs(1)[0], name) for name in Run.__dataclass_fields__}
     for odd in ({"milliseconds": 3.0}, {"table": "gnn"}, whole | {"config": None}, whole | {"seed": [0]}):
@@ -90,7 +89,7 @@ def test_lines_that_are_no_runs_are_left_alone(executed, tmp_path):
     assert missing_runs(runs(2), path) == runs(2)
 
 
-def test_a_line_is_added_as_each_run_ends(executed, tmp_path):
+def test_a_line_is_appended_as_each_run_finishes(executed, tmp_path):
     path, seen = tmp_path / "gnn.jsonl", []
 
     def report(done: int, total: int, record: dict[str, Any]) -> None:
@@ -100,7 +99,7 @@ def test_a_line_is_added_as_each_run_ends(executed, tmp_path):
     assert seen == [(1, 4, 1), (2, 4, 2), (3, 4, 3), (4, 4, 4)]
 
 
-def test_an_error_keeps_what_was_done(executed, tmp_path, monkeypatch):
+def test_an_error_keeps_the_finished_runs(executed, tmp_path, monkeypatch):
     path, original = tmp_path / "gnn.jsonl", sweep.execute
 
     def broken(run: Run, *, command: str, **_: Any) -> tuple[dict[str, Any], None]:
@@ -125,12 +124,12 @@ def test_methods_advance_side_by_side_seed_by_seed(executed, tmp_path):
     ]
 
 
-def test_out_of_time_nothing_more_is_started_and_the_rest_is_counted(executed, tmp_path):
+def test_after_the_time_limit_no_run_starts_and_missing_runs_are_counted(executed, tmp_path):
     assert run_all(runs(5), tmp_path / "gnn.jsonl", command="c", minutes=-1.0) == 5
     assert executed == []
 
 
-def test_a_run_that_diverges_is_kept_without_a_figure_and_not_run_again(executed, tmp_path, monkeypatch):
+def test_a_diverged_run_is_recorded_without_a_value_and_not_repeated(executed, tmp_path, monkeypatch):
     path, calls = tmp_path / "gnn.jsonl", []
 
     def diverge(run: Run, *, command: str, **_: Any) -> None:
@@ -150,15 +149,15 @@ def test_a_run_that_diverges_is_kept_without_a_figure_and_not_run_again(executed
     assert len(calls) == 2
 
 
-def test_a_place_that_cannot_be_written_to_fails_before_the_first_run(executed, tmp_path):
+def test_an_unwritable_file_is_an_error_before_the_first_run(executed, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
         run_all(runs(), tmp_path / "file" / "gnn.jsonl", command="c")
     assert executed == []
 
 
-def test_in_a_process_of_its_own(tmp_path):
-    """The real pool, real training, one run that ends well and one that diverges."""
+def test_real_runs_in_a_worker_process(tmp_path):
+    """The real pool and real training: one run finishes and one diverges."""
     config = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}
     good = Run("gnn", "disease_tree/lp", "lorentz", "disjoint", 0, config)
     bad = Run("gnn", "disease_tree/lp", "lorentz", "disjoint", 0, config | {"lr": 1e38, "epochs": 30})
@@ -171,7 +170,7 @@ def test_in_a_process_of_its_own(tmp_path):
 
 
 class TestOnAGPU:
-    """The way of a GPU, walked on a CPU."""
+    """The code path of a GPU, on a CPU."""
 
     CONFIG = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}  # noqa: RUF012
 
@@ -180,49 +179,49 @@ class TestOnAGPU:
         return []
 
     @pytest.fixture
-    def ended(self, records, tmp_path) -> sweep._Ended:
-        """Every run that ends goes to ``records``."""
-        return sweep._Ended(tmp_path / "gnn.jsonl", 0, lambda done, total, record: records.append(record))
+    def recorder(self, records, tmp_path) -> sweep._Recorder:
+        """A recorder that also appends every finished run to ``records``."""
+        return sweep._Recorder(tmp_path / "gnn.jsonl", 0, lambda done, total, record: records.append(record))
 
     def run(self, seed: int, **change: object) -> Run:
         config = self.CONFIG | change
         return Run("gnn", "disease_tree/lp", "lorentz", "disjoint", seed, config)
 
-    def test_runs_that_differ_in_the_seed_alone_are_one_computation(self, records, ended):
+    def test_runs_that_differ_only_in_the_seed_are_stacked(self, records, recorder):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        sweep._one_by_one(stacks(runs), "c", "cpu", math.inf, ended)
+        sweep._run_here(group_runs(runs), "c", "cpu", math.inf, recorder)
         assert [record.get("stacked") for record in records] == [2, 2, None]
         for run, record in zip(runs, records, strict=True):
-            alone = sweep._execute(run, "c", "cpu", NOWHERE)
+            alone = sweep._execute_one(run, "c", "cpu", NOWHERE)
             assert (record["seed"], record["config"]) == (run.seed, run.config)
             assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
 
-    @pytest.mark.slow  # two processes that each import all of torch
-    def test_stacks_go_to_workers(self, records, ended):
+    @pytest.mark.slow  # two processes, and each imports torch
+    def test_stacks_go_to_workers(self, records, recorder):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        sweep._in_workers(stacks(runs), "c", "cpu", 2, math.inf, ended)
+        sweep._run_in_workers(group_runs(runs), "c", "cpu", 2, math.inf, recorder)
         assert sorted((r["config"]["lr"], r["seed"], r.get("stacked")) for r in records) == [
             (0.01, 0, 2),
             (0.01, 1, 2),
             (0.02, 0, None),
         ]
 
-    def test_what_cannot_be_stacked_runs_one_by_one(self, records, ended, monkeypatch):
+    def test_runs_that_cannot_be_stacked_are_executed_one_by_one(self, records, recorder, monkeypatch):
         def refuse(*_: object, **__: object) -> None:
             raise StackError("unequal shapes")
 
         monkeypatch.setattr(sweep, "execute_many", refuse)
-        sweep._one_by_one(stacks([self.run(0), self.run(1)]), "c", "cpu", math.inf, ended)
+        sweep._run_here(group_runs([self.run(0), self.run(1)]), "c", "cpu", math.inf, recorder)
         assert [record["seed"] for record in records] == [0, 1]
         assert all("stacked" not in record for record in records)
 
-    def test_a_run_that_diverges_is_kept(self, records, ended):
-        sweep._one_by_one(stacks([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf, ended)
+    def test_a_diverged_run_is_recorded(self, records, recorder):
+        sweep._run_here(group_runs([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf, recorder)
         assert [record["value"] for record in records] == [None, None]
         assert all("finite" in record["error"] for record in records)
 
-    def test_time_that_is_up(self, records, ended):
-        sweep._one_by_one(stacks([self.run(0)]), "c", "cpu", -math.inf, ended)
+    def test_no_run_starts_after_the_time_limit(self, records, recorder):
+        sweep._run_here(group_runs([self.run(0)]), "c", "cpu", -math.inf, recorder)
         assert records == []
 
 
@@ -239,8 +238,8 @@ def test_search_is_every_configuration_method_and_search_seed():
         assert run.config.items() >= plan["fixed"].items()
         own = {key: value for key, value in run.config.items() if key in plan["space"]}
         assert own in plan["configurations"]
-    twins = [run for run in wanted if run.method == "euclidean"]
-    assert all(run.config.items() >= plan["only"]["euclidean"].items() for run in twins)
+    euclidean = [run for run in wanted if run.method == "euclidean"]
+    assert all(run.config.items() >= plan["only"]["euclidean"].items() for run in euclidean)
 
 
 def test_final_runs_wait_for_the_whole_search_of_a_method(executed, tmp_path):
@@ -256,7 +255,7 @@ def test_final_runs_wait_for_the_whole_search_of_a_method(executed, tmp_path):
     assert {run.method for run in final_runs("gnn", CELL, path, ["lorentz", "space"])} == {"lorentz", "space"}
 
 
-def test_a_line_that_is_there_twice_does_not_stand_for_one_that_is_missing(executed, tmp_path):
+def test_a_repeated_line_does_not_replace_a_missing_one(executed, tmp_path):
     path = tmp_path / "gnn.jsonl"
     search = search_runs("gnn", CELL, ["lorentz"])
     run_all(search[:-1], path, command="c")
@@ -265,7 +264,7 @@ def test_a_line_that_is_there_twice_does_not_stand_for_one_that_is_missing(execu
     assert final_runs("gnn", CELL, path, ["lorentz"]) == []
 
 
-def test_the_best_by_validation_runs_on_all_final_seeds(executed, tmp_path):
+def test_the_best_configuration_by_validation_runs_on_all_final_seeds(executed, tmp_path):
     path = tmp_path / "gnn.jsonl"
     assert reproduce_cell("gnn", CELL, path, methods=["lorentz"]) == 0
     final = [run for run in executed if run.stage == "final"]
@@ -278,7 +277,7 @@ def test_the_best_by_validation_runs_on_all_final_seeds(executed, tmp_path):
     assert len(executed) == count
 
 
-def test_variants_change_what_was_chosen_and_need_no_search(executed, tmp_path):
+def test_variants_change_the_chosen_settings_and_need_no_search(executed, tmp_path):
     path, plan = tmp_path / "curvature.jsonl", recipe("curvature", CELL)
     assert search_runs("curvature", CELL) == []
     assert reproduce_cell("curvature", CELL, path) == 0
@@ -293,8 +292,8 @@ def test_variants_change_what_was_chosen_and_need_no_search(executed, tmp_path):
     assert found == {(-0.5, False), (-1.0, False), (-1.5, False), (-2.0, False), (-1.0, True)}
 
 
-def test_variants_of_what_is_not_chosen_yet_say_what_to_do_first(tmp_path):
-    with pytest.raises(ValueError, match=r"nothing is chosen yet: `lresnet reproduce gnn --cell disease/nc` first"):
+def test_variants_without_chosen_settings_say_what_to_run_first(tmp_path):
+    with pytest.raises(ValueError, match=r"none are chosen yet; run `lresnet reproduce gnn --cell disease/nc`"):
         final_runs("curvature", "disease/nc", tmp_path / "curvature.jsonl")
 
 
@@ -307,7 +306,7 @@ def test_lines_of_other_cells_and_older_recipes_do_not_count(executed, tmp_path)
     assert final_runs("gnn", CELL, path, ["lorentz"]) == []
 
 
-def test_a_diverged_configuration_is_not_the_chosen_one(executed, tmp_path, monkeypatch):
+def test_a_diverged_configuration_is_never_chosen(executed, tmp_path, monkeypatch):
     path, original = tmp_path / "gnn.jsonl", sweep.execute
     best = max(search_runs("gnn", CELL, ["lorentz"]), key=lambda run: run.config["lr"] * 100 + run.config["num_layers"])
 
@@ -323,8 +322,8 @@ def test_a_diverged_configuration_is_not_the_chosen_one(executed, tmp_path, monk
     assert all(run.config != best.config for run in final)
 
 
-def test_the_committed_results_are_of_the_committed_recipes():
-    """Every final line belongs to a configuration of its recipe, with a search line of the same configuration."""
+def test_the_committed_results_belong_to_the_committed_recipes():
+    """Every final line has a search line with the same configuration."""
     results = Path(__file__).parents[2] / "results" / "gnn.jsonl"
     records = [record for record in read_results(results) if record["cell"] in ("disease/lp", "airport/lp", "cora/nc")]
 

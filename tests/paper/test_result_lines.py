@@ -1,4 +1,4 @@
-"""Every line of a table is a run that a recipe plans, with just these settings: the command would train it again."""
+"""Every line of results is a run of a recipe with exactly these settings, so that its command repeats it."""
 
 from __future__ import annotations
 
@@ -45,5 +45,5 @@ def _finals(table: str) -> Iterator[Run]:
 
 @pytest.mark.parametrize("stage", ["search", "final"])
 @pytest.mark.parametrize("table", TABLES)
-def test_no_line_is_of_a_run_that_no_recipe_plans(table: str, stage: str) -> None:
+def test_every_line_is_a_run_of_a_recipe(table: str, stage: str) -> None:
     assert recorded(table, stage) - planned(table, stage) == set()

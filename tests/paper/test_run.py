@@ -1,4 +1,4 @@
-"""One run: what makes it the same run, what it trains, what its line of results holds."""
+"""One run: its key, its model and objective, and its line of results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def run(cell: str = "disease_tree/lp", **change: object) -> Run:
     return Run(**{"cell": cell} | values | change)
 
 
-def test_key_is_the_same_after_a_trip_through_json_and_in_any_order():
+def test_the_key_survives_json_and_any_order_of_settings():
     one = run(config={"lr": 0.01, "margin": 2.0, "residual_options": {"weight": "learned"}, "clip": None})
     fields = {name: getattr(one, name) for name in Run.__dataclass_fields__}
     back = Run(**json.loads(json.dumps(fields)))
@@ -44,13 +44,13 @@ def test_key_is_the_same_after_a_trip_through_json_and_in_any_order():
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_key_tells_runs_apart(change):
+def test_different_runs_have_different_keys(change):
     assert run(**change).key() != run().key()
 
 
 @pytest.mark.parametrize("method", compared_methods())
 @pytest.mark.parametrize("cell", ["disease_tree/lp", "disease_tree/nc"])
-def test_build_gives_each_part_its_arguments(cell, method):
+def test_build_passes_every_setting_to_its_owner(cell, method):
     config = CONFIG | {"margin": 7.0, "loss": "margin", "weight_decay": 0.1, "curvature": -2.0, "dropout": 0.25}
     model, objective, schedule = build(run(cell, method=method, config=config))
     assert isinstance(objective, LinkPrediction if cell.endswith("lp") else NodeClassification)
@@ -61,7 +61,7 @@ def test_build_gives_each_part_its_arguments(cell, method):
     assert (model.config["num_classes"] is None) == cell.endswith("lp")
 
 
-def test_parameters_and_negatives_follow_the_seed_and_nothing_else():
+def test_only_the_seed_decides_parameters_and_negatives():
     torch.manual_seed(99)
     a, objective_a, _ = build(run())
     torch.manual_seed(1)
@@ -84,12 +84,12 @@ def test_parameters_and_negatives_follow_the_seed_and_nothing_else():
         ("margin", 0.0, "positive"),
     ],
 )
-def test_values_that_cannot_be_are_refused_by_name(name, value, words):
+def test_an_invalid_value_is_an_error_with_its_name(name, value, words):
     with pytest.raises(ValueError, match=rf"^{name} must be .*{words}.*, got {value}"):
         build(run(config=CONFIG | {name: value}))
 
 
-def test_an_argument_that_nothing_takes_is_refused():
+def test_an_unknown_setting_is_an_error():
     with pytest.raises(ValueError, match="'depth' is not a setting of a run"):
         build(run(config=CONFIG | {"depth": 3}))
 

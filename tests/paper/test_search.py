@@ -1,4 +1,4 @@
-"""Search: configurations drawn once from a stated space, written into the recipes, chosen on validation."""
+"""Recipes: configurations drawn once from the stated space, and selected on validation data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_configurations_are_what_the_stated_seed_draws(cell, protocol):
 
 
 @pytest.mark.parametrize(("cell", "protocol"), PLANS)
-def test_every_name_is_an_argument_of_something(cell, protocol):
+def test_every_setting_exists(cell, protocol):
     plan = recipe("gnn", cell, protocol)
     known = settings_of(GCNConfig, GraphTaskConfig, TrainConfig)
     used = set(plan["space"]) | set(plan["fixed"])
@@ -45,7 +45,7 @@ def test_every_name_is_an_argument_of_something(cell, protocol):
 
 
 @pytest.mark.parametrize("cell", ["cora/nc", "pubmed/nc"])
-def test_the_second_recipe_is_asked_for_by_name(cell):
+def test_the_second_recipe_is_selected_by_name(cell):
     third = ["legacy-hyperplane"] * (cell == "cora/nc")
     assert protocols("gnn", cell) == ["legacy", *third, "legacy-plain"]
     assert recipe("gnn", cell)["protocol"] == "legacy"
@@ -57,7 +57,7 @@ def test_the_second_recipe_is_asked_for_by_name(cell):
         assert other["fixed"] == plain["fixed"] | {"layer": "hyperplane"}
 
 
-def test_the_second_recipe_of_chameleon_s_transformer_is_what_its_seed_draws():
+def test_the_second_recipe_of_chameleons_transformer_is_what_its_seed_draws():
     assert protocols("graph_transformer", "chameleon") == ["official_splits", "official_splits-released"]
     plan = recipe("graph_transformer", "chameleon", "official_splits-released")
     assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
@@ -79,13 +79,13 @@ def test_both_directions_of_parallel_transport_have_the_configurations_of_the_ta
     assert recipe("commutativity", cell)["configurations"] == recipe("gnn", cell)["configurations"]
 
 
-def test_seeds_that_choose_do_not_report():
+def test_search_seeds_are_not_final_seeds():
     assert not set(SEARCH_SEEDS) & set(FINAL_SEEDS)
     assert len(set(SEARCH_SEEDS)) == 2
     assert len(set(FINAL_SEEDS)) == 10
 
 
-def test_an_unknown_recipe_names_those_there_are():
+def test_an_unknown_recipe_is_an_error_with_the_known_ones():
     with pytest.raises(ValueError, match=r"no recipe for gnn mars/lp; there are: .*disease_lp"):
         recipe("gnn", "mars/lp")
     with pytest.raises(ValueError, match="there are: none"):
@@ -106,7 +106,7 @@ def test_draws_differ_from_each_other_and_follow_the_seed():
     assert drawn[:3] == draw(space, 3, seed=1)
 
 
-def test_a_small_space_is_drawn_whole():
+def test_a_small_space_is_drawn_completely():
     space = {"a": [1, 2], "b": [3]}
     drawn = draw(space, 24, seed=0)
     assert sorted(configuration["a"] for configuration in drawn) == [1, 2]
@@ -126,16 +126,16 @@ def record(lr: float, validation: float | None, **other: object) -> dict[str, ob
     return {"config": {"lr": lr, "hidden": 15}, "validation": validation, "value": 99.0, **other}
 
 
-def test_the_best_mean_validation_figure_wins_whatever_the_test_figure_is():
+def test_the_best_mean_validation_score_wins_whatever_the_test_score_is():
     records = [record(0.1, 90.0), record(0.2, 80.0, value=100.0), record(0.1, 70.0), record(0.2, 81.0, value=100.0)]
     assert best_configuration(records) == {"lr": 0.2, "hidden": 15}
 
 
-def test_of_two_equal_ones_the_earlier_wins():
+def test_ties_are_won_by_the_earlier_configuration():
     assert best_configuration([record(0.3, 80.0), record(0.1, 80.0)])["lr"] == 0.3
 
 
-def test_the_order_of_names_does_not_split_a_configuration():
+def test_the_order_of_settings_does_not_matter():
     records = [
         {"config": {"a": 1, "b": 2}, "validation": 90.0},
         {"config": {"b": 2, "a": 1}, "validation": 50.0},
@@ -149,6 +149,6 @@ def test_a_configuration_that_diverged_once_is_never_chosen():
     assert best_configuration(records)["lr"] == 0.2
 
 
-def test_nothing_to_choose_from():
+def test_no_search_run_is_an_error():
     with pytest.raises(ValueError, match="there are no search runs to choose from"):
         best_configuration([])

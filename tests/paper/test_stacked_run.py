@@ -1,4 +1,4 @@
-"""Runs as one: the same lines of results as one by one, and which runs go together."""
+"""Stacks of runs: the same results as one by one, and how runs are grouped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from lresnet.train import NonFiniteError
 from lresnet.train.stacking.model import StackError
 from lresnet_paper.run import Run, build, execute
-from lresnet_paper.sweep import execute_many, stacks
+from lresnet_paper.sweep import execute_many, group_runs
 
 CONFIG = {"hidden": 4, "num_layers": 2, "epochs": 6, "eval_every": 2, "lr": 0.01, "clip": 1.0}
 
@@ -20,13 +20,13 @@ def run(seed: int = 0, cell: str = "disease_tree/lp", **change: object) -> Run:
     return Run(**{"cell": cell, "seed": seed} | values | change)
 
 
-# What a line says of the computation, not of the run.
+# Fields that describe the computation, not the run.
 OWN = {"seconds", "stacked", "when", "date", "time"}
 
 
 @pytest.mark.parametrize("method", ["lorentz", "euclidean"])
 @pytest.mark.parametrize("cell", ["disease_tree/lp", "disease_tree/nc"])
-def test_lines_are_those_of_single_runs(cell, method):
+def test_a_stack_has_the_results_of_single_runs(cell, method):
     dropout = {"config": CONFIG | {"dropout": 0.3}}
     runs = [run(seed, cell, method=method, **dropout) for seed in range(3)]
     many = execute_many(runs, command="test")
@@ -41,17 +41,17 @@ def test_lines_are_those_of_single_runs(cell, method):
         assert line["value"] == pytest.approx(expected["value"], abs=0.1)
         assert line["validation"] == pytest.approx(expected["validation"], abs=0.1)
         matrices = [name for name, parameter in single.named_parameters() if parameter.dim() > 1]
-        for name in matrices:  # not the biases: the last one of the twin shifts all points alike, and means nothing
+        for name in matrices:  # not biases: the Euclidean baseline's last one has no effect
             torch.testing.assert_close(model.get_parameter(name), single.get_parameter(name), rtol=1e-2, atol=1e-3)
 
 
-def test_the_test_set_is_read_in_final_runs_only():
+def test_only_final_runs_read_the_test_set():
     line, _ = execute_many([run(seed, stage="search") for seed in range(2)], command="test")[0]
     assert "value" not in line
     assert line["validation"] > 0
 
 
-def test_a_run_that_diverges_is_an_error_among_the_results():
+def test_a_diverged_run_is_an_error_in_the_list():
     config = CONFIG | {"lr": 1e30, "clip": None, "epochs": 30}
     results = execute_many([run(seed, method="euclidean", config=config) for seed in range(2)], command="test")
     assert all(isinstance(result, NonFiniteError) for result in results)
@@ -67,20 +67,20 @@ def test_every_run_has_the_model_and_the_data_of_its_seed():
         assert all(torch.allclose(p, q, atol=1e-6) for p, q in zip(model.parameters(), fresh.parameters(), strict=True))
 
 
-def test_runs_that_differ_in_more_than_seed_and_split_are_refused():
+def test_runs_that_differ_in_more_than_seed_and_split_are_an_error():
     assert execute_many([], command="test") == []
-    with pytest.raises(StackError, match="seed and split alone"):
+    with pytest.raises(StackError, match="only in seed and split"):
         execute_many([run(0), run(1, method="space")], command="test")
-    with pytest.raises(StackError, match="cifar10 is none"):
+    with pytest.raises(StackError, match="cifar10 is not a graph"):
         execute_many([run(0, cell="cifar10")], command="test")
 
 
-def test_stacks():
+def test_runs_are_grouped_by_everything_except_seed_and_split():
     seeds = [run(seed) for seed in range(5)]
     others = [run(seed, method="space") for seed in range(2)]
     splits = [run(0, "chameleon/nc", protocol="official_splits", split=split) for split in range(3)]
     images = [run(seed, "cifar10") for seed in range(2)]
     mixed = [seeds[0], others[0], *seeds[1:], others[1], *splits, *images]
-    assert stacks(mixed, largest=4) == [seeds[:4], others, seeds[4:], splits, [images[0]], [images[1]]]
-    assert stacks([dataclasses.replace(one, stage="search") for one in seeds[:1]] + seeds[:1]) != [seeds[:1]]
-    assert stacks([]) == []
+    assert group_runs(mixed, largest=4) == [seeds[:4], others, seeds[4:], splits, [images[0]], [images[1]]]
+    assert group_runs([dataclasses.replace(one, stage="search") for one in seeds[:1]] + seeds[:1]) != [seeds[:1]]
+    assert group_runs([]) == []

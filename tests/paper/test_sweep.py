@@ -1,4 +1,4 @@
-"""A sweep that is broken off: what has ended by then is in the results, and the workers know why they are ended."""
+"""Aborted sweeps: all runs that finished before are in the results, and the pool sees the error."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Broken(Exception):
 
 
 @pytest.fixture
-def left_by(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
-    """The errors that the pool was left by; training is replaced by a figure."""
+def pool_errors(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """Replace training by a value; return the errors with which the pool was left."""
     errors: list[BaseException] = []
 
     @contextmanager
@@ -51,8 +51,8 @@ def seeds(path: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("error", [Broken, KeyboardInterrupt])
-def test_where_telling_of_a_run_raises_the_others_that_have_ended_are_kept(
-    error: type[BaseException], left_by: list[BaseException], tmp_path: Path
+def test_a_report_that_raises_loses_no_finished_run(
+    error: type[BaseException], pool_errors: list[BaseException], tmp_path: Path
 ) -> None:
     def report(done: int, total: int, record: dict[str, Any]) -> None:
         raise error
@@ -60,30 +60,30 @@ def test_where_telling_of_a_run_raises_the_others_that_have_ended_are_kept(
     with pytest.raises(error):
         run_all(RUNS, tmp_path / "r.jsonl", command="c", report=report)
     assert seeds(tmp_path / "r.jsonl") == [0, 1]
-    assert [type(one) for one in left_by] == [error]  # so it ends the workers; at once, as tests of it show
+    assert [type(one) for one in pool_errors] == [error]  # the pool then stops its workers
     assert run_all(RUNS, tmp_path / "r.jsonl", command="c") == 0
     assert seeds(tmp_path / "r.jsonl") == [0, 1, 2, 3, 4]
 
 
-def test_a_stack_is_kept_whole_where_telling_of_its_first_run_raises(
-    left_by: list[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_report_that_raises_loses_no_run_of_a_stack(
+    pool_errors: list[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def report(done: int, total: int, record: dict[str, Any]) -> None:
         raise Broken
 
     def no_stack(*_: Any, **__: Any) -> None:
-        raise StackError("of unequal shape")
+        raise StackError("unequal shapes")
 
-    monkeypatch.setattr(sweep, "execute_many", no_stack)  # then they are computed one by one, and end together
+    monkeypatch.setattr(sweep, "execute_many", no_stack)  # they are then executed one by one and returned together
     with pytest.raises(Broken):
-        run_all(RUNS, tmp_path / "r.jsonl", command="c", device="cpu:0", report=report)  # goes the way of a GPU
+        run_all(RUNS, tmp_path / "r.jsonl", command="c", device="cpu:0", report=report)  # the code path of a GPU
     assert seeds(tmp_path / "r.jsonl") == [0, 1, 2, 3, 4]
-    assert left_by == []  # there was no pool
+    assert pool_errors == []  # there was no pool
 
 
 @pytest.mark.parametrize("broken", [0, 1])
-def test_an_error_of_one_run_does_not_lose_another_that_has_ended(
-    broken: int, left_by: list[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_error_of_one_run_does_not_lose_another_finished_run(
+    broken: int, pool_errors: list[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def raises(run: Run, **options: Any) -> tuple[dict[str, Any], None]:
         if run.seed == broken:
@@ -94,4 +94,4 @@ def test_an_error_of_one_run_does_not_lose_another_that_has_ended(
     with pytest.raises(Broken):
         run_all(RUNS[:2], tmp_path / "r.jsonl", command="c")
     assert seeds(tmp_path / "r.jsonl") == [1 - broken]
-    assert len(left_by) == 1
+    assert len(pool_errors) == 1

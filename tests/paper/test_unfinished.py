@@ -1,4 +1,4 @@
-"""A training of a sweep that was interrupted goes on from its checkpoint, to the figures it would have had."""
+"""An interrupted training of a sweep resumes from its checkpoint, with bit-identical results."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from lresnet.train.checkpoint import load_checkpoint
 from lresnet.train.results import read_results
 from lresnet_paper import sweep
 from lresnet_paper.run import Run, execute
-from lresnet_paper.sweep import checkpoint_of, forget_checkpoints, run_all
+from lresnet_paper.sweep import checkpoint_path, remove_checkpoints, run_all
 from tests.coloured import coloured_data
 
 CONFIG = {"model": "lorentz_resnet20", "epochs": 5, "batch_size": 30, "lr": 0.05, "optimizer": "sgd", "keep": "last"}
-ON_A_GPU = "cpu:0"  # goes the way of a GPU: in this process
+ON_A_GPU = "cpu:0"  # takes the code path of a GPU: training in this process
 
 
 def run(**change: Any) -> Run:
@@ -47,14 +47,14 @@ def line(path: Path) -> dict[str, Any]:
     return {name: value for name, value in record.items() if name != "seconds"}
 
 
-def test_it_goes_on_to_the_same_figures(tmp_path, monkeypatch):
+def test_a_resumed_training_has_the_same_results(tmp_path, monkeypatch):
     whole, torn = tmp_path / "whole.jsonl", tmp_path / "torn" / "torn.jsonl"
     assert run_all([run()], whole, command="c", device=ON_A_GPU) == 0
     interrupt_at(3, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         run_all([run()], torn, command="c", device=ON_A_GPU)
     (checkpoint,) = (torn.parent / "unfinished").iterdir()
-    assert load_checkpoint(checkpoint)["epoch"] == 2  # the third epoch's is not written when it is told of
+    assert load_checkpoint(checkpoint)["epoch"] == 2  # the callback runs before the third checkpoint is written
     seen: list[int] = []
     monkeypatch.setattr(
         sweep, "execute", lambda one, **options: execute(one, **options, on_epoch=lambda now, _: seen.append(now))
@@ -65,44 +65,44 @@ def test_it_goes_on_to_the_same_figures(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.rglob("*") if path.is_file()) == ["torn.jsonl", "whole.jsonl"]
 
 
-def test_each_run_has_a_file_of_its_own(tmp_path):
+def test_each_run_has_its_own_checkpoint(tmp_path):
     path = tmp_path / "r.jsonl"
     others = [run(seed=1), run(method="euclidean"), run(protocol="paper"), run(config=CONFIG | {"lr": 0.1})]
-    files = {checkpoint_of(one, path, "cpu") for one in [run(), *others]}
+    files = {checkpoint_path(one, path, "cpu") for one in [run(), *others]}
     assert len(files) == 5
-    assert checkpoint_of(run(), path, "cpu") in files
+    assert checkpoint_path(run(), path, "cpu") in files
 
 
 @pytest.mark.parametrize("short", [{"stage": "search"}, {"cell": "disease/lp", "table": "gnn", "protocol": "legacy"}])
-def test_what_is_short_begins_anew(short, tmp_path):
-    assert checkpoint_of(run(**short), tmp_path / "r.jsonl", "cpu") is None
+def test_short_runs_have_no_checkpoint(short, tmp_path):
+    assert checkpoint_path(run(**short), tmp_path / "r.jsonl", "cpu") is None
 
 
-def test_other_versions_begin_anew_and_leave_nothing_behind(tmp_path, monkeypatch):
+def test_other_versions_have_other_checkpoints_and_all_are_removed(tmp_path, monkeypatch):
     path = tmp_path / "r.jsonl"
     files = []
     for version in ("2.11", "2.13"):
         monkeypatch.setattr("lresnet_paper.sweep.environment", lambda device, own=version: {"torch": own})
-        files.append(checkpoint_of(run(), path, "cpu"))
+        files.append(checkpoint_path(run(), path, "cpu"))
         files[-1].parent.mkdir(exist_ok=True)
         files[-1].touch()
     assert files[0] != files[1]
-    other = checkpoint_of(run(seed=1), path, "cpu")
+    other = checkpoint_path(run(seed=1), path, "cpu")
     other.touch()
-    forget_checkpoints(run(), path)
+    remove_checkpoints(run(), path)
     assert list(tmp_path.rglob("*.pt")) == [other]
 
 
-def test_a_damaged_file_is_no_obstacle(tmp_path):
+def test_a_damaged_checkpoint_is_ignored(tmp_path):
     path = tmp_path / "r.jsonl"
-    file = checkpoint_of(run(), path, ON_A_GPU)
+    file = checkpoint_path(run(), path, ON_A_GPU)
     file.parent.mkdir()
     file.write_bytes(b"PK torn")
     assert run_all([run(config=CONFIG)], path, command="c", device=ON_A_GPU) == 0
     assert line(path)["epochs"] == 5
 
 
-def test_a_run_that_diverges_leaves_none(tmp_path, monkeypatch):
+def test_a_diverged_run_leaves_no_checkpoint(tmp_path, monkeypatch):
     def diverge(one: Run, *, checkpoint: Path, **_: Any) -> None:
         checkpoint.parent.mkdir()
         checkpoint.touch()

@@ -1,4 +1,4 @@
-"""The verb ``reproduce``: a table of the paper."""
+"""The verb ``reproduce``: run a table of the paper."""
 
 import contextlib
 import sys
@@ -31,7 +31,7 @@ def reproduce(
 ) -> int:
     """Run a table of the paper: search for every method on validation data, then the chosen settings over all seeds.
 
-    Every finished run is a line of RESULTS/TABLE.jsonl; the same command does what is still missing there.
+    Every finished run is one line of RESULTS/TABLE.jsonl. Run the same command again to execute the missing runs.
 
     Example: lresnet reproduce gnn --cell disease/lp --workers 4 --minutes 50
 
@@ -40,25 +40,26 @@ def reproduce(
     Example: lresnet reproduce ood --cell cifar10/svhn/r20
 
     Args:
-        table: A table with recipes, e.g. gnn, image_classification or ood; or runtime, which is timed and needs none.
-        cell: One cell, e.g. disease/lp, cifar10 or 2048/10000; of ood cifar10/svhn/r20, or cifar10/r20 for all three
-            sets by one training. None: all of the table.
-        protocol: Which recipe of the cell, where it has several: for images fast, fast-learned, long,
-            long-cutmix or paper. None: the first.
-        methods: Some of those that the recipe compares. None named: all.
-        seeds: Of the final runs. None named: those of the recipe.
-        stage: Only the search, only the final runs of methods whose search is complete, or both.
-        workers: Processes of one thread each. None: 2, and 1 for images on a GPU, where each of several would compile
-            for itself. Several share a GPU well where NVIDIA's MPS runs (nvidia-cuda-mps-control -d).
+        table: A table with recipes, e.g. gnn, image_classification or ood; or runtime, a timing without recipes.
+        cell: One cell of the table, e.g. disease/lp, cifar10 or 2048/10000. In the table ood, cifar10/svhn/r20 is one
+            out-of-distribution set, and cifar10/r20 is all three with one training. Default: all cells.
+        protocol: Recipe of the cell, if it has several; for images fast, fast-learned, long, long-cutmix or paper.
+            Default: the first recipe.
+        methods: Methods to run. Default: all methods of the recipe.
+        seeds: Seeds of the final runs. Default: those of the recipe.
+        stage: Run only the search, only the final runs (of methods whose search is complete), or both.
+        workers: Number of processes, with one thread each. Default: 2, but 1 for images on a GPU, where every process
+            would compile its own kernels. Several processes share a GPU well under NVIDIA's MPS
+            (nvidia-cuda-mps-control -d).
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-        minutes: Begin no run after so many minutes.
-        results: The folder of the results.
+        minutes: Start no run after this many minutes.
+        results: Folder of the results.
     """
     from lresnet.cli.console import progress_bars
     from lresnet.runs.run import usable_device
     from lresnet.runs.workers import require_workers
-    from lresnet_paper.reproduce import reproduce_cell
     from lresnet_paper.run import graph_cell
+    from lresnet_paper.sweep import reproduce_cell
 
     require_seeds("--seeds", *seeds)
     if minutes is not None and not minutes >= 0:
@@ -69,11 +70,11 @@ def reproduce(
         require_workers(workers)
     cells = _known_cells(table, cell, protocol, methods)
     place = str(usable_device(device))
-    _warn_of_days(cells, place)
+    _warn_if_slow(cells, place)
     file, missing, started = results / f"{table}.jsonl", 0, time.monotonic()
-    with _said_if_interrupted(file), progress_bars() as progress:
+    with _explain_interrupt(file), progress_bars() as progress:
         for name in cells:
-            with _left_out(name) if len(cells) > 1 else contextlib.nullcontext():
+            with _skip_if_impossible(name) if len(cells) > 1 else contextlib.nullcontext():
                 missing += reproduce_cell(
                     table,
                     name,
@@ -88,34 +89,36 @@ def reproduce(
                     report=_Bars(progress, name),
                 )
     if not _print_cells(file, table, cells, protocol):
-        print(_why_no_figures(table, cells, protocol, stage))
+        print(_why_no_results(table, cells, protocol, stage))
     if missing:
-        print(f"{missing} runs are still to do; the same command goes on with them")
+        count = "1 run is" if missing == 1 else f"{missing} runs are"
+        print(f"{count} still missing; run the same command again to resume")
     return 0
 
 
 @contextlib.contextmanager
-def _said_if_interrupted(file: Path) -> Iterator[None]:
+def _explain_interrupt(file: Path) -> Iterator[None]:
+    """Add to an interrupt where the finished runs are."""
     try:
         yield
     except KeyboardInterrupt:
-        kept = f"the runs that have ended are in {file}, the same command goes on with the others"
-        raise KeyboardInterrupt(kept if file.is_file() else "no run has ended yet") from None
+        kept = f"finished runs are in {file}; run the same command again to resume"
+        raise KeyboardInterrupt(kept if file.is_file() else "no run has finished yet") from None
 
 
 @contextlib.contextmanager
-def _left_out(cell: str) -> Iterator[None]:
-    """In a whole table a cell whose data are not to be had, or that waits for another table, does not stop the rest."""
+def _skip_if_impossible(cell: str) -> Iterator[None]:
+    """Skip a cell of a whole table, with a warning, if its data are missing or another table must be run first."""
     from lresnet_paper.plan import NothingChosen
 
     try:
         yield
     except (FileNotFoundError, NothingChosen) as error:
-        print(f"warning: {cell} is left out: {error}", file=sys.stderr)
+        print(f"warning: skipped {cell}: {error}", file=sys.stderr)
 
 
 def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results: Path) -> int:
-    """The paper's table of runtimes, by a clock that waits."""
+    """Run the paper's table of runtimes, timed with GPU synchronisation."""
     from lresnet.runs.run import usable_device
     from lresnet.train.results import append_result
     from lresnet_paper.bench import bench_runtime, runtime_line
@@ -131,7 +134,7 @@ def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results:
 
 
 def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Sequence[str]) -> list[str]:
-    """The cells to run; what their recipes do not know is refused."""
+    """Return the cells to run; raise an error if a cell, protocol or method is in no recipe."""
     from lresnet.runs.names import require_known
     from lresnet_paper.ood import cells_served, training_cell
     from lresnet_paper.plan import cells_of, methods_of, plan_of
@@ -148,30 +151,30 @@ def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Se
     return cells
 
 
-def _warn_of_days(cells: Sequence[str], device: str) -> None:
+def _warn_if_slow(cells: Sequence[str], device: str) -> None:
     from lresnet.data.registry import IMAGE_SETS
 
     images = [cell for cell in cells if cell.split("/")[0] in IMAGE_SETS]
     if images and device == "cpu":
         print(
-            f"warning: on a CPU {' and '.join(images)} takes days rather than minutes; --device cuda chooses a GPU",
+            f"warning: training on {' and '.join(images)} takes days on a CPU; use a GPU with --device cuda",
             file=sys.stderr,
         )
 
 
-def _why_no_figures(table: str, cells: Sequence[str], protocol: str | None, stage: str) -> str:
-    """What final runs wait for; not every recipe has a search."""
+def _why_no_results(table: str, cells: Sequence[str], protocol: str | None, stage: str) -> str:
+    """Explain why there are no final runs yet; not every recipe has a search."""
     from lresnet_paper.plan import search_runs
 
     if any(search_runs(table, cell, protocol=protocol) for cell in cells):
-        return "no final run has ended yet; those of a method begin when its search is complete"
+        return "no final run has finished yet; the final runs of a method start when its search is complete"
     if stage == "search":
-        return "nothing is searched here, so --stage search has nothing to do; without it the final runs begin"
-    return "no final run has ended yet"
+        return "the recipe has no search, so --stage search does nothing; omit it to start the final runs"
+    return "no final run has finished yet"
 
 
 def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | None) -> bool:
-    """The figures of ``cells`` so far, and what the Lorentz residual is better or worse by; False: there are none."""
+    """Print the results of ``cells`` so far and the comparisons of methods; return False if there are none."""
     from rich.console import Console
 
     from lresnet.train.results import read_results
@@ -197,7 +200,7 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
 
 
 class _Bars:
-    """A bar for each stage of one cell."""
+    """One progress bar per stage of a cell."""
 
     def __init__(self, progress: "Progress", cell: str) -> None:
         self.progress, self.cell = progress, cell
@@ -210,6 +213,6 @@ class _Bars:
         figure = record["validation"] if record.get("value") is None else record["value"]
         state = "diverged" if figure is None else f"{figure:.1f}"
         self.progress.update(self.bars[stage], completed=done, state=f"{record['method']} {state}")
-        if not self.progress.console.is_terminal:  # a bar shows in a log file only when all is over
+        if not self.progress.console.is_terminal:  # a log file shows a bar only when it is complete
             seconds = record.get("seconds", 0)
             print(f"{self.cell} {stage} {done}/{total}: {record['method']} {state}, {seconds:.0f} s", flush=True)
