@@ -62,7 +62,7 @@ def read_call(verb: App | Callable[..., int], prog: str, args: Sequence[str]) ->
             if isinstance(verb, App):
                 app = SubcommandApp()
                 for name, own in verb.verbs.items():
-                    app.command(accumulate(_deferred(own)), name=name)
+                    app.command(name=name)(accumulate(_deferred(own)))
                 call = app.cli(prog=prog, description=verb.summary, args=args)
             else:
                 call = tyro.cli(accumulate(_deferred(verb)), prog=prog, args=args)

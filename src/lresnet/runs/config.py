@@ -411,7 +411,8 @@ def given_fields(part: Any) -> dict[str, Any]:
 def _facts(config: RunConfig) -> dict[str, Any]:
     """Return what makes two runs the same; a path is followed through its links."""
     task = Path(config.task.name)
-    facts = {"task": str(task.resolve()) if task.is_absolute() else config.task.name, "method": config.model.residual}
+    name = str(task.resolve()) if task.is_absolute() else config.task.name
+    facts: dict[str, Any] = {"task": name, "method": config.model.residual}
     if isinstance(config.task, GraphTaskConfig):
         facts |= {"split": config.task.split, "split_index": config.task.split_index}
     return facts | {"seed": config.train.seed} | config.settings()

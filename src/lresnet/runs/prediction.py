@@ -238,9 +238,10 @@ def score_links(run: Run, pairs: Tensor) -> Tensor:
         raise ValueError(f"pairs must have the shape [2, m], one column per pair, got {list(pairs.shape)}")
     _require_nodes(pairs.flatten().tolist(), task, run)
     objective: Any = make_objective(task, run.train_config, run.device)
+    model: Any = run.model  # any model that embeds nodes
     with torch.no_grad():
-        points = objective.inputs.apply(run.model)
-        scores = -lorentz_distance2(points, pairs.to(run.device), kappa_of_model(run.model, points))
+        points = objective.inputs.apply(model)
+        scores = -lorentz_distance2(points, pairs.to(run.device), kappa_of_model(model, points))
     _require_finite(scores, run)
     return scores.float().cpu()
 

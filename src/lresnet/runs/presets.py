@@ -160,7 +160,7 @@ def _image_config(
 
 
 def _image_preset(task: str, recipe: str | None) -> dict[str, Any]:
-    presets = _presets(task if task in IMAGE_SETS else _DEFAULT_TASKS["images"])
+    presets: dict[str, dict[str, Any]] = _presets(task if task in IMAGE_SETS else _DEFAULT_TASKS["images"])
     if recipe is None:
         return next(iter(presets.values()))
     require_known("recipe", recipe, presets)

@@ -265,7 +265,8 @@ class Run:
         if isinstance(self.task, LinkTask):
             return prediction.score_links(self, torch.as_tensor(items))
         if isinstance(self.task, NodeTask):
-            return prediction.predict_nodes(self, [int(node) for node in items], top=top)
+            nodes: Any = items
+            return prediction.predict_nodes(self, [int(node) for node in nodes], top=top)
         return prediction.predict_images(self, [Path(str(path)) for path in items], top=top)
 
     def embed(self, images: Sequence[str | Path] = ()) -> Embedding:
@@ -414,7 +415,7 @@ def _started(
     if isinstance(task, ImageTask):
         images = image_facts(task.data)
         require_same_everywhere(images, task.name, processes.gather)
-    tree = {"task": task_record, "model": model_record, "train": train_as_dict(config)}
+    tree: dict[str, Any] = {"task": task_record, "model": model_record, "train": train_as_dict(config)}
     if command is None:
         command = _command(tree, processes.size)
     return RunRecord(
