@@ -1,5 +1,5 @@
-# Every target builds .venv from requirements.lock when it is missing or stale.
-# Needs Python 3.11 or newer, make and a package index. Another interpreter: make PYTHON=python3.12 test
+# Every target builds .venv from requirements.lock if it is missing or older than that file.
+# It needs Python 3.11 or newer, make and a package index. To use another interpreter: make PYTHON=python3.12 test
 
 PYTHON ?= python3
 VENV   := .venv
@@ -15,27 +15,27 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 .PHONY: help demo test test-all test-browser screenshot check format bench bench-graphs bench-sgformer bench-scale docs lock clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## train every residual connection on a tree, print the figures, draw the embedding (under a minute)
+demo: $(STAMP) ## train every residual connection on a tree, print the results, draw the embedding (under a minute)
 	@$(BIN)/lresnet demo
 
-test: $(STAMP) ## the tests that run before every change (two processes, a few minutes)
+test: $(STAMP) ## run all tests that are not marked slow (two processes, a few minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"
 
-test-all: $(STAMP) ## every test, the slow ones too
+test-all: $(STAMP) ## run all tests, including the slow ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
 
-test-browser: $(STAMP) ## the report's page in headless Chromium (Debian: apt-get install chromium), and the time of its frames
+test-browser: $(STAMP) ## test the report's page in headless Chromium (Debian: apt-get install chromium) and time its frames
 	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"
 	@LRESNET_BROWSER=required OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 	@PYTHONPATH=. $(BIN)/python benchmarks/disk.py
 
-screenshot: $(STAMP) ## docs/report.png, of that page in that browser
+screenshot: $(STAMP) ## render docs/report.png, a picture of the report's page in headless Chromium
 	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"
 	@PYTHONPATH=. $(BIN)/python -m tests.browser.screenshot docs/report.png
 
-check: $(STAMP) ## lint, format, types, and the import rule between rooms
+check: $(STAMP) ## check lint, format, types and the import contracts between packages
 	@$(BIN)/ruff check --quiet .
 	@$(BIN)/ruff format --check --quiet .
 	@$(BIN)/mypy --strict src
@@ -45,10 +45,10 @@ format: $(STAMP) ## sort imports and format the code
 	@$(BIN)/ruff check --quiet --fix --exit-zero .
 	@$(BIN)/ruff format --quiet .
 
-bench: $(STAMP) ## time the residuals against the alternatives
+bench: $(STAMP) ## time the residuals against their alternatives
 	@$(BIN)/lresnet bench residual --results None
 
-bench-graphs: $(STAMP) ## time a training epoch against PyG's GCN, on the data sets that are available (LRESNET_DATA)
+bench-graphs: $(STAMP) ## time a training epoch against PyG's GCN on the data sets under LRESNET_DATA
 	@$(BIN)/lresnet bench gcn --results None
 
 bench-sgformer: $(STAMP) ## time the Lorentz SGFormer against its Euclidean baseline, and on graphs of up to a million nodes (8 GB of memory)
@@ -57,7 +57,7 @@ bench-sgformer: $(STAMP) ## time the Lorentz SGFormer against its Euclidean base
 bench-scale: $(STAMP) ## measure memory and time on PubMed and on a graph of ten million edges
 	@$(BIN)/python benchmarks/scale.py
 
-docs: $(STAMP) ## render the measured pages and the README's pictures
+docs: $(STAMP) ## render the generated pages and the README's pictures
 	@$(BIN)/python benchmarks/numerics.py
 	@$(BIN)/lresnet plot residuals --out docs/residuals.png
 	@$(BIN)/lresnet demo --out docs/demo.png
@@ -65,7 +65,7 @@ docs: $(STAMP) ## render the measured pages and the README's pictures
 	@$(BIN)/python -m lresnet_paper pages depth --out docs/depth.png
 	@$(BIN)/python -m lresnet_paper pages depth --protocol legacy-deep --out docs/depth-deep.png
 
-lock: ## resolve the newest versions afresh and write requirements.lock
+lock: ## resolve the newest versions and write requirements.lock
 	@$(PYTHON) -m venv --clear .venv-lock
 	@.venv-lock/bin/pip install -qq "torch==$(TORCH)" -e ".[dev]"
 	@{ echo "# The exact versions we develop and test with. Written by: make lock"; \
@@ -76,7 +76,7 @@ clean: ## remove .venv, caches and build output
 	@rm -rf $(VENV) .venv-lock build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis lresnet-demo.png lresnet-residuals.png
 	@find src tests -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
-# A stamp is written last: a venv whose installation broke off has none, and is built again from nothing.
+# The stamp is written last: if an installation fails there is no stamp, and the next call builds .venv from scratch.
 $(LOCKED): requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "error: lresnet needs Python 3.11 or newer, and $(PYTHON) is not; try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }

@@ -1,4 +1,4 @@
-"""Images that are easy to classify: noise, with the channel of the class brighter by 150."""
+"""Images that are easy to classify: noise whose channel of the class is brighter by 150."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASSES = ("red", "green", "blue")
 
 
 def coloured_set(count: int, seed: int, height: int = 8, width: int = 8) -> ImageSet:
-    """Return ``count`` images, of the three classes in turn."""
+    """Return ``count`` images, whose labels cycle through the three classes."""
     generator = np.random.default_rng(seed)
     images = generator.integers(60, size=(count, height, width, 3), dtype=np.uint8)
     labels = np.arange(count) % 3
@@ -29,12 +29,12 @@ def coloured_data(train: int = 60, test: int = 30, height: int = 8, width: int =
 
 
 def coloured_task(holdout: float = 0.0, **sizes: int) -> ImageTask:
-    """Return the classification of :func:`coloured_data`."""
+    """Return the classification task on :func:`coloured_data`."""
     return ImageTask("coloured", coloured_data(**sizes), holdout)
 
 
 def write_coloured(path: Path, **arrays: object) -> Path:
-    """Write :func:`coloured_data` as a .npz file; ``arrays`` replace its own."""
+    """Write :func:`coloured_data` as a .npz file; ``arrays`` replace or extend its arrays."""
     data = coloured_data()
     own = {
         f"{part}_{kind}": getattr(getattr(data, part), kind).numpy()

@@ -1,4 +1,4 @@
-"""Settings of all tests. Without a GPU the kernels run in Triton's interpreter, chosen before Triton is imported."""
+"""Settings of all tests. Without a GPU, kernels run in Triton's interpreter; it must be selected before the import."""
 
 import gc
 import os
@@ -9,17 +9,17 @@ import torch
 
 from tests.interpreter import patch_once_per_grid
 
-# No test depends on how fast this machine is: no time limit for an example, nor for drawing it.
+# No test depends on the speed of the machine: examples have no deadline, neither to run nor to be generated.
 hypothesis.settings.register_profile("lresnet", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
 hypothesis.settings.load_profile("lresnet")
 
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
-# float32 is compared as float32: TF32, torch's default for convolutions on GPUs, keeps ten bits of a number.
+# Tests compare full float32. TF32, torch's default for convolutions on GPUs, has a mantissa of ten bits.
 torch.backends.cudnn.allow_tf32 = False
 
-# Imported modules and collected tests stay until the end: garbage collection need not look at them again and again.
+# Imported modules and collected tests live until the end: exclude them from garbage collection, which is slow.
 gc.disable()
 
 

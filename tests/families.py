@@ -1,4 +1,4 @@
-"""The pairs of points that break formulas, and exact results for them: shared by tests and benchmarks/numerics.py."""
+"""Pairs of points that are numerically hard, and exact results for them; used by tests and benchmarks/numerics.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CURVATURES = (-0.1, -1.0, -2.0, -10.0)
 
 
 def pairs(family: str, norm: float, count: int = 256, n: int = 16, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Float64 pairs of space norm about ``norm``, not yet rounded to the dtype under test."""
+    """Return float64 pairs with space norms near ``norm``, not yet rounded to the dtype under test."""
     g = torch.Generator().manual_seed(seed)
     x = _sphere(count, n, g) * norm
     if family == "random":
@@ -34,7 +34,7 @@ def _sphere(count: int, n: int, g: torch.Generator) -> Tensor:
 
 
 def exact_centroid(points: list[list[float]], weights: list[float], kappa: float, digits: int = 50) -> list[mpmath.mpf]:
-    """Space part of the weighted Lorentzian centroid in ``digits`` digits, from the definition."""
+    """Return the space part of the weighted Lorentzian centroid with ``digits`` digits, from the definition."""
     with mpmath.workdps(digits):
         kappa_, rows = mpmath.mpf(kappa), [[mpmath.mpf(c) for c in p] for p in points]
         w = [mpmath.mpf(v) for v in weights]
@@ -46,7 +46,7 @@ def exact_centroid(points: list[list[float]], weights: list[float], kappa: float
 
 
 def exact_distance(x: list[mpmath.mpf] | list[float], y: list[mpmath.mpf] | list[float], kappa: float) -> float:
-    """Geodesic distance of two space parts in 50 digits, from the definition."""
+    """Return the geodesic distance of two space parts, computed with 50 digits from the definition."""
     with mpmath.workdps(50):
         k = mpmath.mpf(kappa)
         a, b = [mpmath.mpf(c) for c in x], [mpmath.mpf(c) for c in y]

@@ -1,4 +1,4 @@
-"""A faster interpreter of Triton for the tests."""
+"""A patch that makes Triton's interpreter faster for the tests."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 def patch_once_per_grid() -> None:
     """Replace the functions of Triton's language once per module and grid.
 
-    The interpreter replaces some 200 functions of the language whenever a kernel calls a device function, which takes
-    as long as all the arithmetic. They stay replaced until the grid is done, so once per module is enough.
+    The interpreter replaces about 200 functions of the language whenever a kernel calls a device function, which takes
+    as long as the arithmetic itself. They stay replaced until the grid has finished, so once per module is enough.
     """
     if os.environ.get("TRITON_INTERPRET") != "1":
         return

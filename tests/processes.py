@@ -1,4 +1,4 @@
-"""Two processes as torchrun starts them: with its environment variables, and with its store in the test's process."""
+"""Two processes with torchrun's environment variables, whose store is in the test's process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from torch.distributed import TCPStore
 
 SIZE = 2
 _HANG_SECONDS = 600  # only ends a test that hangs
-# A server process that has imported everything; forks of it need not import torch again, which takes seconds.
+# The fork server imports everything once; its forks need not import torch again, which takes seconds.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["lresnet.runs.folder", "lresnet.cli", "torch._dynamo", "pytest"])
 
 
 def run_in_two_processes(job: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Return what ``job(*arguments)`` returns in each of two processes, by rank: plain values and numpy arrays."""
+    """Run ``job(*arguments)`` in two processes and return their results by rank, as plain values and NumPy arrays."""
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     ends, members = [], []
     for rank in range(SIZE):

@@ -1,4 +1,4 @@
-"""The pages with code keep their word: it runs, and the files they point to exist."""
+"""The pages with Python code: the code runs, and linked files exist."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The examples of the docstrings print what they say."""
+"""The examples in docstrings print the output that they show."""
 
 import doctest
 import importlib

@@ -1,4 +1,4 @@
-"""Files that somebody or something has damaged: one line that names them, exit code 2, no traceback."""
+"""Damaged files: one line that names the file, exit code 2, no traceback."""
 
 import json
 
@@ -15,7 +15,7 @@ def complaint(capsys, *args):
     return err
 
 
-def test_a_run_json_whose_task_is_a_number(tmp_path, capsys):
+def test_a_task_that_is_a_number_in_run_json(tmp_path, capsys):
     assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     path = tmp_path / "run.json"
@@ -24,19 +24,19 @@ def test_a_run_json_whose_task_is_a_number(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "null", "{", '{"cell": "disease/lp"}', '{"format": 2}'])
-def test_a_run_json_that_is_no_run(tmp_path, capsys, content):
+def test_a_run_json_without_a_run(tmp_path, capsys, content):
     (tmp_path / "run.json").write_text(content)
     assert "run.json is not what `lresnet train` writes" in complaint(capsys, "evaluate", tmp_path)
 
 
-def test_an_evaluation_that_is_none(tmp_path, capsys):
+def test_an_evaluation_json_without_an_evaluation(tmp_path, capsys):
     assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     (tmp_path / "evaluation.json").write_text("{}")
     assert "evaluation.json is not what `lresnet evaluate` writes" in complaint(capsys, "evaluate", tmp_path)
 
 
-def test_an_archive_with_a_wrong_bit(tmp_path, capsys):
+def test_an_npz_with_flipped_bits(tmp_path, capsys):
     path = tmp_path / "space.npz"
     np.savez_compressed(path, np.abs(np.subtract.outer(np.arange(40.0), np.arange(40.0))))
     data = bytearray(path.read_bytes())

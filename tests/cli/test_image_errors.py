@@ -1,4 +1,4 @@
-"""What is wrong about images is said in one line, with exit code 2, and nothing is left behind."""
+"""Errors of commands on images: one line, exit code 2, and no files left behind."""
 
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def test_wrong_trainings_are_refused(
     assert sorted(path.name for path in here.iterdir()) == ["coloured.npz", "empty", "file"]
 
 
-def test_a_corrupt_archive(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_corrupt_archive_is_refused(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "cifar-10-binary.tar.gz").write_bytes(b"\x1f\x8b" + bytes(1000))
     assert "cifar-10-binary.tar.gz is not the official" in complaint(capsys, "train", "cifar10")
 
@@ -86,7 +86,7 @@ def test_a_corrupt_archive(here: Path, capsys: pytest.CaptureFixture[str]) -> No
         ({"train_images": np.zeros((60, 8, 8, 3), np.float32)}, "train_images is float32; save pixels 0 to 255"),
     ],
 )
-def test_arrays_that_are_no_images_with_labels(
+def test_arrays_that_are_not_images_with_labels_are_refused(
     arrays: dict[str, np.ndarray], words: str, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_coloured(here / "wrong.npz", **arrays)
@@ -96,7 +96,7 @@ def test_arrays_that_are_no_images_with_labels(
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
 @pytest.mark.parametrize("verb", [["train", "coloured.npz", *QUICK], ["reproduce", "image_classification"]])
-def test_cuda_asked_for_and_absent(verb: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_cuda_without_a_gpu_is_refused(verb: list[str], here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "device 'cuda' cannot be used here: " in complaint(capsys, *verb, "--device", "cuda")
     assert not (here / "runs").exists()
 
@@ -121,20 +121,22 @@ def test_wrong_predictions_are_refused(run: str, here: Path, capsys: pytest.Capt
     assert "cifar10 is not a graph; train a network on it" in complaint(capsys, "delta", "cifar10")
 
 
-def test_images_that_were_moved(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_moved_images_are_reported_with_their_old_path(
+    run: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     before, after = here / "coloured.npz", here / "moved.npz"
     before.rename(after)
     words = f"the images of the run in run were at {before} and are no longer there; move them back, or make"
     for verb in (["evaluate", run], ["delta", run], ["ood", run, "--ood", "noise"]):
         assert words in complaint(capsys, *verb)
-    before.mkdir()  # as the place of a disk that is not mounted
+    before.mkdir()  # like the mount point of a disk that is not mounted
     assert words in complaint(capsys, "evaluate", run)
     before.rmdir()
     before.symlink_to(after)
     assert cli.main(["evaluate", run]) == 0
 
 
-def test_training_images_that_have_changed_classes(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_changed_training_labels_are_refused(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     labels = np.arange(60) % 3
     write_coloured(here / "coloured.npz", train_labels=labels[[1, 0, *range(2, 60)]])
     _images.cache_clear()
@@ -144,7 +146,7 @@ def test_training_images_that_have_changed_classes(run: str, here: Path, capsys:
         assert words in complaint(capsys, *verb)
 
 
-def test_a_model_that_does_not_fit_the_run(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_does_not_fit_the_run_is_refused(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     LorentzResNet(20, num_classes=4).save_pretrained(here / run / "model")
     assert "the model has 4 classes, but coloured has 3" in complaint(capsys, "evaluate", run)
     assert "the model has 4 classes, the run has 3" in complaint(capsys, "predict", run, "image.png")
@@ -153,7 +155,7 @@ def test_a_model_that_does_not_fit_the_run(run: str, here: Path, capsys: pytest.
     assert "takes images of 1 channels, the run's have 3" in complaint(capsys, "predict", run, "image.png")
 
 
-def test_a_run_on_a_graph_predicts_no_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_on_a_graph_refuses_images(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "disease_tree/lp", "--epochs", "1", "--out", "graph"]) == 0
     Image.new("RGB", (8, 8)).save("image.png")
     capsys.readouterr()
@@ -164,7 +166,7 @@ def test_a_run_on_a_graph_predicts_no_images(here: Path, capsys: pytest.CaptureF
     )
 
 
-def test_memory_that_is_full(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_gpu_out_of_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def full() -> None:
         raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20 GiB.")
 

@@ -1,4 +1,4 @@
-"""`lresnet train`, `evaluate`, `predict` and `delta` on images, as typed."""
+"""The command lines `lresnet train`, `evaluate`, `predict` and `delta` on images."""
 
 import json
 import shlex
@@ -63,24 +63,26 @@ def test_the_recorded_command_gives_the_same_run(images: Path, tmp_path: Path) -
     assert {**again, "seconds": 0} == {**record, "seconds": 0}
 
 
-@pytest.mark.parametrize(("method", "said"), [("tangent", True), ("lorentz", False)])
-def test_settings_that_were_not_searched_for_a_method_are_said_to_be_so(
-    method: str, said: bool, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(("method", "noted"), [("tangent", True), ("lorentz", False)])
+def test_a_note_reports_settings_that_were_not_searched_for_the_method(
+    method: str, noted: bool, images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     options = ["--recipe", "paper", "--method", method, "--warmup", "0", "--out", str(tmp_path)]
     assert cli.main(["train", str(images), *QUICK, *options]) == 0
     words = f"recipe paper was not searched for {method}; it uses its first settings\n"
-    assert (words in capsys.readouterr().out) == said
+    assert (words in capsys.readouterr().out) == noted
 
 
-def test_nothing_held_out_is_said(images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_without_validation_images_reports_it(
+    images: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["train", str(images), *QUICK, "--holdout", "0", "--out", str(tmp_path)]) == 0
     out = capsys.readouterr().out
     assert "60 images to train on, 0 held out" in out
     assert "nothing held out, epoch 2\n" in out
 
 
-def test_a_path_gives_its_name_to_the_folder_and_images_that_cannot_be_read_are_named(
+def test_the_folder_is_named_after_the_path_and_unreadable_images_are_listed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -120,7 +122,7 @@ def test_images_are_cifar10_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Those that `train`, which does nothing else here, has put runs into."""
+    """Names of the run folders that a stub of `train` has written."""
 
     def train(config: RunConfig, folder: Path, *_: object) -> int:
         found.append(folder.name)
@@ -137,7 +139,7 @@ def folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def test_images_have_one_folder_whatever_links_lead_to_them(folders: list[str], tmp_path: Path) -> None:
+def test_links_to_the_same_images_lead_to_the_same_run_folder(folders: list[str], tmp_path: Path) -> None:
     assert cli.main(["train", "photos"]) == 0
     Path("photos").rename("moved")
     Path("photos").symlink_to("moved")
@@ -147,7 +149,7 @@ def test_images_have_one_folder_whatever_links_lead_to_them(folders: list[str], 
     assert folders == ["photos-lorentz-0"] * 5 + ["photos_2-lorentz-0"] * 2
 
 
-def test_folders_tell_models_and_images_of_one_name_apart(folders: list[str]) -> None:
+def test_run_folders_differ_by_model_recipe_and_images(folders: list[str]) -> None:
     for call in (
         ["photos.npz"],
         ["photos.npz", "--model", "lorentz_resnet18"],

@@ -1,4 +1,4 @@
-"""The command line: what it prints, and how it ends."""
+"""The command line: output and exit codes."""
 
 import os
 import subprocess
@@ -59,7 +59,7 @@ def test_the_overview_lists_every_verb_on_one_screen(args: list[str], capsys: py
     ids=" ".join,
 )
 def test_help_and_wrong_calls_answer_without_torch(args: list[str]) -> None:
-    """These modules take longer to import than all the rest; the time itself depends on the machine."""
+    """These imports take most of the time. The test checks for them because the time depends on the machine."""
     code = f"""import sys
 from lresnet.cli import main
 try:
@@ -74,7 +74,7 @@ sys.exit(" ".join(sorted(heavy & sys.modules.keys())) or 0)
 
 
 @pytest.mark.parametrize("args", CALLS, ids=" ".join)
-def test_every_verb_explains_itself_with_an_example(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_every_verb_has_an_example(args: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as end:
         cli.main([*args, "--help"])
     assert end.value.code == 0
@@ -112,7 +112,7 @@ def test_a_wrong_call_is_one_line_and_code_2(
     assert words in err
 
 
-def test_a_wrong_call_where_nothing_can_be_drawn() -> None:
+def test_a_wrong_call_on_an_ascii_terminal_is_one_line() -> None:
     words = "lresnet: error: Unrecognized options: --epoch, 3; Perhaps you meant: --epochs INT; For full helptext"
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     call = [sys.executable, "-m", "lresnet", "train", "--epoch", "3"]
@@ -221,7 +221,7 @@ def test_delta_of_a_data_set_by_name(capsys: pytest.CaptureFixture[str]) -> None
     assert "0, exact" in out  # a tree
 
 
-def test_a_file_goes_before_a_data_set_of_its_name(
+def test_delta_prefers_a_file_to_a_data_set_of_the_same_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -233,7 +233,7 @@ def test_a_file_goes_before_a_data_set_of_its_name(
 def test_demo_prints_the_table_and_draws_the_tree(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The verb alone; the trainings are tested in tests/runs/test_demo.py."""
+    """The trainings are replaced; tests/runs/test_demo.py tests them."""
     from lresnet.runs import demo
 
     def quick(runs: list[RunConfig], **options: Any) -> tuple[list[RunRecord], demo.TreeEmbedding]:
@@ -256,7 +256,7 @@ def test_demo_prints_the_table_and_draws_the_tree(
 @pytest.mark.parametrize(
     "args", [["data", "list"], pytest.param(["report", ".", "--json"], marks=pytest.mark.slow)], ids=" ".join
 )
-def test_a_reader_that_goes_away_is_met_in_silence(args, tmp_path):
+def test_a_closed_output_pipe_ends_the_command_silently(args, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     command = [sys.executable, "-m", "lresnet", *args]

@@ -1,4 +1,4 @@
-"""`lresnet ood`, as typed."""
+"""The command line `lresnet ood`."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ CPU = ["--device", "cpu"]
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs of the Lorentz network and of the twin, and some images."""
+    """Runs of the Lorentz network and of the Euclidean baseline, and some images."""
     folder = tmp_path_factory.mktemp("ood")
     images = str(write_coloured(folder / "coloured.npz"))
     for method in ("lorentz", "euclidean"):
@@ -50,7 +50,7 @@ def complaint(capsys: pytest.CaptureFixture[str], *args: str) -> str:
     return captured.err
 
 
-def test_a_table_with_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_table_has_notes_about_small_sets_and_unreadable_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ood", "lorentz", "--ood", "grains.npz,photos", "--scores", "energy", "logit", "-v", *CPU]) == 0
     out, err = capsys.readouterr()
     rows = [line.split() for line in out.splitlines() if "±" in line]
@@ -64,10 +64,10 @@ def test_a_table_with_its_notes(capsys: pytest.CaptureFixture[str]) -> None:
     assert notes[0] == "photos: 1 of 4 files could not be read as images"
     assert notes[1].startswith("  photos/torn.jpg: cannot identify")
     assert cli.main(["ood", "lorentz", "--ood", "photos", *CPU]) == 0
-    assert capsys.readouterr().err == notes[0] + "\n"  # named with -v only
+    assert capsys.readouterr().err == notes[0] + "\n"  # only -v lists the files
 
 
-def test_json_has_what_the_table_has_and_more(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_values_of_the_table_and_more(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["ood", "euclidean", "--ood", "grains.npz", "photos", "--scores", "all", "--json", *CPU]) == 0
     found = json.loads(capsys.readouterr().out)
     rows = found["rows"]
@@ -104,7 +104,7 @@ def test_one_draw_has_no_deviation(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_histograms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_out_draws_histograms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     picture = tmp_path / "scores.png"
     assert cli.main(["ood", "lorentz", "--ood", "grains.npz", "--out", str(picture), "--json", *CPU]) == 0
     captured = capsys.readouterr()
@@ -114,13 +114,13 @@ def test_histograms(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
         assert image.size[0] > 500
 
 
-def test_calls_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_calls_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "there is no image set 'svhm' (did you mean svhn?); choose one of" in complaint(
         capsys, "lorentz", "--ood", "svhm"
     )
     assert "empty holds no readable image; add some" in complaint(capsys, "lorentz", "--ood", "grains.npz,empty")
     assert "no images of places: put them" in complaint(capsys, "lorentz", "--ood", "places")
-    assert "name a set at least" in complaint(capsys, "lorentz", "--ood", ",")
+    assert "no OOD set given; name at least one" in complaint(capsys, "lorentz", "--ood", ",")
     assert "this model has no score 'origin_distance'; it has energy, softmax, logit, euclidean_norm" in complaint(
         capsys, "euclidean", "--ood", "grains.npz", "--scores", "origin_distance"
     )
@@ -133,7 +133,7 @@ def test_calls_that_cannot_be(capsys: pytest.CaptureFixture[str]) -> None:
     assert "file name must end with" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--out", "a.txt")
 
 
-def test_lists_have_commas_or_blanks_or_both(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_are_separated_by_commas_or_spaces(capsys: pytest.CaptureFixture[str]) -> None:
     def scores(*args: str) -> list[str]:
         assert cli.main(["ood", "lorentz", *args, "--json", *CPU]) == 0
         return [row["score"] for row in json.loads(capsys.readouterr().out)["rows"][::2]]
@@ -147,10 +147,10 @@ def test_lists_have_commas_or_blanks_or_both(capsys: pytest.CaptureFixture[str])
     assert len(scores("--ood", "grains.npz", "--scores", "energy", "all")) == 5
     again = ["--ood", "grains.npz", "--scores", "energy", "--ood", "photos", "--scores", "logit"]
     assert scores(*again) == 2 * ["energy", "logit"]
-    assert scores("--ood", "photos", "photos") == ["energy"]  # named twice, it is still one set
+    assert scores("--ood", "photos", "photos") == ["energy"]  # a repeated set counts once
 
 
-def test_sets_of_the_same_name_go_by_their_paths(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_sets_of_the_same_name_are_listed_by_path(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     for parent in ("home", "work"):
         (folder / parent).mkdir(exist_ok=True)
         (folder / parent / "grains.npz").write_bytes((folder / "grains.npz").read_bytes())
@@ -159,7 +159,7 @@ def test_sets_of_the_same_name_go_by_their_paths(capsys: pytest.CaptureFixture[s
     assert [row[0] for row in rows] == ["home/grains.npz", "photos", "work/grains.npz"]
 
 
-def test_a_path_with_a_comma_and_one_in_two_words(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_paths_may_contain_commas_and_spaces(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     (folder / "sea, sky").mkdir(exist_ok=True)
     (folder / "sea, sky" / "0.png").write_bytes((folder / "photos" / "0.png").read_bytes())
     call = ["ood", "lorentz", "--ood", "grains.npz,photos", "sea, sky", "photos/", "./sea, sky", *CPU]
@@ -168,7 +168,7 @@ def test_a_path_with_a_comma_and_one_in_two_words(capsys: pytest.CaptureFixture[
     assert rows == ["grains", "photos", "sea, sky"]
 
 
-def test_files_and_sets_of_any_name_take_one_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
+def test_names_with_line_breaks_are_printed_in_one_line(capsys: pytest.CaptureFixture[str], folder: Path) -> None:
     odd = folder / "two\nlines"
     odd.mkdir(exist_ok=True)
     (odd / "0.png").write_bytes((folder / "photos" / "0.png").read_bytes())
@@ -177,11 +177,11 @@ def test_files_and_sets_of_any_name_take_one_line(capsys: pytest.CaptureFixture[
         assert cli.main(call) == 0
         out, err = capsys.readouterr()
         assert "two\\nlines" in "".join(out.split())
-        assert len(err.splitlines()) == (2 if call[0] == "ood" else 3)  # predict says that one was resized
+        assert len(err.splitlines()) == (2 if call[0] == "ood" else 3)  # predict also reports the resized image
         assert r"torn\n\x1b[31m.png: cannot identify" in err.splitlines()[-1]
 
 
-def test_what_is_wrong_is_said_before_any_image_is_read(
+def test_wrong_options_are_reported_before_any_image_is_read(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def read(*_: object, **__: object) -> None:
@@ -191,10 +191,10 @@ def test_what_is_wrong_is_said_before_any_image_is_read(
     monkeypatch.setattr("lresnet.runs.run.load_images", read)
     assert "draws must be at least 1" in complaint(capsys, "lorentz", "--draws", "0")
     assert "this model has no score 'energi'" in complaint(capsys, "lorentz", "--scores", "energi")
-    assert "name a score at least" in complaint(capsys, "lorentz", "--scores", ",")
+    assert "no score given; this model has energy" in complaint(capsys, "lorentz", "--scores", ",")
 
 
-def test_a_run_on_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_on_a_graph_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "disease_tree/lp", "--epochs", "1", "--out", "graph"]) == 0
     capsys.readouterr()
     assert "graph holds a run on the graph disease_tree/lp; this needs one on images" in complaint(
@@ -202,7 +202,7 @@ def test_a_run_on_a_graph(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_images_and_models_that_have_changed(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_changed_images_and_models_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     images = write_coloured(tmp_path / "own.npz")
     assert cli.main(["train", str(images), *QUICK, *CPU, "--out", str(tmp_path / "run")]) == 0
     capsys.readouterr()
@@ -216,7 +216,7 @@ def test_images_and_models_that_have_changed(capsys: pytest.CaptureFixture[str],
     _images.cache_clear()
     assert "own.npz has other classes than when the run in" in complaint(capsys, *call)
     LorentzResNet(20, num_classes=4).save_pretrained(tmp_path / "run" / "model")
-    assert "the model tells 4 classes apart, the run has 3" in complaint(capsys, *call)
+    assert "the model has 4 classes, the run has 3" in complaint(capsys, *call)
     images.unlink()
     _images.cache_clear()
     LorentzResNet(20, num_classes=3).save_pretrained(tmp_path / "run" / "model")

@@ -1,4 +1,4 @@
-"""`lresnet embed` and `lresnet neighbours`, as typed: what they print and write, and what a wrong call is told."""
+"""The command lines `lresnet embed` and `lresnet neighbours`: output, files and error messages."""
 
 import csv
 import json
@@ -21,19 +21,19 @@ from tests.runs.folders import opened, trained
 
 GRAPH = {"epochs": 2, "hidden": 4, "eval_every": 1, "lr": 0.05, "curvature": -0.5}
 IMAGES = {"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20, "cutout": 0}
-HOSTILE = 'a, "b"\n<b>🐟.png'
+ODD_NAME = 'a, "b"\n<b>🐟.png'
 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with three runs, ``tree``, ``twin`` and ``images``, and ``photos``: a hostile name, a torn file."""
+    """A folder with the runs ``tree``, ``baseline`` and ``images``, and with ``photos``: odd name, damaged file."""
     folder = tmp_path_factory.mktemp("trained")
     trained(folder / "tree", run_config("disease_tree/nc", settings=GRAPH))
-    trained(folder / "twin", run_config("disease_tree/nc", "euclidean", settings=GRAPH))
+    trained(folder / "baseline", run_config("disease_tree/nc", "euclidean", settings=GRAPH))
     arrays = write_coloured(folder / "coloured.npz")
     trained(folder / "images", run_config(str(arrays), settings=IMAGES))
     (folder / "photos").mkdir()
-    for index, name in enumerate(["red.png", "green.png", HOSTILE]):
+    for index, name in enumerate(["red.png", "green.png", ODD_NAME]):
         Image.fromarray(coloured_data().test.images[index].numpy()).save(folder / "photos" / name, format="png")
     (folder / "photos" / "torn.jpg").write_bytes(b"torn")
     (folder / "empty").mkdir()
@@ -80,16 +80,16 @@ def test_embed_in_other_coordinates(here: Path, tmp_path: Path, capsys: pytest.C
     assert time**2 - sum(x**2 for x in space) == pytest.approx(2, rel=1e-3)  # -1/K
 
 
-def test_embed_the_twin(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = printed(capsys, "embed", "twin", "--out", str(tmp_path / "twin.npy"))
+def test_embed_the_euclidean_baseline(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, "embed", "baseline", "--out", str(tmp_path / "baseline.npy"))
     assert out.startswith("1,000 nodes of disease_tree/nc: 4 dimensions, flat space; distance to the origin: ")
-    assert np.load(tmp_path / "twin.npy", allow_pickle=False).shape == (1000, 4)
+    assert np.load(tmp_path / "baseline.npy", allow_pickle=False).shape == (1000, 4)
 
 
-def test_all_commands_agree_on_the_space_of_a_twin_with_prototypes(
+def test_all_commands_agree_on_the_space_of_a_baseline_with_prototypes(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its logits are hyperbolic distances, so its points are points, whatever its residual is called."""
+    """Its logits are hyperbolic distances, so its points are hyperbolic, although its residual is Euclidean."""
     run, config = str(tmp_path / "run"), IMAGES | {"head": "prototypes", "curvature": -0.1}
     trained(Path(run), run_config(str(here / "coloured.npz"), "euclidean", settings=config))
     ball = tmp_path / "ball.npz"
@@ -103,7 +103,7 @@ def test_all_commands_agree_on_the_space_of_a_twin_with_prototypes(
     assert "prototype_distance" in scores
 
 
-def test_embed_says_how_many_points_float32_cannot_hold(
+def test_embed_counts_the_points_that_float32_rounds_to_the_boundary(
     here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     tree = embed_run(opened(Path("tree")))
@@ -125,11 +125,13 @@ def test_embed_images(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[
     assert len(notes) == 2
     with target.open(newline="", encoding="utf-8") as file:
         assert [row["name"] for row in csv.DictReader(file)] == [
-            f"photos/{name}" for name in sorted([HOSTILE, "green.png", "red.png"])
+            f"photos/{name}" for name in sorted([ODD_NAME, "green.png", "red.png"])
         ]
 
 
-def test_nothing_to_read_is_code_1_and_no_file(here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_readable_image_the_exit_code_is_1_and_no_file_is_written(
+    here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     torn = ["--images", "photos/torn.jpg"]
     assert printed(capsys, "embed", "images", "--out", str(tmp_path / "x.npz"), *torn, code=1) == ""
     assert list(tmp_path.iterdir()) == []
@@ -153,9 +155,9 @@ def test_neighbours_of_a_node(here: Path, tmp_path: Path, capsys: pytest.Capture
     assert json.loads(printed(capsys, "neighbours", "tree", "17", "--count", "5", "--json", "-")) == written
 
 
-def test_neighbours_of_the_twin(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    found = json.loads(printed(capsys, "neighbours", "twin", "3", "--json", "-"))
-    points = embed_run(opened(Path("twin"))).points.double()
+def test_neighbours_in_the_euclidean_baseline(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads(printed(capsys, "neighbours", "baseline", "3", "--json", "-"))
+    points = embed_run(opened(Path("baseline"))).points.double()
     distances = torch.cdist(points[3:4], points)[0]
     assert [one["number"] for one in found["neighbours"]] == distances.argsort()[1:11].tolist()
     assert found["curvature"] == 0
@@ -173,7 +175,7 @@ def test_neighbours_among_test_images(here: Path, capsys: pytest.CaptureFixture[
     assert first["distance"] < 1e-5
 
 
-def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_neighbours_among_files_with_odd_names(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["neighbours", "images", "photos/red.png", "--images", "photos", "--device", "cpu"]) == 0
     captured = capsys.readouterr()
     lines = captured.out.splitlines()
@@ -184,7 +186,7 @@ def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.Ca
     assert captured.err == "1 of 4 files could not be read as images\n"
     found = json.loads(printed(capsys, "neighbours", "images", "2", "--images", "photos", "--json", "-"))
     assert found["item"] == {"kind": "test image", "name": "2", "class": "blue"}
-    assert found["neighbours"][0]["name"] == f"photos/{HOSTILE}"  # the same pixels
+    assert found["neighbours"][0]["name"] == f"photos/{ODD_NAME}"  # the same pixels
     assert found["skipped"][0]["file"] == "photos/torn.jpg"
 
 
@@ -196,7 +198,7 @@ def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.Ca
         (["embed", "unfinished"], "the run in unfinished has not finished"),
         (["embed", "tree", "--out", "points.pkl"], "must end with one of .npz, .csv, .npy, got 'points.pkl'"),
         (["embed", "tree", "--out", "gone/points.npz"], "the folder gone does not exist; create it"),
-        (["embed", "twin", "--coordinates", "poincare"], "vectors; they have space coordinates, not poincare"),
+        (["embed", "baseline", "--coordinates", "poincare"], "vectors; they have space coordinates, not poincare"),
         (["embed", "tree", "--images", "photos"], "tree holds a run on the graph disease_tree/nc; images are for"),
         (["embed", "images", "--images", "empty"], "empty holds no images; image files end with"),
         (["embed", "images", "--images", "gone.png"], "no file gone.png"),
@@ -219,9 +221,7 @@ def test_neighbours_among_files_with_hostile_names(here: Path, capsys: pytest.Ca
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_what_is_wrong_is_said_in_one_line(
-    args: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_calls_are_one_line(args: list[str], words: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = sorted(path for path in here.rglob("*") if path.name != "points.npz")
     assert cli.main(args) == 2
     captured = capsys.readouterr()
@@ -232,7 +232,7 @@ def test_what_is_wrong_is_said_in_one_line(
     assert sorted(path for path in here.rglob("*") if path.name != "points.npz") == before
 
 
-def test_the_code_of_the_page_runs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_code_of_docs_points_runs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = Path(__file__).parents[2] / "docs" / "points.md"
     text = page.read_text(encoding="utf-8")
     (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)

@@ -11,7 +11,7 @@ from lresnet.cli.app import App, read_call
 
 
 def parsed(*args: str) -> dict[str, object]:
-    """The arguments that a verb gets from the command line."""
+    """Return the arguments that a verb gets from the command line."""
     found: dict[str, object] = {}
     app = App("Test.")
 
@@ -45,7 +45,7 @@ def test_repeated_options_accumulate_in_order() -> None:
     assert found["seeds"] == (5, 6, 4, 5)
     assert found["tools"] == ("rake", "spade", "hoe")
     assert parsed("--seeds", "7", "--depth", "1", "--seeds", "8", "north")["seeds"] == (7, 8)
-    assert parsed("north", "--tools")["tools"] == ()  # given, and nothing after it
+    assert parsed("north", "--tools")["tools"] == ()  # the option without a value
 
 
 def test_the_last_value_counts_for_other_options() -> None:

@@ -1,4 +1,4 @@
-"""`torchrun -m lresnet`: one run, one folder, one output; verbs that processes cannot share are refused."""
+"""`torchrun -m lresnet`: one run, one folder, one output; verbs that run in one process only are refused."""
 
 import contextlib
 import dataclasses
@@ -57,7 +57,7 @@ def test_torchrun_trains_once_and_reads_the_test_set_once(images: Path, tmp_path
 
 
 def _loads(folder: Path, done: Path) -> bool:
-    """Whether another process had loaded CIFAR-10 when this one began to."""
+    """Return whether another process had already loaded CIFAR-10 when this one loaded it."""
     seen = []
 
     def load(*_: object, **options: object) -> ImageData:
@@ -135,7 +135,7 @@ def _fails_in_one(*args: str) -> tuple[int, str, str]:
 
 
 def _finds_other_images(*args: str) -> tuple[int, str, str]:
-    """The same images, but with one brighter pixel in process 1."""
+    """Run the command with one brighter pixel in the images of process 1."""
     if os.environ["RANK"] == "1":
         read = runs_run.load_images
 

@@ -1,4 +1,4 @@
-"""`lresnet train` and `lresnet evaluate`, as typed."""
+"""The command lines `lresnet train` and `lresnet evaluate` on graphs."""
 
 import itertools
 import json
@@ -39,7 +39,7 @@ def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 
 def test_train_and_read_the_test_set_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "run"
-    for _ in range(2):  # a run that has ended is not trained again, and says the same
+    for _ in range(2):  # a finished run is not trained again and prints the same
         assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(folder), "--test"]) == 0
         figures = json.loads((folder / "evaluation.json").read_text())["metrics"]
         lines = capsys.readouterr().out.splitlines()
@@ -58,16 +58,16 @@ def test_the_recorded_command_gives_the_same_run(tmp_path: Path) -> None:
         assert again[name] == record[name]
 
 
-def test_runs_are_kept_by_name_where_no_folder_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_out_the_folder_is_named_after_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "disease_tree/lp", "--method", "none", "--seed", "1", *QUICK]) == 0
     assert (tmp_path / "runs" / "disease_tree_lp-none-1" / "model" / "model.safetensors").is_file()
 
 
-def test_a_head_without_points_is_warned_of(
+def test_a_model_without_manifold_parameters_gives_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A Riemannian optimiser without manifold parameters is an ordinary one: whoever expects more has to know."""
+    """Without manifold parameters, a Riemannian optimiser is an ordinary one; the user should know."""
     monkeypatch.setattr(LorentzGCN, "_head", lambda self, hidden, classes: torch.nn.Linear(hidden, classes))
     assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(tmp_path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -107,19 +107,19 @@ def test_a_given_flag_overrides_the_preset(given: list[str], loops: bool, monkey
         (9, "no checkpoint has been written yet, so the same command starts from the beginning"),
     ],
 )
-def test_an_interrupted_training_says_how_to_resume(
+def test_an_interrupted_training_reports_how_to_resume(
     every: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    look = LinkPrediction.validation
+    validation = LinkPrediction.validation
 
     def interrupted(objective: LinkPrediction, model: LorentzGCN) -> torch.Tensor:
-        if next(looks) == 2:  # after the fourth epoch
+        if next(passes) == 2:  # after the fourth epoch
             raise KeyboardInterrupt
-        return look(objective, model)
+        return validation(objective, model)
 
     monkeypatch.chdir(tmp_path)
     call = ["train", "disease_tree/lp", *QUICK, "--checkpoint-every", str(every), "--out", "run"]
-    looks = itertools.count(1)
+    passes = itertools.count(1)
     monkeypatch.setattr(LinkPrediction, "validation", interrupted)
     assert cli.main(call) == 130
     assert capsys.readouterr().err == f"lresnet: interrupted; {words}\n"
@@ -171,7 +171,7 @@ def test_predict_names_the_classes_of_nodes(tmp_path: Path, capsys: pytest.Captu
     assert "999" in capsys.readouterr().out
 
 
-def test_one_of_several_processes_does_not_train(
+def test_a_task_on_a_graph_is_refused_under_torchrun(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WORLD_SIZE", "2")

@@ -1,4 +1,4 @@
-"""`lresnet train --model lorentz_sgformer`, and what is done with its folder, as typed."""
+"""The command line `lresnet train --model lorentz_sgformer`, and the run folder that it writes."""
 
 import json
 from pathlib import Path
@@ -34,7 +34,7 @@ def test_train_evaluate_and_train_again_by_the_recorded_command(
         assert again[name] == record[name]
 
 
-def test_links_and_the_twin(tmp_path: Path) -> None:
+def test_link_prediction_with_the_euclidean_baseline(tmp_path: Path) -> None:
     command = ["train", "disease_tree/lp", *SGFORMER, "--method", "euclidean", "--norm", "layer", *QUICK]
     assert cli.main([*command, "--out", str(tmp_path)]) == 0
     model = from_pretrained(tmp_path / "model")
@@ -42,7 +42,7 @@ def test_links_and_the_twin(tmp_path: Path) -> None:
     assert (model.config["residual"], model.config["norm"], model.head) == ("euclidean", "layer", None)
 
 
-def test_both_models_of_a_graph_have_folders_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_two_models_of_a_graph_have_different_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert cli.main(["train", "disease_tree/nc", *QUICK]) == 0
     assert cli.main(["train", "disease_tree/nc", *SGFORMER, *QUICK]) == 0
