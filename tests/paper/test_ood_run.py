@@ -271,15 +271,15 @@ def test_the_euclidean_baseline_has_euclidean_scores(toys):
 def test_space_addition_equals_the_euclidean_network_before_the_head(toys):
     """With the same parameters except the head's, the points before pooling are bit-identical."""
     _, space = execute(run(method="space"), command="c")
-    _, twin = execute(run(method="euclidean"), command="c")
+    _, baseline = execute(run(method="euclidean"), command="c")
     assert isinstance(space, LorentzResNet)
-    assert isinstance(twin, LorentzResNet)
-    body = {name: value for name, value in twin.state_dict().items() if name.startswith(("stem", "blocks"))}
+    assert isinstance(baseline, LorentzResNet)
+    body = {name: value for name, value in baseline.state_dict().items() if name.startswith(("stem", "blocks"))}
     missing, unexpected = space.load_state_dict(body, strict=False)
     assert not unexpected
     assert all(name.startswith(("head", "manifold")) for name in missing)
     images = torch.randn(4, 3, 8, 8)
-    assert torch.equal(space.eval().features(images), twin.eval().features(images))
+    assert torch.equal(space.eval().features(images), baseline.eval().features(images))
 
 
 def test_a_diverged_training_gives_three_lines_without_a_value(toys, trainings, tmp_path, monkeypatch):

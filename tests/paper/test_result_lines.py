@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,9 +11,12 @@ from typing import Any
 
 import pytest
 
+from lresnet.cli.app import read_call
+from lresnet.cli.train import train
 from lresnet.train.results import read_results
+from lresnet_paper.cli import bench, reproduce
 from lresnet_paper.ood import cells_served
-from lresnet_paper.plan import final_runs, protocols, recipe_cells, search_runs
+from lresnet_paper.plan import cells_of, final_runs, protocols, recipe_cells, search_runs
 from lresnet_paper.run import Run
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -47,3 +52,17 @@ def _finals(table: str) -> Iterator[Run]:
 @pytest.mark.parametrize("table", TABLES)
 def test_every_line_is_a_run_of_a_recipe(table: str, stage: str) -> None:
     assert recorded(table, stage) - planned(table, stage) == set()
+
+
+def test_every_command_of_a_run_still_parses() -> None:
+    lines = (line for file in sorted(RESULTS.glob("*.jsonl")) for line in file.read_text().splitlines())
+    commands = {part for line in lines for part in json.loads(line)["command"].split("; ")}
+    verbs = {"bench": bench, "reproduce": reproduce, "train": train}
+    for command in sorted(commands):
+        program, verb, *args = shlex.split(command)
+        if program == "lresnet":
+            call: Any = read_call(verbs[verb], f"lresnet {verb}", args)
+            if verb == "reproduce" and (table := call.keywords["table"]) != "runtime":
+                cells = cells_of(table, call.keywords["protocol"])
+                served = [own for cell in cells for own in cells_served(table, cell)]
+                assert call.keywords["cell"] in (None, *cells, *served), command
