@@ -126,7 +126,7 @@ def test_wrong_calls_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert "draws must be at least 1, got 0" in complaint(capsys, "lorentz", "--ood", "grains.npz", "--draws", "0")
     seed = complaint(capsys, "lorentz", "--ood", "grains.npz", "--seed", "99999999999999999999")
-    assert "--seed must be below 2^32, got 99999999999999999999" in seed
+    assert "--seed must be 0 or more and below 2^32, got 99999999999999999999" in seed
     scores = complaint(capsys, "lorentz", "--ood", "grains.npz", "--scores", "all,energi")
     assert "this model has no score 'energi'" in scores
     assert "empty holds no run" in complaint(capsys, "empty", "--ood", "grains.npz")
@@ -220,4 +220,4 @@ def test_changed_images_and_models_are_refused(capsys: pytest.CaptureFixture[str
     images.unlink()
     _images.cache_clear()
     LorentzResNet(20, num_classes=3).save_pretrained(tmp_path / "run" / "model")
-    assert "own.npz and are not there any more" in complaint(capsys, *call)
+    assert "own.npz and are no longer there" in complaint(capsys, *call)
