@@ -11,9 +11,8 @@ from torch import Tensor
 from lresnet.kernels import disabled, enabled, is_available, supports_rows
 from lresnet.kernels.tiles import stack_rows
 from lresnet.models import LorentzGCN
-from lresnet.nn.ambient import ambient_product
 from lresnet.nn.graph_conv import centroid_of_sums
-from lresnet.nn.linear import on_sphere
+from lresnet.nn.linear import ambient_product, on_sphere
 from lresnet.nn.pair_distance import lorentz_distance2
 
 pytest.importorskip("triton")

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from lresnet.kernels import disabled, enabled
-from lresnet.nn import vector_join
-from lresnet.nn.vector_join import lorentz_join
+from lresnet.nn import weighted_join
+from lresnet.nn.weighted_join import lorentz_join
 from lresnet.testing import assert_finite_gradients
 
 join = pytest.importorskip("lresnet.kernels.join", reason="triton is not installed")
@@ -60,12 +60,12 @@ def only_kernels(monkeypatch):
     class Refused:
         @staticmethod
         def apply(z: Tensor, *others: object) -> Tensor:
-            if z.dtype == torch.float32 and vector_join.supports_rows(z, 1.0):
+            if z.dtype == torch.float32 and weighted_join.supports_rows(z, 1.0):
                 raise AssertionError("not computed by the kernel")
             return actual.apply(z, *others)
 
-    actual = vector_join._LorentzJoin
-    monkeypatch.setattr(vector_join, "_LorentzJoin", Refused)
+    actual = weighted_join._LorentzJoin
+    monkeypatch.setattr(weighted_join, "_LorentzJoin", Refused)
 
 
 @pytest.mark.parametrize("kappa", [0.1, 1.0, 10.0])

@@ -13,7 +13,7 @@ from torch.nn import BatchNorm2d
 
 from lresnet.kernels import disabled, enabled
 from lresnet.models import LorentzResNet
-from lresnet.models.residual_block import ResidualBlock
+from lresnet.models.resnet import ResidualBlock
 from lresnet.nn.batch_norm import RunningUpdate, norm_relu, norm_tail, update_running_statistics
 from tests.kernels.cases import DEVICE, record_launches
 from tests.residual.common import normals
@@ -197,7 +197,7 @@ def test_compiled_calls_run_the_operator_in_training(mode, launches):
 def test_error_messages():
     call = torch.compile(norm_relu, backend="eager", fullgraph=True)
     for x, channels, message in (
-        (images(1, 5, 1, 1), 5, "more than one pixel a channel, got 1; use eval"),
+        (images(1, 5, 1, 1), 5, "more than one pixel per channel, got 1; use eval"),
         (images(1, 5, 2, 2), 4, "a batch norm of 4 channels got 5"),
     ):
         torch._dynamo.reset()

@@ -12,7 +12,7 @@ from torch.nn import BatchNorm2d
 from lresnet import Lorentz
 from lresnet.kernels import disabled, enabled
 from lresnet.kernels.tiles import Tile
-from lresnet.models.residual_block import ResidualBlock
+from lresnet.models.resnet import ResidualBlock
 from lresnet.nn.batch_norm import norm_tail
 from lresnet.residual import make_residual
 from tests.kernels.cases import DEVICE, on_device, record_launches, residual
@@ -261,7 +261,7 @@ def test_modules_run_without_kernels(launches):
 
 def test_error_messages():
     x, y, _ = images(1, 5, 2, 2)
-    with pytest.raises(ValueError, match=r"more than one pixel a channel, got 1; use eval\(\)"):
+    with pytest.raises(ValueError, match=r"more than one pixel per channel, got 1; use eval\(\)"):
         norm_tail(x[..., :1, :1], y[..., :1, :1], branch_norm=norm(5))
     with pytest.raises(ValueError, match=r"a batch norm of 4 channels got 5; make it BatchNorm2d\(5\)"):
         norm_tail(x, y, branch_norm=norm(4))

@@ -10,7 +10,7 @@ from lresnet import Lorentz
 from lresnet.geometry.distance import separation
 from lresnet.kernels import disabled, enabled
 from lresnet.nn import Prototypes
-from lresnet.nn.prototype_distance import prototype_logits
+from lresnet.nn.prototypes import prototype_logits
 from lresnet.testing import assert_finite_gradients
 from tests.families import CURVATURES, NORMS, pairs
 
@@ -52,16 +52,16 @@ def separations(x: Tensor, y: Tensor, kappa: float) -> Tensor:
 @pytest.fixture(autouse=True)
 def only_kernels(monkeypatch):
     """Fail if, within enabled(), anything but the kernel computes, unless a test undoes this."""
-    from lresnet.nn import prototype_distance
+    from lresnet.nn import prototypes
 
     def refused(x: Tensor, y: Tensor, kappa: float) -> Tensor:
-        assert not (x.dtype == torch.float32 and prototype_distance.supports_rows(x, kappa)), (
+        assert not (x.dtype == torch.float32 and prototypes.supports_rows(x, kappa)), (
             "not computed by the kernel"
         )
         return actual(x, y, kappa)
 
-    actual = prototype_distance.prototype_separation
-    monkeypatch.setattr(prototype_distance, "prototype_separation", refused)
+    actual = prototypes.prototype_separation
+    monkeypatch.setattr(prototypes, "prototype_separation", refused)
 
 
 @pytest.mark.parametrize("kappa", [0.1, 1.0, 10.0])

@@ -1,4 +1,4 @@
-"""What the model tests share: small graphs, and every residual connection that a model is built with."""
+"""Helpers of the model tests: small graphs, and the residual connections of the models."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 NODES, FEATURES, CLASSES = 14, 6, 3
-# The textbook forms are for comparison only: NaN at the origin.
+# Without the textbook forms, which are NaN at the origin.
 RESIDUALS = ("lorentz", "parallel_transport", "parallel_transport_reversed", "tangent", "space", "none", "euclidean")
 
 
 def features(dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
-    """Some zeros, and a row of nothing else."""
+    """Return features with some zeros; row 5 is all zeros."""
     g = torch.Generator().manual_seed(seed)
     x = torch.randn(NODES, FEATURES, generator=g) * (torch.rand(NODES, FEATURES, generator=g) < 0.6)
     x[5] = 0
@@ -19,7 +19,7 @@ def features(dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
 
 
 def graph(seed: int = 1) -> tuple[Tensor, Tensor]:
-    """Directed and weighted; node 13 is isolated."""
+    """Return a directed, weighted graph; node 13 is isolated."""
     g = torch.Generator().manual_seed(seed)
     edge_index = torch.randint(NODES - 1, (2, 40), generator=g)
     return edge_index, 0.1 + torch.rand(40, generator=g)

@@ -1,4 +1,4 @@
-"""Small ResNets and images for the tests."""
+"""Helpers of the ResNet tests: small networks and images."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def images(batch: int = 4, height: int = 8, width: int = 8, seed: int = 1) -> Te
 
 
 def trained(model: LorentzResNet) -> LorentzResNet:
-    """Parameters and running statistics that no constructor would give."""
+    """Change parameters and running statistics from their initial values, and return the model in evaluation."""
     torch.manual_seed(2)
     with torch.no_grad():
         for parameter in model.parameters():

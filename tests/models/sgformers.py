@@ -1,4 +1,4 @@
-"""Small graph transformers for the tests."""
+"""Helpers of the SGFormer tests: small networks and their configurations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.models.common import CLASSES, FEATURES, RESIDUALS
 
 CASES = [(kind, "euclidean") for kind in RESIDUALS] + [(kind, "lorentz") for kind in RESIDUALS if kind != "euclidean"]
 every_case = pytest.mark.parametrize(("residual", "branches"), CASES)
-one_graph = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # of torch's tracer
+one_graph = pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated.*:DeprecationWarning"
+)  # torch's tracer
 both_branches = pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
 
 
@@ -21,5 +23,5 @@ def make(residual: str = "lorentz", **options: object) -> LorentzSGFormer:
     return LorentzSGFormer(**sizes | {"residual": residual} | options)
 
 
-def nothing(x: Tensor) -> Tensor:
+def no_dropout(x: Tensor) -> Tensor:
     return x

@@ -1,4 +1,4 @@
-"""lorentz_gcn: every residual, fixed and learned curvature, cached inputs, its Euclidean twin."""
+"""Tests of lorentz_gcn: every residual, fixed and learned curvature, cached inputs, the Euclidean baseline."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def make(residual: str = "lorentz", **options: object) -> LorentzGCN:
 @every_residual
 @pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_shapes_and_gradients(residual, learned, sparse):
+def test_shapes_and_gradients_of_all_parameters(residual, learned, sparse):
     model = make(residual, learn_curvature=learned, curvature=-2.0, dropout=0.3)
     x = SparseMatrix.from_dense(features()) if sparse else features()
     logits = model(x, *graph())
@@ -42,8 +42,7 @@ def test_shapes_and_gradients(residual, learned, sparse):
 
 
 @every_residual
-def test_is_its_layers_in_a_row(residual):
-    """The formula of the docstring, written out."""
+def test_the_model_is_the_formula_of_its_docstring(residual):
     model = make(residual, curvature=-0.5, num_layers=4, activation="relu").double().eval()
     x, (edge_index, weight) = features(torch.float64), graph()
     A = model.graph(edge_index, NODES, weight.double())
@@ -56,20 +55,20 @@ def test_is_its_layers_in_a_row(residual):
     torch.testing.assert_close(model.embed(x, edge_index, weight.double()), z)
     assert len(model.residuals) == 3
     plain = make(residual, curvature=-0.5, num_layers=4).double().eval()
-    assert not torch.equal(plain(x, edge_index), model(x, edge_index))  # the activation does something
+    assert not torch.equal(plain(x, edge_index), model(x, edge_index))  # the activation has an effect
 
 
 @every_residual
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_the_layer_of_space_coordinates(residual, sparse):
-    """Written out: linear maps, and centroids by the manifold's own function."""
+def test_a_model_with_the_space_layer_is_linear_maps_and_centroids(residual, sparse):
+    """The centroids are computed by the manifold's own function."""
     model = make(residual, layer="space", num_layers=2, activation="relu", curvature=-0.5).double().eval()
     x, (edge_index, _) = features(torch.float64), graph()
     A = model.graph(edge_index, NODES)
 
     def convolve(layer: torch.nn.Module, x: Tensor) -> Tensor:
         h = x @ layer.linear.weight.T + layer.linear.bias
-        if residual == "euclidean":  # whose linear maps these are
+        if residual == "euclidean":  # the same linear maps
             return A @ h
         rows = [(A.col[A.row == node], A.values[A.row == node].double()) for node in range(NODES)]
         return torch.stack([model.manifold.centroid(h[columns], weights) for columns, weights in rows])
@@ -80,27 +79,27 @@ def test_the_layer_of_space_coordinates(residual, sparse):
     torch.testing.assert_close(model(SparseMatrix.from_dense(x) if sparse else x, edge_index), expected)
 
 
-def test_an_unknown_layer_is_refused_by_every_method():
+def test_an_unknown_layer_is_rejected_for_every_residual():
     for residual in ("lorentz", "euclidean"):
         with pytest.raises(ValueError, match="layer must be one of hybonet, space, hyperplane, got 'linear'"):
             make(residual, layer="linear")
 
 
 @every_residual
-def test_every_residual_gives_another_network(residual):
+def test_every_residual_gives_a_different_network(residual):
     others = [kind for kind in RESIDUALS if kind != residual]
-    # Without curvature addition of space parts is Euclidean addition; the layers around it differ.
+    # "space" and "euclidean" add the same way, but their layers differ.
     x, (edge_index, weight) = features(), graph()
-    mine = make(residual)(x, edge_index, weight)
+    found = make(residual)(x, edge_index, weight)
     for other in others:
-        assert not torch.equal(mine, make(other)(x, edge_index, weight))
+        assert not torch.equal(found, make(other)(x, edge_index, weight))
 
 
-def test_default_lorentz_weight_is_the_paper_s_constant_and_options_are_passed_on():
+def test_the_default_lorentz_weight_is_1_and_options_are_passed_on():
     model = make()
     assert [float(r.raw_weight) for r in model.residuals] == [1.0, 1.0]
     assert not any("raw_weight" in name for name, _ in model.named_parameters())
-    scaled = make(residual_options={"scale": 2.0})  # another option leaves the weight what it is
+    scaled = make(residual_options={"scale": 2.0})  # another option does not change the weight
     assert not any("raw_weight" in name for name, _ in scaled.named_parameters())
     learned = make(residual_options={"weight": "learned", "scale": 2.0})
     assert sum("raw_weight" in name for name, _ in learned.named_parameters()) == 2
@@ -119,32 +118,32 @@ def test_a_learned_curvature_is_one_parameter_under_one_key(residual):
     assert not [key for key in make(residual).state_dict() if "kappa" in key]
 
 
-def test_the_twin_has_no_manifold_parameter():
+def test_the_euclidean_baseline_has_no_manifold_parameter():
     import geoopt
 
-    twin = make("euclidean", learn_curvature=True)
-    assert not any(isinstance(p, geoopt.ManifoldParameter) for p in twin.parameters())
-    assert not list(twin.manifold.parameters())
-    assert all(isinstance(layer, EuclideanGraphConv) for layer in twin.layers)
-    assert isinstance(twin.head, torch.nn.Linear)
+    baseline = make("euclidean", learn_curvature=True)
+    assert not any(isinstance(p, geoopt.ManifoldParameter) for p in baseline.parameters())
+    assert not list(baseline.manifold.parameters())
+    assert all(isinstance(layer, EuclideanGraphConv) for layer in baseline.layers)
+    assert isinstance(baseline.head, torch.nn.Linear)
     assert sum(isinstance(p, geoopt.ManifoldParameter) for p in make().parameters()) == 1
 
 
-def test_the_twin_is_a_residual_network_of_pyg_s_mean_aggregation():
-    twin = make("euclidean", num_layers=3, activation="relu").double().eval()
+def test_the_euclidean_baseline_is_a_residual_network_of_pyg_s_mean_aggregation():
+    baseline = make("euclidean", num_layers=3, activation="relu").double().eval()
     x, (edge_index, _) = features(torch.float64), graph()
-    edge_index = edge_index[:, edge_index[0] != edge_index[1]].unique(dim=1)  # PyG would add to a self loop
+    edge_index = edge_index[:, edge_index[0] != edge_index[1]].unique(dim=1)  # PyG would add a second self loop
     mean = SimpleConv(aggr="mean", combine_root="self_loop")
-    first, *others = [layer.linear for layer in twin.layers]
+    first, *others = [layer.linear for layer in baseline.layers]
     z = mean(first(x), edge_index)
     for linear in others:
         z = z + mean(linear(torch.relu(z)), edge_index)
-    torch.testing.assert_close(twin.embed(x, edge_index), z)
+    torch.testing.assert_close(baseline.embed(x, edge_index), z)
 
 
 @pytest.mark.parametrize("K", [-0.5, -2.0])
-def test_scaling_the_space_changes_only_the_unit(K):
-    """One consistent hyperboloid: with lengths in radii of curvature, K does nothing to the geometry."""
+def test_the_curvature_only_sets_the_unit_of_length(K):
+    """On one hyperboloid, with lengths in radii of curvature, K does not change the result."""
     one, other = make(curvature=-1.0, num_classes=None).double(), make(curvature=K, num_classes=None).double()
     radius = (-K) ** -0.5
     x, (edge_index, weight) = features(torch.float64), graph()
@@ -158,7 +157,7 @@ def test_scaling_the_space_changes_only_the_unit(K):
     torch.testing.assert_close(other(radius * x, edge_index, weight), radius * one(x, edge_index, weight))
 
 
-def test_a_learned_curvature_moves_the_output_and_is_found_by_every_layer():
+def test_a_learned_curvature_changes_the_output_and_all_layers_share_it():
     model = make(learn_curvature=True).eval()
     assert all(module.manifold is model.manifold for module in (*model.layers, *model.residuals, model.head))
     assert all(layer.linear.manifold is model.manifold for layer in model.layers)
@@ -178,7 +177,7 @@ def test_a_learned_curvature_moves_the_output_and_is_found_by_every_layer():
 @every_residual
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
-def test_inputs_made_once_give_the_same_as_raw_ones(residual, sparse, learned):
+def test_prepared_inputs_give_the_same_output_as_raw_ones(residual, sparse, learned):
     model = make(residual, dropout=0.4, learn_curvature=learned)
     x = SparseMatrix.from_dense(features()) if sparse else features()
     edge_index, weight = graph()
@@ -192,13 +191,13 @@ def test_inputs_made_once_give_the_same_as_raw_ones(residual, sparse, learned):
 
 
 @every_residual
-def test_sparse_features_give_what_dense_ones_do(residual):
+def test_sparse_features_give_the_same_output_as_dense_ones(residual):
     model = make(residual, curvature=-2.0).double()
     x = features(torch.float64)
     torch.testing.assert_close(model(SparseMatrix.from_dense(x), *graph()), model(x, *graph()))
 
 
-def test_isolated_nodes_and_a_graph_without_edges():
+def test_gradients_are_finite_for_isolated_nodes_and_without_edges():
     none = torch.empty(2, 0, dtype=torch.int64)
     for residual, self_loops in itertools.product(RESIDUALS, (True, False)):
         model = make(residual, self_loops=self_loops)
@@ -207,13 +206,13 @@ def test_isolated_nodes_and_a_graph_without_edges():
     assert not make(self_loops=False, num_classes=None)(features(), none).any()
 
 
-def test_adjacency_and_weights_matter():
+def test_the_output_depends_on_edges_and_weights():
     model, x = make().eval(), features()
     edge_index, weight = graph()
     y = model(x, edge_index, weight)
     assert not torch.allclose(y, model(x, edge_index))
     assert not torch.allclose(y, model(x, edge_index.flip(0), weight))
-    loops = adjacency(edge_index, NODES, weight)  # only the ratios of a node's weights matter, its self loop's included
+    loops = adjacency(edge_index, NODES, weight)  # only the ratios of weights matter, with self loops
     torch.testing.assert_close(y, model(x, loops.with_values(8 * loops.values)))
 
 
@@ -225,7 +224,7 @@ def test_max_radius_shortens_long_rows():
 
 
 @every_residual
-def test_dropout_only_in_training(residual):
+def test_dropout_is_active_in_training_only(residual):
     model = make(residual, dropout=0.5)
     x, (edge_index, weight) = features(), graph()
     assert not torch.equal(model(x, edge_index, weight), model(x, edge_index, weight))
@@ -246,11 +245,11 @@ def test_seeds_reproduce_parameters_and_dropout():
 
 @every_residual
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_features_and_autocast(residual, dtype):
+def test_half_precision_and_autocast_are_close_to_float32(residual, dtype):
     model = make(residual, curvature=-2.0, learn_curvature=True).eval()
     x = features(dtype)
     expected = model(x.float(), *graph())
-    if residual != "euclidean":  # the twin's layers are torch's own: their input has their dtype
+    if residual != "euclidean":  # torch's own layers need inputs in their dtype
         y = model(x, *graph())
         assert y.dtype == dtype
         torch.testing.assert_close(y.float(), expected, rtol=0.1, atol=0.1)
@@ -264,8 +263,8 @@ def test_half_features_and_autocast(residual, dtype):
 @every_residual
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("self_loops", [True, False])
-def test_a_large_graph_is_worked_on_in_blocks_of_rows_to_the_same_result(residual, sparse, self_loops, monkeypatch):
-    """Blocks of 4 of the 14 rows, values and gradients, the edge weights' included."""
+def test_a_large_graph_in_blocks_of_rows_gives_the_same_result(residual, sparse, self_loops, monkeypatch):
+    """Values and gradients, including those of edge weights, with blocks of 4 of the 14 rows."""
     results = []
     for rows in (4, 1000):
         monkeypatch.setattr(gcn, "_ROWS", rows)
@@ -282,7 +281,7 @@ def test_a_large_graph_is_worked_on_in_blocks_of_rows_to_the_same_result(residua
         torch.testing.assert_close(a, b)
 
 
-def test_blocks_of_rows_drop_coordinates_and_keep_half_precision(monkeypatch):
+def test_blocks_of_rows_support_dropout_and_half_precision(monkeypatch):
     monkeypatch.setattr(gcn, "_ROWS", 4)
     model, (edge_index, weight) = make(dropout=0.5, num_classes=None), graph()
     assert not torch.equal(model(features(), edge_index, weight), model(features(), edge_index, weight))
@@ -294,7 +293,7 @@ def test_blocks_of_rows_drop_coordinates_and_keep_half_precision(monkeypatch):
 # --- wrong input ------------------------------------------------------------------------------------------------------
 
 
-def test_bad_arguments():
+def test_wrong_arguments_are_rejected():
     with pytest.raises(ValueError, match="activation must be one of none, relu, got 'gelu'"):
         make(activation="gelu")
     with pytest.raises(ValueError, match="need num_layers >= 1 and 0 <= dropout < 1, got 0 and"):
@@ -307,7 +306,7 @@ def test_bad_arguments():
         make(curvature=1.0)
 
 
-def test_bad_inputs():
+def test_wrong_inputs_are_rejected():
     model = make()
     with pytest.raises(TypeError, match=r"features must be floating point, got torch.int64; .*x\.float\(\)"):
         model(torch.ones(NODES, FEATURES, dtype=torch.int64), graph()[0])
@@ -340,32 +339,32 @@ def test_a_deep_copy_has_its_own_parameters_and_one_manifold(residual):
     import geoopt
 
     model = make(residual, learn_curvature=True)
-    twin = copy.deepcopy(model)
-    assert twin.config == model.config
-    assert twin.layers[0] is not model.layers[0]
-    for module in twin.modules():
+    copied = copy.deepcopy(model)
+    assert copied.config == model.config
+    assert copied.layers[0] is not model.layers[0]
+    for module in copied.modules():
         if isinstance(module, LorentzGraphConv):
-            assert module.manifold is twin.manifold
-    for parameter in twin.parameters():
+            assert module.manifold is copied.manifold
+    for parameter in copied.parameters():
         if isinstance(parameter, geoopt.ManifoldParameter):
-            assert parameter.manifold is twin.manifold
+            assert parameter.manifold is copied.manifold
     x, (edge_index, weight) = features(), graph()
     before = model(x, edge_index, weight)
-    assert torch.equal(twin(x, edge_index, weight), before)
+    assert torch.equal(copied(x, edge_index, weight), before)
     with torch.no_grad():
-        for parameter in twin.parameters():
+        for parameter in copied.parameters():
             parameter.add_(0.1)
     assert torch.equal(model(x, edge_index, weight), before)
-    assert not torch.equal(twin(x, edge_index, weight), before)
+    assert not torch.equal(copied(x, edge_index, weight), before)
 
 
-def test_one_layer_has_no_residual():
+def test_a_model_of_one_layer_has_no_residual():
     model = make(num_layers=1)
     assert len(model.residuals) == 0
     assert model(features(), *graph()).shape == (NODES, CLASSES)
 
 
-def test_model_and_registry_build_the_same():
+def test_create_model_builds_the_same_model():
     torch.manual_seed(0)
     model = create_model("lorentz_gcn", residual="tangent", curvature=-2.0, in_features=FEATURES, hidden=5)
     expected = make("tangent", curvature=-2.0, num_classes=None)
@@ -382,18 +381,18 @@ def test_model_and_registry_build_the_same():
         ("euclidean", True, 4),
         ("none", False, 2**15),
         ("none", True, 4),
-        # The other pairs of what stands above: each takes the compiler three seconds.
+        # The other combinations; each takes three seconds to compile.
         pytest.param("lorentz", True, 4, marks=pytest.mark.slow),
         pytest.param("euclidean", True, 2**15, marks=pytest.mark.slow),
         pytest.param("none", False, 4, marks=pytest.mark.slow),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # the compiler's own doing
-def test_it_compiles_without_a_break(residual, sparse, rows, monkeypatch):
-    monkeypatch.setattr(gcn, "_ROWS", rows)  # beyond which an eager call takes some rows at a time
-    model = make(residual, num_layers=2 if sparse else 3).eval()  # sparse features concern the first layer
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # from torch's tracer
+def test_the_model_compiles_without_a_graph_break(residual, sparse, rows, monkeypatch):
+    monkeypatch.setattr(gcn, "_ROWS", rows)  # larger graphs are computed in blocks in eager code
+    model = make(residual, num_layers=2 if sparse else 3).eval()  # sparse features enter the first layer only
     points = model.input_points(SparseMatrix.from_dense(features()) if sparse else features())
     A = model.graph(graph()[0], NODES)
-    torch.compiler.reset()  # the cases are more than the eight ways in which it compiles one function
+    torch.compiler.reset()  # there are more cases than torch recompiles a function
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(points, A), model(points, A))

@@ -1,4 +1,4 @@
-"""lorentz_mlp: Algorithm 1 on plain vectors."""
+"""Tests of lorentz_mlp, Algorithm 1 on plain vectors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def make(residual: str = "lorentz", **options: object) -> LorentzMLP:
 
 @every_residual
 @pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
-def test_shapes_and_gradients(residual, learned):
+def test_shapes_and_finite_gradients(residual, learned):
     model = make(residual, learn_curvature=learned, curvature=-2.0, dropout=0.2)
     logits = model(features())
     assert logits.shape == (14, CLASSES)
@@ -36,7 +36,7 @@ def test_shapes_and_gradients(residual, learned):
 
 
 @every_residual
-def test_is_its_layers_in_a_row(residual):
+def test_the_model_is_the_sequence_of_its_layers(residual):
     model = make(residual, curvature=-0.5, num_layers=4).double()
     x = features(torch.float64)
     z = model.layers[0](x if residual == "euclidean" else model.manifold.expmap0(x))
@@ -47,7 +47,7 @@ def test_is_its_layers_in_a_row(residual):
 
 
 def toy(count: int = 150) -> tuple[Tensor, Tensor]:
-    """Three rings around the origin: no line tells them apart."""
+    """Return three rings around the origin, which no line separates."""
     g = torch.Generator().manual_seed(0)
     y = torch.arange(count) % 3
     angle = 6.2832 * torch.rand(count, generator=g)
@@ -55,7 +55,7 @@ def toy(count: int = 150) -> tuple[Tensor, Tensor]:
     return torch.stack([radius * angle.cos(), radius * angle.sin()], dim=1), y
 
 
-def test_learns_a_problem_that_a_linear_model_cannot():
+def test_training_solves_a_problem_that_no_linear_model_solves():
     x, y = toy()
     torch.manual_seed(0)
     model = LorentzMLP(2, hidden=8, num_layers=3, num_classes=3)
@@ -72,7 +72,7 @@ def test_learns_a_problem_that_a_linear_model_cannot():
     assert loss.item() < 0.5 * first
 
 
-def test_dropout_only_in_training_and_seeds_reproduce():
+def test_dropout_is_active_in_training_only_and_seeds_reproduce():
     model = make(dropout=0.5)
     assert not torch.equal(model(features()), model(features()))
     assert torch.equal(model.eval()(features()), make().eval()(features()))
@@ -80,7 +80,7 @@ def test_dropout_only_in_training_and_seeds_reproduce():
 
 
 @every_residual
-def test_half_features(residual):
+def test_features_in_half_precision(residual):
     if residual == "euclidean":
         model = make(residual).bfloat16()
         assert model(features(torch.bfloat16)).dtype == torch.bfloat16
@@ -111,12 +111,12 @@ def test_state_dict_keys():
     ]
 
 
-def test_a_deep_copy_answers_the_same():
+def test_a_deep_copy_gives_the_same_output():
     model = make(learn_curvature=True)
     assert torch.equal(copy.deepcopy(model)(features()), model(features()))
 
 
-def test_bad_arguments():
+def test_wrong_arguments_are_rejected():
     with pytest.raises(ValueError, match="need num_layers >= 1"):
         make(num_layers=0)
     with pytest.raises(ValueError, match="0 <= dropout < 1"):

@@ -1,9 +1,11 @@
-"""Models by name and models in folders: what is written, what comes back, what is refused."""
+"""Tests of models by name and of saved models: files, round trips, errors."""
 
 from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,7 +17,7 @@ from tests.models.common import CLASSES, FEATURES, RESIDUALS, features, graph
 
 
 def trained(residual: str = "lorentz", **options: object) -> LorentzGCN:
-    """Parameters that no constructor would give."""
+    """Return a model whose parameters differ from their initial values."""
     torch.manual_seed(0)
     model = LorentzGCN(FEATURES, 5, num_classes=CLASSES, residual=residual, **options)
     with torch.no_grad():
@@ -26,7 +28,7 @@ def trained(residual: str = "lorentz", **options: object) -> LorentzGCN:
 
 @pytest.mark.parametrize("residual", RESIDUALS)
 @pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
-def test_round_trip_is_bit_equal(residual, learned, tmp_path):
+def test_a_round_trip_is_bit_identical(residual, learned, tmp_path):
     model = trained(residual, learn_curvature=learned, curvature=-2.0)
     assert model.save_pretrained(tmp_path / "a" / "b") == tmp_path / "a" / "b"
     back = from_pretrained(tmp_path / "a" / "b").eval()
@@ -40,7 +42,7 @@ def test_round_trip_is_bit_equal(residual, learned, tmp_path):
         assert float(back.manifold.K.detach()) == float(model.manifold.K.detach()) != -2.0
 
 
-def test_round_trip_of_the_mlp_and_of_float64(tmp_path):
+def test_a_round_trip_of_the_mlp_in_float64(tmp_path):
     torch.manual_seed(1)
     model = LorentzMLP(FEATURES, num_classes=CLASSES, learn_curvature=True).double()
     with torch.no_grad():
@@ -51,7 +53,7 @@ def test_round_trip_of_the_mlp_and_of_float64(tmp_path):
     assert torch.equal(back(x), model(x))
 
 
-def test_each_tensor_keeps_the_dtype_it_was_saved_in(tmp_path):
+def test_each_tensor_keeps_its_dtype(tmp_path):
     model = create_model("lorentz_resnet20", num_classes=3).bfloat16()
     for module in model.modules():
         if isinstance(module, torch.nn.BatchNorm2d):
@@ -61,7 +63,7 @@ def test_each_tensor_keeps_the_dtype_it_was_saved_in(tmp_path):
     assert back.stem[0].weight.is_contiguous(memory_format=torch.channels_last)
 
 
-def test_a_loaded_model_trains_on_the_manifold(tmp_path):
+def test_a_loaded_model_has_manifold_parameters(tmp_path):
     import geoopt
 
     back = from_pretrained(trained(learn_curvature=True).save_pretrained(tmp_path))
@@ -70,7 +72,7 @@ def test_a_loaded_model_trains_on_the_manifold(tmp_path):
     assert all(parameter.requires_grad for parameter in back.parameters())
 
 
-def test_what_is_written(tmp_path):
+def test_files_and_config_of_a_saved_model(tmp_path):
     trained(learn_curvature=True, dropout=0.2, residual_options={"weight": "learned"}).save_pretrained(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["config.json", "model.safetensors"]
     assert json.loads((tmp_path / "config.json").read_text()) == {
@@ -97,33 +99,33 @@ def test_what_is_written(tmp_path):
         )
 
 
-def test_saving_again_replaces(tmp_path):
+def test_saving_again_replaces_the_model(tmp_path):
     trained().save_pretrained(tmp_path)
     other = trained("space", curvature=-2.0)
     other.save_pretrained(tmp_path)
     assert torch.equal(from_pretrained(tmp_path).eval()(features(), *graph()), other(features(), *graph()))
 
 
-def test_arguments_that_are_no_json_leave_no_file(tmp_path):
+def test_arguments_that_are_not_json_are_rejected_before_any_file_is_written(tmp_path):
     model = trained(residual_options={"weight": torch.tensor(0.5)})
     with pytest.raises(TypeError, match="not JSON serializable"):
         model.save_pretrained(tmp_path / "model")
     assert not (tmp_path / "model").exists()
 
 
-def test_a_model_survives_pickling():
-    """Not our format, but that of multiprocessing."""
+def test_a_model_can_be_pickled():
+    """multiprocessing pickles models, although we do not save them this way."""
     model = trained(learn_curvature=True)
     back = pickle.loads(pickle.dumps(model))
     assert back.config == model.config
     assert torch.equal(back(features(), *graph()), model(features(), *graph()))
 
 
-# --- bad folders ------------------------------------------------------------------------------------------------------
+# --- wrong folders ----------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_without_a_model(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"nowhere holds no saved model: config\.json is missing"):
+def test_a_folder_without_a_model_is_rejected(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"nowhere is not a saved model: config\.json is missing"):
         from_pretrained(tmp_path / "nowhere")
     trained().save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
@@ -147,32 +149,32 @@ def _config(folder: Path, **change: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "words"),
+    ("damage", "message"),
     [
         (lambda f: (f / "config.json").write_text("{"), "Expecting property name"),
-        (lambda f: (f / "config.json").write_text("[]"), "config.json names no model"),
-        (lambda f: (f / "config.json").write_text("{}"), "config.json names no model"),
+        (lambda f: (f / "config.json").write_text("[]"), 'config.json has no entry "model"'),
+        (lambda f: (f / "config.json").write_text("{}"), 'config.json has no entry "model"'),
         (lambda f: _config(f, model="lorentz_gnc"), "unknown model 'lorentz_gnc'; did you mean 'lorentz_gcn'"),
         (lambda f: _config(f, depth=3), "model 'lorentz_gcn' has no argument 'depth'"),
         (lambda f: _config(f, curvature=1.0), "curvature must be negative"),
         (_truncate, "deserializing"),
         (_other_weights, "size mismatch"),
     ],
-    ids=["torn json", "not a table", "no model", "unknown model", "unknown argument", "bad value", "torn", "other"],
+    ids=["bad json", "not a table", "no model", "unknown model", "unknown argument", "bad value", "truncated", "other"],
 )
-def test_a_spoilt_folder_is_named_in_the_error(spoil, words, tmp_path):
+def test_a_damaged_folder_is_named_in_the_error(damage, message, tmp_path):
     trained().save_pretrained(tmp_path)
-    spoil(tmp_path)
+    damage(tmp_path)
     with pytest.raises(ValueError) as error:
         from_pretrained(tmp_path)
-    assert str(error.value).startswith(f"{tmp_path} does not hold what save_pretrained wrote: ")
-    assert words in str(error.value)
+    assert str(error.value).startswith(f"{tmp_path} cannot be read as a model that save_pretrained has written: ")
+    assert message in str(error.value)
 
 
 # --- models by name ---------------------------------------------------------------------------------------------------
 
 
-def test_registry():
+def test_models_are_created_by_name():
     assert (MODELS["lorentz_gcn"], MODELS["lorentz_mlp"]) == (LorentzGCN, LorentzMLP)
     model = create_model("lorentz_mlp", "space", -2.0, in_features=3, num_classes=2)
     assert model.config["residual"] == "space"
@@ -189,5 +191,15 @@ def test_messages_name_the_nearest_model_and_the_arguments():
         create_model("lorentz_gcn")
 
 
-def test_positional_arguments_are_remembered_by_name():
+def test_positional_arguments_are_stored_by_name():
     assert LorentzGCN(7, 9, 2).config == LorentzGCN(in_features=7, hidden=9, num_layers=2).config
+
+
+def test_the_registry_loads_without_torch():
+    program = """
+import sys
+from lresnet.models import MODELS
+assert list(MODELS)[0] == "lorentz_gcn" and "lorentz_resnet20" in MODELS and len(MODELS) == 7
+assert "torch" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

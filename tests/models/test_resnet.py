@@ -1,4 +1,4 @@
-"""Lorentz ResNets: the block written out, aligned skips, depth, bad input, copies, and the Euclidean twin."""
+"""Tests of lorentz_resnet: its formula, shapes, options, errors, copies, and the Euclidean baseline."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from lresnet.geometry import Lorentz
 from lresnet.models import LorentzGCN, LorentzResNet, create_model, from_pretrained
-from lresnet.models.residual_block import ResidualBlock
+from lresnet.models.resnet import ResidualBlock
 from lresnet.nn import CentroidPool, LorentzMLR, PoincareMean, Prototypes, SpaceMean
 from lresnet.residual import make_residual
 from lresnet.testing import assert_compiles
 from tests.models.common import RESIDUALS
 from tests.models.resnets import every_residual, images, make, trained
 
-# --- what it computes -------------------------------------------------------------------------------------------------
+# --- the formula ------------------------------------------------------------------------------------------------------
 
 
 def written_out(model: LorentzResNet, x: Tensor, kappa: float | None) -> Tensor:
-    """The map before pooling in plain functions; kappa None is addition, else the paper's residual as printed."""
+    """Return the features in plain functions; the residual is addition if kappa is None, else the paper's."""
     state = model.state_dict()
 
     def conv(x: Tensor, name: str, stride: int = 1) -> Tensor:
@@ -57,7 +57,7 @@ def written_out(model: LorentzResNet, x: Tensor, kappa: float | None) -> Tensor:
 
 @pytest.mark.parametrize("depth", [18, 20])
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
-def test_is_the_formula_written_out(residual, depth):
+def test_features_equal_the_formula(residual, depth):
     widths = [4, 6, 8, 10][: 4 if depth == 18 else 3]
     model = trained(make(residual, depth, curvature=-0.3, widths=widths)).double()
     x = images(2, 24, 40).double()
@@ -68,58 +68,58 @@ def test_is_the_formula_written_out(residual, depth):
     assert torch.equal(model(x), model.head(model.embed(x)))
 
 
-def test_space_addition_is_the_twin_s_body_to_the_bit():
-    twin, space = trained(make("euclidean", 20)), make("space", 20)
-    state = {k: v for k, v in twin.state_dict().items() if not k.startswith("head.")}
+def test_features_with_space_addition_are_bit_identical_to_the_euclidean_baseline():
+    baseline, space = trained(make("euclidean", 20)), make("space", 20)
+    state = {k: v for k, v in baseline.state_dict().items() if not k.startswith("head.")}
     missing = space.load_state_dict(state, strict=False)
     assert missing.missing_keys == ["head.weight", "head.bias"]
     assert missing.unexpected_keys == []
-    assert torch.equal(space.eval().features(images()), twin.features(images()))
-    assert not torch.equal(space.embed(images()), twin.embed(images()))
+    assert torch.equal(space.eval().features(images()), baseline.features(images()))
+    assert not torch.equal(space.embed(images()), baseline.embed(images()))
 
 
 @every_residual
-def test_every_residual_gives_another_network(residual):
-    mine = make(residual)(images())
+def test_every_residual_gives_a_different_network(residual):
+    found = make(residual)(images())
     for other in RESIDUALS:
         if other != residual:
-            assert not torch.equal(mine, make(other)(images())), other
+            assert not torch.equal(found, make(other)(images())), other
 
 
 @pytest.mark.parametrize("stride", [1, 2])
 def test_skip_and_branch_are_aligned(stride):
-    """An impulse at (2, 5) of the output's grid is there on both paths, on an image that is not square."""
+    """An impulse at (2, 5) of the output arrives there on both paths, in an image that is not square."""
     manifold_owner = make()
     block = ResidualBlock(3, 3 * stride, stride, manifold_owner.blocks[0].residual).eval()
     for conv in (block.conv1, block.conv2, *(m for m in block.shortcut if isinstance(m, torch.nn.Conv2d))):
         torch.nn.init.ones_(conv.weight)
     x = torch.zeros(1, 3, 9 * stride, 14 * stride)
     x[:, :, 2 * stride, 5 * stride] = 1.0
-    seen: list[Tensor] = []
-    block.residual.register_forward_hook(lambda _, inputs, output: seen.extend([*inputs, output]))
+    maps: list[Tensor] = []
+    block.residual.register_forward_hook(lambda _, inputs, output: maps.extend([*inputs, output]))
     block(x)
-    for response in seen:
+    for response in maps:
         mass = response.detach()[0].abs().sum(0)
         assert mass.shape == (9, 14)
         rows, columns = (mass.sum(d) @ torch.arange(float(mass.shape[1 - d])) / mass.sum() for d in (1, 0))
         assert (float(rows), float(columns)) == pytest.approx((2.0, 5.0))
         assert mass[2, 5] == mass.max()
-    assert (seen[0] != 0).sum() == seen[0].shape[1]  # the skip stays a point
-    assert (seen[1] != 0).sum() > seen[1].shape[1]  # the branch spreads around it
+    assert (maps[0] != 0).sum() == maps[0].shape[1]  # the skip is non-zero in one pixel
+    assert (maps[1] != 0).sum() > maps[1].shape[1]  # the branch is non-zero around it
 
 
 # --- shapes, layouts, precision ---------------------------------------------------------------------------------------
 
 
 @every_residual
-def test_images_of_any_size_in_any_layout(residual):
+def test_images_of_any_size_and_memory_format(residual):
     model = trained(make(residual))
     for height, width in ((24, 40), (7, 9), (1, 1), (8, 3)):
         x = images(2, height, width)
         logits = model(x)
         assert logits.shape == (2, 4)
         torch.testing.assert_close(model(x.contiguous(memory_format=torch.channels_last)), logits)
-        torch.testing.assert_close(model(x[:1]), logits[:1], rtol=1e-4, atol=1e-5)  # a batch of one stays a batch
+        torch.testing.assert_close(model(x[:1]), logits[:1], rtol=1e-4, atol=1e-5)  # a batch of one image
     assert model(images(0)).shape == (0, 4)
     assert make(residual).train()(images(1)).shape == (1, 4)
 
@@ -130,14 +130,14 @@ def is_channels_last(model: LorentzResNet) -> bool:
 
 
 @pytest.mark.parametrize("count", [{"num_classes": 0}, {"num_classes": -1}, {"in_channels": 0}])
-def test_counts_that_cannot_be(count):
+def test_numbers_of_classes_and_channels_below_1_are_rejected(count):
     with pytest.raises(ValueError, match=r"(num_classes|in_channels) must be at least 1, got (0|-1)"):
         LorentzResNet(20, **count)
 
 
 @pytest.mark.parametrize("size", [32, 64, 97])
-def test_the_gradient_of_a_shortcut_of_few_channels(size):
-    """oneDNN's own, of a 1 x 1 convolution with a stride, is wrong or a crash below 16 channels."""
+def test_the_gradient_of_a_shortcut_of_few_channels_is_correct(size):
+    """For a 1 x 1 convolution with a stride and fewer than 16 channels, oneDNN's is wrong or crashes."""
     convolution = ResidualBlock(8, 16, 2, make_residual("euclidean", Lorentz(-1.0), dim=1)).shortcut[0]
     images = torch.randn(4, 8, size, size).contiguous(memory_format=torch.channels_last)
     result = convolution(images)
@@ -150,7 +150,7 @@ def test_the_gradient_of_a_shortcut_of_few_channels(size):
     torch.testing.assert_close(convolution.weight.grad, weight.grad, check_dtype=False, rtol=1e-4, atol=1e-3)
 
 
-def test_channels_last_inside():
+def test_parameters_and_features_are_channels_last():
     model = make()
     assert is_channels_last(model)
     assert is_channels_last(copy.deepcopy(model))
@@ -162,7 +162,7 @@ def test_channels_last_inside():
 @pytest.mark.parametrize("head", ["mlr", "prototypes", "linear"])
 @pytest.mark.parametrize("pooling", ["poincare", "centroid", "mean"])
 def test_logits_are_float32_also_under_autocast(head, pooling):
-    """Half precision maps, as autocast's convolutions give them on a GPU."""
+    """The features are in half precision, as under autocast on a GPU."""
     model = make(head=head, pooling=pooling)
     half = 3 * torch.randn(2, 32, 2, 2).bfloat16()
     model.features = lambda _: half  # type: ignore[method-assign]
@@ -175,7 +175,7 @@ def test_logits_are_float32_also_under_autocast(head, pooling):
 
 
 @every_residual
-def test_a_block_joins_half_precision_maps(residual):
+def test_a_block_joins_features_in_half_precision(residual):
     block = trained(make(residual)).blocks[1]
     skip, branch = (torch.randn(2, 16, 4, 4, generator=torch.Generator().manual_seed(s)) for s in (0, 1))
     joined = block.join(skip.bfloat16(), branch.bfloat16())
@@ -184,10 +184,10 @@ def test_a_block_joins_half_precision_maps(residual):
 
 
 def test_poolings_and_heads_by_name():
-    default, twin = make(), make("euclidean")
+    default, baseline = make(), make("euclidean")
     assert (type(default.pool), type(default.head)) == (PoincareMean, LorentzMLR)
-    assert type(twin.pool) is SpaceMean
-    assert isinstance(twin.head, torch.nn.Linear)
+    assert type(baseline.pool) is SpaceMean
+    assert isinstance(baseline.head, torch.nn.Linear)
     other = make("euclidean", pooling="centroid", head="prototypes")
     assert (type(other.pool), type(other.head)) == (CentroidPool, Prototypes)
     assert isinstance(make("tangent").head, LorentzMLR)
@@ -200,9 +200,9 @@ def test_poolings_and_heads_by_name():
 @pytest.mark.parametrize("head", ["linear", "prototypes", "mlr"])
 @pytest.mark.parametrize("pooling", ["mean", "poincare", "centroid"])
 @pytest.mark.parametrize("residual", ["euclidean", "space", "none", "lorentz"])
-def test_it_is_euclidean_where_the_curvature_changes_nothing(residual, pooling, head):
+def test_a_model_is_euclidean_if_the_output_does_not_depend_on_the_curvature(residual, pooling, head):
     flat, curved = (make(residual, 8, pooling=pooling, head=head, curvature=K).eval() for K in (-0.1, -1.0))
-    curved.load_state_dict(flat.state_dict())  # which a fixed curvature is no part of
+    curved.load_state_dict(flat.state_dict())  # a fixed curvature is not part of it
     assert flat.euclidean == torch.equal(flat(images()), curved(images()))
     assert flat.euclidean == curved.euclidean
 
@@ -216,7 +216,7 @@ def count(model: torch.nn.Module) -> int:
 
 def test_numbers_of_parameters():
     assert count(create_model("lorentz_resnet18", "euclidean")) == 11_173_962
-    assert count(create_model("lorentz_resnet18", head="linear")) == 11_173_970  # a weight a block
+    assert count(create_model("lorentz_resnet18", head="linear")) == 11_173_970  # one weight per block
     assert count(create_model("lorentz_resnet18")) == 11_173_970
     assert count(create_model("lorentz_resnet20", "euclidean")) == 68_786
     assert count(create_model("lorentz_resnet20")) == 68_786 + 9
@@ -235,12 +235,10 @@ def test_default_residual_has_a_learned_weight_and_the_scale_2(options, learned)
     assert {name for name, _ in part.blocks[0].residual.named_parameters()} == learned
 
 
-def test_a_scale_that_is_learned_starts_at_2_or_where_it_is_told():
+def test_a_learned_scale_starts_at_2_or_at_initial_scale():
     own = make(residual_options={"scale": "learned", "initial_scale": 3.0}).blocks[0].residual
     assert own.scale.item() == pytest.approx(3.0)
-    with pytest.raises(
-        ValueError, match=r"initial_scale=1\.0 is where a learned scale starts, .* the scale is 2\.0; add"
-    ):
+    with pytest.raises(ValueError, match=r"initial_scale=1\.0 is for a learned scale, but the scale is 2\.0; add"):
         make(residual_options={"initial_scale": 1.0})
     with pytest.raises(ValueError, match=r"the scale is None; add scale='learned'"):
         make(residual_options={"scale": None, "initial_scale": 1.0})
@@ -255,7 +253,7 @@ def test_no_scale_and_options_of_other_residuals():
         make("space", residual_options={"weight": 1.0})
 
 
-def test_curvature_is_the_model_s_own_unless_given():
+def test_the_default_curvature_is_that_of_the_model():
     assert create_model("lorentz_resnet20").config["curvature"] == -0.02
     assert create_model("lorentz_resnet20", curvature=-0.5).config["curvature"] == -0.5
     assert create_model("lorentz_gcn", in_features=3).config["curvature"] == -1.0
@@ -264,42 +262,42 @@ def test_curvature_is_the_model_s_own_unless_given():
         create_model("lorentz_resnet20", curvature=0.02)
 
 
-def test_names_fix_the_depth():
+def test_a_name_with_a_depth_sets_the_depth():
     assert create_model("lorentz_resnet18").config == LorentzResNet(18).config
     with pytest.raises(TypeError, match="model 'lorentz_resnet18' has no argument 'depth'; it takes num_classes"):
         create_model("lorentz_resnet18", depth=20)
 
 
 @pytest.mark.parametrize("depth", [0, 2, 6, 10, 19, 52])
-def test_depths_that_do_not_exist(depth):
+def test_wrong_depths_are_rejected(depth):
     with pytest.raises(ValueError, match=f"depth must be 18 or 6n \\+ 2 .*, got {depth}"):
         make(depth=depth)
 
 
 @pytest.mark.parametrize("widths", [[8, 16], [8, 16, 32, 64], [8, 0, 8]])
-def test_widths_that_do_not_fit(widths):
-    with pytest.raises(ValueError, match=r"depth 8 needs 3 widths, positive numbers, one a stage; got \["):
+def test_wrong_widths_are_rejected(widths):
+    with pytest.raises(ValueError, match=r"depth 8 needs 3 positive widths, one per stage; got \["):
         make(widths=widths)
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (2, 1, 8, 8), (2, 3, 0, 8), (2, 3, 8, 0), (2, 8, 8, 3)])
-def test_what_is_no_batch_of_images(shape):
+def test_wrong_shapes_of_images_are_rejected(shape):
     with pytest.raises(ValueError, match=r"images must have shape \[B, 3, H, W\] with at least one pixel, got \("):
         make()(torch.zeros(shape))
 
 
-def test_one_small_image_is_too_little_to_train_on():
+def test_a_single_small_image_is_rejected_in_training():
     model = make().train()
-    words = r"more than one pixel a channel, but images of shape \(1, 3, 4, 4\) end as one; take more"
-    with pytest.raises(ValueError, match=words):
+    message = r"more than one pixel per channel, but images of shape \(1, 3, 4, 4\) are reduced to a single pixel; use"
+    with pytest.raises(ValueError, match=message):
         model(images(1, 4, 4))
     assert model(images(1, 4, 5)).shape == model(images(2, 4, 4))[:1].shape == (1, 4)
     for module in model.modules():
-        module.train(not isinstance(module, torch.nn.BatchNorm2d))  # norms that are frozen need no pixels
+        module.train(not isinstance(module, torch.nn.BatchNorm2d))  # frozen norms need no statistics
     assert model(images(1, 4, 4)).shape == (1, 4)
 
 
-def test_images_are_floating_point():
+def test_images_that_are_not_floating_point_are_rejected():
     with pytest.raises(TypeError, match=r"floating point tensor, got torch.uint8; convert them, e\.g\. x\.float\(\)"):
         make()(torch.zeros(2, 3, 8, 8, dtype=torch.uint8))
     with pytest.raises(TypeError, match="floating point tensor, got list"):
@@ -329,7 +327,7 @@ def test_state_dict_keys():
 
 
 @pytest.mark.parametrize("residual", ["lorentz", "tangent", "euclidean"])
-def test_what_is_written_brings_the_model_back(residual, tmp_path):
+def test_the_saved_files_restore_the_model(residual, tmp_path):
     model = trained(make(residual, learn_curvature=True, widths=(4, 6, 8)))
     folder = model.save_pretrained(tmp_path)
     config = json.loads((folder / "config.json").read_text())
@@ -340,7 +338,7 @@ def test_what_is_written_brings_the_model_back(residual, tmp_path):
     assert torch.equal(back.eval()(images()), model(images()))
 
 
-def test_round_trip_by_folder(tmp_path):
+def test_from_pretrained_restores_the_model(tmp_path):
     model = trained(make(learn_curvature=True))
     back = from_pretrained(model.save_pretrained(tmp_path))
     assert is_channels_last(back)
@@ -348,33 +346,32 @@ def test_round_trip_by_folder(tmp_path):
 
 
 @pytest.mark.parametrize("head", ["mlr", "prototypes", "linear"])
-def test_a_deep_copy_answers_the_same(head):
+def test_a_deep_copy_gives_the_same_output(head):
     model = trained(make(learn_curvature=True, head=head))
-    twin = copy.deepcopy(model)
-    assert twin.config == model.config
-    assert twin.blocks[0].residual.manifold is twin.manifold is not model.manifold
-    assert torch.equal(twin(images()), model(images()))
+    copied = copy.deepcopy(model)
+    assert copied.config == model.config
+    assert copied.blocks[0].residual.manifold is copied.manifold is not model.manifold
+    assert torch.equal(copied(images()), model(images()))
 
 
-# torch itself makes an instance of every autograd.Function that it traces, and warns of that.
+# torch's tracer instantiates every autograd.Function and warns about it.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
-def test_compiles_to_one_graph(residual):
-    # Two blocks a stage: one that changes the shape and one that does not. A third would be traced like the second.
+def test_the_model_compiles_without_a_graph_break(residual):
+    # Two blocks per stage: one changes the shape and one does not. A third would be traced like the second.
     assert_compiles(trained(make(residual, 14, learn_curvature=True)), images(2), tolerance=1e-4)
 
 
 @pytest.mark.parametrize("name", ["stem", "blocks", "blocks.1", "blocks.1.conv1"])
-def test_hooks_see_what_passes(name):
-    """People look into a network by hooks on its parts, containers too."""
-    seen = []
+def test_hooks_on_parts_and_containers_are_called(name):
+    shapes = []
     network = LorentzResNet(8, 5)
-    network.get_submodule(name).register_forward_hook(lambda module, inputs, output: seen.append(output.shape))
+    network.get_submodule(name).register_forward_hook(lambda module, inputs, output: shapes.append(output.shape))
     network(torch.randn(2, 3, 8, 8))
-    assert len(seen) == 1
+    assert len(shapes) == 1
 
 
-def test_a_shortcut_keeps_the_bias_of_a_norm_that_was_fused_into_it():
+def test_a_shortcut_uses_the_bias_of_a_norm_fused_into_it():
     block = LorentzResNet(8, 5, residual="euclidean").eval().blocks[1]
     conv, norm = block.shortcut
     with torch.no_grad():

@@ -1,4 +1,4 @@
-"""lorentz_sgformer: every residual, both kinds of branches, fixed and learned weights, its Euclidean twin."""
+"""Tests of lorentz_sgformer: every residual, both kinds of branches, learned weights, the Euclidean baseline."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lresnet.nn.input_map import features_to_points
 from lresnet.optim import parameter_groups
 from lresnet.testing import assert_finite_gradients, assert_on_manifold
 from tests.models.common import CLASSES, FEATURES, NODES, RESIDUALS, features, graph
-from tests.models.sgformers import CASES, both_branches, every_case, make, nothing, one_graph
+from tests.models.sgformers import CASES, both_branches, every_case, make, no_dropout, one_graph
 
 # --- the formulas -----------------------------------------------------------------------------------------------------
 
@@ -23,7 +23,7 @@ from tests.models.sgformers import CASES, both_branches, every_case, make, nothi
 @every_case
 @pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_shapes_and_gradients(residual, branches, learned, sparse):
+def test_shapes_and_gradients_of_all_parameters(residual, branches, learned, sparse):
     options = {"learn_curvature": learned, "learn_graph_weight": learned, "branches": branches, "dropout": 0.2}
     model = make(residual, curvature=-2.0, **options)
     x = SparseMatrix.from_dense(features()) if sparse else features()
@@ -31,7 +31,7 @@ def test_shapes_and_gradients(residual, branches, learned, sparse):
     assert logits.shape == (NODES, CLASSES)
     logits.square().sum().backward()
     for name, parameter in model.named_parameters():
-        if residual == "none" and "attentions" in name:  # the graph branch alone
+        if residual == "none" and "attentions" in name:  # only the graph branch is used
             assert parameter.grad is None or not parameter.grad.any(), name
             continue
         assert parameter.grad is not None, name
@@ -42,7 +42,7 @@ def test_shapes_and_gradients(residual, branches, learned, sparse):
 
 @pytest.mark.parametrize("norm", ["none", "layer"])
 @pytest.mark.parametrize("residual", ["lorentz", "tangent", "euclidean"])
-def test_euclidean_branches_are_the_formulas_of_sgformer(residual, norm):
+def test_euclidean_branches_equal_the_formulas_of_sgformer(residual, norm):
     model = make(residual, curvature=-0.5, num_layers=3, norm=norm, attention_weight=0.3, graph_weight=0.7).double()
     x, (edge_index, weight) = features(torch.float64), graph()
     edge_index, keep = edge_index[:, edge_index[0] != edge_index[1]], edge_index[0] != edge_index[1]
@@ -50,7 +50,7 @@ def test_euclidean_branches_are_the_formulas_of_sgformer(residual, norm):
     nu = torch.nn.LayerNorm(5, dtype=torch.float64) if norm == "layer" else torch.nn.Identity()
     branches = model.branches
     for conv in branches.convs:
-        torch.nn.init.normal_(conv.linear.bias)  # 0 at the start, which would hide where it is added
+        torch.nn.init.normal_(conv.linear.bias)  # the initial bias, 0, would not show where it is added
     start = torch.relu(nu(branches.input(x)))
     z = start
     for attention in branches.attentions:
@@ -75,8 +75,8 @@ def test_euclidean_branches_are_the_formulas_of_sgformer(residual, norm):
 
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 @pytest.mark.parametrize("residual", RESIDUALS)
-def test_branches_as_in_the_released_code(residual, sparse):
-    """Convolutions from the features, values without a matrix; written out."""
+def test_branches_with_the_options_of_the_released_code_equal_its_formulas(residual, sparse):
+    """Convolutions of the features, and values without a matrix."""
     model = make(residual, num_layers=3, graph_input="features", values="identity", heads=1).double()
     x, (edge_index, _) = features(torch.float64), graph()
     A, branches = model.graph(edge_index, NODES), model.branches
@@ -97,7 +97,7 @@ def test_branches_as_in_the_released_code(residual, sparse):
 
 
 @pytest.mark.parametrize("residual", [kind for kind in RESIDUALS if kind != "euclidean"])
-def test_lorentz_branches_are_residuals_throughout(residual):
+def test_lorentz_branches_use_the_residual_for_every_skip(residual):
     model = make(residual, curvature=-0.5, branches="lorentz", graph_weight=0.6).double()
     x, (edge_index, _) = features(torch.float64), graph()
     A, branches = model.graph(edge_index, NODES), model.branches
@@ -116,12 +116,12 @@ def test_lorentz_branches_are_residuals_throughout(residual):
 
 
 @every_case
-def test_every_method_gives_another_network(residual, branches):
+def test_every_configuration_gives_a_different_network(residual, branches):
     x, (edge_index, weight) = features(), graph()
-    mine = make(residual, branches=branches)(x, edge_index, weight)
+    found = make(residual, branches=branches)(x, edge_index, weight)
     for other, kind in CASES:
         if (other, kind) != (residual, branches):
-            assert not torch.equal(mine, make(other, branches=kind)(x, edge_index, weight))
+            assert not torch.equal(found, make(other, branches=kind)(x, edge_index, weight))
 
 
 @both_branches
@@ -129,9 +129,9 @@ def test_the_order_of_nodes_does_not_matter(branches):
     model = make(branches=branches).double().eval()
     x, (edge_index, weight) = features(torch.float64), graph()
     order = torch.randperm(NODES, generator=torch.Generator().manual_seed(2))
-    place = torch.argsort(order)  # where a node goes
+    position = torch.argsort(order)  # new index of each node
     y = model(x, edge_index, weight.double())
-    torch.testing.assert_close(model(x[order], place[edge_index], weight.double()), y[order])
+    torch.testing.assert_close(model(x[order], position[edge_index], weight.double()), y[order])
 
 
 # --- attention --------------------------------------------------------------------------------------------------------
@@ -147,18 +147,19 @@ def test_attention_rows_sum_to_one_and_belong_to_the_layer(branches, layer):
     assert rows.shape == (3, NODES)
     torch.testing.assert_close(rows.sum(-1), torch.ones(3, dtype=torch.float64))
     assert not torch.allclose(rows, model.attention(x, nodes, 1 - layer))
-    entering = model.branches.attend(model.branches.start(model.input_points(x), nothing), nothing, layer)
-    entering = torch.relu(entering) if branches == "lorentz" else entering
-    assert torch.equal(rows, model.branches.attentions[layer].rows(entering, nodes))
+    start = model.branches.start(model.input_points(x), no_dropout)
+    z = model.branches.attend(start, no_dropout, layer)
+    z = torch.relu(z) if branches == "lorentz" else z
+    assert torch.equal(rows, model.branches.attentions[layer].rows(z, nodes))
 
 
-def test_attention_layers_that_are_not_there():
+def test_wrong_attention_layers_are_rejected():
     for layer in (-1, 2):
         with pytest.raises(ValueError, match=f"layer must be 0 to 1, as there are 2 attention layers, got {layer}"):
             make().attention(features(), torch.tensor([0]), layer)
 
 
-# --- curvature, weights and the twin ---------------------------------------------------------------------------------
+# --- curvature, weights, baseline ------------------------------------------------------------------------------------
 
 
 @every_case
@@ -171,39 +172,39 @@ def test_a_learned_curvature_has_one_owner(residual, branches):
 
 
 @both_branches
-def test_curvature_matters(branches):
+def test_the_output_depends_on_the_curvature(branches):
     x, (edge_index, _) = features(), graph()
     a, b = (make(branches=branches, curvature=K)(x, edge_index) for K in (-0.5, -2.0))
     assert not torch.allclose(a, b, rtol=0.01)
 
 
-def test_the_graph_weight_goes_from_branch_to_branch():
+def test_the_graph_weight_selects_between_the_branches():
     x, (edge_index, _) = features(), graph()
     for residual in ("lorentz", "space", "tangent", "parallel_transport", "euclidean"):
-        graph_alone = make(residual, graph_weight=1 - 1e-6, num_classes=None)(x, edge_index)
-        attention_alone = make(residual, graph_weight=1e-6, num_classes=None)(x, edge_index)
+        graph_only = make(residual, graph_weight=1 - 1e-6, num_classes=None)(x, edge_index)
+        attention_only = make(residual, graph_weight=1e-6, num_classes=None)(x, edge_index)
         assert torch.allclose(
-            attention_alone[:1],
+            attention_only[:1],
             make(residual, graph_weight=1e-6, num_classes=None)(x, edge_index[:, :0])[:1],
             atol=1e-4,
         )
         none = make("none" if residual != "euclidean" else residual, graph_weight=1 - 1e-6, num_classes=None)
-        assert torch.allclose(graph_alone, none(x, edge_index), atol=1e-4)
-        assert not torch.allclose(graph_alone, attention_alone, atol=1e-2)
+        assert torch.allclose(graph_only, none(x, edge_index), atol=1e-4)
+        assert not torch.allclose(graph_only, attention_only, atol=1e-2)
 
 
-def test_weights_that_are_learned_do_not_decay():
+def test_learned_weights_have_no_weight_decay():
     groups = parameter_groups(make(learn_graph_weight=True, learn_curvature=True))
     assert set(groups.geometric) == {"manifold.log_kappa", "join.residual.raw_weight"}
     assert set(groups.manifold) == {"head.points"}
     assert set(parameter_groups(make("space", learn_graph_weight=True)).geometric) == {"join.raw_weight"}
 
 
-def test_the_twin_has_no_manifold_parameter():
-    twin = make("euclidean", learn_curvature=True)
-    assert not any(isinstance(p, geoopt.ManifoldParameter) for p in twin.parameters())
-    assert not list(twin.manifold.parameters())
-    assert isinstance(twin.head, torch.nn.Linear)
+def test_the_euclidean_baseline_has_no_manifold_parameter():
+    baseline = make("euclidean", learn_curvature=True)
+    assert not any(isinstance(p, geoopt.ManifoldParameter) for p in baseline.parameters())
+    assert not list(baseline.manifold.parameters())
+    assert isinstance(baseline.head, torch.nn.Linear)
 
 
 # --- inputs -----------------------------------------------------------------------------------------------------------
@@ -211,7 +212,7 @@ def test_the_twin_has_no_manifold_parameter():
 
 @every_case
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_inputs_made_once_give_the_same_as_raw_ones(residual, branches, sparse):
+def test_prepared_inputs_give_the_same_output_as_raw_ones(residual, branches, sparse):
     model = make(residual, branches=branches, dropout=0.4)
     x = SparseMatrix.from_dense(features()) if sparse else features()
     edge_index, weight = graph()
@@ -227,7 +228,7 @@ def test_inputs_made_once_give_the_same_as_raw_ones(residual, branches, sparse):
 
 
 @every_case
-def test_isolated_nodes_a_graph_without_edges_and_a_single_node(residual, branches):
+def test_gradients_are_finite_for_isolated_nodes_without_edges_and_for_a_single_node(residual, branches):
     none = torch.empty(2, 0, dtype=torch.int64)
     alone = make(residual, branches=branches, self_loops=False)
     assert_finite_gradients(lambda x: alone(x, *graph()), features())
@@ -241,7 +242,7 @@ def test_isolated_nodes_a_graph_without_edges_and_a_single_node(residual, branch
 
 
 @every_case
-def test_dropout_only_in_training(residual, branches):
+def test_dropout_is_active_in_training_only(residual, branches):
     model, (edge_index, weight) = make(residual, branches=branches, dropout=0.5), graph()
     x = features()
     assert not torch.equal(model(x, edge_index, weight), model(x, edge_index, weight))
@@ -268,19 +269,19 @@ def test_gradients_in_float64(branches):
 )
 @pytest.mark.slow
 @one_graph
-def test_compiles_into_one_graph(residual, branches, sparse):
-    """With the graph made once; sparse products are single nodes of it."""
-    compiles_into_one_graph(residual, branches, sparse, "aot_eager")
+def test_the_model_compiles_without_a_graph_break(residual, branches, sparse):
+    """The adjacency is built before; a sparse product is one node of the compiled graph."""
+    assert_compiles_without_break(residual, branches, sparse, "aot_eager")
 
 
 @pytest.mark.slow
 @one_graph
 @pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
-def test_compiles_into_one_graph_of_machine_code(branches):
-    compiles_into_one_graph("lorentz", branches, False, "inductor")
+def test_the_model_compiles_with_inductor(branches):
+    assert_compiles_without_break("lorentz", branches, False, "inductor")
 
 
-def compiles_into_one_graph(residual: str, branches: str, sparse: bool, backend: str) -> None:
+def assert_compiles_without_break(residual: str, branches: str, sparse: bool, backend: str) -> None:
     model = make(residual, branches=branches, learn_graph_weight=True).double()
     A, results = model.graph(graph()[0], NODES), []
     x = SparseMatrix.from_dense(features(torch.float64) + 0.1) if sparse else features(torch.float64) + 0.1
@@ -311,19 +312,19 @@ def compiles_into_one_graph(residual: str, branches: str, sparse: bool, backend:
         ({"heads": 0}, "heads must be at least 1, got 0"),
         ({"attention_layers": 0}, "attention_layers must be at least 1, got 0"),
         ({"hidden": 0}, "hidden must be at least 1, got 0"),
-        ({"residual_options": {"weight": 2.0}}, "the weight is graph_weight, .* not weight as an option"),
+        ({"residual_options": {"weight": 2.0}}, "must not contain 'weight'; set the weight with graph_weight"),
         ({"dropout": 1.0}, r"dropout must be at least 0 and below 1, got 1\.0"),
         ({"graph_weight": 1.0}, r"must be above 0 and below 1, got 1\.0"),
         ({"residual": "lorenz"}, "unknown residual 'lorenz'; did you mean 'lorentz'"),
         ({"curvature": 1.0}, "curvature must be negative"),
     ],
 )
-def test_bad_arguments(options, message):
+def test_wrong_arguments_are_rejected(options, message):
     with pytest.raises(ValueError, match=message):
         make(**options)
 
 
-def test_bad_inputs():
+def test_wrong_inputs_are_rejected():
     with pytest.raises(TypeError, match=r"features must be floating point, got torch.int64; .*x\.float\(\)"):
         make()(torch.ones(NODES, FEATURES, dtype=torch.int64), graph()[0])
     with pytest.raises(ValueError, match="edge_index has node 14, but nodes are 0 to 13"):
@@ -331,7 +332,7 @@ def test_bad_inputs():
 
 
 @both_branches
-def test_features_of_another_width_and_nodes_that_are_not_there(branches):
+def test_wrong_widths_of_features_and_wrong_nodes_are_rejected(branches):
     model = make(branches=branches)
     for wrong in (features()[:, 1:], features()[0]):
         with pytest.raises(ValueError, match=rf"built for features \[N, {FEATURES}\], got shape \("):

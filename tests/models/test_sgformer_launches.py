@@ -1,4 +1,4 @@
-"""How many kernels a training step of ``lorentz_sgformer`` starts beside its twin's: on a small graph, its time."""
+"""Number of kernels that a training step of lorentz_sgformer launches, which decides its time on a small graph."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ join = pytest.importorskip("lresnet.kernels.join", reason="triton is not install
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 NODES, FEATURES, CLASSES = 40, 8, 4
-# Operators that start nothing on a device: they make memory or a name for it, or compute on the host.
+# Operators that launch no kernel: they allocate memory, create views or compute on the host.
 _IDLE = ("empty", "detach", "promote_types", "record_function")
 
 
 class Launches(TorchDispatchMode):
-    """Counts torch's operators, without views, and our kernels, without what their interpreter does."""
+    """Count torch's operators except views, and our kernels, without the operators of their interpreter."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__()
@@ -70,20 +70,20 @@ def training_step(residual: str, **options: Any) -> Callable[[], None]:
 
 
 def launches(step: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> int:
-    step()  # optimisers make their state
+    step()  # optimisers create their state
     with monkeypatch.context() as patch, Launches(patch) as found:
         step()
     return found.counts.total()
 
 
 @pytest.mark.parametrize("options", [{}, {"learn_graph_weight": True}])
-def test_with_kernels_a_step_starts_no_more_than_the_twin_s(options, monkeypatch):
-    lorentz, twin = (training_step(residual, **options) for residual in ("lorentz", "euclidean"))
+def test_with_kernels_a_step_launches_at_most_five_more_than_the_euclidean_baseline(options, monkeypatch):
+    lorentz, baseline = (training_step(residual, **options) for residual in ("lorentz", "euclidean"))
     with enabled():
-        assert launches(lorentz, monkeypatch) <= launches(twin, monkeypatch) + 5
+        assert launches(lorentz, monkeypatch) <= launches(baseline, monkeypatch) + 5
 
 
-def test_without_them_it_starts_hundreds_more(monkeypatch):
-    lorentz, twin = (training_step(residual) for residual in ("lorentz", "euclidean"))
+def test_without_kernels_a_step_launches_hundreds_more(monkeypatch):
+    lorentz, baseline = (training_step(residual) for residual in ("lorentz", "euclidean"))
     with disabled():
-        assert launches(lorentz, monkeypatch) > launches(twin, monkeypatch) + 200
+        assert launches(lorentz, monkeypatch) > launches(baseline, monkeypatch) + 200

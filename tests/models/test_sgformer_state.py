@@ -1,4 +1,4 @@
-"""lorentz_sgformer: saved and read back, stacked, by name, under autocast."""
+"""Tests of lorentz_sgformer: saved and loaded, as a stack, created by name, under autocast."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.models.sgformers import every_case, make
 
 
 @every_case
-def test_saved_and_read_back(residual, branches, tmp_path):
+def test_saved_models_and_copies_give_the_same_output(residual, branches, tmp_path):
     model = make(residual, branches=branches, learn_curvature=True, learn_graph_weight=True).eval()
     with torch.no_grad():
         for parameter in model.parameters():
@@ -24,24 +24,24 @@ def test_saved_and_read_back(residual, branches, tmp_path):
     read = from_pretrained(model.save_pretrained(tmp_path)).eval()
     assert isinstance(read, LorentzSGFormer)
     assert torch.equal(read(features(), *graph()), model(features(), *graph()))
-    twin = copy.deepcopy(model)
-    assert torch.equal(twin(features(), *graph()), model(features(), *graph()))
+    copied = copy.deepcopy(model)
+    assert torch.equal(copied(features(), *graph()), model(features(), *graph()))
 
 
 @every_case
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_a_stack_gives_what_its_members_do(residual, branches, sparse):
-    """Three networks as one computation, dropout included."""
-    a_stack_gives_what_its_members_do(residual, sparse, branches=branches)
+def test_a_stack_equals_its_members(residual, branches, sparse):
+    """Three networks as one computation, with dropout."""
+    assert_stack_equals_members(residual, sparse, branches=branches)
 
 
 @pytest.mark.parametrize("residual", ["lorentz", "tangent", "euclidean"])
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
-def test_so_does_a_stack_with_branches_as_in_the_released_code(residual, sparse):
-    a_stack_gives_what_its_members_do(residual, sparse, graph_input="features", values="identity")
+def test_a_stack_with_the_options_of_the_released_code_equals_its_members(residual, sparse):
+    assert_stack_equals_members(residual, sparse, graph_input="features", values="identity")
 
 
-def a_stack_gives_what_its_members_do(residual: str, sparse: bool, **branches: str) -> None:
+def assert_stack_equals_members(residual: str, sparse: bool, **branches: str) -> None:
     options = {"dropout": 0.3, "learn_graph_weight": True, "curvature": -2.0} | branches
     members = [make(residual, **options).double() for _ in range(3)]
     for i, member in enumerate(members):
@@ -64,7 +64,7 @@ def a_stack_gives_what_its_members_do(residual: str, sparse: bool, **branches: s
         torch.testing.assert_close(y[:, i], member(x, A))
 
 
-def test_by_name():
+def test_create_model_builds_the_same_model():
     torch.manual_seed(0)
     model = create_model(
         "lorentz_sgformer", residual="tangent", curvature=-2.0, in_features=FEATURES, hidden=5, heads=2
@@ -74,7 +74,7 @@ def test_by_name():
 
 
 @every_case
-def test_autocast(residual, branches):
+def test_autocast_is_close_to_float32(residual, branches):
     model = make(residual, branches=branches)
     with torch.autocast("cpu", torch.bfloat16):
         found = model(features(), *graph())

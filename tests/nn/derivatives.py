@@ -1,4 +1,4 @@
-"""First and second derivatives of a layer in its input, its parameters and its curvature."""
+"""Check of the first and second derivatives of a layer in its input, its parameters and its curvature."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 
 class Holder(torch.nn.Module):
-    """A layer and its curvature, which it does not own itself: a model does."""
+    """Owns the curvature of a layer, as a model does."""
 
     def __init__(self, layer: torch.nn.Module) -> None:
         super().__init__()
@@ -20,7 +20,7 @@ class Holder(torch.nn.Module):
 
 
 def assert_derivatives(layer: torch.nn.Module, x: Tensor, *, learnable: bool) -> None:
-    """Of ``layer.with_time`` at x, float64, against finite differences."""
+    """Assert that the derivatives of ``layer.with_time`` at x (float64) agree with finite differences."""
     holder = Holder(layer)
     names, parameters = zip(*holder.named_parameters(), strict=True)
     assert ("manifold.log_kappa" in names) == learnable

@@ -1,4 +1,4 @@
-"""Linear attention against the N x N matrix of its formula; its rows; the centroid of all points."""
+"""Tests of linear attention against its N x N matrix, and of attention whose output is a centroid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def tensors(*shape: int, count: int = 3) -> tuple[Tensor, ...]:
 
 
 def matrix(q: Tensor, k: Tensor) -> Tensor:
-    """A as the paper writes it, [N, d] -> [N, N]."""
+    """Return A as the paper defines it, [N, d] -> [N, N]."""
     n = q.shape[0]
     numerator = torch.eye(n, dtype=q.dtype) + (q / q.norm()) @ (k / k.norm()).T / n
     return numerator / numerator.sum(1, keepdim=True)
@@ -33,23 +33,23 @@ def layer(kind: str, heads: int = 2, curvature: float = -1.0) -> LinearAttention
     return LorentzAttention(5, 4, heads, manifold=Lorentz(curvature))
 
 
-# --- the function -----------------------------------------------------------------------------------------------------
+# --- functions --------------------------------------------------------------------------------------------------------
 
 
-def test_is_the_product_with_the_whole_matrix():
+def test_attention_equals_the_product_with_the_whole_matrix():
     q, k, v = tensors(11, 6)
     torch.testing.assert_close(linear_attention(q, k, v), matrix(q, k) @ v)
     torch.testing.assert_close(attention_rows(q, k, torch.arange(11)), matrix(q, k))
 
 
 @pytest.mark.parametrize("size", [1e-3, 1.0, 1e3])
-def test_float32_is_the_whole_matrix_in_float64_to_five_digits(size):
+def test_float32_agrees_with_the_whole_matrix_in_float64_to_five_digits(size):
     q, k, v = tensors(500, 16)
     got = linear_attention(size * q.float(), k.float() / size, v.float()).double()
     assert (got - matrix(q, k) @ v).abs().max() < 1e-5
 
 
-def test_axes_between_are_attentions_of_their_own():
+def test_each_index_of_the_middle_axes_is_a_separate_attention():
     q, k, v = tensors(11, 3, 2, 6)
     y, rows = linear_attention(q, k, v), attention_rows(q, k, torch.tensor([7, 0]))
     assert rows.shape == (2, 3, 2, 11)
@@ -67,8 +67,8 @@ def test_scaling_q_and_k_changes_nothing_and_values_may_have_another_width():
     torch.testing.assert_close(linear_attention(q, k, torch.ones_like(v)), torch.ones_like(v))
 
 
-def test_the_least_row_sum_of_the_docstring_is_attained():
-    """All of q in one node, against k the same in every node: D = 1 - 1/sqrt(N)."""
+def test_the_lower_bound_of_the_row_sums_is_attained():
+    """q is non-zero in one node only and k is the same in every node: D = 1 - 1/sqrt(N)."""
     n = 4
     q, k, v = torch.zeros(n, 1), -torch.ones(n, 1), torch.randn(n, 2)
     q[0] = 5.0
@@ -79,22 +79,22 @@ def test_the_least_row_sum_of_the_docstring_is_attained():
 
 
 @pytest.mark.parametrize(("q", "k"), [(3.0, -2.0), (1.0, 1.0), (0.0, 1.0)])
-def test_one_node_attends_to_itself_alone(q, k):
-    """q = -k would be 0 / 0."""
+def test_a_single_node_attends_to_itself(q, k):
+    """The formula gives 0 / 0 for q = -k."""
     q, k, v = torch.full((1, 1), q), torch.full((1, 1), k), torch.randn(1, 3)
     assert torch.equal(linear_attention(q, k, v), v)
     assert attention_rows(q, k, torch.tensor([0])).tolist() == [[1.0]]
     assert_finite_gradients(linear_attention, q, k, v)
 
 
-def test_zeros_attend_to_themselves_with_finite_gradients():
+def test_nodes_attend_to_themselves_if_q_or_k_is_zero_and_gradients_are_finite():
     v, zero = torch.randn(6, 3), torch.zeros(6, 2)
     assert torch.equal(linear_attention(zero, zero, v), v)
     assert_finite_gradients(linear_attention, zero, zero, v)
     assert_finite_gradients(linear_attention, torch.randn(6, 2), zero, v)
 
 
-def test_gradients():
+def test_first_and_second_derivatives():
     inputs = [t.requires_grad_() for t in tensors(5, 2, 3)]
     assert torch.autograd.gradcheck(linear_attention, inputs)
     assert torch.autograd.gradgradcheck(linear_attention, inputs)
@@ -102,25 +102,25 @@ def test_gradients():
 
 
 def test_memory_is_linear():
-    """A matrix of 200,000 nodes would have 160 GB."""
+    """The matrix of 200,000 nodes would take 160 GB."""
     q, k, v = torch.randn(3, 200_000, 2).unbind()
     assert linear_attention(q, k, v).shape == (200_000, 2)
     assert attention_rows(q, k, torch.tensor([5])).sum().item() == pytest.approx(1.0, abs=1e-4)
 
 
-# --- the layers -------------------------------------------------------------------------------------------------------
+# --- layers -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("heads", [1, 3])
-def test_rows_sum_to_one_and_do_not_see_an_order_of_nodes(kind, heads):
+def test_rows_sum_to_one_and_do_not_depend_on_the_order_of_nodes(kind, heads):
     module, (x,) = layer(kind, heads).double(), tensors(8, 5, count=1)
     order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(module(x[order]), module(x)[order])
     rows = module.rows(x, torch.arange(8))
     torch.testing.assert_close(rows.sum(-1), torch.ones(8, dtype=torch.float64))
     torch.testing.assert_close(module.rows(x[order], torch.arange(8)), rows[order][:, order])
-    assert (rows - torch.eye(8)).abs().max() > 1e-4  # it does attend to others
+    assert (rows - torch.eye(8)).abs().max() > 1e-4  # nodes attend to others
 
 
 def test_heads_are_averaged():
@@ -134,7 +134,7 @@ def test_heads_are_averaged():
 
 
 @pytest.mark.parametrize("K", [-0.1, -1.0, -10.0])
-def test_points_are_centroids_with_the_rows_as_weights(K):
+def test_outputs_are_centroids_with_the_attention_rows_as_weights(K):
     module, (x,) = layer("points", heads=2, curvature=K).double(), tensors(8, 5, count=1)
     q, k = (torch.relu(part(x)).view(8, 2, 4) for part in (module.query, module.key))
     weights = torch.cat([matrix(q[:, h], k[:, h]) for h in range(2)], dim=1)
@@ -155,7 +155,7 @@ def test_layers_differentiate_and_compile(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_stack_gives_what_its_members_do(kind):
+def test_a_stack_equals_its_members(kind):
     from lresnet.train.stacking.model import ModelStack
 
     members = [layer(kind).double() for _ in range(3)]
@@ -170,7 +170,7 @@ def test_a_stack_gives_what_its_members_do(kind):
         torch.testing.assert_close(y[:, i], member(x[:, i]))
 
 
-def test_autocast_keeps_points_in_full_precision():
+def test_autocast_does_not_change_lorentz_attention():
     module = layer("points")
     x = torch.randn(6, 5)
     with torch.autocast("cpu", torch.bfloat16):

@@ -1,4 +1,4 @@
-"""The Euclidean twin: a linear layer, then the mean of the neighbours."""
+"""Tests of the Euclidean baseline's graph convolution: a linear layer, then the mean of the neighbours."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import torch
 from torch import Tensor
 
 from lresnet.nn import EuclideanGraphConv, SparseMatrix, adjacency
-from lresnet.nn.euclidean import mean_normalisation
 from lresnet.nn.graph_conv import aggregate
+from lresnet.nn.sparse import mean_normalisation
 
 NODES = 9
 
 
 def graph(weighted: bool) -> tuple[Tensor, Tensor | None]:
-    """Undirected, both directions listed; the last node is isolated."""
+    """Return an undirected graph with both directions of every edge; the last node is isolated."""
     g = torch.Generator().manual_seed(0)
     one_way = torch.combinations(torch.arange(NODES - 1))[torch.randperm(28, generator=g)[:12]].T
     edge_index = torch.cat([one_way, one_way.flip(0)], dim=1)
@@ -43,13 +43,13 @@ def test_each_row_is_the_weighted_mean_of_its_neighbours(weighted, self_loops):
     assert bool(y[-1].any()) == self_loops
 
 
-def test_is_the_flat_limit_of_the_centroid():
+def test_the_mean_is_the_flat_limit_of_the_centroid():
     edge_index, weight = graph(True)
     A = adjacency(edge_index, NODES, weight)
     torch.testing.assert_close(aggregate(features(), A, 1e-12), mean_normalisation(A) @ features())
 
 
-def test_the_bias_is_added_before_the_propagation():
+def test_the_bias_is_added_before_the_aggregation():
     conv = EuclideanGraphConv(5, 3).double()
     with torch.no_grad():
         conv.linear.bias.normal_()
@@ -59,7 +59,7 @@ def test_the_bias_is_added_before_the_propagation():
     assert torch.equal(conv(features(), A), conv(features(), edge_index))
 
 
-def test_mean_normalisation_leaves_empty_rows_and_the_original_alone():
+def test_mean_normalisation_does_not_change_empty_rows_or_the_original():
     A = adjacency(torch.tensor([[0, 1], [1, 0]]), 3, torch.tensor([4.0, 4.0]), self_loops=False)
     B = mean_normalisation(A)
     assert B.values.tolist() == [1.0, 1.0]
@@ -67,7 +67,7 @@ def test_mean_normalisation_leaves_empty_rows_and_the_original_alone():
     assert (B @ torch.ones(3, 1)).flatten().tolist() == [1.0, 1.0, 0.0]
 
 
-def test_sparse_features_give_what_dense_ones_do():
+def test_sparse_features_give_the_same_result_as_dense_ones():
     conv = EuclideanGraphConv(5, 3).double()
     edge_index, weight = graph(True)
     x = features() * (features() > 0)
@@ -80,7 +80,7 @@ def test_sparse_features_give_what_dense_ones_do():
         torch.testing.assert_close(a, b)
 
 
-def test_autocast_works_and_is_close():
+def test_autocast_is_close_to_float32():
     conv = EuclideanGraphConv(5, 3)
     edge_index, _ = graph(False)
     x = features().float()
@@ -90,13 +90,13 @@ def test_autocast_works_and_is_close():
     torch.testing.assert_close(y.float(), conv(x, edge_index), rtol=0.02, atol=0.02)
 
 
-def test_state():
+def test_state_dict_and_initial_bias():
     conv = EuclideanGraphConv(5, 3)
     assert list(conv.state_dict()) == ["linear.weight", "linear.bias"]
     assert not conv.linear.bias.any()
 
 
-def test_edge_weights_are_differentiated_through_the_mean():
+def test_gradients_of_edge_weights_include_the_normalisation():
     edge_index, weight = graph(weighted=True)
     assert weight is not None
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""The Fermi-Dirac decoder."""
+"""Tests of the Fermi-Dirac decoder."""
 
 import copy
 
@@ -10,7 +10,7 @@ from lresnet.nn import FermiDirac
 from lresnet.testing import assert_commutative, assert_compiles, assert_finite_gradients
 
 
-def test_the_formula():
+def test_probabilities_follow_the_formula():
     M = Lorentz(-0.5)
     x, y = torch.randn(2, 16, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     decoder = FermiDirac(M, radius=1.5, temperature=0.7)
@@ -19,7 +19,7 @@ def test_the_formula():
     torch.testing.assert_close(decoder.logits(x, y).sigmoid(), expected)
 
 
-def test_half_at_the_radius_and_falling():
+def test_probability_is_half_at_the_radius_and_falls_with_distance():
     M = Lorentz(-1.0)
     decoder = FermiDirac(M, radius=2.0, temperature=0.5)
     distances = torch.tensor([0.0, 1.0, 2.0**0.5, 2.0, 5.0], dtype=torch.float64)
@@ -28,7 +28,7 @@ def test_half_at_the_radius_and_falling():
     assert (p.diff() < 0).all()
 
 
-def test_distant_points_keep_finite_logits():
+def test_logits_of_distant_points_are_finite():
     decoder = FermiDirac(Lorentz(-10.0), temperature=0.01)
     x = torch.tensor([[1e4, 0.0]])
     assert decoder(x, -x).item() == 0.0
@@ -37,7 +37,7 @@ def test_distant_points_keep_finite_logits():
     assert torch.isfinite(loss)
 
 
-def test_gradients():
+def test_gradients_are_finite_and_reach_the_curvature():
     decoder = FermiDirac(Lorentz(-1.0))
     special = torch.tensor([0.0, 1e-45, 1e-20, 1.0])
     x = torch.cartesian_prod(special, special)
@@ -48,7 +48,7 @@ def test_gradients():
     assert M.log_kappa.grad.abs() > 0
 
 
-def test_module():
+def test_shapes_state_copies_dtypes_and_compilation():
     decoder = FermiDirac(Lorentz(-1.0), radius=2, temperature=1)
     x, y = torch.randn(2, 5, 3)
     assert decoder(x.unsqueeze(1), y).shape == (5, 5)
@@ -63,6 +63,6 @@ def test_module():
 
 
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan"), float("inf")])
-def test_wrong_temperature(temperature):
+def test_a_temperature_that_is_not_positive_and_finite_is_rejected(temperature):
     with pytest.raises(ValueError, match=f"temperature must be positive and finite, got {temperature}"):
         FermiDirac(Lorentz(-1.0), temperature=temperature)

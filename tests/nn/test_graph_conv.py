@@ -1,4 +1,4 @@
-"""Aggregation against the centroid of the neighbours, and the graph convolution that a PyG user calls."""
+"""Tests of aggregation against the centroid of the neighbours, and of the graph convolution with PyG's arguments."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def normals(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> T
 
 
 def graph(edges: int = 30, seed: int = 1, dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor]:
-    """A directed graph in which the last two nodes hear nobody, and the one before only one other."""
+    """Return a directed graph in which the last two nodes have no incoming edge, and the one before has one."""
     g = torch.Generator().manual_seed(seed)
     source = torch.randint(NODES, (edges,), generator=g)
     target = torch.arange(edges) % (NODES - 3)
@@ -33,7 +33,7 @@ def graph(edges: int = 30, seed: int = 1, dtype: torch.dtype = torch.float64) ->
 
 
 def neighbours_centroid(x: Tensor, A: SparseMatrix, M: Lorentz) -> Tensor:
-    """Row by row, with the manifold's own centroid of all points under the row's weights."""
+    """Return the manifold's own centroid of all points with the weights of each row."""
     weight = x.new_zeros(A.shape).index_put((A.row, A.col), A.values.to(x.dtype))
     return M.centroid(x.expand(A.shape[0], *x.shape), weight)
 
@@ -44,7 +44,7 @@ def neighbours_centroid(x: Tensor, A: SparseMatrix, M: Lorentz) -> Tensor:
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("self_loops", [True, False])
 @pytest.mark.parametrize("weighted", [True, False])
-def test_is_the_centroid_of_the_neighbours(K, self_loops, weighted):
+def test_aggregate_equals_the_centroid_of_the_neighbours(K, self_loops, weighted):
     M = Lorentz(K)
     edge_index, weight = graph()
     A = adjacency(edge_index, NODES, weight if weighted else None, self_loops=self_loops)
@@ -54,7 +54,7 @@ def test_is_the_centroid_of_the_neighbours(K, self_loops, weighted):
     assert_on_manifold(y, M)
 
 
-def test_gradients_are_those_of_the_centroid():
+def test_gradients_equal_those_of_the_centroid():
     M = Lorentz(-2.0, learnable=True).double()
     edge_index, weight = graph()
     x, weight, g = normals(NODES, 3).requires_grad_(), weight.requires_grad_(), normals(NODES, 3, seed=3)
@@ -68,7 +68,7 @@ def test_gradients_are_those_of_the_centroid():
 
 @pytest.mark.parametrize("self_loops", [True, False])
 def test_first_and_second_derivatives_in_points_weights_and_curvature(self_loops):
-    """x depends on kappa, as it does in a network."""
+    """x depends on kappa, as in a network."""
     edge_index, weight = graph(edges=14)
     features = normals(NODES, 2)
 
@@ -82,8 +82,8 @@ def test_first_and_second_derivatives_in_points_weights_and_curvature(self_loops
     assert gradgradcheck(f, inputs)
 
 
-def test_closed_form_backward_without_edge_gradient():
-    """Constant weights take another path than learned ones."""
+def test_derivatives_with_constant_edge_weights():
+    """Constant and learned weights use different code."""
     edge_index, weight = graph(edges=14)
     A = adjacency(edge_index, NODES, weight)
     kappa = torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
@@ -97,7 +97,7 @@ def test_closed_form_backward_without_edge_gradient():
     assert gradcheck(lambda x: aggregate(x, A, 2.0), inputs[:1])
 
 
-def test_the_time_may_be_passed_along():
+def test_the_time_may_be_passed_in():
     edge_index, _ = graph()
     A = adjacency(edge_index, NODES)
     x, M = normals(NODES, 3), Lorentz(-2.0)
@@ -106,7 +106,7 @@ def test_the_time_may_be_passed_along():
 
 
 @pytest.mark.parametrize("learned_weights", [False, True])
-def test_isolated_nodes_go_to_the_origin_with_finite_gradients(learned_weights):
+def test_isolated_nodes_map_to_the_origin_with_finite_gradients(learned_weights):
     edge_index, weight = graph()
     weight.requires_grad_(learned_weights)
     A = adjacency(edge_index, NODES, weight, self_loops=False)
@@ -120,7 +120,7 @@ def test_isolated_nodes_go_to_the_origin_with_finite_gradients(learned_weights):
         assert weight.grad.isfinite().all()
 
 
-def test_a_row_of_weights_that_are_0_is_a_node_without_neighbours():
+def test_a_row_of_zero_weights_is_a_node_without_neighbours():
     A = adjacency(torch.tensor([[0, 1], [1, 0]]), 2, torch.tensor([0.0, 1.0]), self_loops=False)
     assert_finite_gradients(lambda x: aggregate(x, A, 1.0), normals(2, 3))
     assert not aggregate(normals(2, 3), A, 1.0)[1].any()
@@ -133,7 +133,7 @@ def test_a_graph_without_edges():
     assert not aggregate(x, adjacency(none, 4, self_loops=False), 1.0).any()
 
 
-def test_nodes_and_edges_in_another_order():
+def test_the_order_of_nodes_and_edges_does_not_matter():
     edge_index, weight = graph()
     x = normals(NODES, 3)
     y = aggregate(x, adjacency(edge_index, NODES, weight), 2.0)
@@ -154,15 +154,15 @@ def test_only_the_ratios_of_a_row_s_weights_matter():
 
 
 @pytest.mark.parametrize("K", [-0.5, -2.0])
-def test_commutes_with_isometries(K):
+def test_aggregate_commutes_with_isometries(K):
     edge_index, weight = graph()
     A = adjacency(edge_index, NODES, weight)
     assert_isometry_equivariant(lambda x: aggregate(x, A, -K), Lorentz(K), normals(NODES, 3), tolerance=1e-6)
 
 
 @pytest.mark.parametrize("radius", [1.0, 1e2, 1e4, 1e6])
-def test_far_points_in_float32_stay_finite_and_on_the_bound(radius):
-    """The square of the norm is a difference that loses its digits far out; its lower bound does not."""
+def test_far_points_in_float32_stay_finite_and_within_the_bound(radius):
+    """The squared norm is a difference that is inaccurate for far points; its lower bound is not."""
     edge_index, weight = graph(dtype=torch.float32)
     A = adjacency(edge_index, NODES, weight)
     x = torch.nn.functional.normalize(normals(NODES, 3), dim=-1).float() * radius
@@ -200,7 +200,7 @@ def make(K: float = -2.0, dtype: torch.dtype = torch.float64, **options: object)
 
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("self_loops", [True, False])
-def test_is_the_linear_layer_then_the_centroid(K, self_loops):
+def test_convolution_is_the_linear_layer_followed_by_the_centroid(K, self_loops):
     conv = make(K, self_loops=self_loops)
     edge_index, weight = graph()
     x = normals(NODES, 5)
@@ -210,8 +210,8 @@ def test_is_the_linear_layer_then_the_centroid(K, self_loops):
     assert torch.equal(conv(x, A), conv(x, edge_index, weight))
 
 
-def test_nodes_without_features_count_as_the_origin():
-    """At the start of training their output has no direction: the origin, with the origin's time."""
+def test_nodes_without_features_map_to_the_origin():
+    """Before training their output has no direction: it is the origin, with the time of the origin."""
     torch.manual_seed(0)
     conv = LorentzGraphConv(5, 3, manifold=Lorentz(-2.0), dtype=torch.float64)
     edge_index, _ = graph()
@@ -221,7 +221,7 @@ def test_nodes_without_features_count_as_the_origin():
     torch.testing.assert_close(conv(x, edge_index), neighbours_centroid(conv.linear(x), A, conv.manifold))
 
 
-def test_a_call_in_pyg_s_words():
+def test_pyg_s_argument_names():
     conv = make(dtype=torch.float32)
     edge_index, weight = graph(dtype=torch.float32)
     x = normals(NODES, 5, dtype=torch.float32)
@@ -232,7 +232,7 @@ def test_a_call_in_pyg_s_words():
     assert not torch.equal(y, conv(x, edge_index.flip(0), weight))
 
 
-def test_edge_weights_learn():
+def test_gradients_of_edge_weights():
     conv = make()
     edge_index, weight = graph()
 
@@ -242,12 +242,12 @@ def test_edge_weights_learn():
     assert gradcheck(f, (weight.requires_grad_(),))
 
 
-def test_errors_of_the_graph_come_through():
+def test_a_wrong_graph_is_rejected():
     with pytest.raises(ValueError, match="edge_index has node 12, but nodes are 0 to 11"):
         make()(normals(NODES, 5), torch.tensor([[0], [12]]))
 
 
-def test_sparse_features_give_what_dense_ones_do():
+def test_sparse_features_give_the_same_result_as_dense_ones():
     conv = make(-2.0)
     edge_index, weight = graph()
     features = normals(NODES, 5) * (normals(NODES, 5, seed=1) > 0.3)
@@ -258,7 +258,7 @@ def test_sparse_features_give_what_dense_ones_do():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_half_in_half_out_and_float32_inside(dtype, autocast):
+def test_half_precision_is_computed_in_float32(dtype, autocast):
     conv = make(dtype=torch.float32)
     edge_index, _ = graph()
     x = normals(NODES, 5).to(dtype).requires_grad_()
@@ -269,7 +269,7 @@ def test_half_in_half_out_and_float32_inside(dtype, autocast):
     assert torch.equal(y, conv(x.detach().float(), edge_index).to(dtype))  # rounded once, at the end
 
 
-def test_autocast_changes_nothing_for_float32():
+def test_autocast_does_not_change_float32_results():
     conv = make(dtype=torch.float32)
     edge_index, _ = graph()
     x = normals(NODES, 5, dtype=torch.float32)
@@ -282,5 +282,5 @@ def test_state_options_and_copy():
     conv = make(floor=0.1, initial_scale=3.0)
     assert list(conv.state_dict()) == ["linear.weight", "linear.time_weight", "linear.bias", "linear.log_scale"]
     assert (conv.linear.floor, conv.linear.initial_scale) == (0.1, 3.0)
-    twin = copy.deepcopy(conv)
-    assert twin.manifold is twin.linear.manifold is not conv.manifold
+    copied = copy.deepcopy(conv)
+    assert copied.manifold is copied.linear.manifold is not conv.manifold

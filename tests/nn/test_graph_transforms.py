@@ -1,4 +1,4 @@
-"""Sparse products, graph layers and graph networks under torch.func: grad, vmap, both, and Jacobians either way."""
+"""Tests of sparse products, graph layers and graph networks under torch.func: grad, vmap, jacrev, jacfwd, jvp."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ NETWORKS: dict[str, Callable[[], torch.nn.Module]] = {
 
 @pytest.fixture(params=NETWORKS)
 def network(request) -> Callable[[Tensor], Tensor]:
-    """Of the features alone, on a graph made before."""
+    """Return a network as a function of the features, for a fixed graph."""
     torch.manual_seed(0)
     module = NETWORKS[request.param]().double().eval()
     graph = getattr(module, "graph", adjacency)(EDGES, NODES, WEIGHTS)
@@ -60,39 +60,39 @@ def gradient(f: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     return torch.autograd.grad(f(leaf), leaf)[0]
 
 
-def test_grad_is_autograd(network):
+def test_grad_equals_autograd(network):
     x = normals(NODES, FEATURES)
     torch.testing.assert_close(grad(loss_of(network))(x), gradient(loss_of(network), x))
 
 
-def test_vmap_is_the_loop(network):
+def test_vmap_equals_a_loop(network):
     x = normals(3, NODES, FEATURES)
     torch.testing.assert_close(vmap(network)(x), torch.stack([network(member) for member in x]))
     torch.testing.assert_close(vmap(network, in_dims=2)(x.permute(1, 2, 0)), vmap(network)(x))
 
 
-def test_vmap_and_grad_in_either_order_are_the_loop(network):
+def test_vmap_and_grad_in_either_order_equal_a_loop(network):
     x = normals(3, NODES, FEATURES)
     loop = torch.stack([gradient(loss_of(network), member) for member in x])
     torch.testing.assert_close(vmap(grad(loss_of(network)))(x), loop)
     torch.testing.assert_close(grad(lambda x: vmap(loss_of(network))(x).sum())(x), loop)
 
 
-def test_jacobians(network):
+def test_jacobians_equal_autograd_s(network):
     x = normals(NODES, FEATURES)
     expected = torch.autograd.functional.jacobian(network, x)
     torch.testing.assert_close(jacrev(network)(x), expected)
     torch.testing.assert_close(jacfwd(network)(x), expected)
 
 
-def test_second_derivatives(network):
+def test_hessians_equal_autograd_s(network):
     x = normals(NODES, FEATURES)
     expected = torch.autograd.functional.hessian(loss_of(network), x)
     torch.testing.assert_close(hessian(loss_of(network))(x), expected)
     torch.testing.assert_close(jacrev(jacrev(loss_of(network)))(x), expected)
 
 
-def test_forward_mode_of_autograd(network):
+def test_forward_mode_passes_gradcheck(network):
     assert gradcheck(network, normals(NODES, FEATURES).requires_grad_(), check_forward_ad=True)
 
 
@@ -113,16 +113,16 @@ def test_gradients_of_parameters_per_graph_signal():
             torch.testing.assert_close(found[name][i], p.grad)
 
 
-# --- the product itself -----------------------------------------------------------------------------------------------
+# --- the sparse product -----------------------------------------------------------------------------------------------
 
 
 def matrix() -> SparseMatrix:
-    """4 x 3, with an empty row and an empty column."""
+    """Return a 4 x 3 matrix with an empty row and an empty column."""
     return SparseMatrix.from_dense(torch.tensor([[0, 2, 0], [0, 0, 0], [3, 0.5, 0], [1, 0, 0]], dtype=torch.float64))
 
 
 @pytest.mark.parametrize("shape", [(3,), (3, 2), (3, 2, 2)], ids=str)
-def test_products_with_values_of_their_own(shape):
+def test_products_with_different_values(shape):
     A = matrix()
     x, values = normals(5, *shape), normals(5, A.values.numel(), seed=1)
     loop = [A.matmul(*member) for member in zip(x, values, strict=True)]
@@ -135,14 +135,14 @@ def test_products_with_values_of_their_own(shape):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
-def test_narrow_numbers_are_added_in_float32(dtype):
+def test_half_precision_is_summed_in_float32(dtype):
     A, x = matrix(), normals(2, 3, 2).to(dtype)
     found = vmap(A.product)(x)
     assert found.dtype == dtype
     torch.testing.assert_close(found, torch.stack([A @ member for member in x]))
 
 
-def test_edges_given_as_such_and_weights_that_are_differentiated():
+def test_derivatives_of_edge_weights_with_an_edge_index():
     conv = EuclideanGraphConv(FEATURES, CLASSES).double()
     x = normals(NODES, FEATURES)
 
@@ -153,7 +153,7 @@ def test_edges_given_as_such_and_weights_that_are_differentiated():
     torch.testing.assert_close(jvp(loss, (WEIGHTS,), (WEIGHTS,))[1], gradient(loss, WEIGHTS) @ WEIGHTS)
 
 
-def test_nothing_of_a_transform_is_kept():
+def test_tensors_of_a_transform_are_not_kept():
     A = matrix().to(dtype=torch.float32)
     grad(lambda x: (A.row_sums() * (A @ x)).sum())(torch.ones(3, 1))
     assert not torch._C._functorch.is_functorch_wrapped_tensor(A.row_sums())

@@ -1,4 +1,4 @@
-"""HyperplaneLinear against HNN++'s layer in the Poincare ball, its derivatives, as a stack, and in a graph network."""
+"""Tests of HyperplaneLinear against the layer of HNN++ in the Poincare ball, as a stack, and in a graph network."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ def make(K: float = -1.0, n: int = 5, m: int = 4, *, learnable: bool = False) ->
     torch.manual_seed(3)
     layer = HyperplaneLinear(n, m, manifold=Lorentz(K, learnable=learnable).double(), dtype=torch.float64)
     with torch.no_grad():
-        layer.bias.copy_(0.3 * normals(m, seed=5))  # off its start, where it is 0
+        layer.bias.copy_(0.3 * normals(m, seed=5))  # the initial bias is 0
     return layer
 
 
 def poincare(x: Tensor, c: float) -> Tensor:
-    """The point of the ball of curvature -c that belongs to space coordinates x."""
+    """Return the point of the ball of curvature -c with space coordinates x."""
     return x / (1 + (1 + c * x.square().sum(-1, keepdim=True)).sqrt())
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_is_the_layer_of_hnn_plus_plus(K):
-    """Equation 7 of Shimizu et al., written in the ball."""
+def test_layer_equals_that_of_hnn_plus_plus(K):
+    """Equation 7 of Shimizu et al., in the ball."""
     layer, x, c = make(K), normals(50, 5), -K
     p, z, r = poincare(x, c), layer.weight.detach(), layer.bias.detach()
     conformal = 2 / (1 - c * p.square().sum(-1, keepdim=True))
@@ -49,7 +49,7 @@ def test_is_the_layer_of_hnn_plus_plus(K):
     torch.testing.assert_close(layer(x), (c**0.5 * lorentz_mlr(x, z, r, K=K)).sinh() / c**0.5)
 
 
-def test_rows_of_length_a_half_and_no_offset_are_a_linear_map():
+def test_rows_of_norm_one_half_without_offset_give_a_linear_map():
     layer, x = make(), 100 * normals(20, 5)
     with torch.no_grad():
         layer.bias.zero_()
@@ -58,7 +58,7 @@ def test_rows_of_length_a_half_and_no_offset_are_a_linear_map():
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_layer(K):
+def test_results_are_points_with_finite_gradients_and_the_layer_compiles(K):
     M = Lorentz(K)
     layer = HyperplaneLinear(8, 4, manifold=M)
     assert_on_manifold(layer(torch.randn(5, 8)), M)
@@ -68,7 +68,7 @@ def test_layer(K):
     torch.testing.assert_close(y[:, -1], (1 - K * y[:, :-1].square().sum(-1)).sqrt())
 
 
-def test_distances_stop_where_float32_would():
+def test_distances_are_limited_to_the_range_of_float32():
     layer = HyperplaneLinear(4, 3, manifold=Lorentz(-1.0))
     with torch.no_grad():
         layer.weight.mul_(100)
@@ -78,11 +78,11 @@ def test_distances_stop_where_float32_would():
 
 
 @pytest.mark.parametrize("learnable", [False, True], ids=["fixed", "learned"])
-def test_first_and_second_derivatives_in_everything(learnable):
+def test_first_and_second_derivatives_in_all_inputs(learnable):
     assert_derivatives(make(-2.0, 3, 2, learnable=learnable), 0.5 * normals(2, 4, 3), learnable=learnable)
 
 
-def test_sparse_features_come_with_their_time():
+def test_sparse_features_need_their_time():
     layer, x = make(-2.0), normals(6, 5) * (normals(6, 5, seed=1) > 0)
     time = layer.manifold.lift(x)[:, :1]
     torch.testing.assert_close(layer.with_time(SparseMatrix.from_dense(x), time), layer.with_time(x))
@@ -90,7 +90,7 @@ def test_sparse_features_come_with_their_time():
         layer(SparseMatrix.from_dense(x))
 
 
-def test_a_stack_is_its_members():
+def test_a_stack_equals_its_members():
     layers = [make(), make()]
     with torch.no_grad():
         layers[1].weight.copy_(normals(4, 5, seed=9))
@@ -102,14 +102,14 @@ def test_a_stack_is_its_members():
     torch.testing.assert_close(functional_call(stack, values, (x,)), expected)
 
 
-def test_mistakes_are_named():
+def test_wrong_dimension_and_radius_are_rejected():
     with pytest.raises(ValueError, match="HyperplaneLinear was built for points of dimension 5"):
         make()(normals(3, 4))
     with pytest.raises(ValueError, match="max_radius must be positive, got 0"):
         HyperplaneLinear(3, 2, manifold=Lorentz(-1.0), max_radius=0)
 
 
-def test_in_a_graph_network():
+def test_a_graph_network_with_this_layer_has_finite_gradients():
     assert isinstance(LorentzGraphConv(3, 2, manifold=Lorentz(-1.0), layer="hyperplane").linear, HyperplaneLinear)
     model = LorentzGCN(in_features=5, num_classes=3, layer="hyperplane", activation="relu")
     logits = model(normals(5, 5).float(), EDGES)

@@ -1,4 +1,4 @@
-"""LorentzLinear against HyboNet's formula on time-first vectors in float64, and its derivatives of both orders."""
+"""Tests of LorentzLinear against HyboNet's formula on time-first vectors in float64, and of its derivatives."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def normals(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> T
 
 
 def randomised(layer: LorentzLinear, seed: int = 7) -> LorentzLinear:
-    """Parameters off their starting point, where the time column and the bias are 0."""
+    """Change the initial parameters, of which the time column and the bias are 0."""
     g = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in layer.parameters():
@@ -38,7 +38,7 @@ def make(K: float = -1.0, n: int = 5, m: int = 4, *, learnable: bool = False, **
 
 
 def hybonet(p: Tensor, layer: LorentzLinear) -> Tensor:
-    """The published formula, [N, 1 + n] -> [N, 1 + m], at <x, x> = 1/K."""
+    """Return the published formula, [N, 1 + n] -> [N, 1 + m], for <x, x> = 1/K."""
     radius2 = 1 / float(layer.manifold.kappa)
     W = torch.cat([layer.time_weight.unsqueeze(1), layer.weight], dim=1)
     z = p @ W.T + layer.bias
@@ -49,7 +49,7 @@ def hybonet(p: Tensor, layer: LorentzLinear) -> Tensor:
 
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("floor", [0.1, 0.5])
-def test_is_hybonet_s_layer(K, floor):
+def test_layer_equals_hybonet_s(K, floor):
     layer = randomised(make(K, floor=floor))
     x = 3 * normals(50, 5)
     y = layer(x)
@@ -59,7 +59,7 @@ def test_is_hybonet_s_layer(K, floor):
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_with_time_carries_the_time_of_its_points(K):
+def test_with_time_returns_the_time_of_its_points(K):
     layer = randomised(make(K))
     x = 3 * normals(50, 5)
     x[7] = 0
@@ -71,7 +71,7 @@ def test_with_time_carries_the_time_of_its_points(K):
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_time_stays_between_its_bounds(K, dtype):
-    """Also where the gate is saturated: inputs from 1e-3 to 1e6."""
+    """Inputs from 1e-3 to 1e6 saturate the gate."""
     layer = randomised(make(K, initial_scale=3.0)).to(dtype)
     x = normals(70, 5, dtype=dtype) * torch.logspace(-3, 6, 70, dtype=dtype).unsqueeze(1)
     least = (-K) ** -0.5 + layer.floor
@@ -79,11 +79,11 @@ def test_time_stays_between_its_bounds(K, dtype):
     rounding = 4 * torch.finfo(dtype).eps
     assert (time >= least * (1 - rounding)).all()
     assert (time <= (least + float(layer.log_scale.detach().exp())) * (1 + rounding)).all()
-    assert time.max() - time.min() > 1  # both ends are visited
+    assert time.max() - time.min() > 1  # both bounds are approached
 
 
-def test_start():
-    """HyboNet's: uniform weights, nothing from the time, gate open by half, scale 10."""
+def test_initial_parameters_are_hybonet_s():
+    """Uniform weights, no weight of the time, no bias, scale 10."""
     layer = make(n=40, m=24).requires_grad_(False)
     assert layer.weight.abs().max() <= 1 / 5
     assert layer.weight.std() == pytest.approx(1 / 5 / math.sqrt(3), rel=0.05)
@@ -96,7 +96,7 @@ def test_start():
 
 
 class Holder(torch.nn.Module):
-    """Owns a learned curvature, as a model does, and feeds the layer points that depend on it too."""
+    """Owns a learned curvature, as a model does; the layer's input may depend on it too."""
 
     def __init__(self, K: float) -> None:
         super().__init__()
@@ -110,7 +110,7 @@ class Holder(torch.nn.Module):
 
 @pytest.mark.parametrize("K", [-0.5, -2.0])
 @pytest.mark.parametrize("through_input", [True, False], ids=["input depends on K", "input does not"])
-def test_first_and_second_derivatives_in_everything(K, through_input):
+def test_first_and_second_derivatives_in_all_inputs(K, through_input):
     holder = Holder(K)
     names, parameters = zip(*holder.named_parameters(), strict=True)
     assert set(names) == {
@@ -142,8 +142,8 @@ def test_derivatives_with_fixed_curvature_and_leading_axes():
     assert gradgradcheck(f, inputs)
 
 
-def test_closed_form_gradient_is_that_of_the_published_formula():
-    """gradcheck is blind to an error below its step; autograd of the textbook form is not."""
+def test_closed_form_gradient_equals_that_of_the_published_formula():
+    """gradcheck does not detect errors below its step; autograd of the textbook form does."""
     layer = randomised(make(-2.0))
     x = normals(30, 5).requires_grad_()
     weight = normals(30, 4, seed=2)
@@ -155,8 +155,8 @@ def test_closed_form_gradient_is_that_of_the_published_formula():
 
 
 @pytest.mark.parametrize("create_graph", [False, True])
-def test_a_zero_row_at_the_start_is_the_origin_with_gradient_0(create_graph):
-    """A node without features: W 0 + 0 t + 0 has no direction. Its neighbours in the batch must not suffer."""
+def test_a_zero_row_gives_the_origin_with_gradient_0_before_training(create_graph):
+    """For a node without features W 0 + 0 t + 0 has no direction. Other rows must not be affected."""
     layer = make(-2.0, learnable=True)
     x = normals(6, 5)
     x[2] = 0
@@ -177,7 +177,7 @@ def test_a_zero_row_at_the_start_is_the_origin_with_gradient_0(create_graph):
         torch.testing.assert_close(a, b)
 
 
-def test_zero_rows_off_the_start_and_extreme_rows_have_finite_gradients():
+def test_gradients_of_zero_and_extreme_rows_are_finite():
     layer = randomised(make()).float()
     x = normals(5, 5, dtype=torch.float32) * torch.tensor([[0.0], [1e-15], [1.0], [1e4], [1e15]])
     assert_finite_gradients(layer, x)
@@ -187,7 +187,7 @@ def test_zero_rows_off_the_start_and_extreme_rows_have_finite_gradients():
 
 
 @pytest.mark.parametrize("learnable", [False, True])
-def test_sparse_input_is_the_dense_input(learnable):
+def test_sparse_input_gives_the_same_result_as_dense_input(learnable):
     layer = randomised(make(-2.0, learnable=learnable))
     features = normals(20, 5) * (normals(20, 5, seed=1) > 0.5)
     features[3] = 0
@@ -204,14 +204,14 @@ def test_sparse_input_is_the_dense_input(learnable):
         torch.testing.assert_close(dense, sparse)
 
 
-def test_sparse_input_without_its_time_is_refused():
+def test_sparse_input_without_its_time_is_rejected():
     with pytest.raises(ValueError, match=r"a sparse x needs its time, \[N, 1\]"):
         make()(SparseMatrix.from_dense(normals(3, 5)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("autocast", [False, True])
-def test_half_in_half_out_and_float32_inside(dtype, autocast):
+def test_half_precision_is_computed_in_float32(dtype, autocast):
     layer = randomised(make()).float()
     x = (3 * normals(20, 5)).to(dtype).requires_grad_()
     with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
@@ -226,7 +226,7 @@ def test_half_in_half_out_and_float32_inside(dtype, autocast):
     assert torch.equal(x.grad, wide.grad.to(dtype))
 
 
-def test_autocast_changes_nothing_for_float32():
+def test_autocast_does_not_change_float32_results():
     layer = randomised(make()).float()
     x = normals(20, 5, dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
@@ -254,29 +254,29 @@ def test_state_and_repr():
 
 def test_a_deep_copy_is_independent_and_keeps_one_manifold():
     holder = Holder(-2.0)
-    twin = copy.deepcopy(holder)
-    assert twin.layer.manifold is twin.manifold
-    assert twin.manifold is not holder.manifold
+    copied = copy.deepcopy(holder)
+    assert copied.layer.manifold is copied.manifold
+    assert copied.manifold is not holder.manifold
     x = normals(4, 3)
-    assert torch.equal(twin(x), holder(x))
+    assert torch.equal(copied(x), holder(x))
     with torch.no_grad():
-        twin.manifold.log_kappa.add_(1.0)
-    assert not torch.equal(twin(x), holder(x))
+        copied.manifold.log_kappa.add_(1.0)
+    assert not torch.equal(copied(x), holder(x))
 
 
 @pytest.mark.parametrize("options", [{"floor": 0.0}, {"floor": -1.0}, {"initial_scale": 0.0}, {"floor": float("nan")}])
-def test_bad_options(options):
+def test_options_that_are_not_positive_are_rejected(options):
     with pytest.raises(ValueError, match="floor and initial_scale must be positive"):
         make(**options)
 
 
-def test_an_input_of_another_kind_is_refused():
+def test_an_integer_input_is_rejected():
     with pytest.raises(TypeError, match="floating point"):
         make()(torch.ones(2, 5, dtype=torch.int64))
 
 
-def test_gradients_at_rows_without_a_direction_are_the_same_in_transformed_code():
-    """Features that are all zero meet a bias of zero at the start: 94 nodes of chameleon."""
+def test_torch_func_gives_the_same_gradients_for_rows_without_a_direction():
+    """Rows of zeros have no direction while the bias is 0, as for 94 nodes of chameleon before training."""
     layer = LorentzLinear(4, 3, manifold=Lorentz(-1.0), dtype=torch.float64)
     x = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     x[2] = 0.0

@@ -1,4 +1,4 @@
-"""The HNN++ head in Lorentz coordinates equals its Poincare form and keeps more digits."""
+"""Tests of the HNN++ head in Lorentz coordinates: equal to its Poincare form, and more accurate."""
 
 import copy
 
@@ -16,7 +16,7 @@ CURVATURES = (-0.1, -1.0, -2.0)
 
 
 def poincare_mlr(p: torch.Tensor, z: torch.Tensor, r: torch.Tensor, c: float) -> torch.Tensor:
-    """Equation 6 of HNN++ (Shimizu et al. 2021), as printed."""
+    """Return equation 6 of HNN++ (Shimizu et al. 2021), as printed."""
     root = c**0.5
     factor = 2 / (1 - c * p.square().sum(-1, keepdim=True))
     norm = z.norm(dim=-1)
@@ -31,7 +31,7 @@ def hyperplanes(n: int, classes: int = 5) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_equals_the_poincare_form(K):
+def test_logits_equal_the_poincare_form(K):
     z, r = hyperplanes(8)
     for norm in (1e-3, 1.0, 10.0):
         x = pairs("random", norm, count=64, n=8)[0]
@@ -46,7 +46,7 @@ def test_float32_is_no_worse_than_the_poincare_form(norm, K):
     x = pairs("random", norm, count=256, n=8)[0].float()
     exact = lorentz_mlr(x.double(), z, r, K=K)
     ours = lorentz_mlr(x, z.float(), r.float(), K=K).double()
-    # The user of the ball holds float32 points of the ball; there the same points are known with fewer digits.
+    # With the Poincare form the input is float32 points of the ball, which represent the same points less accurately.
     p = Lorentz(K).to_poincare(x.double()).float()
     theirs = poincare_mlr(p, z.float(), r.float(), -K).double()
     error, other = (ours - exact).abs().max(), (theirs - exact).abs().max()
@@ -54,8 +54,8 @@ def test_float32_is_no_worse_than_the_poincare_form(norm, K):
     assert torch.isfinite(ours).all()
 
 
-def test_it_is_the_signed_distance_to_a_hyperplane():
-    # With r = 0 and |z| = 1/2 the logit is the distance to the hyperplane through the origin across z.
+def test_a_logit_is_a_signed_distance_to_a_hyperplane():
+    # With r = 0 and |z| = 1/2 the logit is the distance to the hyperplane through the origin with normal z.
     M = Lorentz(-2.0)
     x = pairs("random", 3.0, count=16, n=4)[0]
     z = torch.zeros(1, 4, dtype=torch.float64)
@@ -66,13 +66,13 @@ def test_it_is_the_signed_distance_to_a_hyperplane():
     assert torch.equal(logit.sign(), x[:, 0].sign())
 
 
-def test_near_the_origin_it_is_linear():
+def test_logits_are_linear_near_the_origin():
     z, r = hyperplanes(8)
     x = pairs("random", 1e-6, count=4, n=8)[0]
     torch.testing.assert_close(lorentz_mlr(x, z, 0 * r), 2 * x @ z.mT, rtol=1e-9, atol=0)
 
 
-def test_finite_at_zero():
+def test_gradients_are_finite_at_zero():
     z, r = (t.float() for t in hyperplanes(3))
     special = torch.tensor([0.0, 1e-45, 1e-38, 1e-20, 1.0, 1e4])
     x = torch.cartesian_prod(special, special, special)
@@ -83,7 +83,7 @@ def test_finite_at_zero():
         assert_finite_gradients(lorentz_mlr, x, torch.full_like(z, 1e-25), bias)
 
 
-def test_derivatives():
+def test_first_and_second_derivatives():
     z, r = hyperplanes(3, classes=2)
     x = pairs("random", 1.0, count=2, n=3)[0]
     x[0] = 0
@@ -112,14 +112,14 @@ def test_shapes_and_state():
     assert head(device="meta").weight.device.type == "meta"
 
 
-def test_it_starts_like_a_linear_layer():
+def test_initial_logits_have_the_deviation_of_a_linear_layer():
     torch.manual_seed(0)
     h = LorentzMLR(256, 64, manifold=Lorentz(-1.0))
     logits = h(1e-2 * torch.randn(512, 256))
     assert logits.std().item() == pytest.approx(1e-2, rel=0.1)
 
 
-def test_learnable_curvature_gets_its_gradient():
+def test_a_learnable_curvature_has_a_gradient():
     h = head(learnable=True)
     h(torch.randn(8, 4)).square().sum().backward()
     assert h.manifold.log_kappa.grad.abs() > 0
@@ -140,10 +140,10 @@ def test_autocast_computes_in_float32():
 
 def test_copy_save_and_load():
     h = head(learnable=True)
-    twin = copy.deepcopy(h)
+    copied = copy.deepcopy(h)
     x = torch.randn(2, 4)
-    assert torch.equal(twin(x), h(x))
-    assert twin.manifold is not h.manifold
+    assert torch.equal(copied(x), h(x))
+    assert copied.manifold is not h.manifold
     other = head()
     other.reset_parameters()
     other.load_state_dict(load(save(h.state_dict())))
@@ -155,7 +155,7 @@ def test_compiles(learnable):
     assert_compiles(head(learnable), torch.randn(5, 4))
 
 
-def test_it_learns():
+def test_training_separates_two_classes():
     torch.manual_seed(0)
     M = Lorentz(-1.0)
     x = M.random(300, 4, std=1.5)
@@ -170,7 +170,7 @@ def test_it_learns():
     assert (h(x).argmax(-1) == label).float().mean() > 0.97
 
 
-def test_wrong_input():
+def test_wrong_inputs_are_rejected():
     with pytest.raises(TypeError, match="x must be a floating point tensor"):
         head()(torch.ones(2, 4, dtype=torch.int64))
     with pytest.raises(TypeError, match=r"manifold must be an lresnet.Lorentz"):

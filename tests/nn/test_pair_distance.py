@@ -1,4 +1,4 @@
-"""Squared Lorentzian distances of listed pairs, and the margin loss on them."""
+"""Tests of squared Lorentzian distances of pairs of nodes, and of the margin loss."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def normals(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> T
 
 
 @pytest.mark.parametrize("K", [-0.1, -1.0, -2.0, -10.0])
-def test_is_the_square_of_the_ambient_difference(K):
+def test_distance_is_the_squared_norm_of_the_ambient_difference(K):
     M, z = Lorentz(K), 2 * normals(6, 3)
     got = lorentz_distance2(z, PAIRS, -K)
     p, q = M.lift(z)[PAIRS[0]], M.lift(z)[PAIRS[1]]
@@ -28,12 +28,12 @@ def test_is_the_square_of_the_ambient_difference(K):
     assert float(got[3]) == 0.0  # a node and itself
 
 
-def test_without_curvature_it_is_the_euclidean_square():
+def test_without_curvature_the_distance_is_euclidean():
     z = normals(6, 3)
     torch.testing.assert_close(lorentz_distance2(z, PAIRS, None), (z[PAIRS[0]] - z[PAIRS[1]]).square().sum(-1))
 
 
-def test_derivatives_also_of_the_curvature():
+def test_first_and_second_derivatives_in_points_and_curvature():
     z, kappa = normals(6, 3).requires_grad_(), torch.tensor(2.0, dtype=torch.float64, requires_grad=True)
 
     def f(z: Tensor, kappa: Tensor) -> Tensor:
@@ -43,8 +43,8 @@ def test_derivatives_also_of_the_curvature():
     assert gradgradcheck(f, (z, kappa))
 
 
-def test_near_pairs_keep_their_digits_in_float32():
-    """Found as 2/K - 2 <x, y> they would be a difference of numbers near 100."""
+def test_distances_of_near_pairs_are_accurate_in_float32():
+    """Computed as 2/K - 2 <x, y> they would be differences of numbers near 100."""
     z = 5 * normals(100, 8, dtype=torch.float32)
     near = z + 1e-3 * normals(100, 8, seed=1, dtype=torch.float32)
     pairs = torch.stack([torch.arange(100), torch.arange(100, 200)])

@@ -1,4 +1,4 @@
-"""Global pooling against the definition in 50 digits; one pixel, many pixels, the boundary of the ball."""
+"""Tests of global pooling against the definition in 50 digits, for points up to the boundary of the ball."""
 
 import copy
 import itertools
@@ -24,7 +24,7 @@ def images(batch: int = 2, channels: int = 4, height: int = 3, width: int = 5, d
 
 
 def image(points: Tensor) -> Tensor:
-    """[N, n] points as one image of N pixels."""
+    """Return points [N, n] as one image of N pixels."""
     return points.mT.reshape(1, points.shape[1], 1, -1)
 
 
@@ -37,7 +37,7 @@ def exact_poincare_mean(points: Tensor, kappa: float) -> list[mpmath.mpf]:
 
 
 def cloud(family: str, norm: float, dtype: torch.dtype) -> Tensor:
-    """Six points: three of each half of a family of pairs; "near" and "equal" lie around one point."""
+    """Return six points, from three pairs of a family; those of "near" and "equal" are around one point."""
     x, y = pairs(family, norm, count=3, n=5)
     if family in ("near", "equal"):
         x, y = x[:1] + (y - x), y[:1].expand(3, -1)
@@ -47,7 +47,7 @@ def cloud(family: str, norm: float, dtype: torch.dtype) -> Tensor:
 @pytest.mark.parametrize("K", CURVATURES)
 @pytest.mark.parametrize("family", ["random", "near", "equal", "radial", "zero"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_keeps_its_digits_up_to_the_boundary(family, dtype, K):
+def test_results_are_accurate_up_to_the_boundary(family, dtype, K):
     for norm in (1e-3, 1.0, 10.0, 1e3, 1e4):
         points = cloud(family, norm * (-K) ** -0.5, dtype)
         rows = points.double().tolist()
@@ -57,14 +57,14 @@ def test_keeps_its_digits_up_to_the_boundary(family, dtype, K):
         ):
             result = pool(image(points), K=K)[0]
             error = (-K) ** 0.5 * exact_distance(result.double().tolist(), exact, -K)
-            # A rounded coordinate moves a point at radius T = cosh(a) by up to eps T, the mean of the pixels likewise.
+            # Rounding a coordinate moves a point at radius T = cosh(a) by up to eps T, and so the mean of the pixels.
             radius = float((1 - K * result.double().square().sum()).sqrt())
             assert error <= 8 * torch.finfo(dtype).eps * radius, (pool.__name__, norm, error)
 
 
 @pytest.mark.parametrize("family", ["near", "equal"])
-def test_the_textbook_form_would_lose_the_norm(family):
-    """What the formula of the docstring is for: 1 - |p|^2 in float32 is nothing but rounding at the boundary."""
+def test_the_textbook_form_is_inaccurate_at_the_boundary(family):
+    """There 1 - |p|^2 in float32 is dominated by rounding errors; the formula of the docstring is not."""
     points = cloud(family, 1e4, torch.float32)
     p = Lorentz(-1.0).to_poincare(points).mean(0)
     textbook = 2 * p / (1 - p.square().sum())
@@ -83,7 +83,7 @@ def test_one_pixel_is_the_identity(kind, K):
 
 
 @every_pooling
-def test_shapes_layouts_and_any_size(kind):
+def test_shapes_and_memory_formats(kind):
     pool = POOLINGS[kind](Lorentz(-0.5))
     for shape in ((3, 4, 3, 5), (1, 2, 1, 7), (2, 3, 4, 4, 2), (2, 3, 6), (0, 4, 2, 2)):
         x = torch.randn(shape)
@@ -96,7 +96,7 @@ def test_shapes_layouts_and_any_size(kind):
     assert repr(pool) == f"{type(pool).__name__}(curvature=-0.5)"
 
 
-def test_they_are_three_different_means():
+def test_the_three_poolings_differ():
     x, M = 3 * images(), Lorentz(-1.0)
     results = [pool(M)(x) for pool in POOLINGS.values()]
     assert torch.equal(results[2], x.mean((2, 3)))
@@ -106,7 +106,7 @@ def test_they_are_three_different_means():
         assert ((a / b).log().abs() > 0.1).all()
 
 
-def test_towards_flat_space_all_are_the_mean():
+def test_the_flat_limit_is_the_mean():
     x = images()
     for pool in (poincare_mean, centroid_pool):
         torch.testing.assert_close(pool(x, K=-1e-10), x.mean((2, 3)), rtol=1e-8, atol=0)
@@ -128,7 +128,7 @@ def test_the_centroid_commutes_with_isometries():
 
 
 @pytest.mark.parametrize("pool", [poincare_mean, centroid_pool])
-def test_derivatives(pool):
+def test_first_and_second_derivatives(pool):
     x = images(2, 3, 2, 2)
     x[0] = 0
     x[1, :, 0, 0] = x[1, :, 0, 1]
@@ -139,7 +139,7 @@ def test_derivatives(pool):
 
 @pytest.mark.parametrize("norm", [1e-2, 1.0, 1e2, 1e4])
 @pytest.mark.parametrize("family", ["random", "near", "equal"])
-def test_gradients_keep_their_digits(family, norm):
+def test_gradients_are_accurate_in_float32(family, norm):
     points = cloud(family, norm, torch.float32)
     g = torch.randn(1, 5, generator=torch.Generator().manual_seed(1))
     grads = []
@@ -147,12 +147,12 @@ def test_gradients_keep_their_digits(family, norm):
         x = image(points.to(dtype)).requires_grad_()
         (poincare_mean(x) * g.to(dtype)).sum().backward()
         grads.append(x.grad.double())
-    # Points at 1e4 that differ by a thousandth differ in four digits: their float32 differences have three or four.
+    # Near points at norm 1e4 differ by a thousandth: float32 has three or four correct digits of the difference.
     assert (grads[0] - grads[1]).norm() <= (1e-4 if family == "near" else 1e-5) * grads[1].norm()
 
 
 @every_pooling
-def test_finite_at_zeros_and_subnormals(kind):
+def test_gradients_are_finite_at_zeros_and_subnormals(kind):
     special = torch.tensor([0.0, 1e-45, 1e-38, 1e-20, 1.0, 1e9])
     x = torch.cartesian_prod(special, special, special)
     pool = POOLINGS[kind](Lorentz(-0.02))
@@ -168,7 +168,7 @@ def test_finite_at_zeros_and_subnormals(kind):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_images_give_float32_points(kind, dtype):
     pool = POOLINGS[kind](Lorentz(-0.02))
-    x = (100 * images(2, 64, 4, 4)).to(dtype)  # squares that float16 could not hold
+    x = (100 * images(2, 64, 4, 4)).to(dtype)  # the squares overflow float16
     assert pool(x).dtype == torch.float32
     assert torch.equal(pool(x), pool(x.float()))
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -177,16 +177,15 @@ def test_half_images_give_float32_points(kind, dtype):
 
 
 @pytest.mark.parametrize("kind", ["poincare", "centroid"])
-def test_learnable_curvature_gets_its_gradient(kind):
+def test_a_learnable_curvature_has_a_gradient(kind):
     pool = POOLINGS[kind](Lorentz(-0.7, learnable=True))
     pool(images(dtype=torch.float32)).square().sum().backward()
     assert pool.manifold.log_kappa.grad.abs() > 0
-    twin = copy.deepcopy(pool)
-    assert twin.manifold is not pool.manifold
-    assert not list(pool.state_dict())  # referred to, not owned
+    assert copy.deepcopy(pool).manifold is not pool.manifold
+    assert not list(pool.state_dict())  # the model owns the curvature
 
 
-# torch itself makes an instance of every autograd.Function that it traces, and warns of that.
+# torch's tracer instantiates every autograd.Function and warns about it.
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")
 @every_pooling
 def test_compiles(kind):
@@ -194,10 +193,10 @@ def test_compiles(kind):
 
 
 @every_pooling
-def test_bad_images(kind):
+def test_wrong_images_are_rejected(kind):
     pool = POOLINGS[kind](Lorentz(-1.0))
     for shape in ((3, 4), (2, 3, 0, 4), (2, 3, 4, 0)):
-        with pytest.raises(ValueError, match=r"pooling takes images .* at least one pixel, got shape"):
+        with pytest.raises(ValueError, match=r"pooling needs images .* at least one pixel, got shape"):
             pool(torch.zeros(shape))
     with pytest.raises(TypeError, match="must be a floating point tensor"):
         pool(torch.zeros(2, 3, 4, 4, dtype=torch.uint8))

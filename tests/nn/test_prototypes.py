@@ -1,4 +1,4 @@
-"""Class prototypes: points of the manifold, trained by Riemannian optimisers."""
+"""Tests of class prototypes: logits, Riemannian training, derivatives, state."""
 
 import copy
 
@@ -6,9 +6,11 @@ import geoopt
 import pytest
 import torch
 from safetensors.torch import load, save
+from torch.autograd import gradcheck, gradgradcheck
 
 from lresnet import Lorentz
 from lresnet.nn import Prototypes
+from lresnet.nn.prototypes import prototype_separation
 from lresnet.testing import assert_compiles, assert_finite_gradients
 
 
@@ -18,7 +20,7 @@ def head(learnable: bool = False, K: float = -0.7, **options) -> Prototypes:
 
 
 @pytest.mark.parametrize("K", [-0.1, -1.0, -2.0, -10.0])
-def test_logits_are_squared_lorentzian_distances(K):
+def test_logits_are_negative_squared_lorentzian_distances_plus_bias(K):
     h = head(K=K, dtype=torch.float64)
     torch.nn.init.normal_(h.bias)
     x = 2 * torch.randn(16, 4, dtype=torch.float64)
@@ -39,7 +41,7 @@ def test_shapes_and_state():
     assert head(device="meta").points.device.type == "meta"
 
 
-def test_it_starts_about_one_radius_from_the_origin():
+def test_initial_prototypes_are_about_one_radius_from_the_origin():
     torch.manual_seed(0)
     for K in (-0.1, -10.0):
         h = Prototypes(32, 100, manifold=Lorentz(K))
@@ -47,7 +49,7 @@ def test_it_starts_about_one_radius_from_the_origin():
 
 
 @pytest.mark.parametrize("optimiser", [geoopt.optim.RiemannianAdam, geoopt.optim.RiemannianSGD])
-def test_riemannian_training(optimiser):
+def test_riemannian_optimisers_train_the_prototypes(optimiser):
     torch.manual_seed(0)
     M = Lorentz(-1.0)
     label = torch.arange(3).repeat(50)
@@ -68,7 +70,7 @@ def test_riemannian_training(optimiser):
     assert M.dist(centres.unsqueeze(1), h.points.detach()).argmin(-1).tolist() == [0, 1, 2]
 
 
-def test_learnable_curvature_gets_its_gradient():
+def test_a_learnable_curvature_has_a_gradient():
     h = head(learnable=True)
     h(torch.randn(8, 4)).square().sum().backward()
     assert h.manifold.log_kappa.grad.abs() > 0
@@ -76,7 +78,7 @@ def test_learnable_curvature_gets_its_gradient():
     assert h.bias.grad.abs().sum() > 0
 
 
-def test_finite_at_zero_and_at_the_prototypes():
+def test_gradients_are_finite_at_zero_and_at_the_prototypes():
     h = head()
     special = torch.tensor([0.0, 1e-45, 1e-20, 1.0])
     assert_finite_gradients(h, torch.cartesian_prod(special, special, special, special))
@@ -99,11 +101,11 @@ def test_autocast_computes_in_float32():
 
 def test_copy_save_and_load():
     h = head(learnable=True)
-    twin = copy.deepcopy(h)
+    copied = copy.deepcopy(h)
     x = torch.randn(2, 4)
-    assert torch.equal(twin(x), h(x))
-    assert twin.manifold is not h.manifold
-    assert twin.points.manifold is twin.manifold
+    assert torch.equal(copied(x), h(x))
+    assert copied.manifold is not h.manifold
+    assert copied.points.manifold is copied.manifold
     other = head()
     other.reset_parameters()
     other.load_state_dict(load(save(h.state_dict())))
@@ -114,10 +116,24 @@ def test_copy_save_and_load():
 @pytest.mark.parametrize("learnable", [False, True])
 def test_compiles(learnable):
     assert_compiles(head(learnable), torch.randn(5, 4))
+    assert_compiles(lambda x, y: prototype_separation(x, y, 0.7), torch.randn(5, 3), torch.randn(5, 3))
 
 
-def test_wrong_input():
+def test_wrong_inputs_are_rejected():
     with pytest.raises(TypeError, match="x must be a floating point tensor"):
         head()(torch.ones(2, 4, dtype=torch.int64))
     with pytest.raises(TypeError, match=r"manifold must be an lresnet.Lorentz"):
         Prototypes(4, 3, manifold=geoopt.Lorentz())
+
+
+def test_separation_and_its_first_and_second_derivatives():
+    """In points, prototypes and curvature. The origin is among both, and one point equals a prototype."""
+    x, y = torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64).unbind()
+    x[0], x[2], y[2], x[3] = 0, 0, 0, y[3]
+    x, y = x[:4].requires_grad_(), y[2:5].clone().requires_grad_()
+    kappa = torch.tensor(0.7, dtype=torch.float64, requires_grad=True)
+    M = Lorentz(-0.7)
+    expected = (0.7**0.5 * M.dist(x.unsqueeze(1), y)).cosh() - 1
+    torch.testing.assert_close(prototype_separation(x, y, 0.7), expected)
+    assert gradcheck(prototype_separation, (x, y, kappa))
+    assert gradgradcheck(prototype_separation, (x, y, kappa), atol=1e-4)

@@ -1,4 +1,4 @@
-"""SpaceLinear against the time-first form in float64, its derivatives, as a stack, and inside a graph convolution."""
+"""Tests of SpaceLinear against the time-first form in float64, as a stack, and in a graph convolution."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch.func import functional_call
 
 from lresnet import Lorentz
 from lresnet.nn import LorentzGraphConv, LorentzLinear, SpaceLinear, SparseMatrix, adjacency
-from lresnet.nn.block_diagonal import BlockDiagonal
+from lresnet.nn.sparse import BlockDiagonal
 from lresnet.testing import assert_compiles, assert_finite_gradients, assert_on_manifold
 from tests.nn.derivatives import assert_derivatives
 
@@ -25,12 +25,12 @@ def make(K: float = -1.0, n: int = 5, m: int = 4, *, learnable: bool = False) ->
     torch.manual_seed(3)
     layer = SpaceLinear(n, m, manifold=Lorentz(K, learnable=learnable).double(), dtype=torch.float64)
     with torch.no_grad():
-        layer.bias.copy_(normals(m, seed=5))  # off its start, where it is 0
+        layer.bias.copy_(normals(m, seed=5))  # the initial bias is 0
     return layer
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_is_a_matrix_on_time_first_vectors_whose_time_is_mended(K):
+def test_layer_maps_the_space_part_of_time_first_vectors(K):
     layer, x = make(K), 3 * normals(50, 5)
     x[7] = 0
     p = layer.manifold.lift(x)
@@ -43,7 +43,7 @@ def test_is_a_matrix_on_time_first_vectors_whose_time_is_mended(K):
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_layer(K):
+def test_results_are_points_with_finite_gradients_and_the_layer_compiles(K):
     M = Lorentz(K)
     layer = SpaceLinear(8, 4, manifold=M)
     assert_on_manifold(layer(torch.randn(5, 8)), M)
@@ -51,7 +51,7 @@ def test_layer(K):
     assert_compiles(layer, torch.randn(5, 8))
 
 
-def test_start_is_the_twin_s():
+def test_initial_parameters_are_those_of_the_euclidean_baseline():
     layer = SpaceLinear(40, 24, manifold=Lorentz(-1.0)).requires_grad_(False)
     bound = (6 / 64) ** 0.5
     assert 0.95 * bound < layer.weight.abs().max() <= bound
@@ -59,19 +59,19 @@ def test_start_is_the_twin_s():
 
 
 @pytest.mark.parametrize("learnable", [False, True], ids=["fixed", "learned"])
-def test_first_and_second_derivatives_in_everything(learnable):
+def test_first_and_second_derivatives_in_all_inputs(learnable):
     assert_derivatives(make(-2.0, 3, 2, learnable=learnable), normals(2, 4, 3), learnable=learnable)
 
 
-def test_sparse_features_need_no_time():
+def test_sparse_features_do_not_need_their_time():
     layer, x = make(), normals(6, 5) * (normals(6, 5, seed=1) > 0)
     matrix = SparseMatrix.from_dense(x)
     torch.testing.assert_close(layer(matrix), layer(x))
     torch.testing.assert_close(layer.with_time(matrix, torch.full((6, 1), torch.nan)), layer.with_time(x))
 
 
-def test_half_precision_is_computed_wider():
-    """And in autocast: a product in bfloat16 would have three digits."""
+def test_half_precision_is_computed_in_float32():
+    """Also under autocast: a product in bfloat16 has three digits."""
     layer = SpaceLinear(5, 4, manifold=Lorentz(-1.0))
     x = normals(6, 5).bfloat16()
     assert layer(x).dtype == torch.bfloat16
@@ -82,16 +82,16 @@ def test_half_precision_is_computed_wider():
     torch.testing.assert_close(wide[:, :-1].double(), expected, rtol=1e-6, atol=1e-6)
 
 
-def test_points_of_another_dimension_are_refused():
+def test_points_of_another_dimension_are_rejected():
     with pytest.raises(ValueError, match="SpaceLinear was built for points of dimension 5"):
         make()(normals(3, 6))
 
 
-# --- in a stack, and in a convolution ---------------------------------------------------------------------------------
+# --- stacks and convolutions ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["dense", "shared", "sparse", "own sparse"])
-def test_a_stack_is_its_members(kind):
+def test_a_stack_equals_its_members(kind):
     S, N = 3, 6
     layer = make()
     x = normals(N, S, 5) * (normals(N, S, 5, seed=1) > 0)
@@ -113,7 +113,7 @@ def test_a_stack_is_its_members(kind):
 
 
 @pytest.mark.parametrize("K", CURVATURES)
-def test_a_convolution_takes_centroids_of_mapped_points(K):
+def test_a_convolution_returns_centroids_of_mapped_points(K):
     M = Lorentz(K).double()
     conv = LorentzGraphConv(5, 4, manifold=M, layer="space", dtype=torch.float64)
     x = normals(5, 5)
@@ -125,7 +125,7 @@ def test_a_convolution_takes_centroids_of_mapped_points(K):
         torch.testing.assert_close(y[node], M.centroid(h[neighbours], A.values[A.row == node].double()))
 
 
-def test_layers_by_name():
+def test_a_convolution_selects_its_layer_by_name():
     M = Lorentz(-1.0)
     assert isinstance(LorentzGraphConv(3, 2, manifold=M).linear, LorentzLinear)
     assert isinstance(LorentzGraphConv(3, 2, manifold=M, layer="space").linear, SpaceLinear)

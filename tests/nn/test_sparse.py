@@ -1,4 +1,4 @@
-"""SparseMatrix against dense products, and adjacency against PyG."""
+"""Tests of SparseMatrix against dense products, and of adjacency against PyG."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def normals(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> T
 
 
 def sparse(rows: int, columns: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> tuple[Tensor, SparseMatrix]:
-    """A dense matrix of which two thirds are 0 (the first of several rows is empty), and the same as SparseMatrix."""
+    """Return a matrix, dense and sparse, of which two thirds are 0. If it has several rows, the first is empty."""
     keep = torch.rand(rows, columns, generator=torch.Generator().manual_seed(seed + 1)) < 1 / 3
     keep[0] = False
     keep[-1, -1] = True
@@ -38,14 +38,14 @@ def with_dense_values(A: SparseMatrix, values: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_product_and_transposed_product_are_those_of_the_dense_matrix(shape):
+def test_product_and_transposed_product_equal_those_of_the_dense_matrix(shape):
     dense, A = sparse(*shape)
     x, y = normals(shape[1], 4), normals(shape[0], 4)
     assert A.shape == shape
     assert torch.equal(to_dense(A), dense)
     torch.testing.assert_close(A @ x, dense @ x)
     torch.testing.assert_close(A.transposed_times(y, A.values), dense.T @ y)
-    torch.testing.assert_close(A @ x, dense @ x)  # once more, from the kept form
+    torch.testing.assert_close(A @ x, dense @ x)  # again, with the kept sparse tensor
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -66,7 +66,7 @@ def test_first_and_second_derivatives(shape, own_values):
     assert gradgradcheck(quadratic, (x, values))
 
 
-def test_gradient_is_that_of_the_dense_matrix_also_where_only_one_is_asked_for():
+def test_gradients_equal_those_of_the_dense_matrix_also_if_only_one_is_requested():
     dense, A = sparse(6, 4)
     x, g = normals(4, 3), normals(6, 3, seed=1)
     for wants_x, wants_values in ((True, True), (True, False), (False, True)):
@@ -90,7 +90,7 @@ def test_a_vector_is_a_matrix_of_one_column():
 
 
 def test_values_that_are_a_parameter_may_change_in_place():
-    """An optimiser does that: nothing derived from the old values may be used again."""
+    """An optimiser changes them, so nothing derived from the old values may be reused."""
     _, A = sparse(4, 4)
     weight = torch.nn.Parameter(A.values.abs())
     B = A.with_values(weight)
@@ -110,7 +110,7 @@ def test_values_that_are_a_parameter_may_change_in_place():
 # --- construction ----------------------------------------------------------------------------------------------------
 
 
-def test_entries_in_any_order_are_sorted_and_those_at_the_same_place_added():
+def test_entries_in_any_order_are_sorted_and_equal_entries_added():
     index = torch.tensor([[2, 0, 2, 0, 2], [1, 3, 1, 0, 0]])
     values = torch.tensor([1.0, 2.0, 10.0, 3.0, 4.0], dtype=torch.float64).requires_grad_()
     A = SparseMatrix.from_coo(index, values, (3, 4))
@@ -120,7 +120,7 @@ def test_entries_in_any_order_are_sorted_and_those_at_the_same_place_added():
     assert A.row.tolist() == [0, 0, 2, 2]
     assert A.col.tolist() == [0, 3, 0, 1]
     to_dense(A)[2, 1].backward()
-    assert values.grad.tolist() == [1.0, 0.0, 1.0, 0.0, 0.0]  # both of the entries that were added
+    assert values.grad.tolist() == [1.0, 0.0, 1.0, 0.0, 0.0]  # both entries that were added
 
 
 def test_a_matrix_without_entries_gives_zeros():
@@ -133,7 +133,7 @@ def test_a_matrix_without_entries_gives_zeros():
     assert A.has_empty_rows()
 
 
-def test_a_matrix_without_rows():
+def test_a_matrix_without_rows_has_no_empty_rows():
     A = SparseMatrix.from_dense(torch.empty(0, 3))
     assert (A @ torch.ones(3, 2)).shape == (0, 2)
     assert not A.has_empty_rows()
@@ -141,7 +141,7 @@ def test_a_matrix_without_rows():
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.int16])
 def test_narrow_integers_do_not_overflow(dtype):
-    """Places are numbered row by row: 30,000 nodes have 9 * 10^8 places, 100,000 nodes more than int32 can count."""
+    """Entries are numbered row by row: 30,000 nodes need 9 * 10^8 numbers, 100,000 nodes more than int32 has."""
     n = 30_000 if dtype == torch.int16 else 100_000
     edges = torch.tensor([[n - 1, 5, n - 1, 7], [n - 2, 0, n - 2, n - 1]], dtype=dtype)
     A = adjacency(edges, n, self_loops=False)
@@ -153,7 +153,7 @@ def test_narrow_integers_do_not_overflow(dtype):
 # --- other values, other dtypes, other devices -----------------------------------------------------------------------
 
 
-def test_with_values_shares_every_index_and_forgets_what_followed_from_the_values():
+def test_with_values_shares_every_index_and_clears_what_was_derived_from_the_values():
     dense, A = sparse(5, 5)
     A.row_sums(), A.has_empty_rows(), A @ normals(5, 1), A.transposed_times(normals(5, 1), A.values)
     B = A.with_values(2 * A.values)
@@ -194,7 +194,7 @@ def test_to_another_device_moves_every_index():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-def test_product_takes_the_dtype_of_x_and_is_computed_in_float32_at_least(dtype):
+def test_the_product_has_the_dtype_of_x_and_is_computed_in_float32_or_wider(dtype):
     dense, A = sparse(6, 6)
     x = normals(6, 3).to(dtype).requires_grad_()
     y = A @ x
@@ -215,7 +215,7 @@ def test_values_and_x_of_different_dtypes():
     torch.testing.assert_close(y, dense.double() @ x)
 
 
-def test_autocast_leaves_the_product_alone():
+def test_autocast_does_not_change_the_product():
     _, A = sparse(4, 4, dtype=torch.float32)
     x = normals(4, 2, dtype=torch.float32)
     with torch.autocast("cpu", torch.bfloat16):
@@ -225,7 +225,7 @@ def test_autocast_leaves_the_product_alone():
     assert torch.equal(got, A @ x)
 
 
-def test_an_integer_x_is_refused_rather_than_rounded():
+def test_an_integer_x_is_rejected():
     _, A = sparse(4, 4)
     with pytest.raises(TypeError, match=r"floating point tensor, got torch\.int64"):
         A @ torch.ones(4, 2, dtype=torch.int64)
@@ -235,7 +235,7 @@ def test_an_integer_x_is_refused_rather_than_rounded():
 
 
 class Sum(MessagePassing):
-    """PyG's own aggregation: each node receives w x of every edge that points at it."""
+    """PyG's own aggregation: each node sums w x over its incoming edges."""
 
     def __init__(self) -> None:
         super().__init__(aggr="sum")
@@ -247,7 +247,7 @@ class Sum(MessagePassing):
         return edge_weight.unsqueeze(-1) * x_j
 
 
-def test_direction_and_weights_are_pyg_s():
+def test_direction_and_weights_agree_with_pyg():
     g = torch.Generator().manual_seed(0)
     edge_index = torch.randint(7, (2, 20), generator=g)  # directed, with repetitions and self loops
     weight = torch.rand(20, generator=g, dtype=torch.float64)
@@ -255,10 +255,10 @@ def test_direction_and_weights_are_pyg_s():
     A = adjacency(edge_index, 7, weight, self_loops=False)
     torch.testing.assert_close(A @ x, Sum()(x, edge_index, weight))
     one_way = adjacency(torch.tensor([[0], [1]]), 2, self_loops=False)
-    assert to_dense(one_way).tolist() == [[0.0, 0.0], [1.0, 0.0]]  # 1 hears 0
+    assert to_dense(one_way).tolist() == [[0.0, 0.0], [1.0, 0.0]]  # node 1 receives from node 0
 
 
-def test_self_loops_are_added_once_and_only_where_there_is_none():
+def test_self_loops_are_added_only_to_nodes_without_one():
     A = adjacency(torch.tensor([[0, 1, 2], [1, 1, 0]]), 4, torch.tensor([0.5, 3.0, 0.25]))
     expected = torch.tensor([[1.0, 0, 0.25, 0], [0.5, 3.0, 0, 0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]])
     assert torch.equal(to_dense(A), expected)
@@ -274,7 +274,7 @@ def test_a_gradient_reaches_the_edge_weights_but_not_the_self_loops():
 
 
 @pytest.mark.parametrize(
-    ("edge_index", "words"),
+    ("edge_index", "message"),
     [
         (torch.tensor([[0, 3], [1, 0]]), "edge_index has node 3, but nodes are 0 to 2"),
         (torch.tensor([[0, -1], [1, 0]]), "edge_index has node -1, but nodes are 0 to 2"),
@@ -284,18 +284,18 @@ def test_a_gradient_reaches_the_edge_weights_but_not_the_self_loops():
         (torch.tensor([0, 1]), "of shape (2,)"),
     ],
 )
-def test_edges_that_are_none_are_refused(edge_index, words):
+def test_wrong_edges_are_rejected(edge_index, message):
     with pytest.raises(ValueError) as error:
         adjacency(edge_index, 3)
-    assert words in str(error.value)
+    assert message in str(error.value)
 
 
 @pytest.mark.parametrize("bad", [-0.5, float("nan"), float("inf")])
-def test_weights_that_leave_the_hyperboloid_are_refused(bad):
+def test_weights_that_are_negative_or_not_finite_are_rejected(bad):
     with pytest.raises(ValueError, match="edge weights must be finite and not negative"):
         adjacency(torch.tensor([[0, 1], [1, 0]]), 2, torch.tensor([1.0, bad]))
 
 
-def test_one_weight_per_edge():
+def test_a_wrong_number_of_weights_is_rejected():
     with pytest.raises(ValueError, match=r"edge_weight has shape \(3,\), expected one per edge \(2,\)"):
         adjacency(torch.tensor([[0, 1], [1, 0]]), 2, torch.ones(3))

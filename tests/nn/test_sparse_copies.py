@@ -1,4 +1,4 @@
-"""Copies of a SparseMatrix that has been used, and of what holds one."""
+"""Tests of copies of a SparseMatrix after its first product, and of modules that contain one."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Holder(nn.Module):
 
 
 def used() -> SparseMatrix:
-    """3 x 4, with everything kept that a product and its gradient keep."""
+    """Return a 3 x 4 matrix that keeps its sparse tensors, after a product and its gradient."""
     A = SparseMatrix.from_dense(torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.5, 0.0, 0.0]]))
     (A @ torch.ones(4, 1, requires_grad=True)).sum().backward()
     A.row_sums(), A.has_empty_rows()
@@ -49,7 +49,7 @@ def used() -> SparseMatrix:
 
 
 @every_copy
-def test_a_used_matrix(copied: Callable[[SparseMatrix], SparseMatrix]):
+def test_a_copy_gives_the_same_products_and_gradients(copied: Callable[[SparseMatrix], SparseMatrix]):
     A = used()
     B = copied(A)
     x = torch.randn(4, 2, requires_grad=True)
@@ -62,7 +62,7 @@ def test_a_used_matrix(copied: Callable[[SparseMatrix], SparseMatrix]):
 
 
 @every_copy
-def test_a_module_that_holds_one(copied: Callable[[Holder], Holder]):
+def test_a_copy_of_a_module_gives_the_same_result(copied: Callable[[Holder], Holder]):
     module = Holder(used())
     module().sum().backward()
     assert torch.equal(copied(module)(), module())
@@ -75,7 +75,7 @@ def test_a_deep_copy_shares_no_memory():
     assert (B @ torch.ones(4, 1)).any()
 
 
-def test_copying_leaves_the_original_what_it_keeps():
+def test_copying_does_not_change_the_original():
     A = used()
     kept = A._forward, A._backward
     copy.deepcopy(A)

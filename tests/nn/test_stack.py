@@ -1,4 +1,4 @@
-"""Layers whose parameters are a stack against the same layers one by one, derivatives of both orders included."""
+"""Tests of layers with the parameters of a stack against the same layers one by one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from torch.func import functional_call
 from lresnet import Lorentz
 from lresnet.geometry.stack import _outer_in_one_product, outer_rows, sum_to, times_rows
 from lresnet.nn import EuclideanGraphConv, LorentzGraphConv, LorentzLinear, Prototypes, SparseMatrix, adjacency
-from lresnet.nn.block_diagonal import BlockDiagonal
 from lresnet.nn.euclidean import EuclideanLinear
 from lresnet.nn.input_map import features_to_points
+from lresnet.nn.sparse import BlockDiagonal
 
 S, N = 3, 7
 
@@ -25,7 +25,7 @@ def normals(*shape: int, seed: int = 0) -> Tensor:
 
 
 def parameters(layer: torch.nn.Module, seed: int = 1) -> dict[str, Tensor]:
-    """S sets of parameters of ``layer``, none at its start."""
+    """Return S sets of random parameters of ``layer``."""
     shapes = {name: p.shape for name, p in layer.named_parameters()}
     return {name: normals(S, *shape, seed=seed + i) for i, (name, shape) in enumerate(shapes.items())}
 
@@ -35,8 +35,8 @@ def one_by_one(layer: torch.nn.Module, stacked: dict[str, Tensor], call: Callabl
     return torch.stack([functional_call(layer, row, call(s)) for s, row in enumerate(rows)], dim=1)
 
 
-def agree(layer: torch.nn.Module, arguments: tuple, call: Callable[[int], tuple]) -> None:
-    """Values, and gradients of all parameters."""
+def assert_agree(layer: torch.nn.Module, arguments: tuple, call: Callable[[int], tuple]) -> None:
+    """Assert that values and gradients of all parameters agree."""
     results = []
     for run in (functional_call, one_by_one):
         stacked = {name: tensor.requires_grad_() for name, tensor in parameters(layer).items()}
@@ -70,7 +70,7 @@ def test_outer_rows_in_one_product():
     torch.testing.assert_close(_outer_in_one_product(g, x), torch.einsum("nsi,nsj->sij", g, x))
 
 
-def test_sum_to():
+def test_sum_to_sums_to_one_number_or_to_one_per_member():
     g = normals(N, S, 1)
     assert sum_to(torch.Size([]), g) == g.sum()
     assert sum_to(torch.Size([1, 1]), g).shape == (1, 1)
@@ -82,37 +82,37 @@ def test_sum_to():
 
 @pytest.mark.parametrize("members", [1, S], ids=["shared points", "own points"])
 @pytest.mark.parametrize("K", [-0.5, -2.0])
-def test_lorentz_linear(K, members):
+def test_a_stack_of_lorentz_linear_equals_its_members(K, members):
     layer, x = LorentzLinear(5, 4, manifold=Lorentz(K)).double(), normals(N, members, 5)
-    agree(layer, (x,), lambda s: (x[:, s % members],))
+    assert_agree(layer, (x,), lambda s: (x[:, s % members],))
 
 
-def test_lorentz_linear_of_sparse_features():
+def test_a_stack_of_lorentz_linear_with_sparse_features_equals_its_members():
     layer, dense = LorentzLinear(5, 4, manifold=Lorentz(-2.0)).double(), normals(N, 5) * (normals(N, 5, seed=3) > 0)
     shared = features_to_points(SparseMatrix.from_dense(dense), 2.0)
-    agree(layer, (shared.x, shared.time.unsqueeze(1)), lambda s: shared)
+    assert_agree(layer, (shared.x, shared.time.unsqueeze(1)), lambda s: shared)
     kinds = [SparseMatrix.from_dense(dense * (s + 1)) for s in range(S)]
     own = features_to_points(BlockDiagonal.of(kinds), 2.0)
-    agree(layer, own, lambda s: features_to_points(kinds[s], 2.0))
+    assert_agree(layer, own, lambda s: features_to_points(kinds[s], 2.0))
 
 
 @pytest.mark.parametrize("layer", [LorentzGraphConv(5, 4, manifold=Lorentz(-2.0)), EuclideanGraphConv(5, 4)])
-def test_graph_convolutions_on_one_graph_and_on_one_for_each(layer):
+def test_a_stack_of_graph_convolutions_equals_its_members_on_one_graph_and_on_several(layer):
     layer, x = layer.double(), normals(N, S, 5)
-    A = adjacency(edges(), N, self_loops=False)  # with nodes that hear nobody
-    agree(layer, (x, A), lambda s: (x[:, s], A))
+    A = adjacency(edges(), N, self_loops=False)  # some nodes have no incoming edge
+    assert_agree(layer, (x, A), lambda s: (x[:, s], A))
     graphs = [adjacency(edges(s), N) for s in range(S)]
-    agree(layer, (x, BlockDiagonal.of(graphs)), lambda s: (x[:, s], graphs[s]))
+    assert_agree(layer, (x, BlockDiagonal.of(graphs)), lambda s: (x[:, s], graphs[s]))
 
 
-def test_heads():
+def test_a_stack_of_heads_equals_its_members():
     x = normals(N, S, 5)
     for head in (Prototypes(5, 3, manifold=Lorentz(-2.0)), EuclideanLinear(5, 3)):
-        agree(head.double(), (x,), lambda s: (x[:, s],))
+        assert_agree(head.double(), (x,), lambda s: (x[:, s],))
 
 
 @pytest.mark.parametrize("members", [1, 2], ids=["shared points", "own points"])
-def test_derivatives_of_both_orders_and_of_each_member_s_curvature(members):
+def test_first_and_second_derivatives_also_in_each_member_s_curvature(members):
     A, names = adjacency(edges(), N), ("weight", "time_weight", "bias", "log_scale")
 
     def convolution(x: Tensor, log_kappa: Tensor, *parameters: Tensor) -> Tensor:
@@ -128,7 +128,7 @@ def test_derivatives_of_both_orders_and_of_each_member_s_curvature(members):
     assert gradgradcheck(convolution, inputs, atol=1e-4)
 
 
-def test_a_stack_under_a_transform_is_the_same_by_plain_operations():
+def test_a_stack_under_vmap_gives_the_same_result():
     layer = LorentzLinear(5, 4, manifold=Lorentz(-2.0)).double()
     stacked, x = parameters(layer), normals(2, N, S, 5)
     both = torch.vmap(lambda x: functional_call(layer, stacked, (x,)))(x)

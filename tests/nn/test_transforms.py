@@ -1,4 +1,4 @@
-"""Layers and heads under torch.compile, torch.func, deepcopy and on the meta device."""
+"""Tests of layers and heads under torch.compile and torch.func, and on the meta device."""
 
 import copy
 
@@ -31,21 +31,21 @@ def layer(request, manifold):
     return LAYERS[request.param](manifold)
 
 
-# torch itself makes an instance of every autograd.Function that it traces, and warns of that.
+# torch's tracer instantiates every autograd.Function and warns about it.
 pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")
 
 X = torch.randn(5, 4, generator=torch.Generator().manual_seed(1))
 
 
-def test_compiles_to_one_graph(layer):
+def test_layers_compile_without_a_graph_break(layer):
     assert_compiles(layer, X)
 
 
-def test_vmap_is_the_batch(layer):
+def test_vmap_equals_the_batch(layer):
     torch.testing.assert_close(vmap(layer)(X), layer(X))
 
 
-def test_gradients_per_sample(layer):
+def test_gradients_per_sample_sum_to_the_gradient(layer):
     layer.double()
     parameters = {name: p.detach() for name, p in layer.named_parameters()}
     x, direction = X.double(), torch.tensor([1.0, -2.0, 0.5], dtype=torch.float64)
@@ -59,12 +59,12 @@ def test_gradients_per_sample(layer):
         torch.testing.assert_close(per_sample[name].sum(0), p.grad)
 
 
-def test_shapes_are_known_without_data(layer):
-    there = copy.deepcopy(layer).to("meta")
-    assert there(X.to("meta")).shape == layer(X).shape
+def test_layers_work_on_the_meta_device(layer):
+    moved = copy.deepcopy(layer).to("meta")
+    assert moved(X.to("meta")).shape == layer(X).shape
 
 
-def test_built_on_the_meta_device():
+def test_prototypes_can_be_built_on_the_meta_device():
     with torch.device("meta"):
         head = Prototypes(4, 3, manifold=lresnet.Lorentz(-0.7))
     assert head.points.is_meta

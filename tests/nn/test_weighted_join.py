@@ -1,4 +1,4 @@
-"""Two branches to one point: the paper's two formulas, alpha fixed and learned."""
+"""Tests of WeightedJoin: the two formulas of the paper, with alpha fixed and learned."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ every_kind = pytest.mark.parametrize("kind", RESIDUALS)
 
 
 @every_kind
-def test_a_fixed_weight_has_the_digits_of_the_dtype(kind: str) -> None:
+def test_a_fixed_weight_is_accurate_in_float64(kind: str) -> None:
     join = WeightedJoin(kind, M, weight=0.1).double()
     assert float(join.weight) == pytest.approx(0.1, rel=1e-15)
 
@@ -29,7 +29,7 @@ def vectors() -> tuple[Tensor, Tensor]:
 
 
 def expected(kind: str, alpha: float, z: Tensor, g: Tensor) -> Tensor:
-    """The formulas of the paper, with the library's residuals and exp."""
+    """Return the formulas of the paper, with the library's residuals and exponential map."""
     K, exp = -2.0, M.expmap0
     if kind == "lorentz":
         return lorentz_residual(exp(z), exp(g), alpha / (1 - alpha), K=K)
@@ -50,7 +50,7 @@ def expected(kind: str, alpha: float, z: Tensor, g: Tensor) -> Tensor:
 @every_kind
 @pytest.mark.parametrize("alpha", [0.2, 0.5, 0.8])
 @pytest.mark.parametrize("learned", [False, True])
-def test_is_the_paper_s_formula_of_vectors_and_of_their_points(kind, alpha, learned):
+def test_join_equals_the_paper_s_formula_for_vectors_and_for_points(kind, alpha, learned):
     z, g = vectors()
     join = WeightedJoin(kind, M, alpha, learn_weight=learned).double()
     y = join.of_vectors(z, g)
@@ -63,7 +63,7 @@ def test_is_the_paper_s_formula_of_vectors_and_of_their_points(kind, alpha, lear
 
 
 @pytest.mark.parametrize("kind", [kind for kind in RESIDUALS if kind != "none"])
-def test_the_weight_is_one_geometric_parameter_if_it_is_learned(kind):
+def test_a_learned_weight_is_one_geometric_parameter(kind):
     assert not list(WeightedJoin(kind, M).parameters())
     join = WeightedJoin(kind, M, 0.3, learn_weight=True)
     assert len(parameter_groups(join).geometric) == len(list(join.parameters())) == 1
@@ -72,12 +72,12 @@ def test_the_weight_is_one_geometric_parameter_if_it_is_learned(kind):
     assert parameter.grad.isfinite()
     assert parameter.grad != 0
     with torch.no_grad():
-        parameter.fill_(-3.0)  # an optimiser may step over 0
+        parameter.fill_(-3.0)  # an optimiser may step across 0
     assert float(join.weight.detach()) == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in RESIDUALS if "textbook" not in kind])
-def test_gradients(kind):
+def test_gradients_are_correct_and_finite(kind):
     z, g = (t[:3].requires_grad_() for t in vectors())
     join = WeightedJoin(kind, M, 0.4, learn_weight=True).double()
     assert torch.autograd.gradcheck(join.of_vectors, (z, g))
@@ -85,7 +85,7 @@ def test_gradients(kind):
     assert_finite_gradients(join.of_vectors, torch.full((3, 4), 1e4), torch.full((3, 4), -1e4))
 
 
-def test_long_vectors_are_shortened_to_the_radius():
+def test_long_vectors_are_shortened_to_max_radius():
     z = torch.full((1, 4), 1e6, dtype=torch.float64)
     for kind in ("lorentz", "tangent"):
         join = WeightedJoin(kind, M, max_radius=3.0).double()
@@ -93,7 +93,7 @@ def test_long_vectors_are_shortened_to_the_radius():
         assert float(M.dist0(join.of_vectors(z, z))) == pytest.approx(radius / 2**0.5)
 
 
-def test_options_and_bad_weights():
+def test_options_are_passed_on_and_wrong_weights_rejected():
     assert not list(WeightedJoin("none", M, learn_weight=True).parameters())
     assert float(WeightedJoin("lorentz", M, 0.5, scale=2.0).residual.scale) == pytest.approx(2.0)
     for weight in (0.0, 1.0, -0.5, float("nan")):

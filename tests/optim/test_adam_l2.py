@@ -1,4 +1,4 @@
-"""Adam with weight decay as part of the gradient: whose parameters it touches, and by how much."""
+"""Tests of Adam with weight decay in the gradient: which parameters decay, and by how much."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from lresnet.nn import Prototypes
 from lresnet.optim import make_adam, make_adam_l2
 
 
-def test_is_adam_on_the_loss_with_the_penalty_added():
-    """On matrices alone, or on biases too; against torch's Adam without decay on loss + decay/2 |w|^2."""
+def test_steps_equal_adam_on_the_loss_plus_penalty():
+    """Compared with torch's Adam without decay on loss + decay/2 |w|^2, for matrices and for all parameters."""
     for decay in ("matrices", "all"):
         torch.manual_seed(0)
-        mine = torch.nn.Linear(4, 3, dtype=torch.float64)
+        ours = torch.nn.Linear(4, 3, dtype=torch.float64)
         torch.manual_seed(0)
         other = torch.nn.Linear(4, 3, dtype=torch.float64)
         x = torch.randn(8, 4, dtype=torch.float64)
-        optimizers = make_adam_l2(mine, lr=0.1, weight_decay=0.3, decay=decay)
+        optimizers = make_adam_l2(ours, lr=0.1, weight_decay=0.3, decay=decay)
         adam = torch.optim.Adam(other.parameters(), lr=0.1)
         for _ in range(5):
             optimizers.zero_grad()
-            mine(x).square().mean().backward()
+            ours(x).square().mean().backward()
             optimizers.step()
             penalised = [other.weight] + ([other.bias] if decay == "all" else [])
             adam.zero_grad()
             (other(x).square().mean() + 0.15 * sum(p.square().sum() for p in penalised)).backward()
             adam.step()
-        torch.testing.assert_close(mine.weight, other.weight)
-        torch.testing.assert_close(mine.bias, other.bias)
+        torch.testing.assert_close(ours.weight, other.weight)
+        torch.testing.assert_close(ours.bias, other.bias)
 
 
-def test_where_the_data_say_nothing_a_weight_shrinks_by_the_rate_whatever_the_decay():
-    """What sets it apart from decoupled decay, under which it shrinks by the rate times the decay."""
+def test_without_a_gradient_of_the_data_a_weight_shrinks_by_the_rate_for_any_decay():
+    """With decoupled decay it shrinks by the rate times the decay."""
     for decay in (1e-4, 1e-2):
         lengths = []
         for make in (make_adam_l2, make_adam):
@@ -63,7 +63,7 @@ def test_points_curvature_and_residual_weights_have_no_decay():
         assert torch.equal(plain[name], decayed[name]) != matrix, name
 
 
-def test_a_head_of_points_alone_needs_no_other_optimiser():
+def test_a_model_of_points_only_has_one_optimiser():
     head = Prototypes(3, 2, manifold=Lorentz(-1.0))
     head.bias.requires_grad_(False)
     assert len(make_adam_l2(head, lr=0.1).optimizers) == 1

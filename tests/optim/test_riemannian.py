@@ -1,4 +1,4 @@
-"""Our Riemannian Adam against geoopt's, step for step."""
+"""Tests of RiemannianAdam against geoopt's, step by step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def cloud(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Ten
 
 
 def descend(M: Lorentz, points: Tensor, optimizer: torch.optim.Optimizer, steps: int = 40) -> list[Tensor]:
-    """Towards a target that moves about; every step's points."""
+    """Descend towards a moving target and return the points after every step."""
     path = []
     for step in range(steps):
         optimizer.zero_grad()
@@ -28,7 +28,7 @@ def descend(M: Lorentz, points: Tensor, optimizer: torch.optim.Optimizer, steps:
 
 @pytest.mark.parametrize("K", [-0.5, -1.0, -4.0])
 @pytest.mark.parametrize(("dtype", "rtol"), [(torch.float64, 1e-11), (torch.float32, 1e-5)])
-def test_is_geoopt_s_step_for_step(K, dtype, rtol):
+def test_steps_equal_geoopt_s(K, dtype, rtol):
     M, start = Lorentz(K), cloud(5, 3, seed=99, dtype=dtype)
     theirs = geoopt.ManifoldParameter(start.clone(), manifold=M)
     expected = descend(M, theirs, geoopt.optim.RiemannianAdam([theirs], lr=0.05))
@@ -39,7 +39,7 @@ def test_is_geoopt_s_step_for_step(K, dtype, rtol):
     assert (got[-1] - got[0]).norm() > 1
 
 
-def test_every_member_of_a_stack_may_have_its_own_curvature():
+def test_members_of_a_stack_may_have_their_own_curvature():
     K, start = torch.tensor([-0.5, -2.0], dtype=torch.float64), cloud(2, 5, 3, seed=99)
     ours = start.clone().requires_grad_()
     optimizer = RiemannianAdam([ours], lambda: K.view(2, 1, 1), lr=0.05)
@@ -53,7 +53,7 @@ def test_every_member_of_a_stack_may_have_its_own_curvature():
     torch.testing.assert_close(ours.detach(), torch.stack(rows).detach(), rtol=1e-13, atol=1e-13)
 
 
-def test_the_rate_may_be_a_tensor_and_nothing_is_counted_on_the_host():
+def test_the_rate_may_be_a_tensor_and_the_state_consists_of_tensors():
     points = cloud(5, 3).requires_grad_()
     optimizers = Optimizers([RiemannianAdam([points], lambda: -1.0, lr=torch.tensor(0.1))])
     assert optimizers.capturable
@@ -68,7 +68,7 @@ def test_the_rate_may_be_a_tensor_and_nothing_is_counted_on_the_host():
     assert all(isinstance(value, Tensor) for value in optimizers.optimizers[0].state[points].values())
 
 
-def test_points_without_a_gradient_stay_and_closures_are_refused():
+def test_points_without_a_gradient_do_not_move_and_closures_are_rejected():
     points, other = cloud(2, 3).requires_grad_(), cloud(2, 3).requires_grad_()
     optimizer = RiemannianAdam([points, other], lambda: -1.0)
     points.grad = cloud(2, 3, seed=1)
@@ -78,7 +78,7 @@ def test_points_without_a_gradient_stay_and_closures_are_refused():
         optimizer.step(lambda: 0.0)
 
 
-def test_goes_on_from_a_saved_state_with_all_digits_of_the_counter():
+def test_a_saved_state_resumes_bit_identically_with_the_counter_in_float64():
     torch.manual_seed(0)
     start = torch.randn(4, 3)
     whole, first, second = (start.clone().requires_grad_() for _ in range(3))
@@ -103,8 +103,8 @@ def test_goes_on_from_a_saved_state_with_all_digits_of_the_counter():
 
 @pytest.mark.parametrize(("dtype", "left"), [(torch.bfloat16, 0.15), (torch.float16, 0.005), (torch.float32, 0.004)])
 @pytest.mark.parametrize("size", [1.0, 1e-3])
-def test_points_in_half_precision_arrive_as_far_as_they_can(size, dtype, left):
-    """Squares of small gradients are 0 there, and so is epsilon: they are remembered in float32."""
+def test_points_in_half_precision_converge(size, dtype, left):
+    """Squares of small gradients, and eps, underflow in half precision, so the moments are float32."""
     M, target = Lorentz(-1.0), cloud(5, 8, dtype=torch.float32)
     points = (0.3 * cloud(6, 8, seed=1)).to(dtype).requires_grad_()
     last = points[5].detach().clone()  # never has a gradient
@@ -119,7 +119,7 @@ def test_points_in_half_precision_arrive_as_far_as_they_can(size, dtype, left):
     assert optimizer.state[points]["mean"].dtype == torch.float32
 
 
-def test_the_state_of_half_precision_points_is_saved_with_all_digits():
+def test_the_state_of_half_precision_points_is_loaded_exactly():
     points = cloud(4, 3).to(torch.bfloat16).requires_grad_()
     first, second = (RiemannianAdam([points], lambda: -1.0, lr=0.1) for _ in range(2))
     points.grad = cloud(4, 3, seed=1).to(torch.bfloat16)
@@ -130,7 +130,7 @@ def test_the_state_of_half_precision_points_is_saved_with_all_digits():
         assert second.state[points][name].data_ptr() != value.data_ptr(), name
 
 
-def test_goes_on_from_a_state_of_geoopt_s():
+def test_a_state_of_geoopt_s_optimiser_can_be_loaded():
     M, start = Lorentz(-2.0), cloud(5, 3, seed=99)
     theirs = geoopt.ManifoldParameter(start.clone(), manifold=M)
     optimizer = geoopt.optim.RiemannianAdam([theirs], lr=0.05)
@@ -142,19 +142,19 @@ def test_goes_on_from_a_state_of_geoopt_s():
         torch.testing.assert_close(a, b, rtol=1e-11, atol=1e-11)
 
 
-def test_a_state_saved_of_points_that_lie_otherwise_in_memory_has_no_gaps():
-    aside = cloud(3, 4).mT.requires_grad_()
-    first = RiemannianAdam([aside], lambda: -1.0, lr=0.1)
-    aside.grad = cloud(4, 3, seed=1)
+def test_the_state_of_points_with_another_memory_layout_is_loaded_contiguously():
+    transposed = cloud(3, 4).mT.requires_grad_()
+    first = RiemannianAdam([transposed], lambda: -1.0, lr=0.1)
+    transposed.grad = cloud(4, 3, seed=1)
     first.step()
-    points = aside.detach().contiguous().requires_grad_()
+    points = transposed.detach().contiguous().requires_grad_()
     second = RiemannianAdam([points], lambda: -1.0, lr=0.1)
     second.load_state_dict(first.state_dict())
     assert all(value.is_contiguous() for value in second.state[points].values())
-    assert torch.equal(second.state[points]["mean"], first.state[aside]["mean"])
+    assert torch.equal(second.state[points]["mean"], first.state[transposed]["mean"])
 
 
-def test_a_gradient_that_comes_later_starts_its_own_count():
+def test_points_count_their_own_steps():
     early, late, alone = cloud(2, 3).requires_grad_(), *(cloud(2, 3, seed=1).requires_grad_() for _ in range(2))
     both, one = (RiemannianAdam(points, lambda: -1.0, lr=0.1) for points in ([early, late], [alone]))
     early.grad = cloud(2, 3, seed=2)
@@ -166,7 +166,7 @@ def test_a_gradient_that_comes_later_starts_its_own_count():
     assert [float(both.state[x]["step"].max()) for x in (early, late)] == [2.0, 1.0]
 
 
-def test_groups_have_rates_of_their_own():
+def test_groups_may_have_their_own_rates():
     fast, slow = (cloud(2, 3).requires_grad_() for _ in range(2))
     optimizer = RiemannianAdam([{"params": [fast], "lr": 0.1}, {"params": [slow]}], lambda: -1.0, lr=0.0)
     fast.grad = slow.grad = cloud(2, 3, seed=1)

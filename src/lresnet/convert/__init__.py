@@ -1,4 +1,4 @@
-"""A network of one's own, converted: :func:`lorentzify`. From its source, so that all but the sums stays as written."""
+"""Conversion of a network: :func:`lorentzify` rewrites the sums in its source and leaves all other code unchanged."""
 
 from lresnet.convert.lorentzify import lorentzify
 

@@ -1,4 +1,4 @@
-"""The blocks of a network: the modules whose own code adds a skip connection and its branch."""
+"""Blocks of a network: the modules whose own code adds a skip connection and its branch."""
 
 from __future__ import annotations
 

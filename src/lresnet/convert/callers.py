@@ -1,6 +1,6 @@
-"""What the calls of a method tell of its arguments: ``self.output(self.attention(x), x)`` gives a branch and its skip.
+"""Arguments of a method, inferred from its calls: in ``self.output(self.attention(x), x)`` a branch and its skip.
 
-The sum of both then stands in another module, method or function, where they are arguments like any others.
+Their sum is in another module, method or function, where both are ordinary arguments.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a call is: of a layer, of a method, of something on a tensor, or of a function from elsewhere."""
+"""Kinds of calls: of a layer, of a method, of an operation on a tensor, or of another function."""
 
 from __future__ import annotations
 

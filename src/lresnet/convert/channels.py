@@ -1,4 +1,4 @@
-"""Along which axis the layers of a branch have their channels, and how many there are."""
+"""Axis and number of the channels of a branch, inferred from its layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What flows where in a method: its source read in the order of a run, with a value for every name."""
+"""Data flow of a method: its source, evaluated in the order of execution with a value for every name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an expression of a method is computed from, and whether through a layer of the module."""
+"""Inputs of an expression of a method, and whether a layer of the module lies between them and the result."""
 
 from __future__ import annotations
 

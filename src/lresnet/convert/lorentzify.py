@@ -1,12 +1,12 @@
-r"""A network of one's own with another residual connection: every sum of a skip connection and its branch replaced.
+r"""Conversion of a network: every sum of a skip connection and its branch becomes a residual connection.
 
-A convolution, a norm, a ReLU or a linear map of space coordinates *is* a hyperbolic layer, so the rest of the network
-stays what it is; what is new are the points' sums.
+A convolution, norm, ReLU or linear map of space coordinates *is* a hyperbolic layer, so the rest of the network does
+not change.
 
-Which curvature. In flat space the Lorentz residual of weight 1 and scale 2 is x + y; far from the origin its norm is
-about :math:`2/\sqrt\kappa`, whatever those of x and y. Activations after a norm have coordinates of about unit
-variance, and so a norm of :math:`\sqrt n`. ``"auto"`` is :math:`\kappa = 1/n` with n the width of the widest sum: such
-points lie one radius of curvature from the origin, where the space is curved and the sum still follows its arguments.
+Choice of the curvature: in flat space the Lorentz residual with weight 1 and scale 2 is x + y. Far from the origin its
+norm is about :math:`2/\sqrt\kappa`, independent of x and y. Activations after a norm have coordinates of about unit
+variance, and so a norm of :math:`\sqrt n`. ``"auto"`` is :math:`\kappa = 1/n` with n the width of the widest sum. Such
+points are one radius of curvature from the origin, where the space is curved and the sum still depends on x and y.
 """
 
 from __future__ import annotations

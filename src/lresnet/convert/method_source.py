@@ -1,4 +1,4 @@
-"""A method as a syntax tree that has its lines in the user's file, and back from a changed tree to a function."""
+"""Methods as syntax trees with the line numbers of the user's file, and functions compiled from changed trees."""
 
 from __future__ import annotations
 

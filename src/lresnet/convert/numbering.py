@@ -1,4 +1,4 @@
-"""A number for each sum of a method; sums of which a run meets only one, as of the arms of an ``if``, share it."""
+"""Numbers of the sums of a method. Sums of which only one runs, as in the branches of an ``if``, share a number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the names after ``self.`` stand for in a module: a layer, a method that is or is not one, a tensor, or else."""
+"""Meaning of the names after ``self.`` in a module: a layer, a method with or without layers, a tensor, or other."""
 
 from __future__ import annotations
 

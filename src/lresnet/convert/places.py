@@ -1,4 +1,4 @@
-"""The residuals that a network needs: for which sums, along which axis, and of what curvature."""
+"""Residuals of a converted network: for which sums, along which axis, and with what curvature."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The class of a converted block: derived from its own, of the same name, with the sums of its methods replaced."""
+"""Class of a converted block: a subclass of the same name, in whose methods the sums are replaced."""
 
 from __future__ import annotations
 

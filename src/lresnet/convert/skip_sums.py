@@ -1,8 +1,8 @@
-"""Which sums of a method join a skip connection and its branch.
+"""Sums of a method that join a skip connection and its branch.
 
-One that does has on one side a value v as it is, or a shortcut of it, and on the other what layers have made of v; with
-no way from v to there that goes past the layers. A sum of which that cannot be said, though both sides come from one
-value and a layer is on the way, is *unclear*. All others are no residual connection: of a bias, a mask, a position.
+One side of such a sum is a value v, or a shortcut of it. The other side is computed from v by layers, and depends on v
+through the layers only. A sum is *unclear* if this cannot be decided although both sides come from one value and pass a
+layer. All other sums are not residual connections: they add a bias, a mask or a position.
 """
 
 from __future__ import annotations

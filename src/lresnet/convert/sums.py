@@ -1,4 +1,4 @@
-"""The sums that a method's source writes: ``a + b``, ``a += b``, ``torch.add(a, b)``, ``a.add(b)``, ``a.add_(b)``."""
+"""Sums in the source of a method: ``a + b``, ``a += b``, ``torch.add(a, b)``, ``a.add(b)``, ``a.add_(b)``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a name of a forward holds: a value, what it was computed from, and whether through a layer."""
+"""Value of a name in a forward method: what it was computed from, and whether through a layer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names that code on tensors uses, by what they tell of where values come from."""
+"""Names in code on tensors, by what they reveal about the origin of values."""
 
 # fmt: off
 __all__ = [

@@ -3,7 +3,7 @@ r"""Ambient vectors of points: the coordinates, the time and, for a stack, a con
 .. math:: x \mapsto [x, t, 1], \qquad t = \sqrt{|x|^2 + 1/\kappa}, \qquad \partial x = g_x + \frac{g_t}{t} x
 
 Bytes moved: forward reads x and writes one tensor; backward reads x and the gradient and writes one. The two functions
-are the halves of an autograd.Function in :mod:`lresnet.nn.ambient`, which has a matrix product between them.
+are the halves of an autograd.Function in :mod:`lresnet.nn.linear`, which has a matrix product between them.
 """
 
 import torch

@@ -1,7 +1,7 @@
 r"""The Lorentz join of tangent vectors, :math:`\exp_o z \oplus_w \exp_o g`, as one operator: forward and backward.
 
 Bytes moved: forward reads z and g and writes y; backward reads z, g and the gradient and writes two.
-:mod:`lresnet.nn.vector_join` derives the formulas.
+:mod:`lresnet.nn.weighted_join` derives the formulas.
 """
 
 import math
@@ -37,7 +37,7 @@ def _load(
 
 @jit
 def _polar(v, root, max_radius):
-    """Return direction, norm, radius, bounded radius, F and H = 2 F', none of them 0, as in lresnet.nn.bounded_exp."""
+    """Return direction, norm, radius, bounded radius, F and H = 2 F', none of them 0, as in lresnet.nn.input_map."""
     norm = tl.sqrt_rn(tl.sum(v * v, axis=1, keep_dims=True))
     norm = tl.maximum(norm, SHORTEST / root, propagate_nan=tl.PropagateNan.ALL)
     r = root * norm

@@ -4,7 +4,7 @@ r"""Logits of class prototypes as one operator: one pass over the points, with a
 
 Nothing of size [N, C, n] is stored. Directions are subtracted before they are squared, so the logits stay accurate near
 a prototype, where a matrix product (:func:`lresnet.geometry.distance.cross_separation`) loses digits. The formula is
-``prototype_logits`` in :mod:`lresnet.nn.prototype_distance`.
+``prototype_logits`` in :mod:`lresnet.nn.prototypes`.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""lorentz_gcn: HyboNet's graph convolutions with a residual connection on every layer but the first.
+"""lorentz_gcn: graph convolutions of HyboNet with a residual connection after every layer except the first.
 
-After He, Yang, Ying (KDD 2025), section 5.1. Where this differs from the released code (docs/fidelity.md): one
-hyperboloid throughout, at any curvature; one owner of a learned curvature; as many classes as there are labels;
-dropout of space coordinates gives points again; residual weights stay positive.
+After He, Yang, Ying (KDD 2025), section 5.1. Differences from the released code (docs/fidelity.md): one hyperboloid
+throughout, with any curvature; one owner of a learned curvature; as many classes as there are labels; dropout of space
+coordinates, which gives points again; positive residual weights.
 """
 
 from __future__ import annotations
@@ -18,41 +18,46 @@ from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import kappa_of
 from lresnet.models.pretrained import Pretrained
 from lresnet.nn.dropout import dropout
-from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear, mean_normalisation
+from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear
 from lresnet.nn.graph_conv import LAYERS, LorentzGraphConv, centroid_of_sums, least_times
 from lresnet.nn.input_map import MAX_RADIUS, Points, dropout_points, model_input
 from lresnet.nn.prototypes import Prototypes
-from lresnet.nn.sparse import SparseMatrix, adjacency
+from lresnet.nn.sparse import SparseMatrix, adjacency, mean_normalisation
 from lresnet.residual import make_residual
 
 __all__ = ["LorentzGCN"]
 
 _ACTIVATIONS = {"none": None, "relu": torch.relu}
 
-# Rows worked on at a time in a large graph on a CPU. An array above 32 MB is mapped, cleared page by page and unmapped
-# by the system each time it is made; with a million nodes and a hundred such arrays that was half of a training step.
+# Rows per block of a large graph on a CPU. The system maps, clears and unmaps every tensor above 32 MB each time it is
+# allocated; with a million nodes and a hundred such tensors this took half of a training step.
 _ROWS = 2**15
 
 
 class LorentzGCN(Pretrained):
-    r"""Graph network on the hyperboloid; with ``residual="euclidean"`` its Euclidean twin, same code and budget.
+    r"""Graph network on the hyperboloid; with ``residual="euclidean"`` the Euclidean baseline.
 
     .. math:: x^{(1)} = G_1(\exp_o f), \qquad x^{(l)} = x^{(l-1)} \oplus G_l(x^{(l-1)})
 
+    G is a graph convolution (:class:`~lresnet.nn.LorentzGraphConv`), f are the node features.
+
     Args:
-        in_features: number of node features.
-        hidden: dimension n of the space, for all layers.
-        num_layers: number of graph convolutions.
-        num_classes: classes of a prototype decoder (linear for the twin); None: the embeddings are the output.
-        residual: a name of :data:`lresnet.residual.RESIDUALS`.
-        residual_options: its options, e.g. ``{"weight": "learned"}``. Lorentz without a weight: 1, as in the paper.
-        curvature: K < 0. learn_curvature: train it.
-        dropout: rate on the space coordinates that enter a layer.
-        activation: "none" or "relu", on what enters every layer but the first.
-        self_loops: every node is its own neighbour.
-        max_radius: radius, in radii of curvature, to which input rows are shortened.
-        layer: "hybonet", as in the paper, "space", a linear map of the space coordinates as the twin has, or
-            "hyperplane", HNN++'s (:data:`lresnet.nn.graph_conv.LAYERS`).
+        in_features: Number of node features.
+        hidden: Dimension n of the space, for all layers.
+        num_layers: Number of graph convolutions.
+        num_classes: Classes of the head (prototypes, or linear for the Euclidean baseline). None: the output is the
+            embeddings.
+        residual: A name of :data:`lresnet.residual.METHODS`.
+        residual_options: Options of the residual, e.g. ``{"weight": "learned"}``. The default weight of the Lorentz
+            residual is 1, as in the paper.
+        curvature: K < 0.
+        learn_curvature: Train the curvature.
+        dropout: Dropout rate of the space coordinates that enter a layer.
+        activation: "none" or "relu", applied to the input of every layer except the first.
+        self_loops: Make every node its own neighbour.
+        max_radius: Length to which longer input rows are shortened, in radii of curvature.
+        layer: Linear layer of the convolutions (:data:`lresnet.nn.graph_conv.LAYERS`): "hybonet", as in the paper;
+            "space", a linear map of the space coordinates, as in the Euclidean baseline; "hyperplane", that of HNN++.
 
     Shapes:
         x [N, in], edge_index [2, E], edge_weight [E] -> embeddings [N, hidden] or logits [N, num_classes]
@@ -65,7 +70,7 @@ class LorentzGCN(Pretrained):
 
     model_name = "lorentz_gcn"
     generators: Sequence[torch.Generator] = ()
-    """What dropout draws from in a stack, one for each member; none: torch's own generator."""
+    """Random generators of dropout in a stack, one for each member. Empty: torch's own generator."""
 
     def __init__(
         self,
@@ -118,7 +123,11 @@ class LorentzGCN(Pretrained):
         edge_index: Tensor | SparseMatrix,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        """``x`` may be :meth:`input_points`' result and ``edge_index`` :meth:`graph`'s, both made once."""
+        """Return logits, or embeddings if the model has no head.
+
+        For many calls build the inputs once: ``x`` may be the result of :meth:`input_points`, and ``edge_index`` the
+        result of :meth:`graph`.
+        """
         embedding = self.embed(x, edge_index, edge_weight)
         if self.head is None:
             return embedding
@@ -132,58 +141,58 @@ class LorentzGCN(Pretrained):
         edge_index: Tensor | SparseMatrix,
         edge_weight: Tensor | None = None,
     ) -> Tensor:
-        """Node embeddings, [N, hidden], in space coordinates."""
+        """Return the embeddings of the nodes, [N, hidden], in space coordinates."""
         points = x if isinstance(x, Points) else self.input_points(x)
         A = (
             edge_index
             if isinstance(edge_index, SparseMatrix)
             else self.graph(edge_index, points.x.shape[0], edge_weight)
         )
-        # A compiler has its own way with large arrays, and would meet a break in ours.
+        # A compiler handles large tensors itself, and could not trace the blocks.
         if _is_large(A) and not self.euclidean and not torch.compiler.is_compiling():
             return self._embed_by_rows(points, A)
         z = self._apply_layer(self.layers[0], points, A)
         for layer, residual in zip(self.layers[1:], self.residuals, strict=True):
-            z = residual(z, self._apply_layer(layer, self._activated(z), A))
+            z = residual(z, self._apply_layer(layer, self._activate(z), A))
         return z
 
     def _embed_by_rows(self, points: Points, A: SparseMatrix) -> Tensor:
-        """The same for a large graph: whole arrays for the sparse products only, some rows at a time between them."""
-        entering, z = _blocks(points), list[Tensor]()
+        """Return the same for a large graph: sparse products use whole tensors, all other operations blocks of rows."""
+        inputs, z = _blocks(points), list[Tensor]()
         for layer, residual in zip(self.layers, [None, *self.residuals], strict=True):
             assert isinstance(layer, LorentzGraphConv)
-            h = torch.cat([layer.linear.with_time(*self._dropped(rows)) for rows in entering])
+            h = torch.cat([layer.linear.with_time(*self._apply_dropout(rows)) for rows in inputs])
             kappa = kappa_of(self.manifold.curvature, h.dtype)
             dtype = points.x.dtype if isinstance(points.x, Tensor) else h.dtype
             sums = zip((A @ h).split(_ROWS), least_times(A, h).split(_ROWS), strict=True)
             y = [centroid_of_sums(*rows, kappa, some_empty=A.has_empty_rows()).to(dtype) for rows in sums]
             z = y if residual is None else [residual(*rows) for rows in zip(z, y, strict=True)]
-            entering = [self._activated(rows) for rows in z]
+            inputs = [self._activate(rows) for rows in z]
         return torch.cat(z)
 
-    def _activated(self, z: Tensor) -> Points:
-        """What enters the next layer: between layers only the space part is known."""
+    def _activate(self, z: Tensor) -> Points:
+        """Return the input of the next layer. Its time is a placeholder, which dense layers do not read."""
         return Points(z if self.activation is None else self.activation(z), z)
 
-    def _dropped(self, points: Points) -> tuple[Tensor | SparseMatrix, Tensor | None]:
-        """Points after dropout, and their time where a sparse x needs it."""
+    def _apply_dropout(self, points: Points) -> tuple[Tensor | SparseMatrix, Tensor | None]:
+        """Return the points after dropout, and their time if x is sparse."""
         if isinstance(points.x, Tensor):
-            drops = self.training and self.dropout > 0
-            return dropout(points.x, self.dropout, self.generators) if drops else points.x, None
+            active = self.training and self.dropout > 0
+            return dropout(points.x, self.dropout, self.generators) if active else points.x, None
         kappa = 1.0 if self.euclidean else kappa_of(self.manifold.curvature, points.time.dtype)
         x, time = dropout_points(points, self.dropout, kappa, training=self.training, generators=self.generators)
         return x, None if self.euclidean else time
 
     def _apply_layer(self, layer: torch.nn.Module, points: Points, A: SparseMatrix) -> Tensor:
-        x, time = self._dropped(points)
+        x, time = self._apply_dropout(points)
         return layer(x, A) if time is None else layer(x, A, time=time)  # type: ignore[no-any-return]
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
-        """The features as points. Constant unless the curvature is learned: make them once and pass them in."""
+        """Return the features as points. They are constant unless the curvature is learned: build them once."""
         return model_input(features, None if self.euclidean else self.manifold, self.max_radius)
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
-        """The adjacency that the layers aggregate with, made once for many calls."""
+        """Return the adjacency matrix for the layers, to be built once for many calls."""
         A = adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops)
         return mean_normalisation(A) if self.euclidean else A
 
@@ -193,7 +202,7 @@ def _is_large(x: Tensor | SparseMatrix) -> bool:
 
 
 def _blocks(points: Points) -> list[Points]:
-    """Some rows each; sparse features stay in one piece."""
+    """Split dense points into blocks of rows. Sparse points stay whole."""
     if not isinstance(points.x, Tensor):
         return [points]
     return [Points(*rows) for rows in zip(points.x.split(_ROWS), points.time.split(_ROWS), strict=True)]

@@ -1,4 +1,4 @@
-"""lorentz_mlp: the paper's Algorithm 1 on plain vectors, the blocks of lorentz_gcn without a graph."""
+"""lorentz_mlp: Algorithm 1 of the paper for plain vectors, the layers of lorentz_gcn without a graph."""
 
 from __future__ import annotations
 
@@ -20,17 +20,29 @@ __all__ = ["LorentzMLP"]
 
 
 class LorentzMLP(Pretrained):
-    r"""Residual network of Lorentz linear layers: :math:`x^{(l)} = x^{(l-1)} \oplus f_l(x^{(l-1)})`.
+    r"""Residual network of Lorentz linear layers; with ``residual="euclidean"`` the Euclidean baseline.
 
-    With ``residual="euclidean"`` the Euclidean twin: linear layers with ReLU and a linear head.
+    .. math:: x^{(1)} = f_1(\exp_o v), \qquad x^{(l)} = x^{(l-1)} \oplus f_l(x^{(l-1)})
+
+    f is a :class:`~lresnet.nn.LorentzLinear`, v are the features. The Euclidean baseline has linear layers with ReLU
+    and a linear head.
 
     Args:
-        in_features, hidden, num_layers, num_classes, residual, residual_options, curvature, learn_curvature, dropout,
-            max_radius: as in :class:`~lresnet.models.gcn.LorentzGCN`, but that the Lorentz residual's weight is learned
-            unless ``residual_options`` says otherwise, as in the paper's Algorithm 1.
+        in_features: Number of features.
+        hidden: Dimension n of the space, for all layers.
+        num_layers: Number of linear layers.
+        num_classes: Classes of the head (prototypes, or linear for the Euclidean baseline). None: the output is the
+            embeddings.
+        residual: A name of :data:`lresnet.residual.METHODS`.
+        residual_options: Options of the residual. By default the weight of the Lorentz residual is learned, as in
+            Algorithm 1 of the paper.
+        curvature: K < 0.
+        learn_curvature: Train the curvature.
+        dropout: Dropout rate of the space coordinates that enter a layer.
+        max_radius: Length to which longer input rows are shortened, in radii of curvature.
 
     Shapes:
-        [B, in] -> [B, num_classes], or embeddings [B, hidden] if num_classes is None.
+        [B, in] -> logits [B, num_classes], or embeddings [B, hidden] if num_classes is None.
 
     Example:
         >>> LorentzMLP(in_features=4, num_classes=3)(torch.randn(10, 4)).shape
@@ -75,16 +87,16 @@ class LorentzMLP(Pretrained):
         return LorentzLinear(in_features, out_features, manifold=self.manifold)
 
     def embed(self, x: Tensor) -> Tensor:
-        """Embeddings, [B, hidden], in space coordinates."""
+        """Return the embeddings, [B, hidden], in space coordinates."""
         if not self.euclidean:
             kappa = kappa_of(self.manifold.curvature, torch.promote_types(x.dtype, torch.float32))
             x = features_to_points(x, kappa, self.max_radius).x  # type: ignore[assignment]
-        z = self._drop(self.layers[0], x)
+        z = self._apply_layer(self.layers[0], x)
         for layer, residual in zip(self.layers[1:], self.residuals, strict=True):
-            z = residual(z, self._drop(layer, z))
+            z = residual(z, self._apply_layer(layer, z))
         return z
 
-    def _drop(self, layer: torch.nn.Module, x: Tensor) -> Tensor:
+    def _apply_layer(self, layer: torch.nn.Module, x: Tensor) -> Tensor:
         return layer(torch.nn.functional.dropout(x, self.dropout, self.training))  # type: ignore[no-any-return]
 
     def forward(self, x: Tensor) -> Tensor:

@@ -1,11 +1,11 @@
-"""Models by name, and models in folders: ``config.json`` + ``model.safetensors``, never a pickle."""
+"""Base class of the models, which can be written to a folder: ``config.json`` and ``model.safetensors``, no pickle."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -13,21 +13,22 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-__all__ = ["Pretrained", "build", "from_pretrained"]
+__all__ = ["Pretrained", "build", "read"]
 
 
 class Pretrained(torch.nn.Module):
-    """A model that remembers the arguments it was built with and can be written to a folder.
+    """A model that stores the arguments of its constructor and can be written to a folder.
 
-    A subclass states ``model_name`` and lets its constructor take JSON values only.
+    A subclass sets ``model_name``. Its constructor takes JSON values only.
     """
 
     model_name: ClassVar[str]
     config: dict[str, Any]
+    """Name of the model and arguments of its constructor."""
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Pretrained:
         self = super().__new__(cls)
-        # Partial, because copy and pickle call this without arguments and bring the config along.
+        # bind_partial, because copy and pickle call this without arguments and restore the config afterwards.
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         given = {k: v for k, v in bound.arguments.items() if k != "self"}
@@ -35,8 +36,8 @@ class Pretrained(torch.nn.Module):
         return self
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Write ``config.json`` and ``model.safetensors`` into ``folder``, which is made if missing."""
-        folder, config = Path(folder), json.dumps(self.config, indent=2)  # first what can fail, then the files
+        """Write ``config.json`` and ``model.safetensors`` into ``folder``, which is created if missing."""
+        folder, config = Path(folder), json.dumps(self.config, indent=2)  # can fail, so it comes before the files
         folder.mkdir(parents=True, exist_ok=True)
         state = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
         save_file(state, folder / "model.safetensors")
@@ -44,8 +45,8 @@ class Pretrained(torch.nn.Module):
         return folder
 
 
-def build(registry: dict[str, Callable[..., Pretrained]], name: str, **config: Any) -> Pretrained:
-    """``registry[name](**config)`` with errors that name the nearest model and the accepted arguments."""
+def build(registry: Mapping[str, Callable[..., Pretrained]], name: str, **config: Any) -> Pretrained:
+    """Return ``registry[name](**config)``. Errors name the nearest model or the accepted arguments."""
     if name not in registry:
         near = difflib.get_close_matches(str(name), registry, n=1, cutoff=0.0)
         raise ValueError(f"unknown model {name!r}; did you mean {near[0]!r}? Known: {', '.join(registry)}")
@@ -58,27 +59,27 @@ def build(registry: dict[str, Callable[..., Pretrained]], name: str, **config: A
     return registry[name](**config)
 
 
-def from_pretrained(
-    registry: dict[str, Callable[..., Pretrained]], folder: str | Path, device: torch.device | str = "cpu"
+def read(
+    registry: Mapping[str, Callable[..., Pretrained]], folder: str | Path, device: torch.device | str = "cpu"
 ) -> Pretrained:
-    """Read back what :meth:`Pretrained.save_pretrained` wrote."""
+    """Return the model that :meth:`Pretrained.save_pretrained` has written to ``folder``."""
     folder = Path(folder)
     for name in ("config.json", "model.safetensors"):
         if not (folder / name).is_file():
             raise FileNotFoundError(
-                f"{folder} holds no saved model: {name} is missing (expected what save_pretrained wrote)"
+                f"{folder} is not a saved model: {name} is missing; give a folder that save_pretrained has written"
             )
     try:
         config = json.loads((folder / "config.json").read_text())
         if not isinstance(config, dict) or "model" not in config:
-            raise ValueError("config.json names no model")
+            raise ValueError('config.json has no entry "model"')
         model = build(registry, config.pop("model"), **config)
         state = load_file(folder / "model.safetensors", device=str(device))
         model.to(device)
         for name, own in model.state_dict(keep_vars=True).items():
             if name in state:
-                own.data = own.data.to(state[name].dtype)  # as it was saved: norms may be wider than the rest
+                own.data = own.data.to(state[name].dtype)  # as saved: norms may be wider than the rest
         model.load_state_dict(state)
     except (RuntimeError, SafetensorError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder} does not hold what save_pretrained wrote: {error}") from error
+        raise ValueError(f"{folder} cannot be read as a model that save_pretrained has written: {error}") from error
     return model

@@ -7,11 +7,10 @@ from lresnet.nn.graph_conv import LorentzGraphConv
 from lresnet.nn.hyperplane_linear import HyperplaneLinear
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.mlr import LorentzMLR
-from lresnet.nn.normalised_adjacency import symmetric_normalisation
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.space_linear import SpaceLinear
-from lresnet.nn.sparse import SparseMatrix, adjacency
+from lresnet.nn.sparse import SparseMatrix, adjacency, symmetric_normalisation
 from lresnet.nn.weighted_join import WeightedJoin
 
 __all__ = [

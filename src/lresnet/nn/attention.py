@@ -1,4 +1,4 @@
-"""Global attention in linear time (SGFormer, Wu et al., NeurIPS 2023): every node attends to every node, in O(N)."""
+"""Global attention of all nodes in linear time (SGFormer, Wu et al., NeurIPS 2023), in vectors and in points."""
 
 from __future__ import annotations
 
@@ -15,38 +15,40 @@ from lresnet.nn.linear import LorentzLinear
 __all__ = ["VALUES", "LinearAttention", "LorentzAttention", "attention_rows", "linear_attention"]
 
 VALUES = ("matrix", "identity")
-"""What :class:`LinearAttention` takes a mean of, by name."""
+"""Values of :class:`LinearAttention`, by name."""
 
 
 def linear_attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    r"""SGFormer's attention of all N nodes to all of them, without the N x N matrix.
+    r"""Return SGFormer's attention of all N nodes to all nodes, without the N x N matrix.
 
     .. math:: A v = D^{-1} \Big(v + \tfrac1N \tilde q (\tilde k^T v)\Big), \qquad
         D_i = 1 + \tfrac1N \tilde q_i \cdot \sum_j \tilde k_j, \qquad \tilde q = q/\|q\|_F, \quad \tilde k = k/\|k\|_F
 
-    Rows of A sum to 1. By Cauchy and Schwarz :math:`D_i \ge 1 - 1/\sqrt N`. One node alone, where that bound is 0, can
-    attend to nothing but itself: A is 1. A q or k that is all zeros stays so, and every node keeps its own value.
+    Rows of A sum to 1. By the Cauchy-Schwarz inequality :math:`D_i \ge 1 - 1/\sqrt N`. For a single node, where this
+    bound is 0, A is 1. If q or k is 0, A is the identity.
 
     Args:
-        q, k: [N, ..., d]. v: [N, ..., m]. The axes between count heads, or members of a stack: each has its own norms.
+        q: Queries, [N, ..., d]. The axes in the middle count heads or members of a stack; each has its own norms.
+        k: Keys, [N, ..., d].
+        v: Values, [N, ..., m].
 
     Shapes:
-        -> [N, ..., m]
+        [N, ..., d], [N, ..., d], [N, ..., m] -> [N, ..., m]
 
     Example:
         >>> q, k, v = torch.randn(3, 100, 8).unbind()
         >>> linear_attention(q, k, v).shape
         torch.Size([100, 8])
     """
-    # The norms go into what has no axis of nodes: on a million of them every array less is a second less.
+    # The norms divide tensors without a node axis: with a million nodes each pass over them takes a second.
     scale = _scale(q, k)
-    seen = torch.einsum("n...d,n...m->...dm", k, v) * scale.unsqueeze(-1)
+    summary = torch.einsum("n...d,n...m->...dm", k, v) * scale.unsqueeze(-1)
     inverse = _row_sums(q, k.sum(0) * scale).reciprocal()
-    return (v + torch.einsum("n...d,...dm->n...m", q, seen)) * inverse
+    return (v + torch.einsum("n...d,...dm->n...m", q, summary)) * inverse
 
 
 def attention_rows(q: Tensor, k: Tensor, nodes: Tensor) -> Tensor:
-    """The rows of ``nodes`` [R] of the matrix A of :func:`linear_attention`, [R, ..., N]; each sums to 1.
+    """Return the rows ``nodes`` [R] of the matrix A of :func:`linear_attention`, [R, ..., N]; each sums to 1.
 
     Example:
         >>> q, k = torch.randn(2, 100, 8).unbind()
@@ -57,34 +59,39 @@ def attention_rows(q: Tensor, k: Tensor, nodes: Tensor) -> Tensor:
     own = torch.nn.functional.one_hot(nodes.long(), count).to(q.dtype)
     own = own.view(-1, *[1] * (q.dim() - 2), count)
     q = q.index_select(0, nodes)
-    seen = torch.einsum("r...d,n...d->r...n", q, k) * scale
-    return (own + seen) / _row_sums(q, k.sum(0) * scale)
+    others = torch.einsum("r...d,n...d->r...n", q, k) * scale
+    return (own + others) / _row_sums(q, k.sum(0) * scale)
 
 
 def _scale(q: Tensor, k: Tensor) -> Tensor:
-    """1 / (N |q|_F |k|_F), [..., 1]; 0 for one node alone, and for none. Norms that are 0 count as 1."""
+    """Return 1 / (N |q|_F |k|_F), [..., 1]; 0 for fewer than two nodes. Norms that are 0 count as 1."""
     norms = [torch.linalg.vector_norm(part, dim=(0, -1)).unsqueeze(-1) for part in (q, k)]
     of_q, of_k = (torch.where(norm > 0, norm, 1.0) for norm in norms)
     return (0.0 if q.shape[0] < 2 else 1 / q.shape[0]) / of_q / of_k
 
 
 def _row_sums(q: Tensor, k: Tensor) -> Tensor:
-    """D, [N, ..., 1], from the scaled sum of the keys."""
+    """Return D, [N, ..., 1], given the scaled sum of the keys."""
     return 1 + torch.einsum("n...d,...d->n...", q, k).unsqueeze(-1)
 
 
 class LinearAttention(torch.nn.Module):
-    """:func:`linear_attention` of linear maps of x, the mean of several heads of full width.
+    r"""Linear-time attention of SGFormer: :func:`linear_attention` of linear maps of x, averaged over the heads.
 
-    The released SGFormer norms q and k over all heads together; here each head is the published single one.
+    .. math:: y = \tfrac1H \sum_h A^h v^h, \qquad q^h, k^h, v^h \text{ linear in } x
+
+    Every head has the full width. The released SGFormer divides q and k by a norm over all heads together; here each
+    head is the single head of the publication.
 
     Args:
-        in_features, out_features: widths. heads: how many.
-        values: "matrix": values are a linear map of x, as in the paper; "identity": x itself, as in the released
-            scripts, and in and out are one width.
+        in_features: Width of the input.
+        out_features: Width of the output.
+        heads: Number of heads H.
+        values: "matrix": the values are a linear map of x, as in the SGFormer paper. "identity": the values are x, as
+            in the released scripts; this needs equal widths.
 
     Shapes:
-        [N, in] -> [N, out]; with parameters that are stacks (:mod:`lresnet.geometry.stack`) [N, S, in] -> [N, S, out].
+        [N, in] -> [N, out]; with the parameters of a stack (:mod:`lresnet.geometry.stack`) [N, S, in] -> [N, S, out].
 
     Example:
         >>> LinearAttention(8, 4, heads=2)(torch.randn(100, 8)).shape
@@ -96,7 +103,10 @@ class LinearAttention(torch.nn.Module):
         if values not in VALUES:
             raise ValueError(f"values must be one of {', '.join(VALUES)}, got {values!r}")
         if values == "identity" and in_features != out_features:
-            raise ValueError(f"values='identity' needs one width, got {in_features} and {out_features}")
+            raise ValueError(
+                "values='identity' needs in_features equal to out_features, "
+                f"got {in_features} and {out_features}; use values='matrix'"
+            )
         self.heads = heads
         self.query, self.key = (EuclideanLinear(in_features, heads * out_features) for _ in range(2))
         self.value = EuclideanLinear(in_features, heads * out_features) if values == "matrix" else None
@@ -107,7 +117,7 @@ class LinearAttention(torch.nn.Module):
         return _mean(linear_attention(q, k, v))
 
     def rows(self, x: Tensor, nodes: Tensor) -> Tensor:
-        """What ``nodes`` [R] attend to, [R, N], the mean over the heads; each row sums to 1."""
+        """Return the attention weights of ``nodes`` [R], [R, N], averaged over the heads; each row sums to 1."""
         q, k = (_split(layer(x), self.heads) for layer in (self.query, self.key))
         return attention_rows(q, k, nodes).mean(-2)
 
@@ -116,20 +126,22 @@ class LinearAttention(torch.nn.Module):
 
 
 class LorentzAttention(ManifoldModule):
-    r"""Linear-time attention whose result is the Lorentzian centroid of all points, :math:`y_i = s_i / n_i`.
+    r"""Linear-time attention whose output is the Lorentzian centroid of all points, :math:`y_i = s_i / n_i`.
 
     .. math:: [s_i, t_i] = \tfrac1H \sum_h \sum_j A^h_{ij} [v^h_j, T^h_j], \qquad n_i^2 = t_i^2 - \kappa |s_i|^2 \ge 1
 
-    with A of :func:`linear_attention`, T the time of a value times :math:`\sqrt\kappa`, and values v from
-    :class:`LorentzLinear`. A centroid needs weights that are not negative, or the sum may leave the cone of time-like
-    vectors: so q and k are ReLUs of linear maps of the space coordinates.
+    A is that of :func:`linear_attention`, the values v come from :class:`LorentzLinear`, and T is :math:`\sqrt\kappa`
+    times the time of a value. A centroid needs non-negative weights, otherwise the sum may leave the cone of time-like
+    vectors. So q and k are ReLUs of linear maps of the space coordinates.
 
     Args:
-        in_features, out_features: dimensions of the spaces. heads: how many.
-        manifold: owner of the curvature; referred to, not registered.
+        in_features: Dimension of the input space.
+        out_features: Dimension of the output space.
+        heads: Number of heads H.
+        manifold: Owner of the curvature. It is not registered as a submodule.
 
     Shapes:
-        [N, in] -> [N, out]; with parameters that are stacks [N, S, in] -> [N, S, out].
+        [N, in] -> [N, out]; with the parameters of a stack [N, S, in] -> [N, S, out].
 
     Example:
         >>> LorentzAttention(8, 4, manifold=Lorentz(-1.0))(torch.randn(100, 8)).shape
@@ -150,11 +162,11 @@ class LorentzAttention(ManifoldModule):
             q, k = (part.to(v.dtype) for part in self._query_and_key(x))
             sums = _mean(linear_attention(q, k, v))
             kappa = kappa_of(self.manifold.curvature, sums.dtype)
-            least = torch.ones_like(sums[..., :1])  # the sum of a row's weights, which bounds n from below
+            least = torch.ones_like(sums[..., :1])  # the sum of a row's weights, the lower bound of n
             return centroid_of_sums(sums, least, kappa, some_empty=False).to(x.dtype)
 
     def rows(self, x: Tensor, nodes: Tensor) -> Tensor:
-        """The weights of the points in the centroids of ``nodes`` [R]: [R, N], the mean over the heads."""
+        """Return the weights of the points in the centroids of ``nodes`` [R], [R, N], averaged over the heads."""
         return attention_rows(*self._query_and_key(x), nodes).mean(-2)
 
     def _query_and_key(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -170,5 +182,5 @@ def _split(x: Tensor, heads: int) -> Tensor:
 
 
 def _mean(x: Tensor) -> Tensor:
-    """Over the heads; of one, itself and no copy."""
+    """Return the mean over the heads, without a copy if there is only one."""
     return x.squeeze(-2) if x.shape[-2] == 1 else x.mean(-2)

@@ -1,4 +1,4 @@
-"""Batch norms of a residual block, each with what follows it: a ReLU, or the residual, its scale and a ReLU.
+"""Batch norms of a residual block, fused with the operations that follow: ReLU, or residual, scale and ReLU.
 
 On CUDA each function is one operator of :mod:`lresnet.kernels`. Elsewhere torch's modules and the formulas of the
 residuals run, with the same results.
@@ -30,8 +30,10 @@ def norm_relu(x: Tensor, norm: Module, updates: list[RunningUpdate] | None = Non
     backward reads x and the gradient twice and writes one. It saves x and five numbers per channel.
 
     Args:
-        updates: list to append the update of the running statistics to, so that
-            :func:`update_running_statistics` can do those of a whole network at once. None: update immediately.
+        x: Images.
+        norm: Any norm of images.
+        updates: List to append the update of the running statistics to, so that :func:`update_running_statistics` can
+            perform those of a whole network at once. None: update immediately.
 
     Example:
         >>> norm_relu(torch.tensor([3.0, 5.0]).view(1, 1, 1, 2), torch.nn.BatchNorm2d(1)).detach().flatten()
@@ -76,11 +78,11 @@ def norm_tail(
     BatchNorm2d with weight and bias, and a norm in evaluation if the other one is in training.
 
     Args:
-        x: skip branch [B, C, H, W], the output of the shortcut's convolution if it has one.
-        y: output of the branch's last convolution. channels_last memory is read without a copy.
-        branch_norm, skip_norm: the norms of y and of x, or None.
-        weight, scale, kappa, relu, kind: as in :func:`residual_tail`.
-        updates: as in :func:`norm_relu`.
+        x: Skip branch [B, C, H, W], the output of the shortcut's convolution if it has one.
+        y: Output of the branch's last convolution. channels_last memory is read without a copy.
+        branch_norm, skip_norm: The norms of y and of x, or None.
+        weight, scale, kappa, relu, kind: As in :func:`residual_tail`.
+        updates: As in :func:`norm_relu`.
 
     Returns:
         [B, C, H, W] in the promoted dtype of x and y.
@@ -125,12 +127,12 @@ def residual_tail(
     gradient and writes two. It saves x and y only.
 
     Args:
-        x: skip branch [B, C, H, W].
-        y: output of the branch's last convolution. channels_last memory is read without a copy.
-        weight, scale: as in :func:`lresnet.functional.lorentz_residual`; ``scale`` multiplies every kind.
+        x: Skip branch [B, C, H, W].
+        y: Output of the branch's last convolution. channels_last memory is read without a copy.
+        weight, scale: As in :func:`lresnet.functional.lorentz_residual`; ``scale`` multiplies every kind.
         kappa: -K > 0, a number or a 0-dimensional tensor.
         y_affine, x_affine: (a, b), float32 [C] each, or None.
-        relu: whether to apply a ReLU.
+        relu: Whether to apply a ReLU.
         kind: "lorentz", "parallel_transport", "tangent" or "space"; only the first and the third use the weight.
 
     Returns:
@@ -160,11 +162,11 @@ def residual_tail(
 
 
 class RunningUpdate(NamedTuple):
-    """A norm and the statistics of the batch that it has seen."""
+    """A norm and the statistics of a batch, with which its running statistics are updated."""
 
     norm: BatchNorm2d
     statistics: Tensor
-    """[5, n]: see :mod:`lresnet.kernels.tiles`."""
+    """[5, n]; :mod:`lresnet.kernels.tiles` lists the rows."""
 
 
 @torch.no_grad()
@@ -295,7 +297,7 @@ def _require_pixels(x: Tensor) -> None:
     """Raise if there is a single pixel, which has no variance."""
     count = x.numel() // x.shape[1]
     if count < 2:
-        raise ValueError(f"batch norm in training needs more than one pixel a channel, got {count}; use eval()")
+        raise ValueError(f"batch norm in training needs more than one pixel per channel, got {count}; use eval()")
 
 
 def _require_affine(name: str, affine: Affine | None, channels: int) -> None:

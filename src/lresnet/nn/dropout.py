@@ -1,4 +1,4 @@
-"""Dropout whose masks are drawn from torch's generator, or in a stack of networks from each member's own."""
+"""Dropout with masks from torch's generator or, for a stack of networks, from one generator per member."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ def dropout(
 ) -> Tensor:
     """Set entries to 0 with probability ``rate`` and divide the others by 1 - rate.
 
-    The mask is one call of ``bernoulli_`` of the shape that one network has, on every device. So the members of a stack
-    drop what each of them would drop alone, which torch's own dropout could not do: on CUDA it takes no generator.
+    On every device the mask is one call of ``bernoulli_`` with the shape that a single network has. So a member of a
+    stack drops the same entries as it would alone. torch's own dropout cannot do this: on CUDA it takes no generator.
 
     Args:
-        x: any shape; of a stack [N, S, d] (or [N, 1, d], points that all members have), or its entries one member
-            after the other, [sum of counts].
-        generators: one for each member of the stack; none: x belongs to one network, and torch's generator is used.
-        counts: how many entries each member has.
+        x: Tensor of any shape. For a stack [N, S, d], or [N, 1, d] if all members share the points; or with ``counts``
+            the entries of all members in sequence, [sum of counts].
+        rate: Probability of setting an entry to 0.
+        generators: One for each member of the stack. Default: x belongs to one network and torch's generator is used.
+        counts: Number of entries of each member.
 
     Example:
         >>> generators = [torch.Generator().manual_seed(seed) for seed in range(3)]

@@ -1,4 +1,4 @@
-"""The Euclidean twin of the graph convolution: the same graph, the same widths, no curvature."""
+"""Layers of the Euclidean baseline: the graph convolution and the linear layer without curvature."""
 
 from __future__ import annotations
 
@@ -6,24 +6,16 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.stack import times_rows
-from lresnet.nn.sparse import SparseMatrix, adjacency
+from lresnet.nn.sparse import SparseMatrix, adjacency, mean_normalisation
 
-__all__ = ["EuclideanGraphConv", "EuclideanLinear", "mean_normalisation"]
-
-
-def mean_normalisation(A: SparseMatrix) -> SparseMatrix:
-    r""":math:`D^{-1} A`: each row a mean, which is what the Lorentzian centroid becomes as the curvature goes to 0.
-
-    (The symmetric :math:`D^{-1/2} A D^{-1/2}` makes the norm of an embedding depend on the node's degree. On trees that
-    sets the ends of an edge apart: in link prediction on disease it ranked pairs worse than chance.)
-    Rows without entries stay 0. Differentiable in the values.
-    """
-    degree = A.sum_rows(A.values).squeeze(-1)
-    return A.with_values(A.values / torch.where(degree > 0, degree, 1.0)[A.row])
+__all__ = ["EuclideanGraphConv", "EuclideanLinear"]
 
 
 class EuclideanLinear(torch.nn.Linear):
-    """torch's linear layer, whose parameters may also be those of a stack: [N, S, in] -> [N, S, out].
+    """torch's linear layer, which also accepts the parameters of a stack (:mod:`lresnet.geometry.stack`).
+
+    Shapes:
+        [..., in] -> [..., out]; with the parameters of a stack [N, S, in] -> [N, S, out].
 
     Example:
         >>> EuclideanLinear(8, 4)(torch.randn(3, 8)).shape
@@ -35,10 +27,17 @@ class EuclideanLinear(torch.nn.Linear):
 
 
 class EuclideanGraphConv(torch.nn.Module):
-    """Graph convolution ``D^-1 A (x W + b)``: a linear layer, then the mean of the neighbours.
+    r"""Graph convolution of the Euclidean baseline: a linear layer, then the mean over the neighbours.
+
+    .. math:: y = D^{-1} A (x W^T + b)
+
+    Args:
+        in_channels: Dimension of the input.
+        out_channels: Dimension of the output.
+        self_loops: Add self loops to ``edge_index``. An adjacency matrix is used unchanged.
 
     Shapes:
-        x [N, in] dense or sparse, edge_index [2, E] -> [N, out]; an adjacency that is passed in is taken as it is.
+        x [N, in], dense or sparse, edge_index [2, E], edge_weight [E] -> [N, out]
 
     Example:
         >>> conv = EuclideanGraphConv(8, 4)
@@ -56,6 +55,7 @@ class EuclideanGraphConv(torch.nn.Module):
     def forward(
         self, x: Tensor | SparseMatrix, edge_index: Tensor | SparseMatrix, edge_weight: Tensor | None = None
     ) -> Tensor:
+        """Return the new features. ``edge_index`` may be the normalised adjacency matrix, built once."""
         if not isinstance(edge_index, SparseMatrix):
             A = adjacency(edge_index, x.shape[0], edge_weight, self_loops=self.self_loops)
             edge_index = mean_normalisation(A)

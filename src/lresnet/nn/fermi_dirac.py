@@ -1,4 +1,4 @@
-"""Fermi-Dirac decoder: the probability of an edge from the distance of its ends."""
+"""Fermi-Dirac decoder: the probability of an edge, given the distance of its ends."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ __all__ = ["FermiDirac"]
 
 
 class FermiDirac(ManifoldModule):
-    r"""Edge probability :math:`1 / (\exp((d(x, y)^2 - r)/t) + 1)` (Krioukov et al. 2010; HGCN's decoder).
+    r"""Edge probability that falls with the geodesic distance (Krioukov et al. 2010; the decoder of HGCN).
+
+    .. math:: p(x, y) = \frac1{\exp((d(x, y)^2 - r)/t) + 1}
 
     Args:
-        manifold: whose geodesic distance is taken; referred to, not registered.
+        manifold: Manifold of the distance. It is not registered as a submodule.
         radius: r, the squared distance at which the probability is one half.
-        temperature: t > 0, how sharply it falls.
+        temperature: t > 0. The lower it is, the more sharply the probability falls.
 
     Shapes:
         x, y: [..., n] -> [...]
@@ -36,7 +38,7 @@ class FermiDirac(ManifoldModule):
         self.radius, self.temperature = float(radius), float(temperature)
 
     def logits(self, x: Tensor, y: Tensor) -> Tensor:
-        """:math:`(r - d^2)/t`, for losses that take logits (no overflow for distant points)."""
+        """Return :math:`(r - d^2)/t`, for losses that take logits. It does not overflow for distant points."""
         return (self.radius - self.manifold.dist2(x, y)) / self.temperature
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:

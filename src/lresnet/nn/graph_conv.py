@@ -1,4 +1,4 @@
-"""Graph convolution on the hyperboloid: a linear layer, then the centroid of each node's neighbours."""
+"""Graph convolution on the hyperboloid: a linear layer, then the Lorentzian centroid of each node's neighbours."""
 
 from __future__ import annotations
 
@@ -26,43 +26,52 @@ LAYERS: dict[str, type[LorentzLinear] | type[SpaceLinear] | type[HyperplaneLinea
     "space": SpaceLinear,
     "hyperplane": HyperplaneLinear,
 }
-"""What a convolution may do to each point before it takes centroids, by name."""
+"""Linear layers of a convolution, by name."""
 
 
 def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
-    """Weighted Lorentzian centroid of each row's neighbours, [N, n] -> [N, n]: see :func:`aggregate_with_time`."""
+    """Return the weighted Lorentzian centroid of each row's neighbours, [N, n] -> [N, n].
+
+    See :func:`aggregate_with_time`.
+    """
     return aggregate_with_time(torch.cat([x, unitless_time(x, kappa, -1)], dim=-1), A, kappa)
 
 
 def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
-    r"""Weighted Lorentzian centroid of each row's neighbours: :math:`y_i = s_i / n_i`, [N, n+1] -> [N, n].
+    r"""Return the weighted Lorentzian centroid of each row's neighbours, :math:`y_i = s_i / n_i`.
 
     .. math:: s_i = \sum_j A_{ij} x_j, \qquad
         n_i^2 = \Big(\sum_j A_{ij} T_j\Big)^2 - \kappa |s_i|^2 \ge \Big(\sum_j A_{ij}\Big)^2
 
-    One sparse product over n+1 columns. The difference loses about T^2 rounding units (layers bound T to about
-    ten; :meth:`lresnet.Lorentz.centroid` loses none), and its lower bound holds by construction, so it cannot vanish.
-    Rows without neighbours give the origin; scaling a row of A changes nothing.
+    This is one sparse product over n+1 columns. The difference loses about T^2 rounding units, where layers bound T to
+    about ten. (:meth:`lresnet.Lorentz.centroid` loses none.) The lower bound is enforced, so n_i cannot vanish. Rows
+    without neighbours give the origin. Scaling a row of A does not change the result.
 
     Args:
-        x: the points, and last :math:`T = \sqrt\kappa` times their time.
+        x: The points, then :math:`T = \sqrt\kappa` times their time.
+        A: Weights >= 0, rows are targets.
+        kappa: -K > 0.
+
+    Shapes:
+        x [N, n+1] -> [N, n]
     """
     return centroid_of_sums(A.product(x), least_times(A, x), kappa, some_empty=A.has_empty_rows())
 
 
 def least_times(A: SparseMatrix, x: Tensor) -> Tensor:
-    """``least`` of :func:`centroid_of_sums`, in the dtype of x and with as many axes."""
+    """Return ``least`` of :func:`centroid_of_sums`, in the dtype of x and with as many axes."""
     sums = A.row_sums().to(x.dtype)
     return sums if sums.dim() == x.dim() else sums.unsqueeze(1)
 
 
 def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empty: bool) -> Tensor:
-    """The second half of :func:`aggregate_with_time`, row by row.
+    r"""Return the centroids :math:`s_i / n_i` of :func:`aggregate_with_time`, given the sums.
 
     Args:
-        sums: :math:`[s_i, \\sum_j A_{ij} T_j]`, [N, n+1].
-        least: :math:`\\sum_j A_{ij}`, [N, 1], a constant.
-        some_empty: whether one of them is 0.
+        sums: :math:`[s_i, \sum_j A_{ij} T_j]`, [N, n+1].
+        least: :math:`\sum_j A_{ij}`, the lower bound of n_i, [N, 1], a constant.
+        kappa: -K > 0.
+        some_empty: Whether a bound is 0, that is, whether a row has no neighbours.
     """
     if traced():
         return _centroid(sums, least, kappa, some_empty)[0]
@@ -76,12 +85,12 @@ def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empt
 
 
 def _centroid(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """(y, 1/n, T of y); plain torch, differentiable."""
+    """Return y, 1/n and T of y by differentiable torch operations."""
     s, S_T = sums[..., :-1], sums[..., -1:]
     n2 = S_T.square() - kappa * dot(s, s, -1)
     bounded = torch.maximum(n2.detach(), least.square())
-    # A single neighbour attains the bound, where the derivative of a maximum is not that of n2.
-    # (Within a transform requires_grad says nothing: a tensor of vmap has none, whatever is differentiated outside.)
+    # A single neighbour attains the bound, where the derivative of the maximum differs from that of n2.
+    # (Within a transform requires_grad does not tell: a tensor of vmap has none, even if it is differentiated outside.)
     n2 = with_derivatives_of(bounded, n2) if n2.requires_grad or transformed() else bounded
     if some_empty:  # 1 / infinity, so that neither the value nor a derivative is 0 / 0
         n2 = n2.masked_fill(least <= 0, float("inf"))
@@ -109,8 +118,8 @@ class _Centroid(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         sums, least, y, inverse, T_y, kappa_tensor = ctx.saved_tensors
         kappa = kappa_tensor if kappa_tensor is not None else ctx.kappa
-        if torch.is_grad_enabled():  # a second derivative is wanted: let autograd do both
-            # Aliases, so that derivatives stop here: the sums themselves may depend on kappa.
+        if torch.is_grad_enabled():  # a second derivative is needed: autograd computes both
+            # Differentiate with respect to aliases, so that gradients stop here: the sums may depend on kappa.
             sums, alias = sums.view_as(sums), None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
             y = _centroid(sums, least, kappa if alias is None else alias, ctx.some_empty)[0]
             inputs = [sums] if alias is None else [sums, alias]
@@ -123,17 +132,24 @@ class _Centroid(torch.autograd.Function):
 
 
 class LorentzGraphConv(ManifoldModule):
-    r"""Fully hyperbolic graph convolution: a linear layer on the hyperboloid, then :func:`aggregate`.
+    r"""Fully hyperbolic graph convolution: a linear layer, then the Lorentzian centroid of each node's neighbours.
+
+    .. math:: h = L(x), \qquad y_i = \frac{\sum_j A_{ij} h_j}{n_i}, \qquad
+        n_i^2 = \Big(\sum_j A_{ij} T_j\Big)^2 - \kappa \Big|\sum_j A_{ij} h_j\Big|^2
+
+    where L is the linear layer and T is :math:`\sqrt\kappa` times the time of h.
 
     Args:
-        in_channels, out_channels: dimensions of the spaces.
-        manifold: owner of the curvature; referred to, not registered.
-        layer: a name of :data:`LAYERS`: "hybonet" (:class:`LorentzLinear`), "space" (:class:`SpaceLinear`) or
-            "hyperplane" (:class:`HyperplaneLinear`).
-        self_loops: add self loops to ``edge_index`` (an adjacency that is passed in is taken as it is).
+        in_channels: Dimension of the input space.
+        out_channels: Dimension of the output space.
+        manifold: Owner of the curvature. It is not registered as a submodule.
+        layer: The linear layer, a name of :data:`LAYERS`: "hybonet" (:class:`LorentzLinear`), "space"
+            (:class:`SpaceLinear`) or "hyperplane" (:class:`HyperplaneLinear`).
+        self_loops: Add self loops to ``edge_index``. An adjacency matrix is used unchanged.
+        linear: Other arguments of the linear layer.
 
     Shapes:
-        x [N, in], edge_index [2, E], edge_weight [E] not negative -> [N, out]
+        x [N, in], edge_index [2, E], edge_weight [E] with values >= 0 -> [N, out]
 
     Example:
         >>> conv = LorentzGraphConv(8, 4, manifold=Lorentz(-1.0))
@@ -164,7 +180,14 @@ class LorentzGraphConv(ManifoldModule):
         edge_weight: Tensor | None = None,
         time: Tensor | None = None,
     ) -> Tensor:
-        """``edge_index`` may be the :class:`SparseMatrix` of :func:`~lresnet.nn.sparse.adjacency`, made once."""
+        """Return the new points.
+
+        Args:
+            x: Points [N, in], dense or sparse.
+            edge_index: Edges [2, E], or the matrix of :func:`~lresnet.nn.adjacency`, built once for many calls.
+            edge_weight: Weights [E]. Default: 1.
+            time: Time of a sparse x, [N, 1].
+        """
         if not isinstance(edge_index, SparseMatrix):
             edge_index = adjacency(edge_index, x.shape[0], edge_weight, self_loops=self.self_loops)
         h = self.linear.with_time(x, time)

@@ -1,4 +1,4 @@
-"""HNN++'s linear layer in Lorentz coordinates: new coordinates are distances to hyperplanes."""
+"""Linear layer of HNN++ in Lorentz coordinates: the new coordinates are given by distances to hyperplanes."""
 
 from __future__ import annotations
 
@@ -20,26 +20,27 @@ __all__ = ["HyperplaneLinear"]
 
 
 class HyperplaneLinear(ManifoldModule):
-    r"""Point to hyperplane (Shimizu et al., ICLR 2021): the point whose coordinates have the distances v_k from axes.
+    r"""Fully connected layer of HNN++ (Shimizu et al., ICLR 2021) in Lorentz coordinates.
 
     .. math:: y_k = \frac{\sinh(\sqrt\kappa v_k)}{\sqrt\kappa}, \qquad
         \sqrt\kappa v_k = 2 |z_k| \operatorname{asinh}\Big(\sqrt\kappa \frac{x \cdot z_k}{|z_k|}
         \cosh(2 \sqrt\kappa r_k) - \sqrt\kappa x_t \sinh(2 \sqrt\kappa r_k)\Big)
 
-    (v is :func:`~lresnet.nn.mlr.lorentz_mlr`; what HNN++ divides by to come back to the Poincare ball is the map
-    between the two models, so nothing of it is left here.) Near the origin y is :math:`2 z \cdot x`. Far from it y
-    grows as the power 2 \|z\| of x: the length of a row of weights is a power of the distance, where a linear map of
-    space coordinates has it as a factor. So that float32 can hold what follows, :math:`\sqrt\kappa v_k` stops at
-    ``max_radius`` on either side.
+    The output point has the signed distances v_k from the coordinate hyperplanes; v is
+    :func:`~lresnet.nn.mlr.lorentz_mlr`. The last step of HNN++, a map back to the Poincare ball, is not needed here.
+    Near the origin y is :math:`2 z \cdot x`. Far from it y grows as a power of x with exponent 2 \|z\|: the norm of a
+    row of weights is an exponent here, and a factor in a linear map of space coordinates. To stay within the range of
+    float32, :math:`\sqrt\kappa v_k` is limited to ``max_radius`` in absolute value.
 
     Args:
-        in_features, out_features: dimensions n and m of the spaces.
-        manifold: owner of the curvature; referred to, not registered.
-        max_radius: largest distance from an axis, in radii of curvature.
+        in_features: Dimension n of the input space.
+        out_features: Dimension m of the output space.
+        manifold: Owner of the curvature. It is not registered as a submodule.
+        max_radius: Largest distance from a coordinate hyperplane, in radii of curvature.
 
     Shapes:
-        [..., n] -> [..., m]; the input may be a :class:`~lresnet.nn.sparse.SparseMatrix` [N, n]. With parameters that
-        are stacks (:mod:`lresnet.geometry.stack`): [N, S, n] -> [N, S, m].
+        [..., n] -> [..., m]; the input may be a :class:`~lresnet.nn.SparseMatrix` [N, n]. With the parameters of a
+        stack (:mod:`lresnet.geometry.stack`): [N, S, n] -> [N, S, m].
 
     Example:
         >>> layer = HyperplaneLinear(8, 4, manifold=Lorentz(-1.0))
@@ -67,39 +68,41 @@ class HyperplaneLinear(ManifoldModule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Half of Glorot's start: near the origin the layer is then the twin's."""
+        """Initialise with half of Glorot's range: near the origin the layer then equals the Euclidean baseline's."""
         torch.nn.init.xavier_uniform_(self.weight, gain=0.5)
         torch.nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
-        """``time``: [N, 1], of a sparse x."""
+        """Return the mapped points, [..., m]. A sparse x needs its ``time``, [N, 1]."""
         y = self._map(x, time)
         return y.to(x.dtype) if isinstance(x, Tensor) else y
 
     def with_time(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
-        """[..., m+1], float32 or wider: the points and, last, sqrt(kappa) times their time."""
+        """Return [..., m+1] in float32 or wider: the mapped points, then sqrt(kappa) times their time."""
         y = self._map(x, time)
         return torch.cat([y, unitless_time(y, kappa_of(self.manifold.curvature, y.dtype), -1)], dim=-1)
 
     def _map(self, x: Tensor | SparseMatrix, time: Tensor | None) -> Tensor:
-        """In float32 or wider."""
+        """Return y in float32 or wider."""
         if isinstance(x, SparseMatrix):
             if time is None:
-                raise ValueError("a sparse x needs its time, [N, 1] (lresnet.nn.input_map.features_to_points gives it)")
+                raise ValueError(
+                    "a sparse x needs its time, [N, 1]; lresnet.nn.input_map.features_to_points returns both"
+                )
             direction, norm = unit(self.weight, -1)
             along = x @ direction.movedim(-1, 0)
             kappa = kappa_of(self.manifold.curvature, along.dtype)
-            return self._across(along, root(kappa) * time, norm.squeeze(-1), self.bias, root(kappa))
+            return self._coordinates(along, root(kappa) * time, norm.squeeze(-1), self.bias, root(kappa))
         (x,), _ = prepare(x)
         require_features(x, self.in_features, "HyperplaneLinear")
         with full_precision(x):
             kappa = kappa_of(self.manifold.curvature, x.dtype)
             direction, norm = unit(self.weight.to(x.dtype), -1)
             along, T = times_rows(direction, x), unitless_time(x, kappa, -1)
-            return self._across(along, T, norm.squeeze(-1), self.bias.to(x.dtype), root(kappa))
+            return self._coordinates(along, T, norm.squeeze(-1), self.bias.to(x.dtype), root(kappa))
 
-    def _across(self, along: Tensor, T: Tensor, norm: Tensor, bias: Tensor, k: Curvature) -> Tensor:
-        """y from x . z/|z|, T = sqrt(kappa) times the time of x, |z|, r and k = sqrt(kappa)."""
+    def _coordinates(self, along: Tensor, T: Tensor, norm: Tensor, bias: Tensor, k: Curvature) -> Tensor:
+        """Return y, given x . z/|z|, T = sqrt(kappa) times the time of x, |z|, r and k = sqrt(kappa)."""
         distance = 2 * norm * hyperplane_sines(along, T, bias, k).asinh()
         return distance.clamp(-self.max_radius, self.max_radius).sinh() / k
 

@@ -1,4 +1,4 @@
-"""Multinomial logistic regression on the hyperboloid: HNN++'s head in Lorentz coordinates."""
+"""Multinomial logistic regression on the hyperboloid: the head of HNN++ in Lorentz coordinates."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ __all__ = ["LorentzMLR", "hyperplane_sines", "lorentz_mlr"]
 
 
 def lorentz_mlr(x: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0) -> Tensor:
-    r"""Signed, scaled distances of x to one hyperplane per class (HNN++, Shimizu et al., ICLR 2021).
+    r"""Return scaled signed distances of x to one hyperplane per class (HNN++, Shimizu et al., ICLR 2021).
 
     .. math:: v_k = \frac{2 |z_k|}{\sqrt\kappa} \operatorname{asinh}\Big(\sqrt\kappa \frac{x \cdot z_k}{|z_k|}
         \cosh(2 \sqrt\kappa r_k) - \sqrt\kappa x_t \sinh(2 \sqrt\kappa r_k)\Big)
 
-    In the Poincare ball this divides by :math:`1 - \kappa |p|^2`, which vanishes at the boundary; here it is an asinh
-    of a matrix product.
+    The form in the Poincare ball divides by :math:`1 - \kappa |p|^2`, which vanishes at the boundary. This form is an
+    asinh of a matrix product.
 
     Args:
-        x: points, [..., n].
+        x: Points, [..., n].
         weight: z, one direction per class, [C, n].
         bias: r, one offset per class, [C].
+        K: Curvature, a negative float or tensor.
 
     Returns:
         Logits, [..., C].
@@ -41,7 +42,7 @@ def lorentz_mlr(x: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0)
 
 
 def hyperplane_sines(along: Tensor, T: Tensor, bias: Tensor, k: Curvature) -> Tensor:
-    r"""sinh of the signed distances to hyperplanes, in radii of curvature, [..., C].
+    r"""Return sinh of the signed distances to hyperplanes, in radii of curvature, [..., C].
 
     Args:
         along: :math:`x \cdot z_k / |z_k|`, [..., C].
@@ -54,12 +55,15 @@ def hyperplane_sines(along: Tensor, T: Tensor, bias: Tensor, k: Curvature) -> Te
 
 
 class LorentzMLR(ManifoldModule):
-    r"""Classification head: :func:`lorentz_mlr` with trained hyperplanes.
+    r"""Classification head: multinomial logistic regression with one trained hyperplane per class (HNN++).
+
+    .. math:: v_k = \frac{2 |z_k|}{\sqrt\kappa} \operatorname{asinh}\Big(\sqrt\kappa \frac{x \cdot z_k}{|z_k|}
+        \cosh(2 \sqrt\kappa r_k) - \sqrt\kappa x_t \sinh(2 \sqrt\kappa r_k)\Big)
 
     Args:
-        in_features: n, the dimension of the space.
-        num_classes: C.
-        manifold: owner of the curvature; referred to, not registered.
+        in_features: Dimension n of the space.
+        num_classes: Number of classes C.
+        manifold: Owner of the curvature. It is not registered as a submodule.
 
     Shapes:
         [..., n] -> [..., C]
@@ -86,7 +90,7 @@ class LorentzMLR(ManifoldModule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Near the origin the logits are 2 x.z: half the deviation of a linear layer gives the same logits."""
+        """Initialise with half the standard deviation of a linear layer: near the origin the logits are 2 x.z."""
         torch.nn.init.normal_(self.weight, std=0.5 * self.in_features**-0.5)
         torch.nn.init.zeros_(self.bias)
 

@@ -1,4 +1,4 @@
-"""Global pooling: images whose pixels are points, [B, C, H, W], to one point an image, [B, C]."""
+"""Global pooling of images whose pixels are points, [B, C, H, W], to one point per image, [B, C]."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ __all__ = ["CentroidPool", "PoincareMean", "SpaceMean", "centroid_pool", "poinca
 
 
 def poincare_mean(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
-    r"""Euclidean mean of the pixels in the Poincare ball, taken back to the hyperboloid (the paper's pooling).
+    r"""Return the Euclidean mean of the pixels in the Poincare ball, mapped to the hyperboloid (the paper's pooling).
 
-    With :math:`T_i = \sqrt{1 + \kappa |x_i|^2}`, the pixels' points :math:`p_i = x_i/(1 + T_i)` of the ball and
-    their mean :math:`\bar p`,
+    With :math:`T_i = \sqrt{1 + \kappa |x_i|^2}`, the pixels :math:`p_i = x_i/(1 + T_i)` in the ball and their mean
+    :math:`\bar p`,
 
     .. math:: z = \frac{2 \bar p}{1 - \kappa |\bar p|^2}, \qquad
         1 - \kappa |\bar p|^2 = \frac1N \sum_i \Big(\frac{2}{1 + T_i} + \kappa |p_i - \bar p|^2\Big).
 
-    The left side vanishes at the boundary of the ball and would be a difference of nearly equal numbers. The right
-    side, the mean of :math:`1 - \kappa |p_i|^2` plus :math:`\kappa` times the variance, has non-negative terms only.
+    The left side vanishes at the boundary of the ball, where it is a difference of nearly equal numbers. The right
+    side, the mean of :math:`1 - \kappa |p_i|^2` plus :math:`\kappa` times the variance, has only non-negative terms.
 
     Args:
-        x: points, [B, C, H, W]: axis 1 holds the C space coordinates of a pixel. One or more axes of pixels.
-        K: curvature, a negative float or a tensor of one (gradients flow into a tensor).
+        x: Points, [B, C, H, W]; axis 1 holds the C space coordinates of a pixel. There may be one or more pixel axes.
+        K: Curvature, a negative float or tensor (gradients flow into a tensor).
 
     Returns:
-        [B, C], in float32 at least: heads compute in float32, and one point an image is small.
+        [B, C], in float32 or wider: heads compute in float32, and one point per image takes little memory.
 
     Example:
         >>> poincare_mean(torch.tensor([2.0, -2.0]).reshape(1, 2, 1, 1))
@@ -42,12 +42,12 @@ def poincare_mean(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
     if _has_kernel(x, K):
         from lresnet.kernels.pooling import fused_poincare_mean
 
-        return fused_poincare_mean(x, kappa_of(K, torch.float32), _images_mean)
+        return fused_poincare_mean(x, kappa_of(K, torch.float32), _plain_mean)
     points = _pixels(x)
     return _ball_mean(points, kappa_of(K, points.dtype))
 
 
-def _images_mean(x: Tensor, kappa: Curvature) -> Tensor:
+def _plain_mean(x: Tensor, kappa: Curvature) -> Tensor:
     return _ball_mean(_pixels(x), kappa)
 
 
@@ -60,7 +60,9 @@ def _ball_mean(points: Tensor, kappa: Curvature) -> Tensor:
 
 
 def centroid_pool(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
-    r"""Lorentzian centroid of the pixels, :math:`\sum_i x_i / (\sqrt\kappa |\sum_i x_i|)`; arguments as above.
+    r"""Return the Lorentzian centroid of the pixels, :math:`\sum_i x_i / (\sqrt\kappa |\sum_i x_i|)`.
+
+    The norm is the Lorentzian one. Arguments and result are those of :func:`poincare_mean`.
 
     Example:
         >>> centroid_pool(torch.tensor([[2.0, 2.0], [-2.0, 2.0]]).reshape(1, 2, 1, 2))
@@ -72,15 +74,20 @@ def centroid_pool(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
 
 
 def space_mean(x: Tensor) -> Tensor:
-    """Mean of the space parts, float32 at least: the Euclidean twin's pooling. It does not commute with isometries."""
+    """Return the mean of the space coordinates in float32 or wider, the pooling of the Euclidean baseline.
+
+    It does not commute with isometries.
+    """
     return _pixels(x).mean(-2)
 
 
 class PoincareMean(ManifoldModule):
-    """Global :func:`poincare_mean`.
+    r"""Global pooling by the mean in the Poincare ball, as in the paper (:func:`poincare_mean`).
+
+    .. math:: z = \frac{2 \bar p}{1 - \kappa |\bar p|^2}, \qquad \bar p = \frac1N \sum_i \frac{x_i}{1 + T_i}
 
     Args:
-        manifold: owner of the curvature; referred to, not registered.
+        manifold: Owner of the curvature. It is not registered as a submodule.
 
     Shapes:
         [B, C, H, W] -> [B, C]
@@ -96,14 +103,42 @@ class PoincareMean(ManifoldModule):
 
 
 class CentroidPool(ManifoldModule):
-    """Global :func:`centroid_pool`: commutes with isometries. Arguments and shapes as in :class:`PoincareMean`."""
+    r"""Global pooling by the Lorentzian centroid (:func:`centroid_pool`), which commutes with isometries.
+
+    .. math:: z = \frac{\sum_i x_i}{\sqrt\kappa |\sum_i x_i|}
+
+    Args:
+        manifold: Owner of the curvature. It is not registered as a submodule.
+
+    Shapes:
+        [B, C, H, W] -> [B, C]
+
+    Example:
+        >>> from lresnet import Lorentz
+        >>> CentroidPool(Lorentz(-1.0))(torch.randn(4, 16, 8, 8)).shape
+        torch.Size([4, 16])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return centroid_pool(x, K=self.manifold.curvature)
 
 
 class SpaceMean(ManifoldModule):
-    """Global :func:`space_mean`, whatever the curvature. Arguments and shapes as in :class:`PoincareMean`."""
+    r"""Global pooling by the mean of the space coordinates (:func:`space_mean`), independent of the curvature.
+
+    .. math:: z = \frac1N \sum_i x_i
+
+    Args:
+        manifold: Accepted like those of the other poolings, but not used.
+
+    Shapes:
+        [B, C, H, W] -> [B, C]
+
+    Example:
+        >>> from lresnet import Lorentz
+        >>> SpaceMean(Lorentz(-1.0))(torch.randn(4, 16, 8, 8)).shape
+        torch.Size([4, 16])
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         return space_mean(x)
@@ -117,8 +152,8 @@ def _has_kernel(x: Tensor, K: Curvature) -> bool:
 
 
 def _pixels(x: Tensor) -> Tensor:
-    """[B, C, H, W] -> [B, H W, C], float32 at least; a view of an image in channels_last."""
+    """Return [B, C, H, W] as [B, H W, C] in float32 or wider; a view for channels_last images in float32."""
     (points,), _ = prepare(x, dim=1)
     if points.dim() < 3 or 0 in points.shape[2:]:
-        raise ValueError(f"pooling takes images [B, C, H, W] of at least one pixel, got shape {tuple(x.shape)}")
+        raise ValueError(f"pooling needs images [B, C, H, W] with at least one pixel, got shape {tuple(x.shape)}")
     return points.flatten(2).mT

@@ -1,4 +1,4 @@
-"""The paper's hyperbolic layer HL for matrices: a linear map of the space coordinates."""
+"""Linear map of the space coordinates: the paper's hyperbolic layer HL for matrices."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ __all__ = ["SpaceLinear"]
 
 
 class SpaceLinear(ManifoldModule):
-    r"""A linear map of the space part, after which time follows: :math:`y_s = W x_s + b`.
+    r"""Linear map of the space coordinates, :math:`y_s = W x_s + b`; the time follows from them.
 
     .. math:: [t, x] \mapsto \big[\sqrt{|W x + b|^2 + 1/\kappa},\; W x + b\big]
 
-    (LResNet's HL, section 4.3; Bdeir et al., ICLR 2024.) Where :class:`~lresnet.nn.LorentzLinear` fixes the distance
-    from the origin by a gate and keeps a direction only, this keeps lengths: features near the origin stay there, and
-    weight decay draws the results to it. Nothing bounds them, so a centroid in float32, which loses about T^2 rounding
-    units (:func:`~lresnet.nn.graph_conv.aggregate_with_time`), wants times T of a few hundred at most.
+    This is HL of LResNet, section 4.3 (see also Bdeir et al., ICLR 2024). :class:`~lresnet.nn.LorentzLinear` keeps only
+    the direction of its result and sets the distance from the origin by a gate. SpaceLinear keeps lengths: features
+    near the origin stay there, and weight decay pulls the results towards it. The results are not bounded. A centroid
+    in float32 loses about T^2 rounding units (:func:`~lresnet.nn.graph_conv.aggregate_with_time`), so times T should
+    not exceed a few hundred.
 
     Args:
-        in_features, out_features: dimensions n and m of the spaces.
-        manifold: owner of the curvature; referred to, not registered.
+        in_features: Dimension n of the input space.
+        out_features: Dimension m of the output space.
+        manifold: Owner of the curvature. It is not registered as a submodule.
 
     Shapes:
-        [..., n] -> [..., m]; the input may be a :class:`~lresnet.nn.sparse.SparseMatrix` [N, n]. With parameters that
-        are stacks (:mod:`lresnet.geometry.stack`): [N, S, n] -> [N, S, m].
+        [..., n] -> [..., m]; the input may be a :class:`~lresnet.nn.SparseMatrix` [N, n]. With the parameters of a
+        stack (:mod:`lresnet.geometry.stack`): [N, S, n] -> [N, S, m].
 
     Example:
         >>> layer = SpaceLinear(8, 4, manifold=Lorentz(-1.0))
@@ -58,22 +60,22 @@ class SpaceLinear(ManifoldModule):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Glorot's start, as in the Euclidean twin."""
+        """Initialise as Glorot and Bengio do, like the Euclidean baseline."""
         torch.nn.init.xavier_uniform_(self.weight)
         torch.nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
-        """``time``, which :class:`~lresnet.nn.LorentzLinear` needs of a sparse x, is of no account here."""
+        """Return the mapped points, [..., m]. ``time`` is ignored; the other linear layers need it for a sparse x."""
         y = self._map(x)
         return y.to(x.dtype) if isinstance(x, Tensor) else y
 
     def with_time(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
-        """[..., m+1], float32 or wider: the points and, last, sqrt(kappa) times their time."""
+        """Return [..., m+1] in float32 or wider: the mapped points, then sqrt(kappa) times their time."""
         y = self._map(x)
         return torch.cat([y, unitless_time(y, kappa_of(self.manifold.curvature, y.dtype), -1)], dim=-1)
 
     def _map(self, x: Tensor | SparseMatrix) -> Tensor:
-        """W x + b in float32 or wider."""
+        """Return W x + b in float32 or wider."""
         if isinstance(x, SparseMatrix):
             return x @ self.weight.movedim(-1, 0) + self.bias
         (x,), _ = prepare(x)

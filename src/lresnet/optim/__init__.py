@@ -1,7 +1,6 @@
-"""Which parameter gets which update."""
+"""Optimisers: parameter groups, and Riemannian steps for points of a manifold."""
 
-from lresnet.optim.groups import ParameterGroups, parameter_groups
-from lresnet.optim.optimizers import Optimizers, make_adam, make_adam_l2, make_sgd
+from lresnet.optim.optimizers import Optimizers, ParameterGroups, make_adam, make_adam_l2, make_sgd, parameter_groups
 from lresnet.optim.riemannian import RiemannianAdam
 
 __all__ = [

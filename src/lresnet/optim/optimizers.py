@@ -1,30 +1,90 @@
-"""Fused torch optimisers for Euclidean parameters, Riemannian ones for points of a manifold, stepping as one."""
+"""Parameter groups, and optimisers: fused torch optimisers for Euclidean parameters, Riemannian ones for points."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import geoopt
 import torch
 
 from lresnet.geometry import Lorentz
-from lresnet.optim.groups import ParameterGroups, parameter_groups
 from lresnet.optim.riemannian import RiemannianAdam
 
-__all__ = ["Decay", "Optimizers", "adam_l2", "adamw", "device_rate", "make_adam", "make_adam_l2", "make_sgd"]
+__all__ = [
+    "Decay",
+    "Optimizers",
+    "ParameterGroups",
+    "adam_l2",
+    "adamw",
+    "device_rate",
+    "make_adam",
+    "make_adam_l2",
+    "make_sgd",
+    "parameter_groups",
+]
 
 Decay = Literal["matrices", "all"]
 
 _MOMENTUM = 0.9
 
+# Names of parameters without weight decay: curvature, residual weights and scales.
+_GEOMETRIC = ("log_kappa", "raw_weight", "log_scale")
+
+
+class ParameterGroups(NamedTuple):
+    """The trainable parameters of a model by kind of update. Groups map names to parameters, in the model's order."""
+
+    decayed: dict[str, torch.nn.Parameter]
+    """Parameters with two or more dimensions, with weight decay."""
+    plain: dict[str, torch.nn.Parameter]
+    """Biases and parameters of norms, with weight decay only if requested (``decay="all"``)."""
+    geometric: dict[str, torch.nn.Parameter]
+    """Curvature, residual weights and scales, never with weight decay."""
+    manifold: dict[str, torch.nn.Parameter]
+    """Points of a manifold, with Riemannian updates and without weight decay."""
+
+    def summary(self) -> str:
+        """Return one line per group with its numbers of parameters and tensors."""
+        lines = []
+        for name, group in self._asdict().items():
+            count = sum(p.numel() for p in group.values())
+            lines.append(f"{name:9} {count:>9,} parameters in {len(group)} tensors")
+        return "\n".join(lines)
+
+
+def parameter_groups(model: torch.nn.Module) -> ParameterGroups:
+    """Return the trainable parameters of ``model``, sorted into groups.
+
+    Example:
+        >>> parameter_groups(torch.nn.Linear(3, 2)).decayed.keys()
+        dict_keys(['weight'])
+    """
+    groups = ParameterGroups({}, {}, {}, {})
+    # By identity: the weight of a residual may be a parameter of the user's module and have a second name.
+    all_names = model.named_parameters(remove_duplicate=False)
+    geometric = {id(parameter) for name, parameter in all_names if name.rsplit(".", 1)[-1] in _GEOMETRIC}
+    for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        if isinstance(parameter, geoopt.ManifoldParameter):
+            groups.manifold[name] = parameter
+        elif id(parameter) in geometric:
+            groups.geometric[name] = parameter
+        elif parameter.dim() >= 2:
+            groups.decayed[name] = parameter
+        else:
+            groups.plain[name] = parameter
+    return groups
+
 
 class Optimizers:
-    """Several optimisers that step as one and save their state as one.
+    """Several optimisers with a common step and a common state dict.
 
-    On CUDA the learning rate of a torch optimiser is a tensor there, so that a recorded step sees it change.
+    If all parameters are on one CUDA device, the learning rates are tensors on it, so that a step recorded as a CUDA
+    graph uses their current values.
     """
 
     def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
@@ -34,7 +94,7 @@ class Optimizers:
 
     @property
     def capturable(self) -> bool:
-        """Whether a step can be recorded as a CUDA graph: geoopt's optimisers count their steps on the host."""
+        """Whether a step can be recorded as a CUDA graph. geoopt's optimisers count steps on the host and cannot."""
         return not any(isinstance(optimizer, geoopt.optim.mixin.OptimMixin) for optimizer in self.optimizers)
 
     def zero_grad(self) -> None:
@@ -46,7 +106,7 @@ class Optimizers:
             optimizer.step()
 
     def scale_lr(self, factor: float) -> None:
-        """Set every learning rate to ``factor`` times its initial value; on CUDA without waiting for it."""
+        """Set every learning rate to ``factor`` times its initial value, without synchronising CUDA."""
         for group in self._groups():
             rate = group["initial_lr"] * factor
             if isinstance(group["lr"], torch.Tensor):
@@ -62,11 +122,11 @@ class Optimizers:
         for i, optimizer in enumerate(self.optimizers):
             optimizer.load_state_dict(state[str(i)])
             if isinstance(optimizer, geoopt.optim.RiemannianAdam):
-                # geoopt counts steps in Python; torch's Adam loads them as float32, and the corrections would round.
+                # geoopt counts steps in Python. torch loads them as float32, which would round the bias corrections.
                 for moments in optimizer.state.values():
                     moments["step"] = int(moments["step"])
         for group, rate in zip(self._groups(), rates, strict=True):
-            group["lr"] = rate  # a tensor stays where it was; scale_lr sets its value before the next step
+            group["lr"] = rate  # keep the tensor; scale_lr sets its value before the next step
 
     def _groups(self) -> list[dict[str, Any]]:
         return [group for optimizer in self.optimizers for group in optimizer.param_groups]
@@ -80,16 +140,23 @@ def make_adam(
     decay: Decay = "matrices",
     expect_manifold: bool = False,
 ) -> Optimizers:
-    """AdamW (decoupled decay, fused) for Euclidean parameters, RiemannianAdam for points of a manifold.
+    """Return AdamW (fused, decoupled decay) for Euclidean parameters and RiemannianAdam for points of a manifold.
 
     Args:
-        decay: what weight decay touches besides matrices: nothing, or norms and biases too.
-        expect_manifold: warn if the model has no manifold parameter, i.e. if "Riemannian" would mean nothing.
+        model: Model to train.
+        lr: Learning rate.
+        weight_decay: Decoupled weight decay.
+        decay: Parameters with weight decay: "matrices", or "all" for norms and biases too.
+        expect_manifold: Warn if the model has no manifold parameter, so that a Riemannian optimiser has no effect.
+
+    Example:
+        >>> make_adam(torch.nn.Linear(3, 2), lr=0.01, weight_decay=1e-4).optimizers[0].__class__.__name__
+        'AdamW'
     """
     groups = parameter_groups(model)
     if expect_manifold and not groups.manifold:
         warnings.warn(
-            "a Riemannian optimiser was asked for, but the model has no geoopt.ManifoldParameter: "
+            "a Riemannian optimiser was requested, but the model has no geoopt.ManifoldParameter: "
             "all of its parameters get ordinary Adam updates",
             stacklevel=2,
         )
@@ -99,11 +166,12 @@ def make_adam(
 def make_adam_l2(
     model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, decay: Decay = "matrices"
 ) -> Optimizers:
-    r"""Adam whose weight decay is part of the gradient, :math:`g + \lambda w`: the penalty :math:`\lambda |w|^2 / 2`.
+    r"""Return Adam with weight decay in the gradient, :math:`g + \lambda w`, the penalty :math:`\lambda |w|^2 / 2`.
 
-    Adam then rescales it with the gradient: where few labels give small gradients, a weight shrinks by about lr a step
-    until the data speak for it. With decoupled decay, which is :func:`make_adam`'s, it would shrink by lr times
-    ``weight_decay`` of itself. Points of a manifold have none, as there.
+    Adam rescales the penalty together with the gradient. If few labels give small gradients, a weight shrinks by about
+    lr per step until the gradient of the data outweighs the penalty. With the decoupled decay of :func:`make_adam` it
+    would shrink by lr times ``weight_decay`` times its value. Points of a manifold have no decay. The arguments are
+    those of :func:`make_adam`.
     """
     return _adam(parameter_groups(model), adam_l2, lr, weight_decay, decay)
 
@@ -124,7 +192,10 @@ def _adam(
 
 
 def _riemannian_adam(points: list[torch.nn.Parameter], lr: float) -> torch.optim.Optimizer:
-    """Ours, for points of one hyperboloid: the same steps as geoopt's in half the time, and they can be recorded."""
+    """Return our own optimiser if all points are on one hyperboloid, otherwise geoopt's.
+
+    Ours takes the same steps in half the time, and they can be recorded as a CUDA graph.
+    """
     manifolds = [getattr(point, "manifold", None) for point in points]
     first = manifolds[0]
     if isinstance(first, Lorentz) and all(other is first for other in manifolds):
@@ -134,24 +205,26 @@ def _riemannian_adam(points: list[torch.nn.Parameter], lr: float) -> torch.optim
 
 
 def adamw(groups: list[dict[str, Any]], lr: float) -> torch.optim.AdamW:
-    """torch's AdamW on parameter groups that state their ``weight_decay``, fused and ready to be recorded on CUDA."""
-    # AdamW shrinks by lr * weight_decay, as the decoupled decay of the released code does.
+    """Return torch's AdamW for parameter groups with their own ``weight_decay``, fused, and capturable on CUDA."""
+    # AdamW shrinks weights by lr * weight_decay, as the decoupled decay of the released code does.
     options = _fused(groups, lr)
     return torch.optim.AdamW(groups, **options, capturable=isinstance(options["lr"], torch.Tensor))
 
 
 def adam_l2(groups: list[dict[str, Any]], lr: float) -> torch.optim.Adam:
-    """torch's Adam, which adds ``weight_decay`` times the parameter to its gradient; as :func:`adamw` otherwise."""
+    """Return torch's Adam, which adds ``weight_decay`` times the parameter to the gradient; else as :func:`adamw`."""
     options = _fused(groups, lr)
     return torch.optim.Adam(groups, **options, capturable=isinstance(options["lr"], torch.Tensor))
 
 
 def make_sgd(model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, decay: Decay = "matrices") -> Optimizers:
-    """SGD (Nesterov momentum 0.9, fused) for Euclidean parameters, RiemannianSGD for points of a manifold.
+    """Return SGD (fused, Nesterov momentum 0.9) for Euclidean parameters and RiemannianSGD for points of a manifold.
 
     Args:
-        weight_decay: added to the gradient, as the paper's SGD has it.
-        decay: what weight decay touches besides matrices: nothing, or norms and biases too.
+        model: Model to train.
+        lr: Learning rate.
+        weight_decay: Weight decay, added to the gradient as in the paper.
+        decay: Parameters with weight decay: "matrices", or "all" for norms and biases too.
     """
     groups = parameter_groups(model)
     optimizers: list[torch.optim.Optimizer] = []
@@ -164,20 +237,20 @@ def make_sgd(model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, de
 
 
 def _euclidean(groups: ParameterGroups, weight_decay: float, decay: Decay) -> list[dict[str, Any]]:
-    """Parameter groups of a torch optimiser, those without parameters left out."""
+    """Return the parameter groups of a torch optimiser, without empty ones."""
     plain = weight_decay if decay == "all" else 0.0
     rates = ((groups.decayed, weight_decay), (groups.plain, plain), (groups.geometric, 0.0))
     return [{"params": list(group.values()), "weight_decay": rate} for group, rate in rates if group]
 
 
 def _fused(groups: list[dict[str, Any]], lr: float) -> dict[str, Any]:
-    """One kernel a step where there is one; on CUDA the rate lies there, ready for a recorded step."""
+    """Return options for a fused step where torch has one, with the learning rate on the device."""
     parameters = [p for g in groups for p in g["params"]]
     return {"lr": device_rate(lr, parameters), "fused": {p.device.type for p in parameters} <= {"cpu", "cuda"}}
 
 
 def device_rate(lr: float, parameters: Iterable[torch.Tensor]) -> float | torch.Tensor:
-    """``lr``; as a tensor where all parameters are on one CUDA device, so that a recorded step sees it change."""
+    """Return ``lr``, as a tensor if all parameters are on one CUDA device: a recorded step then reads its value."""
     devices = {p.device for p in parameters}
     one_cuda = len(devices) == 1 and all(device.type == "cuda" for device in devices)
     return torch.tensor(lr, device=devices.pop()) if one_cuda else lr

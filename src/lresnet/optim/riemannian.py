@@ -1,4 +1,4 @@
-"""Riemannian Adam whose every number lies on the device, so that a step of it can be recorded as a CUDA graph."""
+"""Riemannian Adam with its whole state on the device, so that a step can be recorded as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lresnet.kernels import supports_rows
 
 __all__ = ["RiemannianAdam"]
 
-# Of what is remembered of each point, here and in geoopt.
+# Names of the state of each point, here and in geoopt.
 _NAMES = (("step", "step"), ("mean", "exp_avg"), ("square", "exp_avg_sq"))
 
 
@@ -25,14 +25,20 @@ class RiemannianAdam(torch.optim.Optimizer):
         v \leftarrow \beta_2 v + (1 - \beta_2) \langle g, g\rangle_x, \\
         x' = \exp_x\Big(-\eta \frac{\hat m}{\sqrt{\hat v} + \epsilon}\Big), \quad m \leftarrow P_{x \to x'} m
 
-    with the Riemannian gradient g and one second moment v for each point. The same steps as
+    with the Riemannian gradient g and one second moment v per point. The steps are those of
     ``geoopt.optim.RiemannianAdam``, which counts them on the host and so cannot be recorded. On CUDA a step in float32
-    with a curvature that is not learned is one kernel (:mod:`lresnet.kernels.riemannian_adam`).
+    with a fixed curvature is one kernel (:mod:`lresnet.kernels.riemannian_adam`).
 
     Args:
-        points: tensors [..., n] of space coordinates.
-        curvature: asked for K at every step: a float, or a tensor that broadcasts to [..., 1].
-        lr: a number or, to change while a recorded step is replayed, a tensor on the points' device.
+        points: Tensors [..., n] of space coordinates, or parameter groups of them.
+        curvature: Function that returns K at every step, a float or a tensor that broadcasts to [..., 1].
+        lr: Learning rate, a number or a tensor on the points' device. A tensor can change between replays of a
+            recorded step.
+        betas: Decay rates of the first and second moments.
+        eps: Added to the denominator.
+
+    Shapes:
+        points [..., n], changed in place.
 
     Example:
         >>> points = torch.randn(7, 16, requires_grad=True)
@@ -54,7 +60,7 @@ class RiemannianAdam(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
-        """One step on the gradients that are there; ``closure`` is torch's argument, and refused."""
+        """Take one step for all points that have a gradient. ``closure`` must be None."""
         if closure is not None:
             raise ValueError("RiemannianAdam takes no closure; compute the gradients before the step")
         K = self.curvature()
@@ -78,31 +84,31 @@ class RiemannianAdam(torch.optim.Optimizer):
             _step(x, g, *moments, lr, kappa, betas, eps)  # type: ignore[arg-type]
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """As torch's, but moments and step counters keep their digits; the state of geoopt's optimiser fits too."""
+        """Load the state of this optimiser or of geoopt's. torch's own method would round moments and step counters."""
         super().load_state_dict(state_dict)
-        places = [place for group in state_dict["param_groups"] for place in group["params"]]
+        indices = [index for group in state_dict["param_groups"] for index in group["params"]]
         points = [x for group in self.param_groups for x in group["params"]]
-        for place, x in zip(places, points, strict=True):
-            if saved := state_dict["state"].get(place):
+        for index, x in zip(indices, points, strict=True):
+            if saved := state_dict["state"].get(index):
                 self.state[x] = _state_of(x, *(saved.get(name, saved.get(theirs)) for name, theirs in _NAMES))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What is copied and pickled: torch's own would leave the curvature behind."""
+        """Return the state for copies and pickles, with the curvature, which torch's own method omits."""
         return super().__getstate__() | {"curvature": self.curvature}
 
 
 def _precision(x: Tensor) -> torch.dtype:
-    """What is computed and remembered in: float32 where points are half, whose squares of gradients would be 0."""
+    """Return the dtype of computation and moments, float32 or wider: squared gradients underflow in half precision."""
     return torch.promote_types(x.dtype, torch.float32)
 
 
 def _state_of(
     x: Tensor, step: float | Tensor = 0.0, mean: float | Tensor = 0.0, square: float | Tensor = 0.0
 ) -> dict[str, Tensor]:
-    """Step counters [..., 1] and moments of the points x, without gaps in memory; numbers stand for all points.
+    """Return step counters [..., 1] and moments of the points x, contiguous in memory. A number applies to all points.
 
-    A counter for each point, so that one kernel can both read and move them on. In float64: 1 - 0.999 ** step would
-    lose four digits of float32.
+    Every point has its own counter, so that one kernel can read and increment them. Counters are float64:
+    1 - 0.999 ** step would lose four digits in float32.
     """
 
     def filled(value: float | Tensor, columns: int, dtype: torch.dtype) -> Tensor:
@@ -128,7 +134,7 @@ def _step(
     betas: tuple[float, float],
     eps: float,
 ) -> None:
-    """By torch's operations; all tensors but g and lr are changed in place."""
+    """Take one step with torch operations. All tensors except g and lr are changed in place."""
     points, g = x.to(mean.dtype), g.to(mean.dtype)
     g = maps.egrad2rgrad(points, g, kappa, -1)
     count.add_(1)

@@ -12,11 +12,10 @@ from torch import Tensor
 from lresnet.data.negatives import NegativeSamplers
 from lresnet.metrics import average_precision, roc_auc
 from lresnet.models import LorentzGCN
-from lresnet.nn.block_diagonal import BlockDiagonal
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.input_map import Points
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
-from lresnet.nn.sparse import SparseMatrix
+from lresnet.nn.sparse import BlockDiagonal, SparseMatrix
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.link_prediction import LinkPrediction, kappa_of_model
 from lresnet.train.node_classification import NodeClassification, class_hinges, class_margin

@@ -1,4 +1,4 @@
-"""Which parameter gets which update."""
+"""Tests of parameter groups, and of optimisers that step together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def model(**options: object) -> LorentzGCN:
 
 
 def step(network: torch.nn.Module, optimizers: object, seed: int) -> None:
-    """Any gradient will do."""
+    """Take a step with random gradients."""
     g = torch.Generator().manual_seed(seed)
     optimizers.zero_grad()
     for parameter in network.parameters():
@@ -34,7 +34,7 @@ def step(network: torch.nn.Module, optimizers: object, seed: int) -> None:
 # --- groups -----------------------------------------------------------------------------------------------------------
 
 
-def test_every_parameter_of_a_lorentz_gcn_is_in_its_place():
+def test_groups_of_a_lorentz_gcn():
     groups = parameter_groups(model())
     assert set(groups.decayed) == {"layers.0.linear.weight", "layers.1.linear.weight"}
     assert set(groups.manifold) == {"head.points"}
@@ -51,12 +51,12 @@ def test_every_parameter_of_a_lorentz_gcn_is_in_its_place():
     }
 
 
-def test_a_weight_per_point_is_never_decayed_however_many_axes_it_has():
+def test_a_weight_per_point_has_no_weight_decay():
     residual = LorentzResidual(Lorentz(), weight=torch.nn.Parameter(torch.ones(5, 1)))
     assert set(parameter_groups(residual).geometric) == {"raw_weight"}
 
 
-def test_a_residual_s_weight_with_a_second_name_is_never_decayed():
+def test_a_residual_weight_with_a_second_name_has_no_weight_decay():
     class Gated(torch.nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -68,14 +68,14 @@ def test_a_residual_s_weight_with_a_second_name_is_never_decayed():
     assert not groups.decayed
 
 
-def test_a_head_s_scale_and_curvature_are_plain():
+def test_groups_of_a_head_contain_all_parameters():
     head = LorentzMLR(4, 3, manifold=Lorentz())
     groups = parameter_groups(head)
     assert not any("scale" in name for name in groups.decayed)
     assert {name for group in groups for name in group} == {n for n, _ in head.named_parameters()}
 
 
-def test_frozen_parameters_are_left_out_and_shared_ones_counted_once():
+def test_groups_omit_frozen_parameters_and_contain_shared_ones_once():
     network = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Linear(2, 2))
     network[1].weight = network[0].weight
     network[0].bias.requires_grad_(False)
@@ -84,7 +84,7 @@ def test_frozen_parameters_are_left_out_and_shared_ones_counted_once():
     assert set(groups.plain) == {"1.bias"}
 
 
-def test_summary_counts():
+def test_summary_lists_parameters_and_tensors():
     assert parameter_groups(model()).summary().splitlines() == [
         "decayed          28 parameters in 2 tensors",
         "plain            18 parameters in 5 tensors",
@@ -96,7 +96,7 @@ def test_summary_counts():
 # --- updates ----------------------------------------------------------------------------------------------------------
 
 
-def test_weight_decay_touches_matrices_only():
+def test_weight_decay_applies_to_matrices_only_by_default():
     network = model()
     before = {name: p.detach().clone() for name, p in network.named_parameters()}
     optimizers = make_adam(network, lr=0.1, weight_decay=0.5)
@@ -111,7 +111,7 @@ def test_weight_decay_touches_matrices_only():
 
 
 @pytest.mark.parametrize("make", [make_adam, make_sgd])
-def test_decay_of_everything_spares_the_geometry(make):
+def test_weight_decay_of_all_parameters_excludes_geometric_ones(make):
     network = model()
     before = {name: p.detach().clone() for name, p in network.named_parameters()}
     with torch.no_grad():
@@ -130,7 +130,7 @@ def test_decay_of_everything_spares_the_geometry(make):
         torch.testing.assert_close(parameter.detach(), expected, msg=name)
 
 
-def test_sgd_is_torch_s_with_nesterov_momentum():
+def test_sgd_equals_torch_s_with_nesterov_momentum():
     ours = model(residual="euclidean", residual_options=None)
     theirs = copy.deepcopy(ours)
     reference = torch.optim.SGD(theirs.parameters(), lr=0.03, momentum=0.9, nesterov=True)
@@ -143,7 +143,7 @@ def test_sgd_is_torch_s_with_nesterov_momentum():
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7, msg=name)
 
 
-def test_points_get_riemannian_sgd_which_cannot_be_recorded():
+def test_points_get_riemannian_sgd_which_is_not_capturable():
     network = model(curvature=-2.0, learn_curvature=False)
     before = network.head.points.detach().clone()
     optimizers = make_sgd(network, lr=0.05)
@@ -153,7 +153,7 @@ def test_points_get_riemannian_sgd_which_cannot_be_recorded():
     assert (network.manifold.dist(before, network.head.points.detach()) > 0).all()
 
 
-def test_a_euclidean_model_gets_adamw_step_for_step():
+def test_the_steps_of_a_euclidean_model_equal_adamw_s():
     ours = model(residual="euclidean", residual_options=None)
     theirs = copy.deepcopy(ours)
     matrices = [p for p in theirs.parameters() if p.dim() >= 2]
@@ -170,8 +170,8 @@ def test_a_euclidean_model_gets_adamw_step_for_step():
             torch.testing.assert_close(a, b, rtol=1e-6, atol=1e-7, msg=name)
 
 
-def test_prototypes_move_along_the_manifold():
-    """RiemannianAdam's first step is lr long in the metric at the point, whatever the gradient."""
+def test_the_first_step_of_prototypes_has_length_lr():
+    """Measured in the metric at the point, for any gradient."""
     network = model(curvature=-2.0, learn_curvature=False)
     before = network.head.points.detach().clone()
     optimizers = make_adam(network, lr=0.05)
@@ -181,14 +181,14 @@ def test_prototypes_move_along_the_manifold():
     torch.testing.assert_close(moved, torch.full_like(moved, 0.05), rtol=1e-4, atol=0.0)
 
 
-def test_only_manifold_parameters():
+def test_a_model_of_manifold_parameters_only_has_one_optimiser():
     point = torch.nn.Module()
     point.p = geoopt.ManifoldParameter(torch.ones(2, 3), manifold=Lorentz())
     optimizers = make_adam(point, lr=0.1, expect_manifold=True)
     assert [type(o) for o in optimizers.optimizers] == [RiemannianAdam]
 
 
-def test_points_of_other_manifolds_get_geoopts_optimiser_which_goes_on_after_loading():
+def test_points_of_other_manifolds_get_geoopt_s_optimiser_which_resumes_after_loading():
     def start():
         module = torch.nn.Module()
         module.p = geoopt.ManifoldParameter(torch.tensor([[0.6, 0.8]]), manifold=geoopt.Sphere())
@@ -204,14 +204,14 @@ def test_points_of_other_manifolds_get_geoopts_optimiser_which_goes_on_after_loa
     move(through, there)
     loaded, later = start()
     loaded.load_state_dict(through.state_dict())
-    later.load_state_dict(copy.deepcopy(there.state_dict()))  # as by way of a file
+    later.load_state_dict(copy.deepcopy(there.state_dict()))  # as if read from a file
     for _ in range(3):
         move(through, there)
         move(loaded, later)
     assert torch.equal(loaded.p, through.p)
 
 
-def test_a_riemannian_optimiser_for_nothing_is_reported():
+def test_a_riemannian_optimiser_without_manifold_parameters_warns():
     with pytest.warns(UserWarning, match=r"no geoopt\.ManifoldParameter: all of its parameters get ordinary Adam"):
         make_adam(model(num_classes=None), lr=0.1, expect_manifold=True)
     with warnings.catch_warnings():
@@ -231,8 +231,8 @@ def test_zero_grad_reaches_every_parameter():
     assert all(parameter.grad is None for parameter in network.parameters())
 
 
-def test_state_survives_a_file_without_pickled_objects(tmp_path):
-    """Ten steps in a row, and five steps, a file, five steps: the same to the bit."""
+def test_a_saved_state_resumes_bit_identically(tmp_path):
+    """Ten steps equal five steps, a file without pickled objects, and five steps."""
     whole, first = model(), model()
     one, two = make_adam(whole, lr=0.1, weight_decay=0.1), make_adam(first, lr=0.1, weight_decay=0.1)
     for seed in range(10):
@@ -254,7 +254,7 @@ def test_state_survives_a_file_without_pickled_objects(tmp_path):
         assert torch.equal(second.state_dict()[name], tensor), name
 
 
-def test_scale_lr_is_relative_to_the_start_for_every_group():
+def test_scale_lr_is_relative_to_the_initial_rate_of_every_group():
     network = model()
     optimizers = make_adam(network, lr=0.2)
     rates = []
@@ -268,16 +268,16 @@ def test_scale_lr_is_relative_to_the_start_for_every_group():
         torch.testing.assert_close(parameter.detach(), before[name], msg=name)
 
 
-def test_every_model_learns_with_it():
-    twin = model(residual="euclidean", residual_options=None)
-    for network in (model(), LorentzMLP(4, 3, 2, 2, learn_curvature=True), twin):
+def test_a_step_changes_every_parameter_of_every_model():
+    baseline = model(residual="euclidean", residual_options=None)
+    for network in (model(), LorentzMLP(4, 3, 2, 2, learn_curvature=True), baseline):
         before = {name: p.detach().clone() for name, p in network.named_parameters()}
         step(network, make_adam(network, lr=0.1), 0)
         assert all(not torch.equal(p, before[name]) for name, p in network.named_parameters())
 
 
 @pytest.mark.parametrize("learn_curvature", [False, True])
-def test_a_network_and_its_optimisers_are_copied_together(learn_curvature):
+def test_a_network_and_its_optimisers_can_be_copied_together(learn_curvature):
     network = model(learn_curvature=learn_curvature)
     optimizers = make_adam(network, lr=0.1)
     step(network, optimizers, 0)

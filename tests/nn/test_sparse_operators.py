@@ -1,4 +1,4 @@
-"""Sparse products as operators of torch: what they compute, their derivatives, and that compilers take them whole."""
+"""Tests of the torch operators for sparse products: values, derivatives, and compilation."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
 from lresnet.nn import SparseMatrix
-from lresnet.nn.csr import csr_product, csr_product_transposed
+from lresnet.nn.sparse import csr_product, csr_product_transposed
 from lresnet.testing import assert_compiles
 
 both = pytest.mark.parametrize("product", [csr_product, csr_product_transposed], ids=["plain", "transposed"])
 
 
 def matrix() -> tuple[SparseMatrix, Tensor]:
-    """3 x 4 with an empty row and an empty column, and the same dense."""
+    """Return a 3 x 4 matrix with an empty row and an empty column, sparse and dense."""
     dense = torch.tensor([[0.0, 2.0, 0.0, 1.0], [0.0, 0.0, 0.0, 0.0], [3.0, 0.5, 0.0, 0.0]], dtype=torch.float64)
     return SparseMatrix.from_dense(dense), dense
 
@@ -27,32 +27,32 @@ def operand(product: object, dtype: torch.dtype = torch.float64) -> Tensor:
 
 @both
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_is_the_dense_product(product, dtype):
+def test_operators_equal_the_dense_product(product, dtype):
     A, dense = matrix()
     x = operand(product, dtype)
-    y = product(x, A.values.to(dtype), *A.places)
+    y = product(x, A.values.to(dtype), *A.indices)
     expected = (dense if product is csr_product else dense.T) @ x.double()
     assert y.dtype == dtype
     torch.testing.assert_close(y, expected.to(dtype))
 
 
 @both
-def test_derivatives_of_both_orders(product):
+def test_first_and_second_derivatives(product):
     A, _ = matrix()
     x, values = operand(product).requires_grad_(), A.values.clone().requires_grad_()
-    assert gradcheck(lambda x, values: product(x, values, *A.places), (x, values))
-    assert gradgradcheck(lambda x, values: product(x, values, *A.places), (x, values))
+    assert gradcheck(lambda x, values: product(x, values, *A.indices), (x, values))
+    assert gradgradcheck(lambda x, values: product(x, values, *A.indices), (x, values))
 
 
 @both
-def test_shapes_and_derivatives_are_as_registered(product):
+def test_operators_pass_opcheck(product):
     A, _ = matrix()
-    arguments = (operand(product).requires_grad_(), A.values.clone().requires_grad_(), *A.places)
+    arguments = (operand(product).requires_grad_(), A.values.clone().requires_grad_(), *A.indices)
     torch.library.opcheck(product, arguments)
 
 
 @pytest.mark.parametrize("stacked", [False, True])
-def test_a_product_is_one_node_of_a_compiled_function(stacked):
+def test_a_product_compiles_without_a_graph_break(stacked):
     A, dense = matrix()
     A = A.with_values(A.values.float())
     x = torch.randn(4, 2, 3) if stacked else torch.randn(4, 3)
@@ -60,9 +60,9 @@ def test_a_product_is_one_node_of_a_compiled_function(stacked):
     torch.testing.assert_close(A.product(x), torch.tensordot(dense.float(), x, 1))
 
 
-def test_whether_rows_are_empty_is_not_looked_up_by_compiled_code():
+def test_compiled_code_does_not_evaluate_whether_rows_are_empty():
     full = SparseMatrix.from_dense(torch.ones(2, 2))
     assert not full.has_empty_rows()
     empty, _ = matrix()
-    seen = torch.compile(lambda: (full.has_empty_rows(), empty.has_empty_rows()), backend="eager", fullgraph=True)()
-    assert seen == (False, True)
+    answers = torch.compile(lambda: (full.has_empty_rows(), empty.has_empty_rows()), backend="eager", fullgraph=True)()
+    assert answers == (False, True)

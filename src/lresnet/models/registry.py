@@ -1,0 +1,84 @@
+"""The table of models by name, and models built from a name or read from a folder.
+
+It loads without torch; classes are named as ``"module:name"`` and imported on first use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import torch
+
+    from lresnet.models.pretrained import Pretrained
+
+__all__ = ["MODELS", "create_model", "from_pretrained"]
+
+_RESNET = "lresnet.models.resnet:LorentzResNet"
+# The class of every model and its leading arguments.
+_TABLE: dict[str, tuple[Any, ...]] = {
+    "lorentz_gcn": ("lresnet.models.gcn:LorentzGCN",),
+    "lorentz_mlp": ("lresnet.models.mlp:LorentzMLP",),
+    "lorentz_resnet": (_RESNET,),
+    "lorentz_sgformer": ("lresnet.models.sgformer:LorentzSGFormer",),
+    "lorentz_resnet18": (_RESNET, 18),
+    "lorentz_resnet20": (_RESNET, 20),
+    "lorentz_resnet32": (_RESNET, 32),
+}
+
+
+class _Models(Mapping[str, "Callable[..., Pretrained]"]):
+    """The constructors of ``_TABLE``, imported on first use."""
+
+    def __getitem__(self, name: str) -> Callable[..., Pretrained]:
+        return _constructor(*_TABLE[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in _TABLE
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(_TABLE)
+
+    def __len__(self) -> int:
+        return len(_TABLE)
+
+
+@cache
+def _constructor(model: str, *arguments: Any) -> Callable[..., Pretrained]:
+    found: type[Pretrained] = resolve_name(model)
+    return partial(found, *arguments) if arguments else found
+
+
+MODELS: Mapping[str, Callable[..., Pretrained]] = _Models()
+"""The constructor of every model by name; iterating over the names does not import torch."""
+
+
+def create_model(name: str, residual: str = "lorentz", curvature: float | None = None, **config: Any) -> Pretrained:
+    """Return a new model.
+
+    Args:
+        name: A name of :data:`MODELS`.
+        residual: A name of :data:`lresnet.residual.METHODS`.
+        curvature: K < 0. Default: that of the model, -1 for graphs and vectors and -0.02 for images.
+        config: Other arguments of the model's class.
+
+    Example:
+        >>> model = create_model("lorentz_gcn", residual="space", in_features=8, num_classes=3)
+    """
+    from lresnet.models.pretrained import build
+
+    if curvature is not None:
+        config["curvature"] = curvature
+    return build(MODELS, name, residual=residual, **config)
+
+
+def from_pretrained(folder: str | Path, device: torch.device | str = "cpu") -> Pretrained:
+    """Return the model that ``model.save_pretrained(folder)`` has written, on ``device``."""
+    from lresnet.models.pretrained import read
+
+    return read(MODELS, folder, device)
