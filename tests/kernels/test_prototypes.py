@@ -55,9 +55,7 @@ def only_kernels(monkeypatch):
     from lresnet.nn import prototypes
 
     def refused(x: Tensor, y: Tensor, kappa: float) -> Tensor:
-        assert not (x.dtype == torch.float32 and prototypes.supports_rows(x, kappa)), (
-            "not computed by the kernel"
-        )
+        assert not (x.dtype == torch.float32 and prototypes.supports_rows(x, kappa)), "not computed by the kernel"
         return actual(x, y, kappa)
 
     actual = prototypes.prototype_separation

@@ -11,9 +11,7 @@ from tests.models.common import CLASSES, FEATURES, RESIDUALS
 
 CASES = [(kind, "euclidean") for kind in RESIDUALS] + [(kind, "lorentz") for kind in RESIDUALS if kind != "euclidean"]
 every_case = pytest.mark.parametrize(("residual", "branches"), CASES)
-one_graph = pytest.mark.filterwarnings(
-    "ignore:.*should not be instantiated.*:DeprecationWarning"
-)  # torch's tracer
+one_graph = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's tracer
 both_branches = pytest.mark.parametrize("branches", ["euclidean", "lorentz"])
 
 
