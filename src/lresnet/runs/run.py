@@ -102,6 +102,7 @@ def fit(
         OSError: the folder cannot be written to, or data are missing.
 
     Example:
+        >>> import lresnet
         >>> task = lresnet.data.load_task("disease_tree/lp")
         >>> model = lresnet.create_model("lorentz_gcn", in_features=task.x.shape[1])
         >>> run = lresnet.fit(task, model, lresnet.TrainConfig(epochs=5))
