@@ -20,6 +20,13 @@ class Pretrained(torch.nn.Module):
     """A model that stores the arguments of its constructor and can be written to a folder.
 
     A subclass sets ``model_name``. Its constructor takes JSON values only.
+
+    Example:
+        >>> import lresnet, tempfile
+        >>> model = lresnet.create_model("lorentz_mlp", in_features=4)
+        >>> folder = model.save_pretrained(tempfile.mkdtemp())
+        >>> lresnet.from_pretrained(folder).config == model.config
+        True
     """
 
     model_name: ClassVar[str]

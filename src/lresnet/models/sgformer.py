@@ -214,6 +214,9 @@ class LorentzSGFormer(Pretrained):
 class RowNorm(torch.nn.LayerNorm):
     """torch's layer norm of the coordinates, which also accepts the parameters of a stack, [S, n].
 
+    Shapes:
+        [..., n] -> [..., n]; with the parameters of a stack [N, S, n] -> [N, S, n].
+
     Example:
         >>> RowNorm(4)(torch.randn(5, 4)).shape
         torch.Size([5, 4])
@@ -250,6 +253,9 @@ class EuclideanBranches(torch.nn.Module):
         manifold: Owner of the curvature, on which the result does not depend.
         graph_input: "embedding", or "features": the first convolution takes X instead of z^(0).
         values: Values of :class:`~lresnet.nn.LinearAttention`.
+
+    Shapes:
+        features [N, in_features] -> z and g, [N, hidden] each; see :meth:`start`, :meth:`attend` and :meth:`convolve`.
     """
 
     def __init__(
@@ -322,6 +328,9 @@ class LorentzBranches(torch.nn.Module):
 
     Args:
         residual: Residual connection of the skips. The other arguments are those of :class:`EuclideanBranches`.
+
+    Shapes:
+        points [N, in_features] -> z and g, [N, hidden] each, as in :class:`EuclideanBranches`.
     """
 
     def __init__(

@@ -12,7 +12,10 @@ __all__ = ["EuclideanGraphConv", "EuclideanLinear"]
 
 
 class EuclideanLinear(torch.nn.Linear):
-    """torch's linear layer, which also accepts the parameters of a stack (:mod:`lresnet.geometry.stack`).
+    """Linear layer ``x W^T + b``, which also accepts the parameters of a stack (:mod:`lresnet.geometry.stack`).
+
+    Args:
+        in_features, out_features, bias, device, dtype: As in :class:`torch.nn.Linear`.
 
     Shapes:
         [..., in] -> [..., out]; with the parameters of a stack [N, S, in] -> [N, S, out].

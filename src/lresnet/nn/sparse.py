@@ -199,10 +199,10 @@ class SparseMatrix:
 
 
 class BlockDiagonal(SparseMatrix):
-    """Block-diagonal matrix of S sparse matrices of equal shape, one for each member of a stack.
+    """Block-diagonal matrix of S sparse matrices of equal shape, one for each member of a stack. Built by :meth:`of`.
 
     One product computes all members. (If all members share one matrix, :class:`SparseMatrix` multiplies
-    [columns, S, d] directly.) Build it with :meth:`of`.
+    [columns, S, d] directly.)
 
     Shapes:
         ``A @ x``: [columns, S, d] -> [rows, S, d]

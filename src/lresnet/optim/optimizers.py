@@ -85,6 +85,15 @@ class Optimizers:
 
     If all parameters are on one CUDA device, the learning rates are tensors on it, so that a step recorded as a CUDA
     graph uses their current values.
+
+    Args:
+        optimizers: Optimisers of different parameters.
+
+    Example:
+        >>> layer = torch.nn.Linear(3, 2)
+        >>> optimizers = Optimizers([torch.optim.SGD([layer.weight], lr=0.1), torch.optim.Adam([layer.bias], lr=0.1)])
+        >>> layer(torch.ones(3)).sum().backward()
+        >>> optimizers.step()
     """
 
     def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
@@ -98,10 +107,12 @@ class Optimizers:
         return not any(isinstance(optimizer, geoopt.optim.mixin.OptimMixin) for optimizer in self.optimizers)
 
     def zero_grad(self) -> None:
+        """Set all gradients to None."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
 
     def step(self) -> None:
+        """Take one step with every optimiser."""
         for optimizer in self.optimizers:
             optimizer.step()
 
@@ -115,9 +126,11 @@ class Optimizers:
                 group["lr"] = rate
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the state dicts of the optimisers, by position."""
         return {str(i): optimizer.state_dict() for i, optimizer in enumerate(self.optimizers)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Load the result of :meth:`state_dict`. Learning rates keep their current values."""
         rates = [group["lr"] for group in self._groups()]
         for i, optimizer in enumerate(self.optimizers):
             optimizer.load_state_dict(state[str(i)])
