@@ -6,16 +6,11 @@ from importlib import import_module
 
 from lresnet.cli import run_command
 from lresnet.cli.app import App, WrongCall
+from lresnet_paper.cli import SUMMARIES
 
 __all__ = ["main"]
 
 _ABOUT = "Reproduction of He, Yang and Ying, Lorentzian Residual Neural Networks (KDD 2025)."
-_VERBS = {
-    "reproduce": "Run a table of the paper: search, then the chosen settings over all seeds.",
-    "bench": "Time residuals, networks and epochs, with GPU synchronisation.",
-    "pages": "Render the generated pages and pictures of the documentation.",
-    "report": "Print the results of reproduced tables next to the paper's.",
-}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -36,15 +31,15 @@ def _with_all_pages(args: list[str]) -> list[str]:
 
 
 def _find_verb(name: str) -> App | Callable[..., int]:
-    if name not in _VERBS:
+    if name not in SUMMARIES:
         from lresnet.runs.names import did_you_mean
 
-        raise WrongCall(f"unknown verb {name!r}; {did_you_mean(name, list(_VERBS))}Verbs: {', '.join(_VERBS)}")
+        raise WrongCall(f"unknown verb {name!r}; {did_you_mean(name, list(SUMMARIES))}Verbs: {', '.join(SUMMARIES)}")
     return getattr(import_module(f"lresnet_paper.cli.{name}"), name)  # type: ignore[no-any-return]
 
 
 def _overview() -> str:
-    lines = [f"  {name:<11} {summary}" for name, summary in _VERBS.items()]
+    lines = [f"  {name:<11} {summary}" for name, summary in SUMMARIES.items()]
     return "\n".join([_ABOUT, "", *lines, "", "`python -m lresnet_paper VERB --help` explains a verb."])
 
 

@@ -118,11 +118,18 @@ def _entries() -> dict[str, Any]:
 
 
 def _overview() -> str:
-    """Return the verbs with one line each; verbs of other packages are listed with their package."""
+    """Return the verbs with one line each, those of other packages last."""
     lines = [f"  {name:<11} {summary}" for name, (_, summary) in _VERBS.items()]
-    lines += [f"  {name:<11} (from {entry.module.partition('.')[0]})" for name, entry in _entries().items()]
+    lines += [f"  {name:<11} {_summary(name, entry.module)}" for name, entry in _entries().items()]
     head = [f"lresnet {__version__}: Lorentzian residual networks for PyTorch.", "", "usage: lresnet VERB [OPTIONS]"]
     return "\n".join([*head, "", *lines, "", "`lresnet VERB --help` explains a verb. Start with `lresnet demo`."])
+
+
+def _summary(name: str, module: str) -> str:
+    """Return the line of another package's verb: ``SUMMARIES[name]`` of the package that holds its module."""
+    package = module.rpartition(".")[0] or module
+    summaries: dict[str, str] = getattr(import_module(package), "SUMMARIES", {})
+    return summaries.get(name, f"(from {package.partition('.')[0]})")
 
 
 def _in_one_line(error: ValueError | OSError) -> str:

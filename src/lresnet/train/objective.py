@@ -96,11 +96,8 @@ def make_objective(
     Raises:
         ValueError: the configuration sets an option that this kind of task does not have.
     """
-    # Imported here because these modules import this one for the base class.
+    # The objectives are imported here because they import this module, and only the one that is needed.
     from lresnet.data import LinkTask, NodeTask
-    from lresnet.train.image_classification import ImageClassification
-    from lresnet.train.link_prediction import LinkPrediction
-    from lresnet.train.node_classification import NodeClassification
 
     loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
     loss = {name: value for name, value in loss.items() if value is not None}
@@ -111,10 +108,16 @@ def make_objective(
         if config.augment != Augment():
             raise ValueError(f"augment={config.augment} is for images, but {task.name} is a graph; leave it out")
         if isinstance(task, LinkTask):
+            from lresnet.train.link_prediction import LinkPrediction
+
             return LinkPrediction(task, seed=config.seed, device=device, **loss)
+        from lresnet.train.node_classification import NodeClassification
+
         return NodeClassification(task, device=device, **loss)
     for name, value in loss.items():
         raise ValueError(f"{name}={value} is for graphs, but images are trained on cross entropy; leave it out")
+    from lresnet.train.image_classification import ImageClassification
+
     return ImageClassification(
         task, augment=config.augment, seed=config.seed, device=device, processes=processes, **batch
     )

@@ -1,8 +1,11 @@
-"""The verbs of the reproduction: ``reproduce``, ``bench``, ``pages`` and ``report``."""
+"""The verbs of the reproduction, one module each."""
 
-from lresnet_paper.cli.bench import bench
-from lresnet_paper.cli.pages import pages
-from lresnet_paper.cli.report import report
-from lresnet_paper.cli.reproduce import reproduce
+__all__ = ["SUMMARIES"]
 
-__all__ = ["bench", "pages", "report", "reproduce"]
+SUMMARIES = {
+    "reproduce": "Run a table of the paper: search, then the chosen settings over all seeds.",
+    "bench": "Time residuals, networks and epochs, with GPU synchronisation.",
+    "pages": "Render the generated pages and pictures of the documentation.",
+    "report": "Print the results of reproduced tables next to the paper's.",
+}
+"""The line of every verb in an overview, which is read without importing the verb."""
