@@ -14,7 +14,8 @@ import pytest
 from lresnet.cli.app import read_call
 from lresnet.cli.train import train
 from lresnet.train.results import read_results
-from lresnet_paper.cli import bench, reproduce
+from lresnet_paper.cli.bench import bench
+from lresnet_paper.cli.reproduce import reproduce
 from lresnet_paper.ood import cells_served
 from lresnet_paper.plan import cells_of, final_runs, protocols, recipe_cells, search_runs
 from lresnet_paper.run import Run
