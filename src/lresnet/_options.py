@@ -48,7 +48,8 @@ class Range:
         return self.words
 
 
-AT_LEAST_1 = Range("at least 1", lambda value: value >= 1)
+# True is an Integral, but nobody means 1 by it.
+AT_LEAST_1 = Range("at least 1", lambda n: type(n) is not bool and isinstance(n, Integral) and int(n) >= 1)
 POSITIVE = Range("positive and finite", lambda value: 0 < value < math.inf)
 NOT_NEGATIVE = Range("not negative, and finite", lambda value: 0 <= value < math.inf)
 FROM_0_BELOW_1 = Range("at least 0 and below 1", lambda value: 0 <= value < 1)

@@ -61,7 +61,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["coloured.npz", "--epochs", "3", "--warmup", "3"], "warmup must be shorter than the 3 epochs, got 3.0"),
         (["coloured.npz", "--scale", "-1"], "scale"),
         (["coloured.npz", "--checkpoint-every", "0"], "checkpoint_every must be at least 1, got 0"),
-        (["coloured.npz", "--out", "file/run"], "Not a directory"),
+        (["coloured.npz", "--out", "file/run"], "file is a file, and a run needs a folder"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

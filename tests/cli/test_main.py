@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -263,3 +264,15 @@ def test_a_closed_output_pipe_ends_the_command_silently(args, tmp_path):
     done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE, cwd=tmp_path)
     os.close(writer)
     assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_verb_of_another_package_that_does_not_load_is_reported_in_one_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for value in ("no_such_package:verb", "json:no_such_verb"):
+        entry = EntryPoint("count", value, "lresnet.verbs")
+        monkeypatch.setattr("lresnet.cli._entries", lambda entry=entry: {"count": entry})
+        assert main(["count"]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith(f"lresnet: error: the verb 'count' of another package, {value}, cannot be loaded: ")
+        assert error.count("\n") == 1

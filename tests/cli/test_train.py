@@ -138,11 +138,23 @@ def test_an_interrupted_training_reports_how_to_resume(
         (["train", "disease_tree/nc", "--dropout", "1"], "dropout must be at least 0 and below 1"),
         (["train", "disease_tree/nc", "--lr", "nan"], "lr must be positive and finite"),
         (["train", "disease_tree/nc", "--self-loops", "--no-self-loops"], "--no-self-loops contradict each other"),
-        (["train", "disease_tree/nc", "--split", "official"], "has no split 'official'"),
+        (
+            ["train", "disease_tree/nc", "--split", "official"],
+            "disease_tree/nc has no split 'official'; choose disjoint",
+        ),
+        (["train", "disease_tree/nc", "--split", "99"], "disease_tree/nc has no split '99'; choose disjoint"),
+        (
+            ["train", "chameleon/nc", "--split", "-1"],
+            "has no split '-1'; choose the number of an official split, e.g. 0",
+        ),
         (["train", "disease_tree/nc", "--device", "gpu"], "unknown kind of device 'gpu'; use auto, cpu, cuda"),
-        (["train", "disease_tree/nc", "--out", "file/run"], "Not a directory"),
+        (
+            ["train", "disease_tree/nc", "--out", "file/run"],
+            "file is a file, and a run needs a folder; use another folder",
+        ),
         (["train", "wordnet/nc"], "no file"),
         (["evaluate", "nowhere"], "nowhere does not exist"),
+        (["evaluate", "file"], "file is a file, not the folder of a run"),
     ],
 )
 def test_user_errors_are_one_line_and_leave_nothing(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import load_file
 
 import lresnet
@@ -133,7 +134,7 @@ def test_a_wrong_setting_is_reported_when_the_configuration_is_made(settings: di
         (run(), {"checkpoint_every": 0}, "checkpoint_every must be at least 1"),
         (run(), {"device": "nowhere"}, "unknown kind of device 'nowhere'; use auto"),
         (run(), {"device": "meta"}, "device 'meta' cannot be used here"),
-        (run_config("disease_tree/nc", split="legacy"), {}, "no split 'legacy'"),
+        (configure(GraphTaskConfig("disease_tree/nc", "legacy"), "lorentz", 0, {}), {}, "no split 'legacy'"),
     ],
 )
 def test_an_impossible_run_writes_nothing(
@@ -346,7 +347,7 @@ def test_a_task_and_a_model_from_python_are_trained_evaluated_and_resumed(tmp_pa
     with pytest.raises(ValueError, match="built in Python; pass it"):
         Run.open(tmp_path, device="cpu").embed()
     other = lresnet.data.load_task("disease_tree/lp", seed=1)
-    with pytest.raises(ValueError, match="holds another run: digest is"):
+    with pytest.raises(ValueError, match="holds another run: the data of its task differ"):
         lresnet.fit(other, model, config, out=tmp_path, device="cpu")
 
 
@@ -370,3 +371,83 @@ def test_scores_of_links_are_negative_squared_distances() -> None:
         run.predict(torch.zeros(3, 2, dtype=torch.long))
     with pytest.raises(ValueError, match="there is no node 1000"):
         run.predict([[0], [1000]])
+
+
+def test_a_model_from_python_on_a_named_task_is_opened_and_compared(tmp_path: Path) -> None:
+    def trained_with(hidden: int) -> Run:
+        model = lresnet.create_model("lorentz_gcn", in_features=6, num_classes=2, hidden=hidden)
+        return fit("disease_tree/nc", model, lresnet.TrainConfig(epochs=2), out=tmp_path / "a", device="cpu")
+
+    first = trained_with(4)
+    assert trained_with(4).record == first.record
+    again = Run.open(tmp_path / "a", device="cpu")
+    assert again.predict([0, 5]) == first.predict([0, 5])
+    assert again.evaluate() == first.evaluate()
+    with pytest.raises(ValueError, match="holds another run: hidden is 4 there, not 8"):
+        trained_with(8)
+    with pytest.raises(ValueError, match="holds another run: only one of the two models was built in Python"):
+        fit("disease_tree/nc", "lorentz_gcn", lresnet.TrainConfig(epochs=2), out=tmp_path / "a", device="cpu")
+
+
+def test_images_are_predicted_without_the_task_from_python(tmp_path: Path) -> None:
+    task = lresnet.data.ImageTask("coloured", coloured_data(), holdout=0.0)
+    model = lresnet.create_model("lorentz_resnet20", num_classes=len(task.data.classes), widths=(4, 4, 4))
+    first = fit(task, model, lresnet.TrainConfig(epochs=1, batch_size=8), out=tmp_path / "a", device="cpu")
+    files = [tmp_path / "one.png"]
+    Image.fromarray(task.data.test.images[0].numpy()).save(files[0])
+    assert Run.open(tmp_path / "a", device="cpu").predict(files) == first.predict(files)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ((3, "lorentz_gcn"), TypeError, "fit takes a task of lresnet.data, its configuration or its name, got 3"),
+        (
+            ("disease_tree/nc", "lorentz_gcn", {"lr": 1}),
+            TypeError,
+            r"fit takes a lresnet.TrainConfig .*, got \{'lr': 1",
+        ),
+        (("disease_tree/nc", "lorentz_resnet18"), ValueError, "lorentz_resnet18 is not a network for graphs"),
+        (("", "lorentz_gcn"), ValueError, "'' does not exist, and no shipped task has that name"),
+    ],
+)
+def test_fit_names_what_it_cannot_take(arguments: tuple[object, ...], error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        fit(*arguments)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("name", "config", "words"),
+    [
+        ("lorentz_gcn", {"in_features": 3, "num_classes": 2}, "in_features=3, but disease_tree/nc needs 6"),
+        ("lorentz_gcn", {"in_features": 6, "num_classes": 7}, "num_classes=7, but disease_tree/nc needs 2"),
+        ("lorentz_gcn", {"in_features": 6}, "num_classes=None, but disease_tree/nc needs 2"),
+        ("lorentz_resnet20", {"num_classes": 2}, "lorentz_resnet is not a network for graphs"),
+        ("lorentz_mlp", {"in_features": 6, "num_classes": 2}, "lorentz_mlp is not a network for graphs"),
+    ],
+)
+def test_a_model_that_does_not_fit_the_graph_is_refused(name: str, config: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        fit("disease_tree/nc", lresnet.create_model(name, **config), lresnet.TrainConfig(epochs=1), device="cpu")
+
+
+@pytest.mark.parametrize("items", ["17", [1.5], ["a"], [True]])
+def test_predict_takes_a_list_of_whole_numbers(items: object) -> None:
+    run = fit("disease_tree/nc", "lorentz_gcn", lresnet.TrainConfig(epochs=1), device="cpu")
+    with pytest.raises(TypeError, match="predict takes"):
+        run.predict(items)  # type: ignore[arg-type]
+
+
+def test_a_run_is_not_written_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("text")
+    for path in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(NotADirectoryError, match="file is a file, and a run needs a folder; use another folder"):
+            fit("disease_tree/nc", "lorentz_gcn", lresnet.TrainConfig(epochs=1), out=path)
+    with pytest.raises(NotADirectoryError, match="is a file, not the folder of a run"):
+        Run.open(tmp_path / "file")
+
+
+@pytest.mark.parametrize("epochs", [1.5, True, "3"])
+def test_epochs_are_a_whole_number(epochs: object) -> None:
+    with pytest.raises(ValueError, match="epochs must be at least 1, got"):
+        lresnet.TrainConfig(epochs=epochs)  # type: ignore[arg-type]

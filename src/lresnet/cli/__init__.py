@@ -101,7 +101,13 @@ def _find_verb(name: str) -> Verb:
         return getattr(import_module(f"lresnet.cli.{_VERBS[name][0]}"), name)  # type: ignore[no-any-return]
     entries = _entries()
     if name in entries:
-        return entries[name].load()  # type: ignore[no-any-return]
+        try:
+            return entries[name].load()  # type: ignore[no-any-return]
+        except (ImportError, AttributeError) as error:
+            if os.environ.get("LRESNET_DEBUG"):
+                raise
+            message = f"the verb {name!r} of another package, {entries[name].value}, cannot be loaded: {error}"
+            raise Failed(f"{message}; reinstall that package, or set LRESNET_DEBUG=1 to see the traceback") from error
     if name.startswith("-"):
         raise WrongCall(f"unknown option {name!r}; `lresnet --help` lists the verbs")
     from lresnet.runs.names import did_you_mean

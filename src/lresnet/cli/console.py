@@ -1,4 +1,4 @@
-"""Functions that several verbs share: run folders, progress bars, tables and notes."""
+"""Functions that several verbs share: progress bars, tables and notes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["image_notes", "print_skipped", "print_table", "progress_bars", "require_run_folder", "skipped_lines"]
-
-
-def require_run_folder(folder: Path) -> None:
-    """Raise an error if ``folder`` holds no run; called before torch is imported, so that the answer is immediate."""
-    if not folder.is_dir():
-        raise FileNotFoundError(f"{folder} does not exist; `lresnet train` makes such a folder")
-    if not (folder / "run.json").is_file():
-        raise FileNotFoundError(f"{folder} holds no run: run.json is missing; `lresnet train` makes such a folder")
+__all__ = ["image_notes", "print_skipped", "print_table", "progress_bars", "skipped_lines"]
 
 
 def progress_bars() -> Progress:

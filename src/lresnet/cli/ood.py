@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from lresnet.cli.console import print_skipped, require_run_folder
+from lresnet._files import require_run_folder
+from lresnet.cli.console import print_skipped
 from lresnet.cli.options import require_seeds
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import Annotated
 
 from tyro.conf import Positional, arg
 
+from lresnet._files import require_run_folder
 from lresnet.cli.app import App
-from lresnet.cli.console import require_run_folder
 from lresnet.cli.ood import detection_notes, listed, listed_sets
 
 __all__ = ["plot"]

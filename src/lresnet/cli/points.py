@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from lresnet.cli.console import image_notes, print_skipped, print_table, require_run_folder
+from lresnet._files import require_run_folder
+from lresnet.cli.console import image_notes, print_skipped, print_table
 
 if TYPE_CHECKING:
     from rich.table import Table

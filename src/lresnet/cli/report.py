@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from lresnet.cli.console import require_run_folder
+from lresnet._files import require_run_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

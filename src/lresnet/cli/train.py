@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
+from lresnet._files import require_no_file, require_run_folder
 from lresnet.cli.app import Failed
-from lresnet.cli.console import require_run_folder
 from lresnet.cli.options import (
     GraphOptions,
     ImageOptions,
@@ -96,6 +96,8 @@ def train(
     given = given_settings(settings, graphs, transformer, images)
     config = run_config(name, method, seed=seed, kind=kind, split=split, recipe=recipe, settings=given)
     require_shareable(config.task, process_count())
+    if out is not None:
+        require_no_file(out)
     folder = out or _default_folder(config, recipe)
     _train(config, folder, device, checkpoint_every, test, verbose, recipe)
     return evaluate(folder, device) if test and is_main_process() else 0  # the other processes have ended

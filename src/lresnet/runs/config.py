@@ -38,6 +38,7 @@ __all__ = [
     "option_name",
     "require_shareable",
     "task_as_dict",
+    "task_from_dict",
     "train_as_dict",
     "train_from_dict",
 ]
@@ -259,10 +260,9 @@ class RunConfig:
             ValueError: a part is missing, or a setting is unknown or out of its range.
         """
         try:
-            task, model, train = (dict(tree[name]) for name in ("task", "model", "train"))
-            task_class = {each.kind: each for each in (GraphTaskConfig, ImageTaskConfig)}[task.pop("kind")]
+            model = dict(tree["model"])
             model_class = MODEL_CONFIGS[model["name"]]
-            return cls(task_class(**task), model_class(**model), train_from_dict(train))
+            return cls(task_from_dict(tree["task"]), model_class(**model), train_from_dict(tree["train"]))
         except KeyError as error:
             raise ValueError(f"the configuration has no {error}, or an unknown value of it") from error
         except TypeError as error:
@@ -356,6 +356,12 @@ def require_shareable(task: TaskConfig, processes: int) -> None:
 def task_as_dict(task: TaskConfig) -> dict[str, Any]:
     """Return the configuration of a task as JSON values, see :meth:`RunConfig.as_dict`."""
     return {"kind": task.kind} | given_fields(task)
+
+
+def task_from_dict(values: Mapping[str, Any]) -> TaskConfig:
+    """Read what :func:`task_as_dict` returned."""
+    fields = dict(values)
+    return {each.kind: each for each in (GraphTaskConfig, ImageTaskConfig)}[fields.pop("kind")](**fields)
 
 
 def train_as_dict(train: TrainConfig) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from lresnet._files import write_atomically
+from lresnet._files import require_run_folder, write_atomically
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.images import require_same_images, require_same_order
 from lresnet.train.checkpoint import is_damaged, load_checkpoint
@@ -96,6 +96,11 @@ class RunRecord:
         return self.best_epoch is not None
 
     @property
+    def from_python(self) -> bool:
+        """Whether the task or the model was passed in from Python, so that no command repeats the run."""
+        return self.task.get("kind") == "python" or self.model.get("from") == "python"
+
+    @property
     def value(self) -> float | None:
         """The first test metric, the one to report; None before ``lresnet evaluate``."""
         return None if self.metrics is None else next(iter(self.metrics.values()))
@@ -135,10 +140,8 @@ def read_finished_record(folder: Path) -> RunRecord:
         FileNotFoundError: there is no run in the folder.
         ValueError: the run has not finished.
     """
-    record = read_record(folder)
-    if record is None:
-        problem = "holds no run: run.json is missing" if folder.is_dir() else "does not exist"
-        raise FileNotFoundError(f"{folder} {problem}; `lresnet train` makes such a folder")
+    require_run_folder(folder)
+    record = _read(folder / _RUN)
     if not record.finished:
         raise ValueError(f"the run in {folder} has not finished; repeat the same `lresnet train` command to resume it")
     return record
@@ -175,10 +178,10 @@ def require_same_run(record: RunRecord, before: RunRecord, folder: Path) -> None
     Raises:
         ValueError: the runs differ; the message names the first setting that does.
     """
-    if record.task.get("kind") in ("graph", "images") and before.task.get("kind") in ("graph", "images"):
-        difference = record.config.same_run(before.config)
-    else:
+    if record.from_python or before.from_python:
         difference = _first_difference(record, before)
+    else:
+        difference = record.config.same_run(before.config)
     if difference is not None:
         raise ValueError(f"{folder} holds another run: {difference}; use another folder")
 
@@ -223,8 +226,8 @@ def _read(path: Path) -> RunRecord:
         if not isinstance(values, dict):
             raise ValueError(f"it holds {type(values).__name__}, not an object")
         _check_outcome(values)
-        record = _from_format_1(values) if "format" not in values else _from_format_2(values)
-        if record.task.get("kind") != "python" and record.model.get("from") != "python":
+        record = _from_format_1(values) if "cell" in values else _from_format_2(values)
+        if not record.from_python:
             record.config  # noqa: B018 - checked here, where the file can be named
     except (TypeError, ValueError) as error:
         verb = "evaluate" if path.name == _EVALUATION else "train"
@@ -257,6 +260,7 @@ def _is_finite(value: object) -> bool:
 
 
 def _from_format_2(values: Mapping[str, Any]) -> RunRecord:
+    _require_keys(values, ["format"])
     if values["format"] != _FORMAT:
         raise ValueError(f"its format is {values['format']!r}, and this version reads formats 1 and {_FORMAT}")
     known = [field for field in dataclasses.fields(RunRecord) if field.name in values]
@@ -301,10 +305,20 @@ def _require_keys(values: Mapping[str, Any], names: Any) -> None:
         raise ValueError(f"it has no {', '.join(missing)}")
 
 
+# Fields of a task or model from Python whose values mean nothing to a reader.
+_ORIGINS = {
+    "kind": "only one of the two tasks was built in Python",
+    "from": "only one of the two models was built in Python",
+    "digest": "the data of its task differ",
+}
+
+
 def _first_difference(record: RunRecord, before: RunRecord) -> str | None:
     for part in ("task", "model", "train"):
         own, other = getattr(record, part), getattr(before, part)
         for name in dict.fromkeys([*own, *other]):
             if own.get(name) != other.get(name):
+                if name in _ORIGINS:
+                    return _ORIGINS[name]
                 return f"{name} is {other.get(name)} there, not {own.get(name)}"
     return None

@@ -54,7 +54,7 @@ def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind,
         return kind, name
     if name in TASKS:
         return "graphs", name
-    if name in IMAGE_SETS or Path(name).exists() or name.endswith(".npz"):
+    if name in IMAGE_SETS or (name and Path(name).exists()) or name.endswith(".npz"):
         return "images", name
     shipped = [*TASKS, *IMAGE_SETS]
     raise ValueError(
@@ -141,7 +141,13 @@ def _graph_config(
     if wanted is None and default == "official_splits":
         index = 0
     name = "official_splits" if index is not None else (wanted or default).partition("-")[0]
+    if name not in TASKS[task].splits:
+        raise ValueError(f"{task} has no split {wanted!r}; choose {' or '.join(map(_split_words, TASKS[task].splits))}")
     return configure(GraphTaskConfig(task, name, index), method, seed, _settings(preset, method) | given)
+
+
+def _split_words(split: str) -> str:
+    return "the number of an official split, e.g. 0," if split == "official_splits" else split
 
 
 def _image_config(

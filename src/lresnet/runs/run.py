@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lresnet._files import write_atomically
+from lresnet._files import require_no_file, write_atomically
+from lresnet._options import AT_LEAST_1
 from lresnet.data import ImageData, ImageTask, LinkTask, NodeTask, Task, load_images, load_task
-from lresnet.models import create_model, from_pretrained
+from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import (
+    GRAPH_MODELS,
+    IMAGE_MODELS,
     MODEL_CONFIGS,
     GraphTaskConfig,
     ImageTaskConfig,
@@ -27,6 +30,7 @@ from lresnet.runs.config import (
     given_fields,
     require_shareable,
     task_as_dict,
+    task_from_dict,
     train_as_dict,
     train_from_dict,
 )
@@ -98,7 +102,9 @@ def fit(
         on_epoch: called as ``on_epoch(epoch, best validation metric)``, see :func:`lresnet.train.train_model`.
 
     Raises:
-        ValueError: the run is impossible, the folder holds another run, or its images have changed.
+        TypeError: the task, the model or the configuration has the wrong type.
+        ValueError: the run is impossible, the model does not fit the task, the folder holds another run, or its images
+            have changed.
         OSError: the folder cannot be written to, or data are missing.
 
     Example:
@@ -109,8 +115,12 @@ def fit(
         >>> sorted(run.evaluate())
         ['average_precision', 'roc_auc']
     """
-    if checkpoint_every is not None and checkpoint_every < 1:
-        raise ValueError(f"checkpoint_every must be at least 1, got {checkpoint_every}")
+    if not isinstance(config, TrainConfig):
+        raise TypeError(f"fit takes a lresnet.TrainConfig as its configuration, got {config!r}")
+    if checkpoint_every is not None and checkpoint_every not in AT_LEAST_1:
+        raise ValueError(f"checkpoint_every must be {AT_LEAST_1}, got {checkpoint_every!r}")
+    if out is not None:
+        require_no_file(Path(out))
     place, folder = usable_device(device), None if out is None else Path(out)
     data, task_record = _load_in_order(task, config.seed, processes)
     if processes.size > 1 and not isinstance(data, ImageTask):
@@ -200,7 +210,7 @@ class Run:
                 )
             if kind == "images":
                 require_images_exist(self.record.task_name, Path(self.place))
-            self._task = load(self.record.config.task, self.record.seed)
+            self._task = load(task_from_dict(self.record.task), self.record.seed)
             if isinstance(self._task, ImageTask):
                 now = image_facts(self._task.data)
                 require_same_images(now, self.record.images, self.record.task_name, Path(self.place))
@@ -263,12 +273,19 @@ class Run:
         """
         from lresnet.runs import prediction
 
+        if isinstance(items, str | Path):
+            raise TypeError(f"predict takes a list of items, got {items!r}; write [{items!r}]")
+        if self.record.images is not None:  # needs no task: the record describes the images
+            return prediction.predict_images(self, [Path(str(path)) for path in items], top=top)
+        try:
+            numbers = torch.as_tensor(items)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"predict takes whole numbers of nodes, got {items!r}") from error
+        if numbers.numel() and (numbers.is_floating_point() or numbers.dtype == torch.bool):
+            raise TypeError(f"predict takes whole numbers of nodes, got {items!r}")
         if isinstance(self.task, LinkTask):
-            return prediction.score_links(self, torch.as_tensor(items))
-        if isinstance(self.task, NodeTask):
-            nodes: Any = items
-            return prediction.predict_nodes(self, [int(node) for node in nodes], top=top)
-        return prediction.predict_images(self, [Path(str(path)) for path in items], top=top)
+            return prediction.score_links(self, numbers)
+        return prediction.predict_nodes(self, numbers.flatten().tolist(), top=top)
 
     def embed(self, images: Sequence[str | Path] = ()) -> Embedding:
         """Return the points to which the model maps its data: nodes, test images, or the given image files."""
@@ -345,7 +362,7 @@ def usable_device(name: str) -> torch.device:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
         device = torch.device(name)
-    except RuntimeError as error:  # torch's message lists every kind of device
+    except (RuntimeError, TypeError) as error:  # torch's message lists every kind of device
         raise ValueError(f"unknown kind of device {name!r}; use auto, cpu, cuda or cuda:1") from error
     try:
         torch.zeros(1, device=device).item()  # a meta tensor, for example, has no values
@@ -363,6 +380,8 @@ def _load_in_order(task: Task | TaskConfig | str, seed: int, processes: Processe
         kind, name = find_task(task)
         task = GraphTaskConfig(name) if kind == "graphs" else ImageTaskConfig(name)
     if not isinstance(task, GraphTaskConfig | ImageTaskConfig):
+        if not isinstance(task, LinkTask | NodeTask | ImageTask):
+            raise TypeError(f"fit takes a task of lresnet.data, its configuration or its name, got {task!r}")
         return task, _describe(task)
     if processes.size > 1 and processes.is_main:
         load(task, seed)
@@ -392,6 +411,7 @@ def _network(
         require_known("model", model, MODEL_CONFIGS)
         model = MODEL_CONFIGS[model](model)
     if isinstance(model, ModelConfig):
+        _require_kind(model.name, task)
         seed_everything(seed)
         return build_model(model, task, device), given_fields(model)
     if not isinstance(model, Pretrained):
@@ -399,7 +419,27 @@ def _network(
             f"fit takes a model of lresnet.create_model, its configuration or its name, got {type(model).__name__}"
         )
     config = json.loads(json.dumps(model.config))
+    _require_kind(config["model"], task)
+    if not isinstance(task, ImageTask):
+        _require_sizes(config, task)
     return model.to(device), {"name": config.pop("model"), "from": "python"} | config
+
+
+def _require_kind(model: str, task: Task) -> None:
+    """Raise an error if a model of the library takes other data than those of the task."""
+    kind, names = ("images", IMAGE_MODELS) if isinstance(task, ImageTask) else ("graphs", GRAPH_MODELS)
+    if model in MODELS and not any(name.startswith(model) for name in names):  # lorentz_resnet has any depth
+        raise ValueError(f"{model} is not a network for {kind}, as {task.name} needs; choose {' or '.join(names)}")
+
+
+def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask) -> None:
+    """Raise an error if a model for graphs was built for other sizes than those of the task."""
+    sizes = {"in_features": task.x.shape[1]} | ({"num_classes": task.num_classes} if isinstance(task, NodeTask) else {})
+    for name, size in sizes.items():
+        if config.get(name, size) != size:
+            raise ValueError(
+                f"the model has {name}={config[name]}, but {task.name} needs {size}; build it with {name}={size}"
+            )
 
 
 def _started(
