@@ -272,7 +272,7 @@ def test_a_verb_of_another_package_that_does_not_load_is_reported_in_one_line(
     for value in ("no_such_package:verb", "json:no_such_verb"):
         entry = EntryPoint("count", value, "lresnet.verbs")
         monkeypatch.setattr("lresnet.cli._entries", lambda entry=entry: {"count": entry})
-        assert main(["count"]) == 1
+        assert cli.main(["count"]) == 1
         error = capsys.readouterr().err
         assert error.startswith(f"lresnet: error: the verb 'count' of another package, {value}, cannot be loaded: ")
         assert error.count("\n") == 1
