@@ -46,7 +46,8 @@ def report(
     if runs is None:
         runs = Path("runs") if Path("runs").is_dir() or not Path("results").is_dir() else Path("results")
     if not runs.is_dir():
-        raise FileNotFoundError(f"{runs} does not exist; `lresnet train --out FOLDER` writes run folders")
+        problem = "is a file, not a folder" if runs.exists() else "does not exist"
+        raise FileNotFoundError(f"{runs} {problem}; `lresnet train --out FOLDER` writes run folders")
     if embedding is not None:
         require_run_folder(embedding)
     report_results = _report_of_results(runs)
