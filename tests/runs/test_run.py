@@ -451,3 +451,19 @@ def test_a_run_is_not_written_to_a_file(tmp_path: Path) -> None:
 def test_epochs_are_a_whole_number(epochs: object) -> None:
     with pytest.raises(ValueError, match="epochs must be at least 1, got"):
         lresnet.TrainConfig(epochs=epochs)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("on_images", "every"), [(False, 200), (True, 10)], ids=["graph", "images"])
+def test_checkpoints_are_rarer_for_graphs_than_for_images(
+    on_images: bool, every: int, images: RunConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Reached(Exception):
+        pass
+
+    def train(*_: object, checkpoint_every: int, **__: object) -> None:
+        assert checkpoint_every == every
+        raise Reached
+
+    monkeypatch.setattr("lresnet.runs.run.train_model", train)
+    with pytest.raises(Reached):
+        trained(tmp_path, images if on_images else run())
