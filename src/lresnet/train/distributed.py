@@ -37,6 +37,10 @@ _SYNC_BUFFERS = (
 )
 # What gloo and NCCL write into a plain RuntimeError when a peer is gone.
 _CONNECTION = re.compile("gloo|nccl|connection", re.IGNORECASE)
+# Groups that have lost a process, kept until the interpreter ends. The destructor of a gloo group joins its threads while
+# it holds Python's global lock. A thread whose collective has just failed still needs that lock, and both would wait
+# for each other: a run that should end with one line would hang.
+_lost_groups: list[Any] = []
 
 
 @dataclasses.dataclass(frozen=True)
@@ -273,5 +277,7 @@ def report_lost_processes() -> Iterator[None]:
         lost = isinstance(error, dist.DistError) or (type(error) is RuntimeError and _CONNECTION.search(line))
         if not lost:
             raise
+        if dist.is_initialized():
+            _lost_groups.append(dist.group.WORLD)
         reason = re.sub(r"^\[[^]]*\] ", "", line).partition(". ")[0]  # without torch's file and line number
         raise ConnectionError(f"no connection to the other processes of this run: {reason}") from error
