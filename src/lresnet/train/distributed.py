@@ -37,9 +37,9 @@ _SYNC_BUFFERS = (
 )
 # What gloo and NCCL write into a plain RuntimeError when a peer is gone.
 _CONNECTION = re.compile("gloo|nccl|connection", re.IGNORECASE)
-# Groups that have lost a process, kept until the interpreter ends. The destructor of a gloo group joins its threads while
-# it holds Python's global lock. A thread whose collective has just failed still needs that lock, and both would wait
-# for each other: a run that should end with one line would hang.
+# Groups that have lost a process, kept until the interpreter ends. The destructor of a gloo group joins its threads
+# while it holds Python's global lock. A thread whose collective has just failed still needs that lock, and both would
+# wait for each other: a run that should end with one line would hang.
 _lost_groups: list[Any] = []
 
 
