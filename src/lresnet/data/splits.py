@@ -8,6 +8,7 @@ occurs twice or in training.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -21,6 +22,7 @@ from lresnet.data.pairs import PairNumbering, kth_free
 __all__ = [
     "LEGACY_PLANETOID_VALIDATION",
     "PLANETOID_VALIDATION",
+    "TEST_PER_TRAIN_EDGES",
     "EdgeSplit",
     "NodeSplit",
     "balanced_nodes",
@@ -30,7 +32,10 @@ __all__ = [
     "legacy_edges",
     "legacy_nodes",
     "masked_nodes",
+    "non_edges",
     "planetoid_nodes",
+    "require_shares",
+    "stratified",
 ]
 
 
@@ -40,9 +45,13 @@ PLANETOID_VALIDATION = 500
 LEGACY_PLANETOID_VALIDATION = 1000
 """Number of validation nodes that the released code of the literature uses on Planetoid graphs."""
 
-_LEGACY_SEED = 1234
-_EDGES_VAL, _EDGES_TEST = 0.05, 0.10
-_NODES_VAL, _NODES_TEST = 0.15, 0.15
+TEST_PER_TRAIN_EDGES = 10 / 85
+"""Number of test edges per training edge of the default link splits, for intervals over resampled splits."""
+
+# The published split of HGCN: changing a number here changes a split that is promised bit for bit.
+_LEGACY_SEED, _LEGACY_EDGES_VAL, _LEGACY_EDGES_TEST = 1234, 0.05, 0.10
+_DISJOINT_EDGES_VAL, _DISJOINT_EDGES_TEST = 0.05, 0.10
+_DISJOINT_NODES_VAL, _DISJOINT_NODES_TEST = 0.15, 0.15
 
 _DRAWS = 2**16  # random numbers processed together; they fit the cache
 _MARKS = 2**20  # size of the table of positions that may be tracked
@@ -80,7 +89,7 @@ def legacy_edges(edges: Tensor, nodes: int) -> EdgeSplit:
     rng = np.random.RandomState(_LEGACY_SEED)  # the generator of the published splits
     order = np.arange(edges.shape[1])
     rng.shuffle(order)
-    val, test = _held_out(edges.shape[1])
+    val, test = int(edges.shape[1] * _LEGACY_EDGES_VAL), int(edges.shape[1] * _LEGACY_EDGES_TEST)
     shuffled = edges[:, torch.from_numpy(order)]
 
     numbering = PairNumbering(nodes, diagonal=True)
@@ -90,8 +99,10 @@ def legacy_edges(edges: Tensor, nodes: int) -> EdgeSplit:
     return _edge_split(shuffled, negatives, val, test)
 
 
-def disjoint_edges(edges: Tensor, nodes: int, seed: int) -> EdgeSplit:
-    """Split the edges at random: 5 % validation, 10 % test, with as many non-edges as edges in each part.
+def disjoint_edges(
+    edges: Tensor, nodes: int, seed: int, validation: float = _DISJOINT_EDGES_VAL, test: float = _DISJOINT_EDGES_TEST
+) -> EdgeSplit:
+    """Split the edges at random, with as many non-edges as edges in validation and in test.
 
     Non-edges are drawn uniformly without replacement from the pairs i < j that have no edge in the whole graph. So no
     negative is an edge or a self loop, and none occurs in both validation and test.
@@ -100,24 +111,94 @@ def disjoint_edges(edges: Tensor, nodes: int, seed: int) -> EdgeSplit:
         edges: ``[2, e]``; self loops are dropped.
         nodes: Number of nodes n.
         seed: Seed of the split.
+        validation: Share of the edges held out for validation.
+        test: Share of the edges held out for test.
 
     Raises:
-        ValueError: The graph has too few edges to hold any out, or too few non-edges.
+        ValueError: The graph has too few edges to hold any out, or too few non-edges, or the shares leave no edges for
+            training.
     """
     edges = edges[:, edges[0] != edges[1]]
     count = edges.shape[1]
-    val, test = _held_out(count)
-    if val == 0 or test == 0:
-        raise ValueError(f"a graph with {count} edges has none for validation; a share of 5 % needs at least 20")
-    numbering = PairNumbering(nodes)
-    taken = numbering.encode(edges).sort().values
-    free = numbering.total - count
-    if free < val + test:
-        raise ValueError(f"the graph has only {free} pairs without an edge; {val + test} negatives are needed")
+    require_shares(validation, test)
+    held_out, tested = int(count * validation), int(count * test)
+    if held_out == 0 or tested == 0:
+        smallest = min(validation, test)
+        raise ValueError(
+            f"a graph with {count} edges has none for validation; a share of {100 * smallest:g} % needs at least "
+            f"{math.ceil(1 / smallest)}"
+        )
     rng = np.random.Generator(np.random.PCG64(seed))
     shuffled = edges[:, torch.from_numpy(rng.permutation(count))]
-    ranks = torch.from_numpy(rng.choice(free, size=val + test, replace=False))
-    return _edge_split(shuffled, numbering.decode(kth_free(taken, ranks)), val, test)
+    negatives = non_edges(edges, nodes, held_out + tested, rng)
+    return _edge_split(shuffled, negatives, held_out, tested)
+
+
+def non_edges(edges: Tensor, nodes: int, count: int, rng: np.random.Generator) -> Tensor:
+    """Draw ``[2, count]`` pairs i < j without an edge, uniformly and without replacement.
+
+    Args:
+        edges: ``[2, e]``, without self loops, each pair once.
+        nodes: Number of nodes n.
+        count: Number of pairs.
+        rng: Random generator.
+
+    Raises:
+        ValueError: The graph has fewer pairs without an edge.
+    """
+    numbering = PairNumbering(nodes)
+    taken = numbering.encode(edges).sort().values
+    free = numbering.total - edges.shape[1]
+    if free < count:
+        raise ValueError(f"the graph has only {free} pairs without an edge; {count} negatives are needed")
+    ranks = torch.from_numpy(rng.choice(free, size=count, replace=False))
+    return numbering.decode(kth_free(taken, ranks))
+
+
+def require_shares(validation: float, test: float) -> None:
+    """Check that two held-out shares are positive and leave something for training.
+
+    Raises:
+        ValueError: They do not.
+    """
+    for name, share in (("validation", validation), ("test", test)):
+        if not 0 < share < 1:
+            raise ValueError(f"the share held out for {name} must be above 0 and below 1, got {share}")
+    if validation + test >= 1:
+        raise ValueError(f"validation {validation} and test {test} leave nothing for training; choose smaller shares")
+
+
+def stratified(labels: Tensor, seed: int, validation: float, test: float) -> NodeSplit:
+    """Split the labelled nodes at random, with the same shares in every class.
+
+    A class with one or two nodes has them in training first, then in test. A larger class has at least one node in each
+    part.
+
+    Args:
+        labels: ``[n]``; negative for a node without a label, which is in no part.
+        seed: Seed of the split.
+        validation: Share held out for validation.
+        test: Share held out for test.
+
+    Example:
+        >>> [part.numel() for part in stratified(torch.arange(40) % 2, seed=0, validation=0.2, test=0.2)]
+        [24, 8, 8]
+    """
+    require_shares(validation, test)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    parts: tuple[list[NDArray[np.int64]], ...] = ([], [], [])
+    for label in np.unique(labels.numpy()):
+        if label < 0:
+            continue
+        members = rng.permutation(np.flatnonzero(labels.numpy() == label))
+        count = members.size
+        tested = max(1, round(test * count)) if count > 1 else 0
+        held_out = max(1, round(validation * count)) if count > 2 else 0
+        held_out = min(held_out, count - tested - 1) if count > 2 else held_out
+        for part, own in zip(parts, np.split(members, [count - held_out - tested, count - tested]), strict=True):
+            part.append(own)
+    train, val, tested_nodes = (np.sort(np.concatenate(part)) if part else np.empty(0, np.int64) for part in parts)
+    return NodeSplit(torch.from_numpy(train), torch.from_numpy(val), torch.from_numpy(tested_nodes))
 
 
 def legacy_nodes(labels: Tensor, val: float, test: float) -> NodeSplit:
@@ -157,7 +238,7 @@ def balanced_nodes(
 def disjoint_nodes(nodes: int, seed: int) -> NodeSplit:
     """Split the nodes at random: 70 % training, 15 % validation, 15 % test."""
     order = torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).permutation(nodes))
-    val, test = int(nodes * _NODES_VAL), int(nodes * _NODES_TEST)
+    val, test = int(nodes * _DISJOINT_NODES_VAL), int(nodes * _DISJOINT_NODES_TEST)
     return NodeSplit(train=order[val + test :], val=order[:val], test=order[val : val + test])
 
 
@@ -178,10 +259,6 @@ def masked_nodes(name: str, masks: dict[str, Tensor], index: int) -> NodeSplit:
         raise ValueError(f"{name} has the official splits 0 to {count - 1}, not {index}")
     train, val, test = (masks[part][:, index].nonzero().squeeze(1) for part in ("train", "val", "test"))
     return NodeSplit(train, val, test)
-
-
-def _held_out(count: int) -> tuple[int, int]:
-    return int(count * _EDGES_VAL), int(count * _EDGES_TEST)
 
 
 def _edge_split(edges: Tensor, negatives: Tensor, val: int, test: int) -> EdgeSplit:

@@ -2,16 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+import re
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from lresnet.data.image_data import ImageData, ImageSet, hold_out
-from lresnet.data.source import NodeMetric
 
-__all__ = ["GraphTask", "ImageTask", "LinkTask", "NodeMetric", "NodeTask", "Task"]
+if TYPE_CHECKING:
+    from lresnet.data.graph import Graph
+
+__all__ = [
+    "LINK_METRICS",
+    "NODE_METRICS",
+    "GraphLevelTask",
+    "GraphTask",
+    "ImageTask",
+    "LinkTask",
+    "NodeTask",
+    "Task",
+    "require_link_metric",
+    "require_node_metric",
+]
+
+NODE_METRICS = ("accuracy", "f1", "f1_binary", "f1_macro", "roc_auc", "average_precision")
+"""Metrics of classified nodes or graphs; :func:`lresnet.metrics.node_metric` computes them."""
+
+LINK_METRICS = ("roc_auc", "average_precision", "hits@k", "mrr")
+"""Metrics of ranked links, with a number for k; :func:`lresnet.metrics.link_metric` computes them."""
 
 # Every method and seed holds out the same images, so that runs differ in their training only.
 _HOLD_OUT_SEED = 0
@@ -23,7 +43,7 @@ class LinkTask:
 
     Args:
         name: Name of the task, e.g. ``"disease/lp"``.
-        x: Features ``[n, f]``, float32.
+        x: Features ``[n, f]``, float32, dense or a sparse COO tensor.
         edge_index: Graph for message passing, ``[2, 2 e]``: the training edges in both directions, without self loops.
         train_edges: Training edges ``[2, e]``. Each undirected edge occurs once, here and below.
         val_edges: Validation edges ``[2, v]``.
@@ -31,6 +51,11 @@ class LinkTask:
         test_edges: Test edges ``[2, t]``.
         test_negatives: Pairs without an edge, ``[2, t]``.
         num_nodes: Number of nodes n.
+        edge_weight: Weights of ``edge_index``, ``[2 e]``, positive; None: all 1.
+        metric: Metric to select by and to report first, one of :data:`LINK_METRICS`. None: select by the mean of
+            ``"roc_auc"`` and ``"average_precision"``, report both.
+        graph: The graph, for names of nodes; None: nodes have numbers only.
+        notes: What was done to the graph to make the task, one sentence each.
     """
 
     name: str
@@ -42,6 +67,23 @@ class LinkTask:
     test_edges: Tensor
     test_negatives: Tensor
     num_nodes: int
+    edge_weight: Tensor | None = None
+    metric: str | None = None
+    graph: Graph | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.metric is not None:
+            require_link_metric(self.metric)
+        _require_features(self.name, self.x, self.num_nodes)
+        for part in ("train_edges", "val_edges", "val_negatives", "test_edges", "test_negatives"):
+            pairs: Tensor | None = getattr(self, part)
+            if pairs is None:  # a task that only trains needs no test part
+                continue
+            if pairs.dim() != 2 or pairs.shape[0] != 2:
+                raise ValueError(f"{self.name}: {part} has shape {list(pairs.shape)}; pairs of nodes are [2, m]")
+            if pairs.shape[1] == 0:
+                raise ValueError(f"{self.name}: {part} is empty; hold out at least one edge in each part")
 
     def to(self, device: torch.device | str) -> LinkTask:
         """Return the task with its tensors on ``device``."""
@@ -54,14 +96,17 @@ class NodeTask:
 
     Args:
         name: Name of the task, e.g. ``"cora/nc"``.
-        x: Features ``[n, f]``, float32.
+        x: Features ``[n, f]``, float32, dense or a sparse COO tensor.
         edge_index: The whole graph, ``[2, 2 e]``, in both directions, without self loops.
-        y: Classes ``[n]``, int64.
+        y: Classes ``[n]``, int64; -1 for a node without a label, which is in no part of the split.
         train_index: Training nodes ``[a]``. In the ``"legacy"`` split of airport a node may occur in several parts.
         val_index: Validation nodes ``[b]``.
         test_index: Test nodes ``[c]``.
         num_classes: Number of classes; labels are 0 to ``num_classes - 1``.
-        metric: Metric that the literature reports: ``"f1_binary"`` (class 1 is the positive one) or ``"accuracy"``.
+        metric: Metric to select by and to report first, one of :data:`NODE_METRICS`.
+        edge_weight: Weights of ``edge_index``, positive; None: all 1.
+        graph: The graph, for names of nodes and classes; None: they have numbers only.
+        notes: What was done to the graph to make the task, one sentence each.
     """
 
     name: str
@@ -72,7 +117,16 @@ class NodeTask:
     val_index: Tensor
     test_index: Tensor
     num_classes: int
-    metric: NodeMetric
+    metric: str = "accuracy"
+    edge_weight: Tensor | None = None
+    graph: Graph | None = None
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        require_node_metric(self.metric, self.num_classes)
+        _require_features(self.name, self.x, self.num_nodes)
+        for part in ("train_index", "val_index", "test_index"):
+            _require_index(self.name, part, getattr(self, part), self.y)
 
     @property
     def num_nodes(self) -> int:
@@ -80,6 +134,66 @@ class NodeTask:
         return self.x.shape[0]
 
     def to(self, device: torch.device | str) -> NodeTask:
+        """Return the task with its tensors on ``device``."""
+        return replace(self, **_moved(self, device))
+
+
+@dataclass(frozen=True, eq=False)
+class GraphLevelTask:
+    """Graph classification: predict the class of the test graphs.
+
+    All graphs are stored as one, whose parts are not connected.
+
+    Args:
+        name: Name of the task.
+        x: Features of all nodes ``[n, f]``, float32.
+        edge_index: Edges of all graphs, ``[2, 2 e]``, in both directions, without self loops.
+        batch: Number of the graph of each node ``[n]``, in increasing order.
+        y: Classes of the graphs ``[g]``, int64.
+        train_index: Training graphs ``[a]``.
+        val_index: Validation graphs ``[b]``.
+        test_index: Test graphs ``[c]``.
+        num_classes: Number of classes; labels are 0 to ``num_classes - 1``.
+        metric: Metric to select by and to report first, one of :data:`NODE_METRICS`.
+        edge_weight: Weights of ``edge_index``, positive; None: all 1.
+        classes: Names of the classes; empty if they have numbers only.
+        notes: What was done to the graphs to make the task, one sentence each.
+    """
+
+    name: str
+    x: Tensor
+    edge_index: Tensor
+    batch: Tensor
+    y: Tensor
+    train_index: Tensor
+    val_index: Tensor
+    test_index: Tensor
+    num_classes: int
+    metric: str = "accuracy"
+    edge_weight: Tensor | None = None
+    classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    graph: Graph | None = field(default=None, init=False)  # many graphs have no common names
+
+    def __post_init__(self) -> None:
+        require_node_metric(self.metric, self.num_classes)
+        _require_features(self.name, self.x, self.num_nodes)
+        if self.batch.shape != (self.num_nodes,):
+            raise ValueError(f"{self.name}: batch has shape {list(self.batch.shape)}; it needs one number per node")
+        for part in ("train_index", "val_index", "test_index"):
+            _require_index(self.name, part, getattr(self, part), self.y)
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes of all graphs."""
+        return self.x.shape[0]
+
+    @property
+    def num_graphs(self) -> int:
+        """Number of graphs g."""
+        return self.y.shape[0]
+
+    def to(self, device: torch.device | str) -> GraphLevelTask:
         """Return the task with its tensors on ``device``."""
         return replace(self, **_moved(self, device))
 
@@ -150,10 +264,53 @@ class ImageTask:
 
 
 GraphTask = LinkTask | NodeTask
-"""A task on a graph: what :func:`lresnet.data.load_task` returns."""
+"""A task on one graph: what :func:`lresnet.data.load_task` returns."""
 
-Task = LinkTask | NodeTask | ImageTask
+Task = LinkTask | NodeTask | GraphLevelTask | ImageTask
 
 
-def _moved(task: GraphTask, device: torch.device | str) -> dict[str, Any]:
+def require_node_metric(name: str, classes: int | None = None) -> None:
+    """Check that there is a metric ``name`` for the classes of nodes or graphs.
+
+    Raises:
+        ValueError: There is none, or it is for two classes and there are more.
+    """
+    if name not in NODE_METRICS:
+        raise ValueError(f"unknown metric {name!r} of a classification; choose one of {', '.join(NODE_METRICS)}")
+    if name == "f1_binary" and classes is not None and classes != 2:
+        raise ValueError(f"f1_binary is for two classes, but there are {classes}; choose f1 or f1_macro")
+
+
+def require_link_metric(name: str) -> None:
+    """Check that there is a metric ``name`` of links.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if name not in LINK_METRICS[:2] and name != "mrr" and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
+        raise ValueError(
+            f"unknown metric {name!r} of links; choose one of {', '.join(LINK_METRICS)}, with a number for k: hits@50"
+        )
+
+
+def _require_features(name: str, x: Tensor, nodes: int) -> None:
+    if x.dim() != 2 or x.shape[0] != nodes:
+        raise ValueError(f"{name}: the features have shape {list(x.shape)}; one row for each of {nodes} nodes is needed")
+
+
+def _require_index(name: str, part: str, index: Tensor | None, y: Tensor) -> None:
+    """Check that a part of a split lists labelled items by number. None: a task that only trains has no test part."""
+    if index is None:
+        return
+    if index.dtype == torch.bool:
+        raise ValueError(f"{name}: {part} is a mask; give numbers: mask.nonzero().squeeze(1)")
+    if index.dim() != 1 or index.numel() == 0:
+        raise ValueError(f"{name}: {part} has shape {list(index.shape)}; every part of a split needs at least one item")
+    if index.device.type == "cpu" and bool(((index < 0) | (index >= y.shape[0])).any()):
+        raise ValueError(f"{name}: {part} lists numbers outside 0 to {y.shape[0] - 1}")
+    if index.device.type == "cpu" and y.device.type == "cpu" and bool((y[index] < 0).any()):
+        raise ValueError(f"{name}: {part} lists {int(index[(y[index] < 0).nonzero()[0, 0]])}, which has no label")
+
+
+def _moved(task: LinkTask | NodeTask | GraphLevelTask, device: torch.device | str) -> dict[str, Any]:
     return {key: value.to(device) for key, value in vars(task).items() if isinstance(value, Tensor)}

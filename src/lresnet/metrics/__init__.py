@@ -1,5 +1,6 @@
 """Metrics of classification, ranking and out-of-distribution detection, computed on the device of their input."""
 
+from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
 from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
@@ -11,7 +12,11 @@ __all__ = [
     "average_precision",
     "energy_score",
     "f1",
+    "hits_at",
+    "link_metric",
     "link_scores",
+    "mean_reciprocal_rank",
+    "node_metric",
     "ood_metrics",
     "ood_metrics_by_draws",
     "roc_auc",
