@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lresnet.data import LinkTask, NegativeSampler
 from lresnet.geometry.curvature import Curvature
-from lresnet.metrics import average_precision, roc_auc
+from lresnet.metrics import average_precision, link_metric, roc_auc
 from lresnet.models import LorentzGCN
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
@@ -22,7 +22,7 @@ __all__ = ["LinkPrediction", "kappa_of_model"]
 class LinkPrediction(Objective[LorentzGCN]):
     """Objective of link prediction for a model whose output is the node embedding.
 
-    The validation score is the mean of ROC AUC and average precision.
+    The validation score is the task's metric; without one, the mean of ROC AUC and average precision.
 
     Args:
         task: the graph and its split.
@@ -44,7 +44,7 @@ class LinkPrediction(Objective[LorentzGCN]):
         device: torch.device | str = "cpu",
     ) -> None:
         self.task, self.margin, self.kind = task.to(device), margin, loss
-        self.inputs = GraphInputs(self.task.x, self.task.edge_index, self.task.num_nodes)
+        self.inputs = GraphInputs(self.task.x, self.task.edge_index, self.task.num_nodes, self.task.edge_weight)
         self.sampler = NegativeSampler(self.task, seed=seed)
 
     def loss(self, model: LorentzGCN) -> Tensor:
@@ -59,23 +59,26 @@ class LinkPrediction(Objective[LorentzGCN]):
         return margin_loss(d2[: positive.shape[1]], d2[positive.shape[1] :], margin)
 
     def validation(self, model: LorentzGCN) -> Tensor:
-        auc, ap = self._metrics(model, self.task.val_edges, self.task.val_negatives)
-        return (auc + ap) / 2
+        scores, labels = self._scores(model, self.task.val_edges, self.task.val_negatives)
+        if self.task.metric is not None:
+            return link_metric(self.task.metric)(scores[labels], scores[~labels])
+        return (roc_auc(scores, labels) + average_precision(scores, labels)) / 2
 
     @torch.no_grad()
     def test(self, model: LorentzGCN) -> dict[str, float]:
-        auc, ap = self._metrics(model, self.task.test_edges, self.task.test_negatives)
-        return {"roc_auc": 100 * float(auc), "average_precision": 100 * float(ap)}
+        scores, labels = self._scores(model, self.task.test_edges, self.task.test_negatives)
+        names = dict.fromkeys([self.task.metric or "roc_auc", "roc_auc", "average_precision"])
+        return {name: 100 * float(link_metric(name)(scores[labels], scores[~labels])) for name in names}
 
     @property
     def generators(self) -> list[torch.Generator]:
         return [self.sampler.generator]
 
-    def _metrics(self, model: LorentzGCN, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+    def _scores(self, model: LorentzGCN, positive: Tensor, negative: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the scores of edges and of pairs without an edge, and which are edges."""
         z = self.inputs.apply(model)
         scores = -lorentz_distance2(z, torch.cat([positive, negative], dim=1), kappa_of_model(model, z))
-        labels = torch.arange(scores.numel(), device=scores.device) < positive.shape[1]
-        return roc_auc(scores, labels), average_precision(scores, labels)
+        return scores, torch.arange(scores.numel(), device=scores.device) < positive.shape[1]
 
     def _cross_entropy(self, model: LorentzGCN, z: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         decoder = FermiDirac(model.manifold)

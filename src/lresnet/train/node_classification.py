@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.data import NodeTask
-from lresnet.metrics import accuracy, f1
+from lresnet.metrics import node_metric
 from lresnet.models import LorentzGCN
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.objective import Objective
@@ -54,7 +54,7 @@ class NodeClassification(Objective[LorentzGCN]):
         device: torch.device | str = "cpu",
     ) -> None:
         self.task, self.kind, self.margin = task.to(device), loss, margin
-        self.inputs = GraphInputs(self.task.x, self.task.edge_index, self.task.x.shape[0])
+        self.inputs = GraphInputs(self.task.x, self.task.edge_index, self.task.x.shape[0], self.task.edge_weight)
 
     def loss(self, model: LorentzGCN) -> Tensor:
         logits, y = self._select(model, self.task.train_index)
@@ -68,11 +68,12 @@ class NodeClassification(Objective[LorentzGCN]):
     @torch.no_grad()
     def test(self, model: LorentzGCN) -> dict[str, float]:
         logits, y = self._select(model, self.task.test_index)
-        return {self.task.metric: 100 * float(self.metric(logits, y)), "accuracy": 100 * float(accuracy(logits, y))}
+        names = dict.fromkeys([self.task.metric, "accuracy"])
+        return {name: 100 * float(node_metric(name)(logits, y)) for name in names}
 
     def _select(self, model: LorentzGCN, index: Tensor) -> tuple[Tensor, Tensor]:
         return self.inputs.apply(model).index_select(0, index), self.task.y.index_select(0, index)
 
     def metric(self, logits: Tensor, y: Tensor) -> Tensor:
-        """Return the metric that the literature reports for this task: accuracy, or the F1 score of class 1."""
-        return f1(logits, y, average="binary") if self.task.metric == "f1_binary" else accuracy(logits, y)
+        """Return the task's metric, between 0 and 1."""
+        return node_metric(self.task.metric)(logits, y)
