@@ -15,9 +15,12 @@ from lresnet.train import (
     ImageClassification,
     LinkPrediction,
     NodeClassification,
+    SampledLinkPrediction,
+    SampledNodeClassification,
     TrainConfig,
     make_objective,
 )
+from lresnet.train.distributed import Processes
 from tests.coloured import coloured_task
 from tests.train import tree
 

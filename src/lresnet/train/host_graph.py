@@ -202,7 +202,7 @@ class HostGraph:
         if model.head is None:
             return z
         with torch.no_grad():
-            return torch.cat([model.head(rows) for rows in z.split(_BLOCK // z.shape[1])])
+            return torch.cat([model.head(rows) for rows in z.split(max(1, _BLOCK // z.shape[1]))])
 
     def _blocks(self, width: int) -> Iterator[Tensor]:
         """Split the nodes so that a block gathers about ``_BLOCK`` numbers; a node's edges are never split."""
