@@ -15,9 +15,12 @@ from lresnet.train import (
     ImageClassification,
     LinkPrediction,
     NodeClassification,
+    SampledLinkPrediction,
+    SampledNodeClassification,
     TrainConfig,
     make_objective,
 )
+from lresnet.train.distributed import Processes
 from tests.coloured import coloured_task
 from tests.train import tree
 
@@ -131,11 +134,43 @@ def test_the_objective_follows_the_type_of_the_task():
     assert isinstance(images, ImageClassification)
     assert (images.batch_size, images.augment, len(images.held_out)) == (20, augment, 6)
     assert make_objective(coloured_task(train=200), TrainConfig()).batch_size == 128
+    sampled = TrainConfig(batch_size=20, neighbours="5", loss="margin", margin=3.0, seed=2)
+    for task, kind in ((tree.link_task(), SampledLinkPrediction), (tree.node_task(), SampledNodeClassification)):
+        objective = make_objective(task, sampled, processes=Processes(1, 2))
+        assert isinstance(objective, kind)
+        assert (objective.batch_size, objective.neighbours, objective.seed) == (20, (5,), 2)
+        assert (objective.kind, objective.margin, objective.processes.rank) == ("margin", 3.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("given", "kept", "numbers"),
+    [
+        (None, None, (10,)),
+        ("10,10", "10,10", (10, 10)),
+        ("all", "all", (-1,)),
+        ("5, -1", "5,all", (5, -1)),
+        (7, "7", (7,)),
+        ((3, -1), "3,all", (3, -1)),
+    ],
+)
+def test_neighbours_are_kept_as_the_command_line_writes_them(given, kept, numbers):
+    config = TrainConfig(neighbours=given)
+    assert (config.neighbours, config.fanouts) == (kept, numbers)
+
+
+@pytest.mark.parametrize("given", ["0", "", "10,", "ten", "1.5", (), (0,), -2, "10,-3"])
+def test_neighbours_that_are_no_numbers_are_refused(given):
+    with pytest.raises(ValueError, match="neighbours must be whole numbers of at least 1, or all, such as 10,10, got"):
+        TrainConfig(neighbours=given)
 
 
 def test_options_of_another_kind_of_task_are_refused():
-    with pytest.raises(ValueError, match="batch_size=20 is for images, but a graph is one batch"):
-        make_objective(tree.link_task(), TrainConfig(batch_size=20))
+    with pytest.raises(ValueError, match="neighbours='10,10' needs batch_size; without it the graph is one batch"):
+        make_objective(tree.link_task(), TrainConfig(neighbours="10,10"))
+    with pytest.raises(ValueError, match="neighbours='10' is for graphs, but coloured are images"):
+        make_objective(coloured_task(), TrainConfig(neighbours="10"))
+    with pytest.raises(ValueError, match="cannot be shared among 2 processes as one batch; give a batch_size"):
+        make_objective(tree.link_task(), TrainConfig(), processes=Processes(0, 2))
     with pytest.raises(ValueError, match=r"is for images, but .* is a graph"):
         make_objective(tree.node_task(), TrainConfig(augment=Augment(cutout=8)))
     with pytest.raises(ValueError, match=r"margin=1\.0 is for graphs, but images are trained on cross entropy"):

@@ -59,8 +59,8 @@ def train(
     Settings that you do not give come from the task's preset, otherwise from the defaults of the library. If a run was
     interrupted, the same command resumes it from its checkpoint; on a CPU the result is bit-identical. Your own images
     are a folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and
-    test_labels. To train on images with several GPUs or machines, start one process for each: torchrun
-    --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together.
+    test_labels. To train with several GPUs or machines, start one process for each: torchrun
+    --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs one too.
 
     Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
 
@@ -79,7 +79,7 @@ def train(
         split: Split of a graph: legacy, disjoint, official, or the number of an official split. None: the preset's.
         out: Folder of the run. None: runs/DATA-METHOD-SEED, with the model and the recipe in the name if they are not
             the default ones; a number is added if that folder holds other images of the same name.
-        checkpoint_every: Epochs between two checkpoints. None: 200 for graphs, 10 for images.
+        checkpoint_every: Epochs between two checkpoints. None: 10; 200 for graphs that are one batch.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set once when the run has finished, as `lresnet evaluate` does.
         verbose: List every image file that could not be read, and why.
@@ -95,7 +95,7 @@ def train(
     kind, name = find_task(data, None if task == "auto" else task)
     given = given_settings(settings, graphs, transformer, images)
     config = run_config(name, method, seed=seed, kind=kind, split=split, recipe=recipe, settings=given)
-    require_shareable(config.task, process_count())
+    require_shareable(config.task, process_count(), config.train.batch_size)
     if out is not None:
         require_no_file(out)
     folder = out or _default_folder(config, recipe)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lresnet.data.image_data import ImageData, ImageSet, hold_out, mean_colour
     from lresnet.data.load import load_graph, load_images, load_task, read_graph
     from lresnet.data.negatives import NegativeSampler, NegativeSamplers
+    from lresnet.data.neighbour_sampler import NeighbourSampler, make_sampler
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
     from lresnet.data.tasks import GraphTask, ImageTask, LinkTask, NodeTask, Task
@@ -34,6 +35,7 @@ __all__ = [
     "LinkTask",
     "NegativeSampler",
     "NegativeSamplers",
+    "NeighbourSampler",
     "NodeTask",
     "OodSet",
     "Task",
@@ -45,6 +47,7 @@ __all__ = [
     "load_images",
     "load_ood_set",
     "load_task",
+    "make_sampler",
     "mean_colour",
     "normalise",
     "read_graph",
@@ -60,6 +63,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "image_data": "ImageData ImageSet hold_out mean_colour",
         "load": "load_graph load_images load_task read_graph",
         "negatives": "NegativeSampler NegativeSamplers",
+        "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
         "tasks": "GraphTask ImageTask LinkTask NodeTask Task",

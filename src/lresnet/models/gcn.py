@@ -151,10 +151,23 @@ class LorentzGCN(Pretrained):
         # A compiler handles large tensors itself, and could not trace the blocks.
         if _is_large(A) and not self.euclidean and not torch.compiler.is_compiling():
             return self._embed_by_rows(points, A)
-        z = self._apply_layer(self.layers[0], points, A)
-        for layer, residual in zip(self.layers[1:], self.residuals, strict=True):
-            z = residual(z, self._apply_layer(layer, self._activate(z), A))
+        z = self.apply_layer(0, points, A)
+        for number in range(1, len(self.layers)):
+            z = self.apply_layer(number, z, A)
         return z
+
+    def apply_layer(self, number: int, inputs: Points | Tensor, A: SparseMatrix) -> Tensor:
+        """Return the nodes after layer ``number`` and its residual connection, for some nodes at a time.
+
+        Args:
+            number: 0 for the first layer.
+            inputs: Result of :meth:`input_points` for the first layer, otherwise that of the layer before.
+            A: Rows are the nodes to compute, columns those of ``inputs``; the rows are the first columns.
+        """
+        if isinstance(inputs, Points):
+            return self._apply_layer(self.layers[number], inputs, A)
+        y = self._apply_layer(self.layers[number], self._activate(inputs), A)
+        return self.residuals[number - 1](inputs[: A.shape[0]], y)  # type: ignore[no-any-return]
 
     def _embed_by_rows(self, points: Points, A: SparseMatrix) -> Tensor:
         """Return the same for a large graph: sparse products use whole tensors, all other operations blocks of rows."""

@@ -45,7 +45,8 @@ __all__ = [
 
 _NEGATIVE = Range("negative and finite", lambda value: -math.inf < value < 0)
 _LEARNED = "learned|FLOAT"
-TRAIN_SETTINGS_OF_GRAPHS, TRAIN_SETTINGS_OF_IMAGES = ("loss", "margin"), ("batch_size",)
+TRAIN_SETTINGS_OF_GRAPHS: tuple[str, ...] = ("loss", "margin", "neighbours")
+TRAIN_SETTINGS_OF_IMAGES: tuple[str, ...] = ()
 """Settings of :class:`~lresnet.train.config.TrainConfig` that only one kind of task has."""
 
 
@@ -340,16 +341,16 @@ def configure(
     )
 
 
-def require_shareable(task: TaskConfig, processes: int) -> None:
-    """Raise an error if several processes are to share a task on a graph.
+def require_shareable(task: TaskConfig, processes: int, batch_size: int | None) -> None:
+    """Raise an error if several processes are to share a graph that is one batch.
 
     Raises:
-        ValueError: there are several processes, and the task is on a graph.
+        ValueError: there are several processes, the task is on a graph, and there is no batch size.
     """
-    if processes > 1 and isinstance(task, GraphTaskConfig):
+    if processes > 1 and isinstance(task, GraphTaskConfig) and batch_size is None:
         raise ValueError(
-            f"{task.name} cannot be shared among {processes} processes: the whole graph is one batch, which one "
-            "process trains on one device; start it without torchrun"
+            f"{task.name} cannot be shared among {processes} processes: the whole graph is one batch; give "
+            "--batch-size, e.g. --batch-size 512, to train on sampled batches, or start it without torchrun"
         )
 
 

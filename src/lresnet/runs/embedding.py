@@ -135,8 +135,13 @@ def embed_nodes(run: Run) -> Embedding:
     task = run.task
     assert not isinstance(task, ImageTask)
     model: Any = run.model
-    with torch.no_grad():
-        points = model.eval().embed(task.x.to(run.device), task.edge_index.to(run.device)).float().cpu()
+    if run.train_config.batch_size is not None:  # the graph may be too large for the device
+        from lresnet.train.host_graph import HostGraph
+
+        points = HostGraph.of(task, run.device).embed(model.eval()).float().cpu()
+    else:
+        with torch.no_grad():
+            points = model.eval().embed(task.x.to(run.device), task.edge_index.to(run.device)).float().cpu()
     if run.record.task.get("kind") == "graph":
         graph = read_graph(TASKS[name].dataset)
         names, labels, classes, edges = graph.names, graph.labels, graph.classes, graph.edges

@@ -65,8 +65,8 @@ __all__ = ["OnEpoch", "OnStart", "Run", "build", "build_model", "fit", "load", "
 OnStart = Callable[[Pretrained, Objective[Any]], None]
 OnEpoch = Callable[[int, float | None], None]
 
-# An epoch of images takes as long as a hundred epochs of a graph, or longer.
-_CHECKPOINT_EVERY_GRAPHS, _CHECKPOINT_EVERY_IMAGES = 200, 10
+# An epoch in batches takes as long as a hundred epochs of a graph that is one batch, or longer.
+_CHECKPOINT_EVERY_GRAPHS, _CHECKPOINT_EVERY_BATCHES = 200, 10
 
 
 def fit(
@@ -94,7 +94,7 @@ def fit(
             bit-identical to an uninterrupted one. A finished run is returned without training. None: nothing is
             written.
         device: see :func:`usable_device`. A checkpoint must be resumed on the same kind of device.
-        checkpoint_every: epochs between two checkpoints; None: 200 for graphs, 10 for images.
+        checkpoint_every: epochs between two checkpoints; None: 10; 200 for graphs that are one batch.
         processes: the processes that share the run; all of them call this function, and only rank 0 writes. Resume
             with the same number of processes that wrote the checkpoint.
         command: what ``run.json`` records as the command; None: the command that repeats the configuration.
@@ -124,9 +124,10 @@ def fit(
     place, folder = usable_device(device), None if out is None else Path(out)
     data, task_record = _load_in_order(task, config.seed, processes)
     if processes.size > 1 and not isinstance(data, ImageTask):
-        require_shareable(GraphTaskConfig(data.name), processes.size)
+        require_shareable(GraphTaskConfig(data.name), processes.size, config.batch_size)
     network, model_record = _network(model, data, config.seed, place)
     objective = make_objective(data, config, place, processes=processes)
+    objective.require_model(network)
     record = _started(data, task_record, model_record, config, command, place, processes)
     if folder is None:
         outcome = _train(network, objective, config, None, 1, on_start, on_epoch)
@@ -140,7 +141,8 @@ def fit(
     if processes.is_main:
         require_resumable(folder, before, record)
         write_record(folder, record)
-    every = checkpoint_every or (_CHECKPOINT_EVERY_IMAGES if isinstance(data, ImageTask) else _CHECKPOINT_EVERY_GRAPHS)
+    in_batches = isinstance(data, ImageTask) or config.batch_size is not None
+    every = checkpoint_every or (_CHECKPOINT_EVERY_BATCHES if in_batches else _CHECKPOINT_EVERY_GRAPHS)
     outcome = _train(network, objective, config, folder / "checkpoint.pt", every, on_start, on_epoch)
     record = _finished(record, outcome)
     if processes.is_main:

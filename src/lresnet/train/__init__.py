@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lresnet.train.node_classification import NodeClassification
     from lresnet.train.non_finite import NonFiniteError
     from lresnet.train.objective import Objective, make_objective
+    from lresnet.train.sampled import SampledLinkPrediction, SampledNodeClassification
     from lresnet.train.stacking.engine import StackedTrainingState, fork_generator, train_many
     from lresnet.train.stacking.model import StackError
 
@@ -24,6 +25,8 @@ __all__ = [
     "NonFiniteError",
     "Objective",
     "Outcome",
+    "SampledLinkPrediction",
+    "SampledNodeClassification",
     "StackError",
     "StackedTrainingState",
     "TrainConfig",
@@ -47,6 +50,8 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "NonFiniteError": "non_finite",
             "Objective": "objective",
             "Outcome": "engine",
+            "SampledLinkPrediction": "sampled",
+            "SampledNodeClassification": "sampled",
             "StackError": "stacking.model",
             "StackedTrainingState": "stacking.engine",
             "TrainConfig": "config",

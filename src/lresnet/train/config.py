@@ -29,6 +29,7 @@ Loss = Literal["margin", "cross_entropy"]
 _DROPS, _DROP = (0.3, 0.6, 0.8), 0.2
 # Positions of pixels are computed in int32: this is more than any image is wide, and far from the limits of int32.
 _PIXELS = Range("a whole number of pixels, 0 or more and below 2^20", lambda n: type(n) is int and 0 <= n < 2**20)
+_NEIGHBOURS = "10"
 # What a checkpoint records of the configuration, and what a resumed run must share with it.
 _IN_CHECKPOINT = (
     "epochs",
@@ -166,12 +167,23 @@ class TrainConfig:
         metavar="FLOAT",
     )
     batch_size: int | None = option(
-        None, "Images per step, over all processes together; None takes 128.", range=AT_LEAST_1, metavar="INT"
+        None,
+        "Images, seed nodes or training edges per step, over all processes together; None takes 128 images, or the "
+        "whole graph as one batch.",
+        range=AT_LEAST_1,
+        metavar="INT",
+    )
+    neighbours: str | None = option(
+        None,
+        "Neighbours drawn per node in a batch of a graph: one number, or one per layer, the last layer first, e.g. "
+        "10,10; all takes all; None takes 10. Needs batch_size.",
+        metavar="INT,INT",
     )
     augment: Augment = dataclasses.field(default=Augment(), metadata={"help": "Augmentation of images."})
 
     def __post_init__(self) -> None:
         check_options(self)
+        object.__setattr__(self, "neighbours", _checked_neighbours(self.neighbours))
         if self.patience is not None and self.keep == "last":
             raise ValueError(
                 f"patience={self.patience} stops by the best validation pass, but keep='last' ignores it; "
@@ -191,6 +203,31 @@ class TrainConfig:
             return _DROP ** sum(epoch >= round(fraction * self.epochs, 6) for fraction in _DROPS)
         return 1.0
 
+    @property
+    def fanouts(self) -> tuple[int, ...]:
+        """The numbers of :attr:`neighbours`: one for all layers, or one per layer; -1 stands for all neighbours.
+
+        Example:
+            >>> TrainConfig(neighbours="15,all").fanouts, TrainConfig(neighbours=[15, -1]).neighbours
+            ((15, -1), '15,all')
+        """
+        words = (self.neighbours or _NEIGHBOURS).split(",")
+        return tuple(-1 if word == "all" else int(word) for word in words)
+
     def schedule(self) -> dict[str, Any]:
         """Return the fields that a checkpoint records, by name; a resumed run must have the same ones."""
         return {name: getattr(self, name) for name in _IN_CHECKPOINT}
+
+
+def _checked_neighbours(value: Any) -> str | None:
+    """Return ``neighbours`` in its written form, e.g. "10,all"; Python may also give whole numbers, with -1 for all."""
+    if value is None:
+        return None
+    if isinstance(value, str | int):
+        value = str(value).split(",")
+    words = [str(word).strip() for word in value]
+    words = ["all" if word == "-1" else word for word in words]
+    if not words or not all(word == "all" or (word.isdecimal() and int(word) > 0) for word in words):
+        given = ",".join(words)
+        raise ValueError(f"neighbours must be whole numbers of at least 1, or all, such as 10,10, got {given!r}")
+    return ",".join(words)

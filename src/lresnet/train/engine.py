@@ -94,10 +94,10 @@ def train_model(
         checkpoint: file for the whole state of the run. It is written at the start, so that a folder without write
             permission fails at once, and every ``checkpoint_every`` epochs. None writes none.
         checkpoint_every: epochs between two checkpoints.
-        execution: ``"fast"`` captures the training step as a CUDA graph (except with geoopt's optimisers, which count
-            steps on the host) and compiles the model in long runs if the objective benefits. ``"compiled"`` compiles it
-            in short runs too; later runs of the same kind in the same process reuse the result. ``"eager"`` does
-            neither. On a CPU all three are the same.
+        execution: ``"fast"`` captures the training step as a CUDA graph (except for sampled batches of a graph, whose
+            sizes change, and with geoopt's optimisers, which count steps on the host) and compiles the model in long
+            runs if the objective benefits. ``"compiled"`` compiles it in short runs too; later runs of the same kind in
+            the same process reuse the result. ``"eager"`` does neither. On a CPU all three are the same.
         on_epoch: called as ``on_epoch(epoch, best validation score so far)`` at every validation pass, and after every
             epoch of more than one step.
 
@@ -160,6 +160,7 @@ class TrainingState(Generic[Model]):
         self, model: Model, objective: Objective[Model], config: TrainConfig, execution: Execution = "fast"
     ) -> None:
         self.model, self.objective, self.config = model, objective, config
+        objective.require_model(model)
         self.optimizers = _make_optimizers(model, config)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
         self.device, self.processes = self.parameters[0].device, objective.processes
@@ -174,7 +175,7 @@ class TrainingState(Generic[Model]):
         pays = execution == "compiled" or config.epochs * objective.steps_per_epoch > _WORTH_COMPILING
         self.network = _compiled(model) if fast and pays and objective.compiles else model
         self._loss = data_parallel_loss(self.network, lambda network: objective.loss(network), self.processes)
-        captured = fast and self.optimizers.capturable and self.processes.size == 1
+        captured = fast and objective.captures and self.optimizers.capturable and self.processes.size == 1
         self.step: Callable[[], None] = CapturedStep(self._step, objective.generators) if captured else self._step
         """Take one training step on the batch that ``objective.advance`` has put in place; the model is in train mode
         and ``objective.start_epoch`` has been called."""

@@ -44,13 +44,16 @@ class LinkPrediction(Objective[LorentzGCN]):
         device: torch.device | str = "cpu",
     ) -> None:
         self.task, self.margin, self.kind = task.to(device), margin, loss
-        self.inputs = GraphInputs(self.task.x, self.task.edge_index, self.task.num_nodes, self.task.edge_weight)
+        self.inputs = GraphInputs.of(self.task)
         self.sampler = NegativeSampler(self.task, seed=seed)
 
     def loss(self, model: LorentzGCN) -> Tensor:
         positive = self.task.train_edges
         negative = self.sampler()
-        z = self.inputs.apply(model)
+        return self.loss_of_pairs(model, self.inputs.apply(model), positive, negative)
+
+    def loss_of_pairs(self, model: LorentzGCN, z: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
+        """Return the mean loss of edges and as many other pairs, ``[2, m]`` each, given the points of the nodes."""
         if self.kind == "cross_entropy":
             return self._cross_entropy(model, z, positive, negative)
         kappa = kappa_of_model(model, z)

@@ -54,10 +54,13 @@ class NodeClassification(Objective[LorentzGCN]):
         device: torch.device | str = "cpu",
     ) -> None:
         self.task, self.kind, self.margin = task.to(device), loss, margin
-        self.inputs = GraphInputs(self.task.x, self.task.edge_index, self.task.x.shape[0], self.task.edge_weight)
+        self.inputs = GraphInputs.of(self.task)
 
     def loss(self, model: LorentzGCN) -> Tensor:
-        logits, y = self._select(model, self.task.train_index)
+        return self.loss_of_nodes(model, *self._select(model, self.task.train_index))
+
+    def loss_of_nodes(self, model: LorentzGCN, logits: Tensor, y: Tensor) -> Tensor:
+        """Return the mean loss of nodes, given their logits ``[m, C]`` and classes ``[m]``."""
         if self.kind == "cross_entropy":
             return torch.nn.functional.cross_entropy(logits, y)
         return class_margin_loss(logits, y, class_margin(model, self.margin, logits))

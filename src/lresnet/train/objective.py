@@ -25,15 +25,21 @@ class Objective(abc.ABC, Generic[Model]):
     """A task bound to its data on one device. The engine knows nothing else about the task.
 
     An epoch is ``start_epoch()``, followed by ``steps_per_epoch`` times ``advance(i)`` and a step on ``loss(model)``.
-    On CUDA that step is captured once and replayed: ``loss`` must read changing values from tensors that stay at their
-    place in memory, and ``advance`` writes them there.
+    On CUDA that step is captured once and replayed (unless ``captures`` is False): ``loss`` must read changing values
+    from tensors that stay at their place in memory, and ``advance`` writes them there.
     """
 
     compiles: ClassVar[bool] = False
     """Whether compiling the model makes its steps faster on CUDA; see ``execution`` of :func:`train_model`."""
 
+    captures: ClassVar[bool] = True
+    """Whether a step may be captured as a CUDA graph: all batches have the same shapes, at the same place in memory."""
+
     processes: Processes = ONE_PROCESS
     """The processes that share every batch; ``loss`` is the loss of this process's share."""
+
+    def require_model(self, model: Model) -> None:
+        """Raise ``ValueError`` if this objective cannot train the model; called before the first step."""
 
     def precompile(self, model: Model) -> None:
         """Start work that can run in the background before the first step on CUDA, such as compiling kernels."""
@@ -89,9 +95,10 @@ def make_objective(
 
     Args:
         task: data and split.
-        config: loss, margin, batch size, augmentation and seed. None takes the default of the objective.
+        config: loss, margin, batch size, neighbours, augmentation and seed. None takes the default of the objective;
+            a graph without a batch size is one batch.
         device: where data and model are.
-        processes: the processes that share each batch of images.
+        processes: the processes that share each batch of images, seed nodes or training edges.
 
     Raises:
         ValueError: the configuration sets an option that this kind of task does not have.
@@ -103,10 +110,21 @@ def make_objective(
     loss = {name: value for name, value in loss.items() if value is not None}
     batch: dict[str, Any] = {"batch_size": config.batch_size} if config.batch_size is not None else {}
     if isinstance(task, LinkTask | NodeTask):
-        if batch:
-            raise ValueError(f"batch_size={config.batch_size} is for images, but a graph is one batch; leave it out")
         if config.augment != Augment():
             raise ValueError(f"augment={config.augment} is for images, but {task.name} is a graph; leave it out")
+        if batch:
+            from lresnet.train.sampled import SampledLinkPrediction, SampledNodeClassification
+
+            options = batch | {"neighbours": config.fanouts, "seed": config.seed, "processes": processes} | loss
+            if isinstance(task, LinkTask):
+                return SampledLinkPrediction(task, device=device, **options)
+            return SampledNodeClassification(task, device=device, **options)
+        if config.neighbours is not None:
+            raise ValueError(f"neighbours={config.neighbours!r} needs batch_size; without it the graph is one batch")
+        if processes.size > 1:
+            raise ValueError(
+                f"{task.name} cannot be shared among {processes.size} processes as one batch; give a batch_size"
+            )
         if isinstance(task, LinkTask):
             from lresnet.train.link_prediction import LinkPrediction
 
@@ -114,6 +132,8 @@ def make_objective(
         from lresnet.train.node_classification import NodeClassification
 
         return NodeClassification(task, device=device, **loss)
+    if config.neighbours is not None:
+        raise ValueError(f"neighbours={config.neighbours!r} is for graphs, but {task.name} are images; leave it out")
     for name, value in loss.items():
         raise ValueError(f"{name}={value} is for graphs, but images are trained on cross entropy; leave it out")
     from lresnet.train.image_classification import ImageClassification
