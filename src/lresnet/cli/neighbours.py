@@ -8,6 +8,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from lresnet._files import require_run_folder
 from lresnet.cli.console import given_images, point_count, print_embedding_notes, print_table, space_name
+from lresnet.runs.defaults import LISTED_NEIGHBOURS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -20,7 +21,7 @@ __all__ = ["neighbours"]
 def neighbours(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     item: Annotated[Positional[str], arg(metavar="ITEM")],
-    count: int = 10,
+    count: int = LISTED_NEIGHBOURS,
     images: Annotated[tuple[Path, ...] | None, arg(metavar="IMAGE|FOLDER ...")] = None,
     json: Annotated[str | None, arg(metavar="FILE|-")] = None,
     device: str = "auto",

@@ -117,7 +117,7 @@ def _default_folder(config: "RunConfig", recipe: str | None) -> Path:
 
 
 def _holds_other_data(folder: Path, task: str) -> bool:
-    from lresnet.runs.folder import read_record
+    from lresnet.runs.record import read_record
 
     try:
         record = read_record(folder)
@@ -190,7 +190,7 @@ def _train(
 
 
 def _how_to_resume(folder: Path) -> str:
-    from lresnet.runs.folder import checkpoint_epoch
+    from lresnet.runs.record import checkpoint_epoch
 
     epoch = checkpoint_epoch(folder)
     if epoch == 0:
