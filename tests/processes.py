@@ -15,7 +15,7 @@ SIZE = 2
 _HANG_SECONDS = 600  # only ends a test that hangs
 # The fork server imports everything once; its forks need not import torch again, which takes seconds.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["lresnet.runs.folder", "lresnet.cli", "torch._dynamo", "pytest"])
+_CONTEXT.set_forkserver_preload(["lresnet.runs.record", "lresnet.cli", "torch._dynamo", "pytest"])
 
 
 def run_in_two_processes(job: Callable[..., Any], *arguments: Any) -> list[Any]:

@@ -17,7 +17,7 @@ LIBRARY = sorted((SOURCE / "lresnet").rglob("*.py"))
 # These files may use the public names of `lresnet` itself; the packages below import from each other by name.
 MAY_USE_PUBLIC_NAMES = {"doctor.py", "testing.py", "__init__.py", "__main__.py"}
 # The one reader of run.json files of earlier versions.
-READS_OLD_FORMAT = SOURCE / "lresnet" / "runs" / "folder.py"
+READS_OLD_FORMAT = SOURCE / "lresnet" / "runs" / "record.py"
 
 
 def _lint_imports(project: Path) -> subprocess.CompletedProcess[str]:

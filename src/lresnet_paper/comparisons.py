@@ -10,16 +10,13 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from lresnet.data.splits import TEST_PER_TRAIN_EDGES, TEST_PER_TRAIN_NODES, TEST_PER_TRAIN_OFFICIAL
 from lresnet.runs.statistics import Estimate, Verdict, paired_difference, resampled_difference, verdicts
 from lresnet_paper.run import split_name
 
 __all__ = ["Comparison", "compare_methods", "family_verdicts", "resampling_ratio"]
 
 K = TypeVar("K", bound=Hashable)
-
-# Test nodes or edges per training node or edge, by split and task. Chameleon, squirrel and actor publish ten splits
-# of about 48 / 32 / 20 %; a disjoint split has 70 / 15 / 15 % of the nodes, or 85 / 5 / 10 % of the edges.
-_PUBLISHED, _NODES, _EDGES = 20 / 48, 15 / 70, 10 / 85
 
 
 @dataclass(frozen=True)
@@ -85,8 +82,8 @@ def resampling_ratio(cell: str, protocol: str) -> float | None:
     """
     split = split_name(protocol)
     if split == "official_splits":
-        return _PUBLISHED
-    return (_EDGES if cell.endswith("/lp") else _NODES) if split == "disjoint" else None
+        return TEST_PER_TRAIN_OFFICIAL
+    return (TEST_PER_TRAIN_EDGES if cell.endswith("/lp") else TEST_PER_TRAIN_NODES) if split == "disjoint" else None
 
 
 def _difference(

@@ -10,7 +10,7 @@ from PIL import Image
 from lresnet import cli
 from lresnet.models import LorentzResNet, from_pretrained
 from lresnet.runs import RunConfig, run_config
-from lresnet.runs.folder import RunRecord, write_record
+from lresnet.runs.record import RunRecord, write_record
 from tests.coloured import CLASSES, coloured_data, write_coloured
 
 CPU = ["--device", "cpu"]

@@ -12,7 +12,7 @@ import pytest
 
 from lresnet import __version__, cli
 from lresnet.runs import RunConfig
-from lresnet.runs.folder import RunRecord
+from lresnet.runs.record import RunRecord
 
 VERBS = (
     *("demo", "train", "evaluate", "predict", "embed", "neighbours", "ood"),

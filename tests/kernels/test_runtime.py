@@ -264,7 +264,7 @@ def test_a_trace_compiles_exactly_the_kernels_that_run(monkeypatch, rows: int, n
     with FakeTensorMode():
         network_of_operators(rows, n)
     assert {name for name, *_ in seen[True]} == {
-        "moments_blocks", "merge_moments", "forward_blocks", "backward_blocks", "merge_sums", "add_norm_gradient",
+        "moments_blocks", "merge_moments", "forward_short", "backward_short", "merge_sums", "add_norm_gradient",
         "relu_forward", "relu_sums", "relu_gradient",
     }  # fmt: skip
     assert seen[False] == seen[True]

@@ -13,7 +13,7 @@ from lresnet.cli.demo import demo_table
 from lresnet.plots.demo import _arranged, draw_embedding
 from lresnet.plots.picture import require_writable_picture
 from lresnet.runs.demo import TreeEmbedding
-from lresnet.runs.folder import RunRecord
+from lresnet.runs.record import RunRecord
 
 
 def record(task: str, method: str, seed: int, value: float) -> RunRecord:

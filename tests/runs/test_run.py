@@ -15,8 +15,8 @@ from lresnet.data import ImageSet
 from lresnet.models import LorentzResNet
 from lresnet.runs import GraphTaskConfig, Run, RunConfig
 from lresnet.runs.config import configure
-from lresnet.runs.folder import read_record
 from lresnet.runs.presets import run_config
+from lresnet.runs.record import read_record
 from lresnet.runs.run import fit, usable_device
 from lresnet.train import LinkPrediction, NodeClassification
 from tests.coloured import coloured_data, write_coloured

@@ -16,20 +16,20 @@ from lresnet.cli.torchrun import ReportedElsewhere, print_once, require_one_proc
 
 __all__ = ["main", "run_command"]
 
-# The module and the overview's line of every verb.
+# The overview's line of every verb. The verb is the function of that name in the module of that name.
 _VERBS = {
-    "demo": ("demo", "Train every residual connection on a tree, print the results and draw an embedding."),
-    "train": ("train", "Train one model on one task."),
-    "evaluate": ("train", "Read the test set once with the model of a run."),
-    "predict": ("predict", "Predict the classes of images or nodes with the model of a run."),
-    "embed": ("points", "Write the points to which the model of a run maps its data."),
-    "neighbours": ("points", "List the nearest neighbours of a node or an image in the space of a run."),
-    "ood": ("ood", "Detect out-of-distribution images with the model of a run."),
-    "report": ("report", "Compare your runs: means and deviations over seeds, differences to the baseline."),
-    "data": ("data", "List, fetch and verify data sets."),
-    "delta": ("measures", "Measure how tree-like a graph or an embedding is (Gromov's delta)."),
-    "plot": ("plot", "Draw residuals, embeddings, training curves and score histograms."),
-    "doctor": ("measures", "Report versions, devices and folders, and check the numerics on this machine."),
+    "demo": "Train every residual connection on a tree, print the results and draw an embedding.",
+    "train": "Train one model on one task.",
+    "evaluate": "Read the test set once with the model of a run.",
+    "predict": "Predict the classes of images or nodes with the model of a run.",
+    "embed": "Write the points to which the model of a run maps its data.",
+    "neighbours": "List the nearest neighbours of a node or an image in the space of a run.",
+    "ood": "Detect out-of-distribution images with the model of a run.",
+    "report": "Compare your runs: means and deviations over seeds, differences to the baseline.",
+    "data": "List, fetch and verify data sets.",
+    "delta": "Measure how tree-like a graph or an embedding is (Gromov's delta).",
+    "plot": "Draw residuals, embeddings, training curves and score histograms.",
+    "doctor": "Report versions, devices and folders, and check the numerics on this machine.",
 }
 
 Verb = App | Callable[..., int]
@@ -98,7 +98,7 @@ def _report(message: str, code: int) -> int:
 
 def _find_verb(name: str) -> Verb:
     if name in _VERBS:
-        return getattr(import_module(f"lresnet.cli.{_VERBS[name][0]}"), name)  # type: ignore[no-any-return]
+        return getattr(import_module(f"lresnet.cli.{name}"), name)  # type: ignore[no-any-return]
     entries = _entries()
     if name in entries:
         try:
@@ -125,7 +125,7 @@ def _entries() -> dict[str, Any]:
 
 def _overview() -> str:
     """Return the verbs with one line each, those of other packages last."""
-    lines = [f"  {name:<11} {summary}" for name, (_, summary) in _VERBS.items()]
+    lines = [f"  {name:<11} {summary}" for name, summary in _VERBS.items()]
     lines += [f"  {name:<11} {_summary(name, entry.module)}" for name, entry in _entries().items()]
     head = [f"lresnet {__version__}: Lorentzian residual networks for PyTorch.", "", "usage: lresnet VERB [OPTIONS]"]
     return "\n".join([*head, "", *lines, "", "`lresnet VERB --help` explains a verb. Start with `lresnet demo`."])

@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.progress import Progress
 
-__all__ = ["image_notes", "print_skipped", "print_table", "progress_bars", "skipped_lines"]
+    from lresnet.runs.embedding import Embedding
+
+__all__ = [
+    "given_images",
+    "image_notes",
+    "point_count",
+    "print_embedding_notes",
+    "print_skipped",
+    "print_table",
+    "progress_bars",
+    "skipped_lines",
+    "space_name",
+]
 
 
 def progress_bars() -> Progress:
@@ -59,6 +71,36 @@ def image_notes(count: int, size: tuple[int, int], resized: int, skipped: int) -
         yield f"{resized} of {count} images had another size than {width} x {height}: cropped, then resized"
     if skipped:
         yield f"{skipped} of {count + skipped} files could not be read as images"
+
+
+def given_images(images: tuple[Path, ...] | None) -> tuple[Path, ...]:
+    """Return the paths after ``--images``; the option without paths is an error, as it may be a mistake."""
+    if images == ():
+        raise ValueError("--images names no image and no folder; leave it out for the test images")
+    return images or ()
+
+
+def print_embedding_notes(embedding: Embedding, verbose: bool) -> None:
+    """Print to the standard error how the image files of an embedding were read; ``verbose`` lists skipped files."""
+    if embedding.size is not None:
+        for note in image_notes(len(embedding), embedding.size, embedding.resized, len(embedding.skipped)):
+            print(note, file=sys.stderr)
+    if verbose:
+        print_skipped(embedding.skipped)
+
+
+def point_count(embedding: Embedding) -> str:
+    """Return number, kind and source of the points, e.g. ``"1,044 nodes of disease_tree"``."""
+    from lresnet.runs.one_line import one_line
+
+    plural = "" if len(embedding) == 1 else "s"
+    source = "" if embedding.kind == "image" else f" of {one_line(embedding.source)}"
+    return f"{len(embedding):,} {embedding.kind}{plural}{source}"
+
+
+def space_name(embedding: Embedding) -> str:
+    """Return the curvature of the space, or ``"flat space"``."""
+    return "flat space" if embedding.manifold is None else f"curvature {embedding.curvature:g}"
 
 
 def print_table(table: object, text: str, json: str | None) -> None:

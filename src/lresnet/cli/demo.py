@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lresnet.runs.folder import RunRecord
+    from lresnet.runs.record import RunRecord
     from lresnet.runs.statistics import Summary
 
 __all__ = ["demo", "demo_table"]

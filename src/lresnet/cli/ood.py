@@ -12,6 +12,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 from lresnet._files import require_run_folder
 from lresnet.cli.console import print_skipped
 from lresnet.cli.options import require_seeds
+from lresnet.runs.defaults import OOD_DRAWS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -28,7 +29,7 @@ def ood(
     ood: Annotated[tuple[str, ...], arg(metavar="SET,SET,...")] = ("svhn,places,textures",),
     scores: Annotated[tuple[str, ...], arg(metavar="SCORE,SCORE,...")] = ("energy",),
     full: Annotated[bool, FlagCreatePairsOff] = False,
-    draws: int = 10,
+    draws: int = OOD_DRAWS,
     seed: int = 0,
     out: Annotated[Path | None, arg(metavar="FILE")] = None,
     json: Annotated[bool, FlagCreatePairsOff] = False,

@@ -1,4 +1,4 @@
-"""The verbs ``train`` and ``evaluate``: one run in its folder."""
+"""The verb ``train``: one run in its folder."""
 
 import itertools
 import re
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
-from lresnet._files import require_no_file, require_run_folder
+from lresnet._files import require_no_file
 from lresnet.cli.app import Failed
+from lresnet.cli.evaluate import evaluate
 from lresnet.cli.options import (
     GraphOptions,
     ImageOptions,
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from lresnet.runs.config import RunConfig
     from lresnet.train import Objective
 
-__all__ = ["evaluate", "train"]
+__all__ = ["train"]
 
 _RUN, _GRAPHS, _TRANSFORMER, _IMAGES = RunOptions(), GraphOptions(), TransformerOptions(), ImageOptions()
 _DEFAULT_MODELS = ("lorentz_gcn", "lorentz_resnet18")
@@ -116,7 +117,7 @@ def _default_folder(config: "RunConfig", recipe: str | None) -> Path:
 
 
 def _holds_other_data(folder: Path, task: str) -> bool:
-    from lresnet.runs.folder import read_record
+    from lresnet.runs.record import read_record
 
     try:
         record = read_record(folder)
@@ -189,7 +190,7 @@ def _train(
 
 
 def _how_to_resume(folder: Path) -> str:
-    from lresnet.runs.folder import checkpoint_epoch
+    from lresnet.runs.record import checkpoint_epoch
 
     epoch = checkpoint_epoch(folder)
     if epoch == 0:
@@ -236,24 +237,3 @@ def _skipped_files(skipped: "Sequence[tuple[Path, str]]", read: int, verbose: bo
         return [f"{warning}:", *skipped_lines(skipped)]
     names = ", ".join(one_line(str(file)) for file, _ in skipped[:3])
     return [f"{warning}: {names}{', ...' if count > 3 else ''} (-v lists all, with the reasons)"]
-
-
-def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: str = "auto") -> int:
-    """Read the test set once, with the model that `lresnet train` left in a folder.
-
-    The metrics are kept in RUN_DIR/evaluation.json; later calls read them from there.
-
-    Example: lresnet evaluate runs/tree
-
-    Args:
-        run: Folder of the run.
-        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
-    """
-    require_run_folder(run)
-    from lresnet.runs.run import Run
-
-    opened = Run.open(run, device=device)
-    metrics = "  ".join(f"{name} {value:.2f}" for name, value in opened.evaluate().items())
-    record = opened.record
-    print(f"{record.task_name}, {record.method}, seed {record.seed}: {metrics}")
-    return 0

@@ -23,6 +23,8 @@ __all__ = [
     "LEGACY_PLANETOID_VALIDATION",
     "PLANETOID_VALIDATION",
     "TEST_PER_TRAIN_EDGES",
+    "TEST_PER_TRAIN_NODES",
+    "TEST_PER_TRAIN_OFFICIAL",
     "EdgeSplit",
     "NodeSplit",
     "balanced_nodes",
@@ -47,6 +49,12 @@ LEGACY_PLANETOID_VALIDATION = 1000
 
 TEST_PER_TRAIN_EDGES = 10 / 85
 """Number of test edges per training edge of the default link splits, for intervals over resampled splits."""
+
+TEST_PER_TRAIN_NODES = 15 / 70
+"""The same for the nodes of a disjoint split."""
+
+TEST_PER_TRAIN_OFFICIAL = 20 / 48
+"""The same for the ten official splits of chameleon, squirrel and actor, about 48 / 32 / 20 % of the nodes."""
 
 # The published split of HGCN: changing a number here changes a split that is promised bit for bit.
 _LEGACY_SEED, _LEGACY_EDGES_VAL, _LEGACY_EDGES_TEST = 1234, 0.05, 0.10

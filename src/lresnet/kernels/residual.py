@@ -31,13 +31,13 @@ from lresnet.kernels.tiles import (
     LONGEST_RESIDUAL_ROW,
     Affine,
     Tile,
-    backward_tile,
     empty_points,
-    forward_tile,
     from_rows,
-    long_tile,
     one_per_row,
     per_channel,
+    residual_backward_tile,
+    residual_forward_tile,
+    residual_long_tile,
     to_rows,
     with_unit_stride,
 )
@@ -60,7 +60,8 @@ __all__ = [
 
 
 # --- 1. Kernels -------------------------------------------------------------------------------------------------------
-# A tensor that is absent is None at compile time: the code that would use it is left out.
+# A tensor that is absent is None at compile time: the code that would use it is left out. ``forward_short`` and
+# ``backward_short`` serve short rows, of at most LONGEST_RESIDUAL_ROW coordinates; ``_long`` serves longer ones.
 
 
 @jit
@@ -105,7 +106,7 @@ def write_sums(line, sums, n, BLOCK: tl.constexpr):
 
 
 @jit
-def forward_blocks(
+def forward_short(
     x_pointer,
     y_pointer,
     z_pointer,
@@ -152,7 +153,7 @@ def forward_blocks(
 
 
 @jit
-def backward_blocks(
+def backward_short(
     g_pointer,
     x_pointer,
     y_pointer,
@@ -183,7 +184,7 @@ def backward_blocks(
     BLOCK: tl.constexpr,
     STAGES: tl.constexpr,
 ):
-    """Compute the gradients of ``forward_blocks``: each program loops over tiles and writes one line of partial sums.
+    """Compute the gradients of ``forward_short``: each program loops over tiles and writes one line of partial sums.
 
     The line holds the gradients of a_y, b_y, a_x, b_x (n numbers each), as far as they exist, and of weight, scale and
     kappa. With a centre c, the sum for a_y is that of ``g (y - c)`` instead of ``g y``: a batch norm needs this one,
@@ -264,8 +265,9 @@ def backward_blocks(
         tl.store(line + 2, tl.sum(sum_kappa))
 
 
-# Rows too long for registers: one program per row, in chunks, in three loops. The first computes the norms, the second
-# the sum that needs them (second_vector), the third the result. The later loops find most of the row in the cache.
+# Long rows, beyond LONGEST_RESIDUAL_ROW, do not fit in registers: one program per row, in chunks, in three loops. The
+# first computes the norms, the second the sum that needs them (second_vector), the third the result. The later loops
+# find most of the row in the cache.
 
 
 @jit
@@ -458,21 +460,21 @@ def forward(
 ) -> Tensor:
     """Return ``scale * residual(x a_x + b_x, y a_y + b_y)``, contiguous [R, n].
 
-    The ReLU and the affine maps require rows of at most LONGEST_RESIDUAL_ROW coordinates.
+    The ReLU and the affine maps require short rows, of at most LONGEST_RESIDUAL_ROW coordinates.
     """
     rows, n = x.shape
     x, y = with_unit_stride(x), with_unit_stride(y)
     z = x.new_empty((rows, n), dtype=torch.promote_types(x.dtype, y.dtype)) if out is None else out
     if rows == 0:
         return z
-    in_registers = n <= LONGEST_RESIDUAL_ROW
-    tile = tile or (forward_tile(n) if in_registers else long_tile())
+    short = n <= LONGEST_RESIDUAL_ROW
+    tile = tile or (residual_forward_tile(n) if short else residual_long_tile())
     steps = n, x.stride(0), y.stride(0)
     options = _options(factors, kind, tile)
     with torch.cuda.device_of(x):
-        if in_registers:
+        if short:
             grid = (-(-rows // tile.rows),)
-            launch(forward_blocks, grid, x, y, z, *factors, rows, *steps, RELU=relu, ROWS=tile.rows, **options)
+            launch(forward_short, grid, x, y, z, *factors, rows, *steps, RELU=relu, ROWS=tile.rows, **options)
         else:
             launch(forward_long, (rows,), x, y, z, *factors[:3], *steps, **options)
     return z
@@ -509,8 +511,8 @@ def partial_backward(
     width = sums_width(n, factors) if needs_sums else 0
     if rows == 0:
         return Gradients(gx, gy, gweight, gscale, factors.kappa.new_zeros((1, width)))
-    in_registers = n <= LONGEST_RESIDUAL_ROW
-    tile = tile or (backward_tile(n) if in_registers else long_tile())
+    short = n <= LONGEST_RESIDUAL_ROW
+    tile = tile or (residual_backward_tile(n) if short else residual_long_tile())
     programs = min(tile.programs, -(-rows // tile.rows))
     lines = factors.kappa.new_empty((programs, width))
     results = (
@@ -520,11 +522,11 @@ def partial_backward(
     )
     steps = n, g.stride(0), x.stride(0), y.stride(0)
     options = _options(factors, kind, tile)
-    tensors = g, x, y, gx, gy, *(factors + centres if in_registers else factors[:3]), *results
+    tensors = g, x, y, gx, gy, *(factors + centres if short else factors[:3]), *results
     with torch.cuda.device_of(x):
-        if in_registers:
+        if short:
             shape = {"RELU": relu, "ROWS": tile.rows, "STAGES": tile.stages}
-            launch(backward_blocks, (programs,), *tensors, rows, *steps, **shape, **options)
+            launch(backward_short, (programs,), *tensors, rows, *steps, **shape, **options)
         else:
             launch(backward_long, (programs,), *tensors, *steps, **options)
     return Gradients(gx, gy, gweight, gscale, lines)

@@ -22,16 +22,16 @@ __all__ = [
     "StackRows",
     "Tile",
     "add_tile",
-    "backward_tile",
     "empty_points",
-    "forward_tile",
     "from_rows",
-    "long_tile",
     "merge_tile",
     "moments_tile",
     "one_per_row",
     "per_channel",
     "relu_tile",
+    "residual_backward_tile",
+    "residual_forward_tile",
+    "residual_long_tile",
     "small_tile",
     "stack_rows",
     "sums_tile",
@@ -39,7 +39,8 @@ __all__ = [
     "with_unit_stride",
 ]
 
-# Longest rows that a program holds in registers. The backward pass of a residual holds three rows and two results.
+# Longest "short" rows of a residual: a program holds them in registers, three rows and two results in the backward
+# pass. Longer rows have kernels of their own, which read a row in chunks.
 LONGEST_RESIDUAL_ROW = 8192
 # The same for the other operators, which index rows with 32 bits and memory with 64.
 LONGEST_ROW = 2048
@@ -83,11 +84,11 @@ def small_tile(n: int, elements: int = 1024) -> Tile:
     return Tile(max(1, elements // block), block)
 
 
-def forward_tile(n: int) -> Tile:
-    """Tile for the forward pass of a residual over rows of n coordinates.
+def residual_forward_tile(n: int) -> Tile:
+    """Tile of ``forward_short`` in ``residual.py``: rows of n <= :data:`LONGEST_RESIDUAL_ROW` coordinates.
 
     Example:
-        >>> forward_tile(60)
+        >>> residual_forward_tile(60)
         Tile(rows=32, block=64, warps=4, programs=2147483647, stages=1)
     """
     block = _power_of_two(n)
@@ -95,11 +96,13 @@ def forward_tile(n: int) -> Tile:
     return Tile(rows, block, _warps(rows * block, per_thread=16))
 
 
-def backward_tile(n: int) -> Tile:
-    """Tile for the backward pass of a residual over rows of n coordinates: several small tiles in flight are fastest.
+def residual_backward_tile(n: int) -> Tile:
+    """Tile of ``backward_short`` in ``residual.py``: rows of n <= :data:`LONGEST_RESIDUAL_ROW` coordinates.
+
+    Several small tiles in flight are fastest.
 
     Example:
-        >>> backward_tile(256)
+        >>> residual_backward_tile(256)
         Tile(rows=2, block=256, warps=2, programs=1056, stages=3)
     """
     block = _power_of_two(n)
@@ -108,19 +111,21 @@ def backward_tile(n: int) -> Tile:
     return Tile(1, block, max(4, block // 1024), programs=2112, stages=2)
 
 
-def long_tile() -> Tile:
-    """Chunk of a row that is longer than :data:`LONGEST_RESIDUAL_ROW`."""
+def residual_long_tile() -> Tile:
+    """Tile of ``forward_long`` and ``backward_long``: a chunk of one row, longer than :data:`LONGEST_RESIDUAL_ROW`."""
     return Tile(1, 4096, 16)
 
 
 def sums_tile(n: int, rows: int) -> Tile:
-    """:func:`backward_tile` where each line holds sums per coordinate: a program then loops over four tiles at least.
+    """Tile of ``backward_short`` for ``norm_tail.py``, where a program writes a line of sums per coordinate.
+
+    It is :func:`residual_backward_tile` with fewer programs: each loops over four tiles at least.
 
     Example:
         >>> sums_tile(512, rows=2048)
         Tile(rows=1, block=512, warps=1, programs=512, stages=3)
     """
-    tile = backward_tile(n)
+    tile = residual_backward_tile(n)
     warps = 1 if tile.block == 512 else tile.warps  # longer sums in fewer threads: 26 us instead of 36 at [8192, 512]
     return tile._replace(warps=warps, programs=min(tile.programs, -(-rows // (4 * tile.rows))))
 

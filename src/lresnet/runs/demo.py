@@ -14,8 +14,8 @@ from lresnet.data import LinkTask, disease_tree
 from lresnet.models import LorentzGCN
 from lresnet.residual.registry import compared_methods
 from lresnet.runs.config import RunConfig
-from lresnet.runs.folder import RunRecord
 from lresnet.runs.presets import run_config
+from lresnet.runs.record import RunRecord
 from lresnet.runs.run import fit
 from lresnet.runs.workers import worker_pool
 

@@ -21,6 +21,7 @@ from lresnet.metrics.ood import draw_size
 from lresnet.models import LorentzResNet
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
+from lresnet.runs.defaults import OOD_DRAWS
 from lresnet.runs.prediction import image_network
 from lresnet.runs.run import Run
 from lresnet.train.image_classification import class_scores
@@ -161,7 +162,7 @@ def score_sets(
     return Scores(scored(data.test.images), [ScoredSet(ood.name, ood.note, scored(ood.images)) for ood in sets])
 
 
-def judge(found: Scores, *, draws: int = 10, seed: int = 0) -> list[dict[str, Any]]:
+def judge(found: Scores, *, draws: int = OOD_DRAWS, seed: int = 0) -> list[dict[str, Any]]:
     """Return the metrics of ``found`` as :func:`detect` does. Every set and score uses the same stream of draws."""
     rows: list[dict[str, Any]] = []
     for name, note, outside in found.outside:
@@ -187,7 +188,7 @@ def detect(
     sets: Sequence[OodSet],
     *,
     scores: Sequence[str] = ("energy",),
-    draws: int = 10,
+    draws: int = OOD_DRAWS,
     seed: int = 0,
     device: Device = None,
 ) -> list[dict[str, Any]]:

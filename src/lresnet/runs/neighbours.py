@@ -15,6 +15,7 @@ from scipy import sparse
 from scipy.sparse import csgraph
 from torch import Tensor
 
+from lresnet.runs.defaults import LISTED_NEIGHBOURS
 from lresnet.runs.embedding import Embedding, embed_files, embed_run, embed_test_images
 from lresnet.runs.names import did_you_mean
 from lresnet.runs.run import Run
@@ -55,7 +56,7 @@ class Neighbours:
     found: list[Neighbour]
 
 
-def nearest(embedding: Embedding, item: int | Tensor, count: int = 10) -> list[Neighbour]:
+def nearest(embedding: Embedding, item: int | Tensor, count: int = LISTED_NEIGHBOURS) -> list[Neighbour]:
     """Return the ``count`` nearest points, or all if there are fewer; points at equal distance keep their order.
 
     Distances are computed in float64 from the float32 coordinates; time and memory are linear in the number of points.
@@ -92,7 +93,9 @@ def nearest(embedding: Embedding, item: int | Tensor, count: int = 10) -> list[N
     ]
 
 
-def neighbours_in_run(run: Run, item: str, *, count: int = 10, images: Sequence[Path] = ()) -> Neighbours:
+def neighbours_in_run(
+    run: Run, item: str, *, count: int = LISTED_NEIGHBOURS, images: Sequence[Path] = ()
+) -> Neighbours:
     """Return the nearest points to ``item`` in the embedding of a run.
 
     Args:

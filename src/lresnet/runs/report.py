@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from lresnet._version import __version__
+from lresnet.data.splits import TEST_PER_TRAIN_EDGES, TEST_PER_TRAIN_NODES, TEST_PER_TRAIN_OFFICIAL
 from lresnet.residual.registry import METHODS
-from lresnet.runs.folder import RunRecord, read_evaluation, read_record
+from lresnet.runs.record import RunRecord, read_evaluation, read_record
 from lresnet.runs.statistics import (
     Estimate,
     Summary,
@@ -215,7 +216,7 @@ def settings_of(record: RunRecord) -> dict[str, Any]:
     """Return all settings of a run except method, seed and split, with the model's name as ``"model"``."""
     return {
         "model": record.model.get("name") or _DEFAULT,
-        **_without(record.task, "name", "split", "split_index", "examples"),
+        **_without(record.task, "name", "split", "split_index"),
         **_without(record.model, "name", "residual"),
         **_without(record.train, "seed", "augment"),
         **record.train.get("augment", {}),
@@ -285,9 +286,13 @@ def _state(folder: Path) -> FolderState:
 # Grouping and comparing ----------------------------------------------------------------------------------------------
 
 _FOLLOWS_SEED = "disjoint"  # the split that is drawn anew for every seed
-# Test examples per training example, for runs that do not record the sizes of their split.
-_TEST_PER_TRAIN = {"disjoint/lp": 10 / 85, "disjoint/nc": 15 / 70, "official_splits/nc": 20 / 48}
-_ASSUMED_TEST_PER_TRAIN = 0.5
+# Test examples per training example, by split and kind of task.
+_TEST_PER_TRAIN = {
+    "disjoint/lp": TEST_PER_TRAIN_EDGES,
+    "disjoint/nc": TEST_PER_TRAIN_NODES,
+    "official_splits/nc": TEST_PER_TRAIN_OFFICIAL,
+}
+_ASSUMED_TEST_PER_TRAIN = 0.5  # of other splits; runs do not record the sizes of their split
 
 
 def _by_settings(
@@ -365,9 +370,6 @@ def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, b
 
 
 def _test_per_train(record: RunRecord) -> float:
-    examples = record.task.get("examples")
-    if examples:
-        return float(examples["test"] / examples["train"])
     kind = str(record.task["name"]).rpartition("/")[2]
     return _TEST_PER_TRAIN.get(f"{record.task['split']}/{kind}", _ASSUMED_TEST_PER_TRAIN)
 

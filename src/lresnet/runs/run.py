@@ -34,15 +34,7 @@ from lresnet.runs.config import (
     train_as_dict,
     train_from_dict,
 )
-from lresnet.runs.folder import (
-    RunRecord,
-    read_evaluation,
-    read_finished_record,
-    read_record,
-    require_resumable,
-    require_same_run,
-    write_record,
-)
+from lresnet.runs.defaults import LISTED_NEIGHBOURS
 from lresnet.runs.images import (
     image_facts,
     require_images_exist,
@@ -51,6 +43,15 @@ from lresnet.runs.images import (
 )
 from lresnet.runs.names import require_known
 from lresnet.runs.presets import find_task
+from lresnet.runs.record import (
+    RunRecord,
+    read_evaluation,
+    read_finished_record,
+    read_record,
+    require_resumable,
+    require_same_run,
+    write_record,
+)
 from lresnet.train import Objective, Outcome, TrainConfig, make_objective, seed_everything, train_model
 from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.results import environment
@@ -295,7 +296,7 @@ class Run:
 
         return embed_run(self, [Path(path) for path in images])
 
-    def neighbours(self, item: str | int, count: int = 10) -> Neighbours:
+    def neighbours(self, item: str | int, count: int = LISTED_NEIGHBOURS) -> Neighbours:
         """Return the points nearest to a node or image, see :func:`lresnet.runs.neighbours.neighbours_in_run`."""
         from lresnet.runs.neighbours import neighbours_in_run
 

@@ -1,4 +1,7 @@
-"""The folder of a run: ``run.json``, ``checkpoint.pt``, ``model/``, ``curve.jsonl``, and later ``evaluation.json``."""
+"""The record of a run: :class:`RunRecord`, and the files of the run's folder that hold it.
+
+The folder holds ``run.json``, ``checkpoint.pt``, ``model/``, ``curve.jsonl``, and later ``evaluation.json``.
+"""
 
 from __future__ import annotations
 

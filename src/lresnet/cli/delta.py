@@ -1,9 +1,9 @@
-"""The verbs ``delta`` and ``doctor``."""
+"""The verb ``delta``: how tree-like a graph, a metric space or an embedding is."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tyro.conf import FlagCreatePairsOff, Positional, arg
+from tyro.conf import Positional, arg
 
 from lresnet._files import require_run_folder
 from lresnet.cli.options import require_seeds
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from lresnet.geometry.delta import Delta
 
-__all__ = ["delta", "doctor"]
+__all__ = ["delta"]
 
 
 def delta(
@@ -112,20 +112,3 @@ def delta_table(delta: "Delta", title: str) -> "Table":
         quadruples += f" from {delta.pool_nodes:,} of the points"
     table.add_row("quadruples", quadruples)
     return table
-
-
-def doctor(json: Annotated[bool, FlagCreatePairsOff] = False) -> int:
-    """Report versions, devices and folders, and check the numerics on this machine.
-
-    Ends with code 1 if a check fails.
-
-    Example: lresnet doctor --json > doctor.json
-
-    Args:
-        json: Print one JSON object instead of tables.
-    """
-    from lresnet.doctor import examine, print_json, print_tables
-
-    findings = examine()
-    (print_json if json else print_tables)(findings)
-    return 0 if findings.ok else 1
