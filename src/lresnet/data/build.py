@@ -121,7 +121,7 @@ def node_task(
         seed: Seed of a random split.
         validation: Share of the labelled nodes held out for validation by a random split.
         test: Share of the labelled nodes held out for test.
-        metric: Metric to select by and to report first, one of :data:`lresnet.data.tasks.NODE_METRICS`.
+        metric: Metric to select by and to report first, one of :data:`lresnet.metrics.NODE_METRICS`.
         node_features: ``"own"``, ``"learned"`` or ``"structural"``, see :func:`~lresnet.data.node_features.\
 input_features`.
         features: How the graph's own features are prepared.
@@ -194,7 +194,7 @@ def graph_task(
         seed: Seed of a random split.
         validation: Share of the graphs held out for validation by a random split.
         test: Share of the graphs held out for test.
-        metric: Metric to select by and to report first, one of :data:`lresnet.data.tasks.NODE_METRICS`.
+        metric: Metric to select by and to report first, one of :data:`lresnet.metrics.NODE_METRICS`.
         features: How the node features are prepared.
 
     Raises:

@@ -134,8 +134,8 @@ def structural_features(edge_index: Tensor, nodes: int) -> Tensor:
         nodes: Number of nodes n.
 
     Returns:
-        ``[n, 15]``, float32. Columns are scaled by constants, not by the statistics of this graph, so that a model can be
-        applied to another graph.
+        ``[n, 15]``, float32. Columns are scaled by constants, not by the statistics of this graph, so that a model can
+        be applied to another graph.
 
     Example:
         >>> x = structural_features(torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), 3)
@@ -158,8 +158,9 @@ def _clustering(A: sparse.csr_array, degree: NDArray[np.float64]) -> NDArray[np.
     pairs = degree * (degree - 1)
     if float((degree**2).sum()) > _MOST_PATHS:
         return np.zeros_like(degree)
-    closed = np.asarray((A @ A).multiply(A).sum(axis=1)).reshape(-1)
-    return np.divide(closed, pairs, out=np.zeros_like(degree), where=pairs > 0)
+    closed: NDArray[np.float64] = np.asarray((A @ A).multiply(A).sum(axis=1)).reshape(-1)
+    share: NDArray[np.float64] = np.divide(closed, pairs, out=np.zeros_like(degree), where=pairs > 0)
+    return share
 
 
 def _log_pagerank(mean: sparse.csr_array, degree: NDArray[np.float64]) -> NDArray[np.float64]:

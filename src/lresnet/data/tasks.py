@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
+from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet.data.image_data import ImageData, ImageSet, hold_out
 
 if TYPE_CHECKING:
     from lresnet.data.graph import Graph
 
 __all__ = [
-    "LINK_METRICS",
-    "NODE_METRICS",
     "GraphLevelTask",
     "GraphTask",
     "ImageTask",
     "LinkTask",
     "NodeTask",
     "Task",
-    "require_link_metric",
-    "require_node_metric",
 ]
-
-NODE_METRICS = ("accuracy", "f1", "f1_binary", "f1_macro", "roc_auc", "average_precision")
-"""Metrics of classified nodes or graphs; :func:`lresnet.metrics.node_metric` computes them."""
-
-LINK_METRICS = ("roc_auc", "average_precision", "hits@k", "mrr")
-"""Metrics of ranked links, with a number for k; :func:`lresnet.metrics.link_metric` computes them."""
 
 # Every method and seed holds out the same images, so that runs differ in their training only.
 _HOLD_OUT_SEED = 0
@@ -52,7 +42,7 @@ class LinkTask:
         test_negatives: Pairs without an edge, ``[2, t]``.
         num_nodes: Number of nodes n.
         edge_weight: Weights of ``edge_index``, ``[2 e]``, positive; None: all 1.
-        metric: Metric to select by and to report first, one of :data:`LINK_METRICS`. None: select by the mean of
+        metric: Metric to select by and to report first, one of :data:`lresnet.metrics.LINK_METRICS`. None: select by the mean of
             ``"roc_auc"`` and ``"average_precision"``, report both.
         graph: The graph, for names of nodes; None: nodes have numbers only.
         notes: What was done to the graph to make the task, one sentence each.
@@ -103,7 +93,7 @@ class NodeTask:
         val_index: Validation nodes ``[b]``.
         test_index: Test nodes ``[c]``.
         num_classes: Number of classes; labels are 0 to ``num_classes - 1``.
-        metric: Metric to select by and to report first, one of :data:`NODE_METRICS`.
+        metric: Metric to select by and to report first, one of :data:`lresnet.metrics.NODE_METRICS`.
         edge_weight: Weights of ``edge_index``, positive; None: all 1.
         graph: The graph, for names of nodes and classes; None: they have numbers only.
         notes: What was done to the graph to make the task, one sentence each.
@@ -154,7 +144,7 @@ class GraphLevelTask:
         val_index: Validation graphs ``[b]``.
         test_index: Test graphs ``[c]``.
         num_classes: Number of classes; labels are 0 to ``num_classes - 1``.
-        metric: Metric to select by and to report first, one of :data:`NODE_METRICS`.
+        metric: Metric to select by and to report first, one of :data:`lresnet.metrics.NODE_METRICS`.
         edge_weight: Weights of ``edge_index``, positive; None: all 1.
         classes: Names of the classes; empty if they have numbers only.
         notes: What was done to the graphs to make the task, one sentence each.
@@ -269,33 +259,9 @@ GraphTask = LinkTask | NodeTask
 Task = LinkTask | NodeTask | GraphLevelTask | ImageTask
 
 
-def require_node_metric(name: str, classes: int | None = None) -> None:
-    """Check that there is a metric ``name`` for the classes of nodes or graphs.
-
-    Raises:
-        ValueError: There is none, or it is for two classes and there are more.
-    """
-    if name not in NODE_METRICS:
-        raise ValueError(f"unknown metric {name!r} of a classification; choose one of {', '.join(NODE_METRICS)}")
-    if name == "f1_binary" and classes is not None and classes != 2:
-        raise ValueError(f"f1_binary is for two classes, but there are {classes}; choose f1 or f1_macro")
-
-
-def require_link_metric(name: str) -> None:
-    """Check that there is a metric ``name`` of links.
-
-    Raises:
-        ValueError: There is none.
-    """
-    if name not in LINK_METRICS[:2] and name != "mrr" and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
-        raise ValueError(
-            f"unknown metric {name!r} of links; choose one of {', '.join(LINK_METRICS)}, with a number for k: hits@50"
-        )
-
-
 def _require_features(name: str, x: Tensor, nodes: int) -> None:
     if x.dim() != 2 or x.shape[0] != nodes:
-        raise ValueError(f"{name}: the features have shape {list(x.shape)}; one row for each of {nodes} nodes is needed")
+        raise ValueError(f"{name}: the features have shape {list(x.shape)}; {nodes} nodes need as many rows")
 
 
 def _require_index(name: str, part: str, index: Tensor | None, y: Tensor) -> None:

@@ -1,5 +1,6 @@
 """Metrics of classification, ranking and out-of-distribution detection, computed on the device of their input."""
 
+from lresnet._metric_names import LINK_METRICS, NODE_METRICS
 from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
 from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
@@ -7,6 +8,8 @@ from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
 
 __all__ = [
+    "LINK_METRICS",
+    "NODE_METRICS",
     "OOD_METRICS",
     "accuracy",
     "average_precision",

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from lresnet.data.tasks import require_link_metric, require_node_metric
+from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
 

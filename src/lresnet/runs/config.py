@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet._options import ABOVE_0_BELOW_1, AT_LEAST_1, FROM_0_BELOW_1, POSITIVE, Range, check_options, option
 from lresnet.residual.registry import RESIDUALS, residual_options
 from lresnet.runs.names import require_known
@@ -27,6 +28,7 @@ __all__ = [
     "TRAIN_SETTINGS_OF_IMAGES",
     "GCNConfig",
     "GraphTaskConfig",
+    "GraphTaskKind",
     "ImageTaskConfig",
     "ModelConfig",
     "ResNetConfig",
@@ -45,6 +47,8 @@ __all__ = [
 
 _NEGATIVE = Range("negative and finite", lambda value: -math.inf < value < 0)
 _LEARNED = "learned|FLOAT"
+GraphTaskKind = Literal["link", "node", "graph-level"]
+"""What can be learned on a user's graph."""
 TRAIN_SETTINGS_OF_GRAPHS: tuple[str, ...] = ("loss", "margin", "neighbours")
 TRAIN_SETTINGS_OF_IMAGES: tuple[str, ...] = ()
 """Settings of :class:`~lresnet.train.config.TrainConfig` that only one kind of task has."""
@@ -52,13 +56,19 @@ TRAIN_SETTINGS_OF_IMAGES: tuple[str, ...] = ()
 
 @dataclass(frozen=True)
 class GraphTaskConfig:
-    """A shipped task on a graph and its split. Checked on construction.
+    """A shipped task on a graph, or a task on a user's graph, and its split. Checked on construction.
 
     Args:
-        name: the task, e.g. ``"airport/lp"``.
-        split: name of the split, e.g. ``"disjoint"``; None: the task's default.
+        name: the shipped task, e.g. ``"airport/lp"``, or the absolute path of a user's graph.
+        split: name of the split, e.g. ``"disjoint"``; for a user's graph ``"random"`` or the absolute path of a split
+            file; None: the task's default.
         split_index: number of the official split, where there are several.
         features: how the node features are prepared.
+        task: what is to be learned on a user's graph; None for a shipped task.
+        node_features: ``"learned"``, ``"structural"``, or the absolute path of a file, for a user's graph.
+        labels: absolute path of a file of labels, for a user's graph.
+        directed: whether the edges of a user's graph have a direction.
+        metric: metric to select by and to report first, for a user's graph.
     """
 
     kind: ClassVar[str] = "graph"
@@ -69,9 +79,37 @@ class GraphTaskConfig:
     features: Literal["published", "standardised", "raw"] = option(
         "published", "How the node features are prepared.", metavar="published|standardised|raw"
     )
+    task: GraphTaskKind | None = option(None, "What to learn on your own graph.")
+    node_features: str | None = option(
+        None,
+        "Node features of your own graph: a file, learned (one point per node), or structural (degrees, clustering, "
+        "PageRank).",
+        metavar="FILE|learned|structural",
+    )
+    labels: str | None = option(None, "Labels of your own graph: a file with rows node,label.", metavar="FILE")
+    directed: bool | None = option(None, "Keep the direction of the edges of your own graph.")
+    metric: str | None = option(
+        None,
+        "Metric to select by and to report first on your own graph, e.g. accuracy, f1_macro, roc_auc, hits@50, mrr.",
+        metavar="NAME",
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.metric is not None and self.task is not None:
+            (require_link_metric if self.task == "link" else require_node_metric)(self.metric)
+        for name in ("node_features", "labels", "directed", "metric"):
+            if self.task is None and getattr(self, name) is not None:
+                raise ValueError(
+                    f"--{option_name(name)} is for your own graph, but {self.name} is a shipped task; leave it out"
+                )
+        if self.labels is not None and self.task == "link":
+            raise ValueError("--labels is for --task node, but links are predicted without labels; leave one out")
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the graph is the user's own."""
+        return self.task is not None
 
 
 @dataclass(frozen=True)
@@ -271,7 +309,7 @@ class RunConfig:
 
     def settings(self) -> dict[str, Any]:
         """Return the settings by name, flat, as the command line takes them; those that are None are left out."""
-        hidden = {"name", "residual", "split", "split_index", "seed", "augment"}
+        hidden = {"name", "residual", "split", "split_index", "seed", "augment", "task"}
         parts = [self.model, self.train, self.task]
         if isinstance(self.task, ImageTaskConfig):
             parts.append(self.train.augment)
@@ -287,6 +325,7 @@ class RunConfig:
         if isinstance(self.task, GraphTaskConfig):
             split = self.task.split if self.task.split_index is None else self.task.split_index
             words += [] if split is None else ["--split", str(split)]
+            words += [] if self.task.task is None else ["--task", self.task.task, "--search", "off"]
         for name, value in self.settings().items():
             typed = option_name(name)
             if isinstance(value, bool):
@@ -389,7 +428,7 @@ def option_name(setting: str) -> str:
 
 def _take(settings: dict[str, Any], owner: Any) -> dict[str, Any]:
     """Move the settings of a dataclass out of ``settings``."""
-    names = {field.name for field in dataclasses.fields(owner)} - {"name", "residual", "augment"}
+    names = {field.name for field in dataclasses.fields(owner)} - {"name", "residual", "augment", "task"}
     return {name: settings.pop(name) for name in list(settings) if name in names}
 
 
@@ -421,7 +460,7 @@ def _facts(config: RunConfig) -> dict[str, Any]:
     name = str(task.resolve()) if task.is_absolute() else config.task.name
     facts: dict[str, Any] = {"task": name, "method": config.model.residual}
     if isinstance(config.task, GraphTaskConfig):
-        facts |= {"split": config.task.split, "split_index": config.task.split_index}
+        facts |= {"split": config.task.split, "split_index": config.task.split_index, "task kind": config.task.task}
     return facts | {"seed": config.train.seed} | config.settings()
 
 

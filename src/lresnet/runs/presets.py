@@ -14,15 +14,18 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from lresnet.data import IMAGE_SETS, TASKS
+from lresnet.data.formats.graph_paths import looks_like_graph
+from lresnet.data.registry import IMAGE_SETS, TASKS
 from lresnet.residual.registry import RESIDUALS
-from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, configure
+from lresnet.runs.config import GraphTaskConfig, GraphTaskKind, ImageTaskConfig, RunConfig, configure
+from lresnet.runs.graph_trials import first_settings
 from lresnet.runs.names import did_you_mean, require_known
 
-__all__ = ["TaskKind", "find_task", "has_searched_preset", "image_recipes", "run_config"]
+__all__ = ["TaskKind", "find_task", "has_searched_preset", "image_recipes", "is_own_graph", "run_config"]
 
 TaskKind = Literal["graphs", "images"]
 
+FEATURE_SOURCES = ("own", "learned", "structural")
 _DEFAULT_TASKS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10"}
 # CIFAR's learning rate suits 50,000 images; on a few hundred its first steps spoil the network.
 # benchmarks/small_images.py, 540 images, seeds 0 to 2: after 12 epochs the test accuracy is 35, 43 and 46 % without
@@ -33,9 +36,10 @@ _OWN_IMAGES_LARGEST_LR = 0.4
 
 
 def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind, str]:
-    """Resolve the name of a task: a shipped graph task, a shipped set of images, or the path of a user's own images.
+    """Resolve the name of a task: a shipped graph task, a shipped set of images, or the path of a user's graph or images.
 
-    A shipped task takes precedence over a path of the same name.
+    A shipped task takes precedence over a path of the same name. Whether a path holds a graph or images is decided by
+    its names alone, see :func:`lresnet.data.formats.graph_paths.looks_like_graph`.
 
     Args:
         name: None: ``"disease_tree/lp"``, or ``"cifar10"`` for images.
@@ -54,13 +58,23 @@ def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind,
         return kind, name
     if name in TASKS:
         return "graphs", name
-    if name in IMAGE_SETS or (name and Path(name).exists()) or name.endswith(".npz"):
+    if name in IMAGE_SETS:
+        return "images", name
+    if name and looks_like_graph(name):
+        return "graphs", name
+    if (name and Path(name).exists()) or name.endswith(".npz"):
         return "images", name
     shipped = [*TASKS, *IMAGE_SETS]
     raise ValueError(
         f"{name!r} does not exist, and no shipped task has that name; {did_you_mean(name, shipped)}"
-        f"Graphs: {', '.join(TASKS)}; images: {', '.join(IMAGE_SETS)}; or the path of a folder or .npz of images"
+        f"Graphs: {', '.join(TASKS)}; images: {', '.join(IMAGE_SETS)}; or the path of your own graph (an edge list, a "
+        "folder with edges.csv, .npz, .graphml, .gml) or of a folder or .npz of images"
     )
+
+
+def is_own_graph(name: str | None) -> bool:
+    """Whether ``name`` is the path of a user's graph rather than a shipped task."""
+    return name is not None and find_task(name)[0] == "graphs" and name not in TASKS
 
 
 def run_config(
@@ -72,12 +86,13 @@ def run_config(
     split: str | int | None = None,
     recipe: str | None = None,
     settings: Mapping[str, Any] | None = None,
+    graph_task: GraphTaskKind | None = None,
 ) -> RunConfig:
-    """Configure a run on a shipped task or on a user's own images. Settings that are not given come from the preset.
+    """Configure a run on a shipped task, a user's graph or a user's images. Other settings come from the preset.
 
     Args:
-        task: a name of :data:`lresnet.data.TASKS`, ``"cifar10"``, ``"cifar100"``, or the path of a folder or ``.npz``
-            of images.
+        task: a name of :data:`lresnet.data.TASKS`, ``"cifar10"``, ``"cifar100"``, or the path of a user's graph, or of
+            a folder or ``.npz`` of images.
         method: the residual connection.
         seed: seed of parameters, negatives, shuffling and augmentation.
         kind: whether ``task`` is on graphs or images; None: decided by its name, see :func:`find_task`.
@@ -86,6 +101,7 @@ def run_config(
         recipe: preset of images: fast, fast-learned, long, long-cutmix or paper; None: fast.
         settings: values by name, see :func:`lresnet.runs.config.configure`. If they change ``epochs`` but not
             ``warmup``, the warm-up keeps its fraction of the epochs.
+        graph_task: what to learn on a user's graph; None: ``"node"`` if labels are given, otherwise ``"link"``.
 
     Raises:
         ValueError: the task, method, split, recipe or a setting is unknown, or a value is out of its range.
@@ -99,8 +115,16 @@ def run_config(
     require_known("method", method, RESIDUALS)
     given = dict(settings or {})
     if find_task(task, kind)[0] == "graphs":
+        if recipe is not None:
+            raise ValueError(f"--recipe is for images, but {task} is a task on graphs; leave it out")
+        if task not in TASKS and Path(task).exists():
+            return _own_graph_config(task, method, seed, split, graph_task, given)
         require_known("task", task, TASKS)
-        return _graph_config(task, method, seed, split, recipe, given)
+        if graph_task is not None:
+            raise ValueError(f"--task {graph_task} is for your own graph, but {task} is a shipped task; leave it out")
+        return _graph_config(task, method, seed, split, given)
+    if graph_task is not None:
+        raise ValueError(f"--task {graph_task} is for graphs, but {task} is a task on images; leave it out")
     return _image_config(task, method, seed, split, recipe, given)
 
 
@@ -124,11 +148,35 @@ def image_recipes() -> list[str]:
     return list(_presets(_DEFAULT_TASKS["images"]))
 
 
-def _graph_config(
-    task: str, method: str, seed: int, split: str | int | None, recipe: str | None, given: dict[str, Any]
+def _own_graph_config(
+    task: str, method: str, seed: int, split: str | int | None, kind: GraphTaskKind | None, given: dict[str, Any]
 ) -> RunConfig:
-    if recipe is not None:
-        raise ValueError(f"--recipe is for images, but {task} is a task on graphs; leave it out")
+    """Configure a run on a user's graph; its settings are the first ones of the search."""
+    wanted = None if split is None else str(split)
+    index = int(wanted) if wanted is not None and wanted.isdigit() else None
+    name = None if wanted is None or index is not None else wanted
+    if name not in (None, "random"):
+        name = _file(f"--split {name}", str(name))
+    for option in ("labels", "node_features"):
+        if option in given and given[option] not in FEATURE_SOURCES[1:]:
+            given[option] = _file(f"--{option.replace('_', '-')} {given[option]}", given[option])
+    if kind is None:
+        kind = "node" if "labels" in given or _has_labels(Path(task)) else "link"
+    config = GraphTaskConfig(_absolute(task), name, index, task=kind)
+    return configure(config, method, seed, first_settings(kind) | given)
+
+
+def _file(option: str, path: str) -> str:
+    if not Path(path).is_file():
+        raise ValueError(f"{option}: there is no such file")
+    return _absolute(path)
+
+
+def _has_labels(path: Path) -> bool:
+    return path.is_dir() and any(child.name.startswith("labels.") for child in path.iterdir())
+
+
+def _graph_config(task: str, method: str, seed: int, split: str | int | None, given: dict[str, Any]) -> RunConfig:
     model = given.get("model", "lorentz_gcn")
     wanted = None if split is None else str(split)
     by_split = _presets(task).get("lorentz_gcn", {})

@@ -49,6 +49,7 @@ class RunRecord:
         epochs, seconds: how long the run took.
         processes: number of processes that shared the run.
         images: sizes, classes and checksums of the images, for a run on images.
+        graph: sizes and checksum of the graph, for a run on a user's graph.
         metrics: test metrics in percent, in ``evaluation.json`` only.
     """
 
@@ -65,6 +66,7 @@ class RunRecord:
     seconds: float | None = None
     processes: int = 1
     images: dict[str, Any] | None = None
+    graph: dict[str, Any] | None = None
     metrics: dict[str, float] | None = None
 
     @property
@@ -120,7 +122,7 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as JSON values."""
         values = {"format": _FORMAT} | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("images", "metrics"):
+        for name in ("images", "graph", "metrics"):
             if values[name] is None:
                 del values[name]
         return values | ({} if self.metrics is None else {"value": self.value})

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lresnet._files import require_no_file, write_atomically
 from lresnet._options import AT_LEAST_1
-from lresnet.data import ImageData, ImageTask, LinkTask, NodeTask, Task, load_images, load_task
+from lresnet.data import ImageData, ImageTask, GraphLevelTask, LinkTask, NodeTask, Task, load_images, load_task
 from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import (
@@ -35,6 +35,7 @@ from lresnet.runs.config import (
     train_from_dict,
 )
 from lresnet.runs.defaults import LISTED_NEIGHBOURS
+from lresnet.runs.graphs import graph_facts, load_own_task, require_same_graph
 from lresnet.runs.images import (
     image_facts,
     require_images_exist,
@@ -42,7 +43,7 @@ from lresnet.runs.images import (
     require_same_images,
 )
 from lresnet.runs.names import require_known
-from lresnet.runs.presets import find_task
+from lresnet.runs.presets import find_task, is_own_graph, run_config
 from lresnet.runs.record import (
     RunRecord,
     read_evaluation,
@@ -136,6 +137,7 @@ def fit(
     before = processes.broadcast(read_record(folder) if processes.is_main else None)
     if before is not None:
         require_same_run(record, before, folder)
+        require_same_graph(record.graph, before.graph, record.task_name, folder)
         if before.finished:
             require_same_images(record.images, before.images, record.task_name, folder)
             return Run(before, from_pretrained(folder / "model", place).eval(), data, folder, place)
@@ -217,6 +219,10 @@ class Run:
             if isinstance(self._task, ImageTask):
                 now = image_facts(self._task.data)
                 require_same_images(now, self.record.images, self.record.task_name, Path(self.place))
+            elif self.record.graph is not None:
+                require_same_graph(
+                    graph_facts(self._task), self.record.graph, self.record.task_name, Path(self.place)
+                )
         return self._task
 
     @property
@@ -311,6 +317,8 @@ def load(config: TaskConfig, seed: int = 0) -> Task:
     """
     if isinstance(config, ImageTaskConfig):
         return ImageTask(config.name, _images(config.name, config.size), holdout=config.holdout)
+    if config.is_own:
+        return load_own_task(config, seed)
     disjoint = config.split_index is None and config.split == "disjoint"
     return _graph_task(config, seed if disjoint else 0)
 
@@ -346,7 +354,7 @@ def build_model(config: ModelConfig, task: Task, device: torch.device | str = "c
     if isinstance(task, ImageTask):
         sizes = {"num_classes": len(task.data.classes), "in_channels": task.data.train.images.shape[-1]}
     else:
-        classes = task.num_classes if isinstance(task, NodeTask) else None
+        classes = None if isinstance(task, LinkTask) else task.num_classes
         sizes = {"in_features": task.x.shape[1], "num_classes": classes}
     return create_model(config.name, **config.arguments(), **sizes).to(device)
 
@@ -380,10 +388,9 @@ def usable_device(name: str) -> torch.device:
 def _load_in_order(task: Task | TaskConfig | str, seed: int, processes: Processes) -> tuple[Task, dict[str, Any]]:
     """Load a task with rank 0 first, which may have to download it, and describe it for ``run.json``."""
     if isinstance(task, str):
-        kind, name = find_task(task)
-        task = GraphTaskConfig(name) if kind == "graphs" else ImageTaskConfig(name)
+        task = run_config(task).task if is_own_graph(task) else _named(task)
     if not isinstance(task, GraphTaskConfig | ImageTaskConfig):
-        if not isinstance(task, LinkTask | NodeTask | ImageTask):
+        if not isinstance(task, LinkTask | NodeTask | GraphLevelTask | ImageTask):
             raise TypeError(f"fit takes a task of lresnet.data, its configuration or its name, got {task!r}")
         return task, _describe(task)
     if processes.size > 1 and processes.is_main:
@@ -391,6 +398,11 @@ def _load_in_order(task: Task | TaskConfig | str, seed: int, processes: Processe
     processes.broadcast(None)  # the others wait here
     loaded = load(task, seed)
     return loaded, task_as_dict(task)
+
+
+def _named(name: str) -> TaskConfig:
+    kind, name = find_task(name)
+    return GraphTaskConfig(name) if kind == "graphs" else ImageTaskConfig(name)
 
 
 def _describe(task: Task) -> dict[str, Any]:
@@ -401,8 +413,10 @@ def _describe(task: Task) -> dict[str, Any]:
     digest = hashlib.sha256()
     for name, value in tensors.items():
         digest.update(f"{name}{tuple(value.shape)}{value.dtype}".encode())
-        digest.update(value.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    kind = "link" if isinstance(task, LinkTask) else "node"
+        parts = [value] if value.layout == torch.strided else [value.coalesce().indices(), value.coalesce().values()]
+        for part in parts:
+            digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    kind = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level"}[type(task)]
     return {"kind": "python", "name": task.name, "task": kind, "nodes": task.num_nodes, "digest": digest.hexdigest()}
 
 
@@ -435,9 +449,10 @@ def _require_kind(model: str, task: Task) -> None:
         raise ValueError(f"{model} is not a network for {kind}, as {task.name} needs; choose {' or '.join(names)}")
 
 
-def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask) -> None:
+def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | GraphLevelTask) -> None:
     """Raise an error if a model for graphs was built for other sizes than those of the task."""
-    sizes = {"in_features": task.x.shape[1]} | ({"num_classes": task.num_classes} if isinstance(task, NodeTask) else {})
+    classes = {} if isinstance(task, LinkTask) else {"num_classes": task.num_classes}
+    sizes = {"in_features": task.x.shape[1]} | classes
     for name, size in sizes.items():
         if config.get(name, size) != size:
             raise ValueError(
@@ -462,8 +477,15 @@ def _started(
     tree: dict[str, Any] = {"task": task_record, "model": model_record, "train": train_as_dict(config)}
     if command is None:
         command = _command(tree, processes.size)
+    own = task_record["kind"] == "graph" and "task" in task_record
     return RunRecord(
-        **tree, command=command, device=device.type, processes=processes.size, images=images, **environment(str(device))
+        **tree,
+        command=command,
+        device=device.type,
+        processes=processes.size,
+        images=images,
+        graph=graph_facts(task) if own else None,
+        **environment(str(device)),
     )
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["best_configuration", "draw"]
+__all__ = ["best_configuration", "draw", "draws"]
 
 
 def draw(space: Mapping[str, Sequence[Any]], count: int, seed: int) -> list[dict[str, Any]]:
@@ -18,14 +19,24 @@ def draw(space: Mapping[str, Sequence[Any]], count: int, seed: int) -> list[dict
         >>> draw({"lr": [0.1, 0.01], "dropout": [0.0]}, 2, seed=0)
         [{'lr': 0.01, 'dropout': 0.0}, {'lr': 0.1, 'dropout': 0.0}]
     """
+    return list(itertools.islice(draws(space, seed), count))
+
+
+def draws(space: Mapping[str, Sequence[Any]], seed: int) -> Iterator[dict[str, Any]]:
+    """Yield all configurations of the grid ``space`` in random order, one draw at a time; the seed decides the order.
+
+    Example:
+        >>> [each["lr"] for each in draws({"lr": [0.1, 0.01], "dropout": [0.0]}, seed=0)]
+        [0.01, 0.1]
+    """
     generator = random.Random(seed)
     chosen: list[dict[str, Any]] = []
     size = math.prod(len(values) for values in space.values())
-    while len(chosen) < min(count, size):
+    while len(chosen) < size:
         configuration = {name: generator.choice(values) for name, values in space.items()}
         if configuration not in chosen:
             chosen.append(configuration)
-    return chosen
+            yield configuration
 
 
 def best_configuration(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

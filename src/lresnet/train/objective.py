@@ -104,7 +104,7 @@ def make_objective(
         ValueError: the configuration sets an option that this kind of task does not have.
     """
     # The objectives are imported here because they import this module, and only the one that is needed.
-    from lresnet.data import LinkTask, NodeTask
+    from lresnet.data import GraphLevelTask, LinkTask, NodeTask
 
     loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
     loss = {name: value for name, value in loss.items() if value is not None}
@@ -132,6 +132,12 @@ def make_objective(
         from lresnet.train.node_classification import NodeClassification
 
         return NodeClassification(task, device=device, **loss)
+    if isinstance(task, GraphLevelTask):
+        from lresnet.train.graph_classification import GraphClassification
+
+        if config.neighbours is not None or processes.size > 1:
+            raise ValueError(f"{task.name} classifies whole graphs, which are not sampled or shared among processes")
+        return GraphClassification(task, seed=config.seed, device=device, **batch, **loss)
     if config.neighbours is not None:
         raise ValueError(f"neighbours={config.neighbours!r} is for graphs, but {task.name} are images; leave it out")
     for name, value in loss.items():

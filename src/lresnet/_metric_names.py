@@ -1,0 +1,37 @@
+"""Names of the metrics of graph tasks, without torch: tasks and configurations check them, ``metrics`` computes them."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["LINK_METRICS", "NODE_METRICS", "require_link_metric", "require_node_metric"]
+
+NODE_METRICS = ("accuracy", "f1", "f1_binary", "f1_macro", "roc_auc", "average_precision")
+"""Metrics of classified nodes or graphs; :func:`lresnet.metrics.node_metric` computes them."""
+
+LINK_METRICS = ("roc_auc", "average_precision", "mrr", "hits@k")
+"""Metrics of ranked links, with a number for k; :func:`lresnet.metrics.link_metric` computes them."""
+
+
+def require_node_metric(name: str, classes: int | None = None) -> None:
+    """Check that there is a metric ``name`` for the classes of nodes or graphs.
+
+    Raises:
+        ValueError: There is none, or it is for two classes and there are more.
+    """
+    if name not in NODE_METRICS:
+        raise ValueError(f"unknown metric {name!r} of a classification; choose one of {', '.join(NODE_METRICS)}")
+    if name == "f1_binary" and classes is not None and classes != 2:
+        raise ValueError(f"f1_binary is for two classes, but there are {classes}; choose f1 or f1_macro")
+
+
+def require_link_metric(name: str) -> None:
+    """Check that there is a metric ``name`` of links.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if name not in LINK_METRICS[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
+        raise ValueError(
+            f"unknown metric {name!r} of links; choose one of {', '.join(LINK_METRICS)}, with a number for k: hits@50"
+        )
