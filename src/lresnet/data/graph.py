@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
-from lresnet.data.pairs import both_directions, undirected
+from lresnet.data.edges import directed_pairs, merge_edges
+from lresnet.data.labels import NumberedLabels, number_labels
+from lresnet.data.pairs import both_directions
 from lresnet.data.registry import GRAPHS
 
 if TYPE_CHECKING:
@@ -35,19 +37,25 @@ _HIGHEST_DEGREE = 5  # all degrees from here on share one column
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """An undirected graph with node features and, usually, labels.
+    """A graph: edges and, if there are any, node features, labels, weights and names.
 
-    Build it with :meth:`checked`, which reports an error in one line.
+    Build it with :meth:`checked`, which reports an error in one line, with :meth:`from_data`, or with
+    :func:`lresnet.data.read_graph`.
 
     Args:
         name: Name of the graph.
-        features: ``[n, f]``, dense or CSR, as in the files.
-        edges: ``[2, e]``, int64. Each edge occurs once, lower node first, sorted by row. Self loops of the files are
-            kept.
-        labels: ``[n]``, int64, classes 0, 1, ...; None without labels.
-        masks: Official splits: ``"train"``, ``"val"`` and ``"test"`` to bool ``[n]`` or ``[n, splits]``.
+        features: ``[n, f]``, dense or CSR, as in the files; None if the nodes have no features.
+        edges: ``[2, e]``, int64. Each edge occurs once, sorted by row. Undirected: lower node first. Directed: source,
+            target. Self loops are kept.
+        labels: ``[n]``, int64, classes 0, 1, ...; -1 for a node without a label; None without labels.
+        masks: Splits: ``"train"``, ``"val"`` and ``"test"`` to bool ``[n]`` or ``[n, splits]``.
         names: Names of the nodes, not necessarily unique; empty if the nodes have numbers only.
         classes: Names of the classes; empty if the classes have numbers only.
+        weights: ``[e]``, float32, positive; None if the edges have no weights.
+        directed: Whether the edges have a direction.
+        notes: What the reader of the graph detected and repaired, one sentence each.
+        num_nodes: Number of nodes n. By default that of the features, the labels or the names, or else the highest
+            node number of an edge plus 1.
 
     Example:
         >>> graph = Graph.checked("path", np.eye(3), np.array([[0, 1], [1, 2]]))
@@ -56,17 +64,20 @@ class Graph:
     """
 
     name: str
-    features: Features
+    features: Features | None
     edges: Tensor
     labels: Tensor | None = None
     masks: dict[str, Tensor] = field(default_factory=dict)
     names: tuple[str, ...] = ()
     classes: tuple[str, ...] = ()
+    weights: Tensor | None = None
+    directed: bool = False
+    notes: tuple[str, ...] = ()
+    num_nodes: int = field(default=-1, kw_only=True)
 
-    @property
-    def num_nodes(self) -> int:
-        """Number of nodes n."""
-        return int(self.features.shape[0])
+    def __post_init__(self) -> None:
+        if self.num_nodes < 0:
+            object.__setattr__(self, "num_nodes", _count_nodes(self.features, self.edges, self.labels, self.names))
 
     @property
     def num_classes(self) -> int:
@@ -77,70 +88,129 @@ class Graph:
     def checked(
         cls,
         name: str,
-        features: Features,
-        edges: NDArray[np.int64],
-        labels: NDArray[np.float64] | NDArray[np.int64] | None = None,
-        masks: dict[str, NDArray[np.bool_]] | None = None,
+        features: Any,
+        edges: Any,
+        labels: Any = None,
+        masks: Mapping[str, Any] | None = None,
         names: Sequence[str] = (),
         classes: Sequence[str] = (),
+        *,
+        num_nodes: int | None = None,
+        weights: Any = None,
+        directed: bool = False,
+        notes: Sequence[str] = (),
     ) -> Graph:
-        """Build a graph after a check of every value.
+        """Build a graph after a check of every value. Arrays may be NumPy arrays, tensors or lists.
+
+        Labels may be missing: negative numbers, NaN and empty text. A single class is an error, since there would be
+        nothing to learn; leave the labels out. Edges that occur more than once are merged (see
+        :func:`lresnet.data.edges.merge_edges` for their weights).
 
         Args:
             name: Name of the graph, for error messages.
-            features: ``[n, f]``.
-            edges: ``[2, m]``, in any direction, with or without repetitions.
-            labels: ``[n]``.
-            masks: ``[n]`` or ``[n, splits]``.
+            features: ``[n, f]``, dense or a SciPy sparse matrix, or None.
+            edges: Integers ``[2, m]``, in any order, with or without repetitions; for an undirected graph in any
+                direction. ``[m, 2]`` is transposed unless m is 2.
+            labels: ``[n]``: integers, floats that are integers, booleans or text, see
+                :func:`lresnet.data.labels.number_labels`.
+            masks: Booleans ``[n]`` or ``[n, splits]``.
             names: n names, or none.
             classes: One name per class, or none.
+            num_nodes: Number of nodes n; by default as for the class.
+            weights: ``[m]``, positive.
+            directed: Whether the edges have a direction.
+            notes: Sentences about how the graph was read.
 
         Raises:
-            ValueError: There are no nodes or edges; an edge leads to a node that does not exist; features are not
-                finite (the message names the row); a node has no label; there is a single class; a mask or the names
-                have another length; a label has no class name.
+            ValueError: There are no nodes, or no edges other than self loops; an edge leads to a node that does not
+                exist; features are not finite (the message names the row); a weight is not positive; there is a single
+                class; labels, masks, names or weights have another length; a label has no class name.
         """
-        n = features.shape[0]
-        if n == 0 or features.shape[1] == 0:
-            raise ValueError(
-                f"{name}: the features have shape {list(features.shape)}; at least one node and one feature are needed"
-            )
-        _require_finite(name, features)
-        _require_edges(name, edges, n)
-        if labels is not None:
-            _require_labels(name, labels, n)
-        for part, mask in (masks or {}).items():
-            if mask.shape[0] != n:
-                raise ValueError(f"{name}: the {part} mask has {mask.shape[0]} entries for {n} nodes")
+        checked_features = None if features is None else _checked_features(name, features)
+        pairs = _checked_pairs(name, edges)
+        n = _checked_count(name, checked_features, pairs, labels, names, num_nodes)
+        _require_edges(name, pairs, n)
+        merged = merge_edges(
+            torch.from_numpy(pairs),
+            n,
+            None if weights is None else _checked_weights(name, weights, pairs.shape[1]),
+            directed=directed,
+        )
+        numbered = NumberedLabels(None, tuple(classes), n) if labels is None else number_labels(
+            name, _as_array(labels), n, classes
+        )
+        if labels is not None and numbered.numbers is None:
+            notes = (*notes, "No node has a label.")
         if names and len(names) != n:
             raise ValueError(f"{name}: there are {len(names)} names for {n} nodes")
-        if classes and labels is not None and labels.max() >= len(classes):
-            raise ValueError(f"{name}: there are {len(classes)} class names, but a label is {labels.max():g}")
         return cls(
             name,
-            features,
-            undirected(torch.from_numpy(np.ascontiguousarray(edges, dtype=np.int64)), n),
-            None if labels is None else torch.from_numpy(labels.astype(np.int64)),
-            {part: torch.from_numpy(np.ascontiguousarray(mask)) for part, mask in (masks or {}).items()},
+            checked_features,
+            merged.edges,
+            None if numbered.numbers is None else torch.from_numpy(numbered.numbers),
+            {part: _checked_mask(name, part, mask, n) for part, mask in (masks or {}).items()},
             tuple(names),
-            tuple(classes),
+            numbered.classes,
+            None if merged.weights is None else merged.weights.float(),
+            directed,
+            tuple(notes),
+            num_nodes=n,
         )
 
-    def to_data(self) -> Data:
-        """Return the graph as PyG ``Data``.
+    @classmethod
+    def from_data(cls, data: Data, name: str = "graph") -> Graph:
+        """Build a graph from PyG ``Data``.
 
-        It has ``x`` float32 ``[n, f]``, ``edge_index`` int64 ``[2, 2e]`` in both directions without self loops, ``y``
-        int64 ``[n]``, and the official masks if there are any.
+        Args:
+            data: ``edge_index``, and if present ``x`` (dense or sparse), ``edge_weight`` (or ``edge_attr`` with one
+                positive number per edge), ``y`` with one label per node (negative or NaN: no label), and
+                ``train_mask``, ``val_mask`` and ``test_mask``. The graph is undirected if each edge occurs in both
+                directions with the same weight, unless ``data.directed`` is True; see :attr:`notes`.
+            name: Name of the graph.
+
+        Raises:
+            ValueError: A value is refused by :meth:`checked`, or ``data`` has no edges or several types of nodes.
+
+        Example:
+            >>> from torch_geometric.data import Data
+            >>> graph = Graph.from_data(Data(edge_index=torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]]), num_nodes=4))
+            >>> graph.edges.tolist(), graph.directed, graph.num_nodes
+            ([[0, 1], [1, 2]], False, 4)
+        """
+        from lresnet.data.formats.pyg_data import read_data
+
+        return read_data(data, name)
+
+    def to_data(self) -> Data:
+        """Return the graph as PyG ``Data``; :meth:`from_data` reads it back.
+
+        It has ``x`` float32 ``[n, f]`` if there are features, ``edge_index`` int64 without self loops, in both
+        directions ``[2, 2e]`` if the graph is undirected, ``edge_weight`` float32 if there are weights, ``y`` int64
+        ``[n]`` if there are labels (-1 for a node without one), and the masks if there are any. A directed graph has
+        ``directed=True``. Names are not part of it.
         """
         from torch_geometric.data import Data
 
-        data = Data(
-            x=dense(self.features), edge_index=both_directions(self.edges, self.num_nodes), num_nodes=self.num_nodes
-        )
+        n, weights = self.num_nodes, self.weights
+        if self.directed:
+            proper = self.edges[0] != self.edges[1]
+            edge_index = self.edges[:, proper]
+            weights = None if weights is None else weights[proper]
+        elif weights is None:
+            edge_index = both_directions(self.edges, n)
+        else:
+            edge_index, weights = directed_pairs(self.edges, n, weights)
+        data = Data(edge_index=edge_index, num_nodes=n)
+        if self.features is not None:
+            data = Data(x=dense(self.features), edge_index=edge_index, num_nodes=n)
+        if weights is not None:
+            data.edge_weight = weights
         if self.labels is not None:
             data.y = self.labels
         for part, mask in self.masks.items():
             data[f"{part}_mask"] = mask
+        if self.directed:
+            data.directed = True
         return data
 
 
@@ -149,6 +219,91 @@ def dense(features: Features) -> Tensor:
     if isinstance(features, np.ndarray):
         return torch.from_numpy(features.astype(np.float32))
     return torch.from_numpy(features.astype(np.float32).toarray())
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+
+
+def _count_nodes(features: Features | None, edges: Tensor, labels: Any, names: Sequence[str]) -> int:
+    if features is not None:
+        return int(features.shape[0])
+    if labels is not None:
+        return len(labels)
+    return len(names) if names else int(edges.max()) + 1 if edges.numel() else 0
+
+
+def _checked_features(name: str, features: Any) -> Features:
+    """Return the features as float64, dense or CSR."""
+    matrix = sparse.csr_array(features) if sparse.issparse(features) else _as_array(features)
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: the features are {matrix.dtype}; features must be numbers")
+    if matrix.ndim != 2:
+        raise ValueError(f"{name}: the features have shape {list(matrix.shape)}; give one row per node, [n, f]")
+    if matrix.shape[0] == 0 or matrix.shape[1] == 0:
+        raise ValueError(
+            f"{name}: the features have shape {list(matrix.shape)}; at least one node and one feature are needed"
+        )
+    matrix = matrix.astype(np.float64, copy=False)
+    _require_finite(name, matrix)
+    return matrix
+
+
+def _checked_pairs(name: str, edges: Any) -> NDArray[np.int64]:
+    """Return the edges as int64 ``[2, m]``."""
+    array = _as_array(edges)
+    if array.size == 0:
+        raise ValueError(f"{name}: the graph has no edges")
+    if array.ndim != 2 or 2 not in array.shape:
+        raise ValueError(f"{name}: the edges have shape {list(array.shape)}; give node numbers [2, m]")
+    if array.dtype.kind not in "iu":
+        raise ValueError(f"{name}: the edges are {array.dtype}; edges are pairs of node numbers, i.e. integers")
+    return np.ascontiguousarray(array if array.shape[0] == 2 else array.T, dtype=np.int64)
+
+
+def _checked_count(
+    name: str,
+    features: Features | None,
+    pairs: NDArray[np.int64],
+    labels: Any,
+    names: Sequence[str],
+    num_nodes: int | None,
+) -> int:
+    if num_nodes is None:
+        return _count_nodes(features, torch.from_numpy(pairs), labels, names)
+    if isinstance(num_nodes, bool) or not isinstance(num_nodes, int | np.integer) or num_nodes < 1:
+        raise ValueError(f"{name}: num_nodes={num_nodes!r}; the number of nodes is an integer, at least 1")
+    if features is not None and features.shape[0] != num_nodes:
+        raise ValueError(f"{name}: the features have {features.shape[0]} rows for {num_nodes} nodes")
+    return int(num_nodes)
+
+
+def _checked_weights(name: str, weights: Any, edges: int) -> Tensor:
+    array = _as_array(weights)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.shape != (edges,):
+        raise ValueError(f"{name}: the weights have shape {list(array.shape)} for {edges} edges")
+    if array.dtype.kind not in "iuf":
+        raise ValueError(f"{name}: the weights are {array.dtype}; weights are positive numbers")
+    with np.errstate(over="ignore", under="ignore"):
+        single = array.astype(np.float32)  # what the graph keeps; it may overflow or vanish
+    wrong = np.flatnonzero(~((single > 0) & np.isfinite(single)))
+    if wrong.size:
+        raise ValueError(
+            f"{name}: the weight of edge {wrong[0]} is {array[wrong[0]]}; weights must be positive and finite in float32"
+        )
+    return torch.from_numpy(array.astype(np.float64))
+
+
+def _checked_mask(name: str, part: str, mask: Any, n: int) -> Tensor:
+    array = _as_array(mask)
+    if array.ndim not in (1, 2) or array.shape[0] != n:
+        count = array.shape[0] if array.ndim in (1, 2) else f"shape {list(array.shape)}, not [n] or [n, splits],"
+        raise ValueError(f"{name}: the {part} mask has {count} entries for {n} nodes")
+    if array.dtype.kind != "b" and (array.dtype.kind not in "iu" or not np.isin(array, (0, 1)).all()):
+        raise ValueError(f"{name}: the {part} mask is {array.dtype}; a mask holds True or False for each node")
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.bool_))
 
 
 def _require_finite(name: str, features: Features) -> None:
@@ -162,24 +317,12 @@ def _require_finite(name: str, features: Features) -> None:
 
 
 def _require_edges(name: str, edges: NDArray[np.int64], n: int) -> None:
-    if edges.size == 0:
-        raise ValueError(f"{name}: the graph has no edges")
     outside = np.flatnonzero(((edges < 0) | (edges >= n)).any(axis=0))
     if outside.size:
         i, j = edges[:, outside[0]]
         raise ValueError(f"{name}: edge {outside[0]} joins {i} and {j}, but the nodes are 0 to {n - 1}")
-
-
-def _require_labels(name: str, labels: NDArray[np.float64] | NDArray[np.int64], n: int) -> None:
-    if labels.shape != (n,):
-        raise ValueError(f"{name}: the labels have shape {list(labels.shape)}, but there are {n} nodes")
-    missing = np.flatnonzero(~(labels >= 0))  # a comparison with NaN is false
-    if missing.size:
-        raise ValueError(f"{name}: node {missing[0]} has no label")
-    if (labels != np.floor(labels)).any():
-        raise ValueError(f"{name}: labels must be integers")
-    if (labels == labels[0]).all():
-        raise ValueError(f"{name}: all labels are {labels[0]:g}; classification needs at least two classes")
+    if (edges[0] == edges[1]).all():
+        raise ValueError(f"{name}: all {edges.shape[1]} edges are self loops; an edge must join two different nodes")
 
 
 def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, columns: int | None = None) -> Tensor:
@@ -196,9 +339,14 @@ def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, column
 
     Returns:
         ``[n, f]``, float32.
+
+    Raises:
+        ValueError: ``kind`` is unknown, or the graph has no features.
     """
     if kind not in ("published", "standardised", "raw"):
         raise ValueError(f'features={kind!r}; choose "published", "standardised" or "raw"')
+    if graph.features is None:
+        raise ValueError(f"{graph.name} has no node features")
     source = GRAPHS.get(graph.name)
     raw = graph.features if columns is None else graph.features[:, :columns]
     if kind == "raw":
