@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 __all__ = ["delta"]
 
+_UNWEIGHTED = {True: (), False: ("Weights are not used: the distance is the number of hops.",)}
+
 
 def delta(
     space: Annotated[Positional[str], arg(metavar="FILE|NAME|RUN_DIR")],
@@ -34,10 +36,10 @@ def delta(
     Example: lresnet delta runs/cifar10-lorentz-0
 
     Args:
-        space: A text file of edges, two node names per line (separated by a comma or white space, # for comments; the
-            distance is the number of hops); a square matrix of distances in .npy or .npz; a graph of `lresnet data
-            list`; or the folder of a run on images, for the distances between its embeddings of test images (geodesic
-            distances, Euclidean ones for a Euclidean baseline).
+        space: A graph (the distance is the number of hops): an edge list with two node names per row (.csv, .tsv, .txt,
+            ..., also gzipped), .graphml, .gml, .npz, a folder with edges.*, or a graph of `lresnet data list`; a square
+            matrix of distances in .npy or .npz; or the folder of a run on images, for the distances between its
+            embeddings of test images (geodesic distances, Euclidean ones for a Euclidean baseline).
         samples: Number of random quadruples of points. None: all quadruples up to 300 points, 50000 random ones beyond.
         images: Number of random test images, for the folder of a run.
         seed: Seed of the random numbers.
@@ -46,11 +48,14 @@ def delta(
     """
     from rich.console import Console
 
+    from lresnet.data.formats.graph_paths import looks_like_graph
     from lresnet.data.registry import DATASETS
 
     require_seeds("--seed", seed)
     file = Path(space)
-    if file.is_dir() and (space not in DATASETS or (file / "run.json").is_file()):
+    notes: tuple[str, ...] = ()
+    is_run = (file / "run.json").is_file()
+    if is_run or (file.is_dir() and space not in DATASETS and not looks_like_graph(file)):
         require_run_folder(file)
         from lresnet.runs.embedding import embedding_delta
         from lresnet.runs.run import Run
@@ -61,7 +66,10 @@ def delta(
         _require_space(file)
         from lresnet.geometry.delta import delta_hyperbolicity
 
-        found, title = delta_hyperbolicity(_points(file, data_root), samples=samples, seed=seed), file.name
+        points, notes = _points(file, data_root)
+        found, title = delta_hyperbolicity(points, samples=samples, seed=seed), file.name
+    for note in notes:
+        Console().print(note, markup=False, highlight=False)
     Console().print(delta_table(found, title))
     return 0
 
@@ -71,18 +79,30 @@ def _require_space(file: Path) -> None:
     from lresnet.data.registry import GRAPHS, IMAGE_SETS
 
     name = str(file)
-    if file.is_file() or name in GRAPHS:
+    if file.is_file() or file.is_dir() or name in GRAPHS:
         return
     if name in IMAGE_SETS:
         raise ValueError(f"{name} is not a graph; train a network on it and give the folder of the run")
     raise ValueError(f"no file {name!r}, and no data set of that name; there are: {', '.join(GRAPHS)}")
 
 
-def _points(file: Path, data_root: Path | None) -> Any:
-    """Return the argument of ``delta_hyperbolicity`` for a file or the name of a graph."""
+def _points(file: Path, data_root: Path | None) -> tuple[Any, tuple[str, ...]]:
+    """Return the argument of ``delta_hyperbolicity`` for a file or the name of a graph, and how a file was read."""
     from lresnet.data import read_graph, read_space
+    from lresnet.data.formats.edge_list import read_edge_list
+    from lresnet.data.formats.graph_paths import NETWORKS, graph_suffix, looks_like_graph
+    from lresnet.data.registry import GRAPHS
 
-    return read_space(file) if file.is_file() else read_graph(str(file), data_root).edges.numpy()
+    if not file.exists() or (str(file) in GRAPHS and not file.is_file()):
+        return read_graph(str(file), data_root).edges.numpy(), ()
+    suffix = graph_suffix(file)
+    if file.is_dir() or suffix in NETWORKS or (suffix == ".npz" and looks_like_graph(file)):
+        graph = read_graph(file)
+        return graph.edges.numpy(), (*graph.notes, *_UNWEIGHTED[graph.weights is None])
+    if suffix in (".npy", ".npz"):
+        return read_space(file), ()
+    edges = read_edge_list(file)
+    return edges.edges, (*edges.notes, *_UNWEIGHTED[edges.weights is None])
 
 
 def delta_table(delta: "Delta", title: str) -> "Table":

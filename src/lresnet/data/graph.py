@@ -24,6 +24,8 @@ __all__ = [
     "FeatureKind",
     "Features",
     "Graph",
+    "checked_features",
+    "checked_mask",
     "dense",
     "prepare_features",
 ]
@@ -126,9 +128,9 @@ class Graph:
                 exist; features are not finite (the message names the row); a weight is not positive; there is a single
                 class; labels, masks, names or weights have another length; a label has no class name.
         """
-        checked_features = None if features is None else _checked_features(name, features)
+        matrix = None if features is None else checked_features(name, features)
         pairs = _checked_pairs(name, edges)
-        n = _checked_count(name, checked_features, pairs, labels, names, num_nodes)
+        n = _checked_count(name, matrix, pairs, labels, names, num_nodes)
         _require_edges(name, pairs, n)
         merged = merge_edges(
             torch.from_numpy(pairs),
@@ -136,8 +138,10 @@ class Graph:
             None if weights is None else _checked_weights(name, weights, pairs.shape[1]),
             directed=directed,
         )
-        numbered = NumberedLabels(None, tuple(classes), n) if labels is None else number_labels(
-            name, _as_array(labels), n, classes
+        numbered = (
+            NumberedLabels(None, tuple(classes), n)
+            if labels is None
+            else number_labels(name, _as_array(labels), n, classes)
         )
         if labels is not None and numbered.numbers is None:
             notes = (*notes, "No node has a label.")
@@ -145,10 +149,10 @@ class Graph:
             raise ValueError(f"{name}: there are {len(names)} names for {n} nodes")
         return cls(
             name,
-            checked_features,
+            matrix,
             merged.edges,
             None if numbered.numbers is None else torch.from_numpy(numbered.numbers),
-            {part: _checked_mask(name, part, mask, n) for part, mask in (masks or {}).items()},
+            {part: checked_mask(name, part, mask, n) for part, mask in (masks or {}).items()},
             tuple(names),
             numbered.classes,
             None if merged.weights is None else merged.weights.float(),
@@ -233,8 +237,8 @@ def _count_nodes(features: Features | None, edges: Tensor, labels: Any, names: S
     return len(names) if names else int(edges.max()) + 1 if edges.numel() else 0
 
 
-def _checked_features(name: str, features: Any) -> Features:
-    """Return the features as float64, dense or CSR."""
+def checked_features(name: str, features: Any) -> Features:
+    """Return the features as float64 ``[n, f]``, dense or CSR; raise ValueError if they are not finite numbers."""
     matrix = sparse.csr_array(features) if sparse.issparse(features) else _as_array(features)
     if matrix.dtype.kind not in "biuf":
         raise ValueError(f"{name}: the features are {matrix.dtype}; features must be numbers")
@@ -267,7 +271,7 @@ def _checked_count(
     pairs: NDArray[np.int64],
     labels: Any,
     names: Sequence[str],
-    num_nodes: int | None,
+    num_nodes: Any,
 ) -> int:
     if num_nodes is None:
         return _count_nodes(features, torch.from_numpy(pairs), labels, names)
@@ -291,12 +295,13 @@ def _checked_weights(name: str, weights: Any, edges: int) -> Tensor:
     wrong = np.flatnonzero(~((single > 0) & np.isfinite(single)))
     if wrong.size:
         raise ValueError(
-            f"{name}: the weight of edge {wrong[0]} is {array[wrong[0]]}; weights must be positive and finite in float32"
+            f"{name}: the weight of edge {wrong[0]} is {array[wrong[0]]}; weights must be positive and finite"
         )
     return torch.from_numpy(array.astype(np.float64))
 
 
-def _checked_mask(name: str, part: str, mask: Any, n: int) -> Tensor:
+def checked_mask(name: str, part: str, mask: Any, n: int) -> Tensor:
+    """Return the mask as bool ``[n]`` or ``[n, splits]``; raise ValueError if it is not one."""
     array = _as_array(mask)
     if array.ndim not in (1, 2) or array.shape[0] != n:
         count = array.shape[0] if array.ndim in (1, 2) else f"shape {list(array.shape)}, not [n] or [n, splits],"

@@ -73,7 +73,7 @@ def number_labels(name: str, labels: Any, n: int, classes: Sequence[str] = ()) -
     if (found == found[0]).all():
         same = classes[found[0]] if found[0] < len(classes) else found[0]
         raise ValueError(
-            f"{name}: all labels are {same}; classification needs at least two classes (link prediction needs no labels)"
+            f"{name}: all labels are {same}; classification needs at least two classes, link prediction no labels"
         )
     if classes and found.max() >= len(classes):
         raise ValueError(f"{name}: there are {len(classes)} class names, but a label is {found.max()}")
@@ -94,9 +94,7 @@ def _of_numbers(name: str, array: NDArray[Any], n: int) -> NDArray[np.int64]:
     return np.maximum(array.astype(np.int64), -1)
 
 
-def _of_text(
-    name: str, array: NDArray[Any], classes: tuple[str, ...]
-) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _of_text(name: str, array: NDArray[Any], classes: tuple[str, ...]) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     text = ["" if _missing(label) else _text(label) for label in array.tolist()]
     found = {label for label in text if label}
     if classes:

@@ -2,44 +2,104 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy import sparse
 from torch import Tensor
 
 from lresnet.data import splits
 from lresnet.data.files import Root, source_files
+from lresnet.data.formats.graph_arrays import adjacency_graph, read_graph_arrays
+from lresnet.data.formats.graph_folder import read_edge_file, read_graph_folder
+from lresnet.data.formats.graph_paths import EDGE_LISTS, NETWORKS, graph_suffix
 from lresnet.data.formats.image_arrays import read_image_arrays
 from lresnet.data.formats.image_folder import read_image_folder
+from lresnet.data.formats.networkx_graph import networkx_graph, read_network_file
+from lresnet.data.formats.node_files import add_features, add_labels
 from lresnet.data.graph import FeatureKind, Graph, prepare_features
 from lresnet.data.image_data import ImageData
 from lresnet.data.pairs import both_directions
-from lresnet.data.registry import IMAGE_SETS, TASKS, find_source, reader
+from lresnet.data.registry import GRAPHS, IMAGE_SETS, TASKS, find_source, reader
 from lresnet.data.source import GraphSource, ImageSource, TaskSource
 from lresnet.data.tasks import GraphTask, LinkTask, NodeTask
 
 if TYPE_CHECKING:
+    import networkx as nx
     from torch_geometric.data import Data
 
 __all__ = ["load_graph", "load_images", "load_task", "read_graph"]
 
 
-def read_graph(name: str, root: Root = None) -> Graph:
-    """Read the graph ``name`` as its files contain it.
+def read_graph(
+    source: Any, root: Root = None, *, features: Any = None, labels: Any = None, directed: bool = False
+) -> Graph:
+    """Read a graph: a shipped one by its name, a user's file or folder, or an object of another library.
+
+    Nodes keep their names in ``graph.names``; nodes named 0 to n - 1 keep these numbers. ``graph.notes`` reports what
+    was detected and repaired: separator, header, encoding, weights, repeated edges, self loops.
 
     Args:
-        name: A name of :data:`lresnet.data.GRAPHS`.
-        root: Data roots, see :func:`lresnet.data.files.data_roots`.
+        source: A name of :data:`lresnet.data.GRAPHS`, or else one of
+
+            - an edge list: ``.csv``, ``.tsv``, ``.txt``, ``.edges`` or ``.edgelist``, plain or gzipped, see
+              :func:`~lresnet.data.formats.edge_list.read_edge_list`;
+            - a folder with ``edges.*`` and optionally ``features.*``, ``labels.*`` and ``splits.*``, see
+              :func:`~lresnet.data.formats.graph_folder.read_graph_folder`;
+            - a ``.npz`` file, see :func:`~lresnet.data.formats.graph_arrays.read_graph_arrays`;
+            - a ``.graphml`` or ``.gml`` file, plain or gzipped;
+            - PyG ``Data``, a networkx graph, a SciPy sparse adjacency matrix, ``(edge_index, num_nodes)``, or a
+              :class:`~lresnet.data.Graph`.
+
+        root: Data roots of the shipped graphs, see :func:`lresnet.data.files.data_roots`.
+        features: Node features that replace those of ``source``: a file or an array, see
+            :func:`~lresnet.data.formats.node_files.add_features`; for networkx graphs also names of node attributes.
+        labels: Node labels that replace those of ``source``: a file or an array, see
+            :func:`~lresnet.data.formats.node_files.add_labels`; for networkx graphs also the name of a node attribute.
+        directed: Whether the edges of an edge list or of ``(edge_index, num_nodes)`` have a direction. Other sources
+            contain it.
 
     Raises:
-        FileNotFoundError: A file is not under any root, and it cannot be downloaded.
-        ValueError: There is no such graph, or a file is not the official one.
+        FileNotFoundError: There is no such file, or a file of a shipped graph cannot be found or downloaded.
+        ValueError: There is no such graph, or the content is refused (the message has the file and, for text, the
+            line).
 
     Example:
         >>> read_graph("disease_tree").num_nodes
         1000
+        >>> read_graph((np.array([[0, 1], [1, 2]]), 5)).num_nodes
+        5
     """
+    if isinstance(source, str) and source not in GRAPHS and _is_path(source):
+        source = Path(source)
+    if directed and not (isinstance(source, tuple) or (isinstance(source, Path) and _has_edge_list(source))):
+        raise ValueError(
+            "directed=True is for edge lists and (edge_index, num_nodes); other sources contain the direction"
+        )
+    if isinstance(source, Path):
+        graph, features, labels = _from_path(source, directed, features, labels)
+    elif isinstance(source, str):
+        graph = _shipped(source, root)
+    else:
+        graph, features, labels = _from_object(source, directed, features, labels)
+    if features is not None:
+        graph = add_features(graph, features)
+    return graph if labels is None else add_labels(graph, labels)
+
+
+def _is_path(text: str) -> bool:
+    """Return whether a text that is not the name of a graph is meant as a path."""
+    path = Path(text)
+    return path.exists() or bool(path.suffix) or len(path.parts) > 1
+
+
+def _has_edge_list(path: Path) -> bool:
+    return path.is_dir() or graph_suffix(path) in EDGE_LISTS
+
+
+def _shipped(name: str, root: Root) -> Graph:
     source = find_source(name)
     if not isinstance(source, GraphSource):
         function = "load_images" if isinstance(source, ImageSource) else "load_ood_set"
@@ -48,24 +108,99 @@ def read_graph(name: str, root: Root = None) -> Graph:
     return graph
 
 
-def load_graph(name: str, root: Root = None) -> Data:
-    """Read the graph ``name`` as PyG ``Data``.
+def _from_path(path: Path, directed: bool, features: Any, labels: Any) -> tuple[Graph, Any, Any]:
+    """Return the graph, and the features and labels that are still to be added."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; give the path of a graph, or one of {', '.join(GRAPHS)}")
+    suffix = graph_suffix(path)
+    if path.is_dir():
+        replaced = {"features": features is not None, "labels": labels is not None}
+        return (
+            read_graph_folder(path, directed=directed, skip=[part for part in replaced if replaced[part]]),
+            features,
+            labels,
+        )
+    if suffix in EDGE_LISTS:
+        return read_edge_file(path, directed=directed), features, labels
+    if suffix == ".npz":
+        return read_graph_arrays(path), features, labels
+    if suffix in NETWORKS:
+        network, notes = read_network_file(path)
+        try:
+            return _from_network(network, path.name, features, labels, notes)
+        except ValueError as error:
+            raise ValueError(f"{path}: {str(error).removeprefix(f'{path.name}: ')}") from error
+    raise ValueError(
+        f"{path}: {f'the suffix {suffix}' if suffix else 'a file without a suffix'} is not a graph format; use "
+        f"{', '.join((*EDGE_LISTS, '.npz', *NETWORKS))}, or a folder with edges.*"
+    )
+
+
+def _from_object(source: Any, directed: bool, features: Any, labels: Any) -> tuple[Graph, Any, Any]:
+    if isinstance(source, Graph):
+        return source, features, labels
+    if isinstance(source, tuple) and len(source) == 2 and not hasattr(source[1], "shape"):
+        edges, nodes = source
+        return Graph.checked("graph", None, edges, num_nodes=nodes, directed=directed), features, labels
+    if sparse.issparse(source):
+        return adjacency_graph(source), features, labels
+
+    import networkx as nx
+    from torch_geometric.data.data import BaseData
+
+    if isinstance(source, nx.Graph):
+        return _from_network(source, source.name or "graph", features, labels, ())
+    if isinstance(source, BaseData):
+        return Graph.from_data(source), features, labels
+    raise ValueError(
+        f"a graph cannot be read from {type(source).__name__}; give a name, a path, PyG Data, a networkx graph, a "
+        "SciPy sparse matrix, or (edge_index, num_nodes)"
+    )
+
+
+def _from_network(
+    network: nx.Graph, name: str, features: Any, labels: Any, notes: Sequence[str]
+) -> tuple[Graph, Any, Any]:
+    """Return the graph, and the features and labels that are not attributes of its nodes."""
+    attributes = {key for _, data in network.nodes(data=True) for key in data}
+    chosen = [features] if isinstance(features, str) else features
+    if not (isinstance(chosen, list | tuple) and chosen and all(isinstance(each, str) for each in chosen)):
+        chosen = ()
+    if unknown := [each for each in chosen if each not in attributes]:
+        if not isinstance(features, str) or not Path(features).exists():
+            listed = ", ".join(sorted(map(str, attributes))) or "none"
+            raise ValueError(f"{name}: the nodes have no attribute {unknown[0]!r}; their attributes are: {listed}")
+        chosen = ()
+    label = labels if isinstance(labels, str) and not (labels not in attributes and Path(labels).exists()) else None
+    if label is not None and label not in attributes:
+        listed = ", ".join(sorted(map(str, attributes))) or "none"
+        raise ValueError(f"{name}: the nodes have no attribute {label!r}; their attributes are: {listed}")
+    unread = sorted(map(str, attributes - {*chosen, label}))
+    if unread:
+        notes = (*notes, f"Node attributes that are not read: {', '.join(unread[:5])}{', ...' if unread[5:] else ''}.")
+    graph = networkx_graph(network, name, chosen, label, notes)
+    return graph, None if chosen else features, None if label is not None else labels
+
+
+def load_graph(source: Any, root: Root = None) -> Data:
+    """Read a graph as PyG ``Data``.
 
     Args:
-        name: A name of :data:`lresnet.data.GRAPHS`; ``"disease_tree"`` needs no file.
+        source: A name of :data:`lresnet.data.GRAPHS` (``"disease_tree"`` needs no file), or any other source of
+            :func:`read_graph`.
         root: Data roots: a folder or several. None means ``LRESNET_DATA`` or, if it is not set, the user's cache
             folder.
 
     Returns:
         ``x`` float32 ``[n, f]`` as published, ``edge_index`` int64 ``[2, 2e]`` in both directions without self loops or
         repetitions, ``y`` int64 ``[n]``, and the official masks if there are any (``[n]``; ``[n, 10]`` for graphs with
-        ten official splits).
+        ten official splits); see :meth:`lresnet.data.Graph.to_data`.
 
     Example:
         >>> load_graph("disease_tree")
         Data(x=[1000, 6], edge_index=[2, 1998], num_nodes=1000, y=[1000])
     """
-    return read_graph(name, root).to_data()
+    return read_graph(source, root).to_data()
 
 
 def load_images(name: str | Path, root: Root = None, size: int | None = None) -> ImageData:

@@ -96,8 +96,8 @@ def _weights(name: str, data: Any, notes: list[str]) -> Tensor | None:
 
 
 def _column(values: Any) -> Tensor:
-    values = torch.as_tensor(values).detach().cpu()
-    return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
+    column = torch.as_tensor(values).detach().cpu()
+    return column[:, 0] if column.ndim == 2 and column.shape[1] == 1 else column
 
 
 def _labels(name: str, data: Any, n: int, notes: list[str]) -> Any:
@@ -110,8 +110,8 @@ def _labels(name: str, data: Any, n: int, notes: list[str]) -> Any:
         return None
     if array.ndim == 2 and array.shape[1] > 1:
         raise ValueError(
-            f"{name}: y has shape {list(array.shape)}, but several labels per node are not supported; set data.y to one "
-            "column, or to None for link prediction"
+            f"{name}: y has shape {list(array.shape)}, but several labels per node are not supported; set data.y to "
+            "one column, or to None for link prediction"
         )
     return array
 

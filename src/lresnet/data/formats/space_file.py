@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet.data.formats.edge_list import read_edge_list
+from lresnet.data.formats.graph_arrays import read_all_arrays, sparse_matrix
+
 if TYPE_CHECKING:
     from scipy import sparse
 
@@ -21,8 +24,9 @@ def read_space(path: str | Path) -> NDArray[Any] | sparse.sparray | sparse.spmat
 
     - ``.npy``, or ``.npz`` with a single array: a square matrix of distances.
     - ``.npz`` written by ``scipy.sparse.save_npz``: the adjacency matrix of a graph.
-    - Any other suffix: a graph as text with one edge per line, given by two node names separated by a comma or by white
-      space. ``#`` starts a comment. Further columns are ignored, and so is a header line above numbers.
+    - Any other suffix: a graph as text with one edge per row, see
+      :func:`~lresnet.data.formats.edge_list.read_edge_list`. Weights are checked but not used: the distance is the
+      number of hops.
 
     Returns:
         The distances ``[n, n]``, the adjacency matrix, or the edges as integers ``[2, E]`` with renumbered nodes.
@@ -34,12 +38,10 @@ def read_space(path: str | Path) -> NDArray[Any] | sparse.sparray | sparse.spmat
     path = Path(path)
     if path.suffix in {".npy", ".npz"}:
         return _arrays(path)
-    return _edges(path)
+    return read_edge_list(path).edges
 
 
 def _arrays(path: Path) -> NDArray[Any] | sparse.sparray | sparse.spmatrix:
-    from scipy import sparse
-
     try:
         with path.open("rb") as file:
             content = np.load(file, allow_pickle=False)
@@ -49,7 +51,7 @@ def _arrays(path: Path) -> NDArray[Any] | sparse.sparray | sparse.spmatrix:
             if len(names) == 1:
                 return _distances(content[names[0]], path)
         if {"format", "shape", "data"} <= set(names):
-            return sparse.load_npz(path)
+            return sparse_matrix(read_all_arrays(path))
     except (EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{path} cannot be read as NumPy arrays: {error}") from error
     raise ValueError(f"{path} holds several arrays ({', '.join(names)}); save only the matrix of distances")
@@ -62,31 +64,3 @@ def _distances(matrix: NDArray[Any], path: Path) -> NDArray[Any]:
         )
     # Integers of shape [2, 2] would be taken for two edges; a floating-point matrix always holds distances.
     return matrix.astype(np.float64) if matrix.dtype.kind in "iu" else matrix
-
-
-def _edges(path: Path) -> NDArray[np.int64]:
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not a text file; an edge list has two node names per line") from error
-    rows = [
-        (number, _names(text)) for number, line in enumerate(lines, start=1) if (text := line.partition("#")[0].strip())
-    ]
-    for number, names in rows:
-        if len(names) < 2 or not all(names[:2]):
-            raise ValueError(f"{path}, line {number}: expected two node names, found {lines[number - 1].strip()!r}")
-    pairs = [(names[0], names[1]) for _, names in rows]
-    if len(pairs) > 1 and not _numeric(pairs[:1]) and _numeric(pairs[1:]):
-        pairs = pairs[1:]
-    if not pairs:
-        raise ValueError(f"{path} holds no edges")
-    _, numbers = np.unique(np.array(pairs), return_inverse=True)
-    return numbers.reshape(-1, 2).T.astype(np.int64)
-
-
-def _names(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",")] if "," in text else text.split()
-
-
-def _numeric(pairs: list[tuple[str, str]]) -> bool:
-    return all(name.lstrip("-").isdigit() for pair in pairs for name in pair)
