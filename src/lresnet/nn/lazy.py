@@ -35,7 +35,7 @@ class LazyInput(ManifoldModule):
             )
         self._rows = rows
         if self.in_features == LAZY:
-            self.weight = UninitializedParameter(**factory)
+            self.weight = UninitializedParameter(**factory)  # type: ignore[assignment]
         else:
             self.weight = torch.nn.Parameter(torch.empty(rows, self.in_features, **factory))
 

@@ -26,7 +26,7 @@ class SpaceLinear(LazyInput):
     This is HL of LResNet, section 4.3 (see also Bdeir et al., ICLR 2024). :class:`~lresnet.nn.LorentzLinear` keeps only
     the direction of its result and sets the distance from the origin by a gate. SpaceLinear keeps lengths: features
     near the origin stay there, and weight decay pulls the results towards it. The results are not bounded. A centroid
-    in float32 loses about T^2 rounding units (:func:`~lresnet.nn.graph_conv.aggregate_with_time`), so times T should
+    in float32 loses about T^2 rounding units (:func:`~lresnet.nn.aggregation.aggregate_with_time`), so times T should
     not exceed a few hundred.
 
     Args:

@@ -385,9 +385,7 @@ def check_edges(edge_index: Tensor, num_nodes: tuple[int, int], edge_weight: Ten
         for (name, part), count in zip(parts, num_nodes, strict=False):
             low, high = int(part.min()), int(part.max())
             if low < 0 or high >= count:
-                raise ValueError(
-                    f"edge_index has node {low if low < 0 else high}, but {name} are 0 to {count - 1}"
-                )
+                raise ValueError(f"edge_index has node {low if low < 0 else high}, but {name} are 0 to {count - 1}")
 
 
 def _pointers(index: Tensor, size: int) -> Tensor:
