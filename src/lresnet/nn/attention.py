@@ -8,8 +8,8 @@ from torch import Tensor
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import full_precision
 from lresnet.geometry.curvature import kappa_of
+from lresnet.nn.aggregation import centroid_of_sums
 from lresnet.nn.euclidean import EuclideanLinear
-from lresnet.nn.graph_conv import centroid_of_sums
 from lresnet.nn.linear import LorentzLinear
 
 __all__ = ["VALUES", "LinearAttention", "LorentzAttention", "attention_rows", "linear_attention"]

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
-from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import traced, transformed
-from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.geometry.distance import dot, unitless_time
-from lresnet.geometry.smooth import with_derivatives_of
-from lresnet.geometry.stack import sum_to
-from lresnet.kernels import supports_rows
+from lresnet.geometry import Lorentz
+from lresnet.nn.aggregation import aggregate, aggregate_with_time, centroid_of_sums, least_times
 from lresnet.nn.hyperplane_linear import HyperplaneLinear
 from lresnet.nn.linear import LorentzLinear
+from lresnet.nn.message_passing import CentroidPassing, Nodes, Sizes, channel_pair, sparse_rows, split_pair
 from lresnet.nn.space_linear import SpaceLinear
-from lresnet.nn.sparse import SparseMatrix, adjacency
+from lresnet.nn.sparse import SparseMatrix
 
-__all__ = ["LAYERS", "LorentzGraphConv", "aggregate", "aggregate_with_time", "centroid_of_sums", "least_times"]
+__all__ = [
+    "LAYERS",
+    "Linear",
+    "LorentzGraphConv",
+    "aggregate",
+    "aggregate_with_time",
+    "centroid_of_sums",
+    "least_times",
+    "make_linear",
+]
+
+Linear: TypeAlias = LorentzLinear | SpaceLinear | HyperplaneLinear
 
 LAYERS: dict[str, type[LorentzLinear] | type[SpaceLinear] | type[HyperplaneLinear]] = {
     "hybonet": LorentzLinear,
@@ -29,127 +36,37 @@ LAYERS: dict[str, type[LorentzLinear] | type[SpaceLinear] | type[HyperplaneLinea
 """Linear layers of a convolution, by name."""
 
 
-def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
-    """Return the weighted Lorentzian centroid of each row's neighbours, [N, n] -> [N, n].
-
-    See :func:`aggregate_with_time`.
-    """
-    return aggregate_with_time(torch.cat([x, unitless_time(x, kappa, -1)], dim=-1), A, kappa)
-
-
-def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
-    r"""Return the weighted Lorentzian centroid of each row's neighbours, :math:`y_i = s_i / n_i`.
-
-    .. math:: s_i = \sum_j A_{ij} x_j, \qquad
-        n_i^2 = \Big(\sum_j A_{ij} T_j\Big)^2 - \kappa |s_i|^2 \ge \Big(\sum_j A_{ij}\Big)^2
-
-    This is one sparse product over n+1 columns. The difference loses about T^2 rounding units, where layers bound T to
-    about ten. (:meth:`lresnet.Lorentz.centroid` loses none.) The lower bound is enforced, so n_i cannot vanish. Rows
-    without neighbours give the origin. Scaling a row of A does not change the result.
-
-    Args:
-        x: The points, then :math:`T = \sqrt\kappa` times their time.
-        A: Weights >= 0, rows are targets.
-        kappa: -K > 0.
-
-    Shapes:
-        x [N, n+1] -> [N, n]
-    """
-    return centroid_of_sums(A.product(x), least_times(A, x), kappa, some_empty=A.has_empty_rows())
+def make_linear(layer: str, in_features: int, out_features: int, *, manifold: Lorentz, **options: Any) -> Linear:
+    """Return the linear layer of that name of :data:`LAYERS`."""
+    if layer not in LAYERS:
+        raise ValueError(f"layer must be one of {', '.join(LAYERS)}, got {layer!r}")
+    return LAYERS[layer](in_features, out_features, manifold=manifold, **options)
 
 
-def least_times(A: SparseMatrix, x: Tensor) -> Tensor:
-    """Return ``least`` of :func:`centroid_of_sums`, in the dtype of x and with as many axes."""
-    sums = A.row_sums().to(x.dtype)
-    return sums if sums.dim() == x.dim() else sums.unsqueeze(1)
-
-
-def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empty: bool) -> Tensor:
-    r"""Return the centroids :math:`s_i / n_i` of :func:`aggregate_with_time`, given the sums.
-
-    Args:
-        sums: :math:`[s_i, \sum_j A_{ij} T_j]`, [N, n+1].
-        least: :math:`\sum_j A_{ij}`, the lower bound of n_i, [N, 1], a constant.
-        kappa: -K > 0.
-        some_empty: Whether a bound is 0, that is, whether a row has no neighbours.
-    """
-    if traced():
-        return _centroid(sums, least, kappa, some_empty)[0]
-    if supports_rows(sums, kappa):
-        from lresnet.kernels.centroid import fused_centroid
-
-        return fused_centroid(sums, least, float(kappa), _plain_centroid)
-    kappa_tensor = kappa if isinstance(kappa, Tensor) else None
-    result: Tensor = _Centroid.apply(sums, least, kappa_tensor, kappa, some_empty)  # type: ignore[no-untyped-call]
-    return result
-
-
-def _centroid(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return y, 1/n and T of y by differentiable torch operations."""
-    s, S_T = sums[..., :-1], sums[..., -1:]
-    n2 = S_T.square() - kappa * dot(s, s, -1)
-    bounded = torch.maximum(n2.detach(), least.square())
-    # A single neighbour attains the bound, where the derivative of the maximum differs from that of n2.
-    # (Within a transform requires_grad does not tell: a tensor of vmap has none, even if it is differentiated outside.)
-    n2 = with_derivatives_of(bounded, n2) if n2.requires_grad or transformed() else bounded
-    if some_empty:  # 1 / infinity, so that neither the value nor a derivative is 0 / 0
-        n2 = n2.masked_fill(least <= 0, float("inf"))
-    inverse = n2.rsqrt()
-    return s * inverse, inverse, S_T * inverse
-
-
-def _plain_centroid(sums: Tensor, least: Tensor, kappa: Curvature) -> Tensor:
-    return _centroid(sums, least, kappa, some_empty=True)[0]
-
-
-class _Centroid(torch.autograd.Function):
-    r"""With :math:`a = g \cdot y`: :math:`\partial s = (g + \kappa a y)/n`, :math:`\partial S_T = -a T_y/n`."""
-
-    @staticmethod
-    def forward(
-        ctx: Any, sums: Tensor, least: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, some_empty: bool
-    ) -> Tensor:
-        y, inverse, T_y = _centroid(sums, least, kappa, some_empty)
-        ctx.kappa, ctx.some_empty = None if kappa_tensor is not None else kappa, some_empty
-        ctx.save_for_backward(sums, least, y, inverse, T_y, kappa_tensor)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        sums, least, y, inverse, T_y, kappa_tensor = ctx.saved_tensors
-        kappa = kappa_tensor if kappa_tensor is not None else ctx.kappa
-        if torch.is_grad_enabled():  # a second derivative is needed: autograd computes both
-            # Differentiate with respect to aliases, so that gradients stop here: the sums may depend on kappa.
-            sums, alias = sums.view_as(sums), None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
-            y = _centroid(sums, least, kappa if alias is None else alias, ctx.some_empty)[0]
-            inputs = [sums] if alias is None else [sums, alias]
-            g_sums, *rest = torch.autograd.grad(y, inputs, g, create_graph=True)
-            return g_sums, None, rest[0] if rest else None, None, None
-        a = dot(g, y, -1)
-        back = torch.cat([torch.addcmul(g, kappa * a, y), -a * T_y], dim=-1) * inverse
-        gk = None if kappa_tensor is None else 0.5 * sum_to(kappa_tensor.shape, a * dot(y, y, -1))
-        return back, None, gk, None, None
-
-
-class LorentzGraphConv(ManifoldModule):
+class LorentzGraphConv(CentroidPassing):
     r"""Fully hyperbolic graph convolution: a linear layer, then the Lorentzian centroid of each node's neighbours.
 
     .. math:: h = L(x), \qquad y_i = \frac{\sum_j A_{ij} h_j}{n_i}, \qquad
         n_i^2 = \Big(\sum_j A_{ij} T_j\Big)^2 - \kappa \Big|\sum_j A_{ij} h_j\Big|^2
 
-    where L is the linear layer and T is :math:`\sqrt\kappa` times the time of h.
+    where L is the linear layer and T is :math:`\sqrt\kappa` times the time of h. It is a
+    :class:`torch_geometric.nn.MessagePassing` with PyG's arguments, and works in ``HeteroConv``, ``to_hetero`` and
+    :mod:`torch_geometric.explain`.
 
     Args:
-        in_channels: Dimension of the input space.
+        in_channels: Dimension of the input space; -1 takes it from the first input. A pair is for bipartite graphs;
+            its second number is not used, since targets only receive.
         out_channels: Dimension of the output space.
         manifold: Owner of the curvature. It is not registered as a submodule.
         layer: The linear layer, a name of :data:`LAYERS`: "hybonet" (:class:`LorentzLinear`), "space"
             (:class:`SpaceLinear`) or "hyperplane" (:class:`HyperplaneLinear`).
-        self_loops: Add self loops to ``edge_index``. An adjacency matrix is used unchanged.
+        self_loops: Add self loops to ``edge_index`` and to sparse tensors of torch. A
+            :class:`~lresnet.nn.SparseMatrix` is used unchanged, and a bipartite graph has no self loops.
         linear: Other arguments of the linear layer.
 
     Shapes:
-        x [N, in], edge_index [2, E], edge_weight [E] with values >= 0 -> [N, out]
+        x [N, in] or ([N, in], [M, any]), edge_index [2, E] or adj_t [M, N], edge_weight [E] with values >= 0
+        -> [N, out] or [M, out]
 
     Example:
         >>> conv = LorentzGraphConv(8, 4, manifold=Lorentz(-1.0))
@@ -159,7 +76,7 @@ class LorentzGraphConv(ManifoldModule):
 
     def __init__(
         self,
-        in_channels: int,
+        in_channels: int | tuple[int, int],
         out_channels: int,
         *,
         manifold: Lorentz,
@@ -167,29 +84,37 @@ class LorentzGraphConv(ManifoldModule):
         self_loops: bool = True,
         **linear: Any,
     ) -> None:
-        super().__init__(manifold)
-        if layer not in LAYERS:
-            raise ValueError(f"layer must be one of {', '.join(LAYERS)}, got {layer!r}")
-        self.linear = LAYERS[layer](in_channels, out_channels, manifold=manifold, **linear)
-        self.self_loops = self_loops
+        super().__init__(manifold, self_loops=self_loops)
+        self.in_channels, self.out_channels = in_channels, out_channels
+        self.linear = make_linear(layer, channel_pair(in_channels)[0], out_channels, manifold=manifold, **linear)
+
+    def reset_parameters(self) -> None:
+        """Initialise the linear layer."""
+        self.linear.reset_parameters()
 
     def forward(
         self,
-        x: Tensor | SparseMatrix,
+        x: Nodes | tuple[Nodes, Nodes | None],
         edge_index: Tensor | SparseMatrix,
         edge_weight: Tensor | None = None,
+        size: tuple[int | None, int | None] | None = None,
         time: Tensor | None = None,
     ) -> Tensor:
         """Return the new points.
 
         Args:
-            x: Points [N, in], dense or sparse.
-            edge_index: Edges [2, E], or the matrix of :func:`~lresnet.nn.adjacency`, built once for many calls.
+            x: Points [N, in], dense or sparse, or a pair (sources, targets). Only the number of targets is used.
+            edge_index: Edges [2, E]; or the transposed adjacency matrix of PyG, ``adj_t`` (rows are targets), as a
+                sparse tensor of torch; or the matrix of :func:`~lresnet.nn.adjacency`, built once for many calls.
             edge_weight: Weights [E]. Default: 1.
-            time: Time of a sparse x, [N, 1].
+            size: Numbers of sources and targets. Default: those of x.
+            time: Time of a sparse x, [N, 1]. Default: computed from x.
         """
-        if not isinstance(edge_index, SparseMatrix):
-            edge_index = adjacency(edge_index, x.shape[0], edge_weight, self_loops=self.self_loops)
-        h = self.linear.with_time(x, time)
-        y = aggregate_with_time(h, edge_index, kappa_of(self.manifold.curvature, h.dtype))
-        return y.to(x.dtype) if isinstance(x, Tensor) else y
+        sources, targets = split_pair(x)
+        if isinstance(sources, SparseMatrix) or sources.layout != torch.strided:
+            points, time = sparse_rows(sources, time, self.manifold)
+        else:
+            points = sources
+        h = self.linear.with_time(points, time)
+        y = self.centroids(h, edge_index, edge_weight, Sizes.of(sources, targets, size))
+        return y.to(points.dtype) if isinstance(points, Tensor) else y

@@ -7,19 +7,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision, prepare, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import unit, unitless_time
 from lresnet.geometry.stack import times_rows
 from lresnet.nn.input_map import MAX_RADIUS
+from lresnet.nn.lazy import LazyInput
 from lresnet.nn.mlr import hyperplane_sines
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["HyperplaneLinear"]
 
 
-class HyperplaneLinear(ManifoldModule):
+class HyperplaneLinear(LazyInput):
     r"""Fully connected layer of HNN++ (Shimizu et al., ICLR 2021) in Lorentz coordinates.
 
     .. math:: y_k = \frac{\sinh(\sqrt\kappa v_k)}{\sqrt\kappa}, \qquad
@@ -33,7 +34,7 @@ class HyperplaneLinear(ManifoldModule):
     float32, :math:`\sqrt\kappa v_k` is limited to ``max_radius`` in absolute value.
 
     Args:
-        in_features: Dimension n of the input space.
+        in_features: Dimension n of the input space; -1 takes it from the first input.
         out_features: Dimension m of the output space.
         manifold: Owner of the curvature. It is not registered as a submodule.
         max_radius: Largest distance from a coordinate hyperplane, in radii of curvature.
@@ -63,12 +64,14 @@ class HyperplaneLinear(ManifoldModule):
             raise ValueError(f"max_radius must be positive, got {max_radius}")
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.in_features, self.out_features, self.max_radius = in_features, out_features, max_radius
-        self.weight = torch.nn.Parameter(torch.empty(out_features, in_features, **factory))
+        self.make_weight(out_features, **factory)
         self.bias = torch.nn.Parameter(torch.empty(out_features, **factory))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Initialise with half of Glorot's range: near the origin the layer then equals the Euclidean baseline's."""
+        if self.is_lazy():
+            return
         torch.nn.init.xavier_uniform_(self.weight, gain=0.5)
         torch.nn.init.zeros_(self.bias)
 
@@ -84,6 +87,8 @@ class HyperplaneLinear(ManifoldModule):
 
     def _map(self, x: Tensor | SparseMatrix, time: Tensor | None) -> Tensor:
         """Return y in float32 or wider."""
+        if self.is_lazy():
+            self.materialise(x.shape[-1])
         if isinstance(x, SparseMatrix):
             if time is None:
                 raise ValueError(

@@ -8,18 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision, prepare, require_features, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import dot, time_of, unit
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
 from lresnet.kernels import supports_rows
+from lresnet.nn.lazy import LazyInput
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["LorentzLinear", "ambient_product", "on_sphere"]
 
 
-class LorentzLinear(ManifoldModule):
+class LorentzLinear(LazyInput):
     r"""Fully hyperbolic linear layer: a linear map of the ambient vector [t, x], then a map back to the hyperboloid.
 
     .. math:: z = W x + v t + b \in R^{1 + m}, \qquad y = \sqrt{\tau^2 + 2 \tau/\sqrt\kappa}\; z_s/|z_s|,
@@ -29,7 +30,7 @@ class LorentzLinear(ManifoldModule):
     parameters.
 
     Args:
-        in_features: Dimension n of the input space.
+        in_features: Dimension n of the input space; -1 takes it from the first input.
         out_features: Dimension m of the output space.
         manifold: Owner of the curvature. It is not registered as a submodule.
         floor: f > 0, which keeps the results away from the origin, where the direction is undefined. HyboNet uses 0.1,
@@ -67,7 +68,7 @@ class LorentzLinear(ManifoldModule):
             floor,
             initial_scale,
         )
-        self.weight = torch.nn.Parameter(torch.empty(1 + out_features, in_features, **factory))
+        self.make_weight(1 + out_features, **factory)
         self.time_weight = torch.nn.Parameter(torch.empty(1 + out_features, **factory))
         self.bias = torch.nn.Parameter(torch.empty(1 + out_features, **factory))
         self.log_scale = torch.nn.Parameter(torch.empty((), **factory))
@@ -75,6 +76,8 @@ class LorentzLinear(ManifoldModule):
 
     def reset_parameters(self) -> None:
         """Initialise as HyboNet does: W uniform within 1/sqrt(1 + m), v and b zero."""
+        if self.is_lazy():
+            return
         bound = (1 + self.out_features) ** -0.5
         torch.nn.init.uniform_(self.weight, -bound, bound)
         torch.nn.init.zeros_(self.time_weight)
@@ -88,6 +91,8 @@ class LorentzLinear(ManifoldModule):
 
     def with_time(self, x: Tensor | SparseMatrix, time: Tensor | None = None) -> Tensor:
         """Return [..., m+1] in float32 or wider: the mapped points, then sqrt(kappa) times their time."""
+        if self.is_lazy():
+            self.materialise(x.shape[-1])
         if isinstance(x, SparseMatrix):
             if time is None:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""Global pooling of images whose pixels are points, [B, C, H, W], to one point per image, [B, C]."""
+"""Global pooling: the pixels of an image [B, C, H, W], or the nodes of a graph [N, C], become one point, [B, C]."""
 
 from __future__ import annotations
 
@@ -7,13 +7,23 @@ from torch import Tensor
 
 from lresnet.geometry import ManifoldModule
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import prepare, traced
+from lresnet.geometry.checks import checks_values, prepare, traced
 from lresnet.geometry.curvature import Curvature, kappa_of
-from lresnet.geometry.distance import unitless_time
+from lresnet.geometry.distance import dot, time_of, unit, unitless_time
+from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.kernels import supports_pair
 from lresnet.kernels.tiles import LONGEST_ROW
 
-__all__ = ["CentroidPool", "PoincareMean", "SpaceMean", "centroid_pool", "poincare_mean", "space_mean"]
+__all__ = [
+    "CentroidPool",
+    "PoincareMean",
+    "SpaceMean",
+    "centroid_pool",
+    "graph_centroid_pool",
+    "graph_space_mean",
+    "poincare_mean",
+    "space_mean",
+]
 
 
 def poincare_mean(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
@@ -81,6 +91,93 @@ def space_mean(x: Tensor) -> Tensor:
     return _pixels(x).mean(-2)
 
 
+# --- Graphs -----------------------------------------------------------------------------------------------------------
+
+
+def graph_centroid_pool(x: Tensor, batch: Tensor, size: int | None = None, *, K: Curvature = -1.0) -> Tensor:
+    r"""Return the Lorentzian centroid of each graph's nodes, [N, n] -> [B, n].
+
+    The formulas are those of :mod:`lresnet.geometry.centroid`, computed in float64 over nodes that are grouped by
+    ``batch``: with the direction u of a graph's sum of space coordinates and :math:`p_i = x_i \cdot u`, the squared
+    norm of the sum is :math:`\sum_i (t_i - p_i) \sum_i (t_i + p_i)`, a product of sums of positive terms. Memory is
+    that of the nodes: no graph is padded.
+
+    Args:
+        x: Points of all graphs, [N, n].
+        batch: Graph of each node, [N], as in PyG; in any order.
+        size: Number of graphs B. Default: one more than the largest number in ``batch``.
+        K: Curvature, a negative float or tensor (gradients flow into a tensor).
+
+    Returns:
+        [B, n], in float32 or wider. A graph without nodes gives the origin.
+
+    Example:
+        >>> x = torch.tensor([[2.0, 2.0], [-2.0, 2.0], [1.0, 0.0]])
+        >>> graph_centroid_pool(x, torch.tensor([0, 0, 2]))
+        tensor([[0.0000, 0.8944],
+                [0.0000, 0.0000],
+                [1.0000, 0.0000]])
+    """
+    (points,), _ = prepare(x)
+    graphs = _number_of_graphs(points, batch, size)
+    wide, kappa = points.double(), kappa_of(K, torch.float64)
+    fixed = kappa.detach() if isinstance(kappa, Tensor) else kappa
+    n = _graph_normaliser(wide.detach(), batch, graphs, fixed)
+    length = torch.where(n > 0, n, 1.0)
+    # The value is sum / n. Its derivatives, of any order, are those of a sum divided by the root of a ratio that is 1.
+    share = 1 / length[batch]
+    s, s_t = _graph_sums(share * wide, batch, graphs), _graph_sums(share * time_of(wide, kappa, -1), batch, graphs)
+    squared = kappa * (s_t.square() - dot(s, s, -1))
+    ratio = with_derivatives_of(torch.ones_like(n), torch.where(n > 0, squared, 1.0)).sqrt()
+    return (s / ratio).to(points.dtype)
+
+
+def graph_space_mean(x: Tensor, batch: Tensor, size: int | None = None) -> Tensor:
+    """Return the mean of each graph's space coordinates, [N, n] -> [B, n]; 0 for a graph without nodes.
+
+    The arguments are those of :func:`graph_centroid_pool`.
+    """
+    (points,), _ = prepare(x)
+    graphs = _number_of_graphs(points, batch, size)
+    counts = _graph_sums(torch.ones_like(points[:, :1]), batch, graphs)
+    return _graph_sums(points, batch, graphs) / counts.clamp(min=1.0)
+
+
+def _graph_sums(x: Tensor, batch: Tensor, graphs: int) -> Tensor:
+    return x.new_zeros(graphs, x.shape[1]).index_add(0, batch, x)
+
+
+def _graph_normaliser(x: Tensor, batch: Tensor, graphs: int, kappa: Curvature) -> Tensor:
+    """Return sqrt(kappa) times the Lorentzian norm of each graph's sum, [B, 1]; 0 for a graph without nodes."""
+    u = unit(_graph_sums(x, batch, graphs), -1)[0][batch]
+    p = dot(x, u, -1)
+    far = time_of(x, kappa, -1) + p.abs()
+    near = ((x - p * u).square().sum(-1, keepdim=True) + 1 / kappa) / far
+    minus = _graph_sums(torch.where(p > 0, near, far), batch, graphs)
+    plus = _graph_sums(torch.where(p > 0, far, near), batch, graphs)
+    return (kappa * minus * plus).sqrt()
+
+
+def _number_of_graphs(x: Tensor, batch: Tensor, size: int | None) -> int:
+    """Return B; raise ``ValueError`` unless ``batch`` holds one graph number below B for each point."""
+    is_integer = not (batch.is_floating_point() or batch.is_complex() or batch.dtype == torch.bool)
+    if x.dim() != 2 or batch.shape != x.shape[:1] or not is_integer:
+        raise ValueError(
+            "pooling of graphs needs points [N, n] and an integer batch [N] as in PyG, "
+            f"got x {tuple(x.shape)} and batch {tuple(batch.shape)} of {batch.dtype}"
+        )
+    if size is None:
+        size = int(batch.max()) + 1 if batch.numel() else 0
+    if checks_values(batch) and batch.numel():
+        low, high = int(batch.min()), int(batch.max())
+        if low < 0 or high >= size:
+            raise ValueError(f"batch has graph {low if low < 0 else high}, but graphs are 0 to {size - 1}")
+    return size
+
+
+# --- Modules ----------------------------------------------------------------------------------------------------------
+
+
 class PoincareMean(ManifoldModule):
     r"""Global pooling by the mean in the Poincare ball, as in the paper (:func:`poincare_mean`).
 
@@ -103,7 +200,9 @@ class PoincareMean(ManifoldModule):
 
 
 class CentroidPool(ManifoldModule):
-    r"""Global pooling by the Lorentzian centroid (:func:`centroid_pool`), which commutes with isometries.
+    r"""Global pooling by the Lorentzian centroid, which commutes with isometries.
+
+    It pools images (:func:`centroid_pool`) and graphs (:func:`graph_centroid_pool`).
 
     .. math:: z = \frac{\sum_i x_i}{\sqrt\kappa |\sum_i x_i|}
 
@@ -111,16 +210,22 @@ class CentroidPool(ManifoldModule):
         manifold: Owner of the curvature. It is not registered as a submodule.
 
     Shapes:
-        [B, C, H, W] -> [B, C]
+        images [B, C, H, W] -> [B, C]; graphs: x [N, C], batch [N] -> [B, C], where a graph without nodes gives the
+        origin
 
     Example:
         >>> from lresnet import Lorentz
         >>> CentroidPool(Lorentz(-1.0))(torch.randn(4, 16, 8, 8)).shape
         torch.Size([4, 16])
+        >>> CentroidPool(Lorentz(-1.0))(torch.randn(5, 16), torch.tensor([0, 0, 1, 1, 1])).shape
+        torch.Size([2, 16])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        return centroid_pool(x, K=self.manifold.curvature)
+    def forward(self, x: Tensor, batch: Tensor | None = None, size: int | None = None) -> Tensor:
+        """Return one point per image or, with ``batch`` [N], per graph; ``size`` is the number of graphs."""
+        if batch is None:
+            return centroid_pool(x, K=self.manifold.curvature)
+        return graph_centroid_pool(x, batch, size, K=self.manifold.curvature)
 
 
 class SpaceMean(ManifoldModule):
@@ -132,7 +237,8 @@ class SpaceMean(ManifoldModule):
         manifold: Accepted like those of the other poolings, but not used.
 
     Shapes:
-        [B, C, H, W] -> [B, C]
+        images [B, C, H, W] -> [B, C]; graphs: x [N, C], batch [N] -> [B, C], where a graph without nodes gives the
+        origin
 
     Example:
         >>> from lresnet import Lorentz
@@ -140,8 +246,11 @@ class SpaceMean(ManifoldModule):
         torch.Size([4, 16])
     """
 
-    def forward(self, x: Tensor) -> Tensor:
-        return space_mean(x)
+    def forward(self, x: Tensor, batch: Tensor | None = None, size: int | None = None) -> Tensor:
+        """Return one point per image or, with ``batch`` [N], per graph; ``size`` is the number of graphs."""
+        if batch is None:
+            return space_mean(x)
+        return graph_space_mean(x, batch, size)
 
 
 def _has_kernel(x: Tensor, K: Curvature) -> bool:

@@ -7,17 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision, prepare, require_features
 from lresnet.geometry.curvature import kappa_of
 from lresnet.geometry.distance import unitless_time
 from lresnet.geometry.stack import times_rows
+from lresnet.nn.lazy import LazyInput
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["SpaceLinear"]
 
 
-class SpaceLinear(ManifoldModule):
+class SpaceLinear(LazyInput):
     r"""Linear map of the space coordinates, :math:`y_s = W x_s + b`; the time follows from them.
 
     .. math:: [t, x] \mapsto \big[\sqrt{|W x + b|^2 + 1/\kappa},\; W x + b\big]
@@ -25,11 +26,11 @@ class SpaceLinear(ManifoldModule):
     This is HL of LResNet, section 4.3 (see also Bdeir et al., ICLR 2024). :class:`~lresnet.nn.LorentzLinear` keeps only
     the direction of its result and sets the distance from the origin by a gate. SpaceLinear keeps lengths: features
     near the origin stay there, and weight decay pulls the results towards it. The results are not bounded. A centroid
-    in float32 loses about T^2 rounding units (:func:`~lresnet.nn.graph_conv.aggregate_with_time`), so times T should
+    in float32 loses about T^2 rounding units (:func:`~lresnet.nn.aggregation.aggregate_with_time`), so times T should
     not exceed a few hundred.
 
     Args:
-        in_features: Dimension n of the input space.
+        in_features: Dimension n of the input space; -1 takes it from the first input.
         out_features: Dimension m of the output space.
         manifold: Owner of the curvature. It is not registered as a submodule.
 
@@ -55,12 +56,14 @@ class SpaceLinear(ManifoldModule):
         super().__init__(manifold)
         factory: dict[str, Any] = {"device": device, "dtype": dtype}
         self.in_features, self.out_features = in_features, out_features
-        self.weight = torch.nn.Parameter(torch.empty(out_features, in_features, **factory))
+        self.make_weight(out_features, **factory)
         self.bias = torch.nn.Parameter(torch.empty(out_features, **factory))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Initialise as Glorot and Bengio do, like the Euclidean baseline."""
+        if self.is_lazy():
+            return
         torch.nn.init.xavier_uniform_(self.weight)
         torch.nn.init.zeros_(self.bias)
 
@@ -76,6 +79,8 @@ class SpaceLinear(ManifoldModule):
 
     def _map(self, x: Tensor | SparseMatrix) -> Tensor:
         """Return W x + b in float32 or wider."""
+        if self.is_lazy():
+            self.materialise(x.shape[-1])
         if isinstance(x, SparseMatrix):
             return x @ self.weight.movedim(-1, 0) + self.bias
         (x,), _ = prepare(x)

@@ -23,8 +23,10 @@ __all__ = [
     "Indices",
     "SparseMatrix",
     "adjacency",
+    "check_edges",
     "csr_product",
     "csr_product_transposed",
+    "edges_of",
     "entrywise_times",
     "mean_normalisation",
     "symmetric_normalisation",
@@ -98,6 +100,17 @@ class SparseMatrix:
         """Build from the non-zero entries of a dense matrix."""
         index = x.nonzero().T
         return cls(index[0], index[1], x[index[0], index[1]], (x.shape[0], x.shape[1]))
+
+    @classmethod
+    def from_torch(cls, x: Tensor) -> Self:
+        """Build from a sparse tensor of torch (COO, CSR or CSC), differentiable in its values.
+
+        Example:
+            >>> SparseMatrix.from_torch(torch.eye(3).to_sparse())
+            SparseMatrix(3 x 3, 3 entries, cpu)
+        """
+        coo = x.to_sparse_coo().coalesce()
+        return cls.from_coo(coo.indices(), coo.values(), (x.shape[0], x.shape[1]))
 
     @property
     def device(self) -> torch.device:
@@ -259,32 +272,69 @@ class BlockDiagonal(SparseMatrix):
 
 
 def adjacency(
-    edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None, *, self_loops: bool = True
+    edge_index: Tensor, num_nodes: int | tuple[int, int], edge_weight: Tensor | None = None, *, self_loops: bool = True
 ) -> SparseMatrix:
     """Return the adjacency matrix for aggregation: rows are targets, columns are sources.
 
     Args:
-        edge_index: Edges (source, target) as in PyG, [2, E].
-        num_nodes: Number of nodes N.
-        edge_weight: Weights >= 0, [E]. Default: 1.
-        self_loops: Add a self loop of weight 1 to every node that has none.
+        edge_index: Edges (source, target) as in PyG, [2, E]; or the transposed adjacency matrix ``adj_t`` as a sparse
+            tensor of torch, whose rows are targets, also as in PyG.
+        num_nodes: Number of nodes N; in a bipartite graph the numbers of sources and of targets.
+        edge_weight: Weights >= 0, [E]. Default: 1, or the values of ``adj_t``.
+        self_loops: Add a self loop of weight 1 to every node that has none. A bipartite graph has no self loops.
 
     Example:
         >>> adjacency(torch.tensor([[0, 1], [1, 0]]), 3)
         SparseMatrix(3 x 3, 5 entries, cpu)
     """
-    _check_edges(edge_index, num_nodes, edge_weight)
+    sources, targets = num_nodes if isinstance(num_nodes, tuple) else (num_nodes, num_nodes)
+    if edge_index.layout != torch.strided:
+        edge_index, edge_weight = edges_of(edge_index, (sources, targets), edge_weight)
+    check_edges(edge_index, (sources, targets), edge_weight)
     source, target = edge_index.long()
     if edge_weight is None:
         edge_weight = torch.ones(source.numel(), device=source.device)
     require_nonnegative(edge_weight, "edge weights")
     if self_loops:
-        has_loop = torch.zeros(num_nodes, dtype=torch.bool, device=source.device)
+        if sources != targets:
+            raise ValueError(
+                f"self loops need the same nodes as sources and targets, got {sources} sources and {targets} targets; "
+                "use self_loops=False"
+            )
+        has_loop = torch.zeros(sources, dtype=torch.bool, device=source.device)
         has_loop[source[source == target]] = True
         loops = (~has_loop).nonzero().squeeze(-1)
         source, target = torch.cat([source, loops]), torch.cat([target, loops])
         edge_weight = torch.cat([edge_weight, edge_weight.new_ones(loops.numel())])
-    return SparseMatrix.from_coo((target, source), edge_weight, (num_nodes, num_nodes))
+    return SparseMatrix.from_coo((target, source), edge_weight, (targets, sources))
+
+
+def edges_of(
+    adj_t: SparseMatrix | Tensor, num_nodes: tuple[int, int], edge_weight: Tensor | None = None
+) -> tuple[Tensor, Tensor]:
+    """Return the edges (source, target) [2, E] and their weights [E] of a matrix whose rows are targets.
+
+    Args:
+        adj_t: A matrix of this library or a sparse tensor of torch, [targets, sources].
+        num_nodes: Numbers of sources and targets, which the shape of the matrix must match.
+        edge_weight: Must be None: the weights are the values of the matrix.
+
+    Example:
+        >>> edges_of(torch.tensor([[0.0, 0.0], [2.0, 0.0]]).to_sparse(), (2, 2))
+        (tensor([[0],
+                [1]]), tensor([2.]))
+    """
+    if edge_weight is not None:
+        raise ValueError("edge_weight must be None with an adjacency matrix, whose values are the weights")
+    sources, targets = num_nodes
+    if tuple(adj_t.shape) != (targets, sources):
+        raise ValueError(
+            f"the adjacency matrix must have shape [targets, sources] = [{targets}, {sources}] (adj_t as in PyG), "
+            f"got {tuple(adj_t.shape)}"
+        )
+    A = adj_t if isinstance(adj_t, SparseMatrix) else SparseMatrix.from_torch(adj_t)
+    values = A.values if A.values.is_floating_point() else A.values.to(torch.get_default_dtype())
+    return torch.stack([A.col, A.row]), values
 
 
 def mean_normalisation(A: SparseMatrix) -> SparseMatrix:
@@ -317,8 +367,8 @@ def symmetric_normalisation(A: SparseMatrix) -> SparseMatrix:
     return A.with_values(A.values * root[A.row] * root[A.col])
 
 
-def _check_edges(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None) -> None:
-    """Raise ``ValueError`` unless these are edges of a graph of ``num_nodes`` nodes with one weight per edge."""
+def check_edges(edge_index: Tensor, num_nodes: tuple[int, int], edge_weight: Tensor | None) -> None:
+    """Raise ``ValueError`` unless these are edges between (sources, targets) nodes with one weight per edge."""
     is_integer = not (edge_index.is_floating_point() or edge_index.is_complex() or edge_index.dtype == torch.bool)
     if edge_index.dim() != 2 or edge_index.shape[0] != 2 or not is_integer:
         raise ValueError(
@@ -330,9 +380,12 @@ def _check_edges(edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None)
             f"edge_weight has shape {tuple(edge_weight.shape)}, expected one per edge ({edge_index.shape[1]},)"
         )
     if checks_values(edge_index) and edge_index.numel():
-        low, high = int(edge_index.min()), int(edge_index.max())
-        if low < 0 or high >= num_nodes:
-            raise ValueError(f"edge_index has node {low if low < 0 else high}, but nodes are 0 to {num_nodes - 1}")
+        same = num_nodes[0] == num_nodes[1]
+        parts = [("nodes", edge_index)] if same else zip(("sources", "targets"), edge_index, strict=True)
+        for (name, part), count in zip(parts, num_nodes, strict=False):
+            low, high = int(part.min()), int(part.max())
+            if low < 0 or high >= count:
+                raise ValueError(f"edge_index has node {low if low < 0 else high}, but {name} are 0 to {count - 1}")
 
 
 def _pointers(index: Tensor, size: int) -> Tensor:

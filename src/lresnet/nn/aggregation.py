@@ -1,0 +1,120 @@
+"""Weighted Lorentzian centroids of each node's neighbours, by one sparse product."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry.checks import traced, transformed
+from lresnet.geometry.curvature import Curvature
+from lresnet.geometry.distance import dot, unitless_time
+from lresnet.geometry.smooth import with_derivatives_of
+from lresnet.geometry.stack import sum_to
+from lresnet.kernels import supports_rows
+from lresnet.nn.sparse import SparseMatrix
+
+__all__ = ["aggregate", "aggregate_with_time", "centroid_of_sums", "least_times"]
+
+
+def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
+    """Return the weighted Lorentzian centroid of each row's neighbours, [N, n] -> [N, n].
+
+    See :func:`aggregate_with_time`.
+    """
+    return aggregate_with_time(torch.cat([x, unitless_time(x, kappa, -1)], dim=-1), A, kappa)
+
+
+def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
+    r"""Return the weighted Lorentzian centroid of each row's neighbours, :math:`y_i = s_i / n_i`.
+
+    .. math:: s_i = \sum_j A_{ij} x_j, \qquad
+        n_i^2 = \Big(\sum_j A_{ij} T_j\Big)^2 - \kappa |s_i|^2 \ge \Big(\sum_j A_{ij}\Big)^2
+
+    This is one sparse product over n+1 columns. The difference loses about T^2 rounding units, where layers bound T to
+    about ten. (:meth:`lresnet.Lorentz.centroid` loses none.) The lower bound is enforced, so n_i cannot vanish. Rows
+    without neighbours give the origin. Scaling a row of A does not change the result.
+
+    Args:
+        x: The points, then :math:`T = \sqrt\kappa` times their time.
+        A: Weights >= 0, rows are targets.
+        kappa: -K > 0.
+
+    Shapes:
+        x [N, n+1] -> [N, n]
+    """
+    return centroid_of_sums(A.product(x), least_times(A, x), kappa, some_empty=A.has_empty_rows())
+
+
+def least_times(A: SparseMatrix, x: Tensor) -> Tensor:
+    """Return ``least`` of :func:`centroid_of_sums`, in the dtype of x and with as many axes."""
+    sums = A.row_sums().to(x.dtype)
+    return sums if sums.dim() == x.dim() else sums.unsqueeze(1)
+
+
+def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empty: bool) -> Tensor:
+    r"""Return the centroids :math:`s_i / n_i` of :func:`aggregate_with_time`, given the sums.
+
+    Args:
+        sums: :math:`[s_i, \sum_j A_{ij} T_j]`, [N, n+1].
+        least: :math:`\sum_j A_{ij}`, the lower bound of n_i, [N, 1], a constant.
+        kappa: -K > 0.
+        some_empty: Whether a bound is 0, that is, whether a row has no neighbours.
+    """
+    if traced():
+        return _centroid(sums, least, kappa, some_empty)[0]
+    if supports_rows(sums, kappa):
+        from lresnet.kernels.centroid import fused_centroid
+
+        return fused_centroid(sums, least, float(kappa), _plain_centroid)
+    kappa_tensor = kappa if isinstance(kappa, Tensor) else None
+    result: Tensor = _Centroid.apply(sums, least, kappa_tensor, kappa, some_empty)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _centroid(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Return y, 1/n and T of y by differentiable torch operations."""
+    s, S_T = sums[..., :-1], sums[..., -1:]
+    n2 = S_T.square() - kappa * dot(s, s, -1)
+    bounded = torch.maximum(n2.detach(), least.square())
+    # A single neighbour attains the bound, where the derivative of the maximum differs from that of n2.
+    # (Within a transform requires_grad does not tell: a tensor of vmap has none, even if it is differentiated outside.)
+    n2 = with_derivatives_of(bounded, n2) if n2.requires_grad or transformed() else bounded
+    if some_empty:  # 1 / infinity, so that neither the value nor a derivative is 0 / 0
+        n2 = n2.masked_fill(least <= 0, float("inf"))
+    inverse = n2.rsqrt()
+    return s * inverse, inverse, S_T * inverse
+
+
+def _plain_centroid(sums: Tensor, least: Tensor, kappa: Curvature) -> Tensor:
+    return _centroid(sums, least, kappa, some_empty=True)[0]
+
+
+class _Centroid(torch.autograd.Function):
+    r"""With :math:`a = g \cdot y`: :math:`\partial s = (g + \kappa a y)/n`, :math:`\partial S_T = -a T_y/n`."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, sums: Tensor, least: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, some_empty: bool
+    ) -> Tensor:
+        y, inverse, T_y = _centroid(sums, least, kappa, some_empty)
+        ctx.kappa, ctx.some_empty = None if kappa_tensor is not None else kappa, some_empty
+        ctx.save_for_backward(sums, least, y, inverse, T_y, kappa_tensor)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        sums, least, y, inverse, T_y, kappa_tensor = ctx.saved_tensors
+        kappa = kappa_tensor if kappa_tensor is not None else ctx.kappa
+        if torch.is_grad_enabled():  # a second derivative is needed: autograd computes both
+            # Differentiate with respect to aliases, so that gradients stop here: the sums may depend on kappa.
+            sums, alias = sums.view_as(sums), None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
+            y = _centroid(sums, least, kappa if alias is None else alias, ctx.some_empty)[0]
+            inputs = [sums] if alias is None else [sums, alias]
+            g_sums, *rest = torch.autograd.grad(y, inputs, g, create_graph=True)
+            return g_sums, None, rest[0] if rest else None, None, None
+        a = dot(g, y, -1)
+        back = torch.cat([torch.addcmul(g, kappa * a, y), -a * T_y], dim=-1) * inverse
+        gk = None if kappa_tensor is None else 0.5 * sum_to(kappa_tensor.shape, a * dot(y, y, -1))
+        return back, None, gk, None, None
