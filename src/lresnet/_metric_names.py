@@ -1,4 +1,4 @@
-"""Names of the metrics of graph tasks, without torch: tasks and configurations check them, ``metrics`` computes them."""
+"""Names of the metrics of graph tasks. Tasks and configurations check them; :mod:`lresnet.metrics` computes them."""
 
 from __future__ import annotations
 

@@ -103,16 +103,24 @@ def space_name(embedding: Embedding) -> str:
     return "flat space" if embedding.manifold is None else f"curvature {embedding.curvature:g}"
 
 
-def print_table(table: object, text: str, json: str | None) -> None:
-    """Print the table and write ``text``, the same as JSON, to the file ``json``; for ``-`` print the JSON only."""
+def print_table(table: object, text: str, json: str | None, csv: str | None = None, rows: str = "") -> None:
+    """Print a table, and write the same for machines.
+
+    Args:
+        table: What the terminal shows; None: nothing.
+        text: The same as JSON.
+        json: File for the JSON; ``-`` prints it instead of the table.
+        csv: File for ``rows``; ``-`` prints them instead of the table.
+        rows: The same as CSV.
+    """
     from rich.console import Console
 
     from lresnet._files import write_atomically
 
-    if json == "-":
-        print(text)
-        return
-    if json is not None:
-        write_atomically(Path(json), (text + "\n").encode())
-    if table is not None:
+    for target, content in ((json, text + "\n"), (csv, rows)):
+        if target not in (None, "-"):
+            write_atomically(Path(str(target)), content.encode())
+    if "-" in (json, csv):
+        print(text if json == "-" else rows, end="\n" if json == "-" else "")
+    elif table is not None:
         Console().print(table)

@@ -19,6 +19,7 @@ def embed(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     out: Annotated[Path | None, arg(metavar="FILE")] = None,
     images: Annotated[tuple[Path, ...] | None, arg(metavar="IMAGE|FOLDER ...")] = None,
+    graph: Annotated[str | None, arg(metavar="GRAPH")] = None,
     coordinates: Literal["space", "lorentz", "poincare", "klein"] = "space",
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
@@ -37,6 +38,7 @@ def embed(
         out: .npz (points, names, labels, classes, curvature, coordinates), .csv (one line per point) or .npy (points
             only). None: RUN_DIR/points.npz.
         images: Image files, or folders of images, for a run on images. None: its test images.
+        graph: A new graph to embed, in any format that `lresnet train` reads, for a run on your own graph.
         coordinates: space; lorentz, time first; poincare, in a ball of radius 1/sqrt(-K); klein, in the unit ball. A
             Euclidean baseline has space only.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
@@ -51,7 +53,7 @@ def embed(
     target = run / "points.npz" if out is None else out
     require_coordinates(coordinates, flat=space_of_run(opened) is None)  # before the data is read
     require_target(target)
-    found = embed_run(opened, given_images(images))
+    found = embed_run(opened, given_images(images), graph)
     print_embedding_notes(found, verbose)
     if not len(found):
         return 1

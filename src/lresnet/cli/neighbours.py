@@ -23,6 +23,7 @@ def neighbours(
     item: Annotated[Positional[str], arg(metavar="ITEM")],
     count: int = LISTED_NEIGHBOURS,
     images: Annotated[tuple[Path, ...] | None, arg(metavar="IMAGE|FOLDER ...")] = None,
+    graph: Annotated[str | None, arg(metavar="GRAPH")] = None,
     json: Annotated[str | None, arg(metavar="FILE|-")] = None,
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
@@ -33,6 +34,8 @@ def neighbours(
 
     Example: lresnet neighbours runs/tree 17 --count 5
 
+    Example: lresnet neighbours runs/friends-link-lorentz-0 "Ada Lovelace"
+
     Example: lresnet neighbours runs/cifar10 cat.png --images holiday/
 
     Args:
@@ -40,6 +43,7 @@ def neighbours(
         item: The number of a node, its name if the nodes have names, the number of a test image, or an image file.
         count: Number of neighbours.
         images: Image files, or folders of images, to search, for a run on images. None: its test images.
+        graph: A new graph to search, in any format that `lresnet train` reads, for a run on your own graph.
         json: Also write the neighbours to this file; - prints JSON instead of the table.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         verbose: List the files that could not be read, and why.
@@ -48,7 +52,7 @@ def neighbours(
     from lresnet.runs.neighbours import neighbours_in_run
     from lresnet.runs.run import Run
 
-    found = neighbours_in_run(Run.open(run, device=device), item, count=count, images=given_images(images))
+    found = neighbours_in_run(Run.open(run, device=device), item, count=count, images=given_images(images), graph=graph)
     if json != "-":
         print(neighbour_line(found))
     print_table(neighbour_table(found) if found.found else None, neighbour_json(found), json)

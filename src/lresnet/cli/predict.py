@@ -1,8 +1,10 @@
-"""The verb ``predict``: classes of a user's images, or of the nodes of a graph."""
+"""The verb ``predict``: classes of images or of nodes, and ranked links."""
 
+import io
 import json
 import sys
 from collections.abc import Sequence
+from csv import writer as csv_writer
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +16,7 @@ from lresnet.cli.console import image_notes, print_skipped, print_table
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from lresnet.runs.link_ranking import Ranking
     from lresnet.runs.prediction import NodePrediction, Predictions
     from lresnet.runs.run import Run
 
@@ -22,36 +25,59 @@ __all__ = ["predict"]
 
 def predict(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
-    items: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|FOLDER|NODE")],
-    top: int = 1,
+    items: Annotated[Positional[tuple[str, ...]], arg(metavar="IMAGE|FOLDER|NODE")] = (),
+    top: Annotated[int | None, arg(metavar="INT")] = None,
+    links: Annotated[bool, FlagCreatePairsOff] = False,
+    node: Annotated[str | None, arg(metavar="NAME")] = None,
+    pairs: Annotated[Path | None, arg(metavar="FILE")] = None,
+    graph: Annotated[str | None, arg(metavar="GRAPH")] = None,
     json: Annotated[str | None, arg(metavar="FILE|-")] = None,
+    csv: Annotated[str | None, arg(metavar="FILE|-")] = None,
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
 ) -> int:
-    """Predict the classes of images or of nodes with the model in a run folder.
+    """Predict the classes of images or of nodes, or rank missing links, with the model in a run folder.
 
     Images of another size than the training images are resized and cropped. Files that cannot be read are skipped; the
-    exit code is 1 if none could be read.
+    exit code is 1 if none could be read. Links are pairs of nodes without an edge, the nearest points first.
 
     Example: lresnet predict runs/cifar10-lorentz-0 cat.png photos/ --top 3
 
     Example: lresnet predict runs/cora_nc-lorentz-0 0 17
 
+    Example: lresnet predict runs/friends-link-lorentz-0 --links --top 20 --node "Ada Lovelace"
+
     Args:
-        run: The folder of a run on images, or of a run that classifies nodes.
-        items: Image files, or folders of images; for a graph, the numbers of nodes (none: all nodes).
-        top: Number of most probable classes to show for each item.
+        run: The folder of a run on images or on a graph.
+        items: Image files, or folders of images; for a graph, names or numbers of nodes (none: all nodes).
+        top: Number of most probable classes of each item, 1 by default; with --links the number of links, 50 by default.
+        links: Rank the pairs of nodes without an edge, for a run that predicts links.
+        node: With --links, rank the links of this node only.
+        pairs: With --links, rank the pairs of this file instead: two nodes per row.
+        graph: A new graph, in any format that `lresnet train` reads, for a run on your own graph.
         json: Also write the predictions to this file; - prints JSON instead of the table.
+        csv: Also write the predictions to this file, one row per line; - prints CSV instead of the table.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         verbose: List the files that could not be read, and why.
     """
     require_run_folder(run)
+    if not links and (node is not None or pairs is not None):
+        raise ValueError(f"--{'node' if node is not None else 'pairs'} is for ranked links; add --links")
+    if node is not None and pairs is not None:
+        raise ValueError("--node and --pairs contradict each other; leave one out")
+    if links and items:
+        raise ValueError(f"--links ranks pairs of nodes; write --node {items[0]!r} for the links of one node")
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)
     if opened.record.images is not None:
-        return _images(opened, [Path(item) for item in items], top, json, verbose)
-    return _nodes(opened, items, top, json)
+        if links or graph is not None or csv is not None:
+            option = "links" if links else "graph" if graph is not None else "csv"
+            raise ValueError(f"--{option} is for graphs, but {run} holds a run on images; leave it out")
+        return _images(opened, [Path(item) for item in items], 1 if top is None else top, json, verbose)
+    if links:
+        return _links(opened, 50 if top is None else top, node, pairs, graph, json, csv)
+    return _nodes(opened, items, 1 if top is None else top, graph, json, csv)
 
 
 def _images(run: "Run", images: Sequence[Path], top: int, json: str | None, verbose: bool) -> int:
@@ -66,15 +92,66 @@ def _images(run: "Run", images: Sequence[Path], top: int, json: str | None, verb
     return 0 if found.images else 1
 
 
-def _nodes(run: "Run", items: Sequence[str], top: int, json: str | None) -> int:
+def _nodes(run: "Run", items: Sequence[str], top: int, graph: str | None, json: str | None, csv: str | None) -> int:
     from lresnet.runs.prediction import predict_nodes
 
-    for item in items:
-        if not item.isdecimal():
-            raise ValueError(f"{run.place} holds a run on a graph; give the numbers of nodes, not {item!r}")
-    found = predict_nodes(run, [int(item) for item in items], top=top)
-    print_table(node_table(found), node_json(found), json)
+    found = predict_nodes(run, items, top=top, graph=graph)
+    print_table(node_table(found), node_json(found), json, csv, node_csv(found))
     return 0
+
+
+def _links(
+    run: "Run",
+    top: int,
+    node: str | None,
+    pairs: Path | None,
+    graph: str | None,
+    json: str | None,
+    csv: str | None,
+) -> int:
+    from lresnet.runs.link_ranking import links_as_csv, links_as_json, rank_links, read_pairs, score_pairs
+    from lresnet.runs.node_inputs import inputs_of_graph, inputs_of_run
+
+    inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
+    if pairs is None:
+        found = rank_links(run, top=top, node=node, inputs=inputs)
+    else:
+        found = score_pairs(run, read_pairs(pairs, inputs), inputs)
+    if "-" not in (json, csv):
+        print(link_line(found, pairs is not None))
+    table = link_table(found, with_known=pairs is not None) if found.links else None
+    print_table(table, links_as_json(found), json, csv, links_as_csv(found))
+    return 0 if found.links else 1
+
+
+def link_line(ranking: "Ranking", given: bool) -> str:
+    """Return what was ranked, in one line."""
+    from lresnet.runs.one_line import one_line
+
+    pairs = "given pairs" if given else "pairs without an edge"
+    return f"{len(ranking.links):,} of {ranking.candidates:,} {pairs} of {one_line(ranking.source)}, the nearest first"
+
+
+def link_table(ranking: "Ranking", *, with_known: bool) -> "Table":
+    """Return one row per link, for the terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from lresnet.runs.one_line import one_line
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("node", overflow="fold")
+    table.add_column("node", overflow="fold")
+    table.add_column("distance", justify="right", no_wrap=True)
+    table.add_column("score", justify="right", no_wrap=True)
+    if with_known:
+        table.add_column("in the graph", no_wrap=True)
+    for rank, link in enumerate(ranking.links, 1):
+        values = [str(rank), one_line(link.first), one_line(link.second), f"{link.distance:.4g}", f"{link.score:.4g}"]
+        table.add_row(*map(Text, values + (["edge" if link.known else ""] if with_known else [])))
+    return table
 
 
 def prediction_table(predictions: "Predictions") -> "Table":
@@ -84,9 +161,7 @@ def prediction_table(predictions: "Predictions") -> "Table":
 
 def node_table(predictions: "Sequence[NodePrediction]") -> "Table":
     """Return one row per node and class, for the terminal; each node is named once."""
-    return _class_table(
-        "node", [(str(one.node), [str(label) for label in one.classes], one.probabilities) for one in predictions]
-    )
+    return _class_table("node", [(one.name, one.class_names, one.probabilities) for one in predictions])
 
 
 def _class_table(kind: str, items: Sequence[tuple[str, Sequence[str], Sequence[float]]]) -> "Table":
@@ -117,9 +192,25 @@ def prediction_json(predictions: "Predictions") -> str:
 
 
 def node_json(predictions: "Sequence[NodePrediction]") -> str:
-    """Return one JSON object: ``nodes`` with number and classes."""
-    nodes = [{"node": one.node, "predictions": _pairs(one.classes, one.probabilities)} for one in predictions]
+    """Return one JSON object: ``nodes`` with number, name and classes."""
+    nodes = [{"node": one.node, "name": one.name, "predictions": _node_pairs(one)} for one in predictions]
     return json.dumps({"nodes": nodes}, indent=2)
+
+
+def node_csv(predictions: "Sequence[NodePrediction]") -> str:
+    """Return a table with a header: node, name, rank, class, probability."""
+    buffer = io.StringIO()
+    writer = csv_writer(buffer, lineterminator="\n")
+    writer.writerow(["node", "name", "rank", "class", "probability"])
+    for one in predictions:
+        for rank, (label, share) in enumerate(zip(one.class_names, one.probabilities, strict=True), 1):
+            writer.writerow([one.node, one.name, rank, label, f"{share:.6f}"])
+    return buffer.getvalue()
+
+
+def _node_pairs(one: "NodePrediction") -> list[dict[str, str | int | float]]:
+    named = one.class_names != tuple(map(str, one.classes))
+    return _pairs(one.class_names if named else one.classes, one.probabilities)
 
 
 def _pairs(classes: Sequence[str | int], probabilities: Sequence[float]) -> list[dict[str, str | int | float]]:

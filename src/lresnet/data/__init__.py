@@ -9,6 +9,8 @@ from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lresnet.data.augmentation import Augmentation, augment, cutmix, normalise
+    from lresnet.data.build import graph_task, link_task, node_task
+    from lresnet.data.formats.graph_set import read_graphs
     from lresnet.data.formats.space_file import read_space
     from lresnet.data.graph import Graph
     from lresnet.data.graphs.disease_tree import disease_tree
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from lresnet.data.neighbour_sampler import NeighbourSampler, make_sampler
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
-    from lresnet.data.tasks import GraphTask, ImageTask, LinkTask, NodeTask, Task
+    from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
 
 __all__ = [
     "DATASETS",
@@ -28,6 +30,7 @@ __all__ = [
     "TASKS",
     "Augmentation",
     "Graph",
+    "GraphLevelTask",
     "GraphTask",
     "ImageData",
     "ImageSet",
@@ -42,21 +45,27 @@ __all__ = [
     "augment",
     "cutmix",
     "disease_tree",
+    "graph_task",
     "hold_out",
+    "link_task",
     "load_graph",
     "load_images",
     "load_ood_set",
     "load_task",
     "make_sampler",
     "mean_colour",
+    "node_task",
     "normalise",
     "read_graph",
+    "read_graphs",
     "read_space",
 ]
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name
     _MODULES = {
         "augmentation": "Augmentation augment cutmix normalise",
+        "build": "graph_task link_task node_task",
+        "formats.graph_set": "read_graphs",
         "formats.space_file": "read_space",
         "graph": "Graph",
         "graphs.disease_tree": "disease_tree",
@@ -66,7 +75,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
-        "tasks": "GraphTask ImageTask LinkTask NodeTask Task",
+        "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
     }
     __getattr__, __dir__ = lazy_names(
         __name__, {name: module for module, names in _MODULES.items() for name in names.split()}

@@ -226,9 +226,7 @@ def graph_task(
         note = f"Given split: {_sizes(parts, 'graphs')}."
     joined = _joined_graph(name, read)
     edge_index, weight = _message_graph(None, _undirected(joined), joined.num_nodes)
-    x, feature_note = input_features(
-        joined, edge_index, "structural" if joined.features is None else "own", features
-    )
+    x, feature_note = input_features(joined, edge_index, "structural" if joined.features is None else "own", features)
     sizes = torch.tensor([graph.num_nodes for graph in read])
     return GraphLevelTask(
         name=name,

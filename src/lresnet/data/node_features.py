@@ -34,7 +34,11 @@ class PreparedFeatures(NamedTuple):
 
 
 def input_features(
-    graph: Graph, edge_index: Tensor, source: FeatureSource | None = None, kind: FeatureKind = "published"
+    graph: Graph,
+    edge_index: Tensor,
+    source: FeatureSource | None = None,
+    kind: FeatureKind = "published",
+    like: Graph | None = None,
 ) -> PreparedFeatures:
     """Return the features of a user's graph as the input of a model.
 
@@ -46,6 +50,7 @@ def input_features(
         kind: ``"published"``: rows of non-negative sparse features are divided by their sums (bags of words), all other
             features are standardised. ``"standardised"``: each column has mean 0 and standard deviation 1. ``"raw"``:
             as they are.
+        like: Prepare the features as those of this graph: with its means and deviations. None: the graph itself.
 
     Returns:
         ``x`` float32 ``[n, f]``: dense; a sparse COO tensor for learned points and for large sparse features.
@@ -70,23 +75,28 @@ def input_features(
         return PreparedFeatures(x, f"{without}: {x.shape[1]} features describe the structure around a node.")
     if graph.features is None:
         raise ValueError(f"{graph.name} has no features; use learned or structural ones")
-    return _own_features(graph.features, kind)
+    reference = graph.features if like is None or like.features is None else like.features
+    if reference.shape[1] != graph.features.shape[1]:
+        raise ValueError(
+            f"{graph.name} has {graph.features.shape[1]} features per node, but {reference.shape[1]} are needed"
+        )
+    return _own_features(graph.features, kind, reference)
 
 
-def _own_features(features: Features, kind: FeatureKind) -> PreparedFeatures:
+def _own_features(features: Features, kind: FeatureKind, reference: Features) -> PreparedFeatures:
     if kind not in ("published", "standardised", "raw"):
         raise ValueError(f'features={kind!r}; choose "published", "standardised" or "raw"')
     columns = f"{features.shape[1]} feature{'s' if features.shape[1] > 1 else ''} per node"
     if kind == "published":
         kind = "standardised"
-        if _is_bag_of_words(features):
+        if _is_bag_of_words(reference):
             total = np.asarray(features.sum(axis=1)).reshape(-1)
             inverse = np.divide(1.0, total, out=np.zeros_like(total, dtype=np.float64), where=total != 0)
             rows = sparse.diags_array(inverse) @ sparse.csr_array(features)
             return PreparedFeatures(_tensor(rows.tocsr()), f"{columns}, rows divided by their sums.")
     if kind == "raw":
         return PreparedFeatures(_tensor(features), f"{columns}, as they are.")
-    return PreparedFeatures(_standardised(features), f"{columns}, standardised.")
+    return PreparedFeatures(_standardised(features, reference), f"{columns}, standardised.")
 
 
 def _is_bag_of_words(features: Features) -> bool:
@@ -106,13 +116,13 @@ def _tensor(features: Features) -> Tensor:
     )
 
 
-def _standardised(features: Features) -> Tensor:
+def _standardised(features: Features, reference: Features) -> Tensor:
     if not isinstance(features, np.ndarray) and features.shape[0] * features.shape[1] > _LARGEST_DENSE:
         raise ValueError(
             f"sparse features of shape {list(features.shape)} would become dense; use --features raw, or fewer columns"
         )
     x = dense(features)
-    deviation, mean = torch.std_mean(x, dim=0, correction=0)
+    deviation, mean = torch.std_mean(x if reference is features else dense(reference), dim=0, correction=0)
     return (x - mean) / torch.where(deviation > 0, deviation, 1.0)
 
 

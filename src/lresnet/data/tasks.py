@@ -42,8 +42,8 @@ class LinkTask:
         test_negatives: Pairs without an edge, ``[2, t]``.
         num_nodes: Number of nodes n.
         edge_weight: Weights of ``edge_index``, ``[2 e]``, positive; None: all 1.
-        metric: Metric to select by and to report first, one of :data:`lresnet.metrics.LINK_METRICS`. None: select by the mean of
-            ``"roc_auc"`` and ``"average_precision"``, report both.
+        metric: Metric to select by and to report first, one of :data:`lresnet.metrics.LINK_METRICS`. None: select by
+            the mean of ``"roc_auc"`` and ``"average_precision"``, report both.
         graph: The graph, for names of nodes; None: nodes have numbers only.
         notes: What was done to the graph to make the task, one sentence each.
     """

@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lresnet.data import TASKS, ImageTask, NodeTask, read_graph
 from lresnet.data.augmentation import normalise
 from lresnet.geometry import Lorentz
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet
+from lresnet.runs.node_inputs import inputs_of_graph, inputs_of_run
 from lresnet.runs.prediction import image_files, image_network, read_batches
 from lresnet.runs.run import Run
 
@@ -47,7 +47,7 @@ class Embedding:
         points: space coordinates, float32 ``[N, n]``, on the CPU.
         manifold: the manifold of the points; None: they are vectors, as for the Euclidean baseline.
         names: N names; numbers if the data have no names.
-        labels: int64 ``[N]``; None: unknown.
+        labels: int64 ``[N]``, -1 for a point without a label; None: unknown.
         classes: names of the labels.
         edges: edges of the graph, ``[2, e]``, each once; None for images.
         size: width and height of the network's images, for image files.
@@ -87,7 +87,8 @@ class Embedding:
 
     def label(self, index: int) -> str | None:
         """Return the class name of one point."""
-        return None if self.labels is None else self.classes[int(self.labels[index])]
+        label = -1 if self.labels is None else int(self.labels[index])
+        return None if label < 0 else self.classes[label]
 
     def distances(self, point: Tensor) -> Tensor:
         """Return the distances of all points to ``point`` ``[n]``, float64 ``[N]``: geodesic, Euclidean for vectors."""
@@ -101,25 +102,28 @@ class Embedding:
         return (rows - point).norm(dim=-1) if self.manifold is None else self.manifold.dist(point, rows)
 
 
-def embed_run(run: Run, images: Sequence[Path] = ()) -> Embedding:
+def embed_run(run: Run, images: Sequence[Path] = (), graph: Any = None) -> Embedding:
     """Embed the data of a run: the points that its head or decoder takes.
 
     Args:
         run: a finished run.
         images: for a run on images, image files or folders of them; none: its test images. A run on a graph embeds all
             nodes.
+        graph: for a run on a graph, a new graph to embed, see :func:`lresnet.runs.node_inputs.inputs_of_graph`.
 
     Raises:
         FileNotFoundError: the data are gone, or an image does not exist.
-        ValueError: the data have changed, or images are given for a run on a graph.
+        ValueError: the data have changed, images are given for a run on a graph, or a graph for a run on images.
 
     Example: ``embed_run(Run.open("runs/tree")).points`` is ``[1000, 16]`` for a tree of 1,000 nodes in 16 dimensions.
     """
     if run.record.images is not None:
+        if graph is not None:
+            raise ValueError(f"{run.place} holds a run on the images {run.record.task_name}; graphs are for graph runs")
         return embed_files(run, images) if images else embed_test_images(run)
     if images:
         raise ValueError(f"{run.place} holds a run on the graph {run.record.task_name}; images are for runs on images")
-    return embed_nodes(run)
+    return embed_nodes(run, graph)
 
 
 def space_of_run(run: Run) -> Lorentz | None:
@@ -127,38 +131,24 @@ def space_of_run(run: Run) -> Lorentz | None:
     return _space(run.model)
 
 
-def embed_nodes(run: Run) -> Embedding:
-    """Embed the nodes of the run's graph; raises as :func:`embed_run`."""
-    name = run.record.task_name
-    if run.record.images is not None:
-        raise ValueError(f"{run.place} holds a run on the images {name}; this needs one on a graph")
-    task = run.task
-    assert not isinstance(task, ImageTask)
-    model: Any = run.model
-    if run.train_config.batch_size is not None:  # the graph may be too large for the device
-        from lresnet.train.host_graph import HostGraph
+def embed_nodes(run: Run, graph: Any = None) -> Embedding:
+    """Embed the nodes of the run's graph, or of a new graph; raises as :func:`embed_run`.
 
-        points = HostGraph.of(task, run.device).embed(model.eval()).float().cpu()
-    else:
-        with torch.no_grad():
-            points = model.eval().embed(task.x.to(run.device), task.edge_index.to(run.device)).float().cpu()
-    if run.record.task.get("kind") == "graph":
-        graph = read_graph(TASKS[name].dataset)
-        names, labels, classes, edges = graph.names, graph.labels, graph.classes, graph.edges
-        count = graph.num_classes
-    else:  # a task built in Python has no names
-        names, classes, (low, high) = None, None, task.edge_index
-        labels, count = (task.y, task.num_classes) if isinstance(task, NodeTask) else (None, 0)
-        edges = task.edge_index[:, low < high]
+    Args:
+        graph: a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`; None: the run's own.
+    """
+    if run.record.images is not None:
+        raise ValueError(f"{run.place} holds a run on the images {run.record.task_name}; this needs one on a graph")
+    inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
     return Embedding(
-        source=name,
+        source=inputs.source,
         kind="node",
-        points=points,
-        manifold=_space(model),
-        names=names or _numbers(task.num_nodes),
-        labels=labels,
-        classes=classes or _numbers(count),
-        edges=edges,
+        points=inputs.points(run),
+        manifold=_space(run.model),
+        names=inputs.names,
+        labels=inputs.labels,
+        classes=inputs.classes,
+        edges=inputs.edges,
     )
 
 

@@ -6,7 +6,7 @@ import functools
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -15,7 +15,7 @@ from lresnet.data import Graph, GraphLevelTask, Task, graph_task, link_task, nod
 from lresnet.data.node_features import FEATURE_SOURCES, FeatureSource
 from lresnet.runs.config import GraphTaskConfig
 
-__all__ = ["graph_facts", "load_own_task", "read_own_graph", "require_same_graph"]
+__all__ = ["feature_source", "graph_facts", "load_own_task", "read_own_graph", "require_same_graph"]
 
 # What run.json records of a graph, and what an error message calls it.
 _WORDS = {"nodes": "nodes", "edges": "edges", "digest": "edges, features or labels"}
@@ -39,11 +39,9 @@ def _task(config: GraphTaskConfig, seed: int) -> Task:
     if config.task == "graph-level":
         graphs, labels = read_graphs(Path(config.name))
         metric = config.metric or "accuracy"
-        return graph_task(
-            graphs, labels, name=config.name, seed=seed, metric=metric, features=config.features
-        )
+        return graph_task(graphs, labels, name=config.name, seed=seed, metric=metric, features=config.features)
     graph = read_own_graph(config)
-    source = cast(FeatureSource, config.node_features) if config.node_features in FEATURE_SOURCES else None
+    source = feature_source(config)
     split = config.split_index if config.split_index is not None else config.split
     if config.task == "link":
         if isinstance(split, int):
@@ -66,6 +64,11 @@ def _task(config: GraphTaskConfig, seed: int) -> Task:
         node_features=source,
         features=config.features,
     )
+
+
+def feature_source(config: GraphTaskConfig) -> FeatureSource | None:
+    """Return where the node features come from; None: the graph's own ones, or learned points without any."""
+    return next((source for source in FEATURE_SOURCES if source == config.node_features), None)
 
 
 def read_own_graph(config: GraphTaskConfig) -> Graph:

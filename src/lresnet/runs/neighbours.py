@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,7 +94,7 @@ def nearest(embedding: Embedding, item: int | Tensor, count: int = LISTED_NEIGHB
 
 
 def neighbours_in_run(
-    run: Run, item: str, *, count: int = LISTED_NEIGHBOURS, images: Sequence[Path] = ()
+    run: Run, item: str, *, count: int = LISTED_NEIGHBOURS, images: Sequence[Path] = (), graph: Any = None
 ) -> Neighbours:
     """Return the nearest points to ``item`` in the embedding of a run.
 
@@ -103,6 +103,7 @@ def neighbours_in_run(
         item: for a graph, the number or the name of a node; for images, the number of a test image, or an image file.
         count: number of neighbours; all others, if there are fewer.
         images: for a run on images, search among these files, or folders of them, instead of the test images.
+        graph: for a run on a graph, search in this new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`.
 
     Raises:
         FileNotFoundError: the data are gone, or an image does not exist.
@@ -112,22 +113,22 @@ def neighbours_in_run(
         raise ValueError(f"count must be at least 1, got {count}")
     if run.record.images is not None:
         return _neighbours_of_image(run, item, count, images)
-    among = embed_run(run, images)
+    among = embed_run(run, images, graph)
     node = find_node(among, item)
     return Neighbours("node", among.names[node], among.label(node), among, nearest(among, node, count))
 
 
 def find_node(embedding: Embedding, item: str) -> int:
-    """Return the number of the node that ``item`` gives by its number or by its unique name.
+    """Return the number of the node that ``item`` gives by its unique name or by its number.
 
     Raises:
         ValueError: there is no such node, or several have the name; the message suggests names or lists their numbers.
     """
-    if _is_number(item):
-        return _require_number(embedding, int(item))
     found = [index for index, name in enumerate(embedding.names) if name == item]
     if len(found) == 1:
         return found[0]
+    if _is_number(item):
+        return _require_number(embedding, int(item))
     if not found:
         question = did_you_mean(item, list(dict.fromkeys(embedding.names)))
         raise ValueError(

@@ -18,8 +18,8 @@ from lresnet.data import LinkTask, NodeTask
 from lresnet.data.formats.image_folder import SUFFIXES, fill_frame, images_below, open_image
 from lresnet.models import LorentzResNet
 from lresnet.nn.pair_distance import lorentz_distance2
+from lresnet.runs.node_inputs import NodeInputs, inputs_of_graph, inputs_of_run
 from lresnet.runs.run import Run
-from lresnet.train import make_objective
 from lresnet.train.image_classification import class_scores, mirrored_scores
 from lresnet.train.link_prediction import kappa_of_model
 
@@ -119,6 +119,10 @@ class NodePrediction(NamedTuple):
     node: int
     classes: tuple[int, ...]
     probabilities: tuple[float, ...]
+    name: str
+    """Name of the node; its number if the nodes have no names."""
+    class_names: tuple[str, ...]
+    """Names of the classes; their numbers if they have no names."""
 
 
 def image_network(run: Run) -> ImageNetwork:
@@ -190,12 +194,15 @@ def predict_images(run: Run, paths: Sequence[Path], *, top: int = 1) -> Predicti
     return result
 
 
-def predict_nodes(run: Run, nodes: Sequence[int] = (), *, top: int = 1) -> list[NodePrediction]:
+def predict_nodes(
+    run: Run, nodes: Sequence[int | str] = (), *, top: int = 1, graph: Any = None
+) -> list[NodePrediction]:
     """Predict the classes of nodes.
 
     Args:
-        nodes: numbers of the nodes; none: all of them.
+        nodes: numbers or names of the nodes; none: all of them.
         top: number of classes per node; all, if there are fewer.
+        graph: a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`; None: the run's own.
 
     Raises:
         ValueError: the run does not classify nodes, a node does not exist, or the probabilities are not finite.
@@ -208,15 +215,26 @@ def predict_nodes(run: Run, nodes: Sequence[int] = (), *, top: int = 1) -> list[
         raise ValueError(
             f"{run.place} holds a run on {run.record.task_name}; this needs one that classifies nodes, e.g. cora/nc"
         )
-    _require_nodes(nodes, task, run)
-    objective: Any = make_objective(task, run.train_config, run.device)
-    with torch.no_grad():
-        probabilities = objective.inputs.apply(run.model).softmax(-1)
+    inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
+    wanted = [_node_number(node, inputs) for node in nodes] or range(inputs.num_nodes)
+    probabilities = inputs.outputs(run).softmax(-1)
     _require_finite(probabilities, run)
-    wanted = list(nodes) or range(task.num_nodes)
-    best = probabilities[torch.tensor(wanted, device=run.device)].topk(min(top, task.num_classes))
+    best = probabilities[torch.tensor(wanted, device=probabilities.device)].topk(min(top, task.num_classes))
     rows = zip(wanted, best.indices.tolist(), best.values.tolist(), strict=True)
-    return [NodePrediction(node, tuple(classes), tuple(values)) for node, classes, values in rows]
+    return [
+        NodePrediction(
+            node, tuple(classes), tuple(values), inputs.names[node], tuple(inputs.classes[i] for i in classes)
+        )
+        for node, classes, values in rows
+    ]
+
+
+def _node_number(node: int | str, inputs: NodeInputs) -> int:
+    if isinstance(node, str):
+        return inputs.number(node)
+    if not 0 <= node < inputs.num_nodes:
+        raise ValueError(f"there is no node {node}; {inputs.source} has nodes 0 to {inputs.num_nodes - 1}")
+    return node
 
 
 def score_links(run: Run, pairs: Tensor) -> Tensor:
@@ -236,12 +254,13 @@ def score_links(run: Run, pairs: Tensor) -> Tensor:
         raise ValueError(f"{run.place} holds a run on {run.record.task_name}; this needs one that predicts links")
     if pairs.ndim != 2 or pairs.shape[0] != 2:
         raise ValueError(f"pairs must have the shape [2, m], one column per pair, got {list(pairs.shape)}")
-    _require_nodes(pairs.flatten().tolist(), task, run)
-    objective: Any = make_objective(task, run.train_config, run.device)
+    inputs = inputs_of_run(run)
+    for node in pairs.flatten().tolist():
+        _node_number(node, inputs)
     model: Any = run.model  # any model that embeds nodes
     with torch.no_grad():
-        points = objective.inputs.apply(model)
-        scores = -lorentz_distance2(points, pairs.to(run.device), kappa_of_model(model, points))
+        points = inputs.outputs(run)
+        scores = -lorentz_distance2(points, pairs.to(points.device), kappa_of_model(model, points))
     _require_finite(scores, run)
     return scores.float().cpu()
 
@@ -299,12 +318,6 @@ def _read(
 def _require_top(top: int) -> None:
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")
-
-
-def _require_nodes(nodes: Sequence[int], task: LinkTask | NodeTask, run: Run) -> None:
-    for node in nodes:
-        if not 0 <= node < task.num_nodes:
-            raise ValueError(f"there is no node {node}; {run.record.task_name} has nodes 0 to {task.num_nodes - 1}")
 
 
 def _require_finite(values: Tensor, run: Run) -> None:

@@ -36,7 +36,7 @@ _OWN_IMAGES_LARGEST_LR = 0.4
 
 
 def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind, str]:
-    """Resolve the name of a task: a shipped graph task, a shipped set of images, or the path of a user's graph or images.
+    """Resolve the name of a task: a shipped task or set of images, or the path of a user's graph or images.
 
     A shipped task takes precedence over a path of the same name. Whether a path holds a graph or images is decided by
     its names alone, see :func:`lresnet.data.formats.graph_paths.looks_like_graph`.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from lresnet._files import require_no_file, write_atomically
 from lresnet._options import AT_LEAST_1
-from lresnet.data import ImageData, ImageTask, GraphLevelTask, LinkTask, NodeTask, Task, load_images, load_task
+from lresnet.data import GraphLevelTask, ImageData, ImageTask, LinkTask, NodeTask, Task, load_images, load_task
 from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import (
@@ -220,9 +220,7 @@ class Run:
                 now = image_facts(self._task.data)
                 require_same_images(now, self.record.images, self.record.task_name, Path(self.place))
             elif self.record.graph is not None:
-                require_same_graph(
-                    graph_facts(self._task), self.record.graph, self.record.task_name, Path(self.place)
-                )
+                require_same_graph(graph_facts(self._task), self.record.graph, self.record.task_name, Path(self.place))
         return self._task
 
     @property

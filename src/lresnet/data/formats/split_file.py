@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from lresnet.data.formats.text_rows import read_rows
+from lresnet.data.formats.text_rows import Table
 from lresnet.data.graph import Graph
 from lresnet.data.quoting import quoted
 
@@ -48,7 +48,7 @@ def read_link_split(path: str | os.PathLike[str], graph: Graph) -> dict[str, Ten
 
 
 def _read(path: Path, graph: Graph, nodes: int) -> dict[str, Tensor]:
-    rows, _ = read_rows(path)
+    rows = list(Table(path))
     numbers = _numbers(graph)
     found: dict[str, list[list[int]]] = {}
     for place, (line, fields) in enumerate(rows):
