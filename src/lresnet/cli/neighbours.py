@@ -34,7 +34,7 @@ def neighbours(
 
     Example: lresnet neighbours runs/tree 17 --count 5
 
-    Example: lresnet neighbours runs/friends-link-lorentz-0 "Ada Lovelace"
+    Example: lresnet neighbours runs/friends-link-0 "Ada Lovelace"
 
     Example: lresnet neighbours runs/cifar10 cat.png --images holiday/
 

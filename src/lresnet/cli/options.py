@@ -29,7 +29,7 @@ __all__ = ["GraphOptions", "ImageOptions", "RunOptions", "TransformerOptions", "
 
 _option = functools.partial(arg, help_behavior_hint="")  # without "(default: None)": the preset decides
 _OF_GRAPHS, _OF_IMAGES = TRAIN_SETTINGS_OF_GRAPHS, TRAIN_SETTINGS_OF_IMAGES
-_NOT_OPTIONS = {"name", "residual", "seed", "augment", "split", "split_index"}
+_NOT_OPTIONS = {"name", "residual", "seed", "augment", "split", "split_index", "task"}
 
 
 def _fields(owner: type, names: Iterable[str] | None = None, without: Iterable[str] = ()) -> dict[str, tuple[Any, str]]:

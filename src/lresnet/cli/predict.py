@@ -45,12 +45,12 @@ def predict(
 
     Example: lresnet predict runs/cora_nc-lorentz-0 0 17
 
-    Example: lresnet predict runs/friends-link-lorentz-0 --links --top 20 --node "Ada Lovelace"
+    Example: lresnet predict runs/friends-link-0 --links --top 20 --node "Ada Lovelace"
 
     Args:
         run: The folder of a run on images or on a graph.
         items: Image files, or folders of images; for a graph, names or numbers of nodes (none: all nodes).
-        top: Number of most probable classes of each item, 1 by default; with --links the number of links, 50 by default.
+        top: Number of most probable classes of each item. None: 1. With --links the number of links. None: 50.
         links: Rank the pairs of nodes without an edge, for a run that predicts links.
         node: With --links, rank the links of this node only.
         pairs: With --links, rank the pairs of this file instead: two nodes per row.

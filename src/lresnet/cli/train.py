@@ -22,10 +22,12 @@ from lresnet.cli.options import (
 from lresnet.cli.torchrun import is_main_process, process_count
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from lresnet.models.pretrained import Pretrained
-    from lresnet.runs.config import RunConfig
+    from lresnet.runs.config import GraphTaskKind, RunConfig
+    from lresnet.runs.graph_search import Budget, Trial
+    from lresnet.runs.presets import TaskKind
     from lresnet.train import Objective
 
 __all__ = ["train"]
@@ -40,8 +42,9 @@ _NO_MANIFOLD_PARAMETERS = (
 
 def train(
     data: Annotated[Positional[str | None], arg(metavar="[DATA]")] = None,
-    task: Literal["auto", "images", "graphs"] = "auto",
-    method: str = "lorentz",
+    task: Literal["auto", "images", "graphs", "link", "node", "graph-level"] = "auto",
+    method: Annotated[str | None, arg(metavar="NAME")] = None,
+    search: Annotated[str, arg(metavar="60s|INT|off")] = "60s",
     seed: int = 0,
     recipe: Annotated[str | None, arg(metavar="fast|long|paper|...")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
@@ -57,8 +60,13 @@ def train(
 ) -> int:
     """Train one model on one task. The test set is read by `lresnet evaluate`, or at the end with --test.
 
-    Settings that you do not give come from the task's preset, otherwise from the defaults of the library. If a run was
-    interrupted, the same command resumes it from its checkpoint; on a CPU the result is bit-identical. Your own images
+    Settings that you do not give come from the task's preset, otherwise from the defaults of the library. On your own
+    graph a short search on validation data chooses them. If a run was interrupted, the same command resumes it from its
+    checkpoint; on a CPU the result is bit-identical.
+
+    Your own graph is an edge list (.csv, .tsv, .txt, .edges, also gzipped: two nodes per row and an optional weight), a
+    folder with edges.csv and if you have them features.csv, labels.csv and splits.csv, or a .npz, .graphml or .gml
+    file. Your own images
     are a folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and
     test_labels. To train with several GPUs or machines, start one process for each: torchrun
     --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs one too.
@@ -67,19 +75,30 @@ def train(
 
     Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
 
+    Example: lresnet train friends.csv --task link
+
+    Example: lresnet train citations/ --task node --metric f1_macro --search 5m
+
     Example: lresnet train photos/ --model lorentz_resnet20 --epochs 30
 
     Args:
-        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, or the path of your own images.
-        task: Kind of DATA, if its name is ambiguous. Without DATA, graphs means disease_tree/lp and images cifar10.
+        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, or the path of your own graph or images.
+        task: What to learn on your own graph: link (missing links), node (classes of nodes) or graph-level (classes of
+            whole graphs, a folder of them). Or the kind of DATA, if its name is ambiguous: graphs or images. Without
+            DATA, graphs means disease_tree/lp and images cifar10.
         method: Residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the Euclidean
-            baseline.
+            baseline. None: lorentz; the search on your own graph also tries none.
+        search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
+            for the first settings. Settings that you give hold in every trial.
         seed: Seed of parameters, negatives, disjoint splits, shuffling and augmentation.
         recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast. Your own images use
             CIFAR-10's preset, with gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4 (--lr).
-        split: Split of a graph: legacy, disjoint, official, or the number of an official split. None: the preset's.
+        split: Split of a graph: legacy, disjoint, official, or the number of an official split. None: the preset's. On
+            your own graph: random, the number of one of its masks, or a file with rows node,part (links:
+            node,node,part); the parts are train, val and test.
         out: Folder of the run. None: runs/DATA-METHOD-SEED, with the model and the recipe in the name if they are not
-            the default ones; a number is added if that folder holds other images of the same name.
+            the default ones (your own graph: runs/DATA-TASK-SEED); a number is added if that folder holds other data of
+            the same name.
         checkpoint_every: Epochs between two checkpoints. None: 10; 200 for graphs that are one batch.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set once when the run has finished, as `lresnet evaluate` does.
@@ -89,19 +108,101 @@ def train(
         transformer: Settings of lorentz_sgformer only.
         images: Settings for images only.
     """
-    from lresnet.runs.config import require_shareable
+    from lresnet.runs.config import GraphTaskConfig, require_shareable
+    from lresnet.runs.graph_search import read_budget
     from lresnet.runs.presets import find_task, run_config
 
     require_seeds("--seed", seed)
-    kind, name = find_task(data, None if task == "auto" else task)
+    budget = read_budget(search)
+    learn, kind = _task_and_kind(task)
+    if learn is not None and data is None:
+        raise ValueError(f"--task {learn} needs your own graph: lresnet train GRAPH --task {learn}")
+    kind, name = find_task(data, kind)
     given = given_settings(settings, graphs, transformer, images)
-    config = run_config(name, method, seed=seed, kind=kind, split=split, recipe=recipe, settings=given)
+    config = run_config(
+        name,
+        method or "lorentz",
+        seed=seed,
+        kind=kind,
+        split=split,
+        recipe=recipe,
+        settings=given,
+        graph_task=learn,
+    )
     require_shareable(config.task, process_count(), config.train.batch_size)
     if out is not None:
         require_no_file(out)
-    folder = out or _default_folder(config, recipe)
+    own = isinstance(config.task, GraphTaskConfig) and config.task.is_own
+    folder = out or (_own_graph_folder(config, method) if own else _default_folder(config, recipe))
+    if own and budget.trials != 0:
+        config = _searched(config, given, budget, method, folder, device)
     _train(config, folder, device, checkpoint_every, test, verbose, recipe)
     return evaluate(folder, device) if test and is_main_process() else 0  # the other processes have ended
+
+
+def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, TaskKind | None]":
+    """Return what ``--task`` says to learn on a user's graph, and the kind of the data; None: it does not say."""
+    if task == "link" or task == "node" or task == "graph-level":
+        return task, "graphs"
+    return None, "graphs" if task == "graphs" else "images" if task == "images" else None
+
+
+def _searched(
+    config: "RunConfig", given: dict[str, Any], budget: "Budget", method: str | None, folder: Path, device: str
+) -> "RunConfig":
+    """Return the configuration that the search chooses, or the one of the run that the folder holds already."""
+    from lresnet.runs.config import GraphTaskConfig
+    from lresnet.runs.graph_search import best_trial, search
+    from lresnet.runs.record import read_record
+
+    before = read_record(folder)
+    if before is not None and not before.from_python:
+        print(f"{folder} holds a run whose settings were chosen before; it is not searched again")
+        return before.config
+    if not is_main_process() or process_count() > 1:
+        raise ValueError("the search runs in one process; run it without torchrun, then use the command that it prints")
+    assert isinstance(config.task, GraphTaskConfig)
+    file = {name: value for name, value in given.items() if name in ("labels", "node_features")}
+    fixed = given | {name: getattr(config.task, name) for name in file}  # absolute paths
+    limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"
+    print(f"Searching for settings on validation data (--search, {limit}):")
+    chosen, ended = search(
+        config, fixed, budget, method=method, folder=folder, device=device, on_trial=_trial_printer()
+    )
+    best = best_trial(ended)
+    print(f"Trial {best.number} of {len(ended)} has the best validation metric. To repeat it without the search:")
+    print(f"  {chosen.command()}")
+    return chosen
+
+
+def _trial_printer() -> "Callable[[Trial], None]":
+    """Return a function that prints one line per trial: its validation metric and how it differs from the first."""
+    from lresnet.runs.config import option_name
+    from lresnet.runs.graph_search import changed_settings
+
+    ended: list[Trial] = []
+
+    def show(trial: "Trial") -> None:
+        ended.append(trial)
+        *_, (_, changes) = changed_settings(ended)
+        words = ", ".join(f"{option_name(name)} {value}" for name, value in changes.items())
+        value = "diverged" if trial.validation is None else f"{trial.validation:.2f}"
+        first = words or ("first settings" if trial.number == 1 else "as the first")
+        print(f"  trial {trial.number:>2}: validation {value}, {trial.seconds:.1f} s: {first}", flush=True)
+
+    return show
+
+
+def _own_graph_folder(config: "RunConfig", method: str | None) -> Path:
+    """Return a folder for a run on a user's graph that holds no run on another one."""
+    from lresnet.runs.config import GraphTaskConfig
+
+    assert isinstance(config.task, GraphTaskConfig)
+    name = re.sub(r"[^\w.-]+", "_", Path(config.task.name).name.partition(".")[0] or "graph")
+    rest = f"-{config.task.task}{'' if method is None else f'-{method}'}-{config.train.seed}"
+    names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
+    folders = (Path("runs") / f"{each}{rest}" for each in names)
+    return next(folder for folder in folders if not _holds_other_data(folder, config.task.name))
 
 
 def _default_folder(config: "RunConfig", recipe: str | None) -> Path:
@@ -204,13 +305,17 @@ def _summary(
     """Return one line per fact about the parameters and the data."""
     from lresnet.models import LorentzGCN
     from lresnet.optim import parameter_groups
+    from lresnet.runs.config import GraphTaskConfig
     from lresnet.runs.presets import has_searched_preset, image_recipes
+    from lresnet.runs.run import load
     from lresnet.train import ImageClassification
 
     groups = parameter_groups(model)
     lines = [groups.summary()]
     if isinstance(model, LorentzGCN) and model.head is not None and not model.euclidean and not groups.manifold:
         lines.append(_NO_MANIFOLD_PARAMETERS)
+    if isinstance(config.task, GraphTaskConfig) and config.task.is_own:
+        lines += load(config.task, config.train.seed).notes  # type: ignore[union-attr]
     if isinstance(objective, ImageClassification):
         data, held_out = objective.data, 0 if objective.held_out is None else len(objective.held_out)
         height, width, channels = data.train.images.shape[1:]

@@ -219,8 +219,8 @@ def predict_nodes(
     wanted = [_node_number(node, inputs) for node in nodes] or range(inputs.num_nodes)
     probabilities = inputs.outputs(run).softmax(-1)
     _require_finite(probabilities, run)
-    best = probabilities[torch.tensor(wanted, device=probabilities.device)].topk(min(top, task.num_classes))
-    rows = zip(wanted, best.indices.tolist(), best.values.tolist(), strict=True)
+    found = probabilities[torch.tensor(wanted, device=probabilities.device)].topk(min(top, task.num_classes))
+    rows = zip(wanted, found.indices.tolist(), found.values.tolist(), strict=True)
     return [
         NodePrediction(
             node, tuple(classes), tuple(values), inputs.names[node], tuple(inputs.classes[i] for i in classes)

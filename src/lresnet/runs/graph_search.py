@@ -1,0 +1,193 @@
+"""Search for the settings of a run on a user's graph: short trainings, compared on validation data only."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lresnet._files import write_atomically
+from lresnet.runs.config import GraphTaskConfig, RunConfig, configure
+from lresnet.runs.graph_trials import trials
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Budget", "Trial", "best_trial", "changed_settings", "read_budget", "read_trials", "search"]
+
+_FILE = "search.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Budget:
+    """When a search starts no further trial.
+
+    Args:
+        seconds: after this time; None: no limit.
+        trials: after this number of trials; None: no limit. 0: there is no search.
+
+    Example:
+        >>> Budget(seconds=60).allows(started=3, elapsed=59.0), Budget(trials=3).allows(started=3, elapsed=0.0)
+        (True, False)
+    """
+
+    seconds: float | None = None
+    trials: int | None = None
+
+    def allows(self, started: int, elapsed: float) -> bool:
+        """Whether another trial may start. The first one always may, unless there is no search."""
+        if self.trials is not None and started >= self.trials:
+            return False
+        return started == 0 or self.seconds is None or elapsed < self.seconds
+
+
+def read_budget(text: str) -> Budget:
+    """Read ``"60s"``, ``"5m"``, ``"2h"``, a number of trials, or ``"off"``.
+
+    Raises:
+        ValueError: the text is none of these.
+
+    Example:
+        >>> read_budget("5m"), read_budget("12"), read_budget("off")
+        (Budget(seconds=300.0, trials=None), Budget(seconds=None, trials=12), Budget(seconds=None, trials=0))
+    """
+    if text == "off":
+        return Budget(trials=0)
+    match = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]+)?)(s|m|h)", text)
+    if match:
+        return Budget(seconds=float(match[1]) * {"s": 1, "m": 60, "h": 3600}[match[2]])
+    if re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        return Budget(trials=int(text))
+    raise ValueError(f"--search must be a time such as 60s or 5m, a number of trials, or off, got {text!r}")
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """One training of a search.
+
+    Args:
+        number: place in the list of trials, from 1.
+        settings: settings by name, ``"method"`` among them.
+        validation: validation metric in percent; None: the training diverged.
+        epochs, seconds: how long it took.
+    """
+
+    number: int
+    settings: dict[str, Any]
+    validation: float | None
+    epochs: int
+    seconds: float
+
+
+def search(
+    config: RunConfig,
+    given: Mapping[str, Any],
+    budget: Budget,
+    *,
+    method: str | None = None,
+    folder: Path | None = None,
+    device: str = "auto",
+    on_trial: Callable[[Trial], None] | None = None,
+) -> tuple[RunConfig, list[Trial]]:
+    """Train with one set of settings after the other, and return the configuration with the best validation metric.
+
+    The trials and their order depend on the seed only, see :func:`lresnet.runs.graph_trials.trials`; the budget decides
+    how many of them run. An interrupted search resumes: trials that ``folder`` records are not repeated.
+
+    Args:
+        config: the run on a user's graph, with the settings of the first trial.
+        given: settings that the user has fixed.
+        budget: when to stop.
+        method: the residual connection if the user has fixed it.
+        folder: where the trials are recorded, as ``search.jsonl``; None: nowhere.
+        device: see :func:`lresnet.runs.run.usable_device`.
+        on_trial: called with every trial when it has ended.
+
+    Raises:
+        ValueError: every trial has diverged, or the task is impossible.
+    """
+    assert isinstance(config.task, GraphTaskConfig)
+    assert config.task.task is not None
+    done = {json.dumps(trial.settings, sort_keys=True): trial for trial in read_trials(folder)}
+    candidates = trials(
+        config.task.task, given, config.train.seed, method=method, has_features=_has_features(config.task)
+    )
+    ended: list[Trial] = []
+    for number, settings in enumerate(candidates, 1):
+        if not budget.allows(len(ended), sum(trial.seconds for trial in ended)):
+            break
+        known = done.get(json.dumps(settings, sort_keys=True))
+        trial = known or _train(number, settings, config, device)
+        ended.append(dataclasses.replace(trial, number=number))
+        if known is None and folder is not None:
+            _write(folder, ended)
+        if on_trial is not None:
+            on_trial(ended[-1])
+    best = best_trial(ended)
+    return _configured(config, best.settings), ended
+
+
+def best_trial(ended: Sequence[Trial]) -> Trial:
+    """Return the trial with the highest validation metric, the earlier one of equals.
+
+    Raises:
+        ValueError: no trial has ended without diverging.
+    """
+    scored = [trial for trial in ended if trial.validation is not None]
+    if not scored:
+        raise ValueError("every trial of the search has diverged; give smaller --lr or other settings")
+    return max(scored, key=lambda trial: (trial.validation, -trial.number))
+
+
+def read_trials(folder: Path | None) -> list[Trial]:
+    """Read the trials that a search has recorded in ``folder``; lines that are not trials are skipped."""
+    path = None if folder is None else folder / _FILE
+    if path is None or not path.is_file():
+        return []
+    return [trial for line in path.read_text().splitlines() if (trial := _trial(line)) is not None]
+
+
+def _trial(line: str) -> Trial | None:
+    try:
+        return Trial(**json.loads(line))
+    except (TypeError, ValueError):
+        return None
+
+
+def _write(folder: Path, ended: Sequence[Trial]) -> None:
+    lines = [json.dumps(dataclasses.asdict(trial)) + "\n" for trial in ended]
+    write_atomically(folder / _FILE, "".join(lines).encode())
+
+
+def _has_features(task: GraphTaskConfig) -> bool:
+    from lresnet.runs.graphs import read_own_graph
+
+    return task.node_features is not None or task.task == "graph-level" or read_own_graph(task).features is not None
+
+
+def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str) -> Trial:
+    from lresnet.runs.run import fit
+    from lresnet.train import NonFiniteError
+
+    tried = _configured(config, settings)
+    try:
+        record = fit(tried.task, tried.model, tried.train, device=device).record
+    except NonFiniteError:
+        return Trial(number, settings, None, 0, 0.0)
+    assert record.epochs is not None
+    assert record.seconds is not None
+    return Trial(number, settings, record.validation, record.epochs, record.seconds)
+
+
+def _configured(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
+    own = dict(settings)
+    return configure(config.task, own.pop("method"), config.train.seed, own)
+
+
+def changed_settings(ended: Sequence[Trial]) -> Iterator[tuple[Trial, dict[str, Any]]]:
+    """Yield every trial with the settings in which it differs from the first."""
+    for trial in ended:
+        yield trial, {name: value for name, value in trial.settings.items() if value != ended[0].settings.get(name)}
