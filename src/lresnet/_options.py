@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
+from dataclasses import Field, dataclass, field, fields
 from numbers import Integral, Real
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -20,6 +20,7 @@ __all__ = [
     "Range",
     "check_options",
     "option",
+    "placeholder",
 ]
 
 
@@ -66,9 +67,28 @@ def option(default: Any, help: str, *, range: Range | None = None, metavar: str 
         default: value of the field. None also means that None is allowed.
         help: one sentence for the command line and the documentation.
         range: the numbers that the field accepts.
-        metavar: what the command line shows in place of the value, e.g. ``"EPOCHS"``.
+        metavar: what the command line shows in place of the value, e.g. ``"EPOCHS"``. A ``Literal`` needs none: see
+            :func:`placeholder`.
     """
     return field(default=default, metadata={"help": help, "range": range, "metavar": metavar})
+
+
+def placeholder(setting: Field[Any], hint: Any) -> str | None:
+    """Return what the command line shows in place of a value: the field's ``metavar``, or the choices of its type.
+
+    Args:
+        setting: a field made by :func:`option`.
+        hint: its type.
+
+    Example:
+        >>> @dataclass
+        ... class Config:
+        ...     keep: Literal["best", "last"] = option("best", "Which parameters are kept.")
+        >>> placeholder(fields(Config)[0], Literal["best", "last"])
+        'best|last'
+    """
+    metavar: str | None = setting.metadata["metavar"]
+    return metavar or "|".join(map(str, _choices(hint))) or None
 
 
 def check_options(config: Any) -> None:

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lresnet import Lorentz
-from lresnet.geometry.checks import checks_values, prepare, require_nonnegative, require_points, weight_rows
+from lresnet.geometry.checks import checked_points, checks_values, require_nonnegative, require_points, weight_rows
 from lresnet.testing import check_everywhere
 
 M = Lorentz(-1.0)
@@ -111,7 +111,7 @@ def test_mixed_dtypes_promote():
 
 
 def test_prepare_broadcasts():
-    (a, b), dtype = prepare(torch.zeros(3), torch.zeros(2, 1, 3), names=("x", "y"))
+    (a, b), dtype = checked_points(torch.zeros(3), torch.zeros(2, 1, 3), names=("x", "y"))
     assert a.shape == b.shape == (2, 1, 3)
     assert dtype == torch.float32
 

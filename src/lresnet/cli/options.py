@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from tyro.conf import FlagCreatePairsOff, arg
 
+from lresnet._options import placeholder
 from lresnet.runs.config import (
     MODEL_CONFIGS,
     TRAIN_SETTINGS_OF_GRAPHS,
@@ -39,7 +40,7 @@ def _fields(owner: type, names: Iterable[str] | None = None, without: Iterable[s
     for field in dataclasses.fields(owner):
         if field.name in _NOT_OPTIONS or field.name in without or (names is not None and field.name not in names):
             continue
-        metadata = {"name": option_name(field.name), "metavar": field.metadata["metavar"]}
+        metadata = {"name": option_name(field.name), "metavar": placeholder(field, hints[field.name])}
         found[field.name] = (hints[field.name], field.metadata["help"], metadata)
     return found  # type: ignore[return-value]
 

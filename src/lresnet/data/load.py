@@ -255,7 +255,8 @@ def load_task(
         split: ``"legacy"``: the split of the literature, bit for bit, the same for every seed. ``"disjoint"``: follows
             the seed; its parts do not overlap. ``"official"``: the public split of Planetoid. ``"official_splits"``:
             one of the ten published splits, chosen by ``index``; a number selects one of them directly. None means the
-            first split of the task.
+            first split of the task; ``lresnet train`` takes the first split of the task's preset instead, which may
+            differ (``"legacy"`` for airport/lp).
         seed: Seed of the ``"disjoint"`` split; the others are fixed.
         root: Data roots, see :func:`lresnet.data.files.data_roots`.
         features: ``"published"``, ``"standardised"`` or ``"raw"``, see :func:`lresnet.data.graph.prepare_features`.

@@ -98,7 +98,8 @@ class TaskSource:
         name: Name of the task, e.g. ``"airport/nc"``; it ends in ``/lp`` (link prediction) or ``/nc`` (node
             classification).
         dataset: Name of the graph.
-        splits: Names of the splits; the first one is the default.
+        splits: Names of the splits; the first one is the default of :func:`lresnet.data.load_task`. ``lresnet train``
+            takes the first split of the task's preset instead, which may differ: for airport/lp it is ``"legacy"``.
         metric: Metric of node classification.
         columns: Number of raw feature columns that the model may see; None means all.
         balanced: Validation and test shares of the balanced rule of HGCN, for graphs whose nodes the literature splits

@@ -20,10 +20,10 @@ from torch.autograd import forward_ad
 __all__ = [
     "check_everywhere",
     "check_nowhere",
+    "checked_points",
     "checks_values",
     "forward_mode",
     "full_precision",
-    "prepare",
     "require_features",
     "require_nonnegative",
     "require_points",
@@ -131,7 +131,7 @@ def require_features(x: Tensor, n: int, layer: str) -> None:
         )
 
 
-def prepare(
+def checked_points(
     *tensors: Tensor, dim: int = -1, names: Sequence[str] = ("x", "y", "u")
 ) -> tuple[list[Tensor], torch.dtype]:
     """Check points (or tangent vectors), broadcast them together and convert half precision to float32.

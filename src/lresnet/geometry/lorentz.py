@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lresnet.geometry import charts, distance, maps
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checks_values, prepare, require_nonnegative, require_points, weight_rows
+from lresnet.geometry.checks import checked_points, checks_values, require_nonnegative, require_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
 
 __all__ = [
@@ -121,7 +121,7 @@ class Lorentz(geoopt.manifolds.Manifold):
 
     def time(self, x: Tensor) -> Tensor:
         r"""Return the time coordinate :math:`\sqrt{|x|^2 - 1/K}`: [..., n] -> [...]."""
-        (x,), dtype = prepare(x)
+        (x,), dtype = checked_points(x)
         return distance.time_of(x, kappa_of(self.curvature, x.dtype), -1).squeeze(-1).to(dtype)
 
     def lift(self, x: Tensor) -> Tensor:
@@ -213,7 +213,7 @@ class Lorentz(geoopt.manifolds.Manifold):
             >>> M.centroid(torch.randn(8, 5, 3), torch.rand(8, 5)).shape
             torch.Size([8, 3])
         """
-        (points,), dtype = prepare(x)
+        (points,), dtype = checked_points(x)
         if points.dim() < 2 or not -points.dim() <= dim < points.dim() or dim % points.dim() == points.dim() - 1:
             raise ValueError(
                 f"dim={dim} must be an axis of points, not the coordinate axis, of x with shape {tuple(x.shape)}"
@@ -286,7 +286,8 @@ class Lorentz(geoopt.manifolds.Manifold):
     # --- computation in float32 or wider; results in the dtype of the inputs ------------------------------------
 
     def _vector(self, f: Callable[..., Tensor], tensors: tuple[Tensor, ...], names: tuple[str, ...]) -> Tensor:
-        points, dtype = prepare(*tensors, names=names)
+        """Return ``f(*tensors, kappa, -1)``. Wrong types and shapes are reported by :func:`checks.checked_points`."""
+        points, dtype = checked_points(*tensors, names=names)
         return f(*points, kappa_of(self.curvature, points[0].dtype), -1).to(dtype)
 
     def _scalar(

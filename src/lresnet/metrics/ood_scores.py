@@ -18,7 +18,7 @@ import math
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import full_precision, prepare
+from lresnet.geometry.checks import checked_points, full_precision
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import cross_separation, unit
 from lresnet.nn.mlr import lorentz_mlr
@@ -90,7 +90,7 @@ def origin_distance_score(embedding: Tensor, K: Curvature = -1.0) -> Tensor:
         >>> origin_distance_score(torch.tensor([[0.0, 0.0], [3.0, 4.0]]), K=-1.0)
         tensor([0.0000, 2.3124])
     """
-    (points,), _ = prepare(embedding)
+    (points,), _ = checked_points(embedding)
     k = root(kappa_of(K, points.dtype))
     return (k * _norm(points)).asinh() / k
 

@@ -18,7 +18,8 @@ class FermiDirac(ManifoldModule):
 
     Args:
         manifold: Manifold of the distance. It is not registered as a submodule.
-        radius: r, the squared distance at which the probability is one half.
+        radius: r, the squared distance at which the probability is one half. Link prediction with ``--loss
+            cross_entropy`` uses the default.
         temperature: t > 0. The lower it is, the more sharply the probability falls.
 
     Shapes:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
-from lresnet.geometry.checks import full_precision, prepare, require_features
+from lresnet.geometry.checks import checked_points, full_precision, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import unit, unitless_time
 from lresnet.geometry.stack import times_rows
@@ -98,7 +98,7 @@ class HyperplaneLinear(LazyInput):
             along = x @ direction.movedim(-1, 0)
             kappa = kappa_of(self.manifold.curvature, along.dtype)
             return self._coordinates(along, root(kappa) * time, norm.squeeze(-1), self.bias, root(kappa))
-        (x,), _ = prepare(x)
+        (x,), _ = checked_points(x)
         require_features(x, self.in_features, "HyperplaneLinear")
         with full_precision(x):
             kappa = kappa_of(self.manifold.curvature, x.dtype)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
-from lresnet.geometry.checks import full_precision, prepare, require_features, traced
+from lresnet.geometry.checks import checked_points, full_precision, require_features, traced
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import dot, time_of, unit
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
@@ -100,7 +100,7 @@ class LorentzLinear(LazyInput):
                 )
             z = torch.addcmul(x.product(self.weight.movedim(-1, 0)) + self.bias, time, self.time_weight)
             return on_sphere(z, self._log_scale(), kappa_of(self.manifold.curvature, z.dtype), self.floor)
-        (x,), _ = prepare(x)
+        (x,), _ = checked_points(x)
         require_features(x, self.in_features, "LorentzLinear")
         with full_precision(x):
             kappa = kappa_of(self.manifold.curvature, x.dtype)

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import full_precision, prepare, require_features
+from lresnet.geometry.checks import checked_points, full_precision, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import unit, unitless_time
 
@@ -31,7 +31,7 @@ def lorentz_mlr(x: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0)
     Returns:
         Logits, [..., C].
     """
-    (points,), dtype = prepare(x)
+    (points,), dtype = checked_points(x)
     with full_precision(points):
         z, r = weight.to(points.dtype), bias.to(points.dtype)
         kappa = kappa_of(K, points.dtype)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lresnet.geometry import ManifoldModule
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checks_values, prepare, traced
+from lresnet.geometry.checks import checked_points, checks_values, traced
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.distance import dot, time_of, unit, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
@@ -118,7 +118,7 @@ def graph_centroid_pool(x: Tensor, batch: Tensor, size: int | None = None, *, K:
                 [0.0000, 0.0000],
                 [1.0000, 0.0000]])
     """
-    (points,), _ = prepare(x)
+    (points,), _ = checked_points(x)
     graphs = _number_of_graphs(points, batch, size)
     wide, kappa = points.double(), kappa_of(K, torch.float64)
     fixed = kappa.detach() if isinstance(kappa, Tensor) else kappa
@@ -137,7 +137,7 @@ def graph_space_mean(x: Tensor, batch: Tensor, size: int | None = None) -> Tenso
 
     The arguments are those of :func:`graph_centroid_pool`.
     """
-    (points,), _ = prepare(x)
+    (points,), _ = checked_points(x)
     graphs = _number_of_graphs(points, batch, size)
     counts = _graph_sums(torch.ones_like(points[:, :1]), batch, graphs)
     return _graph_sums(points, batch, graphs) / counts.clamp(min=1.0)
@@ -262,7 +262,7 @@ def _has_kernel(x: Tensor, K: Curvature) -> bool:
 
 def _pixels(x: Tensor) -> Tensor:
     """Return [B, C, H, W] as [B, H W, C] in float32 or wider; a view for channels_last images in float32."""
-    (points,), _ = prepare(x, dim=1)
+    (points,), _ = checked_points(x, dim=1)
     if points.dim() < 3 or 0 in points.shape[2:]:
         raise ValueError(f"pooling needs images [B, C, H, W] with at least one pixel, got shape {tuple(x.shape)}")
     return points.flatten(2).mT

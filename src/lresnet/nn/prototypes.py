@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import full_precision, prepare, require_features, traced
+from lresnet.geometry.checks import checked_points, full_precision, require_features, traced
 from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.geometry.distance import cross_separation, cross_separation_value, dot, unitless_time
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
@@ -68,7 +68,7 @@ class Prototypes(ManifoldModule):
         torch.nn.init.zeros_(self.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        (points,), dtype = prepare(x)
+        (points,), dtype = checked_points(x)
         require_features(points, self.in_features, "Prototypes")
         kappa = kappa_of(self.manifold.curvature, points.dtype)
         prototypes, bias = self.points.to(points.dtype), self.bias.to(points.dtype)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import checked_points
 from lresnet.geometry.curvature import kappa_of
 from lresnet.geometry.distance import unitless_time
 from lresnet.nn.graph_conv import Linear, make_linear
@@ -118,10 +118,10 @@ class LorentzSAGEConv(CentroidPassing):
         sources, targets = split_pair(x)
         if isinstance(sources, SparseMatrix) or sources.layout != torch.strided:
             raise TypeError("LorentzSAGEConv needs dense points, got sparse ones; apply a linear layer first")
-        (points,), dtype = prepare(sources)
+        (points,), dtype = checked_points(sources)
         h = torch.cat([points, unitless_time(points, kappa_of(self.manifold.curvature, points.dtype), -1)], dim=-1)
         y: Tensor = self.lin_l(self.centroids(h, edge_index, edge_weight, Sizes.of(sources, targets, size)))
         if targets is None or self.lin_r is None:
             return y.to(dtype)
-        (roots,), _ = prepare(targets)  # type: ignore[arg-type]
+        (roots,), _ = checked_points(targets)  # type: ignore[arg-type]
         return self.residual(self.lin_r(roots), y).to(dtype)  # type: ignore[no-any-return]

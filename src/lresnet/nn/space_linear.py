@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
-from lresnet.geometry.checks import full_precision, prepare, require_features
+from lresnet.geometry.checks import checked_points, full_precision, require_features
 from lresnet.geometry.curvature import kappa_of
 from lresnet.geometry.distance import unitless_time
 from lresnet.geometry.stack import times_rows
@@ -83,7 +83,7 @@ class SpaceLinear(LazyInput):
             self.materialise(x.shape[-1])
         if isinstance(x, SparseMatrix):
             return x @ self.weight.movedim(-1, 0) + self.bias
-        (x,), _ = prepare(x)
+        (x,), _ = checked_points(x)
         require_features(x, self.in_features, "SpaceLinear")
         with full_precision(x):
             return times_rows(self.weight.to(x.dtype), x) + self.bias.to(x.dtype)

@@ -27,8 +27,9 @@ __all__ = [
     "rotate",
 ]
 
-# Okabe and Ito, "Color Universal Design" (2008), which colour-blind readers can tell apart; without yellow (hard to see
-# on white) and black (hard to see in dark mode).
+# Colours of classes, by number; the colours of methods are in residual/registry.py. Okabe and Ito, "Color Universal
+# Design" (2008), which colour-blind readers can tell apart; without yellow (hard to see on white) and black (hard to
+# see in dark mode).
 CLASS_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#8C8C8C")
 CLASS_MARKERS = "oD^sv"
 """Markers of matplotlib, one per class, so that classes differ in black and white too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from lresnet.geometry import charts
-from lresnet.geometry.checks import prepare, weight_rows
+from lresnet.geometry.checks import checked_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.residual.lorentz import lorentz_residual
 
@@ -26,7 +26,7 @@ def poincare_residual(
         >>> poincare_residual(torch.tensor([0.5, 0.0]), torch.tensor([-0.5, 0.0]))
         tensor([0., 0.])
     """
-    points, dtype = prepare(p, q, dim=dim, names=("p", "q"))
+    points, dtype = checked_points(p, q, dim=dim, names=("p", "q"))
     (p, q), kappa = kappa_among(points, K, dim)
     for point in (p, q):
         charts.require_inside(point, kappa, dim, "Poincare ball")
@@ -50,7 +50,7 @@ def klein_residual(p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Cur
         >>> klein_residual(torch.tensor([0.5, 0.5]), torch.tensor([0.5, -0.5]))
         tensor([0.5000, 0.0000])
     """
-    (p, q), dtype = prepare(p, q, dim=dim, names=("p", "q"))
+    (p, q), dtype = checked_points(p, q, dim=dim, names=("p", "q"))
     kappa_of(K, p.dtype)  # raises unless K is a valid curvature
     for point in (p, q):
         charts.require_inside(point, 1.0, dim, "Klein model")

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import checked_points
 from lresnet.geometry.curvature import Curvature, kappa_among
 from lresnet.geometry.distance import dot, separation, unitless_time
 from lresnet.geometry.smooth import asinhc, sinhc
@@ -45,7 +45,7 @@ def equivalent_weights(x: Tensor, y: Tensor, method: str, *, K: Curvature = -1.0
         >>> equivalent_weights(x, y, "parallel_transport")
         EquivalentWeights(w_x=tensor(3.0000), w_y=tensor(1.), gamma=tensor(8.0000))
     """
-    points, dtype = prepare(x, y)
+    points, dtype = checked_points(x, y)
     (x, y), kappa = kappa_among(points, K, -1)
     D = separation(x, y, kappa, -1)
     w_x = w_y = torch.ones_like(D)

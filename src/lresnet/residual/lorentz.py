@@ -19,7 +19,7 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checks_values, forward_mode, prepare, require_positive, traced, weight_rows
+from lresnet.geometry.checks import checked_points, checks_values, forward_mode, require_positive, traced, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
 from lresnet.geometry.distance import Pair, dot, measure, reusable, separation, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
@@ -63,7 +63,7 @@ def lorentz_residual(
         from lresnet.kernels.residual import fused_residual
 
         return fused_residual("lorentz", x, y, weight, scale, kappa_of(K, torch.float32), dim)
-    points, dtype = prepare(x, y, dim=dim)
+    points, dtype = checked_points(x, y, dim=dim)
     (x, y), kappa = kappa_among(points, K, dim)
     w = weight_rows(weight, x, dim).abs()
     gamma = None if scale is None else _scale_rows(scale, x, dim)
@@ -104,7 +104,7 @@ def lorentz_residual_many(
             f"xs needs at least one branch and weights one weight for each branch; got {len(xs)} branches and "
             f"{len(weights)} weights"
         )
-    points, dtype = prepare(*xs, dim=dim, names=[f"xs[{i}]" for i in range(len(xs))])
+    points, dtype = checked_points(*xs, dim=dim, names=[f"xs[{i}]" for i in range(len(xs))])
     points, kappa = kappa_among(points, K, dim)
     rows = [weight_rows(w, points[0], dim, f"weights[{i}]").abs() for i, w in enumerate(weights)]
     last = [point.movedim(dim, -1) for point in points]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from lresnet.geometry.checks import prepare
+from lresnet.geometry.checks import checked_points
 from lresnet.kernels.formulas import register_formula
 from lresnet.residual.base import Residual
 
@@ -23,7 +23,7 @@ def space_residual(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
         >>> space_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
         tensor([4., 0.])
     """
-    prepare(x, y, dim=dim)
+    checked_points(x, y, dim=dim)
     return x + y
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import prepare, weight_rows
+from lresnet.geometry.checks import checked_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.residual.base import Residual
 from lresnet.residual.tangent import TangentResidual
@@ -72,7 +72,7 @@ class TextbookTangentResidual(TangentResidual):
 
 
 def _lifted(x: Tensor, y: Tensor, K: Curvature, dim: int) -> tuple[list[Tensor], Curvature, torch.dtype]:
-    points, dtype = prepare(x, y, dim=dim)
+    points, dtype = checked_points(x, y, dim=dim)
     kappa = kappa_of(K, points[0].dtype)
     lifted = []
     for point in points:

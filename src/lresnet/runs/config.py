@@ -76,9 +76,7 @@ class GraphTaskConfig:
     name: str
     split: str | None = None
     split_index: int | None = None
-    features: Literal["published", "standardised", "raw"] = option(
-        "published", "How the node features are prepared.", metavar="published|standardised|raw"
-    )
+    features: Literal["published", "standardised", "raw"] = option("published", "How the node features are prepared.")
     task: GraphTaskKind | None = option(None, "What to learn on your own graph.")
     node_features: str | None = option(
         None,
@@ -202,10 +200,9 @@ class GCNConfig(_GraphModelConfig):
     layer: Literal["hybonet", "space", "hyperplane"] | None = option(
         None,
         "Layer of lorentz_gcn: HyboNet's linear layer, a linear map of the space coordinates, or HNN++'s layer.",
-        metavar="hybonet|space|hyperplane",
     )
     activation: Literal["none", "relu"] | None = option(
-        None, "Activation of lorentz_gcn on the input of every layer but the first.", metavar="none|relu"
+        None, "Activation of lorentz_gcn on the input of every layer but the first."
     )
 
 
@@ -216,7 +213,6 @@ class SGFormerConfig(_GraphModelConfig):
     branches: Literal["euclidean", "lorentz"] | None = option(
         None,
         "Where attention and convolutions are computed: on vectors, as in the paper, or on the hyperboloid.",
-        metavar="euclidean|lorentz",
     )
     attention_layers: int | None = option(None, "Number of attention layers.", range=AT_LEAST_1, metavar="INT")
     heads: int | None = option(
@@ -235,20 +231,16 @@ class SGFormerConfig(_GraphModelConfig):
         range=ABOVE_0_BELOW_1,
         metavar="FRACTION",
     )
-    norm: Literal["none", "layer"] | None = option(
-        None, "Normalisation of the vectors in Euclidean branches.", metavar="none|layer"
-    )
+    norm: Literal["none", "layer"] | None = option(None, "Normalisation of the vectors in Euclidean branches.")
     graph_input: Literal["embedding", "features"] | None = option(
         None,
         "Input of the convolutions in Euclidean branches: the embedding, as in the paper, or the features, as in the "
         "released code.",
-        metavar="embedding|features",
     )
     values: Literal["matrix", "identity"] | None = option(
         None,
         "Values of the attention in Euclidean branches: a learned matrix, as in SGFormer's paper, or the identity, as "
         "in the released scripts.",
-        metavar="matrix|identity",
     )
 
 
@@ -257,10 +249,10 @@ class ResNetConfig(ModelConfig):
     """Settings of the ResNets."""
 
     pooling: Literal["poincare", "centroid", "mean"] | None = option(
-        None, "How the pixels of an image are pooled into one point.", metavar="poincare|centroid|mean"
+        None, "How the pixels of an image are pooled into one point."
     )
     head: Literal["mlr", "prototypes", "linear"] | None = option(
-        None, "Classifier that computes logits from the pooled point.", metavar="mlr|prototypes|linear"
+        None, "Classifier that computes logits from the pooled point."
     )
 
 

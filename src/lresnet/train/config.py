@@ -116,7 +116,6 @@ class TrainConfig:
     lr_schedule: LrSchedule = option(
         "constant",
         "How the learning rate changes; multistep multiplies it by 0.2 after 30, 60 and 80 % of the epochs.",
-        metavar="constant|cosine|multistep",
     )
     clip: float | None = option(
         None, "Largest global norm of the gradient; None does not clip.", range=POSITIVE, metavar="FLOAT"
@@ -131,12 +130,10 @@ class TrainConfig:
     optimizer: Literal["adam", "adam_l2", "sgd"] = option(
         "adam",
         "Adam, Adam with weight decay as part of the gradient, or SGD with Nesterov momentum 0.9.",
-        metavar="adam|adam_l2|sgd",
     )
     decay: Literal["matrices", "all"] = option(
         "matrices",
         "What weight decay applies to: matrices and convolution kernels only, or norms and biases too.",
-        metavar="matrices|all",
     )
     warmup: float = option(
         0.0, "Epochs in which the learning rate rises linearly to lr.", range=NOT_NEGATIVE, metavar="EPOCHS"
@@ -144,7 +141,6 @@ class TrainConfig:
     keep: Literal["best", "last"] = option(
         "best",
         "Which parameters a run ends with: those of the best validation pass, or the last ones.",
-        metavar="best|last",
     )
     average: float | None = option(
         None,
@@ -158,7 +154,6 @@ class TrainConfig:
     loss: Loss | None = option(
         None,
         "Loss on a graph; None takes margin for link prediction and cross_entropy for node classification.",
-        metavar="margin|cross_entropy",
     )
     margin: float | None = option(
         None,
