@@ -90,13 +90,13 @@ def _points(file: Path, data_root: Path | None) -> tuple[Any, tuple[str, ...]]:
     """Return the argument of ``delta_hyperbolicity`` for a file or the name of a graph, and how a file was read."""
     from lresnet.data import read_graph, read_space
     from lresnet.data.formats.edge_list import read_edge_list
-    from lresnet.data.formats.graph_paths import NETWORKS, graph_suffix, looks_like_graph
+    from lresnet.data.formats.graph_paths import NETWORKS, graph_suffix
     from lresnet.data.registry import GRAPHS
 
     if not file.exists() or (str(file) in GRAPHS and not file.is_file()):
         return read_graph(str(file), data_root).edges.numpy(), ()
     suffix = graph_suffix(file)
-    if file.is_dir() or suffix in NETWORKS or (suffix == ".npz" and looks_like_graph(file)):
+    if file.is_dir() or suffix in NETWORKS:
         graph = read_graph(file)
         return graph.edges.numpy(), (*graph.notes, *_UNWEIGHTED[graph.weights is None])
     if suffix in (".npy", ".npz"):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lresnet.data.formats.edge_list import read_edge_list
-from lresnet.data.formats.graph_arrays import read_all_arrays, sparse_matrix
+from lresnet.data.formats.graph_arrays import read_all_arrays, read_graph_arrays, sparse_matrix
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -23,7 +23,8 @@ def read_space(path: str | Path) -> NDArray[Any] | sparse.sparray | sparse.spmat
     """Read a graph or a matrix of distances. The suffix of ``path`` determines the format.
 
     - ``.npy``, or ``.npz`` with a single array: a square matrix of distances.
-    - ``.npz`` written by ``scipy.sparse.save_npz``: the adjacency matrix of a graph.
+    - ``.npz`` written by ``scipy.sparse.save_npz``: the adjacency matrix of a graph. ``.npz`` with the array
+      ``edge_index`` or ``edges``: a graph, see :func:`~lresnet.data.formats.graph_arrays.read_graph_arrays`.
     - Any other suffix: a graph as text with one edge per row, see
       :func:`~lresnet.data.formats.edge_list.read_edge_list`. Weights are checked but not used: the distance is the
       number of hops.
@@ -48,6 +49,8 @@ def _arrays(path: Path) -> NDArray[Any] | sparse.sparray | sparse.spmatrix:
             if isinstance(content, np.ndarray):
                 return _distances(content, path)
             names = content.files
+            if "edge_index" in names or "edges" in names:
+                return read_graph_arrays(path).edges.numpy()
             if len(names) == 1:
                 return _distances(content[names[0]], path)
         if {"format", "shape", "data"} <= set(names):

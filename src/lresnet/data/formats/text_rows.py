@@ -165,37 +165,41 @@ class Rows:
         self.comments = 0
 
     def __iter__(self) -> Iterator[list[str]]:
-        lines = self._lines()
-        if self.separator == " ":
-            for line in lines:
-                if '"' in line:
-                    yield next(csv.reader([line.replace("\t", " ")], delimiter=" ", skipinitialspace=True))
-                else:
-                    yield line.split(" ") if "\t" not in line and "  " not in line else _words(line)
-            return
+        return self._words() if self.separator == " " else self._fields()
+
+    def _words(self) -> Iterator[list[str]]:
+        for line in self._lines():
+            if '"' in line:
+                try:
+                    yield next(csv.reader([line.replace("\t", " ")], delimiter=" ", skipinitialspace=True, strict=True))
+                except csv.Error as error:
+                    raise self._refused(self.line, error) from error
+            else:
+                yield [word for word in line.replace("\t", " ").split(" ") if word]
+
+    def _fields(self) -> Iterator[list[str]]:
         fed = rows = start = 0
 
         def feed() -> Iterator[str]:
             nonlocal fed, start
-            for line in lines:
+            for line in self._lines():
                 fed += 1
                 if fed == rows + 1:
                     start = self.line
                 yield line
 
         try:
-            for row in csv.reader(feed(), delimiter=self.separator, skipinitialspace=True):
+            for row in csv.reader(feed(), delimiter=self.separator, skipinitialspace=True, strict=True):
                 rows += 1
                 if rows != fed:
-                    break
+                    raise self._refused(start, "a quoted field continues on the next line")
                 yield row
         except csv.Error as error:
-            raise ValueError(
-                f"{self.path}, line {start}: {error}; a name may have up to {LONGEST_NAME:,} characters, and a quoted "
-                "one must end on its line"
-            ) from error
-        if rows != fed:
-            raise ValueError(f"{self.path}, line {start}: a quoted field does not end on its line; check the quotes")
+            raise self._refused(start, error) from error
+
+    def _refused(self, line: int, error: object) -> ValueError:
+        limit = f"a name may have up to {LONGEST_NAME:,} characters, and a quoted one must end on its line"
+        return ValueError(f"{self.path}, line {line}: {error}; check the quotes ({limit})")
 
     def _lines(self) -> Iterator[str]:
         text = self.block.text.decode()
@@ -208,10 +212,6 @@ class Rows:
                 self.comments += 1
                 continue
             yield content if self.separator != "\t" else line.strip(" \r")
-
-
-def _words(line: str) -> list[str]:
-    return [word for word in line.replace("\t", " ").split(" ") if word]
 
 
 def split_line(line: str, separator: str) -> list[str]:
