@@ -221,7 +221,7 @@ def test_the_shares_of_a_batch_are_the_batch(kind: str) -> None:
         assert len(parts) == min(3, batch.targets[0].shape[-1])
 
         def global_targets(one: object) -> Tensor:
-            return one.graph.node[one.targets[1]] if kind == "link" else one.targets[0]  # noqa: B023
+            return one.graph.node[one.targets[1]] if kind == "link" else one.targets[0]
 
         joined = torch.cat([global_targets(part) for part in parts], dim=-1)
         assert torch.equal(joined, global_targets(batch))

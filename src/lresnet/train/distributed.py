@@ -43,7 +43,8 @@ _CONNECTION = re.compile("gloo|nccl|connection", re.IGNORECASE)
 class Processes:
     r"""The processes that train one model: this one has number ``rank`` of ``size``.
 
-    Each process takes one of ``size`` equal shares :math:`B_r` of a batch :math:`B`. The loss is a mean over images, so
+    Each process takes one of ``size`` equal shares :math:`B_r` of a batch :math:`B`. (The shares of a sampled graph may
+    be unequal; their losses have factors that make up for it.) The loss is a mean over images, seed nodes or edges, so
 
     .. math:: \nabla L(B) = \frac1N \sum_{r < N} \nabla L(B_r)
 
@@ -274,4 +275,6 @@ def report_lost_processes() -> Iterator[None]:
         if not lost:
             raise
         reason = re.sub(r"^\[[^]]*\] ", "", line).partition(". ")[0]  # without torch's file and line number
-        raise ConnectionError(f"no connection to the other processes of this run: {reason}") from error
+        raise ConnectionError(
+            f"no connection to the other processes of this run: {reason}; the same command resumes from its checkpoint"
+        ) from error
