@@ -12,6 +12,7 @@ import torch
 from torch.distributed import TCPStore
 
 SIZE = 2
+KILLED = "killed"
 _HANG_SECONDS = 600  # only ends a test that hangs
 # The fork server imports everything once; its forks need not import torch again, which takes seconds.
 _CONTEXT = multiprocessing.get_context("forkserver")
@@ -19,7 +20,10 @@ _CONTEXT.set_forkserver_preload(["lresnet.runs.record", "lresnet.cli", "torch._d
 
 
 def run_in_two_processes(job: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """Run ``job(*arguments)`` in two processes and return their results by rank, as plain values and NumPy arrays."""
+    """Run ``job(*arguments)`` in two processes and return their results by rank, as plain values and NumPy arrays.
+
+    The result of a process that was killed is :data:`KILLED`.
+    """
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     ends, members = [], []
     for rank in range(SIZE):
@@ -38,7 +42,10 @@ def run_in_two_processes(job: Callable[..., Any], *arguments: Any) -> list[Any]:
 
 def _received(end: Connection) -> Any:
     assert end.poll(_HANG_SECONDS), f"no answer in {_HANG_SECONDS} seconds: the processes hang"
-    return end.recv()
+    try:
+        return end.recv()
+    except EOFError:
+        return KILLED
 
 
 def _member(rank: int, port: int, end: Connection, job: Callable[..., Any], arguments: tuple[Any, ...]) -> None:

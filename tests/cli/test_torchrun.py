@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +21,10 @@ from lresnet.data import ImageData
 from lresnet.data.image_data import channel_statistics
 from lresnet.runs import RunConfig, run_config
 from lresnet.runs import run as runs_run
-from lresnet.train import ImageClassification
+from lresnet.train import ImageClassification, SampledNodeClassification
 from lresnet.train.distributed import Processes, join_processes
 from tests.coloured import coloured_data, write_coloured
-from tests.processes import run_in_two_processes
+from tests.processes import KILLED, run_in_two_processes
 from tests.runs.folders import trained
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "2", "--batch-size", "20", "--lr", "0.05", "--device", "cpu"]
@@ -155,7 +156,12 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
         (
             _call,
             ["disease_tree/nc"],
-            "disease_tree/nc cannot be shared among 2 processes: the whole graph is",
+            "disease_tree/nc cannot be shared among 2 processes: the whole graph is one batch; give --batch-size",
+        ),
+        (
+            _call,
+            ["disease_tree/nc", "--batch-size", "1"],
+            "batch_size 1 is smaller than the number of processes, 2; use at least 2, or fewer processes",
         ),
         (
             _call,
@@ -170,7 +176,7 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
         (_fails_in_one, ["IMAGES", *QUICK], "the disk of process 1 is gone"),
         (_finds_other_images, ["IMAGES", *QUICK], "the processes find different pixels at "),
     ],
-    ids=["a graph", "a batch", "divergence", "one alone", "other images"],
+    ids=["a graph", "seeds", "a batch", "divergence", "one alone", "other images"],
 )
 def test_an_error_that_ends_all_processes_is_reported_once(
     job: object, call: list[str], words: str, images: Path, tmp_path: Path
@@ -183,6 +189,43 @@ def test_an_error_that_ends_all_processes_is_reported_once(
     assert report.startswith("lresnet: error: ")
     assert words in report
     assert report.count("\n") == 1
+
+
+GRAPH = ["train", "disease_tree/nc", "--batch-size", "64", "--neighbours", "4", "--epochs", "4", "--dropout", "0.3"]
+
+
+def _kills_itself(*args: str) -> tuple[int, str, str]:
+    """Run the command; process 1 kills itself at the start of the fourth epoch."""
+    start = SampledNodeClassification.start_epoch
+
+    def start_or_die(objective: SampledNodeClassification) -> None:
+        start(objective)
+        if objective.state_dict()["epoch"] == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    if os.environ["RANK"] == "1":
+        SampledNodeClassification.start_epoch = start_or_die  # type: ignore[method-assign]
+    return _call(*args)
+
+
+def test_a_killed_process_ends_a_sampled_graph_run_in_one_line_and_the_same_command_resumes(tmp_path: Path) -> None:
+    call = [*GRAPH, "--device", "cpu", "--checkpoint-every", "2", "--eval-every", "1", "--out"]
+    first, second = run_in_two_processes(_kills_itself, *call, str(tmp_path / "run"))
+    assert second == KILLED
+    code, _, err = first
+    assert code == 2
+    assert err.startswith("lresnet: error: no connection to the other processes of this run: ")
+    assert err.endswith("; the same command resumes from its checkpoint\n")
+    assert err.count("\n") == 1
+    for folder in ("run", "whole"):
+        main, other = run_in_two_processes(_call, *call, str(tmp_path / folder))
+        assert (main[0], main[2], other) == (0, "", (0, "", ""))
+    resumed, whole = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("run", "whole"))
+    for name, values in whole.items():
+        np.testing.assert_array_equal(resumed[name], values, err_msg=name)
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert record["command"].startswith("torchrun --nproc-per-node=2 -m lresnet train disease_tree/nc ")
+    assert "--batch-size 64 --neighbours 4" in record["command"]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,15 @@ def run_and_kill(kind: str, checkpoint: Path, step: int, delay: float) -> None:
     assert process.returncode == -signal.SIGKILL, process.stderr
 
 
-@pytest.mark.parametrize("kind", ["lp", pytest.param("nc", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "lp",
+        pytest.param("nc", marks=pytest.mark.slow),
+        "nc-sampled",
+        pytest.param("lp-sampled", marks=pytest.mark.slow),
+    ],
+)
 def test_a_killed_and_resumed_run_is_bit_identical(kind, tmp_path):
     model, outcome, metrics = tree.run(kind, None)
     dice = random.SystemRandom()

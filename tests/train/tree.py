@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import sys
@@ -14,7 +15,15 @@ import torch
 
 from lresnet.data import LinkTask, NodeTask, disease_tree, load_task
 from lresnet.models import LorentzGCN
-from lresnet.train import LinkPrediction, NodeClassification, Outcome, TrainConfig, train_model
+from lresnet.train import (
+    LinkPrediction,
+    NodeClassification,
+    Outcome,
+    SampledLinkPrediction,
+    SampledNodeClassification,
+    TrainConfig,
+    train_model,
+)
 
 EPOCHS = 40
 CONFIG = TrainConfig(
@@ -37,18 +46,30 @@ def node_task(nodes: int = 80, seed: int = 0) -> NodeTask:
 def run(
     kind: str, checkpoint: Path | None, before_step: Callable[[int], None] | None = None
 ) -> tuple[LorentzGCN, Outcome, dict[str, float]]:
-    """Train and test; every call gives the same numbers, interrupted or not."""
+    """Train and test; every call gives the same numbers, interrupted or not.
+
+    Args:
+        kind: "lp" or "nc", or "lp-sampled" or "nc-sampled" for sampled batches.
+        checkpoint: file of the checkpoints.
+        before_step: called with the number of the epoch before each step.
+    """
     torch.manual_seed(7)
     objective: LinkPrediction | NodeClassification
-    if kind == "lp":
-        objective = LinkPrediction(link_task(), margin=5.0, seed=7)
+    batches = {"batch_size": 9, "neighbours": (2,)}
+    if kind.startswith("lp"):
+        if kind == "lp":
+            objective = LinkPrediction(link_task(), margin=5.0, seed=7)
+        else:
+            objective = SampledLinkPrediction(link_task(), margin=5.0, seed=7, **batches)
         model = LorentzGCN(objective.task.x.shape[1], 6, learn_curvature=True, residual_options={"weight": "learned"})
     else:
-        objective = NodeClassification(node_task())
+        objective = (
+            NodeClassification(node_task()) if kind == "nc" else SampledNodeClassification(node_task(), **batches)
+        )
         model = LorentzGCN(objective.task.x.shape[1], 6, num_classes=2, dropout=0.4)
     if before_step is not None:
-        steps, loss = iter(range(EPOCHS)), objective.loss
-        objective.loss = lambda model: (before_step(next(steps)), loss(model))[1]
+        steps, loss, in_epoch = itertools.count(), objective.loss, objective.steps_per_epoch
+        objective.loss = lambda model: (before_step(next(steps) // in_epoch), loss(model))[1]
     outcome = train_model(model, objective, CONFIG, checkpoint=checkpoint, checkpoint_every=4)
     return model, outcome, objective.test(model)
 

@@ -47,7 +47,8 @@ _lost_groups: list[Any] = []
 class Processes:
     r"""The processes that train one model: this one has number ``rank`` of ``size``.
 
-    Each process takes one of ``size`` equal shares :math:`B_r` of a batch :math:`B`. The loss is a mean over images, so
+    Each process takes one of ``size`` equal shares :math:`B_r` of a batch :math:`B`. (The shares of a sampled graph may
+    be unequal; their losses have factors that make up for it.) The loss is a mean over images, seed nodes or edges, so
 
     .. math:: \nabla L(B) = \frac1N \sum_{r < N} \nabla L(B_r)
 
@@ -280,4 +281,6 @@ def report_lost_processes() -> Iterator[None]:
         if dist.is_initialized():
             _lost_groups.append(dist.group.WORLD)
         reason = re.sub(r"^\[[^]]*\] ", "", line).partition(". ")[0]  # without torch's file and line number
-        raise ConnectionError(f"no connection to the other processes of this run: {reason}") from error
+        raise ConnectionError(
+            f"no connection to the other processes of this run: {reason}; the same command resumes from its checkpoint"
+        ) from error
