@@ -91,5 +91,5 @@ def test_a_wrong_batch_is_rejected():
         pool(normals(8, 3), BATCH[:7])
     with pytest.raises(ValueError, match="batch has graph 3, but graphs are 0 to 1"):
         pool(normals(8, 3), BATCH, 2)
-    with pytest.raises(ValueError, match="of torch.float32"):
+    with pytest.raises(ValueError, match=r"of torch\.float32"):
         pool(normals(8, 3), BATCH.float())

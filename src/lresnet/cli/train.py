@@ -142,8 +142,9 @@ def train(
 
 def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, TaskKind | None]":
     """Return what ``--task`` says to learn on a user's graph, and the kind of the data; None: it does not say."""
-    if task == "link" or task == "node" or task == "graph-level":
-        return task, "graphs"
+    learn: dict[str, GraphTaskKind] = {"link": "link", "node": "node", "graph-level": "graph-level"}
+    if task in learn:
+        return learn[task], "graphs"
     return None, "graphs" if task == "graphs" else "images" if task == "images" else None
 
 

@@ -112,7 +112,7 @@ def _tensor(features: Features) -> Tensor:
     coo = features.tocoo()
     index = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     return torch.sparse_coo_tensor(
-        index, torch.from_numpy(coo.data.astype(np.float32)), features.shape, is_coalesced=True
+        index, torch.from_numpy(coo.data.astype(np.float32)), features.shape, is_coalesced=True, check_invariants=False
     )
 
 
@@ -129,7 +129,9 @@ def _standardised(features: Features, reference: Features) -> Tensor:
 def _identity(nodes: int) -> Tensor:
     """Return the identity as a sparse matrix: a linear map of it is a table of one learned vector per node."""
     number = torch.arange(nodes)
-    return torch.sparse_coo_tensor(torch.stack([number, number]), torch.ones(nodes), (nodes, nodes), is_coalesced=True)
+    return torch.sparse_coo_tensor(
+        torch.stack([number, number]), torch.ones(nodes), (nodes, nodes), is_coalesced=True, check_invariants=False
+    )
 
 
 def structural_features(edge_index: Tensor, nodes: int) -> Tensor:
