@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lresnet.models.mlp import LorentzMLP
     from lresnet.models.pretrained import Pretrained
     from lresnet.models.resnet import LorentzResNet
+    from lresnet.models.sage import LorentzSAGE
     from lresnet.models.sgformer import LorentzSGFormer
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LorentzGCN",
     "LorentzMLP",
     "LorentzResNet",
+    "LorentzSAGE",
     "LorentzSGFormer",
     "Pretrained",
     "create_model",
@@ -30,6 +32,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "LorentzGCN": "gcn",
             "LorentzMLP": "mlp",
             "LorentzResNet": "resnet",
+            "LorentzSAGE": "sage",
             "LorentzSGFormer": "sgformer",
             "Pretrained": "pretrained",
         },

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.curvature import kappa_of
-from lresnet.models.pretrained import Pretrained
+from lresnet.models.graph_model import GraphModel
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear
 from lresnet.nn.graph_conv import LAYERS, LorentzGraphConv, centroid_of_sums, least_times
@@ -34,7 +34,7 @@ _ACTIVATIONS = {"none": None, "relu": torch.relu}
 _ROWS = 2**15
 
 
-class LorentzGCN(Pretrained):
+class LorentzGCN(GraphModel):
     r"""Graph network on the hyperboloid; with ``residual="euclidean"`` the Euclidean baseline.
 
     .. math:: x^{(1)} = G_1(\exp_o f), \qquad x^{(l)} = x^{(l-1)} \oplus G_l(x^{(l-1)})
@@ -60,11 +60,15 @@ class LorentzGCN(Pretrained):
             "space", a linear map of the space coordinates, as in the Euclidean baseline; "hyperplane", that of HNN++.
 
     Shapes:
-        x [N, in], edge_index [2, E], edge_weight [E] -> embeddings [N, hidden] or logits [N, num_classes]
+        x [N, in], edge_index [2, E], edge_weight [E], batch [N] -> embeddings [N, hidden] or logits [N, num_classes];
+        with batch [B, hidden] or [B, num_classes]
 
     Example:
         >>> model = LorentzGCN(in_features=8, num_classes=3)
         >>> model(torch.randn(5, 8), torch.tensor([[0, 1], [1, 2]])).shape
+        torch.Size([5, 3])
+        >>> from torch_geometric.data import Data
+        >>> model(Data(x=torch.randn(5, 8), edge_index=torch.tensor([[0, 1], [1, 2]]))).shape
         torch.Size([5, 3])
     """
 
@@ -109,65 +113,52 @@ class LorentzGCN(Pretrained):
 
     def _conv(self, in_features: int, out_features: int, layer: str) -> torch.nn.Module:
         if self.euclidean:
-            return EuclideanGraphConv(in_features, out_features)
-        return LorentzGraphConv(in_features, out_features, manifold=self.manifold, layer=layer)
+            return EuclideanGraphConv(in_features, out_features, self_loops=self.self_loops)
+        return LorentzGraphConv(
+            in_features, out_features, manifold=self.manifold, layer=layer, self_loops=self.self_loops
+        )
 
     def _head(self, hidden: int, num_classes: int) -> torch.nn.Module:
         if self.euclidean:
             return EuclideanLinear(hidden, num_classes)
         return Prototypes(hidden, num_classes, manifold=self.manifold)
 
-    def forward(
-        self,
-        x: Tensor | SparseMatrix | Points,
-        edge_index: Tensor | SparseMatrix,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
-        """Return logits, or embeddings if the model has no head.
-
-        For many calls build the inputs once: ``x`` may be the result of :meth:`input_points`, and ``edge_index`` the
-        result of :meth:`graph`.
-        """
-        embedding = self.embed(x, edge_index, edge_weight)
-        if self.head is None:
-            return embedding
-        if not _is_large(embedding):
-            return self.head(embedding)  # type: ignore[no-any-return]
+    def logits(self, embedding: Tensor) -> Tensor:
+        if self.head is None or not _is_large(embedding):
+            return super().logits(embedding)
         return torch.cat([self.head(rows) for rows in embedding.split(_ROWS)])
 
-    def embed(
-        self,
-        x: Tensor | SparseMatrix | Points,
-        edge_index: Tensor | SparseMatrix,
-        edge_weight: Tensor | None = None,
+    def embed_nodes(
+        self, x: Tensor | SparseMatrix | Points, edge_index: Tensor | SparseMatrix, edge_weight: Tensor | None
     ) -> Tensor:
-        """Return the embeddings of the nodes, [N, hidden], in space coordinates."""
         points = x if isinstance(x, Points) else self.input_points(x)
-        A = (
-            edge_index
-            if isinstance(edge_index, SparseMatrix)
-            else self.graph(edge_index, points.x.shape[0], edge_weight)
-        )
+        A = edge_index
+        if not isinstance(A, SparseMatrix) and not self.is_observed():
+            A, edge_weight = self.graph(A, points.x.shape[0], edge_weight), None
         # A compiler handles large tensors itself, and could not trace the blocks.
-        if _is_large(A) and not self.euclidean and not torch.compiler.is_compiling():
+        if isinstance(A, SparseMatrix) and _is_large(A) and not self.euclidean and not torch.compiler.is_compiling():
             return self._embed_by_rows(points, A)
-        z = self.apply_layer(0, points, A)
+        z = self.apply_layer(0, points, A, edge_weight)
         for number in range(1, len(self.layers)):
-            z = self.apply_layer(number, z, A)
+            z = self.apply_layer(number, z, A, edge_weight)
         return z
 
-    def apply_layer(self, number: int, inputs: Points | Tensor, A: SparseMatrix) -> Tensor:
+    def apply_layer(
+        self, number: int, inputs: Points | Tensor, A: SparseMatrix | Tensor, edge_weight: Tensor | None = None
+    ) -> Tensor:
         """Return the nodes after layer ``number`` and its residual connection, for some nodes at a time.
 
         Args:
             number: 0 for the first layer.
             inputs: Result of :meth:`input_points` for the first layer, otherwise that of the layer before.
-            A: Rows are the nodes to compute, columns those of ``inputs``; the rows are the first columns.
+            A: Rows are the nodes to compute, columns those of ``inputs``; the rows are the first columns. Edges [2, E]
+                are those of all nodes.
+            edge_weight: Weights of edges [2, E].
         """
         if isinstance(inputs, Points):
-            return self._apply_layer(self.layers[number], inputs, A)
-        y = self._apply_layer(self.layers[number], self._activate(inputs), A)
-        return self.residuals[number - 1](inputs[: A.shape[0]], y)  # type: ignore[no-any-return]
+            return self._apply_layer(self.layers[number], inputs, A, edge_weight)
+        y = self._apply_layer(self.layers[number], self._activate(inputs), A, edge_weight)
+        return self.residuals[number - 1](inputs[: y.shape[0]], y)  # type: ignore[no-any-return]
 
     def _embed_by_rows(self, points: Points, A: SparseMatrix) -> Tensor:
         """Return the same for a large graph: sparse products use whole tensors, all other operations blocks of rows."""
@@ -196,9 +187,11 @@ class LorentzGCN(Pretrained):
         x, time = dropout_points(points, self.dropout, kappa, training=self.training, generators=self.generators)
         return x, None if self.euclidean else time
 
-    def _apply_layer(self, layer: torch.nn.Module, points: Points, A: SparseMatrix) -> Tensor:
+    def _apply_layer(
+        self, layer: torch.nn.Module, points: Points, A: SparseMatrix | Tensor, edge_weight: Tensor | None
+    ) -> Tensor:
         x, time = self._apply_dropout(points)
-        return layer(x, A) if time is None else layer(x, A, time=time)  # type: ignore[no-any-return]
+        return layer(x, A, edge_weight) if time is None else layer(x, A, edge_weight, time=time)  # type: ignore[no-any-return]
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
         """Return the features as points. They are constant unless the curvature is learned: build them once."""

@@ -25,6 +25,7 @@ _TABLE: dict[str, tuple[Any, ...]] = {
     "lorentz_gcn": ("lresnet.models.gcn:LorentzGCN",),
     "lorentz_mlp": ("lresnet.models.mlp:LorentzMLP",),
     "lorentz_resnet": (_RESNET,),
+    "lorentz_sage": ("lresnet.models.sage:LorentzSAGE",),
     "lorentz_sgformer": ("lresnet.models.sgformer:LorentzSGFormer",),
     "lorentz_resnet18": (_RESNET, 18),
     "lorentz_resnet20": (_RESNET, 20),

@@ -23,7 +23,7 @@ from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import kappa_of
 from lresnet.geometry.stack import times_rows
-from lresnet.models.pretrained import Pretrained
+from lresnet.models.graph_model import GraphModel
 from lresnet.nn.attention import VALUES, LinearAttention, LorentzAttention
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear
@@ -43,7 +43,7 @@ _BRANCHES = ("euclidean", "lorentz")
 _GRAPH_INPUTS = ("embedding", "features")
 
 
-class LorentzSGFormer(Pretrained):
+class LorentzSGFormer(GraphModel):
     r"""Graph transformer in linear time: global attention and graph convolutions, joined by a residual connection.
 
     .. math:: (1 - \alpha) \exp_o z \oplus \alpha \exp_o g \quad\text{or}\quad
@@ -150,27 +150,17 @@ class LorentzSGFormer(Pretrained):
         elif num_classes is not None:
             self.head = Prototypes(hidden, num_classes, manifold=self.manifold)
 
-    def forward(
-        self,
-        x: Tensor | SparseMatrix | Points,
-        edge_index: Tensor | SparseMatrix,
-        edge_weight: Tensor | None = None,
-    ) -> Tensor:
-        """Return logits, or embeddings if the model has no head.
+    def pool(self, embedding: Tensor, batch: Tensor | None, batch_size: int | None = None) -> Tensor:
+        if batch is not None:
+            raise ValueError(
+                "lorentz_sgformer attends to all nodes of one graph, but the input has a batch of graphs; use "
+                "lorentz_sage or lorentz_gcn for whole graphs"
+            )
+        return embedding
 
-        For many calls build the inputs once: ``x`` may be the result of :meth:`input_points`, and ``edge_index`` the
-        result of :meth:`graph`.
-        """
-        embedding = self.embed(x, edge_index, edge_weight)
-        return embedding if self.head is None else self.head(embedding)
-
-    def embed(
-        self,
-        x: Tensor | SparseMatrix | Points,
-        edge_index: Tensor | SparseMatrix,
-        edge_weight: Tensor | None = None,
+    def embed_nodes(
+        self, x: Tensor | SparseMatrix | Points, edge_index: Tensor | SparseMatrix, edge_weight: Tensor | None
     ) -> Tensor:
-        """Return the embeddings of the nodes, [N, hidden], in space coordinates."""
         points = x if isinstance(x, Points) else self.input_points(x)
         A = edge_index
         if not isinstance(A, SparseMatrix):

@@ -8,6 +8,7 @@ features (those of airport, divided by row sums near 0) reach several hundred.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +29,8 @@ __all__ = [
     "Points",
     "bounded_exp",
     "bounded_radius",
+    "checked_features",
+    "coordinate_input",
     "dropout_points",
     "factor_slope",
     "features_to_points",
@@ -64,14 +67,52 @@ def features_to_points(features: Tensor | SparseMatrix, kappa: Curvature, max_ra
 
 
 def model_input(features: Tensor | SparseMatrix, manifold: Lorentz | None, max_radius: float) -> Points:
-    """Return the input of a graph model: :func:`features_to_points`, or without a manifold the features themselves."""
-    if isinstance(features, Tensor) and not features.is_floating_point():
-        raise TypeError(f"features must be floating point, got {features.dtype}; convert them, e.g. x.float()")
+    """Return the input of a graph model: :func:`features_to_points`, or without a manifold the features themselves.
+
+    Sparse tensors of torch become a :class:`~lresnet.nn.SparseMatrix`.
+    """
+    features = checked_features(features)
     if manifold is None:
         return Points(features, torch.empty(0))
+    return features_to_points(features, _kappa_for(features, manifold), max_radius)
+
+
+def coordinate_input(features: Tensor | SparseMatrix, manifold: Lorentz | None, max_radius: float) -> Points:
+    r"""Return the features as the space coordinates of points; without a manifold the features themselves.
+
+    :func:`model_input` maps lengths r to sinh r, so raw features of length 10 become points of length 11,013. Here
+    lengths are kept, and only points farther from the origin than ``max_radius`` radii of curvature are moved there.
+
+    Example:
+        >>> coordinate_input(torch.tensor([[3.0, 4.0]]), Lorentz(-1.0), 10.0)
+        Points(x=tensor([[3., 4.]]), time=tensor([[5.0990]]))
+    """
+    features = checked_features(features)
+    if manifold is None:
+        return Points(features, torch.empty(0))
+    kappa = _kappa_for(features, manifold)
+    longest = math.sinh(max_radius)
+    if isinstance(features, SparseMatrix):
+        length2 = kappa * features.sum_rows(features.values.square())
+        factor = longest / length2.clamp(min=longest**2).sqrt()
+        values = features.values * features.gather_rows(factor)
+        return Points(features.with_values(values), (length2 * factor.square() + 1).sqrt() / root(kappa))
+    wide = features.to(torch.promote_types(features.dtype, torch.float32))
+    x = wide * (longest / (kappa * wide.square().sum(-1, keepdim=True)).clamp(min=longest**2).sqrt())
+    return Points(x.to(features.dtype), time_of(x, kappa, -1))
+
+
+def checked_features(features: Tensor | SparseMatrix) -> Tensor | SparseMatrix:
+    """Return floating-point features, those of a sparse tensor of torch as a :class:`~lresnet.nn.SparseMatrix`."""
+    if isinstance(features, Tensor) and not features.is_floating_point():
+        raise TypeError(f"features must be floating point, got {features.dtype}; convert them, e.g. x.float()")
+    is_torch_sparse = isinstance(features, Tensor) and features.layout != torch.strided
+    return SparseMatrix.from_torch(features) if is_torch_sparse else features  # type: ignore[arg-type]
+
+
+def _kappa_for(features: Tensor | SparseMatrix, manifold: Lorentz) -> Curvature:
     values = features if isinstance(features, Tensor) else features.values
-    kappa = kappa_of(manifold.curvature, torch.promote_types(values.dtype, torch.float32))
-    return features_to_points(features, kappa, max_radius)
+    return kappa_of(manifold.curvature, torch.promote_types(values.dtype, torch.float32))
 
 
 def dropout_points(

@@ -51,6 +51,12 @@ class Sizes(NamedTuple):
             raise ValueError(f"size[1] is {given[1]}, but x has {targets.shape[0]} targets; size is (sources, targets)")
         return cls((count, targets.shape[0]), same=targets is sources)
 
+    def of_matrix(self, edge_index: Tensor | SparseMatrix) -> Sizes:
+        """Return the sizes of an adjacency matrix of this library, whose rows may be some of the nodes only."""
+        if isinstance(edge_index, SparseMatrix):
+            return Sizes((edge_index.shape[1], edge_index.shape[0]), same=False)
+        return self
+
 
 def split_pair(x: Nodes | tuple[Nodes, Nodes | None]) -> tuple[Nodes, Nodes | None]:
     """Return sources and targets of PyG's argument x: one set of nodes, or a pair of which targets may be None."""
@@ -182,6 +188,7 @@ class CentroidPassing(ManifoldModule, WeightedPassing):
             num_nodes: Sources and targets.
         """
         if self.is_observed():
+            num_nodes = num_nodes.of_matrix(edge_index)
             return self.message_centroids(h, *self.message_edges(edge_index, edge_weight, num_nodes), num_nodes)
         A = self.neighbours(edge_index, edge_weight, num_nodes)
         return aggregate_with_time(h, A, kappa_of(self.manifold.curvature, h.dtype))
@@ -204,6 +211,7 @@ class MeanPassing(WeightedPassing):
     ) -> Tensor:
         """Return the mean over each target's neighbours; a matrix must be normalised (``mean_normalisation``)."""
         if self.is_observed():
+            num_nodes = num_nodes.of_matrix(edge_index)
             sums = self.message_sums(h, *self.message_edges(edge_index, edge_weight, num_nodes), num_nodes)
             total = sums[..., -1:]
             return sums[..., :-1] / torch.where(total > 0, total, 1.0)
