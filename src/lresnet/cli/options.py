@@ -16,11 +16,11 @@ from lresnet.runs.config import (
     MODEL_CONFIGS,
     TRAIN_SETTINGS_OF_GRAPHS,
     TRAIN_SETTINGS_OF_IMAGES,
-    GCNConfig,
     GraphTaskConfig,
     ImageTaskConfig,
     ModelConfig,
     ResNetConfig,
+    SAGEConfig,
     SGFormerConfig,
     option_name,
 )
@@ -64,13 +64,12 @@ def _group(name: str, title: str, settings: dict[str, Any]) -> Any:
 _MODEL = {
     "model": (
         Literal[tuple(MODEL_CONFIGS)],
-        "Network: lorentz_gcn or lorentz_sgformer for graphs; lorentz_resnet18, 20 or 32 for images.",
+        "Network: lorentz_gcn, lorentz_sage or lorentz_sgformer for graphs; lorentz_resnet18, 20 or 32 for images.",
         {"name": "model", "metavar": "NAME"},
     )
 }
-_SHARED_BY_GRAPH_MODELS = {field.name for field in dataclasses.fields(GCNConfig)} & {
-    field.name for field in dataclasses.fields(SGFormerConfig)
-}
+# The settings of lorentz_sage include those of lorentz_gcn, with the same choices or more.
+_OF_GRAPH_MODELS = {field.name for field in dataclasses.fields(SAGEConfig)}
 _BASE = {field.name for field in dataclasses.fields(ModelConfig)}
 
 RunOptions = _group(
@@ -81,12 +80,12 @@ RunOptions = _group(
 GraphOptions = _group(
     "GraphOptions",
     "Settings for graphs.",
-    _fields(GCNConfig, without=_BASE) | _fields(GraphTaskConfig) | _fields(TrainConfig, _OF_GRAPHS),
+    _fields(SAGEConfig, without=_BASE) | _fields(GraphTaskConfig) | _fields(TrainConfig, _OF_GRAPHS),
 )
 TransformerOptions = _group(
     "TransformerOptions",
     "Settings of lorentz_sgformer.",
-    _fields(SGFormerConfig, without=_BASE | _SHARED_BY_GRAPH_MODELS),
+    _fields(SGFormerConfig, without=_BASE | _OF_GRAPH_MODELS),
 )
 ImageOptions = _group(
     "ImageOptions",

@@ -33,6 +33,7 @@ __all__ = [
     "ModelConfig",
     "ResNetConfig",
     "RunConfig",
+    "SAGEConfig",
     "SGFormerConfig",
     "TaskConfig",
     "configure",
@@ -207,6 +208,25 @@ class GCNConfig(_GraphModelConfig):
 
 
 @dataclass(frozen=True)
+class SAGEConfig(_GraphModelConfig):
+    """Settings of ``lorentz_sage``."""
+
+    layer: Literal["hybonet", "space", "hyperplane"] | None = option(
+        None,
+        "Layer of lorentz_gcn and lorentz_sage: HyboNet's linear layer, a linear map of the space coordinates, or "
+        "HNN++'s layer.",
+    )
+    activation: Literal["none", "relu", "gelu"] | None = option(
+        None, "Activation: in lorentz_gcn (none or relu) on the input of every layer but the first."
+    )
+    norm: Literal["none", "layer", "batch"] | None = option(
+        None,
+        "Normalisation: of the space coordinates in lorentz_sage, of the vectors in the Euclidean branches of "
+        "lorentz_sgformer (none or layer).",
+    )
+
+
+@dataclass(frozen=True)
 class SGFormerConfig(_GraphModelConfig):
     """Settings of ``lorentz_sgformer``."""
 
@@ -256,7 +276,11 @@ class ResNetConfig(ModelConfig):
     )
 
 
-GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {"lorentz_gcn": GCNConfig, "lorentz_sgformer": SGFormerConfig}
+GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
+    "lorentz_gcn": GCNConfig,
+    "lorentz_sage": SAGEConfig,
+    "lorentz_sgformer": SGFormerConfig,
+}
 """Networks for graphs by name, the default first."""
 IMAGE_MODELS: Mapping[str, type[ModelConfig]] = {f"lorentz_resnet{depth}": ResNetConfig for depth in (18, 20, 32)}
 """Networks for images by name, the default first."""
