@@ -112,7 +112,7 @@ def _tensor(features: Features) -> Tensor:
     coo = features.tocoo()
     index = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     return torch.sparse_coo_tensor(
-        index, torch.from_numpy(coo.data.astype(np.float32)), features.shape, is_coalesced=True, check_invariants=False
+        index, torch.from_numpy(coo.data.astype(np.float32)), features.shape, is_coalesced=True, check_invariants=True
     )
 
 
@@ -130,7 +130,7 @@ def _identity(nodes: int) -> Tensor:
     """Return the identity as a sparse matrix: a linear map of it is a table of one learned vector per node."""
     number = torch.arange(nodes)
     return torch.sparse_coo_tensor(
-        torch.stack([number, number]), torch.ones(nodes), (nodes, nodes), is_coalesced=True, check_invariants=False
+        torch.stack([number, number]), torch.ones(nodes), (nodes, nodes), is_coalesced=True, check_invariants=True
     )
 
 
