@@ -34,6 +34,7 @@ _PACKAGES = (
     "geoopt",
     "numpy",
     "scipy",
+    "networkx",
     "safetensors",
     "pooch",
     "tyro",

@@ -228,7 +228,7 @@ def _is_header(rows: Sequence[Sequence[str]]) -> bool:
     """Return whether the first row names the columns."""
     first, body = rows[0], rows[1:]
     titles = [_title(field) for field in first]
-    if len(first) < 2:
+    if len(first) < 2 or first[0] == first[1]:
         return False
     for start, end in _ENDS:
         if start in titles and end in titles:

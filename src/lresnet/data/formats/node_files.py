@@ -50,7 +50,7 @@ def add_features(graph: Graph, source: Any) -> Graph:
             wrong.
     """
     if not isinstance(source, str | Path):
-        return _with_matrix(graph, source, "the features")
+        return _with_matrix(graph, source, f"features of {graph.name}")
     path = Path(source)
     if graph_suffix(path) in (".npy", ".npz"):
         return _with_matrix(graph, _matrix(path), str(path))
@@ -117,16 +117,17 @@ def add_splits(graph: Graph, path: Path) -> Graph:
         ValueError: A node or a part is unknown (with the line).
     """
     if graph_suffix(path) == ".npz":
+        content = read_all_arrays(path)
         try:
-            arrays = split_masks(read_all_arrays(path), graph.num_nodes)
+            arrays = split_masks(content, graph.num_nodes)
         except ValueError as error:
-            raise ValueError(f"{path}: {str(error).removeprefix(f'{path} ')}") from error
+            raise ValueError(f"{path}: {error}") from error
         checked = {part: checked_mask(str(path), part, mask, graph.num_nodes) for part, mask in arrays.items()}
         return replace(graph, masks=checked)
-    content = Table(path)
+    file = Table(path)
     number = _numbers_of(graph)
-    rows, titles = _without_header(list(content), number, _SPLIT_TITLES)
-    notes = content.notes
+    rows, titles = _without_header(list(file), number, _SPLIT_TITLES)
+    notes = file.notes
     splits = len(rows[0][1]) - 1 if rows else 0
     if splits < 1:
         raise ValueError(f"{path} has one column; it needs node names and their part: train, val or test")
@@ -300,7 +301,7 @@ def _with_matrix(graph: Graph, matrix: Any, source: str) -> Graph:
     rows = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
     graph = _with_rows(graph, rows, Path(source).name)
     if rows != graph.num_nodes:
-        raise ValueError(f"{source} has {rows:,} rows, but the graph has {graph.num_nodes:,} nodes")
+        raise ValueError(f"{source}: there are {rows:,} rows for {graph.num_nodes:,} nodes")
     return replace(graph, features=checked_features(source, matrix))
 
 
