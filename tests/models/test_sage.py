@@ -201,6 +201,22 @@ def test_a_model_learns_labels_that_differ_from_the_neighbours():
         assert (model(x, edges).argmax(-1) == y).float().mean() > 0.9, residual
 
 
+@pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
+def test_the_objectives_of_training_accept_the_model(residual):
+    """Whole graphs, and sampled subgraphs with all neighbours, which give the same logits."""
+    from lresnet.train.graph_inputs import GraphInputs
+    from lresnet.train.host_graph import HostGraph, apply_layers
+
+    model = make(residual, self_loops=True).double().eval()
+    edge_index, weight = graph()
+    x, weight = features(torch.float64), weight.double()
+    whole = GraphInputs(x, edge_index, NODES, weight).apply(model)
+    host = HostGraph(x, edge_index, NODES, weight)
+    torch.testing.assert_close(host.apply(model), whole)
+    seeds = torch.tensor([3, 0, 7])
+    torch.testing.assert_close(apply_layers(model, host.sample(seeds, [-1, -1], key=0)), whole[seeds])
+
+
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # from torch's tracer
 @pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
 def test_the_model_compiles_without_a_graph_break(residual):

@@ -51,7 +51,8 @@ class LorentzGraphConv(CentroidPassing):
 
     where L is the linear layer and T is :math:`\sqrt\kappa` times the time of h. It is a
     :class:`torch_geometric.nn.MessagePassing` with PyG's arguments, and works in ``HeteroConv``, ``to_hetero`` and
-    :mod:`torch_geometric.explain`.
+    :mod:`torch_geometric.explain`. PyG's ``to_hetero`` copies every layer together with its manifold, so a learned
+    curvature would no longer be shared or trained: learn it with ``HeteroConv``, whose layers keep theirs.
 
     Args:
         in_channels: Dimension of the input space; -1 takes it from the first input. A pair is for bipartite graphs;
