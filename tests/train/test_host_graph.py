@@ -133,3 +133,17 @@ def test_a_subgraph_moves_to_another_device_with_all_its_tensors() -> None:
     tensors = [value for value in vars(moved).values() if isinstance(value, Tensor)] + list(moved.features)
     assert len(tensors) == 8
     assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_graph_on_the_host_and_a_model_on_a_gpu_agree_with_one_pass(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, host, whole, _ = variant(name)
+    monkeypatch.setattr(host_graph, "_BLOCK", 300)
+    host.device = torch.device("cuda")
+    model.cuda()
+    torch.testing.assert_close(host.apply(model).cpu(), whole, rtol=0, atol=1e-12)
+    sample = host.sample(torch.arange(9), [-1] * len(model.layers), key=0).pin().to(host.device)
+    torch.testing.assert_close(apply_layers(model, sample).detach().cpu(), whole[:9], rtol=0, atol=1e-12)

@@ -190,7 +190,7 @@ class SampledNodeClassification(_Sampled[NodeTask], NodeClassification):
     Example:
         >>> from lresnet.data import load_task
         >>> SampledNodeClassification(load_task("disease_tree/nc"), batch_size=64).steps_per_epoch
-        5
+        11
     """
 
     def __init__(
