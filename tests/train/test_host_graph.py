@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lresnet.models import LorentzGCN
+from lresnet.models import LorentzGCN, LorentzSAGE
 from lresnet.train import host_graph
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.host_graph import HostGraph, apply_layers
@@ -38,7 +38,12 @@ def network(residual: str = "lorentz", **options: object) -> LorentzGCN:
     return LorentzGCN(6, 5, residual=residual, **given).double().eval()
 
 
-VARIANTS: dict[str, tuple[Callable[[], LorentzGCN], dict[str, object]]] = {
+def sage(residual: str = "lorentz", **options: object) -> LorentzSAGE:
+    torch.manual_seed(2)
+    return LorentzSAGE(6, 5, residual=residual, **{"num_classes": 3} | options).double().eval()
+
+
+VARIANTS: dict[str, tuple[Callable[[], LorentzGCN | LorentzSAGE], dict[str, object]]] = {
     "lorentz": (network, {}),
     "euclidean": (lambda: network("euclidean"), {}),
     "no head, learned curvature": (lambda: network(num_classes=None, learn_curvature=True, curvature=-0.5), {}),
@@ -48,6 +53,9 @@ VARIANTS: dict[str, tuple[Callable[[], LorentzGCN], dict[str, object]]] = {
     "self loops of the graph": (network, {"loops": True}),
     "weights": (network, {"loops": True, "weighted": True}),
     "weights, euclidean": (lambda: network("euclidean"), {"weighted": True}),
+    "sage": (lambda: sage(num_layers=2), {}),
+    "sage, batch norm, self loops": (lambda: sage(norm="batch", self_loops=True), {"weighted": True}),
+    "sage, euclidean": (lambda: sage("euclidean", num_classes=None), {}),
     "sparse features": (network, {"zeros": 0.9}),
     "sparse tensor": (network, {"zeros": 0.9, "layout": "coo"}),
     "sparse tensor, euclidean": (lambda: network("euclidean"), {"zeros": 0.9, "layout": "csr"}),

@@ -101,7 +101,7 @@ class _Sampled(Objective[LorentzGCN], Generic[TaskT]):
         if not hasattr(model, "apply_layer"):
             raise ValueError(
                 f"{getattr(model, 'model_name', type(model).__name__)} needs the whole graph in every step; leave "
-                "batch_size out, or use lorentz_gcn"
+                "batch_size out, or use lorentz_gcn or lorentz_sage"
             )
         self._fanouts(model)
 
