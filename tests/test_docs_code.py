@@ -10,7 +10,7 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 @pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's own, compiling
-@pytest.mark.parametrize("page", ["convert", "graphs", "images", "kernels", "stacking"])
+@pytest.mark.parametrize("page", ["convert", "graphs", "images", "kernels", "scaling", "stacking"])
 def test_the_code_of_a_page_runs_from_top_to_bottom(page: str) -> None:
     text = (DOCS / f"{page}.md").read_text(encoding="utf-8")
     names: dict[str, torch.Tensor] = {}
@@ -22,6 +22,7 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page: str) -> None:
         "graphs": ("logits", (1000, 2)),
         "images": ("logits", (8, 10)),
         "kernels": ("z", (8, 64, 32, 32)),
+        "scaling": ("logits", (128, 2)),
         "stacking": ("scores", (3,)),
     }[page]
     assert expected in shapes.items()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lresnet.models import LorentzGCN
+from lresnet.models import LorentzGCN, LorentzSAGE
 from lresnet.train import host_graph
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.host_graph import HostGraph, apply_layers
@@ -38,7 +38,12 @@ def network(residual: str = "lorentz", **options: object) -> LorentzGCN:
     return LorentzGCN(6, 5, residual=residual, **given).double().eval()
 
 
-VARIANTS: dict[str, tuple[Callable[[], LorentzGCN], dict[str, object]]] = {
+def sage(residual: str = "lorentz", **options: object) -> LorentzSAGE:
+    torch.manual_seed(2)
+    return LorentzSAGE(6, 5, residual=residual, **{"num_classes": 3} | options).double().eval()
+
+
+VARIANTS: dict[str, tuple[Callable[[], LorentzGCN | LorentzSAGE], dict[str, object]]] = {
     "lorentz": (network, {}),
     "euclidean": (lambda: network("euclidean"), {}),
     "no head, learned curvature": (lambda: network(num_classes=None, learn_curvature=True, curvature=-0.5), {}),
@@ -48,6 +53,9 @@ VARIANTS: dict[str, tuple[Callable[[], LorentzGCN], dict[str, object]]] = {
     "self loops of the graph": (network, {"loops": True}),
     "weights": (network, {"loops": True, "weighted": True}),
     "weights, euclidean": (lambda: network("euclidean"), {"weighted": True}),
+    "sage": (lambda: sage(num_layers=2), {}),
+    "sage, batch norm, self loops": (lambda: sage(norm="batch", self_loops=True), {"weighted": True}),
+    "sage, euclidean": (lambda: sage("euclidean", num_classes=None), {}),
     "sparse features": (network, {"zeros": 0.9}),
     "sparse tensor": (network, {"zeros": 0.9, "layout": "coo"}),
     "sparse tensor, euclidean": (lambda: network("euclidean"), {"zeros": 0.9, "layout": "csr"}),
@@ -133,3 +141,17 @@ def test_a_subgraph_moves_to_another_device_with_all_its_tensors() -> None:
     tensors = [value for value in vars(moved).values() if isinstance(value, Tensor)] + list(moved.features)
     assert len(tensors) == 8
     assert {tensor.device.type for tensor in tensors} == {"meta"}
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_graph_on_the_host_and_a_model_on_a_gpu_agree_with_one_pass(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, host, whole, _ = variant(name)
+    monkeypatch.setattr(host_graph, "_BLOCK", 300)
+    host.device = torch.device("cuda")
+    model.cuda()
+    torch.testing.assert_close(host.apply(model).cpu(), whole, rtol=0, atol=1e-12)
+    sample = host.sample(torch.arange(9), [-1] * len(model.layers), key=0).pin().to(host.device)
+    torch.testing.assert_close(apply_layers(model, sample).detach().cpu(), whole[:9], rtol=0, atol=1e-12)

@@ -134,6 +134,18 @@ def test_prefetching_does_not_change_a_number(kind: str) -> None:
             np.testing.assert_array_equal(state[name], values, err_msg=name)
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("kind", OBJECTIVES)
+def test_a_gpu_takes_the_steps_of_the_cpu(kind: str) -> None:
+    states = []
+    for device in ("cpu", "cuda"):
+        model = network(kind).to(device)
+        train_model(model, objective_of(kind, device=device), CONFIG)
+        states.append(parameters(model.cpu()))
+    for name, values in states[0].items():
+        np.testing.assert_allclose(states[1][name], values, rtol=1e-8, atol=1e-10, err_msg=name)
+
+
 def test_the_seed_decides_the_batches() -> None:
     model = network("link")
     first, again, other = (

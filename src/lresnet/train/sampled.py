@@ -101,7 +101,7 @@ class _Sampled(Objective[LorentzGCN], Generic[TaskT]):
         if not hasattr(model, "apply_layer"):
             raise ValueError(
                 f"{getattr(model, 'model_name', type(model).__name__)} needs the whole graph in every step; leave "
-                "batch_size out, or use lorentz_gcn"
+                "batch_size out, or use lorentz_gcn or lorentz_sage"
             )
         self._fanouts(model)
 
@@ -190,7 +190,7 @@ class SampledNodeClassification(_Sampled[NodeTask], NodeClassification):
     Example:
         >>> from lresnet.data import load_task
         >>> SampledNodeClassification(load_task("disease_tree/nc"), batch_size=64).steps_per_epoch
-        5
+        11
     """
 
     def __init__(
