@@ -7,75 +7,104 @@ module imports without torch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from typing import Any
 
-from lresnet.runs.config import GraphTaskKind
+from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, GraphTaskKind
 from lresnet.runs.search import draws
+from lresnet.train.config import TrainConfig
 
 __all__ = ["first_settings", "trials"]
 
-_TRAINING: dict[str, Any] = {"lr": 0.01, "epochs": 500, "patience": 100, "eval_every": 5}
-_BASE: dict[GraphTaskKind, dict[str, Any]] = {
-    "link": _TRAINING | {"model": "lorentz_gcn", "num_layers": 2, "hidden": 32, "layer": "hybonet", "curvature": -1.0},
-    "node": _TRAINING
-    | {
-        "model": "lorentz_gcn",
-        "num_layers": 2,
-        "hidden": 64,
-        "layer": "space",
-        "activation": "relu",
-        "dropout": 0.5,
-        "optimizer": "adam_l2",
-        "weight_decay": 5e-4,
-        "curvature": -0.1,
-    },
-    "graph-level": _TRAINING | {"model": "lorentz_gcn", "num_layers": 3, "hidden": 64, "layer": "space"},
+# The list was chosen by its test results on graphs that are not used for anything else here: 86 settings for nodes on
+# cora, pubmed, chameleon, squirrel, actor, texas and tolokers, 60 for links on airport, cora, bio-yeast, california and
+# inf-power, two seeds each. Greedily, each entry is the one that most improves what validation data would select.
+_TRAINING: dict[str, Any] = {"epochs": 500, "patience": 100, "eval_every": 5}
+_GCN: dict[str, Any] = {
+    "model": "lorentz_gcn",
+    "layer": "space",
+    "activation": "relu",
+    "num_layers": 2,
+    "hidden": 64,
+    "dropout": 0.5,
+    "lr": 0.01,
+    "optimizer": "adam_l2",
+    "weight_decay": 5e-3,
+    "curvature": -0.1,
+}
+_SAGE: dict[str, Any] = {
+    "model": "lorentz_sage",
+    "norm": "layer",
+    "num_layers": 2,
+    "hidden": 64,
+    "dropout": 0.2,
+    "lr": 3e-3,
+    "optimizer": "adam_l2",
+    "weight_decay": 5e-3,
+    "curvature": -1.0,
+}
+_LINK: dict[str, Any] = {
+    "model": "lorentz_gcn",
+    "layer": "hybonet",
+    "num_layers": 2,
+    "hidden": 256,
+    "dropout": 0.3,
+    "lr": 3e-3,
+    "weight_decay": 1e-2,
+    "curvature": -0.3,
 }
 
-# Alternatives, each a change of the base settings that helps on some kind of graph.
-_ALTERNATIVES: dict[GraphTaskKind, tuple[dict[str, Any], ...]] = {
+_LISTS: dict[GraphTaskKind, tuple[dict[str, Any], ...]] = {
     "link": (
-        {"method": "none"},
-        {"num_layers": 3, "hidden": 16},
-        {"num_layers": 1, "hidden": 64},
-        {"layer": "space", "dropout": 0.3},
+        _LINK,
+        _LINK | {"layer": "space", "num_layers": 1, "hidden": 128, "dropout": 0.5, "lr": 0.01, "weight_decay": 0.0},
+        _LINK | {"dropout": 0.0, "weight_decay": 1e-3, "lr": 0.02},
+        _LINK | {"layer": "space", "hidden": 128, "lr": 0.01, "margin": 4.0, "method": "none"},
+        _LINK | {"num_layers": 3, "hidden": 128, "dropout": 0.0, "weight_decay": 0.0, "lr": 0.02},
     ),
     "node": (
-        {"method": "none"},
-        {"num_layers": 4, "hidden": 128, "dropout": 0.3, "weight_decay": 0.0},
+        _GCN,
+        _GCN | {"dropout": 0.8, "curvature": -0.01, "method": "none"},
+        _SAGE | {"norm": "batch", "num_layers": 3, "dropout": 0.5, "lr": 0.01, "weight_decay": 5e-4, "curvature": -0.1},
+        _SAGE,
+        _SAGE | {"num_layers": 3, "hidden": 256, "dropout": 0.7, "lr": 1e-3},
+        _SAGE | {"norm": "none", "num_layers": 5, "weight_decay": 2e-2, "curvature": -0.1},
+        _SAGE | {"num_layers": 8, "hidden": 128, "lr": 1e-3, "weight_decay": 0.0, "curvature": -0.1},
+        _SAGE | {"num_layers": 3, "method": "none"},
     ),
-    "graph-level": ({"method": "none"},),
+    "graph-level": (
+        _SAGE | {"num_layers": 3, "weight_decay": 0.0},
+        _GCN | {"num_layers": 3, "dropout": 0.2, "weight_decay": 5e-4},
+        _GCN | {"num_layers": 3, "dropout": 0.2, "weight_decay": 5e-4, "method": "none"},
+    ),
 }
 
 # The grid that further trials are drawn from.
+_SAGE_SPACE: dict[str, tuple[Any, ...]] = {
+    "model": ("lorentz_sage",),
+    "norm": ("layer", "batch"),
+    "num_layers": (1, 2, 3, 5, 8),
+    "hidden": (64, 128, 256),
+    "dropout": (0.2, 0.5, 0.7),
+    "lr": (0.01, 3e-3, 1e-3),
+    "optimizer": ("adam_l2",),
+    "weight_decay": (0.0, 5e-4, 5e-3, 2e-2),
+    "curvature": (-1.0, -0.1),
+}
 _SPACE: dict[GraphTaskKind, dict[str, tuple[Any, ...]]] = {
     "link": {
-        "method": (None, "none"),
-        "num_layers": (1, 2, 3, 4),
-        "hidden": (16, 32, 64),
+        "model": ("lorentz_gcn",),
+        "method": (None, None, "none"),
+        "num_layers": (1, 2, 3),
+        "hidden": (64, 128, 256),
         "layer": ("hybonet", "space", "hyperplane"),
-        "dropout": (0.0, 0.3),
-        "weight_decay": (0.0, 1e-4, 1e-3),
-        "curvature": (-1.0, -0.1),
-        "lr": (0.01, 0.003),
-    },
-    "node": {
-        "method": (None, "none"),
-        "num_layers": (2, 3, 5),
-        "hidden": (64, 128),
-        "dropout": (0.2, 0.5, 0.7),
-        "weight_decay": (0.0, 5e-4, 5e-3),
-        "curvature": (-1.0, -0.1, -0.01),
-        "lr": (0.01, 0.003),
-    },
-    "graph-level": {
-        "method": (None, "none"),
-        "num_layers": (2, 3, 4),
-        "hidden": (32, 64, 128),
         "dropout": (0.0, 0.3, 0.5),
-        "weight_decay": (0.0, 5e-4),
-        "curvature": (-1.0, -0.1),
+        "weight_decay": (0.0, 1e-3, 1e-2),
+        "curvature": (-1.0, -0.3),
+        "lr": (0.02, 0.01, 3e-3),
     },
+    "node": _SAGE_SPACE,
+    "graph-level": _SAGE_SPACE,
 }
 
 
@@ -83,10 +112,10 @@ def first_settings(kind: GraphTaskKind) -> dict[str, Any]:
     """Return the settings of the first trial: those of a run without a search.
 
     Example:
-        >>> first_settings("node")["activation"]
-        'relu'
+        >>> first_settings("node")["model"]
+        'lorentz_gcn'
     """
-    return dict(_BASE[kind])
+    return _TRAINING | _LISTS[kind][0]
 
 
 def trials(
@@ -106,25 +135,32 @@ def trials(
 
     Example:
         >>> some = trials("link", {"hidden": 8}, seed=0)
-        >>> [next(some)["method"] for _ in range(2)]
-        ['lorentz', 'none']
+        >>> [(each["hidden"], each["num_layers"]) for each in (next(some), next(some))]
+        [(8, 2), (8, 1)]
     """
     seen: list[dict[str, Any]] = []
-    for change in _changes(kind, seed, has_features):
-        own = dict(change)
+    for own in _listed_then_drawn(kind, seed, has_features):
         chosen = own.pop("method", None)
-        settings = _BASE[kind] | own | dict(given)
+        settings = _TRAINING | _settings_of(given.get("model", own["model"]), own) | dict(given)
         settings["method"] = method or chosen or "lorentz"
         if settings not in seen:
             seen.append(settings)
             yield dict(settings)
 
 
-def _changes(kind: GraphTaskKind, seed: int, has_features: bool) -> Iterator[dict[str, Any]]:
-    space = dict(_SPACE[kind])
-    yield {}
-    if not has_features and kind != "graph-level":
-        yield {"node_features": "structural"}
+def _listed_then_drawn(kind: GraphTaskKind, seed: int, has_features: bool) -> Iterator[dict[str, Any]]:
+    listed, space = _LISTS[kind], dict(_SPACE[kind])
+    if has_features or kind == "graph-level":
+        yield from map(dict, listed)
+    else:
         space["node_features"] = ("learned", "structural")
-    yield from _ALTERNATIVES[kind]
+        for settings in listed:
+            yield dict(settings)
+            yield settings | {"node_features": "structural"}
     yield from draws(space, seed)
+
+
+def _settings_of(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that ``model`` has; a user may have fixed another model than that of the list."""
+    known = {field.name for owner in (GRAPH_MODELS[model], TrainConfig, GraphTaskConfig) for field in fields(owner)}
+    return {name: value for name, value in settings.items() if name in known} | {"model": model}
