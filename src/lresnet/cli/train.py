@@ -171,7 +171,7 @@ def _searched(
         config, fixed, budget, method=method, folder=folder, device=device, on_trial=_trial_printer()
     )
     best = best_trial(ended)
-    print(f"Trial {best.number} of {len(ended)} has the best validation metric. To repeat it without the search:")
+    print(f"Trial {best.number} of {len(ended)} has the best validation metric, and is the run. To repeat it alone:")
     print(f"  {chosen.command()}")
     return chosen
 

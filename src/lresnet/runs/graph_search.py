@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -95,7 +96,8 @@ def search(
     """Train with one set of settings after the other, and return the configuration with the best validation metric.
 
     The trials and their order depend on the seed only, see :func:`lresnet.runs.graph_trials.trials`; the budget decides
-    how many of them run. An interrupted search resumes: trials that ``folder`` records are not repeated.
+    how many of them run. An interrupted search resumes: trials that ``folder`` records are not repeated. The best trial
+    becomes the run in ``folder``, so that nothing is trained twice.
 
     Args:
         config: the run on a user's graph, with the settings of the first trial.
@@ -120,13 +122,16 @@ def search(
         if not budget.allows(len(ended), sum(trial.seconds for trial in ended)):
             break
         known = done.get(json.dumps(settings, sort_keys=True))
-        trial = known or _train(number, settings, config, device)
+        trial = known or _train(number, settings, config, device, folder)
         ended.append(dataclasses.replace(trial, number=number))
         if known is None and folder is not None:
             _write(folder, ended)
+            _forget(folder, ended)
         if on_trial is not None:
             on_trial(ended[-1])
     best = best_trial(ended)
+    if folder is not None:
+        _keep(folder, best)
     return _configured(config, best.settings), ended
 
 
@@ -168,18 +173,43 @@ def _has_features(task: GraphTaskConfig) -> bool:
     return task.node_features is not None or task.task == "graph-level" or read_own_graph(task).features is not None
 
 
-def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str) -> Trial:
+def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str, folder: Path | None) -> Trial:
     from lresnet.runs.run import fit
     from lresnet.train import NonFiniteError
 
     tried = _configured(config, settings)
+    out = None if folder is None else _place(folder, number)
     try:
-        record = fit(tried.task, tried.model, tried.train, device=device).record
+        record = fit(tried.task, tried.model, tried.train, device=device, out=out).record
     except NonFiniteError:
         return Trial(number, settings, None, 0, 0.0)
     assert record.epochs is not None
     assert record.seconds is not None
     return Trial(number, settings, record.validation, record.epochs, record.seconds)
+
+
+def _place(folder: Path, number: int) -> Path:
+    return folder / "trials" / str(number)
+
+
+def _forget(folder: Path, ended: Sequence[Trial]) -> None:
+    """Delete the files of all trials but the best."""
+    best = best_trial(ended) if any(trial.validation is not None for trial in ended) else None
+    for trial in ended:
+        if trial is not best:
+            shutil.rmtree(_place(folder, trial.number), ignore_errors=True)
+
+
+def _keep(folder: Path, best: Trial) -> None:
+    """Move the files of the best trial into ``folder``, ``run.json`` last: a folder with it holds a finished run."""
+    place = _place(folder, best.number)
+    if (place / "run.json").is_file():
+        for file in sorted(place.iterdir(), key=lambda file: file.name == "run.json"):
+            target = folder / file.name
+            if target.is_dir():
+                shutil.rmtree(target)
+            file.replace(target)
+    shutil.rmtree(folder / "trials", ignore_errors=True)
 
 
 def _configured(config: RunConfig, settings: Mapping[str, Any]) -> RunConfig:
