@@ -68,7 +68,7 @@ def test_gradients_equal_those_of_the_centroid_far_from_the_origin():
 
 def test_it_commutes_with_isometries_and_with_the_order_of_nodes():
     x, M = normals(8, 3), Lorentz(-0.5)
-    assert_isometry_equivariant(lambda x: graph_centroid_pool(x, BATCH, K=-0.5), M, x)
+    assert_isometry_equivariant(lambda x: graph_centroid_pool(x, BATCH, K=-0.5)[[0, 2, 3]], M, x)
     order = torch.randperm(8, generator=torch.Generator().manual_seed(1))
     torch.testing.assert_close(graph_centroid_pool(x[order], BATCH[order]), graph_centroid_pool(x, BATCH))
 
