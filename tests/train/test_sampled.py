@@ -143,7 +143,8 @@ def test_a_gpu_takes_the_steps_of_the_cpu(kind: str) -> None:
         train_model(model, objective_of(kind, device=device), CONFIG)
         states.append(parameters(model.cpu()))
     for name, values in states[0].items():
-        np.testing.assert_allclose(states[1][name], values, rtol=1e-8, atol=1e-10, err_msg=name)
+        # Edge weights are float32, and Adam divides by the root of the squared gradient, which amplifies their rounding.
+        np.testing.assert_allclose(states[1][name], values, rtol=1e-6, atol=1e-7, err_msg=name)
 
 
 def test_the_seed_decides_the_batches() -> None:
@@ -276,13 +277,13 @@ def test_a_sampled_run_evaluates_predicts_and_embeds_exactly(kind: str, tmp_path
     opened = Run.open(tmp_path / "run")
     assert opened.train_config == config
     assert "--batch-size 64 --neighbours 3,3" in opened.record.command
-    task = run.task
-    whole = (NodeClassification if kind == "node" else LinkPrediction)(task)
+    task, place = run.task, run.device
+    whole = (NodeClassification if kind == "node" else LinkPrediction)(task, device=place)
     expected = {name: round(value, 4) for name, value in whole.test(run.model).items()}
     assert opened.evaluate() == pytest.approx(expected, abs=0.2)  # float32: a tie may be ranked the other way
     with torch.no_grad():
-        points = run.model.embed(task.x, task.edge_index)
-        output = run.model(task.x, task.edge_index)
+        points = run.model.embed(task.x.to(place), task.edge_index.to(place)).cpu()
+        output = run.model(task.x.to(place), task.edge_index.to(place)).cpu()
     torch.testing.assert_close(opened.embed().points, points, rtol=1e-4, atol=1e-4)
     if kind == "node":
         classes = torch.tensor([node.classes[0] for node in opened.predict()])

@@ -315,6 +315,8 @@ def _summary(
     lines = [groups.summary()]
     if isinstance(model, LorentzGCN) and model.head is not None and not model.euclidean and not groups.manifold:
         lines.append(_NO_MANIFOLD_PARAMETERS)
+    if isinstance(model, LorentzGCN) and not model.residuals and config.model.residual not in ("none", "euclidean"):
+        lines.append("A network of one layer has no residual connection, so --method makes no difference.")
     if isinstance(config.task, GraphTaskConfig) and config.task.is_own:
         lines += load(config.task, config.train.seed).notes  # type: ignore[union-attr]
     if isinstance(objective, ImageClassification):
