@@ -143,7 +143,7 @@ def test_a_gpu_takes_the_steps_of_the_cpu(kind: str) -> None:
         train_model(model, objective_of(kind, device=device), CONFIG)
         states.append(parameters(model.cpu()))
     for name, values in states[0].items():
-        # Edge weights are float32, and Adam divides by the root of the squared gradient, which amplifies their rounding.
+        # Edge weights are float32, and Adam divides by the root of the squared gradient: it amplifies their rounding.
         np.testing.assert_allclose(states[1][name], values, rtol=1e-6, atol=1e-7, err_msg=name)
 
 

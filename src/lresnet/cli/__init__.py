@@ -21,7 +21,7 @@ _VERBS = {
     "demo": "Train every residual connection on a tree, print the results and draw an embedding.",
     "train": "Train one model on one task.",
     "evaluate": "Read the test set once with the model of a run.",
-    "predict": "Predict the classes of images or nodes with the model of a run.",
+    "predict": "Predict classes of images or nodes, or rank missing links, with the model of a run.",
     "embed": "Write the points to which the model of a run maps its data.",
     "neighbours": "List the nearest neighbours of a node or an image in the space of a run.",
     "ood": "Detect out-of-distribution images with the model of a run.",
@@ -54,6 +54,9 @@ def run_command(args: list[str], prog: str, find_verb: Callable[[str], Verb], ov
         find_verb: returns a verb by its name, or raises :class:`~lresnet.cli.app.WrongCall`.
         overview: returns what the program prints without a verb.
     """
+    # Read by torch's OpenMP when torch is imported. By default a thread that waits for another one spins; if a second
+    # program needs the core, a training step of a small graph takes 10 to 20 times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
         with print_once():
             if args in ([], ["-h"], ["--help"]):
