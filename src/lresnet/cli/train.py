@@ -155,6 +155,7 @@ def _searched(
     from lresnet.runs.config import GraphTaskConfig
     from lresnet.runs.graph_search import best_trial, search
     from lresnet.runs.record import read_record
+    from lresnet.runs.run import load
 
     before = read_record(folder)
     if before is not None and not before.from_python:
@@ -165,6 +166,8 @@ def _searched(
     assert isinstance(config.task, GraphTaskConfig)
     file = {name: value for name, value in given.items() if name in ("labels", "node_features")}
     fixed = given | {name: getattr(config.task, name) for name in file}  # absolute paths
+    for note in load(config.task, config.train.seed).notes:  # type: ignore[union-attr]
+        print(note)
     limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"
     print(f"Searching for settings on validation data (--search, {limit}):")
     chosen, ended = search(

@@ -43,6 +43,7 @@ _SAGE: dict[str, Any] = {
     "weight_decay": 5e-3,
     "curvature": -1.0,
 }
+_DEEP: dict[str, Any] = _SAGE | {"norm": "batch", "num_layers": 8, "weight_decay": 0.0, "curvature": -0.1}
 _LINK: dict[str, Any] = {
     "model": "lorentz_gcn",
     "layer": "hybonet",
@@ -64,12 +65,12 @@ _LISTS: dict[GraphTaskKind, tuple[dict[str, Any], ...]] = {
     ),
     "node": (
         _GCN,
+        _DEEP | {"num_layers": 3, "dropout": 0.5, "lr": 0.01, "weight_decay": 5e-4},
         _GCN | {"dropout": 0.8, "curvature": -0.01, "method": "none"},
-        _SAGE | {"norm": "batch", "num_layers": 3, "dropout": 0.5, "lr": 0.01, "weight_decay": 5e-4, "curvature": -0.1},
+        _DEEP,
         _SAGE,
         _SAGE | {"num_layers": 3, "hidden": 256, "dropout": 0.7, "lr": 1e-3},
         _SAGE | {"norm": "none", "num_layers": 5, "weight_decay": 2e-2, "curvature": -0.1},
-        _SAGE | {"num_layers": 8, "hidden": 128, "lr": 1e-3, "weight_decay": 0.0, "curvature": -0.1},
         _SAGE | {"num_layers": 3, "method": "none"},
     ),
     "graph-level": (
