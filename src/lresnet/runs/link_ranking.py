@@ -159,7 +159,7 @@ def links_as_csv(ranking: Ranking) -> str:
 
 def _require_links(run: Run) -> None:
     if not isinstance(run.task, LinkTask):
-        raise ValueError(f"{run.place} holds a run on {run.record.task_name}; this needs one that predicts links")
+        raise ValueError(f"{run.place} holds a run on {run.record.data_name}; this needs one that predicts links")
 
 
 def _adjacency(inputs: NodeInputs) -> sparse.csr_array:

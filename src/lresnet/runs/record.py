@@ -71,8 +71,20 @@ class RunRecord:
 
     @property
     def task_name(self) -> str:
-        """Name of the task, or the path of the images."""
+        """Name of the task, or the absolute path of the user's graph or images."""
         return str(self.task["name"])
+
+    @property
+    def data_name(self) -> str:
+        """What outputs call the data: the name of the task, or of the user's file or folder without its path."""
+        path = Path(self.task_name)
+        return path.name if path.is_absolute() and path.name else self.task_name
+
+    @property
+    def title(self) -> str:
+        """Data and task, e.g. ``"friends.csv, link"``; a shipped task and a set of images go by their names."""
+        is_own_graph = self.task.get("kind") == "graph" and self.task.get("task") is not None
+        return f"{self.data_name}, {self.task['task']}" if is_own_graph else self.data_name
 
     @property
     def method(self) -> str:
@@ -92,8 +104,8 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        """Task, method and seed, for titles."""
-        return f"{self.task_name}, {self.method}, seed {self.seed}"
+        """Data, method and seed, for titles."""
+        return f"{self.data_name}, {self.method}, seed {self.seed}"
 
     @property
     def finished(self) -> bool:

@@ -30,7 +30,8 @@ class Controls {
   }
 
   className(node) {
-    return this.disk.labels ? this.classes[this.disk.labels[node]] : "";
+    const { labels, noLabel } = this.disk;
+    return labels ? this.classes[labels[node]] ?? noLabel.name : "";
   }
 
   // --- pointers: one drags, two zoom -------------------------------------------------------------------------------
@@ -134,7 +135,7 @@ class Controls {
     if (act === "in") disk.setZoom(disk.zoom * 1.25);
     if (act === "out") disk.setZoom(disk.zoom / 1.25);
     if (act === "reset") {
-      disk.setZoom(1);
+      disk.setZoom(disk.home);
       disk.setView(IDENTITY);
     }
     if (act === "centre") this.select(disk.nearest([0, 0], Infinity));
