@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -93,7 +93,7 @@ def draw_names(
 
     figure = axes.figure
     assert isinstance(figure, Figure)
-    renderer = FigureCanvasAgg(figure).get_renderer()
+    renderer: Any = FigureCanvasAgg(figure).get_renderer()  # type: ignore[no-untyped-call]
     axes.apply_aspect()
     pixels = figure.dpi / 72
     centres = axes.transData.transform(np.asarray(points, dtype=np.float64))
@@ -151,4 +151,5 @@ def _covered(
 
 def _overlap(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.bool_]:
     """Return which boxes [m, 4] and [k, 4] overlap, [m, k]."""
-    return ((a[:, None, :2] < b[:, 2:]) & (b[:, :2] < a[:, None, 2:])).all(-1)
+    found: NDArray[np.bool_] = np.all((a[:, None, :2] < b[:, 2:]) & (b[:, :2] < a[:, None, 2:]), axis=-1)
+    return found

@@ -83,8 +83,8 @@ class RunRecord:
     @property
     def title(self) -> str:
         """Data and task, e.g. ``"friends.csv, link"``; a shipped task and a set of images go by their names."""
-        is_own_graph = self.task.get("kind") == "graph" and self.task.get("task") is not None
-        return f"{self.data_name}, {self.task['task']}" if is_own_graph else self.data_name
+        own = self.task.get("task") if self.task.get("kind") == "graph" else None
+        return self.data_name if own is None else f"{self.data_name}, {own}"
 
     @property
     def method(self) -> str:
