@@ -42,7 +42,7 @@ class Embedding:
     """N points with their names.
 
     Args:
-        source: what messages call the data: the task of the run, or the file or folder of its graph or images.
+        source: what messages call the data: the task of the run, the file of a user's graph, or the path of images.
         kind: what a point stands for.
         points: space coordinates, float32 ``[N, n]``, on the CPU.
         manifold: the manifold of the points; None: they are vectors, as for the Euclidean baseline.

@@ -189,7 +189,7 @@ def _links(
         score = -2 / kappa * ((kappa**0.5 * distance).cosh() - 1)  # the squared Lorentzian distance of the decoder
     if not bool(distance.isfinite().all()):
         raise ValueError(f"the predictions of {run.place} are not finite, so its network cannot be used")
-    first, second = np.array(pairs)  # a copy: SciPy changes flags of its arguments
+    first, second = pairs.numpy().copy()  # a copy: SciPy changes flags of its arguments
     exists = np.asarray(known[first, second]).reshape(-1).tolist()
     names = inputs.names
     rows = zip(pairs[0].tolist(), pairs[1].tolist(), distance.tolist(), score.tolist(), exists, strict=True)

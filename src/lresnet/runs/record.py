@@ -76,15 +76,19 @@ class RunRecord:
 
     @property
     def data_name(self) -> str:
-        """What outputs call the data: the name of the task, or of the user's file or folder without its path."""
-        path = Path(self.task_name)
-        return path.name if path.is_absolute() and path.name else self.task_name
+        """What outputs call the data: the name of the task, the path of the images, or the file of a user's graph."""
+        return self.task_name if self.own_task is None else Path(self.task_name).name or self.task_name
 
     @property
     def title(self) -> str:
         """Data and task, e.g. ``"friends.csv, link"``; a shipped task and a set of images go by their names."""
-        own = self.task.get("task") if self.task.get("kind") == "graph" else None
-        return self.data_name if own is None else f"{self.data_name}, {own}"
+        return self.data_name if self.own_task is None else f"{self.data_name}, {self.own_task}"
+
+    @property
+    def own_task(self) -> str | None:
+        """What is learned on a user's graph: link, node or graph-level; None for other tasks."""
+        task: str | None = self.task.get("task") if self.task.get("kind") == "graph" else None
+        return task
 
     @property
     def method(self) -> str:

@@ -394,7 +394,7 @@ def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, b
     ours, theirs = group.values, baseline.values
     shared = ours.keys() & theirs.keys()
     record = group.runs[0][1]
-    follows_seed = group.split == _FOLLOWS_SEED or (_own_task(record) is not None and group.split in ("", _RANDOM))
+    follows_seed = group.split == _FOLLOWS_SEED or (record.own_task is not None and group.split in ("", _RANDOM))
     resampled = follows_seed or len({index for _, index in shared}) > 1
     if resampled:
         return resampled_difference(ours, theirs, test_per_train=_test_per_train(record)), True
@@ -402,15 +402,9 @@ def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, b
 
 
 def _test_per_train(record: RunRecord) -> float:
-    own = _own_task(record)
-    kind = record.task_name.rpartition("/")[2] if own is None else own
+    kind = record.own_task or record.task_name.rpartition("/")[2]
     split = record.task.get("split") or (None if record.split_index is not None else _RANDOM)
     return _TEST_PER_TRAIN.get(f"{split}/{kind}", _ASSUMED_TEST_PER_TRAIN)
-
-
-def _own_task(record: RunRecord) -> str | None:
-    """Return what is learned on a user's graph: link, node or graph-level; None for other tasks."""
-    return record.task.get("task") if record.task.get("kind") == "graph" else None
 
 
 def _settings_apart(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ class Disk {
     this.byClass = groupByClass(data.labels, this.count);
     this.neighbours = adjacency(data.edges, this.count);
     this.view = IDENTITY;
-    this.home = this.zoom = Math.min(40, data.zoom);
+    this.home = this.zoom = data.zoom;  // above 1 if all points are close to the centre
     this.selected = this.hovered = -1;
     this.moving = false;
     this.pending = 0;
@@ -66,7 +66,7 @@ class Disk {
   }
 
   setZoom(zoom) {
-    this.zoom = Math.min(40, Math.max(1, zoom));
+    this.zoom = Math.min(40 * this.home, Math.max(1, zoom));
     this.request();
   }
 
@@ -159,7 +159,7 @@ class Disk {
   size(node) {
     const x = this.points[2 * node], y = this.points[2 * node + 1];
     const room = 1 - x * x - y * y, most = this.count > 2000 ? 4.5 : 6.5, least = this.count > 2000 ? 0.8 : 1.4;
-    return (least + (most - least) * Math.max(0, room)) * this.ratio * Math.sqrt(this.zoom);
+    return (least + (most - least) * Math.max(0, room)) * this.ratio * Math.sqrt(this.zoom / this.home);
   }
 
   /** Return the colour of a class; -1 stands for no label. */
