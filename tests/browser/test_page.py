@@ -308,3 +308,28 @@ def test_a_large_graph_has_less_detail_during_a_movement_only(open_page: Any) ->
     assert page.evaluate(f"{DISK}.fullFrames") == full
     page.mouse.up()
     page.wait_for_function(f"{DISK}.fullFrames > {full}")
+
+
+def test_nodes_without_a_label_are_grey_and_named_and_a_small_cloud_is_zoomed(browser: Any, tmp_path: Any) -> None:
+    points = np.array([[0.0, 0.0], [0.1, 0.0], [0.0, 0.1]])
+    labels = np.array([-1, 0, -1])
+    graph = DiskEmbedding("few", points, np.array([[0], [1]]), labels, ("red",), ("Ada", "Bob", "Cy"))
+    (tmp_path / "few.html").write_text(html_page([], graph, title="few"), encoding="utf-8")
+    page = browser.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto((tmp_path / "few.html").as_uri())
+    settle(page)
+    groups = page.evaluate(f"[...{DISK}.byClass].map(([label, nodes]) => [label, [...nodes]])")
+    assert groups == [[-1, [0, 2]], [0, [1]]]
+    assert page.evaluate(f"{DISK}.zoom") == pytest.approx(1 / 0.115)
+    page.evaluate("document.getElementById('embedding-section').scrollIntoView()")
+    x, y = page.evaluate(f"{DISK}.toWindow({DISK}.position(2))")
+    page.mouse.move(x, y)
+    assert page.inner_text("#tip") == "node Cy · no label · 0 neighbours"
+    assert "no label (2)" in page.inner_text(".legend")
+    for act, zoom in (("out", 0.8 / 0.115), ("reset", 1 / 0.115)):
+        page.click(f"[data-act={act}]")
+        assert page.evaluate(f"{DISK}.zoom") == pytest.approx(zoom)
+    page.close()
+    assert errors == []

@@ -160,7 +160,7 @@ def test_the_data_of_the_disk_are_exact() -> None:
     points = np.frombuffer(base64.b64decode(data["points"]), "<f8").reshape(-1, 2)
     np.testing.assert_array_equal(points, PAIR.points)
     assert np.frombuffer(base64.b64decode(data["edges"]), "<u4").tolist() == [0, 1]
-    assert np.frombuffer(base64.b64decode(data["labels"]), "<u2").tolist() == [0, 1]
+    assert np.frombuffer(base64.b64decode(data["labels"]), "<i4").tolist() == [0, 1]
     assert data["classes"] == ["one", "two </script>"]
 
 

@@ -343,3 +343,77 @@ def test_a_folder_without_results_is_explained(
     assert "No run has been evaluated yet" in capsys.readouterr().out
     assert cli.main(["report", str(tmp_path / "nowhere")]) == 2
     assert "nowhere does not exist" in capsys.readouterr().err
+
+
+# Users' graphs -------------------------------------------------------------------------------------------------------
+
+
+def own(path: str, task: str, **facts: Any) -> dict[str, Any]:
+    """The task of a run on a user's graph, as `lresnet train` records it."""
+    return {"kind": "graph", "name": path, "task": task, "split": None} | facts
+
+
+def test_tasks_and_metrics_of_one_graph_have_their_own_tables() -> None:
+    tasks = [own("/data/friends.csv", "link"), own("/data/friends.csv", "node")]
+    tasks.append(own("/data/friends.csv", "link", metric="hits@50"))
+    report = report_of([run_record(task=task) for task in tasks])
+    assert list(report.tables) == ["friends.csv, link", "friends.csv, link, hits@50", "friends.csv, node"]
+
+
+def test_files_of_the_same_name_keep_their_paths() -> None:
+    tasks = [own("/a/friends.csv", "link"), own("/b/friends.csv", "link"), own("/b/other.csv", "link")]
+    report = report_of([run_record(task=task) for task in tasks])
+    assert list(report.tables) == ["/a/friends.csv, link", "/b/friends.csv, link", "other.csv, link"]
+
+
+def test_a_split_file_goes_by_its_name() -> None:
+    report = report_of([run_record(task=own("/a/friends.csv", "node", split="/a/splits/mine.csv"))])
+    assert list(report.tables) == ["friends.csv, node, mine.csv"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "resampled"),
+    [({}, True), ({"split": "random"}, True), ({"split": "/a/mine.csv"}, False)],
+    ids=["default", "random", "file"],
+)
+def test_a_random_split_of_a_users_graph_follows_the_seed(facts: dict[str, Any], resampled: bool) -> None:
+    task = own("/a/friends.csv", "node", **facts)
+    records = [run_record("lorentz", seed, 90.0 + seed**2, task=task) for seed in range(4)]
+    records += [run_record("euclidean", seed, 80.0 + seed, task=task) for seed in range(4)]
+    lorentz, _ = report_of(records).groups
+    assert lorentz.difference is not None
+    assert lorentz.difference.resampled == resampled
+    gaps = [10.0 + seed**2 - seed for seed in range(4)]
+    share = 1 / 4 + (20 / 60 if resampled else 0.0)
+    half = stats.t.ppf(0.975, 3) * (share * stats.tvar(gaps)) ** 0.5
+    low, high = lorentz.difference.estimate.low, lorentz.difference.estimate.high
+    assert (high - low) / 2 == pytest.approx(half)
+
+
+def test_numbered_splits_of_a_users_graph_are_compared() -> None:
+    task = own("/a/friends", "node")
+    records = [
+        run_record(method, 0, value + index, task=task | {"split_index": index})
+        for method, value in (("lorentz", 90.0), ("euclidean", 80.0))
+        for index in range(3)
+    ]
+    lorentz, _ = report_of(records).groups
+    assert lorentz.difference is not None
+    assert lorentz.difference.resampled
+
+
+@pytest.mark.parametrize(
+    ("task", "name", "title"),
+    [
+        (own("/a/friends.csv", "link"), "friends.csv", "friends.csv, link"),
+        (own("/a/club/", "graph-level"), "club", "club, graph-level"),
+        (own("/", "node"), "/", "/, node"),
+        ({"kind": "graph", "name": "cora/nc"}, "cora/nc", "cora/nc"),
+        ({"kind": "images", "name": "/photos/pets.npz"}, "/photos/pets.npz", "/photos/pets.npz"),
+    ],
+)
+def test_what_a_record_calls_its_data(task: dict[str, Any], name: str, title: str) -> None:
+    record = run_record(task=task)
+    assert (record.data_name, record.title) == (name, title)
+    assert record.name == f"{name}, lorentz, seed 0"
+    assert record.task_name == task["name"]

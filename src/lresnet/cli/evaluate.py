@@ -22,10 +22,10 @@ def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: s
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
     require_run_folder(run)
+    from lresnet.runs.one_line import one_line
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)
     metrics = "  ".join(f"{name} {value:.2f}" for name, value in opened.evaluate().items())
-    record = opened.record
-    print(f"{record.task_name}, {record.method}, seed {record.seed}: {metrics}")
+    print(f"{one_line(opened.record.name)}: {metrics}")
     return 0

@@ -47,7 +47,8 @@ def residuals(
 @plot.command
 def embedding(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
-    centre: Annotated[int | None, arg(metavar="NODE")] = None,
+    centre: Annotated[str | None, arg(metavar="NODE")] = None,
+    names: Annotated[int | None, arg(metavar="INT")] = None,
     out: Path = Path("lresnet-embedding.png"),
     device: str = "auto",
 ) -> int:
@@ -57,22 +58,39 @@ def embedding(
 
     Example: lresnet plot embedding runs/tree --centre 0
 
+    Example: lresnet plot embedding runs/friends-link-0 --centre "Ada Lovelace" --names 50
+
     Args:
         run: The folder of a run on a graph.
-        centre: The node to move to the centre of the disk. None: the centroid of all nodes.
+        centre: Name or number of the node to move to the centre of the disk. None: the centroid of all nodes.
+        names: Number of nodes whose names are drawn, those with most edges first; names that would overlap are left
+            out, 0 draws none. None: all names of a small graph, 30 of a larger one, none if they are only numbers.
         out: The picture file; .png, .svg or .pdf.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
     require_run_folder(run)
-    from lresnet.plots.embedding import draw_disk_embedding, embedding_of_run
+    if names is not None and names < 0:
+        raise ValueError(f"--names must be at least 0, got {names}")
+    import warnings
+
+    from lresnet.plots.embedding import disk_embedding, draw_disk_embedding, hyperbolic_nodes
     from lresnet.plots.picture import require_writable_picture
+    from lresnet.runs.neighbours import find_node
     from lresnet.runs.run import Run
 
     require_writable_picture(out)
-    found = embedding_of_run(Run.open(run, device=device))
+    opened = Run.open(run, device=device)
+    nodes = hyperbolic_nodes(opened)
+    node = None if centre is None else find_node(nodes, centre)
+    found = disk_embedding(nodes, opened.record.name)
     if found.note:
         print(found.note)
-    print(f"The picture: {draw_disk_embedding(out, found, centre)}")
+    with warnings.catch_warnings(record=True) as problems:
+        warnings.filterwarnings("always", "Glyph .* missing from font")
+        written = draw_disk_embedding(out, found, node, names)
+    if any("missing from font" in str(problem.message) for problem in problems):
+        print("Some characters of the names are missing from the font and are drawn as boxes.", file=sys.stderr)
+    print(f"The picture: {written}")
     return 0
 
 

@@ -10,11 +10,14 @@ from lresnet._files import require_run_folder
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from rich.console import Group
     from rich.table import Table
 
     from lresnet.runs.report import FolderState, RunGroup
 
 __all__ = ["report"]
+
+_OTHER_METRICS = 2  # columns for further metrics, in a table without a comparison
 
 
 def report(
@@ -100,25 +103,22 @@ def _report_of_results(folder: Path) -> "Callable[[Path, bool, Path | None, Path
     )
 
 
-def results_table(title: str, groups: "Sequence[RunGroup]") -> "Table":
-    """Return the results of one task and split as a table for the terminal; fits 80 columns."""
+def results_table(title: str, groups: "Sequence[RunGroup]") -> "Group":
+    """Return title, results and notes of one task and split for the terminal; the table fits 80 columns."""
     from rich import box
+    from rich.console import Group
     from rich.table import Table
     from rich.text import Text
 
+    from lresnet.runs.one_line import one_line
     from lresnet.runs.report import BASELINE
 
     compared = any(group.difference is not None for group in groups)
-    table = Table(
-        title=Text(f"{title}: percent, mean ± deviation over n runs"),
-        title_justify="left",
-        caption=Text("\n".join(_setting_notes(groups))),
-        caption_justify="left",
-        box=box.SIMPLE_HEAD,
-        collapse_padding=True,
-        pad_edge=False,
-    )
-    columns = ("method", "test", "n", "valid.", *((f"minus {BASELINE}", "verdict") if compared else ()))
+    heading = Text(f"{one_line(title)}: {groups[0].metric} in percent, mean ± deviation over n runs", style="italic")
+    table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
+    others = list(dict.fromkeys(name for group in groups for name in group.metrics if name != group.metric))
+    others = [] if compared else others[:_OTHER_METRICS]
+    columns = ("method", "test", "n", "valid.", *((f"minus {BASELINE}", "verdict") if compared else others))
     for column in columns:
         is_text = column in ("method", "verdict")
         justify: Literal["left", "right"] = "left" if is_text else "right"
@@ -126,11 +126,25 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Table":
     for group in groups:
         validation = f"{group.validation.mean:.2f}" if group.validation.n else ""
         values = [group.name, f"{group.test:.2f}", str(group.test.n), validation]
+        values += [f"{group.metrics[name]:.2f}" if name in group.metrics else "" for name in others]
         if group.difference is not None:
             mark = " *" if group.difference.settings else ""
             values += [f"{group.difference.estimate:+.2f}", f"{group.difference.verdict}{mark}"]
         table.add_row(*map(Text, values))
-    return table
+    notes = [*_setting_notes(groups), *_search_notes(groups)]
+    return Group(heading, table, *(Text(note, style="dim") for note in notes), *([Text()] if notes else []))
+
+
+def _search_notes(groups: "Sequence[RunGroup]") -> list[str]:
+    """Return one line if settings were chosen by a search."""
+    counts = [count for group in groups for count in group.search_trials]
+    searched = [count for count in counts if count]
+    if not searched:
+        return []
+    trials = str(max(searched)) if min(searched) == max(searched) else f"{min(searched)} to {max(searched)}"
+    runs = f"{len(searched)} of {len(counts)} runs" if len(counts) > 1 else "the run"
+    plural = "" if max(searched) == 1 else "s"
+    return [f"Settings of {runs}: the best of {trials} trial{plural} of a search on validation data."]
 
 
 def _setting_notes(groups: "Sequence[RunGroup]") -> list[str]:

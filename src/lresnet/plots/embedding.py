@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import textwrap
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -14,27 +15,40 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.plots.hyperbolic_pca import hyperbolic_pca
+from lresnet.plots.node_names import draw_names, name_count, nodes_by_degree, short_name
 from lresnet.plots.picture import INK, save_picture
 from lresnet.plots.poincare_disk import (
-    CLASS_MARKERS,
+    NO_LABEL,
     DiskEmbedding,
     class_colour,
+    class_marker,
     draw_disk,
     inside,
     move_to_centre,
+    view_radius,
 )
-from lresnet.runs.embedding import embed_nodes
+from lresnet.runs.embedding import Embedding, embed_nodes
 from lresnet.runs.report import BASELINE
 from lresnet.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-__all__ = ["centred_at", "disk_points", "draw_disk_embedding", "embedding_of_run"]
+__all__ = [
+    "centred_at",
+    "disk_embedding",
+    "disk_points",
+    "draw_disk_embedding",
+    "embedding_figure",
+    "embedding_of_run",
+    "hyperbolic_nodes",
+]
 
 _TEXT = "#666666"
 _CLASSES_IN_LEGEND = 14
-_NOTE_WIDTH = 36  # characters per line
+_TITLE_WIDTH, _NOTE_WIDTH = 26, 36  # characters per line
+_DRAWN_EDGES = 50_000  # edges of a picture; more would cover everything and take minutes
 
 
 def disk_points(x: Tensor, manifold: Lorentz) -> tuple[NDArray[np.float64], str]:
@@ -63,7 +77,12 @@ def disk_points(x: Tensor, manifold: Lorentz) -> tuple[NDArray[np.float64], str]
 
 
 def embedding_of_run(run: Run) -> DiskEmbedding:
-    """Return the graph of a run as its trained network embeds it.
+    """Return the graph of a run as its trained network embeds it; raises as :func:`hyperbolic_nodes`."""
+    return disk_embedding(hyperbolic_nodes(run), run.record.name)
+
+
+def hyperbolic_nodes(run: Run) -> Embedding:
+    """Return the points of all nodes of a run's graph.
 
     Raises:
         ValueError: The run is not on a graph, or is a Euclidean baseline.
@@ -72,18 +91,23 @@ def embedding_of_run(run: Run) -> DiskEmbedding:
         raise ValueError(
             f"{run.place} holds a Euclidean baseline, which has no hyperbolic embedding; choose another run"
         )
-    nodes = embed_nodes(run)
+    return embed_nodes(run)
+
+
+def disk_embedding(nodes: Embedding, title: str) -> DiskEmbedding:
+    """Return the nodes and edges of a graph in the Poincaré disk, see :func:`disk_points`."""
     assert nodes.manifold is not None
     assert nodes.edges is not None
     points, note = disk_points(nodes.points, nodes.manifold.cpu())
     edges = nodes.edges.numpy()
     numbers = all(name == str(number) for number, name in enumerate(nodes.names))
+    is_labelled = nodes.labels is not None and bool((nodes.labels >= 0).any())
     return DiskEmbedding(
-        title=run.record.name,
+        title=title,
         points=points,
         edges=edges[:, edges[0] != edges[1]],
-        labels=None if nodes.labels is None else nodes.labels.numpy(),
-        classes=tuple(f"class {name}" if name.isdecimal() else name for name in nodes.classes),
+        labels=nodes.labels.numpy() if is_labelled and nodes.labels is not None else None,
+        classes=tuple(f"class {name}" if name.isdecimal() else name for name in nodes.classes) if is_labelled else (),
         names=None if numbers else nodes.names,
         note=note,
     )
@@ -101,50 +125,101 @@ def centred_at(embedding: DiskEmbedding, node: int) -> DiskEmbedding:
     return dataclasses.replace(embedding, points=points)
 
 
-def draw_disk_embedding(path: str | Path, embedding: DiskEmbedding, centre: int | None = None) -> Path:
-    """Draw the graph and write the picture to ``path`` (.png, .svg or .pdf).
-
-    Edges are geodesics; classes differ in colour and marker.
-
-    Args:
-        centre: Node to move to the centre; None: the points stay where they are.
+def draw_disk_embedding(
+    path: str | Path, embedding: DiskEmbedding, centre: int | None = None, names: int | None = None
+) -> Path:
+    """Draw the graph, see :func:`embedding_figure`, and write the picture to ``path`` (.png, .svg or .pdf).
 
     Returns:
         The path of the picture.
     """
+    return save_picture(embedding_figure(embedding, centre, names), path)
+
+
+def embedding_figure(embedding: DiskEmbedding, centre: int | None = None, names: int | None = None) -> Figure:
+    """Draw the graph. Edges are geodesics; classes differ in colour and marker; nodes without a label are grey.
+
+    Points close to the centre are shown in a zoomed view, and the note in the picture says so.
+
+    Args:
+        centre: Node to move to the centre; None: the points stay where they are.
+        names: Number of names to draw, those of highest degree first; None: see
+            :func:`lresnet.plots.node_names.name_count`. Names that would overlap others are left out.
+
+    Raises:
+        ValueError: There is no such node, or the number of names is negative.
+    """
     from matplotlib.colors import ListedColormap
     from matplotlib.figure import Figure
 
+    if names is not None and names < 0:
+        raise ValueError(f"names must be at least 0, got {names}")
     shown = embedding if centre is None else centred_at(embedding, centre)
-    labels = np.zeros(len(shown.points), dtype=np.int64) if shown.labels is None else shown.labels
+    n, limit = len(shown.points), name_count(shown) if names is None else min(names, len(shown.points))
+    labels = np.zeros(n, dtype=np.int64) if shown.labels is None else shown.labels
     colours = ListedColormap([class_colour(k) for k in range(labels.min(), labels.max() + 1)])
     # Markers shrink towards the boundary, as lengths do; graphs with many nodes have smaller ones.
-    scale = 1 - (shown.points**2).sum(-1)
-    largest = float(np.interp(len(labels), [100, 5000], [70.0, 16.0]))
+    sizes = 3.0 + 67.0 * min(1.0, (100 / n) ** 0.6) * (1 - (shown.points**2).sum(-1))
+    edges = _drawn_edges(shown.edges)
+    radius = view_radius(shown.points)
     figure = Figure(figsize=(9.4, 6.4))
     disk = figure.add_axes((0.01, 0.015, 0.67, 0.97))
-    draw_disk(disk, shown.points, shown.edges, labels, labels, sizes=3.0 + largest * scale, cmap=colours)
-    _draw_legend(figure.add_axes((0.70, 0.015, 0.29, 0.97)), shown, centre)
-    return save_picture(figure, path)
+    width = float(np.clip(16 / max(1, edges.shape[1]) ** 0.5, 0.15, 0.6))
+    draw_disk(disk, shown.points, edges, labels, sizes=sizes, cmap=colours, radius=radius, edge_width=width)
+    of_nodes = shown.names or tuple(map(str, range(n)))
+    order = nodes_by_degree(shown.edges, n).tolist()
+    if centre is not None:
+        order = [centre, *(node for node in order if node != centre)]
+    drawn = len(draw_names(disk, shown.points, of_nodes, order, limit, sizes))
+    notes = ["Edges are geodesics."]
+    if edges.shape[1] < shown.edges.shape[1]:
+        notes.append(f"{edges.shape[1]:,} of the edges are drawn, chosen at random.")
+    if 0 < drawn < n:
+        notes.append(f"{drawn} of {n:,} nodes have their names: the highest degrees for which there is room.")
+    if centre is not None:
+        name = short_name(of_nodes[centre])
+        notes.append(f"Node {name} is at the centre (a translation; distances are preserved).")
+    if radius < 1:
+        notes.append(
+            f"Zoomed: the dashed circle is {2 * np.arctanh(radius):.2g} radii of curvature from the centre, the "
+            "boundary of the disk is infinitely far."
+        )
+    _draw_legend(figure.add_axes((0.70, 0.015, 0.29, 0.97)), shown, " ".join([*notes, embedding.note]))
+    return figure
 
 
-def _draw_legend(axes: Axes, embedding: DiskEmbedding, centre: int | None) -> None:
+def _drawn_edges(edges: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the edges [2, E] to draw: all, or a random choice of a very large number."""
+    if edges.shape[1] <= _DRAWN_EDGES:
+        return edges
+    return edges[:, np.random.default_rng(0).choice(edges.shape[1], _DRAWN_EDGES, replace=False)]
+
+
+def _draw_legend(axes: Axes, embedding: DiskEmbedding, note: str) -> None:
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.set_axis_off()
-    title = "\n".join(textwrap.wrap(embedding.title, 26))
-    axes.text(0, 0.95, title, fontsize=12, fontweight="bold", color=INK, va="top")
+    title = _wrapped(short_name(embedding.title, longest=4 * _TITLE_WIDTH), _TITLE_WIDTH)
+    axes.text(0, 0.95, title, fontsize=12, fontweight="bold", color=INK, va="top", parse_math=False)
     counts = f"{len(embedding.points):,} nodes, {embedding.edges.shape[1]:,} edges"
     height = 0.95 - 0.045 * (title.count("\n") + 1)
     axes.text(0, height, counts, fontsize=9.5, color=_TEXT, va="top")
-    for row, name in enumerate(embedding.classes[:_CLASSES_IN_LEGEND]):
+    rows = [(label, short_name(name)) for label, name in enumerate(embedding.classes[:_CLASSES_IN_LEGEND])]
+    more = len(embedding.classes) - len(rows)
+    if embedding.unlabelled:
+        rows.append((-1, f"{NO_LABEL} ({embedding.unlabelled:,} nodes)"))
+    for row, (label, name) in enumerate(rows):
         y = height - 0.1 - 0.042 * row
-        marker = CLASS_MARKERS[row % len(CLASS_MARKERS)]
-        axes.scatter(0.04, y, s=55, marker=marker, color=class_colour(row), edgecolors="white", linewidths=0.4)
-        axes.text(0.11, y, name, fontsize=10, color=INK, va="center")
-    more = len(embedding.classes) - _CLASSES_IN_LEGEND
+        style: dict[str, Any] = {"marker": class_marker(label), "color": class_colour(label)}
+        axes.scatter(0.04, y, s=55, edgecolors="white", linewidths=0.4, **style)
+        axes.text(0.11, y, name, fontsize=10, color=INK, va="center", parse_math=False)
     if more > 0:
-        y = height - 0.1 - 0.042 * _CLASSES_IN_LEGEND
+        y = height - 0.1 - 0.042 * len(rows)
         axes.text(0.11, y, f"and {more} more", fontsize=10, color=_TEXT, va="center")
-    moved = "" if centre is None else f"Node {centre} is at the centre (a translation; distances are preserved). "
-    note = textwrap.wrap(f"Edges are geodesics. {moved}{embedding.note}", _NOTE_WIDTH)
-    axes.text(0, 0.02, "\n".join(note), fontsize=8.8, color=_TEXT, va="bottom", linespacing=1.45)
+    lines = _wrapped(note, _NOTE_WIDTH)
+    axes.text(0, 0.02, lines, fontsize=8.8, color=_TEXT, va="bottom", linespacing=1.45, parse_math=False)
+
+
+def _wrapped(text: str, width: int) -> str:
+    """Return the text in lines; a number stays with its unit."""
+    joined = re.sub(r" (?=%|\d+$)", "\N{NO-BREAK SPACE}", text)
+    return "\n".join(textwrap.wrap(joined, width)).replace("\N{NO-BREAK SPACE}", " ")

@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 __all__ = [
     "CLASS_COLOURS",
     "CLASS_MARKERS",
+    "NO_LABEL",
+    "NO_LABEL_COLOUR",
     "DiskEmbedding",
     "class_colour",
+    "class_marker",
     "draw_disk",
     "draw_geodesics",
     "geodesic_arcs",
     "inside",
     "move_to_centre",
     "rotate",
+    "view_radius",
 ]
 
 # Colours of classes, by number; the colours of methods are in residual/registry.py. Okabe and Ito, "Color Universal
@@ -33,8 +37,13 @@ __all__ = [
 CLASS_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#E69F00", "#56B4E9", "#CC79A7", "#8C8C8C")
 CLASS_MARKERS = "oD^sv"
 """Markers of matplotlib, one per class, so that classes differ in black and white too."""
+NO_LABEL = "no label"
+"""What legends call a node whose label is -1; it is a grey circle."""
+NO_LABEL_COLOUR = "#B4B4B4"
 
 _BACKGROUND, _EDGE = "#FAFAFA", "#9A9A9A"
+_SPARSE = 0.75  # points that fill less than this share of the radius are shown in a zoomed view
+_MARGIN = 1.15  # radius of a zoomed view, in radii of the outermost point
 _INSIDE = 1 - 2.0**-52  # points more than 36 radii of curvature from the centre would round to the boundary
 _MAX_TANH = 1 - 2.0**-53  # the largest float64 below 1
 
@@ -47,7 +56,7 @@ class DiskEmbedding:
         title: Title of the picture.
         points: [N, 2], inside the unit disk.
         edges: [2, E], node numbers; each edge once.
-        labels: [N], class numbers from 0.
+        labels: [N], class numbers from 0; -1 for a node without a label.
         classes: Names of the classes.
         names: Names of the N nodes; None: nodes are named by their numbers.
         note: How the points were mapped to the disk.
@@ -74,22 +83,50 @@ class DiskEmbedding:
         for what, value in (("labels", self.labels), ("names", self.names)):
             if value is not None and len(value) != n:
                 raise ValueError(f"{what} must be one for each of the {n} nodes, got {len(value)}")
-        if self.labels is not None and not 0 <= self.labels.min() <= self.labels.max() < len(self.classes):
-            raise ValueError(f"labels must be from 0 to {len(self.classes) - 1}, one per class")
+        if self.labels is not None and not -1 <= self.labels.min() <= self.labels.max() < len(self.classes):
+            raise ValueError(f"labels must be from 0 to {len(self.classes) - 1}, one per class, or -1 for no label")
 
     def classes_of_nodes(self) -> list[str]:
         """Return the class name of each node; empty strings without labels."""
-        return [""] * len(self.points) if self.labels is None else [self.classes[k] for k in self.labels]
+        if self.labels is None:
+            return [""] * len(self.points)
+        return [NO_LABEL if k < 0 else self.classes[k] for k in self.labels]
+
+    @property
+    def unlabelled(self) -> int:
+        """Number of nodes without a label in a graph with labels."""
+        return 0 if self.labels is None else int((self.labels < 0).sum())
 
 
 def class_colour(label: int) -> str:
-    """Return the colour of class ``label``. Colours repeat after seven classes, markers after five.
+    """Return the colour of class ``label``; -1 is grey. Colours repeat after seven classes, markers after five.
 
     Example:
-        >>> class_colour(1)
-        '#D55E00'
+        >>> class_colour(1), class_colour(-1)
+        ('#D55E00', '#B4B4B4')
     """
-    return CLASS_COLOURS[label % len(CLASS_COLOURS)]
+    return NO_LABEL_COLOUR if label < 0 else CLASS_COLOURS[label % len(CLASS_COLOURS)]
+
+
+def class_marker(label: int) -> str:
+    """Return the matplotlib marker of class ``label``; -1 is a circle.
+
+    Example:
+        >>> class_marker(1), class_marker(-1)
+        ('D', 'o')
+    """
+    return CLASS_MARKERS[0 if label < 0 else label % len(CLASS_MARKERS)]
+
+
+def view_radius(points: ArrayLike) -> float:
+    """Return the radius of the part of the unit disk to show: 1, or less if all points are close to the centre.
+
+    Example:
+        >>> view_radius([[0.9, 0.0]]), round(view_radius([[0.2, 0.0], [0.0, 0.1]]), 3)
+        (1.0, 0.23)
+    """
+    outermost = float(np.abs(_complex(points, "points")).max())
+    return _MARGIN * outermost if 0 < outermost < _SPARSE else 1.0
 
 
 def geodesic_arcs(starts: ArrayLike, ends: ArrayLike, steps: int = 24) -> NDArray[np.float64]:
@@ -153,6 +190,8 @@ def draw_disk(
     *,
     sizes: ArrayLike = 14.0,
     cmap: str | Colormap = "viridis",
+    radius: float = 1.0,
+    edge_width: float = 0.5,
 ) -> None:
     """Draw points of the unit Poincaré disk, with the edges between them as geodesics.
 
@@ -161,11 +200,13 @@ def draw_disk(
         points: [N, 2], inside the unit disk. For points ``x`` [N, 2] of a :class:`lresnet.Lorentz` manifold ``M`` these
             are ``M.to_poincare(x) * M.kappa.sqrt()``.
         edges: [2, E], numbers of points.
-        labels: [N], whole numbers from 0, shown by the marker: circle, diamond, triangle, square.
+        labels: [N], whole numbers from 0, shown by the marker: circle, diamond, triangle, square; -1 is a circle.
         values: [N], shown by colour; default: the labels. Viridis grows lighter with the value, so it reads in black
             and white.
         sizes: Area of the markers in square points, one for all or one each.
         cmap: Colour map of the values.
+        radius: Radius of the part of the disk that is shown, see :func:`view_radius`. Below 1, its rim is dashed.
+        edge_width: Width of the edges in points.
     """
     from matplotlib.cm import ScalarMappable
     from matplotlib.patches import Circle
@@ -174,16 +215,17 @@ def draw_disk(
     label = np.zeros(len(positions), dtype=np.int64) if labels is None else np.asarray(labels)
     value = label if values is None else np.asarray(values)
     size = np.broadcast_to(np.asarray(sizes), len(positions))
-    axes.set(xlim=(-1.03, 1.03), ylim=(-1.03, 1.03), aspect="equal")
+    limit = 1.03 * radius
+    axes.set(xlim=(-limit, limit), ylim=(-limit, limit), aspect="equal")
     axes.set_axis_off()
-    axes.add_patch(Circle((0, 0), 1, facecolor=_BACKGROUND, edgecolor=INK, linewidth=1.2, zorder=0))
+    rim: dict[str, Any] = {"linewidth": 1.2} if radius >= 1 else {"linewidth": 0.9, "linestyle": (0, (5, 4))}
+    axes.add_patch(Circle((0, 0), radius, facecolor=_BACKGROUND, edgecolor=INK, zorder=0, **rim))
     if edges is not None:
-        draw_geodesics(axes, positions, edges)
+        draw_geodesics(axes, positions, edges, width=edge_width)
     colours = ScalarMappable(cmap=cmap).to_rgba(value.astype(np.float64))
     for kind in np.unique(label):
         chosen = label == kind
-        marker = CLASS_MARKERS[int(kind) % len(CLASS_MARKERS)]
-        style: dict[str, Any] = {"marker": marker, "edgecolors": "white", "linewidths": 0.4}
+        style: dict[str, Any] = {"marker": class_marker(int(kind)), "edgecolors": "white", "linewidths": 0.4}
         axes.scatter(positions[chosen, 0], positions[chosen, 1], s=size[chosen], c=colours[chosen], zorder=3, **style)
 
 

@@ -42,7 +42,7 @@ class Embedding:
     """N points with their names.
 
     Args:
-        source: the task of the run, or the path of its images.
+        source: what messages call the data: the task of the run, the file of a user's graph, or the path of images.
         kind: what a point stands for.
         points: space coordinates, float32 ``[N, n]``, on the CPU.
         manifold: the manifold of the points; None: they are vectors, as for the Euclidean baseline.
@@ -119,10 +119,10 @@ def embed_run(run: Run, images: Sequence[Path] = (), graph: Any = None) -> Embed
     """
     if run.record.images is not None:
         if graph is not None:
-            raise ValueError(f"{run.place} holds a run on the images {run.record.task_name}; graphs are for graph runs")
+            raise ValueError(f"{run.place} holds a run on the images {run.record.data_name}; graphs are for graph runs")
         return embed_files(run, images) if images else embed_test_images(run)
     if images:
-        raise ValueError(f"{run.place} holds a run on the graph {run.record.task_name}; images are for runs on images")
+        raise ValueError(f"{run.place} holds a run on the graph {run.record.data_name}; images are for runs on images")
     return embed_nodes(run, graph)
 
 
@@ -138,7 +138,7 @@ def embed_nodes(run: Run, graph: Any = None) -> Embedding:
         graph: a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`; None: the run's own.
     """
     if run.record.images is not None:
-        raise ValueError(f"{run.place} holds a run on the images {run.record.task_name}; this needs one on a graph")
+        raise ValueError(f"{run.place} holds a run on the images {run.record.data_name}; this needs one on a graph")
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
     return Embedding(
         source=inputs.source,
@@ -163,13 +163,13 @@ def embed_test_images(run: Run, numbers: Sequence[int] | None = None) -> Embeddi
     for number in chosen:
         if not 0 <= number < len(data.test):
             raise ValueError(
-                f"there is no test image {number}; {run.record.task_name} has test images 0 to {len(data.test) - 1}"
+                f"there is no test image {number}; {run.record.data_name} has test images 0 to {len(data.test) - 1}"
             )
     index = torch.tensor(list(chosen))
     batch = max(1, _PIXELS // (network.height * network.width))
     parts = [network.embed(data.test.images[part].to(run.device)).float().cpu() for part in index.split(batch)]
     return Embedding(
-        source=run.record.task_name,
+        source=run.record.data_name,
         kind="test image",
         points=torch.cat(parts),
         manifold=_space(network.model),
@@ -192,7 +192,7 @@ def embed_files(run: Run, paths: Sequence[Path]) -> Embedding:
         points.append(network.embed(batch.pixels.to(run.device)).float().cpu())
         resized += sum(size != (network.width, network.height) for size in batch.sizes)
     return Embedding(
-        source=run.record.task_name,
+        source=run.record.data_name,
         kind="image",
         points=torch.cat(points) if points else torch.empty(0, 0),
         manifold=_space(network.model),

@@ -159,7 +159,7 @@ def links_as_csv(ranking: Ranking) -> str:
 
 def _require_links(run: Run) -> None:
     if not isinstance(run.task, LinkTask):
-        raise ValueError(f"{run.place} holds a run on {run.record.task_name}; this needs one that predicts links")
+        raise ValueError(f"{run.place} holds a run on {run.record.data_name}; this needs one that predicts links")
 
 
 def _adjacency(inputs: NodeInputs) -> sparse.csr_array:
@@ -189,7 +189,7 @@ def _links(
         score = -2 / kappa * ((kappa**0.5 * distance).cosh() - 1)  # the squared Lorentzian distance of the decoder
     if not bool(distance.isfinite().all()):
         raise ValueError(f"the predictions of {run.place} are not finite, so its network cannot be used")
-    first, second = np.array(pairs)  # a copy: SciPy changes flags of its arguments
+    first, second = pairs.numpy().copy()  # a copy: SciPy changes flags of its arguments
     exists = np.asarray(known[first, second]).reshape(-1).tolist()
     names = inputs.names
     rows = zip(pairs[0].tolist(), pairs[1].tolist(), distance.tolist(), score.tolist(), exists, strict=True)

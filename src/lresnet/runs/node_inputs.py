@@ -115,7 +115,7 @@ def inputs_of_run(run: Run) -> NodeInputs:
     task = run.task
     if isinstance(task, ImageTask | GraphLevelTask):
         what = "images" if isinstance(task, ImageTask) else "many graphs"
-        raise ValueError(f"{run.place} holds a run on the {what} {run.record.task_name}; this needs one on a graph")
+        raise ValueError(f"{run.place} holds a run on the {what} {run.record.data_name}; this needs one on a graph")
     graph = task.graph
     if graph is None and run.record.task.get("kind") == "graph":
         graph = read_graph(TASKS[run.record.task_name].dataset)
@@ -129,7 +129,7 @@ def inputs_of_run(run: Run) -> NodeInputs:
     else:
         labels, known, count, names, classes = graph.labels, graph.edges, graph.num_classes, graph.names, graph.classes
     return NodeInputs(
-        source=run.record.task_name,
+        source=run.record.data_name,
         x=task.x,
         edge_index=task.edge_index,
         edge_weight=task.edge_weight,

@@ -133,7 +133,7 @@ def image_network(run: Run) -> ImageNetwork:
     """
     facts = run.record.images
     if facts is None:
-        raise ValueError(f"{run.place} holds a run on the graph {run.record.task_name}; this needs one on images")
+        raise ValueError(f"{run.place} holds a run on the graph {run.record.data_name}; this needs one on images")
     try:
         return _image_network(run.model, facts, run.train_config.augment.flip_test)
     except KeyError as error:
@@ -213,7 +213,7 @@ def predict_nodes(
     task = run.task
     if not isinstance(task, NodeTask):
         raise ValueError(
-            f"{run.place} holds a run on {run.record.task_name}; this needs one that classifies nodes, e.g. cora/nc"
+            f"{run.place} holds a run on {run.record.data_name}; this needs one that classifies nodes, e.g. cora/nc"
         )
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
     wanted = [_node_number(node, inputs) for node in nodes] or range(inputs.num_nodes)
@@ -251,7 +251,7 @@ def score_links(run: Run, pairs: Tensor) -> Tensor:
     """
     task = run.task
     if not isinstance(task, LinkTask):
-        raise ValueError(f"{run.place} holds a run on {run.record.task_name}; this needs one that predicts links")
+        raise ValueError(f"{run.place} holds a run on {run.record.data_name}; this needs one that predicts links")
     if pairs.ndim != 2 or pairs.shape[0] != 2:
         raise ValueError(f"pairs must have the shape [2, m], one column per pair, got {list(pairs.shape)}")
     inputs = inputs_of_run(run)

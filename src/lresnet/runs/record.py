@@ -71,8 +71,24 @@ class RunRecord:
 
     @property
     def task_name(self) -> str:
-        """Name of the task, or the path of the images."""
+        """Name of the task, or the absolute path of the user's graph or images."""
         return str(self.task["name"])
+
+    @property
+    def data_name(self) -> str:
+        """What outputs call the data: the name of the task, the path of the images, or the file of a user's graph."""
+        return self.task_name if self.own_task is None else Path(self.task_name).name or self.task_name
+
+    @property
+    def title(self) -> str:
+        """Data and task, e.g. ``"friends.csv, link"``; a shipped task and a set of images go by their names."""
+        return self.data_name if self.own_task is None else f"{self.data_name}, {self.own_task}"
+
+    @property
+    def own_task(self) -> str | None:
+        """What is learned on a user's graph: link, node or graph-level; None for other tasks."""
+        task: str | None = self.task.get("task") if self.task.get("kind") == "graph" else None
+        return task
 
     @property
     def method(self) -> str:
@@ -92,8 +108,8 @@ class RunRecord:
 
     @property
     def name(self) -> str:
-        """Task, method and seed, for titles."""
-        return f"{self.task_name}, {self.method}, seed {self.seed}"
+        """Data, method and seed, for titles."""
+        return f"{self.data_name}, {self.method}, seed {self.seed}"
 
     @property
     def finished(self) -> bool:

@@ -14,6 +14,7 @@ from typing import Any
 from lresnet._version import __version__
 from lresnet.data.splits import TEST_PER_TRAIN_EDGES, TEST_PER_TRAIN_NODES, TEST_PER_TRAIN_OFFICIAL
 from lresnet.residual.registry import METHODS
+from lresnet.runs.graph_search import read_trials
 from lresnet.runs.record import RunRecord, read_evaluation, read_record
 from lresnet.runs.statistics import (
     Estimate,
@@ -81,8 +82,8 @@ class RunGroup:
     """Runs that differ in seed or split index only.
 
     Args:
-        task: Name of the task.
-        split: Name of the split; empty for a task with a single one.
+        task: Name of the task; for a user's graph its file and what is learned, e.g. ``"friends.csv, link"``.
+        split: Name of the split, or of its file; empty for a task with a single one.
         method: The residual connection.
         differs: Settings that differ from other runs of the same task, split and method.
         runs: Folder and record of each run.
@@ -119,6 +120,16 @@ class RunGroup:
     def test(self) -> Summary:
         """Summary of the main metric."""
         return self.metrics[self.metric]
+
+    @property
+    def other_metrics(self) -> str:
+        """The metrics after the main one, e.g. ``"average_precision 92.03 ± 0.50"``; empty if there are none."""
+        return ", ".join(f"{name} {value:.2f}" for name, value in self.metrics.items() if name != self.metric)
+
+    @property
+    def search_trials(self) -> list[int]:
+        """Number of trials of the search that chose the settings of each run; 0: its settings were given."""
+        return [len(read_trials(folder)) for folder, _ in self.runs]
 
     @property
     def values(self) -> dict[tuple[int, int | None], float]:
@@ -201,13 +212,16 @@ def group_runs(runs: Iterable[tuple[Path, RunRecord]]) -> list[RunGroup]:
     group names the settings that differ. Settings are compared among runs of the same model only.
     """
     places: dict[tuple[str, str, str], list[tuple[Path, RunRecord]]] = {}
-    for folder, record in runs:
-        place = record.task_name, record.task.get("split") or "", record.method
+    members = list(runs)
+    titles = _task_titles([record for _, record in members])
+    for title, (folder, record) in zip(titles, members, strict=True):
+        split = str(record.task.get("split") or "")
+        place = title, Path(split).name if Path(split).is_absolute() else split, record.method
         places.setdefault(place, []).append((folder, record))
     groups = [
         _group(place, differs, own)
-        for place, members in sorted(places.items(), key=lambda item: _order(item[0]))
-        for differs, own in _by_settings(members)
+        for place, found in sorted(places.items(), key=lambda item: _order(item[0]))
+        for differs, own in _by_settings(found)
     ]
     return [group for own in _by_title(groups).values() for group in _compared(own)]
 
@@ -285,14 +299,30 @@ def _state(folder: Path) -> FolderState:
 
 # Grouping and comparing ----------------------------------------------------------------------------------------------
 
-_FOLLOWS_SEED = "disjoint"  # the split that is drawn anew for every seed
+_FOLLOWS_SEED = "disjoint"  # the split of shipped tasks that is drawn anew for every seed
+_RANDOM = "random"  # the same of a user's graph, and its default
 # Test examples per training example, by split and kind of task.
 _TEST_PER_TRAIN = {
     "disjoint/lp": TEST_PER_TRAIN_EDGES,
     "disjoint/nc": TEST_PER_TRAIN_NODES,
     "official_splits/nc": TEST_PER_TRAIN_OFFICIAL,
+    "random/link": TEST_PER_TRAIN_EDGES,
+    "random/node": 20 / 60,
+    "random/graph-level": 10 / 80,
 }
 _ASSUMED_TEST_PER_TRAIN = 0.5  # of other splits; runs do not record the sizes of their split
+
+
+def _task_titles(records: Sequence[RunRecord]) -> list[str]:
+    """Return what tables call the task of each run. Files with the same name in different folders keep their paths."""
+    titles = [", ".join(filter(None, [record.title, record.task.get("metric")])) for record in records]
+    sources: dict[str, set[str]] = {}
+    for title, record in zip(titles, records, strict=True):
+        sources.setdefault(title, set()).add(record.task_name)
+    return [
+        title if len(sources[title]) == 1 else title.replace(record.data_name, record.task_name, 1)
+        for title, record in zip(titles, records, strict=True)
+    ]
 
 
 def _by_settings(
@@ -363,15 +393,18 @@ def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, b
     """Return the difference of two groups, and whether its pairs have different splits."""
     ours, theirs = group.values, baseline.values
     shared = ours.keys() & theirs.keys()
-    resampled = group.split == _FOLLOWS_SEED or len({index for _, index in shared}) > 1
+    record = group.runs[0][1]
+    follows_seed = group.split == _FOLLOWS_SEED or (record.own_task is not None and group.split in ("", _RANDOM))
+    resampled = follows_seed or len({index for _, index in shared}) > 1
     if resampled:
-        return resampled_difference(ours, theirs, test_per_train=_test_per_train(group.runs[0][1])), True
+        return resampled_difference(ours, theirs, test_per_train=_test_per_train(record)), True
     return paired_difference(ours, theirs), False
 
 
 def _test_per_train(record: RunRecord) -> float:
-    kind = str(record.task["name"]).rpartition("/")[2]
-    return _TEST_PER_TRAIN.get(f"{record.task['split']}/{kind}", _ASSUMED_TEST_PER_TRAIN)
+    kind = record.own_task or record.task_name.rpartition("/")[2]
+    split = record.task.get("split") or (None if record.split_index is not None else _RANDOM)
+    return _TEST_PER_TRAIN.get(f"{split}/{kind}", _ASSUMED_TEST_PER_TRAIN)
 
 
 def _settings_apart(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -409,6 +442,7 @@ def _json_object(group: RunGroup) -> dict[str, Any]:
     difference = group.difference
     return {
         "task": group.task,
+        "data": group.runs[0][1].task_name,
         "split": group.split or None,
         "method": group.method,
         "settings": dict(group.differs),
@@ -425,6 +459,7 @@ def _json_object(group: RunGroup) -> dict[str, Any]:
             "other_settings": difference.settings,
             "resampled_splits": difference.resampled,
         },
+        "search_trials": group.search_trials,
         "runs": [str(folder) for folder, _ in group.runs],
     }
 

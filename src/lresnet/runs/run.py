@@ -197,7 +197,7 @@ class Run:
     @property
     def place(self) -> str:
         """The folder for messages; a run without a folder goes by its task."""
-        return str(self.folder) if self.folder is not None else f"the run on {self.record.task_name}"
+        return str(self.folder) if self.folder is not None else f"the run on {self.record.data_name}"
 
     @property
     def task(self) -> Task:
@@ -231,7 +231,7 @@ class Run:
             ValueError: the run is on a graph.
         """
         if not isinstance(self.task, ImageTask):
-            raise ValueError(f"{self.place} holds a run on the graph {self.record.task_name}; this needs one on images")
+            raise ValueError(f"{self.place} holds a run on the graph {self.record.data_name}; this needs one on images")
         return self.task.data
 
     @property

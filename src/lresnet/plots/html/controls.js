@@ -2,7 +2,7 @@
 
 const SNAP = 6;         // a node dragged this close to the centre (pixels) snaps to it
 const NEAR = 10;        // the pointer selects a node within this distance (pixels)
-const STEP = 0.25;      // movement of the focus per arrow key, in radii of curvature
+const STEP = 0.25;      // movement of the focus per arrow key, in radii of curvature, in a view of the whole disk
 const ROWS = 200;       // longest list of neighbours
 const FARTHEST = 0.995; // a pointer beyond the boundary counts as at this radius
 
@@ -30,7 +30,8 @@ class Controls {
   }
 
   className(node) {
-    return this.disk.labels ? this.classes[this.disk.labels[node]] : "";
+    const { labels, noLabel } = this.disk;
+    return labels ? this.classes[labels[node]] ?? noLabel.name : "";
   }
 
   // --- pointers: one drags, two zoom -------------------------------------------------------------------------------
@@ -116,7 +117,7 @@ class Controls {
     if (event.ctrlKey || event.metaKey || event.altKey || !(event.key in arrows || event.key in acts)) return;
     event.preventDefault();
     if (event.key in acts) return this.button(acts[event.key]);
-    const far = Math.tanh((event.shiftKey ? 4 : 1) * STEP / 2), [x, y] = arrows[event.key];
+    const far = Math.tanh((event.shiftKey ? 4 : 1) * STEP / this.disk.home / 2), [x, y] = arrows[event.key];
     this.busy();
     this.disk.setView(compose(translation([far * x, far * y]), this.disk.view));
     this.settleSoon();
@@ -134,7 +135,7 @@ class Controls {
     if (act === "in") disk.setZoom(disk.zoom * 1.25);
     if (act === "out") disk.setZoom(disk.zoom / 1.25);
     if (act === "reset") {
-      disk.setZoom(1);
+      disk.setZoom(disk.home);
       disk.setView(IDENTITY);
     }
     if (act === "centre") this.select(disk.nearest([0, 0], Infinity));

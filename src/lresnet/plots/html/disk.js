@@ -15,10 +15,11 @@ class Disk {
     this.labels = data.labels;
     this.count = data.points.length / 2;
     this.colours = data.colours;
+    this.noLabel = data.noLabel;
     this.byClass = groupByClass(data.labels, this.count);
     this.neighbours = adjacency(data.edges, this.count);
     this.view = IDENTITY;
-    this.zoom = 1;
+    this.home = this.zoom = data.zoom;  // above 1 if all points are close to the centre
     this.selected = this.hovered = -1;
     this.moving = false;
     this.pending = 0;
@@ -65,7 +66,7 @@ class Disk {
   }
 
   setZoom(zoom) {
-    this.zoom = Math.min(40, Math.max(1, zoom));
+    this.zoom = Math.min(40 * this.home, Math.max(1, zoom));
     this.request();
   }
 
@@ -158,12 +159,17 @@ class Disk {
   size(node) {
     const x = this.points[2 * node], y = this.points[2 * node + 1];
     const room = 1 - x * x - y * y, most = this.count > 2000 ? 4.5 : 6.5, least = this.count > 2000 ? 0.8 : 1.4;
-    return (least + (most - least) * Math.max(0, room)) * this.ratio * Math.sqrt(this.zoom);
+    return (least + (most - least) * Math.max(0, room)) * this.ratio * Math.sqrt(this.zoom / this.home);
+  }
+
+  /** Return the colour of a class; -1 stands for no label. */
+  colour(label) {
+    return label < 0 ? this.noLabel.colour : this.colours[label % this.colours.length];
   }
 
   drawPoints(nodes, label, ink) {
-    const { context: c, points, radius: r } = this, shape = SHAPES[label % SHAPES.length];
-    c.fillStyle = this.colours[label % this.colours.length];
+    const { context: c, points, radius: r } = this, shape = SHAPES[Math.max(0, label) % SHAPES.length];
+    c.fillStyle = this.colour(label);
     c.strokeStyle = ink.disk;
     c.lineWidth = 0.6 * this.ratio;
     const add = (i) => outline(c, shape, points[2 * i] * r, -points[2 * i + 1] * r, this.size(i));
@@ -188,7 +194,7 @@ class Disk {
     const pixels = new Uint32Array(this.image.data.buffer);
     pixels.fill(0);
     this.byClass.forEach((nodes, label) => {
-      const colour = packed(this.colours[label % this.colours.length]);
+      const colour = packed(this.colour(label));
       for (const i of nodes) {
         const x = width / 2 + points[2 * i] * r, y = height / 2 - points[2 * i + 1] * r, s = this.size(i);
         const left = Math.max(0, Math.round(x - s)), right = Math.min(width, Math.round(x + s));
@@ -255,10 +261,11 @@ function palette() {
   return { page: read("--page"), disk: read("--disk"), rim: read("--rim"), edge: read("--edge"), mark: read("--mark") };
 }
 
+/** Return a map from labels to nodes in ascending order, so that nodes without a label (-1) are drawn first. */
 function groupByClass(labels, count) {
-  const groups = [];
-  for (let i = 0; i < count; i++) (groups[labels ? labels[i] : 0] ||= []).push(i);
-  return Array.from(groups, (nodes) => Uint32Array.from(nodes || []));
+  const groups = new Map([...new Set(labels || [0])].sort((a, b) => a - b).map((label) => [label, []]));
+  for (let i = 0; i < count; i++) groups.get(labels ? labels[i] : 0).push(i);
+  return new Map(Array.from(groups, ([label, nodes]) => [label, Uint32Array.from(nodes)]));
 }
 
 function adjacency(edges, count) {

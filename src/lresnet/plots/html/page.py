@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 
 from lresnet._version import __version__
 from lresnet.plots.picture import INK
-from lresnet.plots.poincare_disk import CLASS_COLOURS, DiskEmbedding, class_colour
+from lresnet.plots.poincare_disk import (
+    CLASS_COLOURS,
+    NO_LABEL,
+    NO_LABEL_COLOUR,
+    DiskEmbedding,
+    class_colour,
+    view_radius,
+)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -201,10 +208,12 @@ def embedding_json(embedding: DiskEmbedding) -> Markup:
     content = {
         "points": _base64(embedding.points, "<f8"),
         "edges": _base64(embedding.edges.T, "<u4"),
-        "labels": None if labels is None else _base64(labels, "<u2"),
+        "labels": None if labels is None else _base64(labels, "<i4"),
         "classes": embedding.classes,
         "names": embedding.names,
         "colours": CLASS_COLOURS,
+        "noLabel": {"name": NO_LABEL, "colour": NO_LABEL_COLOUR},
+        "zoom": 1 / view_radius(embedding.points),
     }
     return Markup(json.dumps(content, allow_nan=False).replace("<", "\\u003c"))  # a name may contain </script>
 
@@ -232,6 +241,7 @@ def _disk_body(embedding: DiskEmbedding) -> Markup:
             nodes=f"{len(embedding.points):,}",
             edges=f"{embedding.edges.shape[1]:,}",
             note=embedding.note,
+            zoomed=view_radius(embedding.points) < 1,
             example=embedding.names[0] if embedding.names else 0,
             classes=_classes(embedding),
             data=embedding_json(embedding),
@@ -243,15 +253,18 @@ def _disk_body(embedding: DiskEmbedding) -> Markup:
 def _classes(embedding: DiskEmbedding) -> list[dict[str, Any]]:
     if embedding.labels is None:
         return []
-    counts = np.bincount(embedding.labels, minlength=len(embedding.classes))
+    counts = np.bincount(embedding.labels[embedding.labels >= 0], minlength=len(embedding.classes))
+    rows = [(label, name, int(counts[label])) for label, name in enumerate(embedding.classes)]
+    if embedding.unlabelled:
+        rows.append((-1, NO_LABEL, embedding.unlabelled))
     return [
         {
             "name": name,
             "count": f"{count:,}",
             "colour": class_colour(label),
-            "marker": Markup(_MARKERS[label % len(_MARKERS)]),
+            "marker": Markup(_MARKERS[max(label, 0) % len(_MARKERS)]),
         }
-        for label, (name, count) in enumerate(zip(embedding.classes, counts, strict=True))
+        for label, name, count in rows
     ]
 
 

@@ -23,6 +23,7 @@ from lresnet.plots.html.page import (
     inline_svg,
 )
 from lresnet.plots.poincare_disk import DiskEmbedding
+from lresnet.runs.graph_search import changed_settings, read_trials
 from lresnet.runs.report import (
     BASELINE,
     DeviceTime,
@@ -63,7 +64,7 @@ def _results(report: Report, text: Any) -> Markup:
     compared = [group.difference for group in report.groups if group.difference is not None]
     rows: list[Row | Heading] = []
     for title, own in report.tables.items():
-        rows += [Heading(title), *(_row(group, with_difference=bool(compared)) for group in own)]
+        rows += [Heading(f"{title}: {own[0].metric}"), *(_row(group, with_difference=bool(compared)) for group in own)]
     caption = text.caption(BASELINE, bool(compared), any(one.resampled for one in compared))
     columns = ("method", "test", "n", "valid.", *(("difference", f"against {BASELINE}") if compared else ()))
     table = html_table(Table(columns, rows, " ".join(caption.split()), "details" if compared else ""))
@@ -124,13 +125,29 @@ def _group_details(title: str, groups: Sequence[RunGroup]) -> dict[str, Any]:
     """Return the settings of each group and a table of its runs."""
     columns = ("method", "seed", "split", "test", "validation", "best epoch", "seconds", "folder")
     rows = [_run_row(group, folder, record) for group in groups for folder, record in group.runs]
-    settings = [(group.name, _settings(group.runs[0][1])) for group in groups]
+    settings = [(group.name, group.other_metrics, _settings(group.runs[0][1])) for group in groups]
     return {
         "title": title,
         "count": len(rows),
         "settings": settings,
         "table": html_table(Table(columns, rows)),
+        "searches": [found for group in groups for folder, _ in group.runs if (found := _search(folder)) is not None],
     }
+
+
+def _search(folder: Path) -> dict[str, Any] | None:
+    """Return the trials of the search that chose the settings of a run; None: its settings were given."""
+    trials = read_trials(folder)
+    if not trials:
+        return None
+    rows = []
+    for trial, changed in changed_settings(trials):
+        words = ", ".join(f"{name} {shown(value)}" for name, value in changed.items())
+        result = "diverged" if trial.validation is None else f"{trial.validation:.2f}"
+        numbers = (result, str(trial.epochs), f"{trial.seconds:.1f}")
+        rows.append(Row(str(trial.number), numbers, (words or ("the first settings" if trial is trials[0] else ""),)))
+    columns = ("trial", "validation", "epochs", "seconds", "settings that differ from the first")
+    return {"folder": folder, "count": len(trials), "table": html_table(Table(columns, rows, "", "details"))}
 
 
 def _settings(record: RunRecord) -> str:

@@ -12,7 +12,7 @@ function start() {
     ...raw,
     points: decode(raw.points, Float64Array),
     edges: decode(raw.edges, Uint32Array),
-    labels: raw.labels && decode(raw.labels, Uint16Array),
+    labels: raw.labels && decode(raw.labels, Int32Array),
   };
   const get = (id) => document.getElementById(id);
   const canvas = get("disk"), disk = new Disk(canvas, data);
