@@ -212,8 +212,9 @@ def predict_nodes(
     _require_top(top)
     task = run.task
     if not isinstance(task, NodeTask):
+        instead = "or --links to rank links" if isinstance(task, LinkTask) else "e.g. cora/nc"
         raise ValueError(
-            f"{run.place} holds a run on {run.record.task_name}; this needs one that classifies nodes, e.g. cora/nc"
+            f"{run.place} holds a run on {run.record.task_name}; this needs one that classifies nodes, {instead}"
         )
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
     wanted = [_node_number(node, inputs) for node in nodes] or range(inputs.num_nodes)
