@@ -219,7 +219,7 @@ def graph_task(
         raise ValueError(f"{name}: every graph needs a label; leave out graphs without one")
     y = torch.from_numpy(numbered.numbers)
     if split is None:
-        parts = splits.stratified(y, seed, validation, test)
+        parts = _random_parts(name, y, seed, validation, test, "graphs")
         note = f"Random split, seed {seed}: {_sizes(parts, 'graphs')}."
     else:
         parts = _given_node_split(name, split, y, seed)
@@ -241,6 +241,7 @@ def graph_task(
         metric=metric,
         edge_weight=weight,
         classes=numbered.classes,
+        names=_names_of_graphs(read),
         notes=(f"{len(read):,} graphs with {joined.num_nodes:,} nodes.", note, feature_note),
     )
 
@@ -324,7 +325,7 @@ def _node_split(
     test: float,
 ) -> tuple[splits.NodeSplit, list[str]]:
     if split == "random" or (split is None and not graph.masks):
-        parts = splits.stratified(labels, seed, validation, test)
+        parts = _random_parts(graph.name, labels, seed, validation, test, "nodes")
         return parts, [f"Random split, seed {seed}, equal shares in every class: {_sizes(parts, 'nodes')}."]
     if split is None or isinstance(split, int):
         given: Mapping[str, Any] = _masks_of(graph, split or 0)
@@ -335,6 +336,16 @@ def _node_split(
     parts = _given_node_split(graph.name, given, labels, seed)
     without = "" if "val" in given else ", a fifth of the training nodes held out for validation"
     return parts, [f"{words}: {_sizes(parts, 'nodes')}{without}."]
+
+
+def _random_parts(name: str, labels: Tensor, seed: int, validation: float, test: float, what: str) -> splits.NodeSplit:
+    parts = splits.stratified(labels, seed, validation, test)
+    if parts.val.numel() == 0:  # no class has three
+        raise ValueError(
+            f"{name}: {int((labels >= 0).sum())} labelled {what} are too few for a random split, since no class has "
+            "three; label more, or give a split"
+        )
+    return parts
 
 
 def _masks_of(graph: Graph, index: int) -> dict[str, Tensor]:
@@ -355,7 +366,7 @@ def _given_node_split(name: str, given: Mapping[str, Any], labels: Tensor, seed:
     if "val" not in found:
         training = torch.full_like(labels, -1)
         training[found["train"]] = labels[found["train"]]
-        halves = splits.stratified(training, seed, _HELD_OUT / 2, _HELD_OUT / 2)
+        halves = _random_parts(name, training, seed, _HELD_OUT / 2, _HELD_OUT / 2, "training items")
         found |= {"train": halves.train, "val": torch.cat([halves.val, halves.test])}
     seen = torch.cat([found[part] for part in PARTS])
     if seen.unique().numel() < seen.numel():
@@ -416,6 +427,12 @@ def _labels_of_graphs(name: str, graphs: Sequence[Any]) -> list[Any]:
             raise ValueError(f"{name}: graph {number} has no label; give labels, or Data with one number in y")
         found.append(y.item() if isinstance(y, Tensor) else y)
     return found
+
+
+def _names_of_graphs(graphs: Sequence[Graph]) -> tuple[str, ...]:
+    """Return the names of the graphs; none if two graphs have the same."""
+    names = tuple(graph.name for graph in graphs)
+    return names if len(set(names)) == len(names) else ()
 
 
 def _without_label(graph: Any) -> Any:
