@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lresnet.data import splits
 from lresnet.data.edges import directed_pairs, merge_edges
 from lresnet.data.formats.split_file import read_link_split, read_node_split
 from lresnet.data.graph import FeatureKind, Graph
+from lresnet.data.labels import NumberedLabels, number_labels
 from lresnet.data.node_features import FeatureSource, input_features
 from lresnet.data.pairs import PairNumbering, both_directions
 from lresnet.data.tasks import GraphLevelTask, LinkTask, NodeTask
@@ -187,7 +189,7 @@ def graph_task(
         graphs: Graphs, or anything that :func:`lresnet.data.read_graph` takes. All have equally many features per node,
             or none; then structural features describe the nodes, since learned points would not carry over from one
             graph to another.
-        labels: One class per graph, numbers or text. None: ``data.y`` of each PyG ``Data``.
+        labels: One class per graph, numbers (also negative ones) or text. None: ``data.y`` of each PyG ``Data``.
         name: Name of the task.
         split: None: random, with equal shares in every class. A mapping from ``"train"``, ``"val"`` and ``"test"`` to
             masks or numbers of graphs.
@@ -206,15 +208,13 @@ def graph_task(
         >>> task.num_graphs, task.num_nodes, task.test_index.numel()
         (40, 900, 4)
     """
-    from lresnet.data.labels import number_labels
-
     if not graphs:
         raise ValueError(f"{name}: there are no graphs; give a list of graphs and their labels")
     given = _labels_of_graphs(name, graphs) if labels is None else labels
     if len(given) != len(graphs):
         raise ValueError(f"{name}: there are {len(given)} labels for {len(graphs)} graphs")
     read = [_as_graph(_without_label(graph)) for graph in graphs]
-    numbered = number_labels(name, np.asarray(given), len(read), ())
+    numbered = _numbered_labels(name, np.asarray(given), len(read))
     if numbered.numbers is None or (numbered.numbers < 0).any():
         raise ValueError(f"{name}: every graph needs a label; leave out graphs without one")
     y = torch.from_numpy(numbered.numbers)
@@ -427,6 +427,17 @@ def _labels_of_graphs(name: str, graphs: Sequence[Any]) -> list[Any]:
             raise ValueError(f"{name}: graph {number} has no label; give labels, or Data with one number in y")
         found.append(y.item() if isinstance(y, Tensor) else y)
     return found
+
+
+def _numbered_labels(name: str, labels: NDArray[Any], count: int) -> NumberedLabels:
+    """Number the classes of graphs. Every graph has a label, so that -1 is a class, as in MUTAG (1 and -1)."""
+    try:
+        values = labels.reshape(-1).astype(np.int64) if labels.dtype.kind in "iUO" else np.zeros(1, np.int64)
+    except (TypeError, ValueError):  # text, or None
+        values = np.zeros(1, np.int64)
+    if values.min(initial=0) >= 0:
+        return number_labels(name, labels, count)
+    return number_labels(name, values.astype(np.str_), count, tuple(map(str, np.unique(values))))
 
 
 def _names_of_graphs(graphs: Sequence[Graph]) -> tuple[str, ...]:
