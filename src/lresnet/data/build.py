@@ -386,7 +386,9 @@ def _given_node_split(name: str, given: Mapping[str, Any], labels: Tensor, seed:
 def _numbers(name: str, part: str, value: Any, count: int) -> Tensor:
     """Return the numbers of a mask, or the given numbers, sorted."""
     values = torch.as_tensor(value)
-    if values.dtype == torch.bool:
+    if values.numel() == 0:
+        numbers = torch.empty(0, dtype=torch.int64)
+    elif values.dtype == torch.bool:
         if values.shape != (count,):
             raise ValueError(f"{name}: the {part} mask has shape {list(values.shape)}; it needs {count} entries")
         numbers = values.nonzero().squeeze(1)
@@ -423,7 +425,7 @@ def _labels_of_graphs(name: str, graphs: Sequence[Any]) -> list[Any]:
     found = []
     for number, graph in enumerate(graphs):
         y = getattr(graph, "y", None)
-        if y is None or np.size(y) != 1:
+        if y is None or (y.numel() if isinstance(y, Tensor) else np.size(y)) != 1:
             raise ValueError(f"{name}: graph {number} has no label; give labels, or Data with one number in y")
         found.append(y.item() if isinstance(y, Tensor) else y)
     return found
