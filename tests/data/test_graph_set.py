@@ -61,7 +61,7 @@ def test_wrong_folders_of_files_are_refused(tmp_path: Path, file: str, content: 
         ("X_A.txt", "1, 9\n", "X_A.txt has an edge between two graphs"),
         ("X_A.txt", "1, 2\n", "X_A.txt has no edge of graph 2; leave this graph out"),
         ("X_A.txt", "1, b\n", "X_A.txt is not a table of numbers"),
-        ("X_A.txt", "", "X_A.txt"),
+        ("X_A.txt", "", "X_A.txt is empty"),
         ("X_graph_labels.txt", None, "X_graph_labels.txt"),
         ("X_node_labels.txt", "1\n2\n", "2 rows of node features for"),
     ],
