@@ -221,7 +221,7 @@ def test_a_complete_graph_has_no_negatives() -> None:
 def test_shares_must_leave_something() -> None:
     require_shares(0.5, 0.4)
     for wrong in ((0.0, 0.1), (0.1, 1.0), (0.5, 0.5), (-0.1, 0.2)):
-        with pytest.raises(ValueError, match="share|leave"):
+        with pytest.raises(ValueError, match=r"share|leave"):
             require_shares(*wrong)
 
 

@@ -129,7 +129,9 @@ def test_an_interrupted_search_resumes_without_repeating_trials(
     chosen, ended = search(config, QUICK, Budget(trials=4), folder=folder, device="cpu")
     assert started == ["1", "2", "3", "4"]
     assert [trial.number for trial in ended] == [1, 2, 3, 4]
-    assert sorted(path.name for path in folder.iterdir()) == ["curve.jsonl", "model", "run.json", "search.jsonl"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        ["checkpoint.pt", "curve.jsonl", "model", "run.json", "search.jsonl"]
+    )
     again, other = search(config, QUICK, Budget(trials=4), folder=whole, device="cpu")
     assert [trial.validation for trial in ended] == [trial.validation for trial in other]
     assert chosen == again
@@ -201,7 +203,7 @@ def test_a_run_is_not_returned_for_other_data_or_settings(graph: Path, tmp_path:
         require_chosen(chosen, _config(graph, seed=1), QUICK, None, folder)
     other = graph.with_name("other.csv")
     other.write_text(graph.read_text())
-    with pytest.raises(ValueError, match="task is .*graph.csv there, not .*other.csv"):
+    with pytest.raises(ValueError, match=r"task is .*graph.csv there, not .*other.csv"):
         require_chosen(chosen, _config(other), QUICK, None, folder)
 
 
