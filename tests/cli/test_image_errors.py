@@ -53,7 +53,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["disease_tree/lp", "--recipe", "fast"], "--recipe is for images, but disease_tree/lp is a task on graphs"),
         (["disease_tree/lp", "--cutout", "3"], "--cutout is for images"),
         (["coloured.npz", "--neighbours", "10,10"], "--neighbours is for graphs, but "),
-        (["coloured.npz", "--task", "graphs"], "unknown task 'coloured.npz'"),
+        (["coloured.npz", "--task", "graphs"], "lorentz_resnet20 is not a network for graphs"),
         (["disease_tree/lp", "--task", "images"], "disease_tree/lp does not exist"),
         (["coloured.npz", "--method", "lorenz"], "did you mean 'lorentz'"),
         (["coloured.npz", "--holdout", "1"], "holdout must be at least 0 and below 1, got 1.0"),
@@ -160,8 +160,9 @@ def test_a_run_on_a_graph_refuses_images(here: Path, capsys: pytest.CaptureFixtu
     assert cli.main(["train", "disease_tree/lp", "--epochs", "1", "--out", "graph"]) == 0
     Image.new("RGB", (8, 8)).save("image.png")
     capsys.readouterr()
-    assert "give the numbers of nodes, not 'image.png'" in complaint(capsys, "predict", "graph", "image.png")
-    assert "this needs one that classifies nodes" in complaint(capsys, "predict", "graph", "3")
+    for item in ("image.png", "3"):
+        words = "graph holds a run on disease_tree/lp; this needs one that classifies nodes, or --links to rank links"
+        assert words in complaint(capsys, "predict", "graph", item)
     assert "graph holds a run on the graph disease_tree/lp; this needs one on images" in complaint(
         capsys, "delta", "graph"
     )

@@ -43,8 +43,16 @@ def test_single_allowed_pair_is_drawn() -> None:
     every = torch.combinations(torch.arange(12)).T
     left = every[:, 17]
     rest = torch.cat([every[:, :17], every[:, 18:]], dim=1)
-    task = replace(_task(), num_nodes=12, train_edges=rest.flip(0), val_edges=rest[:, :1], test_edges=rest[:, :0])
-    task = replace(task, val_negatives=torch.tensor([[3], [3]]), test_negatives=rest[:, :0])
+    task = replace(
+        _task(),
+        x=torch.zeros(12, 1),
+        num_nodes=12,
+        train_edges=rest.flip(0),
+        val_edges=rest[:, :1],
+        test_edges=rest[:, 1:2],
+        val_negatives=torch.tensor([[3], [3]]),
+        test_negatives=torch.tensor([[4], [4]]),
+    )
     assert torch.equal(NegativeSampler(task)(5), left[:, None].expand(2, 5))
     with pytest.raises(ValueError, match="no training negatives are left"):
         NegativeSampler(replace(task, test_negatives=left[:, None]))

@@ -1,4 +1,4 @@
-"""The verb ``predict``: classes of images or of nodes, and ranked links."""
+"""The verb ``predict``: classes of images, nodes or graphs, and ranked links."""
 
 import io
 import json
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from lresnet.runs.link_ranking import Ranking
-    from lresnet.runs.prediction import NodePrediction, Predictions
+    from lresnet.runs.prediction import GraphPrediction, NodePrediction, Predictions
     from lresnet.runs.run import Run
 
 __all__ = ["predict"]
@@ -36,7 +36,7 @@ def predict(
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
 ) -> int:
-    """Predict the classes of images or of nodes, or rank missing links, with the model in a run folder.
+    """Predict the classes of images, nodes or graphs, or rank missing links, with the model in a run folder.
 
     Images of another size than the training images are resized and cropped. Files that cannot be read are skipped; the
     exit code is 1 if none could be read. Links are pairs of nodes without an edge, the nearest points first.
@@ -49,8 +49,10 @@ def predict(
 
     Args:
         run: The folder of a run on images or on a graph.
-        items: Image files, or folders of images; for a graph, names or numbers of nodes (none: all nodes).
-        top: Number of most probable classes of each item. None: 1. With --links the number of links. None: 50.
+        items: Image files, or folders of images; for a graph, names or numbers of nodes, or of graphs in a set
+            of graphs (none: all).
+        top: Number of most probable classes of each item. None: 1. With --links the number of links. None: 50,
+            and all pairs of --pairs.
         links: Rank the pairs of nodes without an edge, for a run that predicts links.
         node: With --links, rank the links of this node only.
         pairs: With --links, rank the pairs of this file instead: two nodes per row.
@@ -67,6 +69,7 @@ def predict(
         raise ValueError("--node and --pairs contradict each other; leave one out")
     if links and items:
         raise ValueError(f"--links ranks pairs of nodes; write --node {items[0]!r} for the links of one node")
+    from lresnet.data import GraphLevelTask
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)
@@ -76,8 +79,9 @@ def predict(
             raise ValueError(f"--{option} is for graphs, but {run} holds a run on images; leave it out")
         return _images(opened, [Path(item) for item in items], 1 if top is None else top, json, verbose)
     if links:
-        return _links(opened, 50 if top is None else top, node, pairs, graph, json, csv)
-    return _nodes(opened, items, 1 if top is None else top, graph, json, csv)
+        return _links(opened, top, node, pairs, graph, json, csv)
+    classify = _graphs if isinstance(opened.task, GraphLevelTask) else _nodes
+    return classify(opened, items, 1 if top is None else top, graph, json, csv)
 
 
 def _images(run: "Run", images: Sequence[Path], top: int, json: str | None, verbose: bool) -> int:
@@ -100,9 +104,19 @@ def _nodes(run: "Run", items: Sequence[str], top: int, graph: str | None, json: 
     return 0
 
 
+def _graphs(run: "Run", items: Sequence[str], top: int, graph: str | None, json: str | None, csv: str | None) -> int:
+    from lresnet.runs.prediction import predict_graphs
+
+    if graph is not None:
+        raise ValueError(f"--graph is for runs on one graph, but {run.place} classifies many; leave it out")
+    found = predict_graphs(run, items, top=top)
+    print_table(graph_table(found), graph_json(found), json, csv, graph_csv(found))
+    return 0
+
+
 def _links(
     run: "Run",
-    top: int,
+    top: int | None,
     node: str | None,
     pairs: Path | None,
     graph: str | None,
@@ -114,9 +128,9 @@ def _links(
 
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
     if pairs is None:
-        found = rank_links(run, top=top, node=node, inputs=inputs)
+        found = rank_links(run, top=50 if top is None else top, node=node, inputs=inputs)
     else:
-        found = score_pairs(run, read_pairs(pairs, inputs), inputs)
+        found = score_pairs(run, read_pairs(pairs, inputs), inputs, top=top)
     if "-" not in (json, csv):
         print(link_line(found, pairs is not None))
     table = link_table(found, with_known=pairs is not None) if found.links else None
@@ -164,6 +178,11 @@ def node_table(predictions: "Sequence[NodePrediction]") -> "Table":
     return _class_table("node", [(one.name, one.class_names, one.probabilities) for one in predictions])
 
 
+def graph_table(predictions: "Sequence[GraphPrediction]") -> "Table":
+    """Return one row per graph and class, for the terminal; each graph is named once."""
+    return _class_table("graph", [(one.name, one.class_names, one.probabilities) for one in predictions])
+
+
 def _class_table(kind: str, items: Sequence[tuple[str, Sequence[str], Sequence[float]]]) -> "Table":
     from rich import box
     from rich.markup import escape
@@ -193,22 +212,37 @@ def prediction_json(predictions: "Predictions") -> str:
 
 def node_json(predictions: "Sequence[NodePrediction]") -> str:
     """Return one JSON object: ``nodes`` with number, name and classes."""
-    nodes = [{"node": one.node, "name": one.name, "predictions": _node_pairs(one)} for one in predictions]
+    nodes = [{"node": one.node, "name": one.name, "predictions": _class_pairs(one)} for one in predictions]
     return json.dumps({"nodes": nodes}, indent=2)
+
+
+def graph_json(predictions: "Sequence[GraphPrediction]") -> str:
+    """Return one JSON object: ``graphs`` with number, name and classes."""
+    graphs = [{"graph": one.graph, "name": one.name, "predictions": _class_pairs(one)} for one in predictions]
+    return json.dumps({"graphs": graphs}, indent=2)
 
 
 def node_csv(predictions: "Sequence[NodePrediction]") -> str:
     """Return a table with a header: node, name, rank, class, probability."""
+    return _class_csv("node", predictions)
+
+
+def graph_csv(predictions: "Sequence[GraphPrediction]") -> str:
+    """Return a table with a header: graph, name, rank, class, probability."""
+    return _class_csv("graph", predictions)
+
+
+def _class_csv(kind: str, predictions: "Sequence[NodePrediction] | Sequence[GraphPrediction]") -> str:
     buffer = io.StringIO()
     writer = csv_writer(buffer, lineterminator="\n")
-    writer.writerow(["node", "name", "rank", "class", "probability"])
+    writer.writerow([kind, "name", "rank", "class", "probability"])
     for one in predictions:
         for rank, (label, share) in enumerate(zip(one.class_names, one.probabilities, strict=True), 1):
-            writer.writerow([one.node, one.name, rank, label, f"{share:.6f}"])
+            writer.writerow([one[0], one.name, rank, label, f"{share:.6f}"])
     return buffer.getvalue()
 
 
-def _node_pairs(one: "NodePrediction") -> list[dict[str, str | int | float]]:
+def _class_pairs(one: "NodePrediction | GraphPrediction") -> list[dict[str, str | int | float]]:
     named = one.class_names != tuple(map(str, one.classes))
     return _pairs(one.class_names if named else one.classes, one.probabilities)
 

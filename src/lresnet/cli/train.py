@@ -44,7 +44,7 @@ def train(
     data: Annotated[Positional[str | None], arg(metavar="[DATA]")] = None,
     task: Literal["auto", "images", "graphs", "link", "node", "graph-level"] = "auto",
     method: Annotated[str | None, arg(metavar="NAME")] = None,
-    search: Annotated[str, arg(metavar="60s|INT|off")] = "60s",
+    search: Annotated[str | None, arg(metavar="60s|INT|off")] = None,
     seed: int = 0,
     recipe: Annotated[str | None, arg(metavar="fast|long|paper|...")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
@@ -89,7 +89,7 @@ def train(
         method: Residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the Euclidean
             baseline. None: lorentz; the search on your own graph also tries none.
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
-            for the first settings. Settings that you give hold in every trial.
+            for the first settings. None: 60s. Settings that you give hold in every trial.
         seed: Seed of parameters, negatives, disjoint splits, shuffling and augmentation.
         recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast. Your own images use
             CIFAR-10's preset, with gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4 (--lr).
@@ -113,7 +113,7 @@ def train(
     from lresnet.runs.presets import find_task, run_config
 
     require_seeds("--seed", seed)
-    budget = read_budget(search)
+    budget = read_budget("60s" if search is None else search)
     learn, kind = _task_and_kind(task)
     if learn is not None and data is None:
         raise ValueError(f"--task {learn} needs your own graph: lresnet train GRAPH --task {learn}")
@@ -133,6 +133,8 @@ def train(
     if out is not None:
         require_no_file(out)
     own = isinstance(config.task, GraphTaskConfig) and config.task.is_own
+    if search is not None and not own:
+        raise ValueError(f"--search is for your own graph, but {name} has settings of its own; leave it out")
     folder = out or (_own_graph_folder(config, method) if own else _default_folder(config, recipe))
     if own and budget.trials != 0:
         config = _searched(config, given, budget, method, folder, device)
@@ -153,19 +155,20 @@ def _searched(
 ) -> "RunConfig":
     """Return the configuration that the search chooses, or the one of the run that the folder holds already."""
     from lresnet.runs.config import GraphTaskConfig
-    from lresnet.runs.graph_search import best_trial, search
+    from lresnet.runs.graph_search import best_trial, require_chosen, search
     from lresnet.runs.record import read_record
     from lresnet.runs.run import load
 
+    assert isinstance(config.task, GraphTaskConfig)
+    file = {name: value for name, value in given.items() if name in ("labels", "node_features")}
+    fixed = given | {name: getattr(config.task, name) for name in file}  # absolute paths
     before = read_record(folder)
     if before is not None and not before.from_python:
+        require_chosen(before.config, config, fixed, method, folder)
         print(f"{folder} holds a run whose settings were chosen before; it is not searched again")
         return before.config
     if not is_main_process() or process_count() > 1:
         raise ValueError("the search runs in one process; run it without torchrun, then use the command that it prints")
-    assert isinstance(config.task, GraphTaskConfig)
-    file = {name: value for name, value in given.items() if name in ("labels", "node_features")}
-    fixed = given | {name: getattr(config.task, name) for name in file}  # absolute paths
     for note in load(config.task, config.train.seed).notes:  # type: ignore[union-attr]
         print(note)
     limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"

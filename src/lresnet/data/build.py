@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from lresnet.data import splits
 from lresnet.data.edges import directed_pairs, merge_edges
 from lresnet.data.formats.split_file import read_link_split, read_node_split
 from lresnet.data.graph import FeatureKind, Graph
+from lresnet.data.labels import NumberedLabels, number_labels
 from lresnet.data.node_features import FeatureSource, input_features
 from lresnet.data.pairs import PairNumbering, both_directions
 from lresnet.data.tasks import GraphLevelTask, LinkTask, NodeTask
@@ -187,7 +189,7 @@ def graph_task(
         graphs: Graphs, or anything that :func:`lresnet.data.read_graph` takes. All have equally many features per node,
             or none; then structural features describe the nodes, since learned points would not carry over from one
             graph to another.
-        labels: One class per graph, numbers or text. None: ``data.y`` of each PyG ``Data``.
+        labels: One class per graph, numbers (also negative ones) or text. None: ``data.y`` of each PyG ``Data``.
         name: Name of the task.
         split: None: random, with equal shares in every class. A mapping from ``"train"``, ``"val"`` and ``"test"`` to
             masks or numbers of graphs.
@@ -206,20 +208,18 @@ def graph_task(
         >>> task.num_graphs, task.num_nodes, task.test_index.numel()
         (40, 900, 4)
     """
-    from lresnet.data.labels import number_labels
-
     if not graphs:
         raise ValueError(f"{name}: there are no graphs; give a list of graphs and their labels")
     given = _labels_of_graphs(name, graphs) if labels is None else labels
     if len(given) != len(graphs):
         raise ValueError(f"{name}: there are {len(given)} labels for {len(graphs)} graphs")
     read = [_as_graph(_without_label(graph)) for graph in graphs]
-    numbered = number_labels(name, np.asarray(given), len(read), ())
+    numbered = _numbered_labels(name, np.asarray(given), len(read))
     if numbered.numbers is None or (numbered.numbers < 0).any():
         raise ValueError(f"{name}: every graph needs a label; leave out graphs without one")
     y = torch.from_numpy(numbered.numbers)
     if split is None:
-        parts = splits.stratified(y, seed, validation, test)
+        parts = _random_parts(name, y, seed, validation, test, "graphs")
         note = f"Random split, seed {seed}: {_sizes(parts, 'graphs')}."
     else:
         parts = _given_node_split(name, split, y, seed)
@@ -241,6 +241,7 @@ def graph_task(
         metric=metric,
         edge_weight=weight,
         classes=numbered.classes,
+        names=_names_of_graphs(read),
         notes=(f"{len(read):,} graphs with {joined.num_nodes:,} nodes.", note, feature_note),
     )
 
@@ -324,7 +325,7 @@ def _node_split(
     test: float,
 ) -> tuple[splits.NodeSplit, list[str]]:
     if split == "random" or (split is None and not graph.masks):
-        parts = splits.stratified(labels, seed, validation, test)
+        parts = _random_parts(graph.name, labels, seed, validation, test, "nodes")
         return parts, [f"Random split, seed {seed}, equal shares in every class: {_sizes(parts, 'nodes')}."]
     if split is None or isinstance(split, int):
         given: Mapping[str, Any] = _masks_of(graph, split or 0)
@@ -335,6 +336,16 @@ def _node_split(
     parts = _given_node_split(graph.name, given, labels, seed)
     without = "" if "val" in given else ", a fifth of the training nodes held out for validation"
     return parts, [f"{words}: {_sizes(parts, 'nodes')}{without}."]
+
+
+def _random_parts(name: str, labels: Tensor, seed: int, validation: float, test: float, what: str) -> splits.NodeSplit:
+    parts = splits.stratified(labels, seed, validation, test)
+    if parts.val.numel() == 0:  # no class has three
+        raise ValueError(
+            f"{name}: {int((labels >= 0).sum())} labelled {what} are too few for a random split, since no class has "
+            "three; label more, or give a split"
+        )
+    return parts
 
 
 def _masks_of(graph: Graph, index: int) -> dict[str, Tensor]:
@@ -355,7 +366,7 @@ def _given_node_split(name: str, given: Mapping[str, Any], labels: Tensor, seed:
     if "val" not in found:
         training = torch.full_like(labels, -1)
         training[found["train"]] = labels[found["train"]]
-        halves = splits.stratified(training, seed, _HELD_OUT / 2, _HELD_OUT / 2)
+        halves = _random_parts(name, training, seed, _HELD_OUT / 2, _HELD_OUT / 2, "training items")
         found |= {"train": halves.train, "val": torch.cat([halves.val, halves.test])}
     seen = torch.cat([found[part] for part in PARTS])
     if seen.unique().numel() < seen.numel():
@@ -375,7 +386,9 @@ def _given_node_split(name: str, given: Mapping[str, Any], labels: Tensor, seed:
 def _numbers(name: str, part: str, value: Any, count: int) -> Tensor:
     """Return the numbers of a mask, or the given numbers, sorted."""
     values = torch.as_tensor(value)
-    if values.dtype == torch.bool:
+    if values.numel() == 0:
+        numbers = torch.empty(0, dtype=torch.int64)
+    elif values.dtype == torch.bool:
         if values.shape != (count,):
             raise ValueError(f"{name}: the {part} mask has shape {list(values.shape)}; it needs {count} entries")
         numbers = values.nonzero().squeeze(1)
@@ -412,10 +425,27 @@ def _labels_of_graphs(name: str, graphs: Sequence[Any]) -> list[Any]:
     found = []
     for number, graph in enumerate(graphs):
         y = getattr(graph, "y", None)
-        if y is None or np.size(y) != 1:
+        if y is None or (y.numel() if isinstance(y, Tensor) else np.size(y)) != 1:
             raise ValueError(f"{name}: graph {number} has no label; give labels, or Data with one number in y")
         found.append(y.item() if isinstance(y, Tensor) else y)
     return found
+
+
+def _numbered_labels(name: str, labels: NDArray[Any], count: int) -> NumberedLabels:
+    """Number the classes of graphs. Every graph has a label, so that -1 is a class, as in MUTAG (1 and -1)."""
+    try:
+        values = labels.reshape(-1).astype(np.int64) if labels.dtype.kind in "iUO" else np.zeros(1, np.int64)
+    except (TypeError, ValueError):  # text, or None
+        values = np.zeros(1, np.int64)
+    if values.min(initial=0) >= 0:
+        return number_labels(name, labels, count)
+    return number_labels(name, values.astype(np.str_), count, tuple(map(str, np.unique(values))))
+
+
+def _names_of_graphs(graphs: Sequence[Graph]) -> tuple[str, ...]:
+    """Return the names of the graphs; none if two graphs have the same."""
+    names = tuple(graph.name for graph in graphs)
+    return names if len(set(names)) == len(names) else ()
 
 
 def _without_label(graph: Any) -> Any:

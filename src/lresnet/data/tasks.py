@@ -147,6 +147,7 @@ class GraphLevelTask:
         metric: Metric to select by and to report first, one of :data:`lresnet.metrics.NODE_METRICS`.
         edge_weight: Weights of ``edge_index``, positive; None: all 1.
         classes: Names of the classes; empty if they have numbers only.
+        names: Names of the graphs; empty if they have numbers only.
         notes: What was done to the graphs to make the task, one sentence each.
     """
 
@@ -162,6 +163,7 @@ class GraphLevelTask:
     metric: str = "accuracy"
     edge_weight: Tensor | None = None
     classes: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     graph: Graph | None = field(default=None, init=False)  # many graphs have no common names
 

@@ -102,8 +102,20 @@ class GraphTaskConfig:
                 raise ValueError(
                     f"--{option_name(name)} is for your own graph, but {self.name} is a shipped task; leave it out"
                 )
+        if self.task == "graph-level":
+            self._require_graph_level()
         if self.labels is not None and self.task == "link":
             raise ValueError("--labels is for --task node, but links are predicted without labels; leave one out")
+
+    def _require_graph_level(self) -> None:
+        given = [name for name in ("labels", "node_features", "directed") if getattr(self, name) is not None]
+        if self.split_index is not None or self.split not in (None, "random"):
+            given.append("split")
+        if given:
+            raise ValueError(
+                f"--{option_name(given[0])} is for one graph, but --task graph-level reads many, with their labels and "
+                "features, from a folder; leave it out"
+            )
 
     @property
     def is_own(self) -> bool:
@@ -350,9 +362,18 @@ class RunConfig:
                 words += [f"--{typed}", _number(value) if isinstance(value, float) else str(value)]
         return shlex.join(words)
 
+    def facts(self) -> dict[str, Any]:
+        """Return what makes two runs the same, by name; a path is followed through its links."""
+        path = Path(self.task.name)
+        name = str(path.resolve()) if path.is_absolute() else self.task.name
+        facts: dict[str, Any] = {"task": name, "method": self.model.residual}
+        if isinstance(self.task, GraphTaskConfig):
+            facts |= {"split": self.task.split, "split_index": self.task.split_index, "task kind": self.task.task}
+        return facts | {"seed": self.train.seed} | self.settings()
+
     def same_run(self, other: RunConfig) -> str | None:
         """Return the first setting in which another configuration differs, as a sentence; None: they are equal."""
-        own, others = _facts(self), _facts(other)
+        own, others = self.facts(), other.facts()
         for name in dict.fromkeys([*own, *others]):
             if own.get(name) != others.get(name):
                 return f"{name} is {others.get(name)} there, not {own.get(name)}"
@@ -468,16 +489,6 @@ def given_fields(part: Any) -> dict[str, Any]:
     """Return the fields of a dataclass that are not None and not dataclasses themselves."""
     values = {field.name: getattr(part, field.name) for field in dataclasses.fields(part)}
     return {name: value for name, value in values.items() if value is not None and not isinstance(value, Augment)}
-
-
-def _facts(config: RunConfig) -> dict[str, Any]:
-    """Return what makes two runs the same; a path is followed through its links."""
-    task = Path(config.task.name)
-    name = str(task.resolve()) if task.is_absolute() else config.task.name
-    facts: dict[str, Any] = {"task": name, "method": config.model.residual}
-    if isinstance(config.task, GraphTaskConfig):
-        facts |= {"split": config.task.split, "split_index": config.task.split_index, "task kind": config.task.task}
-    return facts | {"seed": config.train.seed} | config.settings()
 
 
 def _number(value: float) -> str:

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 import shutil
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,16 @@ from lresnet.runs.graph_trials import trials
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Budget", "Trial", "best_trial", "changed_settings", "read_budget", "read_trials", "search"]
+__all__ = [
+    "Budget",
+    "Trial",
+    "best_trial",
+    "changed_settings",
+    "read_budget",
+    "read_trials",
+    "require_chosen",
+    "search",
+]
 
 _FILE = "search.jsonl"
 
@@ -135,6 +145,30 @@ def search(
     return _configured(config, best.settings), ended
 
 
+def require_chosen(
+    before: RunConfig, config: RunConfig, given: Mapping[str, Any], method: str | None, folder: Path
+) -> None:
+    """Raise an error if a search could not have chosen the run that ``folder`` holds.
+
+    Args:
+        before: the configuration of that run.
+        config: the run that is to be searched for, with the settings of the first trial.
+        given: settings that the user has fixed.
+        method: the residual connection if the user has fixed it.
+
+    Raises:
+        ValueError: the run is on other data, or a fixed setting has another value there.
+    """
+    known, wanted = before.facts(), config.facts()
+    named = ("task", "task kind", "split", "split_index", "seed")
+    fixed = {name: wanted[name] for name in named} | ({} if method is None else {"method": method}) | dict(given)
+    for name, value in fixed.items():
+        if known.get(name) != value:
+            raise ValueError(
+                f"{folder} holds another run: {name} is {known.get(name)} there, not {value}; use another folder"
+            )
+
+
 def best_trial(ended: Sequence[Trial]) -> Trial:
     """Return the trial with the highest validation metric, the earlier one of equals.
 
@@ -179,10 +213,11 @@ def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str
 
     tried = _configured(config, settings)
     out = None if folder is None else _place(folder, number)
+    start = time.perf_counter()
     try:
         record = fit(tried.task, tried.model, tried.train, device=device, out=out).record
     except NonFiniteError:
-        return Trial(number, settings, None, 0, 0.0)
+        return Trial(number, settings, None, 0, round(time.perf_counter() - start, 2))
     assert record.epochs is not None
     assert record.seconds is not None
     return Trial(number, settings, record.validation, record.epochs, record.seconds)

@@ -109,14 +109,19 @@ _SPACE: dict[GraphTaskKind, dict[str, tuple[Any, ...]]] = {
 }
 
 
-def first_settings(kind: GraphTaskKind) -> dict[str, Any]:
+def first_settings(kind: GraphTaskKind, model: str | None = None) -> dict[str, Any]:
     """Return the settings of the first trial: those of a run without a search.
+
+    Args:
+        kind: what is learned.
+        model: the network if the user has fixed it; settings that it does not have are left out.
 
     Example:
         >>> first_settings("node")["model"]
         'lorentz_gcn'
     """
-    return _TRAINING | _LISTS[kind][0]
+    own = _LISTS[kind][0]
+    return _TRAINING | _settings_of(model or own["model"], own)
 
 
 def trials(
@@ -162,5 +167,19 @@ def _listed_then_drawn(kind: GraphTaskKind, seed: int, has_features: bool) -> It
 
 def _settings_of(model: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return the settings that ``model`` has; a user may have fixed another model than that of the list."""
-    known = {field.name for owner in (GRAPH_MODELS[model], TrainConfig, GraphTaskConfig) for field in fields(owner)}
-    return {name: value for name, value in settings.items() if name in known} | {"model": model}
+    of_model = {field.name for field in fields(GRAPH_MODELS[model])}
+    of_run = {field.name for owner in (TrainConfig, GraphTaskConfig) for field in fields(owner)}
+    kept = {
+        name: value
+        for name, value in settings.items()
+        if (name in of_model and _is_allowed(model, name, value)) or name in of_run - of_model
+    }
+    return kept | {"model": model}
+
+
+def _is_allowed(model: str, name: str, value: Any) -> bool:
+    try:
+        GRAPH_MODELS[model](model, **{name: value})
+    except ValueError:  # another choice than those of this network
+        return False
+    return True

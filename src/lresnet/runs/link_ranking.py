@@ -103,19 +103,21 @@ def rank_links(run: Run, *, top: int = 50, node: str | None = None, inputs: Node
     return Ranking(inputs.source, sorted(links, key=lambda link: link.distance), candidates)
 
 
-def score_pairs(run: Run, pairs: Tensor, inputs: NodeInputs | None = None) -> Ranking:
-    """Score pairs of nodes ``[2, m]``, and return them with the most likely edge first.
+def score_pairs(run: Run, pairs: Tensor, inputs: NodeInputs | None = None, *, top: int | None = None) -> Ranking:
+    """Score pairs of nodes ``[2, m]``, and return the ``top`` or all of them with the most likely edge first.
 
     Raises:
-        ValueError: the run does not predict links, or a node does not exist.
+        ValueError: the run does not predict links, ``top`` is below 1, or a node does not exist.
     """
     _require_links(run)
+    if top is not None and top < 1:
+        raise ValueError(f"top must be at least 1, got {top}")
     inputs = inputs_of_run(run) if inputs is None else inputs
     if pairs.numel() and (int(pairs.min()) < 0 or int(pairs.max()) >= inputs.num_nodes):
         raise ValueError(f"there is no node {int(pairs.max())}; {inputs.source} has nodes 0 to {inputs.num_nodes - 1}")
     points = inputs.points(run)
     links = _links(run, inputs, points, space_of_run(run), pairs, _adjacency(inputs))
-    return Ranking(inputs.source, sorted(links, key=lambda link: link.distance), pairs.shape[1])
+    return Ranking(inputs.source, sorted(links, key=lambda link: link.distance)[:top], pairs.shape[1])
 
 
 def read_pairs(path: Path, inputs: NodeInputs) -> Tensor:
@@ -131,11 +133,12 @@ def read_pairs(path: Path, inputs: NodeInputs) -> Tensor:
     for place, (line, fields) in enumerate(Table(path)):
         if len(fields) < 2:
             raise ValueError(f"{path}, line {line}: expected two nodes, found {fields[0][:60]!r}")
+        if place == 0 and not any(inputs.has(name) for name in fields[:2]):
+            continue  # a header
         try:
             found.append([inputs.number(name) for name in fields[:2]])
         except ValueError as error:
-            if place:
-                raise ValueError(f"{path}, line {line}: {error}") from error
+            raise ValueError(f"{path}, line {line}: {error}") from error
     if not found:
         raise ValueError(f"{path} has no pairs of known nodes")
     return torch.tensor(found).T
@@ -186,11 +189,13 @@ def _links(
     else:
         distance = space.dist(x, y)
         kappa = float(space.kappa)
-        score = -2 / kappa * ((kappa**0.5 * distance).cosh() - 1)  # the squared Lorentzian distance of the decoder
+        # The squared Lorentzian distance of the decoder, 2/kappa (cosh(d sqrt(kappa)) - 1), without cancellation.
+        score = -4 / kappa * (kappa**0.5 * distance / 2).sinh().square()
     if not bool(distance.isfinite().all()):
         raise ValueError(f"the predictions of {run.place} are not finite, so its network cannot be used")
     first, second = pairs.numpy().copy()  # a copy: SciPy changes flags of its arguments
     exists = np.asarray(known[first, second]).reshape(-1).tolist()
     names = inputs.names
-    rows = zip(pairs[0].tolist(), pairs[1].tolist(), distance.tolist(), score.tolist(), exists, strict=True)
+    scores = (score + 0.0).tolist()  # 0 instead of -0
+    rows = zip(pairs[0].tolist(), pairs[1].tolist(), distance.tolist(), scores, exists, strict=True)
     return [Link(names[i], names[j], d, s, bool(edge)) for i, j, d, s, edge in rows]

@@ -18,6 +18,7 @@ from torch import Tensor
 from lresnet.runs.defaults import LISTED_NEIGHBOURS
 from lresnet.runs.embedding import Embedding, embed_files, embed_run, embed_test_images
 from lresnet.runs.names import did_you_mean
+from lresnet.runs.node_inputs import named_by_numbers
 from lresnet.runs.run import Run
 
 __all__ = ["Neighbour", "Neighbours", "find_node", "hops_from", "nearest", "neighbours_in_run"]
@@ -127,13 +128,13 @@ def find_node(embedding: Embedding, item: str) -> int:
     found = [index for index, name in enumerate(embedding.names) if name == item]
     if len(found) == 1:
         return found[0]
-    if _is_number(item):
+    only_names = named_by_numbers(embedding.names)
+    if _is_number(item) and not only_names:
         return _require_number(embedding, int(item))
     if not found:
         question = did_you_mean(item, list(dict.fromkeys(embedding.names)))
-        raise ValueError(
-            f"{embedding.source} has no node {item!r}; {question}Its nodes are numbered 0 to {len(embedding) - 1}"
-        )
+        known = "names are numbers" if only_names else f"nodes are numbered 0 to {len(embedding) - 1}"
+        raise ValueError(f"{embedding.source} has no node {item!r}; {question}Its {known}")
     listed = ", ".join(_with_label(embedding, index) for index in found[:_LISTED])
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     raise ValueError(f"{len(found)} nodes are called {item!r}: {listed}{more}; use the number of one")

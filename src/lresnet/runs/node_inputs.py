@@ -21,9 +21,11 @@ from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.host_graph import HostGraph
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from lresnet.runs.run import Run
 
-__all__ = ["NodeInputs", "inputs_of_graph", "inputs_of_run"]
+__all__ = ["NodeInputs", "inputs_of_graph", "inputs_of_run", "named_by_numbers"]
 
 _LISTED = 5  # nodes of one name that an error message lists
 
@@ -84,15 +86,25 @@ class NodeInputs:
         if len(found) == 1:
             return found[0]
         if not found:
-            if name.isdecimal() and int(name) < self.num_nodes:
+            if self._is_number(name):
                 return int(name)
             question = did_you_mean(name, list(dict.fromkeys(self.names)))
-            raise ValueError(
-                f"{self.source} has no node {name!r}; {question}Its nodes are numbered 0 to {self.num_nodes - 1}"
-            )
+            known = "names are numbers" if self._named_by_numbers else f"nodes are numbered 0 to {self.num_nodes - 1}"
+            raise ValueError(f"{self.source} has no node {name!r}; {question}Its {known}")
         listed = ", ".join(map(str, found[:_LISTED]))
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         raise ValueError(f"{len(found)} nodes are called {name!r}: {listed}{more}; use the number of one")
+
+    def has(self, name: str) -> bool:
+        """Whether a node has this name or number."""
+        return name in self._numbers or self._is_number(name)
+
+    def _is_number(self, name: str) -> bool:
+        return name.isdecimal() and int(name) < self.num_nodes and not self._named_by_numbers
+
+    @functools.cached_property
+    def _named_by_numbers(self) -> bool:
+        return named_by_numbers(self.names)
 
     @functools.cached_property
     def _numbers(self) -> dict[str, list[int]]:
@@ -195,6 +207,16 @@ def inputs_of_graph(run: Run, source: Any) -> NodeInputs:
         labels=None,
         classes=old.classes,
     )
+
+
+def named_by_numbers(names: Sequence[str]) -> bool:
+    """Whether all names are numbers, but not those of the nodes. Then a number is a name: node 3 may be called 7.
+
+    Example:
+        >>> named_by_numbers(["7", "3"]), named_by_numbers(["0", "1"]), named_by_numbers(["Oslo", "7"])
+        (True, False, False)
+    """
+    return all(name.isdecimal() for name in names) and tuple(names) != _numbers(len(names))
 
 
 def _numbers(count: int) -> tuple[str, ...]:

@@ -14,16 +14,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data import LinkTask, NodeTask
+from lresnet.data import GraphLevelTask, LinkTask, NodeTask
 from lresnet.data.formats.image_folder import SUFFIXES, fill_frame, images_below, open_image
 from lresnet.models import LorentzResNet
 from lresnet.nn.pair_distance import lorentz_distance2
+from lresnet.runs.names import did_you_mean
 from lresnet.runs.node_inputs import NodeInputs, inputs_of_graph, inputs_of_run
 from lresnet.runs.run import Run
+from lresnet.train.graph_classification import graph_logits
 from lresnet.train.image_classification import class_scores, mirrored_scores
 from lresnet.train.link_prediction import kappa_of_model
 
 __all__ = [
+    "GraphPrediction",
     "ImageBatch",
     "ImageNetwork",
     "NodePrediction",
@@ -31,6 +34,7 @@ __all__ = [
     "Predictions",
     "image_files",
     "image_network",
+    "predict_graphs",
     "predict_images",
     "predict_nodes",
     "read_batches",
@@ -125,6 +129,18 @@ class NodePrediction(NamedTuple):
     """Names of the classes; their numbers if they have no names."""
 
 
+class GraphPrediction(NamedTuple):
+    """The most probable classes of one graph, the best first."""
+
+    graph: int
+    classes: tuple[int, ...]
+    probabilities: tuple[float, ...]
+    name: str
+    """Name of the graph; its number if the graphs have no names."""
+    class_names: tuple[str, ...]
+    """Names of the classes; their numbers if they have no names."""
+
+
 def image_network(run: Run) -> ImageNetwork:
     """Return the network of a run on images.
 
@@ -212,8 +228,9 @@ def predict_nodes(
     _require_top(top)
     task = run.task
     if not isinstance(task, NodeTask):
+        instead = "or --links to rank links" if isinstance(task, LinkTask) else "e.g. cora/nc"
         raise ValueError(
-            f"{run.place} holds a run on {run.record.data_name}; this needs one that classifies nodes, e.g. cora/nc"
+            f"{run.place} holds a run on {run.record.data_name}; this needs one that classifies nodes, {instead}"
         )
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
     wanted = [_node_number(node, inputs) for node in nodes] or range(inputs.num_nodes)
@@ -227,6 +244,47 @@ def predict_nodes(
         )
         for node, classes, values in rows
     ]
+
+
+def predict_graphs(run: Run, graphs: Sequence[int | str] = (), *, top: int = 1) -> list[GraphPrediction]:
+    """Predict the classes of the graphs that a run was trained, validated and tested on.
+
+    Args:
+        graphs: numbers or names of the graphs; none: all of them.
+        top: number of classes per graph; all, if there are fewer.
+
+    Raises:
+        ValueError: the run does not classify graphs, a graph does not exist, or the probabilities are not finite.
+    """
+    _require_top(top)
+    task = run.task
+    if not isinstance(task, GraphLevelTask):
+        raise ValueError(f"{run.place} holds a run on {run.record.task_name}; this needs one that classifies graphs")
+    names = task.names or tuple(map(str, range(task.num_graphs)))
+    wanted = [_graph_number(graph, names, run) for graph in graphs] or list(range(task.num_graphs))
+    with torch.no_grad():
+        probabilities = graph_logits(run.model.eval(), task.to(run.device)).softmax(-1)
+    _require_finite(probabilities, run)
+    found = probabilities[torch.tensor(wanted, device=probabilities.device)].topk(min(top, task.num_classes))
+    classes = task.classes or tuple(map(str, range(task.num_classes)))
+    rows = zip(wanted, found.indices.tolist(), found.values.tolist(), strict=True)
+    return [
+        GraphPrediction(graph, tuple(labels), tuple(values), names[graph], tuple(classes[label] for label in labels))
+        for graph, labels, values in rows
+    ]
+
+
+def _graph_number(graph: int | str, names: tuple[str, ...], run: Run) -> int:
+    if isinstance(graph, int) and 0 <= graph < len(names):
+        return graph
+    if graph in names:
+        return names.index(str(graph))
+    if isinstance(graph, str) and graph.isdecimal() and int(graph) < len(names):
+        return int(graph)
+    question = did_you_mean(str(graph), names)
+    raise ValueError(
+        f"{run.record.task_name} has no graph {graph!r}; {question}Its graphs are numbered 0 to {len(names) - 1}"
+    )
 
 
 def _node_number(node: int | str, inputs: NodeInputs) -> int:

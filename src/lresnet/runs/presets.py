@@ -17,7 +17,7 @@ from typing import Any, Literal
 from lresnet.data.formats.graph_paths import looks_like_graph
 from lresnet.data.registry import IMAGE_SETS, TASKS
 from lresnet.residual.registry import RESIDUALS
-from lresnet.runs.config import GraphTaskConfig, GraphTaskKind, ImageTaskConfig, RunConfig, configure
+from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, GraphTaskKind, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.graph_trials import first_settings
 from lresnet.runs.names import did_you_mean, require_known
 
@@ -119,6 +119,9 @@ def run_config(
             raise ValueError(f"--recipe is for images, but {task} is a task on graphs; leave it out")
         if task not in TASKS and Path(task).exists():
             return _own_graph_config(task, method, seed, split, graph_task, given)
+        if task not in TASKS and graph_task is not None:
+            problem = "is a set of images" if task in IMAGE_SETS else "does not exist"
+            raise ValueError(f"{task} {problem}; --task {graph_task} needs the path of your own graph")
         require_known("task", task, TASKS)
         if graph_task is not None:
             raise ValueError(f"--task {graph_task} is for your own graph, but {task} is a shipped task; leave it out")
@@ -156,19 +159,21 @@ def _own_graph_config(
     index = int(wanted) if wanted is not None and wanted.isdigit() else None
     name = None if wanted is None or index is not None else wanted
     if name not in (None, "random"):
-        name = _file(f"--split {name}", str(name))
-    for option in ("labels", "node_features"):
-        if option in given and given[option] not in FEATURE_SOURCES[1:]:
-            given[option] = _file(f"--{option.replace('_', '-')} {given[option]}", given[option])
+        name = _file("split", str(name), "random, the number of one of the graph's masks, or a file")
+    if "labels" in given:
+        given["labels"] = _file("labels", given["labels"], "a file with rows node,label")
+    if given.get("node_features") not in (None, *FEATURE_SOURCES[1:]):
+        given["node_features"] = _file("node-features", given["node_features"], "learned, structural, or a file")
     if kind is None:
         kind = "node" if "labels" in given or _has_labels(Path(task)) else "link"
     config = GraphTaskConfig(_absolute(task), name, index, task=kind)
-    return configure(config, method, seed, first_settings(kind) | given)
+    model = given.get("model") if given.get("model") in GRAPH_MODELS else None  # configure refuses others
+    return configure(config, method, seed, first_settings(kind, model) | given)
 
 
-def _file(option: str, path: str) -> str:
+def _file(option: str, path: str, allowed: str) -> str:
     if not Path(path).is_file():
-        raise ValueError(f"{option}: there is no such file")
+        raise ValueError(f"--{option} {path}: there is no such file; give {allowed}")
     return _absolute(path)
 
 

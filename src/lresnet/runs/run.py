@@ -60,7 +60,7 @@ from lresnet.train.results import environment
 if TYPE_CHECKING:
     from lresnet.runs.embedding import Embedding
     from lresnet.runs.neighbours import Neighbours
-    from lresnet.runs.prediction import NodePrediction, Predictions
+    from lresnet.runs.prediction import GraphPrediction, NodePrediction, Predictions
 
 __all__ = ["OnEpoch", "OnStart", "Run", "build", "build_model", "fit", "load", "usable_device"]
 
@@ -265,14 +265,14 @@ class Run:
 
     def predict(
         self, items: Sequence[int] | Sequence[str | Path] | Tensor = (), *, top: int = 1
-    ) -> list[NodePrediction] | Predictions | Tensor:
+    ) -> list[NodePrediction] | list[GraphPrediction] | Predictions | Tensor:
         """Predict with the trained model.
 
         Args:
-            items: for node classification, numbers of nodes (none: all of them); for images, image files or folders of
-                them; for link prediction, pairs of nodes ``[2, m]`` (none: the test pairs are not used, so pairs are
-                required).
-            top: number of classes per node or image.
+            items: for node classification, numbers or names of nodes (none: all of them); for graph classification,
+                those of graphs; for images, image files or folders of them; for link prediction, pairs of nodes
+                ``[2, m]``, which are required.
+            top: number of classes per node, graph or image.
 
         Returns:
             Classes with their probabilities, see :mod:`lresnet.runs.prediction`; for link prediction a score per pair,
@@ -284,6 +284,12 @@ class Run:
             raise TypeError(f"predict takes a list of items, got {items!r}; write [{items!r}]")
         if self.record.images is not None:  # needs no task: the record describes the images
             return prediction.predict_images(self, [Path(str(path)) for path in items], top=top)
+        by_name = len(items) > 0 and not isinstance(items, Tensor) and all(isinstance(item, str) for item in items)
+        if by_name and isinstance(self.task, NodeTask | GraphLevelTask):
+            names = [str(item) for item in items]
+            if isinstance(self.task, GraphLevelTask):
+                return prediction.predict_graphs(self, names, top=top)
+            return prediction.predict_nodes(self, names, top=top)
         try:
             numbers = torch.as_tensor(items)
         except (TypeError, ValueError) as error:
@@ -292,6 +298,8 @@ class Run:
             raise TypeError(f"predict takes whole numbers of nodes, got {items!r}")
         if isinstance(self.task, LinkTask):
             return prediction.score_links(self, numbers)
+        if isinstance(self.task, GraphLevelTask):
+            return prediction.predict_graphs(self, numbers.flatten().tolist(), top=top)
         return prediction.predict_nodes(self, numbers.flatten().tolist(), top=top)
 
     def embed(self, images: Sequence[str | Path] = ()) -> Embedding:

@@ -12,7 +12,7 @@ from lresnet.metrics import node_metric
 from lresnet.train.node_classification import class_margin, class_margin_loss
 from lresnet.train.objective import Objective
 
-__all__ = ["GraphBatch", "GraphClassification", "graphs_of"]
+__all__ = ["GraphBatch", "GraphClassification", "graph_logits", "graphs_of"]
 
 # Graphs are one batch up to this number of nodes; a batch of more graphs would take more memory than it saves time.
 _NODES_IN_ONE_BATCH = 50_000
@@ -55,6 +55,21 @@ def graphs_of(task: GraphLevelTask, index: Tensor) -> GraphBatch:
     edges = nodes[task.edge_index[0]]
     weight = None if task.edge_weight is None else task.edge_weight[edges]
     return GraphBatch(task.x[nodes], place[task.edge_index[:, edges]], weight, number[task.batch[nodes]])
+
+
+def graph_logits(model: Any, task: GraphLevelTask, index: Tensor | None = None) -> Tensor:
+    """Return the logits of graphs, computed in batches of 128, in increasing order of their numbers.
+
+    Args:
+        model: a model that takes ``batch``.
+        task: the graphs.
+        index: numbers of graphs ``[g]``; None: all graphs.
+
+    Returns:
+        ``[g, classes]``.
+    """
+    ordered = torch.arange(task.num_graphs, device=task.y.device) if index is None else index.sort().values
+    return torch.cat([graphs_of(task, part).logits(model) for part in ordered.split(_GRAPHS_PER_BATCH)])
 
 
 class GraphClassification(Objective[Any]):
@@ -126,6 +141,4 @@ class GraphClassification(Objective[Any]):
 
     def _evaluate(self, model: Any, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return logits and labels of some graphs, in the order of their numbers."""
-        ordered = index.sort().values
-        parts = [graphs_of(self.task, part).logits(model) for part in ordered.split(_GRAPHS_PER_BATCH)]
-        return torch.cat(parts), self.task.y[ordered]
+        return graph_logits(model, self.task, index), self.task.y[index.sort().values]

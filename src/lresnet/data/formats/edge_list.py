@@ -503,6 +503,8 @@ def _numbers(text: bytes, form: _Form) -> tuple[NDArray[np.int64], NDArray[np.fl
     width, rows = form.width, np.count_nonzero(per_line)
     if rows * width != starts.size or not np.isin(per_line, (0, width)).all():
         return None
+    if width <= max(form.ends):
+        return None  # a single column; the other reader names the line
     if separator != b" " and text.count(separator) != rows * (width - 1):
         return None  # an empty field
     columns = []

@@ -120,6 +120,8 @@ def _numbers(path: Path) -> NDArray[np.float64]:
     """Read a table of numbers."""
     if not path.is_file():
         raise ValueError(f"{path} does not exist; a folder with a file *_A.txt needs it")
+    if not path.read_bytes().strip():
+        raise ValueError(f"{path} is empty; it must hold a table of numbers")
     try:
         table: NDArray[np.float64] = np.loadtxt(path, delimiter=",", ndmin=2)
     except ValueError as error:

@@ -53,7 +53,9 @@ def read_image_folder(path: str | Path, size: int | None = None) -> ImageData:
         raise ValueError(f"size is {size}; the side of an image must be at least 1 pixel")
     for folder in (train_folder, test_folder):
         if not folder.is_dir():
-            raise FileNotFoundError(f"there is no folder {folder}; images must be in train/CLASS/ and test/CLASS/")
+            raise FileNotFoundError(
+                f"there is no folder {folder}; images must be in train/CLASS/ and test/CLASS/, and a graph in edges.csv"
+            )
     classes = _class_names(train_folder)
     if unknown := sorted(set(_class_names(test_folder)) - set(classes)):
         raise ValueError(f"{test_folder} has the class {unknown[0]!r}, but {train_folder} does not")

@@ -24,7 +24,7 @@ _PARTS = {
 
 
 def read_node_split(path: str | os.PathLike[str], graph: Graph) -> dict[str, Tensor]:
-    """Read a file with rows ``node, part``; a header is recognised by its unknown part.
+    """Read a file with rows ``node, part``; a header is recognised by its unknown node and part.
 
     Returns:
         The node numbers of each part that the file lists, ``[m]``.
@@ -57,7 +57,7 @@ def _read(path: Path, graph: Graph, nodes: int) -> dict[str, Tensor]:
             raise ValueError(f"{path}, line {line}: expected {expected}, found {quoted(', '.join(fields))}")
         part = _PARTS.get(fields[nodes].lower())
         if part is None:
-            if place == 0:
+            if place == 0 and not any(name in numbers for name in fields[:nodes]):
                 continue  # a header
             raise ValueError(
                 f"{path}, line {line}: {quoted(fields[nodes])} is not a part of a split; use train, val or test"
