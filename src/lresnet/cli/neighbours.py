@@ -24,6 +24,7 @@ def neighbours(
     count: int = LISTED_NEIGHBOURS,
     images: Annotated[tuple[Path, ...] | None, arg(metavar="IMAGE|FOLDER ...")] = None,
     graph: Annotated[str | None, arg(metavar="GRAPH")] = None,
+    out: Annotated[Path | None, arg(metavar="FILE")] = None,
     json: Annotated[str | None, arg(metavar="FILE|-")] = None,
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
@@ -44,6 +45,8 @@ def neighbours(
         count: Number of neighbours.
         images: Image files, or folders of images, to search, for a run on images. None: its test images.
         graph: A new graph to search, in any format that `lresnet train` reads, for a run on your own graph.
+        out: For a graph, also draw the embedding with this node at the centre and the names of its neighbours; .png,
+            .svg or .pdf.
         json: Also write the neighbours to this file; - prints JSON instead of the table.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         verbose: List the files that could not be read, and why.
@@ -52,11 +55,20 @@ def neighbours(
     from lresnet.runs.neighbours import neighbours_in_run
     from lresnet.runs.run import Run
 
-    found = neighbours_in_run(Run.open(run, device=device), item, count=count, images=given_images(images), graph=graph)
+    opened = Run.open(run, device=device)
+    if out is not None:
+        from lresnet.plots.picture import require_writable_picture
+
+        require_writable_picture(out)
+    found = neighbours_in_run(opened, item, count=count, images=given_images(images), graph=graph)
     if json != "-":
         print(neighbour_line(found))
     print_table(neighbour_table(found) if found.found else None, neighbour_json(found), json)
     print_embedding_notes(found.among, verbose)
+    if out is not None:
+        from lresnet.plots.embedding import draw_neighbours
+
+        print(f"The picture: {draw_neighbours(out, found)}")
     return 0 if found.found else 1
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from lresnet.plots.poincare_disk import (
     view_radius,
 )
 from lresnet.runs.embedding import Embedding, embed_nodes
+from lresnet.runs.neighbours import Neighbours
 from lresnet.runs.report import BASELINE
 from lresnet.runs.run import Run
 
@@ -40,6 +42,7 @@ __all__ = [
     "disk_embedding",
     "disk_points",
     "draw_disk_embedding",
+    "draw_neighbours",
     "embedding_figure",
     "embedding_of_run",
     "hyperbolic_nodes",
@@ -126,17 +129,41 @@ def centred_at(embedding: DiskEmbedding, node: int) -> DiskEmbedding:
 
 
 def draw_disk_embedding(
-    path: str | Path, embedding: DiskEmbedding, centre: int | None = None, names: int | None = None
+    path: str | Path,
+    embedding: DiskEmbedding,
+    centre: int | None = None,
+    names: int | None = None,
+    named: Sequence[int] = (),
 ) -> Path:
     """Draw the graph, see :func:`embedding_figure`, and write the picture to ``path`` (.png, .svg or .pdf).
 
     Returns:
         The path of the picture.
     """
-    return save_picture(embedding_figure(embedding, centre, names), path)
+    return save_picture(embedding_figure(embedding, centre, names, named), path)
 
 
-def embedding_figure(embedding: DiskEmbedding, centre: int | None = None, names: int | None = None) -> Figure:
+def draw_neighbours(path: str | Path, neighbours: Neighbours) -> Path:
+    """Draw the graph with one node at the centre and the names of its neighbours, and write the picture to ``path``.
+
+    Raises:
+        ValueError: The neighbours are not nodes of a graph, or the points are vectors of a Euclidean baseline.
+    """
+    among = neighbours.among
+    if among.edges is None or among.manifold is None:
+        kind = "images" if among.edges is None else "a Euclidean baseline"
+        raise ValueError(
+            f"--out draws nodes in the hyperbolic plane, but {among.source} is a run on {kind}; leave it out"
+        )
+    found = [one.number for one in neighbours.found]
+    centre = find_node(among, neighbours.name)
+    shown = disk_embedding(among, f"{neighbours.name}, {among.source}")
+    return draw_disk_embedding(path, shown, centre, None, found)
+
+
+def embedding_figure(
+    embedding: DiskEmbedding, centre: int | None = None, names: int | None = None, named: Sequence[int] = ()
+) -> Figure:
     """Draw the graph. Edges are geodesics; classes differ in colour and marker; nodes without a label are grey.
 
     Points close to the centre are shown in a zoomed view, and the note in the picture says so.
@@ -145,6 +172,7 @@ def embedding_figure(embedding: DiskEmbedding, centre: int | None = None, names:
         centre: Node to move to the centre; None: the points stay where they are.
         names: Number of names to draw, those of highest degree first; None: see
             :func:`lresnet.plots.node_names.name_count`. Names that would overlap others are left out.
+        named: Nodes to name before all others.
 
     Raises:
         ValueError: There is no such node, or the number of names is negative.
@@ -168,14 +196,14 @@ def embedding_figure(embedding: DiskEmbedding, centre: int | None = None, names:
     draw_disk(disk, shown.points, edges, labels, sizes=sizes, cmap=colours, radius=radius, edge_width=width)
     of_nodes = shown.names or tuple(map(str, range(n)))
     order = nodes_by_degree(shown.edges, n).tolist()
-    if centre is not None:
-        order = [centre, *(node for node in order if node != centre)]
+    order = list(dict.fromkeys([*([] if centre is None else [centre]), *named, *order]))
     drawn = len(draw_names(disk, shown.points, of_nodes, order, limit, sizes))
     notes = ["Edges are geodesics."]
     if edges.shape[1] < shown.edges.shape[1]:
         notes.append(f"{edges.shape[1]:,} of the edges are drawn, chosen at random.")
     if 0 < drawn < n:
-        notes.append(f"{drawn} of {n:,} nodes have their names: the highest degrees for which there is room.")
+        others = "the nearest, then the highest degrees" if named else "the highest degrees"
+        notes.append(f"{drawn} of {n:,} nodes have their names: {others} for which there is room.")
     if centre is not None:
         name = short_name(of_nodes[centre])
         notes.append(f"Node {name} is at the centre (a translation; distances are preserved).")

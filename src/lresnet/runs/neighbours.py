@@ -48,6 +48,7 @@ class Neighbours:
         label: class of the item; None: unknown.
         among: the points that were searched.
         found: the neighbours, the nearest first.
+        number: index of the item among the points; None: it is not one of them.
     """
 
     kind: str
@@ -55,6 +56,7 @@ class Neighbours:
     label: str | None
     among: Embedding
     found: list[Neighbour]
+    number: int | None = None
 
 
 def nearest(embedding: Embedding, item: int | Tensor, count: int = LISTED_NEIGHBOURS) -> list[Neighbour]:
@@ -116,7 +118,7 @@ def neighbours_in_run(
         return _neighbours_of_image(run, item, count, images)
     among = embed_run(run, images, graph)
     node = find_node(among, item)
-    return Neighbours("node", among.names[node], among.label(node), among, nearest(among, node, count))
+    return Neighbours("node", among.names[node], among.label(node), among, nearest(among, node, count), node)
 
 
 def find_node(embedding: Embedding, item: str) -> int:
@@ -159,7 +161,7 @@ def _neighbours_of_image(run: Run, item: str, count: int, images: Sequence[Path]
     if own is not None and len(among) == 1:
         raise ValueError(f"{item} is the only image to search among; name others too")
     found = nearest(among, one.points[0] if own is None else own, count) if len(among) else []
-    return Neighbours(one.kind, one.names[0], one.label(0), among, found)
+    return Neighbours(one.kind, one.names[0], one.label(0), among, found, own)
 
 
 def _embed_image(run: Run, item: str) -> Embedding:

@@ -259,7 +259,7 @@ def predict_graphs(run: Run, graphs: Sequence[int | str] = (), *, top: int = 1) 
     _require_top(top)
     task = run.task
     if not isinstance(task, GraphLevelTask):
-        raise ValueError(f"{run.place} holds a run on {run.record.task_name}; this needs one that classifies graphs")
+        raise ValueError(f"{run.place} holds a run on {run.record.data_name}; this needs one that classifies graphs")
     names = task.names or tuple(map(str, range(task.num_graphs)))
     wanted = [_graph_number(graph, names, run) for graph in graphs] or list(range(task.num_graphs))
     with torch.no_grad():
@@ -283,7 +283,7 @@ def _graph_number(graph: int | str, names: tuple[str, ...], run: Run) -> int:
         return int(graph)
     question = did_you_mean(str(graph), names)
     raise ValueError(
-        f"{run.record.task_name} has no graph {graph!r}; {question}Its graphs are numbered 0 to {len(names) - 1}"
+        f"{run.record.data_name} has no graph {graph!r}; {question}Its graphs are numbered 0 to {len(names) - 1}"
     )
 
 
