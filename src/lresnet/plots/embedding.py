@@ -152,13 +152,9 @@ def draw_neighbours(path: str | Path, neighbours: Neighbours) -> Path:
     among = neighbours.among
     if among.edges is None or among.manifold is None:
         kind = "images" if among.edges is None else "a Euclidean baseline"
-        raise ValueError(
-            f"--out draws nodes in the hyperbolic plane, but {among.source} is a run on {kind}; leave it out"
-        )
-    found = [one.number for one in neighbours.found]
-    centre = find_node(among, neighbours.name)
+        raise ValueError(f"a picture needs nodes in a hyperbolic space, but {among.source} is a run on {kind}")
     shown = disk_embedding(among, f"{neighbours.name}, {among.source}")
-    return draw_disk_embedding(path, shown, centre, None, found)
+    return draw_disk_embedding(path, shown, neighbours.number, named=[one.number for one in neighbours.found])
 
 
 def embedding_figure(
