@@ -431,11 +431,13 @@ def test_a_model_that_does_not_fit_the_graph_is_refused(name: str, config: dict[
         fit("disease_tree/nc", lresnet.create_model(name, **config), lresnet.TrainConfig(epochs=1), device="cpu")
 
 
-@pytest.mark.parametrize("items", ["17", [1.5], ["a"], [True]])
-def test_predict_takes_a_list_of_whole_numbers(items: object) -> None:
+@pytest.mark.parametrize("items", ["17", [1.5], ["1", 2], [True]])
+def test_predict_takes_a_list_of_whole_numbers_or_names(items: object) -> None:
     run = fit("disease_tree/nc", "lorentz_gcn", lresnet.TrainConfig(epochs=1), device="cpu")
     with pytest.raises(TypeError, match="predict takes"):
         run.predict(items)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="disease_tree/nc has no node 'a'"):
+        run.predict(["a"])
 
 
 def test_a_run_is_not_written_to_a_file(tmp_path: Path) -> None:
