@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from lresnet.data import (
     TASKS,
+    Graph,
     ImageData,
     ImageSet,
     ImageTask,
@@ -189,3 +191,9 @@ def test_image_task_without_holdout_trains_on_all_images() -> None:
 def test_invalid_holdout_is_refused(holdout: float, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         _image_task(holdout=holdout)
+
+
+def test_another_graph_is_not_given_the_features_of_the_task():
+    other = Graph.checked("webkb", np.eye(30), np.array([np.arange(29), np.arange(1, 30)]), np.arange(30) % 2)
+    with pytest.raises(ValueError, match=r"airport/nc prepares .* use lresnet\.data\.node_task\(graph\)"):
+        load_task("airport/nc", graph=other)

@@ -261,7 +261,8 @@ def load_task(
         root: Data roots, see :func:`lresnet.data.files.data_roots`.
         features: ``"published"``, ``"standardised"`` or ``"raw"``, see :func:`lresnet.data.graph.prepare_features`.
         index: Number of the official split, 0 to 9.
-        graph: A graph to use in place of the task's own, e.g. ``disease_tree(nodes=500)``.
+        graph: Another version of the task's graph, of the same name, e.g. ``disease_tree(nodes=500)``. For other graphs
+            use :func:`lresnet.data.link_task` or :func:`lresnet.data.node_task`.
 
     Returns:
         A :class:`~lresnet.data.LinkTask` or a :class:`~lresnet.data.NodeTask`.
@@ -284,6 +285,12 @@ def load_task(
     split = facts.splits[0] if split is None else split
     if split not in facts.splits:
         raise ValueError(f"{name} has no split {split!r}; choose one of {', '.join(facts.splits)}")
+    if graph is not None and graph.name != facts.dataset:
+        function = "link_task" if name.endswith("/lp") else "node_task"
+        raise ValueError(
+            f"{name} prepares the features and splits of {facts.dataset}, which do not suit the graph {graph.name}; "
+            f"use lresnet.data.{function}(graph)"
+        )
     graph = read_graph(facts.dataset, root) if graph is None else graph
     if name.endswith("/lp"):
         return _link_task(facts, graph, split, seed, features)
