@@ -44,7 +44,7 @@ def peak() -> float:
 
 def pubmed() -> dict[str, Any]:
     """Load and split PubMed, and train link prediction for a few epochs."""
-    from lresnet.data import load_task
+    from lresnet.data import link_task, load_task
     from lresnet.models import LorentzGCN
     from lresnet.train import LinkPrediction, TrainConfig, train_model
 
@@ -52,7 +52,7 @@ def pubmed() -> dict[str, Any]:
     try:
         task, data = load_task("pubmed/lp", split="legacy"), "PubMed"
     except OSError:
-        task, data = load_task("pubmed/lp", graph=_graph_of_pubmed_size()), "random graph of PubMed's size"
+        task, data = link_task(_graph_of_pubmed_size()), "random graph of PubMed's size"
     model = LorentzGCN(task.x.shape[1], WIDTH, LAYERS, dropout=0.5)
     outcome = train_model(model, LinkPrediction(task), TrainConfig(epochs=EPOCHS, lr=0.01, eval_every=5))
     assert 0 <= outcome.validation <= 100

@@ -1,5 +1,6 @@
 """The search for settings on a user's graph: its list of trials, its budget, and how it resumes."""
 
+import dataclasses
 import itertools
 import json
 from pathlib import Path
@@ -136,6 +137,22 @@ def test_an_interrupted_search_resumes_without_repeating_trials(
     assert [trial.validation for trial in ended] == [trial.validation for trial in other]
     assert chosen == again
     _same_choice(folder, whole)
+
+
+def test_trials_on_another_seed_are_not_reused(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    folder, alone = tmp_path / "run", tmp_path / "alone"
+    monkeypatch.setattr("lresnet.runs.graph_search._keep", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        search(_config(graph), QUICK, Budget(trials=2), folder=folder, device="cpu")
+    monkeypatch.undo()
+    other = dataclasses.replace(_config(graph), train=dataclasses.replace(_config(graph).train, seed=7))
+    assert [trial.validation for trial in search(other, QUICK, Budget(trials=2), folder=folder, device="cpu")[1]] == [
+        trial.validation for trial in search(other, QUICK, Budget(trials=2), folder=alone, device="cpu")[1]
+    ]
+    _same_choice(folder, alone)
 
 
 def test_a_search_that_is_killed_while_it_keeps_the_best_trial_ends_with_it(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import re
 import shutil
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lresnet._files import write_atomically
-from lresnet.runs.config import GraphTaskConfig, RunConfig, configure
+from lresnet.runs.config import GraphTaskConfig, RunConfig, configure, task_as_dict
 from lresnet.runs.graph_trials import trials
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class Trial:
         settings: settings by name, ``"method"`` among them.
         validation: validation metric in percent; None: the training diverged.
         epochs, seconds: how long it took.
+        data: checksum of the graph, the split and the seed.
     """
 
     number: int
@@ -91,6 +93,7 @@ class Trial:
     validation: float | None
     epochs: int
     seconds: float
+    data: str = ""
 
 
 def search(
@@ -106,8 +109,8 @@ def search(
     """Train with one set of settings after the other, and return the configuration with the best validation metric.
 
     The trials and their order depend on the seed only, see :func:`lresnet.runs.graph_trials.trials`; the budget decides
-    how many of them run. An interrupted search resumes: trials that ``folder`` records are not repeated. The best trial
-    becomes the run in ``folder``, so that nothing is trained twice.
+    how many of them run. An interrupted search resumes: trials that ``folder`` records for the same data are not
+    repeated. The best trial becomes the run in ``folder``, so that nothing is trained twice.
 
     Args:
         config: the run on a user's graph, with the settings of the first trial.
@@ -123,7 +126,12 @@ def search(
     """
     assert isinstance(config.task, GraphTaskConfig)
     assert config.task.task is not None
-    done = {json.dumps(trial.settings, sort_keys=True): trial for trial in read_trials(folder)}
+    data = _checksum(config)
+    before = read_trials(folder)
+    recorded = [trial for trial in before if trial.data == data]
+    done = {json.dumps(trial.settings, sort_keys=True): trial for trial in recorded}
+    if folder is not None and before and not recorded:  # a search on other data
+        shutil.rmtree(folder / "trials", ignore_errors=True)
     candidates = trials(
         config.task.task, given, config.train.seed, method=method, has_features=_has_features(config.task)
     )
@@ -133,7 +141,7 @@ def search(
             break
         known = done.get(json.dumps(settings, sort_keys=True))
         trial = known or _train(number, settings, config, device, folder)
-        ended.append(dataclasses.replace(trial, number=number))
+        ended.append(dataclasses.replace(trial, number=number, data=data))
         if known is None and folder is not None:
             _write(folder, ended)
             _forget(folder, ended)
@@ -199,6 +207,15 @@ def _trial(line: str) -> Trial | None:
 def _write(folder: Path, ended: Sequence[Trial]) -> None:
     lines = [json.dumps(dataclasses.asdict(trial)) + "\n" for trial in ended]
     write_atomically(folder / _FILE, "".join(lines).encode())
+
+
+def _checksum(config: RunConfig) -> str:
+    from lresnet.runs.graphs import graph_facts
+    from lresnet.runs.run import load
+
+    facts = {"task": task_as_dict(config.task), "seed": config.train.seed}
+    facts |= {"graph": graph_facts(load(config.task, config.train.seed))}
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def _has_features(task: GraphTaskConfig) -> bool:
