@@ -40,6 +40,7 @@ def points(arity: int) -> list[torch.Tensor]:
     return [torch.randn(4, 3, generator=g) for _ in range(arity)]
 
 
+@pytest.mark.slow
 def test_all_maps_compile_into_one_graph():
     # One graph for all of them, since each graph takes a second; a graph break in any of them fails the test.
     def everything(x, y, z):

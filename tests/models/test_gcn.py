@@ -376,10 +376,10 @@ def test_create_model_builds_the_same_model():
     ("residual", "sparse", "rows"),
     [
         ("lorentz", True, 2**15),
-        ("lorentz", False, 2**15),
+        pytest.param("lorentz", False, 2**15, marks=pytest.mark.slow),
         ("lorentz", False, 4),
         ("euclidean", True, 4),
-        ("none", False, 2**15),
+        pytest.param("none", False, 2**15, marks=pytest.mark.slow),
         ("none", True, 4),
         # The other combinations; each takes three seconds to compile.
         pytest.param("lorentz", True, 4, marks=pytest.mark.slow),

@@ -140,6 +140,7 @@ def test_a_missing_gpu_is_an_error(capsys: pytest.CaptureFixture[str], monkeypat
     assert "device 'cuda' cannot be used here: Torch not compiled" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_training_measures_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     images = str(write_coloured(tmp_path / "coloured.npz"))
     call = ["bench", "training", "--images", images, "--recipes", "fast", "--epochs", "1", "--device", "cpu"]

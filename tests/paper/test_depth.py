@@ -133,6 +133,7 @@ def test_other_models_are_an_error():
 # --- the lines --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_lines_hold_the_diagnosis_before_and_after_training(tmp_path):
     path, one = tmp_path / "o.jsonl", run()
     assert run_all([one], path, command="test") == 0

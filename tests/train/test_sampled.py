@@ -258,6 +258,7 @@ def _interrupted(kind: str, folder: Path) -> list[dict[str, Tensor]]:
     return states
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", OBJECTIVES)
 def test_two_processes_resume_bit_identically_with_dropout(kind: str, tmp_path: Path) -> None:
     for resumed, whole in run_in_two_processes(_interrupted, kind, tmp_path):
@@ -294,6 +295,7 @@ def test_a_sampled_run_evaluates_predicts_and_embeds_exactly(kind: str, tmp_path
         assert scores.isfinite().all()
 
 
+@pytest.mark.slow
 def test_a_sampled_graph_trains_to_about_the_score_of_the_whole_graph() -> None:
     scores = []
     for objective in (NodeClassification(task_of("node")), objective_of("node", neighbours=(3,))):

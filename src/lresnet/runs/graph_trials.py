@@ -144,13 +144,14 @@ def trials(
         >>> [(each["hidden"], each["num_layers"]) for each in (next(some), next(some))]
         [(8, 1), (8, 2)]
     """
-    seen: list[dict[str, Any]] = []
+    seen: set[str] = set()
     for own in _listed_then_drawn(kind, seed, has_features):
         chosen = own.pop("method", None)
         settings = _TRAINING | _settings_of(given.get("model", own["model"]), own) | dict(given)
         settings["method"] = method or chosen or "lorentz"
-        if settings not in seen:
-            seen.append(settings)
+        key = repr(sorted(settings.items()))
+        if key not in seen:
+            seen.add(key)
             yield dict(settings)
 
 

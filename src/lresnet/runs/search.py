@@ -30,12 +30,13 @@ def draws(space: Mapping[str, Sequence[Any]], seed: int) -> Iterator[dict[str, A
         [0.01, 0.1]
     """
     generator = random.Random(seed)
-    chosen: list[dict[str, Any]] = []
-    size = math.prod(len(values) for values in space.values())
-    while len(chosen) < size:
+    drawn: set[str] = set()
+    size = math.prod(len({repr(value) for value in values}) for values in space.values())
+    while len(drawn) < size:
         configuration = {name: generator.choice(values) for name, values in space.items()}
-        if configuration not in chosen:
-            chosen.append(configuration)
+        key = repr(configuration)
+        if key not in drawn:
+            drawn.add(key)
             yield configuration
 
 
