@@ -109,6 +109,9 @@ _SPACE: dict[GraphTaskKind, dict[str, tuple[Any, ...]]] = {
 }
 
 
+_REPEATS = 200  # draws in a row that repeat a trial, after which few new ones are left
+
+
 def first_settings(kind: GraphTaskKind, model: str | None = None) -> dict[str, Any]:
     """Return the settings of the first trial: those of a run without a search.
 
@@ -127,7 +130,7 @@ def first_settings(kind: GraphTaskKind, model: str | None = None) -> dict[str, A
 def trials(
     kind: GraphTaskKind, given: Mapping[str, Any], seed: int, *, method: str | None = None, has_features: bool = True
 ) -> Iterator[dict[str, Any]]:
-    """Yield the settings of one trial after the other, each different, without end until the grid is exhausted.
+    """Yield the settings of one trial after the other, each different, until nothing new is drawn.
 
     Args:
         kind: what is learned.
@@ -144,12 +147,15 @@ def trials(
         >>> [(each["hidden"], each["num_layers"]) for each in (next(some), next(some))]
         [(8, 1), (8, 2)]
     """
-    seen: set[str] = set()
+    seen, repeats = set[str](), 0
     for own in _listed_then_drawn(kind, seed, has_features):
         chosen = own.pop("method", None)
         settings = _TRAINING | _settings_of(given.get("model", own["model"]), own) | dict(given)
         settings["method"] = method or chosen or "lorentz"
         key = repr(sorted(settings.items()))
+        repeats = repeats + 1 if key in seen else 0
+        if repeats > _REPEATS:
+            return
         if key not in seen:
             seen.add(key)
             yield dict(settings)
