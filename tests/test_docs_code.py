@@ -2,6 +2,7 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -29,3 +30,14 @@ def test_the_code_of_a_page_runs_from_top_to_bottom(page: str) -> None:
     targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
     assert targets
     assert [target for target in targets if not (DOCS / target).is_file()] == []
+
+
+def test_the_python_of_own_graphs_predicts_what_run_predict_says() -> None:
+    text = (DOCS / "own_graphs.md").read_text(encoding="utf-8")
+    code = next(code for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL) if "lresnet" in code)
+    scaled = code.replace("torch.randn(200, 8)", "50 * torch.randn(200, 8) + 20")  # far from standardised
+    assert scaled != code
+    names: dict[str, Any] = {}
+    exec(scaled, names)
+    predicted = [prediction.classes[0] for prediction in names["run"].predict()]
+    assert names["logits"].argmax(1).tolist() == predicted
