@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -155,3 +157,15 @@ def test_a_graph_on_the_host_and_a_model_on_a_gpu_agree_with_one_pass(
     torch.testing.assert_close(host.apply(model).cpu(), whole, rtol=0, atol=1e-12)
     sample = host.sample(torch.arange(9), [-1] * len(model.layers), key=0).pin().to(host.device)
     torch.testing.assert_close(apply_layers(model, sample).detach().cpu(), whole[:9], rtol=0, atol=1e-12)
+
+
+def test_sparse_features_are_gathered_without_a_warning_of_torch() -> None:
+    # torch warns about CSR tensors once per process, which another test may have used up: hence a process of its own.
+    code = (
+        "import warnings, torch; from lresnet.train.host_graph import _feature_rows; warnings.simplefilter('error');"
+        "x = torch.tensor([[0.0, 2.0], [0.0, 0.0], [3.0, 4.0]]);"
+        "row, column, value = _feature_rows(x.to_sparse())(torch.tensor([2, 0]));"
+        "print(torch.stack([row, column, value]).tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[[0.0, 0.0, 1.0], [0.0, 1.0, 1.0], [3.0, 4.0, 2.0]]", done.stderr

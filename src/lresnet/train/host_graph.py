@@ -216,9 +216,9 @@ def _feature_rows(x: Tensor) -> Any:
     """Return a function that gathers the features of nodes, see :attr:`Subgraph.features`."""
     if x.layout == torch.strided and not is_sparse(x):
         return lambda nodes: (x.index_select(0, nodes),)
-    entries = x.to_sparse_csr()
-    arrays = entries.values(), entries.col_indices().to(torch.int32), entries.crow_indices()
-    matrix = sparse.csr_array(tuple(array.numpy() for array in arrays), shape=tuple(x.shape))
+    entries = x.to_sparse_coo().coalesce()  # to_sparse_csr would print torch's warning about a beta state
+    row, column = entries.indices().numpy()
+    matrix = sparse.csr_array((entries.values().numpy(), (row, column.astype(np.int32))), shape=tuple(x.shape))
 
     def gather(nodes: Tensor) -> tuple[Tensor, ...]:
         part = matrix[nodes.numpy()]
