@@ -212,6 +212,19 @@ def test_impossible_tasks_are_refused_in_one_line(call: object, words: str) -> N
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [("e,val", "the val part lists node 'e', which has no label"), ("a,test", "node 'a' occurs again")],
+)
+def test_a_wrong_split_file_is_refused_with_the_name_of_the_node(part: str, words: str, tmp_path: Path) -> None:
+    edges = "\n".join(f"{a},{b}" for a, b in zip("abcde", "bcdea", strict=True))
+    files = {"edges": edges, "labels": "a,x\nb,y\nc,x\nd,y\n", "splits": f"a,train\nb,train\nc,test\nd,val\n{part}\n"}
+    for name, text in files.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    with pytest.raises(ValueError, match=words):
+        node_task(tmp_path)
+
+
 def test_a_complete_graph_has_no_negatives() -> None:
     edges = torch.combinations(torch.arange(12)).T
     with pytest.raises(ValueError, match="the graph has only 0 pairs without an edge; 9 negatives are needed"):

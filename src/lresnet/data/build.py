@@ -20,6 +20,7 @@ from lresnet.data.graph import FeatureKind, Graph
 from lresnet.data.labels import NumberedLabels, number_labels
 from lresnet.data.node_features import FeatureSource, input_features
 from lresnet.data.pairs import PairNumbering, both_directions
+from lresnet.data.quoting import quoted
 from lresnet.data.tasks import GraphLevelTask, LinkTask, NodeTask
 
 __all__ = ["graph_task", "link_task", "node_task"]
@@ -333,7 +334,7 @@ def _node_split(
     else:
         given = read_node_split(Path(split), graph) if isinstance(split, str | os.PathLike) else split
         words = "Given split"
-    parts = _given_node_split(graph.name, given, labels, seed)
+    parts = _given_node_split(graph.name, given, labels, seed, graph.names)
     without = "" if "val" in given else ", a fifth of the training nodes held out for validation"
     return parts, [f"{words}: {_sizes(parts, 'nodes')}{without}."]
 
@@ -360,7 +361,9 @@ def _masks_of(graph: Graph, index: int) -> dict[str, Tensor]:
     return masks
 
 
-def _given_node_split(name: str, given: Mapping[str, Any], labels: Tensor, seed: int) -> splits.NodeSplit:
+def _given_node_split(
+    name: str, given: Mapping[str, Any], labels: Tensor, seed: int, names: Sequence[str] = ()
+) -> splits.NodeSplit:
     _require_parts(name, given, needed=("train", "test"))
     found = {part: _numbers(name, part, value, labels.numel()) for part, value in given.items()}
     if "val" not in found:
@@ -373,14 +376,18 @@ def _given_node_split(name: str, given: Mapping[str, Any], labels: Tensor, seed:
         numbers, counts = seen.unique(return_counts=True)
         twice = int(numbers[counts > 1][0])
         where = " and ".join(part for part in PARTS if bool((found[part] == twice).any()))
-        raise ValueError(f"{name}: number {twice} is in {where}; list it once, in one part of the split")
+        raise ValueError(f"{name}: {_called(twice, names)} is in {where}; list it once, in one part of the split")
     for part in PARTS:
         unknown = found[part][labels[found[part]] < 0]
         if unknown.numel() and part == "train":
             found[part] = found[part][labels[found[part]] >= 0]
         elif unknown.numel():
-            raise ValueError(f"{name}: the {part} part lists number {int(unknown[0])}, which has no label")
+            raise ValueError(f"{name}: the {part} part lists {_called(int(unknown[0]), names)}, which has no label")
     return splits.NodeSplit(*(found[part] for part in PARTS))
+
+
+def _called(number: int, names: Sequence[str]) -> str:
+    return f"node {quoted(names[number])}" if names else f"number {number}"
 
 
 def _numbers(name: str, part: str, value: Any, count: int) -> Tensor:
