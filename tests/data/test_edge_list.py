@@ -193,6 +193,18 @@ def test_form_is_detected_and_reported(text: str, rows: list[tuple[str, str]], w
 
 
 @pytest.mark.parametrize(
+    ("text", "doubtful"),
+    [("a,b\nx,y\ny,z\n", True), ("a,b\nx,y\ny,a\n", False), ("source,target\nx,y\n", False), ("a,b\n", False)],
+)
+def test_a_first_row_whose_names_occur_nowhere_else_is_reported(text: str, doubtful: bool, tmp_path: Path) -> None:
+    read = read_edge_list(written(tmp_path, text))
+    note = (
+        "The first row is read as an edge, but no other row has 'a' or 'b'; if it is a header, write # in front of it."
+    )
+    assert (note in read.notes) == doubtful
+
+
+@pytest.mark.parametrize(
     ("text", "weights", "words"),
     [
         ("0,1,2.5\n1,2,3\n", [2.5, 3], "weights are in column 3."),

@@ -427,7 +427,18 @@ class _Reader:
             pairs = np.concatenate(self.ends)
             if not names:
                 pairs = order[pairs]
-        return EdgeList(np.ascontiguousarray(pairs.T, dtype=np.int64), count, names, weights, tuple(self._notes(file)))
+        notes = [*self._notes(file), *self._doubtful_header(pairs, names)]
+        return EdgeList(np.ascontiguousarray(pairs.T, dtype=np.int64), count, names, weights, tuple(notes))
+
+    def _doubtful_header(self, pairs: NDArray[Any], names: Sequence[str]) -> list[str]:
+        """Return a note if the first row was read as an edge, but may be a header: no other row has its names."""
+        if self.form.header_line or not names or len(pairs) == 1 or bool(np.isin(pairs[1:], pairs[0]).any()):
+            return []
+        first, second = (quoted(names[node]) for node in pairs[0])
+        return [
+            f"The first row is read as an edge, but no other row has {first} or {second}; if it is a header, "
+            "write # in front of it."
+        ]
 
     def _notes(self, file: TextFile) -> list[str]:
         form = self.form
