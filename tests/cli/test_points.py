@@ -208,7 +208,7 @@ def test_neighbours_among_files_with_odd_names(here: Path, capsys: pytest.Captur
         (["neighbours", "tree", "1000"], "there is no node 1000; disease_tree/nc has nodes 0 to 999"),
         (["neighbours", "tree", "-1"], "there is no node -1"),
         (["neighbours", "tree", "17a"], "disease_tree/nc has no node '17a'; did you mean '17'?"),
-        (["neighbours", "tree", "<b>\n"], "disease_tree/nc has no node '<b>\\n'; Its nodes are numbered 0 to 999"),
+        (["neighbours", "tree", "<b>\n"], "disease_tree/nc has no node '<b>\\n'; its nodes are numbered 0 to 999"),
         (["neighbours", "tree", "0", "--count", "0"], "count must be at least 1, got 0"),
         (["neighbours", "tree", "0", "--images", "photos"], "images are for runs on images"),
         (["neighbours", "images", "0", "--images"], "--images names no image and no folder"),

@@ -84,7 +84,7 @@ def test_nodes_by_number_and_by_name() -> None:
         ValueError, match=r"points has no node 'catt'; did you mean 'cat'\? Its nodes are numbered 0 to 8"
     ):
         find_node(found, "catt")
-    with pytest.raises(ValueError, match="points has no node 'elephant'; Its"):
+    with pytest.raises(ValueError, match="points has no node 'elephant'; its"):
         find_node(found, "elephant")
     with pytest.raises(ValueError, match=r"2 nodes are called 'run': 2 \(noun\), 3 \(verb\); use the number of one"):
         find_node(found, "run")

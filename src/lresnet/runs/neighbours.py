@@ -136,7 +136,7 @@ def find_node(embedding: Embedding, item: str) -> int:
     if not found:
         question = did_you_mean(item, list(dict.fromkeys(embedding.names)))
         known = "names are numbers" if only_names else f"nodes are numbered 0 to {len(embedding) - 1}"
-        raise ValueError(f"{embedding.source} has no node {item!r}; {question}Its {known}")
+        raise ValueError(f"{embedding.source} has no node {item!r}; {question}{'Its' if question else 'its'} {known}")
     listed = ", ".join(_with_label(embedding, index) for index in found[:_LISTED])
     more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
     raise ValueError(f"{len(found)} nodes are called {item!r}: {listed}{more}; use the number of one")

@@ -90,7 +90,7 @@ class NodeInputs:
                 return int(name)
             question = did_you_mean(name, list(dict.fromkeys(self.names)))
             known = "names are numbers" if self._named_by_numbers else f"nodes are numbered 0 to {self.num_nodes - 1}"
-            raise ValueError(f"{self.source} has no node {name!r}; {question}Its {known}")
+            raise ValueError(f"{self.source} has no node {name!r}; {question}{'Its' if question else 'its'} {known}")
         listed = ", ".join(map(str, found[:_LISTED]))
         more = f" and {len(found) - _LISTED} more" if len(found) > _LISTED else ""
         raise ValueError(f"{len(found)} nodes are called {name!r}: {listed}{more}; use the number of one")
