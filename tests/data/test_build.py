@@ -291,3 +291,13 @@ def test_pyg_data_is_a_source_of_both_tasks() -> None:
     assert isinstance(link, LinkTask)
     assert node.x.shape == link.x.shape == (40, 5)
     assert node.name == f"{read_graph(data).name}/node"
+
+
+def test_a_task_prints_shapes_and_not_its_tensors() -> None:
+    ring = torch.arange(40)
+    data = Data(edge_index=torch.stack([ring, (ring + 1) % 40]), x=torch.randn(40, 8), y=ring // 20)
+    assert repr(node_task(data)) == (
+        "NodeTask(name='graph/node', x=[40, 8], edge_index=[2, 40], y=[40], train_index=[24], val_index=[8], "
+        "test_index=[8], num_classes=2, metric='accuracy', graph=Graph(name='graph', features=[40, 8], edges=[2, 40], "
+        "labels=[40], directed=True, notes=[1], num_nodes=40), notes=[3])"
+    )

@@ -16,6 +16,7 @@ from lresnet.data.edges import directed_pairs, merge_edges
 from lresnet.data.labels import NumberedLabels, number_labels
 from lresnet.data.pairs import both_directions
 from lresnet.data.registry import GRAPHS
+from lresnet.data.shaped import shaped
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -76,6 +77,9 @@ class Graph:
     directed: bool = False
     notes: tuple[str, ...] = ()
     num_nodes: int = field(default=-1, kw_only=True)
+
+    def __repr__(self) -> str:
+        return shaped(self)
 
     def __post_init__(self) -> None:
         if self.num_nodes < 0:

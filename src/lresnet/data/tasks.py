@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet.data.image_data import ImageData, ImageSet, hold_out
+from lresnet.data.shaped import shaped
 
 if TYPE_CHECKING:
     from lresnet.data.graph import Graph
@@ -62,6 +63,9 @@ class LinkTask:
     graph: Graph | None = None
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return shaped(self)
+
     def __post_init__(self) -> None:
         if self.metric is not None:
             require_link_metric(self.metric)
@@ -111,6 +115,9 @@ class NodeTask:
     edge_weight: Tensor | None = None
     graph: Graph | None = None
     notes: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        return shaped(self)
 
     def __post_init__(self) -> None:
         require_node_metric(self.metric, self.num_classes)
@@ -166,6 +173,9 @@ class GraphLevelTask:
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     graph: Graph | None = field(default=None, init=False)  # many graphs have no common names
+
+    def __repr__(self) -> str:
+        return shaped(self)
 
     def __post_init__(self) -> None:
         require_node_metric(self.metric, self.num_classes)
