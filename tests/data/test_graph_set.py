@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from lresnet.data import Graph, read_graphs
+from lresnet.data import Graph, graph_task, read_graphs
 from lresnet.data.formats.split_file import read_link_split, read_node_split
 from tests.data.graph_folders import write_graph_files, write_tu_files
 
@@ -18,6 +18,16 @@ def test_both_formats_hold_the_same_graphs(tmp_path: Path) -> None:
         assert one.num_nodes == other.num_nodes
     assert [{"ring": "1", "star": "-1"}[label] for label in files.labels] == tu.labels
     assert files.graphs[3].name == "g3.csv"
+
+
+def test_a_folder_of_graphs_is_a_task(tmp_path: Path) -> None:
+    folder = write_graph_files(tmp_path)
+    task, expected = graph_task(str(folder)), graph_task(*read_graphs(folder))
+    assert task.num_graphs == 24
+    assert torch.equal(task.y, expected.y)
+    assert torch.equal(task.x, expected.x)
+    with pytest.raises(ValueError, match="the folder has its own labels"):
+        graph_task(folder, ["ring"] * 24)
 
 
 def test_node_labels_and_attributes_of_the_tu_format_are_features(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from lresnet.data import splits
 from lresnet.data.edges import directed_pairs, merge_edges
+from lresnet.data.formats.graph_set import read_graphs
 from lresnet.data.formats.split_file import read_link_split, read_node_split
 from lresnet.data.graph import FeatureKind, Graph
 from lresnet.data.labels import NumberedLabels, number_labels
@@ -173,7 +174,7 @@ input_features`.
 
 
 def graph_task(
-    graphs: Sequence[Any],
+    graphs: Sequence[Any] | str | os.PathLike[str],
     labels: Sequence[Any] | Tensor | None = None,
     *,
     name: str = "graphs",
@@ -189,7 +190,7 @@ def graph_task(
     Args:
         graphs: Graphs, or anything that :func:`lresnet.data.read_graph` takes. All have equally many features per node,
             or none; then structural features describe the nodes, since learned points would not carry over from one
-            graph to another.
+            graph to another. Or a folder of labelled graphs, as :func:`lresnet.data.read_graphs` reads it.
         labels: One class per graph, numbers (also negative ones) or text. None: ``data.y`` of each PyG ``Data``.
         name: Name of the task.
         split: None: random, with equal shares in every class. A mapping from ``"train"``, ``"val"`` and ``"test"`` to
@@ -209,6 +210,12 @@ def graph_task(
         >>> task.num_graphs, task.num_nodes, task.test_index.numel()
         (40, 900, 4)
     """
+    if isinstance(graphs, str | os.PathLike):
+        if labels is not None:
+            raise ValueError(
+                f"{os.fspath(graphs)}: the folder has its own labels; leave labels out, or give a list of graphs"
+            )
+        graphs, labels = read_graphs(Path(graphs))
     if not graphs:
         raise ValueError(f"{name}: there are no graphs; give a list of graphs and their labels")
     given = _labels_of_graphs(name, graphs) if labels is None else labels
@@ -221,7 +228,7 @@ def graph_task(
     y = torch.from_numpy(numbered.numbers)
     if split is None:
         parts = _random_parts(name, y, seed, validation, test, "graphs")
-        note = f"Random split, seed {seed}: {_sizes(parts, 'graphs')}."
+        note = f"Random split, seed {seed}, equal shares in every class: {_sizes(parts, 'graphs')}."
     else:
         parts = _given_node_split(name, split, y, seed)
         note = f"Given split: {_sizes(parts, 'graphs')}."
