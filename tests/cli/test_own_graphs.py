@@ -169,7 +169,7 @@ def test_whole_graphs_are_classified(
     assert "has no graph 'zz'" in _complaint(capsys, "predict", "run", "zz")
     assert "--graph is for runs on one graph" in _complaint(capsys, "predict", "run", "--graph", "friends.csv")
     for verb in (["embed", "run"], ["neighbours", "run", "0"], ["predict", "run", "--links"]):
-        assert "holds a run on the many graphs" in _complaint(capsys, *verb)
+        assert "holds a run on the set of graphs" in _complaint(capsys, *verb)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ def test_whole_graphs_are_classified(
         (["empty", "--task", "graph-level"], "has no labels.csv; write one row per graph"),
         (["empty.csv"], "holds no edges: the file is empty"),
         (["column.csv"], "column.csv, line 1: expected two node names, found '0'"),
-        (["few.csv"], "a graph with 19 edges has none for validation; a share of 5 % needs at least 20"),
+        (["few.csv"], "the graph has 19 edges; holding out 5 % needs at least 20"),
         (["complete.csv"], "the graph has only 0 pairs without an edge"),
         (["friends.csv", "--task", "node"], "has no labels, which node classification needs"),
         (["friends.csv", "--labels", "strangers.csv"], "strangers.csv, line 2: there is no node 'z'"),

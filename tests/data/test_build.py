@@ -135,7 +135,7 @@ def test_nodes_without_a_label_are_in_no_part() -> None:
     task = node_task(_labelled())
     for part in PARTS:
         assert bool((task.y[getattr(task, f"{part}_index")] >= 0).all())
-    assert "2 of 60 nodes have no label; they pass messages only." in task.notes
+    assert "Nodes without a label, which only pass messages: 2 of 60." in task.notes
     masked = node_task(_labelled(), split={"train": range(20), "val": range(20, 40), "test": range(40, 60)})
     assert masked.train_index.tolist() == [i for i in range(20) if i not in (4, 17)]
 
@@ -147,7 +147,7 @@ def test_classes_of_one_and_two_nodes_are_in_training_first_and_reported() -> No
     task = node_task(_random_graph(labels=labels))
     assert [int((task.y[getattr(task, f"{part}_index")] == 2).sum()) for part in PARTS] == [1, 0, 0]
     assert [int((task.y[getattr(task, f"{part}_index")] == 3).sum()) for part in PARTS] == [1, 0, 1]
-    assert any("class 2, 3 (fewer than 3 nodes each)" in note for note in task.notes)
+    assert any(note.endswith("which are not in every part of the split: 2, 3.") for note in task.notes)
 
 
 def test_a_directed_graph_keeps_its_direction_for_nodes_and_not_for_links() -> None:
@@ -195,7 +195,7 @@ def test_a_link_split_may_be_given_as_edges_or_as_a_file(tmp_path: Path) -> None
         (lambda: node_task(_labelled(), validation=0.6, test=0.4), "leave nothing for training"),
         (lambda: link_task(_random_graph(), metric="accuracy"), "unknown metric 'accuracy' of links"),
         (lambda: link_task(_random_graph(), test=0.0), "share held out for test must be above 0"),
-        (lambda: link_task(_random_graph(edges=19)), "edges has none for validation; a share of 5 % needs at least 20"),
+        (lambda: link_task(_random_graph(edges=19)), "edges; holding out 5 % needs at least 20"),
         (lambda: link_task(_random_graph(), split={"val": [[0], [0]], "test": [[1], [2]]}), "is not an edge"),
         (lambda: link_task(_random_graph(), split={"val": [0, 1], "test": [[1], [2]]}), "edges are .2, m."),
         (lambda: link_task(_random_graph(), node_features="own"), "has no features; use learned or structural"),

@@ -146,7 +146,10 @@ def test_latin_1_labels_are_read_and_reported(tmp_path: Path) -> None:
             {"features_csv": "Ann,1\nBob,2\nCid,3\n"},
             "features.csv has no row for node 'Dan'; it describes 3 of 4 nodes",
         ),
-        ({"features_csv": "Ann,1\nBob,2\nAnn,3\n"}, "features.csv, line 3: node 'Ann' occurs again; line 1"),
+        (
+            {"features_csv": "Ann,1\nBob,2\nAnn,3\n"},
+            "features.csv, line 3: node 'Ann' occurs again; it is already in",
+        ),
         ({"features_csv": "Ann,1,2\nBob,2\n"}, "features.csv, line 2: expected 3 columns separated by a comma"),
         ({"features_csv": "1,2\n3,4\n5,6\n"}, "features.csv: there are 3 rows for 4 nodes"),
         ({"features_csv": ""}, "features.csv holds no rows"),

@@ -75,7 +75,7 @@ def test_negatives_are_found_on_a_graph_that_is_nearly_complete() -> None:
 
 
 def test_graph_with_too_few_edges_is_refused() -> None:
-    with pytest.raises(ValueError, match="a graph with 5 edges has none for validation"):
+    with pytest.raises(ValueError, match="the graph has 5 edges; holding out 5 % needs"):
         disjoint_edges(torch.stack([torch.arange(5), torch.arange(1, 6)]), 6, seed=0)
 
 

@@ -121,9 +121,9 @@ def test_pairs_are_read_by_name_or_number_after_a_header(run: Run, tmp_path: Pat
 def test_names_that_are_numbers_are_names_only() -> None:
     run = _run(link_task(_graph(names=tuple(str(100 + number) for number in range(NODES)))))
     assert inputs_of_run(run).number("103") == 3
-    with pytest.raises(ValueError, match=r"has no node '3'; .*Its names are numbers$"):
+    with pytest.raises(ValueError, match=r"has no node '3'; .*its names are numbers$"):
         inputs_of_run(run).number("3")
-    with pytest.raises(ValueError, match=r"has no node '3'; .*Its names are numbers$"):
+    with pytest.raises(ValueError, match=r"has no node '3'; .*its names are numbers$"):
         run.neighbours("3")
 
 
@@ -197,3 +197,9 @@ def test_pyg_data_in_ten_lines() -> None:
     run = fit(task, model, TrainConfig(epochs=2), device="cpu")
     assert list(run.evaluate()) == ["accuracy"]
     assert [one.name for one in run.predict([3, 4])] == ["3", "4"]  # type: ignore[union-attr]
+
+
+def test_python_ranks_links_as_the_command_does() -> None:
+    run = _run(link_task(_graph()))
+    assert run.links(3) == rank_links(run, top=3).links
+    assert run.links(2, node=4) == rank_links(run, top=2, node="4").links

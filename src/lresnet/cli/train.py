@@ -69,7 +69,8 @@ def train(
     file. Your own images
     are a folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and
     test_labels. To train with several GPUs or machines, start one process for each: torchrun
-    --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs one too.
+    --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs
+    --batch-size there.
 
     Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
 
@@ -322,7 +323,7 @@ def _summary(
     if isinstance(model, LorentzGCN) and model.head is not None and not model.euclidean and not groups.manifold:
         lines.append(_NO_MANIFOLD_PARAMETERS)
     if isinstance(model, LorentzGCN) and not model.residuals and config.model.residual not in ("none", "euclidean"):
-        lines.append("A network of one layer has no residual connection, so --method makes no difference.")
+        lines.append("A network of one layer has no residual connection: every --method gives the same network here.")
     if isinstance(config.task, GraphTaskConfig) and config.task.is_own:
         lines += load(config.task, config.train.seed).notes  # type: ignore[union-attr]
     if isinstance(objective, ImageClassification):

@@ -146,7 +146,7 @@ input_features`.
     parts, notes = _node_split(graph, labels, split, seed, validation, test)
     unlabelled, small = int((labels < 0).sum()), _small_classes(graph, labels)
     if unlabelled:
-        notes.append(f"{unlabelled:,} of {graph.num_nodes:,} nodes have no label; they pass messages only.")
+        notes.append(f"Nodes without a label, which only pass messages: {unlabelled:,} of {graph.num_nodes:,}.")
     if small:
         notes.append(small)
     data = graph.to_data() if graph.directed else None
@@ -250,7 +250,12 @@ def graph_task(
         edge_weight=weight,
         classes=numbered.classes,
         names=_names_of_graphs(read),
-        notes=(f"{len(read):,} graphs with {joined.num_nodes:,} nodes.", note, feature_note),
+        notes=(
+            f"{len(read):,} graphs with {joined.num_nodes:,} nodes.",
+            *(["Messages go both ways along directed edges."] if any(graph.directed for graph in read) else []),
+            note,
+            feature_note,
+        ),
     )
 
 
@@ -432,7 +437,7 @@ def _small_classes(graph: Graph, labels: Tensor) -> str | None:
         return None
     names = [graph.classes[label] if graph.classes else str(label) for label in small[:3]]
     more = f" and {len(small) - 3} more" if len(small) > 3 else ""
-    return f"Too few nodes for every part of a split: class {', '.join(names)}{more} (fewer than 3 nodes each)."
+    return f"Classes with fewer than 3 nodes, which are not in every part of the split: {', '.join(names)}{more}."
 
 
 def _labels_of_graphs(name: str, graphs: Sequence[Any]) -> list[Any]:

@@ -177,7 +177,8 @@ def _from_network(
         raise ValueError(f"{name}: the nodes have no attribute {label!r}; their attributes are: {listed}")
     unread = sorted(map(str, attributes - {*chosen, label}))
     if unread:
-        notes = (*notes, f"Node attributes that are not read: {', '.join(unread[:5])}{', ...' if unread[5:] else ''}.")
+        shown = ", ".join(unread[:5]) + (", ..." if unread[5:] else "")
+        notes = (*notes, f"Node attributes that are not read: {shown}; labels=NAME reads one.")
     graph = networkx_graph(network, name, chosen, label, notes)
     return graph, None if chosen else features, None if label is not None else labels
 

@@ -133,7 +133,7 @@ def disjoint_edges(
     if held_out == 0 or tested == 0:
         smallest = min(validation, test)
         raise ValueError(
-            f"a graph with {count} edges has none for validation; a share of {100 * smallest:g} % needs at least "
+            f"the graph has {count} edge{'' if count == 1 else 's'}; holding out {100 * smallest:g} % needs at least "
             f"{math.ceil(1 / smallest)}"
         )
     rng = np.random.Generator(np.random.PCG64(seed))

@@ -126,7 +126,7 @@ def inputs_of_run(run: Run) -> NodeInputs:
     """
     task = run.task
     if isinstance(task, ImageTask | GraphLevelTask):
-        what = "images" if isinstance(task, ImageTask) else "many graphs"
+        what = "images" if isinstance(task, ImageTask) else "set of graphs"
         raise ValueError(f"{run.place} holds a run on the {what} {run.record.data_name}; this needs one on a graph")
     graph = task.graph
     if graph is None and run.record.task.get("kind") == "graph":

@@ -59,6 +59,7 @@ from lresnet.train.results import environment
 
 if TYPE_CHECKING:
     from lresnet.runs.embedding import Embedding
+    from lresnet.runs.link_ranking import Link
     from lresnet.runs.neighbours import Neighbours
     from lresnet.runs.prediction import GraphPrediction, NodePrediction, Predictions
 
@@ -264,7 +265,7 @@ class Run:
         return dict(self.record.metrics)
 
     def predict(
-        self, items: Sequence[int] | Sequence[str | Path] | Tensor = (), *, top: int = 1
+        self, items: Sequence[int] | Sequence[str | Path] | Tensor = (), *, top: int = 1, graph: Any = None
     ) -> list[NodePrediction] | list[GraphPrediction] | Predictions | Tensor:
         """Predict with the trained model.
 
@@ -273,6 +274,7 @@ class Run:
                 those of graphs; for images, image files or folders of them; for link prediction, pairs of nodes
                 ``[2, m]``, which are required.
             top: number of classes per node, graph or image.
+            graph: for node classification, a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`.
 
         Returns:
             Classes with their probabilities, see :mod:`lresnet.runs.prediction`; for link prediction a score per pair,
@@ -280,6 +282,8 @@ class Run:
         """
         from lresnet.runs import prediction
 
+        if graph is not None and (self.record.images is not None or not isinstance(self.task, NodeTask)):
+            raise ValueError(f"{self.place} does not classify nodes, as graph= needs; links and embed take a graph too")
         if isinstance(items, str | Path):
             raise TypeError(f"predict takes a list of items, got {items!r}; write [{items!r}]")
         if self.record.images is not None:  # needs no task: the record describes the images
@@ -289,7 +293,7 @@ class Run:
             names = [str(item) for item in items]
             if isinstance(self.task, GraphLevelTask):
                 return prediction.predict_graphs(self, names, top=top)
-            return prediction.predict_nodes(self, names, top=top)
+            return prediction.predict_nodes(self, names, top=top, graph=graph)
         try:
             numbers = torch.as_tensor(items)
         except (TypeError, ValueError) as error:
@@ -300,19 +304,38 @@ class Run:
             return prediction.score_links(self, numbers)
         if isinstance(self.task, GraphLevelTask):
             return prediction.predict_graphs(self, numbers.flatten().tolist(), top=top)
-        return prediction.predict_nodes(self, numbers.flatten().tolist(), top=top)
+        return prediction.predict_nodes(self, numbers.flatten().tolist(), top=top, graph=graph)
 
-    def embed(self, images: Sequence[str | Path] = ()) -> Embedding:
-        """Return the points to which the model maps its data: nodes, test images, or the given image files."""
+    def links(self, top: int = 50, *, node: str | int | None = None, graph: Any = None) -> list[Link]:
+        """Return the most likely missing links of a run that predicts links: pairs without an edge, nearest first.
+
+        Args:
+            top: number of links.
+            node: name or number of a node; None: the links of all nodes.
+            graph: a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`; None: the run's own.
+        """
+        from lresnet.runs.link_ranking import rank_links
+        from lresnet.runs.node_inputs import inputs_of_graph
+
+        inputs = None if graph is None else inputs_of_graph(self, graph)
+        return rank_links(self, top=top, node=None if node is None else str(node), inputs=inputs).links
+
+    def embed(self, images: Sequence[str | Path] = (), *, graph: Any = None) -> Embedding:
+        """Return the points to which the model maps its data: nodes, test images, or the given image files.
+
+        Args:
+            images: image files, or folders of them, for a run on images.
+            graph: a new graph, for a run on a graph.
+        """
         from lresnet.runs.embedding import embed_run
 
-        return embed_run(self, [Path(path) for path in images])
+        return embed_run(self, [Path(path) for path in images], graph)
 
-    def neighbours(self, item: str | int, count: int = LISTED_NEIGHBOURS) -> Neighbours:
+    def neighbours(self, item: str | int, count: int = LISTED_NEIGHBOURS, *, graph: Any = None) -> Neighbours:
         """Return the points nearest to a node or image, see :func:`lresnet.runs.neighbours.neighbours_in_run`."""
         from lresnet.runs.neighbours import neighbours_in_run
 
-        return neighbours_in_run(self, str(item), count=count)
+        return neighbours_in_run(self, str(item), count=count, graph=graph)
 
 
 def load(config: TaskConfig, seed: int = 0) -> Task:

@@ -63,7 +63,7 @@ _ENDS = (
 )
 _WEIGHT_NAMES = ("weight", "weights", "w", "edgeweight", "value", "count", "strength")
 # Third columns of numbers that are not weights.
-_OTHER_NAMES = ("time", "timestamp", "date", "year", "day", "id", "edgeid", "type", "label", "key")
+_OTHER_NAMES = ("time", "timestamp", "date", "year", "since", "day", "id", "edgeid", "type", "label", "key")
 
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,17}")
 _PYTHON_WEIGHT = re.compile(r"""\{.*['"]weight['"]: *([^,} ]+).*\}""")

@@ -240,7 +240,7 @@ def _unique_names(path: Path, rows: list[Row]) -> list[str]:
             raise ValueError(f"{path}, line {line}: the name of the node is missing")
         if row[0] in seen:
             raise ValueError(
-                f"{path}, line {line}: node {quoted(row[0])} occurs again; line {seen[row[0]]} describes it"
+                f"{path}, line {line}: node {quoted(row[0])} occurs again; it is already in line {seen[row[0]]}"
             )
         seen[row[0]] = line
     return list(seen)
