@@ -21,10 +21,10 @@ demo: $(STAMP) ## train every residual connection on a tree, print the results, 
 	@$(BIN)/lresnet demo
 
 test: $(STAMP) ## run all tests that are not marked slow (two processes, a few minutes)
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m "not slow"
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 test-all: $(STAMP) ## run all tests, including the slow ones
-	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 test-browser: $(STAMP) ## test the report's page in headless Chromium (Debian: apt-get install chromium) and time its frames
 	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"

@@ -174,7 +174,9 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
             "the run has diverged at step 1: ",
         ),
         (_fails_in_one, ["IMAGES", *QUICK], "the disk of process 1 is gone"),
-        (_finds_other_images, ["IMAGES", *QUICK], "the processes find different pixels at "),
+        pytest.param(
+            _finds_other_images, ["IMAGES", *QUICK], "the processes find different pixels at ", marks=pytest.mark.slow
+        ),
     ],
     ids=["a graph", "seeds", "a batch", "divergence", "one alone", "other images"],
 )

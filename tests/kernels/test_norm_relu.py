@@ -205,7 +205,7 @@ def test_error_messages():
             call(x, norm(channels))
 
 
-@pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
+@pytest.mark.parametrize("residual", ["lorentz", pytest.param("euclidean", marks=pytest.mark.slow)])
 def test_a_network_trains_the_same_with_modules_kernels_and_compiled(residual, launches):
     torch.manual_seed(0)
     net = LorentzResNet(8, 10, widths=[4, 4, 8], residual=residual).to(DEVICE).train()
@@ -257,6 +257,7 @@ def test_a_modified_network_runs_its_own_modules(case):
 
 
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # Dynamo reads it
+@pytest.mark.slow
 def test_blocks_compiled_one_by_one_share_their_code():
     net = LorentzResNet(20, 10, widths=[4, 4, 8]).to(DEVICE).train()
     torch._dynamo.reset()

@@ -114,7 +114,7 @@ def test_sizes(channels, few):
     assert_near(run(norm_tail, x, y, g, norms, scalars()), exact, 3e-4 if few else 3e-5)
 
 
-@pytest.mark.parametrize("channels", [8192, 8193])
+@pytest.mark.parametrize("channels", [pytest.param(8192, marks=pytest.mark.slow), 8193])
 def test_the_largest_number_of_channels(channels, launches):
     x, y, g = images(1, channels, 1, 3)
     norms = None, norm(channels, eps=1.0)

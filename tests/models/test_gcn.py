@@ -380,7 +380,7 @@ def test_create_model_builds_the_same_model():
         ("lorentz", False, 4),
         ("euclidean", True, 4),
         pytest.param("none", False, 2**15, marks=pytest.mark.slow),
-        ("none", True, 4),
+        pytest.param("none", True, 4, marks=pytest.mark.slow),
         # The other combinations; each takes three seconds to compile.
         pytest.param("lorentz", True, 4, marks=pytest.mark.slow),
         pytest.param("euclidean", True, 2**15, marks=pytest.mark.slow),

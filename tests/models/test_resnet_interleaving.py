@@ -92,6 +92,7 @@ def test_networks_with_hooks_do_not_interleave(name):
     assert model.num_interleaved(OnGPU(16)) == 8
 
 
+@pytest.mark.slow
 def test_interleaving_compiles_without_a_graph_break(monkeypatch):
     model = LorentzResNet(8, 5, residual="euclidean")
 

@@ -212,6 +212,7 @@ def test_on_a_gpu_many_calls_are_one_task_that_is_replayed_if_it_can_be_captured
     assert all(m.facts["replayed"] is False and m.seconds is not None for m in measure("kernels"))
 
 
+@pytest.mark.slow
 def test_on_a_gpu_epochs_are_compared_with_their_steps(fake_gpu: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     package = "lresnet_paper.bench.resnets"
     monkeypatch.setattr(f"{package}.image_training", lambda *arguments: image_training(*arguments[:-1], CPU))

@@ -154,6 +154,7 @@ def test_training_measures_a_whole_run(tmp_path: Path, capsys: pytest.CaptureFix
     assert "Whole training of lorentz_resnet20" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_training_reports_the_error_of_a_failed_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     call = ["bench", "training", "--images", str(tmp_path / "none.npz"), "--device", "cpu", "--results", str(tmp_path)]
     assert cli.main([*call, "--epochs", "1"]) == 2

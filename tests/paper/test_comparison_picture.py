@@ -56,6 +56,7 @@ def test_the_caption_explains_the_marks_of_the_picture() -> None:
     assert comparison_picture(aggregate([record("lorentz", 0, 97.0)])).get_supxlabel().startswith(caption)
 
 
+@pytest.mark.slow
 def test_the_panels_of_runtimes_are_legible() -> None:
     """Numbers of an axis do not overlap, and no title is wider than its panel."""
     times = [one for one in aggregate(read_runs(RESULTS)) if one.table == "runtime"]

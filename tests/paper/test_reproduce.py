@@ -156,6 +156,7 @@ def test_an_unwritable_file_is_an_error_before_the_first_run(executed, tmp_path)
     assert executed == []
 
 
+@pytest.mark.slow
 def test_real_runs_in_a_worker_process(tmp_path):
     """The real pool and real training: one run finishes and one diverges."""
     config = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}

@@ -114,7 +114,7 @@ def test_a_subgraph_of_all_neighbours_has_the_output_and_the_gradients_of_the_wh
         torch.testing.assert_close(gradients[key], p.grad, rtol=1e-10, atol=1e-12, msg=key)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("weighted", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_sampled_sums_have_the_sums_of_all_neighbours_as_their_mean(weighted: bool) -> None:
     """One layer with node 0, which has 40 neighbours, of which 4 are drawn; the errors are measured in their sigma."""
     model, host, _, _ = variant("weights" if weighted else "lorentz")

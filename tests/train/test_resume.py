@@ -31,7 +31,7 @@ def run_and_kill(kind: str, checkpoint: Path, step: int, delay: float) -> None:
     [
         "lp",
         pytest.param("nc", marks=pytest.mark.slow),
-        "nc-sampled",
+        pytest.param("nc-sampled", marks=pytest.mark.slow),
         pytest.param("lp-sampled", marks=pytest.mark.slow),
     ],
 )
