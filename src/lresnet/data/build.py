@@ -19,9 +19,10 @@ from lresnet.data.formats.graph_set import read_graphs
 from lresnet.data.formats.split_file import read_link_split, read_node_split
 from lresnet.data.graph import FeatureKind, Graph
 from lresnet.data.labels import NumberedLabels, number_labels
-from lresnet.data.node_features import FeatureSource, input_features
+from lresnet.data.node_features import input_features
 from lresnet.data.pairs import PairNumbering, both_directions
 from lresnet.data.quoting import quoted
+from lresnet.data.source import FeatureSource
 from lresnet.data.tasks import GraphLevelTask, LinkTask, NodeTask
 
 __all__ = ["graph_task", "link_task", "node_task"]

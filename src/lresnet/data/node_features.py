@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -11,12 +11,9 @@ from scipy import sparse
 from torch import Tensor
 
 from lresnet.data.graph import FeatureKind, Features, Graph, dense
+from lresnet.data.source import FEATURE_SOURCES, FeatureSource
 
-__all__ = ["FEATURE_SOURCES", "FeatureSource", "PreparedFeatures", "input_features", "structural_features"]
-
-FeatureSource = Literal["own", "learned", "structural"]
-FEATURE_SOURCES: tuple[FeatureSource, ...] = ("own", "learned", "structural")
-"""Where node features come from: the graph itself, one learned point per node, or the structure around a node."""
+__all__ = ["PreparedFeatures", "input_features", "structural_features"]
 
 # From here on a sparse tensor takes less memory than it costs in time: 2^26 float32 values are 256 MB.
 _LARGEST_DENSE = 2**26
@@ -46,7 +43,8 @@ def input_features(
         graph: The graph.
         edge_index: The graph that is visible in training, ``[2, m]``, in both directions. Structural features are
             computed on it, so that held-out edges do not leak into them.
-        source: One of :data:`FEATURE_SOURCES`. None: the graph's own features if it has any, otherwise learned points.
+        source: One of :data:`lresnet.data.source.FEATURE_SOURCES`. None: the graph's own features if it has any,
+            otherwise learned points.
         kind: ``"published"``: rows of non-negative sparse features are divided by their sums (bags of words), all other
             features are standardised. ``"standardised"``: each column has mean 0 and standard deviation 1. ``"raw"``:
             as they are.

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Literal
 
 __all__ = [
+    "FEATURE_SOURCES",
     "DataSource",
+    "FeatureSource",
     "File",
     "Files",
     "GraphSource",
@@ -24,6 +26,10 @@ __all__ = [
 ]
 
 NodeMetric = Literal["f1_binary", "accuracy"]
+
+FeatureSource = Literal["own", "learned", "structural"]
+FEATURE_SOURCES: tuple[FeatureSource, ...] = ("own", "learned", "structural")
+"""Where node features come from: the graph itself, one learned point per node, or the structure around a node."""
 
 Files = Mapping[str, Path]
 """The files of a data set: the last part of :attr:`File.path`, e.g. ``"airport.p"``, to where the file was found."""

@@ -12,7 +12,7 @@ import numpy as np
 from torch import Tensor
 
 from lresnet.data import Graph, GraphLevelTask, Task, graph_task, link_task, node_task, read_graph, read_graphs
-from lresnet.data.node_features import FEATURE_SOURCES, FeatureSource
+from lresnet.data.source import FEATURE_SOURCES, FeatureSource
 from lresnet.runs.config import GraphTaskConfig
 
 __all__ = ["feature_source", "graph_facts", "load_own_task", "read_own_graph", "require_same_graph"]

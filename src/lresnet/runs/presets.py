@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from lresnet.data.formats.graph_paths import looks_like_graph
 from lresnet.data.registry import IMAGE_SETS, TASKS
+from lresnet.data.source import FEATURE_SOURCES
 from lresnet.residual.registry import RESIDUALS
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, GraphTaskKind, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.graph_trials import first_settings
@@ -25,7 +26,6 @@ __all__ = ["TaskKind", "find_task", "has_searched_preset", "image_recipes", "is_
 
 TaskKind = Literal["graphs", "images"]
 
-FEATURE_SOURCES = ("own", "learned", "structural")
 _DEFAULT_TASKS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10"}
 # CIFAR's learning rate suits 50,000 images; on a few hundred its first steps spoil the network.
 # benchmarks/small_images.py, 540 images, seeds 0 to 2: after 12 epochs the test accuracy is 35, 43 and 46 % without

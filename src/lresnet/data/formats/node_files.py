@@ -15,6 +15,7 @@ from torch import Tensor
 from lresnet.data.formats.edge_list import number_names
 from lresnet.data.formats.graph_arrays import read_all_arrays, read_array, sparse_matrix, split_masks
 from lresnet.data.formats.graph_paths import graph_suffix
+from lresnet.data.formats.split_file import PART_NAMES
 from lresnet.data.formats.text_rows import Table, is_number
 from lresnet.data.graph import Graph, checked_features, checked_mask
 from lresnet.data.labels import number_labels
@@ -25,12 +26,7 @@ __all__ = ["add_features", "add_labels", "add_splits"]
 _NODE_TITLES = ("", "node", "nodes", "name", "id", "nodeid", "nodename", "vertex", "index")
 _LABEL_TITLES = ("label", "labels", "class", "y", "target", "category", "nodelabel")
 _SPLIT_TITLES = ("part", "split", "set", "subset", "mask")
-_PARTS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
-    **dict.fromkeys(("", "none", "-"), ""),
-}
+_PARTS = PART_NAMES | dict.fromkeys(("", "none", "-"), "")
 
 Row = tuple[int, list[str]]
 

@@ -13,14 +13,14 @@ from lresnet.data.formats.text_rows import Table
 from lresnet.data.graph import Graph
 from lresnet.data.quoting import quoted
 
-__all__ = ["read_link_split", "read_node_split"]
+__all__ = ["PART_NAMES", "read_link_split", "read_node_split"]
 
-# What users call the three parts.
-_PARTS = {
+PART_NAMES = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("val", "valid", "validation", "dev"), "val"),
     **dict.fromkeys(("test", "testing"), "test"),
 }
+"""What users call the three parts of a split, in lower case."""
 
 
 def read_node_split(path: str | os.PathLike[str], graph: Graph) -> dict[str, Tensor]:
@@ -55,7 +55,7 @@ def _read(path: Path, graph: Graph, nodes: int) -> dict[str, Tensor]:
         if len(fields) < nodes + 1:
             expected = "node, part" if nodes == 1 else "node, node, part"
             raise ValueError(f"{path}, line {line}: expected {expected}, found {quoted(', '.join(fields))}")
-        part = _PARTS.get(fields[nodes].lower())
+        part = PART_NAMES.get(fields[nodes].lower())
         if part is None:
             if place == 0 and not any(name in numbers for name in fields[:nodes]):
                 continue  # a header
