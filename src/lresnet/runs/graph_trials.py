@@ -19,8 +19,8 @@ __all__ = ["first_settings", "trials"]
 # The lists were chosen on development graphs by test results, two seeds each: 107 settings for nodes on cora, pubmed,
 # chameleon, squirrel, actor, texas and tolokers, 170 for links on airport, cora, bio-yeast, california and inf-power.
 # Most entries are those that improved what validation data would select there; cheap ones come first. Some were added
-# by judgement and not run on a development graph: the deep network with batch norm (published results on minesweeper show
-# that depth and batch norm help), the networks without a residual for links and with SAGE, and the graph-level list.
+# by judgement and not run on a development graph: the deep network with batch norm (published results on minesweeper
+# show that depth and batch norm help), the networks without a residual for links and with SAGE, the graph-level list.
 _TRAINING: dict[str, Any] = {"epochs": 500, "patience": 100, "eval_every": 5}
 _GCN: dict[str, Any] = {
     "model": "lorentz_gcn",
