@@ -31,9 +31,9 @@ test-browser: $(STAMP) ## test the report's page in headless Chromium (Debian: a
 	@LRESNET_BROWSER=required OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
 	@PYTHONPATH=. $(BIN)/python benchmarks/disk.py
 
-screenshot: $(STAMP) ## render docs/report.png, a picture of the report's page in headless Chromium
+screenshot: $(STAMP) ## render docs/images/report.png, a picture of the report's page in headless Chromium
 	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"
-	@PYTHONPATH=. $(BIN)/python -m tests.browser.screenshot docs/report.png
+	@PYTHONPATH=. $(BIN)/python -m tests.browser.screenshot docs/images/report.png
 
 check: $(STAMP) ## check lint, format, types and the import contracts between packages
 	@$(BIN)/ruff check --quiet .
@@ -59,11 +59,11 @@ bench-scale: $(STAMP) ## measure memory and time on PubMed and on a graph of ten
 
 docs: $(STAMP) ## render the generated pages and the README's pictures
 	@$(BIN)/python benchmarks/numerics.py
-	@$(BIN)/lresnet plot residuals --out docs/residuals.png
-	@$(BIN)/lresnet demo --out docs/demo.png
+	@$(BIN)/lresnet plot residuals --out docs/images/residuals.png
+	@$(BIN)/lresnet demo --out docs/images/demo.png
 	@$(BIN)/python -m lresnet_paper pages
-	@$(BIN)/python -m lresnet_paper pages depth --out docs/depth.png
-	@$(BIN)/python -m lresnet_paper pages depth --protocol legacy-deep --out docs/depth-deep.png
+	@$(BIN)/python -m lresnet_paper pages depth --out docs/images/depth.png
+	@$(BIN)/python -m lresnet_paper pages depth --protocol legacy-deep --out docs/images/depth-deep.png
 
 lock: ## resolve the newest versions and write requirements.lock
 	@$(PYTHON) -m venv --clear .venv-lock

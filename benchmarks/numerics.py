@@ -1,4 +1,4 @@
-"""Measure the rounding error of every residual and render docs/numerics.md from it.
+"""Measure the rounding error of every residual and render docs/performance/numerics.md from it.
 
     python benchmarks/numerics.py            # measure (about 20 s on a CPU), write results/numerics.jsonl, render
     python benchmarks/numerics.py --render   # render only
@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 from families import CURVATURES, FAMILIES, NORMS, exact_centroid, exact_distance, pairs  # noqa: E402
 
-RESULTS, PAGE = ROOT / "results" / "numerics.jsonl", ROOT / "docs" / "numerics.md"
+RESULTS, PAGE = ROOT / "results" / "numerics.jsonl", ROOT / "docs" / "performance" / "numerics.md"
 METHODS: dict[str, tuple[Callable[..., Tensor], Callable[..., Tensor]]] = {
     method.name: (resolve_name(method.function), resolve_name(method.textbook_function))
     for method in registry.METHODS.values()
@@ -119,7 +119,7 @@ def measure() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--render", action="store_true", help="render docs/numerics.md from results/numerics.jsonl, without measuring"
+        "--render", action="store_true", help="render docs/performance/numerics.md from results/numerics.jsonl, without measuring"
     )
     if not parser.parse_args().render:
         measure()

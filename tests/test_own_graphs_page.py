@@ -1,4 +1,4 @@
-"""docs/own_graphs.md: its scripts and commands run in an empty folder, and its table shows the results."""
+"""docs/howto/own_graph.md: its scripts and commands run in an empty folder, and its table shows the results."""
 
 import json
 import re

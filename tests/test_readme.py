@@ -43,7 +43,7 @@ def test_the_training_writes_a_run_and_embeds_all_nodes(tmp_path: Path, monkeypa
 
 def test_linked_files_exist() -> None:
     targets = re.findall(r"\]\(([^)#]+)\)", TEXT)
-    assert "docs/residuals.png" in targets
+    assert "docs/images/residuals.png" in targets
     assert [target for target in targets if "://" not in target and not (ROOT / target).is_file()] == []
 
 

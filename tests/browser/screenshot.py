@@ -1,6 +1,6 @@
-"""Write docs/report.png: the disk of the page with the demo's tree, one node at the centre and one under the pointer.
+"""Write docs/images/report.png: the disk of the page with the demo's tree, one node at the centre and one under the pointer.
 
-python -m tests.browser.screenshot docs/report.png
+python -m tests.browser.screenshot docs/images/report.png
 """
 
 import sys

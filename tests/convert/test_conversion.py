@@ -59,7 +59,7 @@ def test_in_curved_space_it_is_another(name):
 
 
 def test_a_layer_norm_after_the_sum_divides_the_lorentz_residual_out_again():
-    """It is a multiple of x + w y, another one for each point: said in docs/convert.md."""
+    """It is a multiple of x + w y, another one for each point: said in docs/howto/convert.md."""
     network, x = build("post-norm").eval(), inputs("post-norm")
     found = convert("post-norm", network, curvature=-1.0)
     torch.testing.assert_close(found(*x), network(*x), rtol=1e-4, atol=1e-4)

@@ -1,4 +1,4 @@
-"""Tables of benchmarks, their targets, and docs/benchmarks.md."""
+"""Tables of benchmarks, their targets, and docs/performance/benchmarks.md."""
 
 import io
 import json
@@ -224,7 +224,7 @@ def test_the_page_has_the_newest_lines_of_every_device(tmp_path: Path) -> None:
 
 
 def test_the_page_in_docs_is_rendered_from_results() -> None:
-    assert (ROOT / "docs/benchmarks.md").read_text() == benchmark_page(read_benchmarks(ROOT / "results"))
+    assert (ROOT / "docs/performance/benchmarks.md").read_text() == benchmark_page(read_benchmarks(ROOT / "results"))
 
 
 def test_runtimes_in_the_report_are_seconds_without_a_verdict(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The tables of depth from artificial runs; docs/depth.md agrees with the results."""
+"""The tables of depth from artificial runs; docs/reproduction/depth.md agrees with the results."""
 
 from pathlib import Path
 from typing import Any
@@ -70,7 +70,7 @@ def test_markdown_and_terminal() -> None:
 
 def test_the_tables_of_docs_depth_are_those_of_the_results() -> None:
     rendered = depth_markdown(read_runs(ROOT / "results")).splitlines()
-    rows = [line for line in (ROOT / "docs" / "depth.md").read_text().splitlines() if line.startswith("|")]
+    rows = [line for line in (ROOT / "docs" / "reproduction" / "depth.md").read_text().splitlines() if line.startswith("|")]
     assert len(rows) == 4 * 9 + 2 * 8
     assert [row for row in rows if row not in rendered] == []
 

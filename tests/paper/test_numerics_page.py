@@ -1,4 +1,4 @@
-"""The page docs/numerics.md."""
+"""The page docs/performance/numerics.md."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_page_in_docs_is_rendered_from_results() -> None:
     page = numerics_page(read_numerics(ROOT / "results"))
-    assert (ROOT / "docs/numerics.md").read_text() == page
+    assert (ROOT / "docs/performance/numerics.md").read_text() == page
     assert "| random | ours | 7e-11 | 9e-10 |" in page
 
 

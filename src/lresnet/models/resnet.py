@@ -2,7 +2,7 @@
 
 After He, Yang, Ying (KDD 2025), section 5.3. A convolution, batch norm or ReLU of the space coordinates *is* the
 paper's hyperbolic layer, so torch's own modules are used unchanged. The geometry is in the residual, the pooling and
-the head. Differences from the released code (docs/fidelity.md): skip and branch are aligned, the residual stays on the
+the head. Differences from the released code (docs/reproduction/fidelity.md): skip and branch are aligned, the residual stays on the
 model's own hyperboloid, pixels are averaged in the Poincare ball, and the head is the regression of HNN++.
 
 Why K = -0.02 and scale 2: the residual of points far from the origin has a norm of about 1/sqrt(kappa), independent of
@@ -52,7 +52,7 @@ _HEADS = ("mlr", "prototypes", "linear")
 _NORMS = (torch.nn.BatchNorm2d, torch.nn.SyncBatchNorm)
 # Channels with which a convolution keeps a GPU's matrix units busy (timings: lresnet.nn.conv2d).
 _ENOUGH_CHANNELS = 64
-# The default scale is fixed: a learned one lost a point on CIFAR-100 with the recipe "fast" (docs/images.md).
+# The default scale is fixed: a learned one lost a point on CIFAR-100 with the recipe "fast" (docs/howto/images.md).
 _SCALE = 2.0
 
 

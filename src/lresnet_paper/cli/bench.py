@@ -215,10 +215,10 @@ def training(
 
 
 @bench.command
-def page(out: Path = Path("docs/benchmarks.md"), results: Path = Path("results")) -> int:
+def page(out: Path = Path("docs/performance/benchmarks.md"), results: Path = Path("results")) -> int:
     """Write the page of all benchmarks from the newest result of each measurement on each device.
 
-    Example: lresnet bench page --out docs/benchmarks.md
+    Example: lresnet bench page --out docs/performance/benchmarks.md
 
     Args:
         out: The page, in Markdown.

@@ -25,17 +25,17 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs"), readme: Pat
         docs: The folder of the pages.
         readme: The Markdown file with the two marks of the short table of graphs.
     """
-    results_(results, docs / "results.md")
+    results_(results, docs / "reproduction/results.md")
     overview(results, readme)
-    benchmarks(results, docs / "benchmarks.md")
-    return numerics(results, docs / "numerics.md")
+    benchmarks(results, docs / "performance/benchmarks.md")
+    return numerics(results, docs / "performance/numerics.md")
 
 
 @pages.command
-def results_(results: _Results = Path("results"), out: Path = Path("docs/results.md")) -> int:
+def results_(results: _Results = Path("results"), out: Path = Path("docs/reproduction/results.md")) -> int:
     """Write the page of all results: one section per table of the paper, and the answers to its claims.
 
-    Example: python -m lresnet_paper pages results --out docs/results.md
+    Example: python -m lresnet_paper pages results --out docs/reproduction/results.md
 
     Args:
         results: The folder with the results, files of JSON lines.
@@ -75,10 +75,10 @@ def overview(results: _Results = Path("results"), out: Path = Path("README.md"))
 
 
 @pages.command
-def benchmarks(results: _Results = Path("results"), out: Path = Path("docs/benchmarks.md")) -> int:
+def benchmarks(results: _Results = Path("results"), out: Path = Path("docs/performance/benchmarks.md")) -> int:
     """Write the page of all benchmarks, as `lresnet bench page` does.
 
-    Example: python -m lresnet_paper pages benchmarks --out docs/benchmarks.md
+    Example: python -m lresnet_paper pages benchmarks --out docs/performance/benchmarks.md
 
     Args:
         results: The folder with benchmarks.jsonl and runtime.jsonl.
@@ -93,10 +93,10 @@ def benchmarks(results: _Results = Path("results"), out: Path = Path("docs/bench
 
 
 @pages.command
-def numerics(results: _Results = Path("results"), out: Path = Path("docs/numerics.md")) -> int:
+def numerics(results: _Results = Path("results"), out: Path = Path("docs/performance/numerics.md")) -> int:
     """Write the page of rounding errors, which `python benchmarks/numerics.py` measures.
 
-    Example: python -m lresnet_paper pages numerics --out docs/numerics.md
+    Example: python -m lresnet_paper pages numerics --out docs/performance/numerics.md
 
     Args:
         results: The folder with numerics.jsonl.

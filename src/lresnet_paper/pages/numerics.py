@@ -1,4 +1,4 @@
-"""The page docs/numerics.md, from ``results/numerics.jsonl``."""
+"""The page docs/performance/numerics.md, from ``results/numerics.jsonl``."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ with ``torch.func.functional_call``.
 * ``objectives.py``: losses and validation scores ``[S]`` of stacked link prediction and node classification.
 * ``engine.py``: :func:`train_many`, the training loop with one early stopping and one non-finite check per member.
 
-``docs/stacking.md`` explains what a layer or an objective must do to be stacked, and how to test it.
+``docs/performance/stacking.md`` explains what a layer or an objective must do to be stacked, and how to test it.
 """
 
 from typing import TYPE_CHECKING
