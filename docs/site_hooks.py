@@ -153,8 +153,8 @@ def as_markdown(text: str) -> str:
     r"""Return a docstring with Markdown instead of the roles and directives of reStructuredText.
 
     Example:
-        >>> as_markdown(r"The point :math:`\gamma x`, see :func:`~lresnet.fit` and :class:`Lorentz`.")
-        'The point $\\gamma x$, see <autoref identifier="lresnet.fit" optional><code>fit</code></autoref> and `Lorentz`.'
+        >>> as_markdown(r"The point :math:`\gamma x` of a :class:`Lorentz`.")
+        'The point $\\gamma x$ of a `Lorentz`.'
     """
     text = re.sub(r"^( *)\.\. math:: *(.*(?:\n(?:\1 +\S.*))*)", _formula, text, flags=re.MULTILINE)
     text = re.sub(r":math:`([^`]+)`", r"$\1$", text)

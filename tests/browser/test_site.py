@@ -4,23 +4,14 @@ It needs the site: `make docs`, then `LRESNET_SITE=site pytest tests/browser/tes
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.browser.chromium import chromium
-
 SITE = Path(os.environ.get("LRESNET_SITE", "site")).resolve()
 pytestmark = pytest.mark.skipif("LRESNET_SITE" not in os.environ, reason="LRESNET_SITE is not set: `make docs` first")
 PAGES = sorted(str(page.relative_to(SITE)) for page in SITE.rglob("*.html")) if SITE.is_dir() else []
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as started:
-        yield started
 
 
 def test_no_page_requests_the_network_has_a_wrong_formula_or_scrolls_sideways(browser: Any) -> None:
@@ -40,7 +31,9 @@ def test_no_page_requests_the_network_has_a_wrong_formula_or_scrolls_sideways(br
     page.close()
 
 
-@pytest.mark.parametrize(("words", "expected"), [("LorentzResidual", "residual"), ("curvature sign", "faq"), ("NaN", "faq")])
+@pytest.mark.parametrize(
+    ("words", "expected"), [("LorentzResidual", "residual"), ("curvature sign", "faq"), ("NaN", "faq")]
+)
 def test_the_search_works_offline(browser: Any, words: str, expected: str) -> None:
     page = browser.new_page(viewport={"width": 1400, "height": 900})
     page.goto(f"file://{SITE / 'index.html'}")
