@@ -29,11 +29,10 @@ def on_config(config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Replace the comments that stand for the reference and for files of the repository."""
-    markdown = re.sub(r"<!-- file: (\w+\.md) -->", _file, markdown)
     markdown = re.sub(r"<!-- api: ([\w.]+)(?: without ([\w ]+))? -->", _api, markdown)
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", commands())
-    return markdown
+    return re.sub(r"<!-- file: (\w+\.md) -->", _file, markdown)  # last: CONTRIBUTING.md shows the other comments
 
 
 def _file(match: re.Match[str]) -> str:
