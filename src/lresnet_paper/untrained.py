@@ -6,9 +6,8 @@ nothing. Where it does not, the task shows little about the network.
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from lresnet_paper.results import Result
 
 __all__ = [
     "SCORES",
+    "SCORE_LABELS",
     "UNTRAINED_TABLE",
     "PairScores",
     "best_untrained",
@@ -115,6 +115,15 @@ SCORES: dict[str, Callable[[PairScores, NDArray[np.int64]], Array] | None] = {
     "degree": PairScores.degree,
 }
 """The untrained scores by name."""
+
+SCORE_LABELS = {
+    "feature_column": "one column",
+    "feature_distance": "distance",
+    "feature_cosine": "cosine",
+    "hops": "hops",
+    "degree": "degree",
+}
+"""The short names of the scores in tables."""
 
 
 # --- lines of results -------------------------------------------------------------------------------------------------
