@@ -70,7 +70,7 @@ class PairScores:
 
     def feature_column(self, pairs: NDArray[np.int64], column: int) -> Array:
         """Return minus the difference of one raw feature, ``-|x_i - x_j|``, ``[m]``."""
-        return -self.column_differences(pairs)[:, [column]].toarray()[:, 0]
+        return -_dense_column(self.column_differences(pairs), column)
 
     def feature_distance(self, pairs: NDArray[np.int64]) -> Array:
         """Return minus the Euclidean distance of all raw features, ``[m]``."""
@@ -81,7 +81,7 @@ class PairScores:
         norm = np.sqrt(_row_sums(self.features.power(2)))
         product = _row_sums(self.features[pairs[0]].multiply(self.features[pairs[1]]))
         lengths = norm[pairs[0]] * norm[pairs[1]]
-        return np.divide(product, lengths, out=np.zeros_like(product), where=lengths > 0)
+        return np.where(lengths > 0, product / np.where(lengths > 0, lengths, 1.0), 0.0)
 
     def hops(self, pairs: NDArray[np.int64]) -> Array:
         r"""Return :math:`(S^2 + S^3)_{ij}`, ``[m]``: weighted numbers of two- and three-hop paths.
@@ -100,7 +100,11 @@ class PairScores:
 
     def degree(self, pairs: NDArray[np.int64]) -> Array:
         """Return the larger of the two degrees in the training graph, ``[m]``."""
-        return np.maximum(self.degrees[pairs[0]], self.degrees[pairs[1]])
+        return np.asarray(self.degrees[pairs].max(axis=0))
+
+
+def _dense_column(matrix: Any, column: int) -> Array:
+    return np.asarray(matrix[:, [column]].toarray(), dtype=np.float64)[:, 0]
 
 
 def _row_sums(matrix: Any) -> Array:
@@ -185,7 +189,7 @@ def _line(
     score = SCORES[name]
     if score is None:
         differences = source.column_differences(valid)
-        columns = [-differences[:, [k]].toarray()[:, 0] for k in range(differences.shape[1])]
+        columns = [-_dense_column(differences, k) for k in range(differences.shape[1])]
         found = [_selection(_metrics(own, task.val_edges.shape[1])) for own in columns]
         chosen = int(np.argmax(found))
         validation, tested = found[chosen], source.feature_column(test, chosen)

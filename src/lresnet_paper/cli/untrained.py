@@ -47,5 +47,7 @@ def untrained(
                 raise
             print(f"warning: skipped {cell}: {error}", file=sys.stderr)
     lines = [line for line in read_results(out) if line["cell"] in (cells or link_cells())]
-    Console().print(result_table(aggregate(lines), "untrained scores: ROC AUC in percent, mean ± deviation over splits"))
+    Console().print(
+        result_table(aggregate(lines), "untrained scores: ROC AUC in percent, mean ± deviation over splits")
+    )
     return 0

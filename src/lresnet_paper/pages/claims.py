@@ -2,8 +2,9 @@
 
 The paper's sentences stand in ``tables.toml``. :data:`JUDGES` maps each sentence to the function that judges it, and
 ``templates/claims.md.j2`` has two macros that report the function's numbers: one of the same name with the evidence in
-full, and one with the suffix ``_short`` with one line for the page of verdicts. A claim about all cells of a table is answered as soon as the cells measured so far settle it. The features of disease/nc were
-not available to us: our own tree stands in for that cell, and no answer waits for it.
+full, and one with the suffix ``_short`` with one line for the page of verdicts. A claim about all cells of a table is
+answered as soon as the cells measured so far settle it. The features of disease/nc were not available to us: our own
+tree stands in for that cell, and no answer waits for it.
 """
 
 from __future__ import annotations

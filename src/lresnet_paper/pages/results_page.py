@@ -1,4 +1,4 @@
-"""The results page (docs/reproduction/results.md): for each table an overview and the results by cell; computing time."""
+"""The results page (docs/reproduction/results.md): overview and results by cell of each table; computing time."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ def _untrained_cells(
         row: dict[str, Any] = {"cell": cell, "splits": own[0].n, "columns": sorted(columns.get(cell, ()))}
         row["scores"] = {one.method: our_value(one) for one in own}
         row["best"] = best_untrained(own)[place].method
-        row["trained"] = {name: our_value(trained[name]) if name in trained else "" for name in ("lorentz", "euclidean")}
+        row["trained"] = {
+            name: our_value(trained[name]) if name in trained else "" for name in ("lorentz", "euclidean")
+        }
         cells.append(row)
     return cells
 

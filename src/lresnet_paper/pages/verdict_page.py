@@ -120,9 +120,7 @@ def _image_rows(results: Iterable[Result], comparisons: Iterable[Comparison]) ->
     """Return, by recipe, the Lorentz residual, the Euclidean baseline and their difference on both image sets."""
     table = "image_classification"
     found = {(one.protocol, one.cell, one.method): one for one in results if one.table == table and one.n}
-    paired = {
-        (one.protocol, one.cell): one for one in comparisons if (one.table, one.method) == (table, "euclidean")
-    }
+    paired = {(one.protocol, one.cell): one for one in comparisons if (one.table, one.method) == (table, "euclidean")}
     rows = []
     for protocol in _COMPARED_RECIPES:
         cells = [cell for cell in paper_columns(table) if (protocol, cell) in paired]
@@ -180,7 +178,9 @@ def _runtime_rows(results: Iterable[Result]) -> list[dict[str, Any]]:
             forms = sorted((one for one in own if (one.cell, one.method) == (cell, method)), key=lambda one: one.mean)
             if forms:
                 fast, slow = ({"seconds": our_value(one), "form": one.protocol} for one in (forms[0], forms[-1]))
-                rows.append({"cell": cell, "method": method, "paper": paper_value(forms[0]), "fast": fast, "slow": slow})
+                rows.append(
+                    {"cell": cell, "method": method, "paper": paper_value(forms[0]), "fast": fast, "slow": slow}
+                )
     return rows
 
 
