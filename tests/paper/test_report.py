@@ -143,7 +143,7 @@ def test_the_results_page_is_written(results: Path, tmp_path: Path) -> None:
     assert "nan" not in text
     assert "\n### disease/lp, legacy\n\n| method |" in text
     assert "| lorentz | 97.50 ± 0.71 | 2 of 3 | 97.50 | 97.3 ± 0.4 | no difference shown, +0.20 |" in text
-    assert "## The paper's claims" in text
+    assert "[verdict on the paper's claims](index.md)" in text
     (tmp_path / "file").touch()
     assert main(["pages", "results", str(results), "--out", str(tmp_path / "file" / "page.md")]) == 2
 
