@@ -133,8 +133,8 @@ def test_an_untrained_score_stands_next_to_the_trained_methods_of_the_same_split
     page = markdown_page(RUNS + cells)
     assert "| none 80.50 | better, +10.00 | one column 99.31 |" in page
     assert (
-        "On disease/lp, one raw feature column reaches 99.31 without any training, the trained Lorentz residual 90.50; "
-        "the score is higher than the means of all 3 trained methods." in page
+        "\n\nOn disease/lp, one raw feature column reaches 99.31 without any training, the trained Lorentz residual "
+        "90.50; the score is higher than the means of all 3 trained methods." in page
     )
     assert "| disease/lp | **99.31** (column 10) |  |  | 99.90 |  | 90.50 ± 0.71 | 70.50 ± 0.71 |" in page
     other = [one | {"protocol": "disjoint"} for one in cells]

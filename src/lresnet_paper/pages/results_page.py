@@ -205,8 +205,13 @@ def overview(
     return lines
 
 
-def overview_markdown(lines: Sequence[CellLine]) -> str:
-    """Return the overview as a table, with footnotes on the released code; empty without lines."""
+def overview_markdown(lines: Sequence[CellLine], compact: bool = False) -> str:
+    """Return the overview as a table, with footnotes on the released code; empty without lines.
+
+    Args:
+        lines: one line per cell.
+        compact: write a difference without a verdict where no difference is shown.
+    """
     if not lines:
         return ""
     rows = [
@@ -214,16 +219,20 @@ def overview_markdown(lines: Sequence[CellLine]) -> str:
             "cell": line.cell,
             "ours": our_value(line.lorentz),
             "paper": paper_value(line.lorentz),
-            "against_paper": against_paper(line.lorentz),
+            "against_paper": _shortened(against_paper(line.lorentz), compact),
             "released": "" if line.released is None else str(line.released).replace("*", "\\*"),
             "best": "" if line.best is None else f"{line.best.name} {line.best.mean:.2f}",
-            "verdict": _verdict_and_mean(line.comparison),
+            "verdict": _shortened(_verdict_and_mean(line.comparison), compact),
             "untrained": _untrained_text(line),
         }
         for line in lines
     ]
     values = {"released": any(line.released for line in lines), "untrained": any(line.untrained for line in lines)}
-    return render("overview.md.j2", rows=rows, notes=released_notes(lines), **values).strip()
+    return render("overview.md.j2", rows=rows, compact=compact, notes=released_notes(lines), **values).strip()
+
+
+def _shortened(text: str, compact: bool) -> str:
+    return text.removeprefix("no difference shown, ") if compact else text
 
 
 def _verdict_and_mean(comparison: Comparison | None) -> str:
@@ -245,7 +254,7 @@ def released_notes(lines: Sequence[CellLine]) -> dict[str, str]:
 
 
 def table_summary(results: Sequence[Result], lines: Sequence[CellLine]) -> str:
-    """Return what one table shows: counts of verdicts, and what later work reports.
+    """Return what one table shows, in paragraphs: counts of verdicts, later work, and untrained scores.
 
     Example:
         >>> table_summary([], [])
@@ -260,8 +269,9 @@ def table_summary(results: Sequence[Result], lines: Sequence[CellLine]) -> str:
         "all_methods": _counted(one.verdict for one in results if one.paper_mean is not None),
         "later": _later_work(results),
     }
-    text = " ".join(render("table_summary.md.j2", **values).split())
-    return " ".join([text, *untrained_sentences(results, lines)]).strip()
+    paragraphs = render("table_summary.md.j2", **values).split("\n\n")
+    texts = [" ".join(text.split()) for text in paragraphs] + untrained_sentences(results, lines)
+    return "\n\n".join(filter(None, texts))
 
 
 def untrained_sentences(results: Sequence[Result], lines: Sequence[CellLine]) -> list[str]:

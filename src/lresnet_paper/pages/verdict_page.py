@@ -75,7 +75,7 @@ def verdict_page(runs: Sequence[Run], claims: Sequence[Claim]) -> str:
         "measured": sum(counts.values()) - counts[VERDICTS[-1]],
         "all_rows": _row_counts([line for own in lines.values() for line in own]),
         "rows": {table: _row_counts(own) for table, own in lines.items()},
-        "overviews": {table: overview_markdown(own) for table, own in lines.items()},
+        "overviews": {table: overview_markdown(own, compact=True) for table, own in lines.items()},
         "given_away": measured.given_away(),
         "untrained": untrained_sentences([one for one in results if one.table == "gnn"], lines["gnn"]),
         "images": _image_rows(results, comparisons),
