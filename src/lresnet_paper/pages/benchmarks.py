@@ -1,4 +1,4 @@
-"""The page docs/performance/benchmarks.md, from ``benchmarks.jsonl`` and ``runtime.jsonl`` in results, and targets."""
+"""The page docs/performance/benchmarks.md, from results/benchmarks.jsonl and results/runtime.jsonl, and its targets."""
 
 from __future__ import annotations
 
