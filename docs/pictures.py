@@ -1,11 +1,12 @@
 """Pictures of the theory pages, drawn from the library's own functions and from results/.
 
-    python docs/pictures.py                  # all pictures, to docs/images
-    python docs/pictures.py depth numerics   # some of them
+python docs/pictures.py                  # all pictures, to docs/images
+python docs/pictures.py depth numerics   # some of them
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import statistics
@@ -30,50 +31,49 @@ from lresnet.plots.residuals import draw_residuals
 ROOT = Path(__file__).parent.parent
 IMAGES, RESULTS = ROOT / "docs" / "images", ROOT / "results"
 
-ORANGE, BLUE, GREEN, PINK = (
-    method_style(name)[0] for name in ("lorentz", "parallel_transport", "space", "tangent")
-)
-YELLOW = method_style("none")[0]
-TEXT, LIGHT, PAPER = "#555555", "#D9D9D9", "#FAFAFA"
+# The colours of methods are the registry's. Everything else has the colours of viridis.
+LORENTZ, SPACE, NONE = (method_style(name)[0] for name in ("lorentz", "space", "none"))
+PURPLE, TEAL, GREEN = "#440154", "#31688E", "#2A9D6E"
+TEXT, LIGHT, PAPER, SURFACE = "#555555", "#D9D9D9", "#FAFAFA", "#9DB7D5"
 WIDTH = 8.75  # inches: 1,400 pixels, legible at half that width
 
 
 def draw_hyperboloid(path: Path) -> None:
     """Draw the hyperboloid above the Poincaré disk, and a cross-section with all three charts."""
     M = Lorentz(-1.0)
-    figure = Figure(figsize=(WIDTH, 4.7))
-    space: Any = figure.add_axes((-0.09, -0.10, 0.67, 1.12), projection="3d")
+    figure = Figure(figsize=(WIDTH, 4.3))
+    space: Any = figure.add_axes((-0.085, -0.13, 0.66, 1.2), projection="3d")
     _draw_surface(space, M)
     _draw_projection(space, M)
-    _draw_section(figure.add_axes((0.575, 0.09, 0.42, 0.80)), M)
+    _draw_section(figure.add_axes((0.575, 0.03, 0.42, 0.88)), M)
     save_picture(figure, path)
 
 
 def _draw_surface(axes: Any, M: Lorentz) -> None:
     """Draw the hyperboloid as a surface, the disk in the plane of time 0, and the foot of the rays."""
     turn = np.linspace(0, 2 * np.pi, 73)
-    radius, angle = np.meshgrid(np.sinh(np.linspace(0, 1.75, 15)), turn)
+    radius, angle = np.meshgrid(np.sinh(np.linspace(0, 1.6, 15)), turn)
     x = torch.tensor(np.stack([radius * np.cos(angle), radius * np.sin(angle)], axis=-1))
     axes.plot_surface(
-        *x.movedim(-1, 0).numpy(), M.time(x).numpy(), color="#9DB7D5", alpha=0.28, linewidth=0.4, edgecolor="#7E97B3"
+        *x.movedim(-1, 0).numpy(), M.time(x).numpy(), color=SURFACE, alpha=0.28, linewidth=0.4, edgecolor="#7E97B3"
     )
     axes.plot(np.cos(turn), np.sin(turn), 0 * turn, color=INK, linewidth=1.6)
     axes.plot_trisurf(
         np.append(np.cos(turn[:-1]), 0), np.append(np.sin(turn[:-1]), 0), np.zeros(73), color="#EFEFEF", alpha=0.6
     )
     axes.set_axis_off()
-    axes.set_box_aspect((1, 1, 0.86), zoom=1.28)
-    axes.view_init(elev=12, azim=-62)
-    axes.set(xlim=(-2.3, 2.3), ylim=(-2.3, 2.3), zlim=(-1.05, 2.95))
+    axes.set_box_aspect((4.8, 4.8, 3.7), zoom=1.32)
+    axes.view_init(elev=14, azim=-62)
+    axes.set(xlim=(-2.4, 2.4), ylim=(-2.4, 2.4), zlim=(-1.1, 2.6))
 
 
 def _draw_projection(axes: Any, M: Lorentz) -> None:
     """Draw a geodesic on the surface, its image in the disk, and the rays between them."""
-    ends = torch.tensor([[1.9, -1.5], [0.4, 2.1]], dtype=torch.float64)
+    ends = torch.tensor([[1.93, -0.22], [-0.54, -1.75]], dtype=torch.float64)
     path = _geodesic(M, *ends)
-    axes.plot(path[:, 0], path[:, 1], M.time(path), color=ORANGE, linewidth=2.6, zorder=10)
+    axes.plot(path[:, 0], path[:, 1], M.time(path), color=PURPLE, linewidth=2.6, zorder=10)
     disk = M.to_poincare(path)
-    axes.plot(disk[:, 0], disk[:, 1], 0 * disk[:, 0], color=ORANGE, linewidth=2.6, zorder=10)
+    axes.plot(disk[:, 0], disk[:, 1], 0 * disk[:, 0], color=PURPLE, linewidth=2.6, zorder=10)
     for end, name in zip(ends, ("$x$", "$y$"), strict=True):
         u, v, t = *end.tolist(), float(M.time(end))
         p, q = M.to_poincare(end).tolist()
@@ -84,9 +84,9 @@ def _draw_projection(axes: Any, M: Lorentz) -> None:
     axes.plot(0, 0, -1, "o", color=GREY, markersize=5)
     axes.plot(0, 0, 1, "+", color=INK, markersize=9, markeredgewidth=1.6, zorder=12)
     axes.text(-0.08, 0, 1.16, "$o$", fontsize=13, color=INK, ha="right", zorder=13)
-    axes.text(-2.1, -1.6, 2.75, "hyperboloid", fontsize=11, color="#4F6B8A", zorder=13)
-    axes.text(-1.15, -0.9, -0.28, "Poincaré disk", fontsize=11, color=TEXT, ha="right", zorder=13)
-    axes.text(0.25, 0, -1.08, "(−1, 0, 0)", fontsize=10, color=TEXT, zorder=13)
+    axes.text2D(0.27, 0.58, "hyperboloid", fontsize=11, color=TEAL, ha="right", transform=axes.transAxes)
+    axes.text2D(0.345, 0.345, "Poincaré disk", fontsize=11, color=TEXT, ha="right", transform=axes.transAxes)
+    axes.text(0.25, 0, -1.08, "time −1", fontsize=10, color=TEXT, zorder=13)
 
 
 def _draw_section(axes: Axes, M: Lorentz) -> None:
@@ -95,24 +95,25 @@ def _draw_section(axes: Axes, M: Lorentz) -> None:
     point = torch.tensor([1.9], dtype=torch.float64)
     x, t = float(point), float(M.time(point))
     p, k = float(M.to_poincare(point)), float(M.to_klein(point))
-    axes.plot(steps, M.time(steps), color="#4F6B8A", linewidth=2.2)
+    axes.plot(steps, M.time(steps), color=TEAL, linewidth=2.2)
     axes.axhline(0, color=INK, linewidth=1.0)
     axes.plot([-1, 1], [0, 0], color=INK, linewidth=3.2, solid_capstyle="round")
     axes.plot([-1, 1], [1, 1], color=GREEN, linewidth=2.2, solid_capstyle="round", zorder=3)
-    axes.plot([0, x], [-1, t], color=ORANGE, linewidth=1.3, linestyle=(0, (5, 3)))
+    axes.plot([0, x], [-1, t], color=PURPLE, linewidth=1.3, linestyle=(0, (5, 3)))
     axes.plot([0, x], [0, t], color=GREEN, linewidth=1.3, linestyle=(0, (5, 3)))
-    axes.plot([x, x], [0, t], color=BLUE, linewidth=1.3, linestyle=(0, (2, 2)))
-    for u, v, colour in ((x, t, INK), (x, 0, BLUE), (p, 0, ORANGE), (k, 1, GREEN), (0, -1, GREY)):
+    axes.plot([x, x], [0, t], color=LORENTZ, linewidth=1.6, linestyle=(0, (2, 2)))
+    for u, v, colour in ((x, t, INK), (x, 0, LORENTZ), (p, 0, PURPLE), (k, 1, GREEN), (0, -1, GREY)):
         axes.plot(u, v, "o", color=colour, markersize=7, markeredgecolor="white", zorder=6)
-    axes.text(x + 0.12, t - 0.12, f"point ({t:.2f}, {x:g})", fontsize=10, color=INK, ha="left", va="top")
-    axes.text(x, -0.14, f"space\npart {x:g}", fontsize=10, color=BLUE, ha="center", va="top")
-    axes.text(p - 0.02, -0.14, f"Poincaré\n{p:.2f}", fontsize=10, color=ORANGE, ha="right", va="top")
-    axes.text(-1.0, 0.86, f"Klein {k:.2f} at time 1", fontsize=10, color=GREEN, ha="center", va="top")
-    axes.text(-2.55, 2.0, "$t = \\sqrt{x^2 - 1/K}$", fontsize=12, color="#4F6B8A", ha="left")
-    axes.set(xlim=(-2.75, 3.6), ylim=(-1.15, 2.95), aspect="equal")
-    axes.set_title("One space dimension, K = −1", fontsize=11, color=INK, loc="left")
-    axes.set_xlabel("space", fontsize=10, color=TEXT)
-    axes.set_ylabel("time", fontsize=10, color=TEXT)
+    axes.text(x - 0.1, t + 0.12, f"time {t:.2f}, space {x:g}", fontsize=10, color=INK, ha="right", va="bottom")
+    axes.text(x, -0.14, f"space part\n{x:g}", fontsize=10, color=LORENTZ, ha="center", va="top")
+    axes.text(0.3, -0.14, f"Poincaré {p:.2f}", fontsize=10, color=PURPLE, ha="right", va="top")
+    axes.text(-1.0, 0.88, f"Klein {k:.2f}", fontsize=10, color=GREEN, ha="center", va="top")
+    axes.text(0, 1.62, "$t = \\sqrt{x^2 - 1/K}$", fontsize=12, color=TEAL, ha="center")
+    axes.text(2.75, 0.1, "space", fontsize=10, color=TEXT, ha="right")
+    axes.text(-2.6, 1.0, "time", fontsize=10, color=TEXT, ha="center", rotation=90)
+    axes.text(0.12, -1.06, "time −1", fontsize=10, color=TEXT)
+    axes.set(xlim=(-2.75, 2.75), ylim=(-1.15, 2.85), aspect="equal")
+    axes.set_title("Cross-section: one space dimension, K = −1", fontsize=11, color=INK, loc="left")
     _plain(axes)
 
 
@@ -139,8 +140,8 @@ def draw_charts(path: Path) -> None:
         if column:
             axes.add_patch(Circle((0, 0), 1, facecolor=PAPER, edgecolor=INK, linewidth=1.3, zorder=0))
         outline = torch.cat([chart(side) for side in sides]).numpy()
-        axes.add_patch(Polygon(outline, facecolor=ORANGE, edgecolor="none", alpha=0.15))
-        axes.plot(outline[:, 0], outline[:, 1], color=ORANGE, linewidth=2)
+        axes.add_patch(Polygon(outline, facecolor=PURPLE, edgecolor="none", alpha=0.12))
+        axes.plot(outline[:, 0], outline[:, 1], color=PURPLE, linewidth=2)
         for corner in corners:
             axes.plot(*chart(corner).tolist(), "o", color=INK, markersize=6)
         axes.plot(0, 0, "+", color=INK, markersize=9, markeredgewidth=1.4)
@@ -156,20 +157,21 @@ def draw_weights(path: Path) -> None:
     _draw_disk(disk)
     path_xy = M.to_poincare(_geodesic(M, x, y))
     disk.plot(path_xy[:, 0], path_xy[:, 1], color=INK, linewidth=2, zorder=2)
-    for weight, label in ((0.0, "w = 0:  x"), (0.25, "w = 1/4"), (1.0, "w = 1"), (4.0, "w = 4")):
+    near = {"textcoords": "offset points", "fontsize": 11, "color": INK}
+    for weight, label, up in ((0.0, "w = 0:  x", 0), (0.25, "w = 1/4", 0), (1.0, "w = 1", 11), (4.0, "w = 4", 0)):
         u, v = M.to_poincare(lorentz_residual(x, y, weight, K=-1.0)).tolist()
-        disk.plot(u, v, "o", color=ORANGE if weight else INK, markersize=8, markeredgecolor="white", zorder=6)
-        disk.annotate(label, (u, v), xytext=(-9, -2), textcoords="offset points", ha="right", va="center", fontsize=11)
+        disk.plot(u, v, "o", color=LORENTZ if weight else INK, markersize=8, markeredgecolor="white", zorder=6)
+        disk.annotate(label, (u, v), xytext=(-9, up), ha="right", va="center", **near)
     u, v = M.to_poincare(y).tolist()
     disk.plot(u, v, "o", color=INK, markersize=8, markeredgecolor="white", zorder=6)
-    disk.annotate("w → ∞:  y", (u, v), xytext=(-9, 2), textcoords="offset points", ha="right", fontsize=11)
+    disk.annotate("w → ∞:  y", (u, v), xytext=(-9, 2), ha="right", **near)
     rays = torch.stack([lorentz_residual(x, y, 1.0, scale, K=-1.0) for scale in (1.0, 2.0, 4.0)])
     ends = M.to_poincare(rays)
-    disk.plot([0, float(ends[-1, 0])], [0, float(ends[-1, 1])], color=ORANGE, linestyle=(0, (5, 3)), linewidth=1.4)
-    for end, scale in zip(ends[1:].tolist(), ("γ = 2", "γ = 4"), strict=True):
-        disk.plot(*end, "o", color="white", markeredgecolor=ORANGE, markeredgewidth=2, markersize=8, zorder=6)
-        disk.annotate(scale, end, xytext=(0, 10), textcoords="offset points", ha="center", fontsize=11)
-    disk.annotate("$o$", (0, 0), xytext=(-10, -6), textcoords="offset points", ha="center", fontsize=13)
+    disk.plot([0, float(ends[-1, 0])], [0, float(ends[-1, 1])], color=LORENTZ, linestyle=(0, (5, 3)), linewidth=1.4)
+    for end, scale, up in zip(ends[1:].tolist(), ("γ = 2", "γ = 4"), (-18, 10), strict=True):
+        disk.plot(*end, "o", color="white", markeredgecolor=LORENTZ, markeredgewidth=2, markersize=8, zorder=6)
+        disk.annotate(scale, end, xytext=(0, up), ha="center", **near)
+    disk.annotate("$o$", (0, 0), xytext=(-10, -6), ha="center", **(near | {"fontsize": 13}))
     _draw_share(figure.add_axes((0.585, 0.14, 0.40, 0.74)), M)
     save_picture(figure, path)
 
@@ -177,12 +179,12 @@ def draw_weights(path: Path) -> None:
 def _draw_share(axes: Axes, M: Lorentz) -> None:
     """Draw where the Lorentz residual is on the way from x to y, by weight."""
     weights = np.logspace(-2, 2, 81)
-    for distance, colour, style in ((0.1, BLUE, "-"), (3.0, GREEN, "--"), (8.0, PINK, "-.")):
+    for distance, colour, style in ((0.1, TEAL, "-"), (3.0, GREEN, "--"), (8.0, PURPLE, "-.")):
         ends = M.expmap0(torch.tensor([[-distance / 2, 0.0], [distance / 2, 0.0]], dtype=torch.float64))
         z = lorentz_residual(ends[0].expand(81, 2), ends[1].expand(81, 2), torch.tensor(weights), K=-1.0)
         share = M.dist(ends[0].expand(81, 2), z) / M.dist(ends[0], ends[1])
         axes.plot(weights, share, color=colour, linestyle=style, linewidth=2.2, label=f"d(x, y) = {distance:g}")
-    axes.plot(1, 0.5, "o", color=ORANGE, markersize=9, markeredgecolor="white", zorder=6)
+    axes.plot(1, 0.5, "o", color=LORENTZ, markersize=9, markeredgecolor="white", zorder=6)
     axes.annotate("midpoint", (1, 0.5), xytext=(10, -12), textcoords="offset points", fontsize=11, color=INK)
     axes.set(xscale="log", ylim=(-0.02, 1.02), yticks=[0, 0.25, 0.5, 0.75, 1])
     axes.set_yticklabels(["x", "¼", "½", "¾", "y"])
@@ -194,9 +196,9 @@ def _draw_share(axes: Axes, M: Lorentz) -> None:
 
 def draw_curvature(path: Path) -> None:
     """Draw a tree with edges of length 1 at two curvatures, and the circumference of a circle by its radius."""
-    figure = Figure(figsize=(WIDTH, 3.55))
-    for column, K in enumerate((-0.1, -2.0)):
-        axes = figure.add_axes((0.003 + 0.325 * column, 0.015, 0.315, 0.80))
+    figure = Figure(figsize=(WIDTH, 3.4))
+    for column, K in enumerate((-0.1, -1.5)):
+        axes = figure.add_axes((0.003 + 0.33 * column, 0.012, 0.32, 0.84))
         M = Lorentz(K)
         points, edges, level = tree(M)
         _draw_disk(axes, rings=False)
@@ -206,20 +208,20 @@ def draw_curvature(path: Path) -> None:
             axes.plot(arc[:, 0], arc[:, 1], color=GREY, linewidth=1.1, zorder=2)
         seen = (M.to_poincare(points) * unit).numpy()
         leaf = level == level.max()
-        axes.scatter(*seen[~leaf].T, s=26, color=INK, zorder=3)
-        axes.scatter(*seen[leaf].T, s=16, color=ORANGE, zorder=4)
+        axes.scatter(*seen[~leaf].T, s=20, color=INK, zorder=3)
+        axes.scatter(*seen[leaf].T, s=14, color=GREEN, zorder=4)
         gap = nearest_leaves(M, points, level)
         axes.set_title(f"K = −{-K:g}\nnearest leaves: {gap:.2f} apart", fontsize=11, color=INK)
-    axes = figure.add_axes((0.735, 0.16, 0.255, 0.62))
+    axes = figure.add_axes((0.735, 0.15, 0.26, 0.69))
     radius = np.linspace(0.01, 4, 100)
-    for K, colour, style in ((-2.0, PINK, "-."), (-1.0, GREEN, "--"), (-0.1, BLUE, "-")):
-        axes.plot(radius, circumference(Lorentz(K), radius), color=colour, linestyle=style, linewidth=2.2)
+    curves = ((-2.0, PURPLE, "-."), (-1.0, GREEN, "--"), (-0.1, TEAL, "-"))
+    for K, colour, style in curves:
+        around = circumference(Lorentz(K), radius)
+        axes.plot(radius, around, color=colour, linestyle=style, linewidth=2.2)
+        axes.text(4.12, around[-1] * (1.15 if K == -0.1 else 1), f"K = −{-K:g}", fontsize=10, color=INK, va="center")
     axes.plot(radius, 2 * np.pi * radius, color=GREY, linewidth=2, linestyle=":")
-    axes.set(yscale="log", ylim=(3, 2000), xlim=(0, 4.05), xticks=range(5))
-    for K, place in ((-2.0, (1.75, 200)), (-1.0, (2.55, 62)), (-0.1, (2.6, 12.2))):
-        label = f"K = −{-K:g}"
-        axes.text(*place, label, fontsize=10, color=INK, ha="right" if K < -0.1 else "left")
-    axes.text(2.6, 8.0, "flat", fontsize=10, color=TEXT)
+    axes.text(4.12, 2 * np.pi * 4 * 0.75, "flat", fontsize=10, color=TEXT, va="center")
+    axes.set(yscale="log", ylim=(3, 1200), xlim=(0, 6.0), xticks=range(5))
     axes.set_title("circumference\nof a circle", fontsize=11, color=INK)
     axes.set_xlabel("radius", fontsize=10.5, color=TEXT)
     _plain(axes, ticks=True)
@@ -233,21 +235,19 @@ def tree(M: Lorentz, levels: int = 6, edge: float = 1.0) -> tuple[Tensor, list[t
     """
     points, edges, level = [torch.zeros(2, dtype=torch.float64)], [], [0]
     turn = 2 * math.pi / 3
-    frontier = [(0, angle * turn, True) for angle in range(3)]
-    frames = [M.origin(2, dtype=torch.float64)]
-    del frames
-    # A node is reached by a chain of boosts: a step along the first axis, then a turn.
+    frontier = [(0, number * turn) for number in range(3)]
+    # A node is reached by a chain of isometries: a turn, then a step along the first axis.
     isometries: list[Callable[[Tensor], Tensor]] = [lambda x: x]
     step = M.expmap0(torch.tensor([edge, 0.0], dtype=torch.float64))
     for depth in range(1, levels):
         following = []
-        for parent, angle, _ in frontier:
+        for parent, angle in frontier:
             move = _then(isometries[parent], angle, step, M)
             points.append(move(torch.zeros(2, dtype=torch.float64)))
             isometries.append(move)
             edges.append((parent, len(points) - 1))
             level.append(depth)
-            following += [(len(points) - 1, side * math.pi / 3, False) for side in (-1, 1)]
+            following += [(len(points) - 1, side * math.pi / 3) for side in (-1, 1)]
         frontier = following
     return torch.stack(points), edges, np.array(level)
 
@@ -289,46 +289,32 @@ def draw_depth(path: Path) -> None:
             middle = [statistics.median(layer) for layer in zip(*curves, strict=True)]
             axes.plot(range(1, 65), middle, **look)
         axes.set(yscale="log", ylim=(2e-7, 1e2), xticks=[1, 16, 32, 48, 64])
-        axes.set_title(f"{cell}, 64 layers: distance of two nodes", fontsize=11, color=INK, loc="left")
+        axes.set_title(f"{cell}, 64 layers: distance between nodes", fontsize=11, color=INK, loc="left")
         axes.set_xlabel("layer", fontsize=10.5, color=TEXT)
         _plain(axes, ticks=True)
         if column == 0:
             axes.set_ylabel("mean, in radii of curvature", fontsize=10.5, color=TEXT)
-            handles, labels = axes.get_legend_handles_labels()
-            order = [0, 2, 1, 3]
-            figure.legend(
-                [handles[i] for i in order],
-                [labels[i] for i in order],
-                loc="center",
-                bbox_to_anchor=(0.5, 0.525),
-                ncols=2,
-                fontsize=10.5,
-                frameon=False,
-            )
+            place = {"loc": "center", "bbox_to_anchor": (0.53, 0.525), "ncols": 2, "fontsize": 10.5, "frameon": False}
+            figure.legend(*axes.get_legend_handles_labels(), **place)
         _draw_auc(figure.add_axes((0.085 + 0.49 * column, 0.075, 0.41, 0.33)), runs, cell, column == 0)
     save_picture(figure, path)
 
 
-_LORENTZ = {"color": ORANGE, "linewidth": 2.2}
+_THICK: dict[str, Any] = {"color": LORENTZ, "linewidth": 2.2}
 _DEPTH_CURVES: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
-    ("legacy", "lorentz", "initial_layers", {**_LORENTZ, "linestyle": ":", "label": "Lorentz, weight 1, before training"}),
-    ("legacy", "lorentz", "layers", {**_LORENTZ, "label": "Lorentz, weight 1, trained"}),
-    ("legacy-deep", "lorentz", "layers", {**_LORENTZ, "color": BLUE, "linestyle": "--", "label": "Lorentz, weight 1/64, trained"}),
-    ("legacy", "space", "layers", {**_LORENTZ, "color": GREEN, "linestyle": "-.", "label": "space addition, trained"}),
+    ("legacy", "lorentz", "layers", {**_THICK, "label": "Lorentz, weight 1, trained"}),
+    ("legacy", "lorentz", "initial_layers", {**_THICK, "ls": ":", "label": "Lorentz, weight 1, before training"}),
+    ("legacy-deep", "lorentz", "layers", {**_THICK, "ls": "--", "label": "Lorentz, weight 1/64, trained"}),
+    ("legacy", "space", "layers", {**_THICK, "color": SPACE, "ls": "-.", "label": "space addition, trained"}),
 )
 
 
 def _draw_auc(axes: Axes, runs: list[dict[str, Any]], cell: str, left: bool) -> None:
     """Draw the mean test AUC by the number of layers, with the settings of a shallow network and tuned by depth."""
-    curves = (
-        ("legacy", "lorentz", ORANGE, "-", "o", "Lorentz, shallow settings"),
-        ("legacy-deep", "lorentz", BLUE, "--", "o", "Lorentz, tuned by depth"),
-        ("legacy", "space", GREEN, "-.", "s", "space, shallow settings"),
-        ("legacy-deep", "space", GREEN, ":", "s", "space, tuned by depth"),
-        ("legacy", "none", YELLOW, "-", "X", "no residual, shallow settings"),
-        ("legacy-deep", "none", YELLOW, ":", "X", "no residual, tuned by depth"),
-    )
-    for protocol, method, colour, style, marker, label in curves:
+    names = {"lorentz": "Lorentz", "space": "space addition", "none": "no residual"}
+    settings = (("legacy", "-", "settings of 2–3 layers"), ("legacy-deep", "--", "tuned by depth"))
+    for method, (protocol, style, tuning) in itertools.product(names, settings):
+        colour, marker = method_style(method)
         layers, means = [], []
         for depth in (4, 8, 16, 32, 64):
             values = [
@@ -339,7 +325,9 @@ def _draw_auc(axes: Axes, runs: list[dict[str, Any]], cell: str, left: bool) -> 
             if values:
                 layers.append(depth)
                 means.append(statistics.mean(values))
-        axes.plot(layers, means, color=colour, linestyle=style, marker=marker, linewidth=2, markersize=6, label=label)
+        fill = colour if style == "-" else "white"
+        look = {"color": colour, "linestyle": style, "marker": marker, "linewidth": 2, "markersize": 6.5}
+        axes.plot(layers, means, markerfacecolor=fill, label=f"{names[method]}, {tuning}", **look)
     axes.set(xscale="log", ylim=(40, 101), xticks=[4, 8, 16, 32, 64], xlim=(3.6, 71))
     axes.set_xticks([], minor=True)
     axes.set_xticklabels(["4", "8", "16", "32", "64"])
@@ -364,17 +352,22 @@ def draw_numerics(path: Path) -> None:
         chosen.sort(key=lambda line: line["norm"])
         norms = [line["norm"] for line in chosen]
         colour, marker = method_style(method)
-        for key, style, label in (("textbook", "--", "textbook formula"), ("ours", "-", "this library"), ("floor", ":", "floor")):
+        kinds = (
+            ("textbook", "--", "textbook formula"),
+            ("ours", "-", "this library"),
+            ("floor", ":", "rounding alone"),
+        )
+        for key, style, label in kinds:
             shade = GREY if key == "floor" else colour
             values = [_finite(line[key]) for line in chosen]
             shape = {"marker": marker, "markersize": 6} if key == "ours" else {}
             axes.plot(norms, values, color=shade, linestyle=style, linewidth=2.2, label=label, **shape)
         broken = [norm for norm, line in zip(norms, chosen, strict=True) if _finite(line["textbook"]) is None]
         for norm in broken:
-            axes.annotate("NaN", (norm, 30), fontsize=11, color=colour, ha="center", va="bottom")
+            axes.text(norm, 25, "NaN", fontsize=11, color=colour, ha="center", va="bottom")
         axes.axhline(1, color=INK, linewidth=0.8)
-        axes.text(1.1e-3, 1.35, "one radius of curvature: no digit is correct", fontsize=9.5, color=TEXT)
-        axes.set(xscale="log", yscale="log", ylim=(2e-11, 200), xticks=[1e-3, 1e-1, 1e1, 1e3])
+        axes.text(1.1e-3, 1.5, "above: no digit is correct", fontsize=10, color=TEXT)
+        axes.set(xscale="log", yscale="log", ylim=(2e-11, 200), xticks=[1e-3, 1e-1, 1e1, 1e3], xlim=(5e-4, 4e4))
         axes.set_title(title, fontsize=11.5, color=INK, loc="left")
         axes.set_xlabel("norm of the space part", fontsize=10.5, color=TEXT)
         if column == 0:
@@ -405,7 +398,9 @@ def _draw_disk(axes: Axes, rings: bool = True) -> None:
     axes.add_patch(Circle((0, 0), 1, facecolor=PAPER, edgecolor=INK, linewidth=1.4, zorder=0))
     if rings:
         for distance in (1, 2, 3):
-            axes.add_patch(Circle((0, 0), math.tanh(distance / 2), fill=False, edgecolor=LIGHT, linewidth=0.9, zorder=1))
+            axes.add_patch(
+                Circle((0, 0), math.tanh(distance / 2), fill=False, edgecolor=LIGHT, linewidth=0.9, zorder=1)
+            )
         axes.plot(0, 0, "+", color=INK, markersize=9, markeredgewidth=1.4, zorder=4)
 
 
