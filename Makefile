@@ -17,7 +17,7 @@ RELEASE := build==1.6.1 twine==7.0.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-browser screenshot check format bench bench-graphs bench-sgformer bench-scale pages docs docs-serve notebooks dist lock clean
+.PHONY: help demo test test-all test-browser screenshot check format bench bench-graphs bench-sgformer bench-scale pages docs docs-serve notebooks dist test-wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -86,6 +86,9 @@ dist: $(STAMP) ## build wheel and source distribution into dist/ and check them
 	@rm -rf dist
 	@$(BIN)/python -m build --no-isolation --outdir dist .
 	@$(BIN)/python -m twine check --strict dist/*
+
+test-wheel: ## install the wheel of dist/ into an empty environment outside the checkout, and use it
+	@.ci/wheel
 
 lock: ## resolve the newest versions and write requirements.lock
 	@$(PYTHON) -m venv --clear .venv-lock

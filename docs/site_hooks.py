@@ -29,11 +29,10 @@ def on_config(config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Replace the comments that stand for the reference and for files of the repository."""
-    markdown = re.sub(r"<!-- file: (\w+\.md) -->", _file, markdown)
     markdown = re.sub(r"<!-- api: ([\w.]+)(?: without ([\w ]+))? -->", _api, markdown)
     if "<!-- commands -->" in markdown:
         markdown = markdown.replace("<!-- commands -->", commands())
-    return markdown
+    return re.sub(r"<!-- file: (\w+\.md) -->", _file, markdown)  # last: CONTRIBUTING.md shows the other comments
 
 
 def _file(match: re.Match[str]) -> str:
@@ -153,8 +152,8 @@ def as_markdown(text: str) -> str:
     r"""Return a docstring with Markdown instead of the roles and directives of reStructuredText.
 
     Example:
-        >>> as_markdown(r"The point :math:`\gamma x`, see :func:`~lresnet.fit` and :class:`Lorentz`.")
-        'The point $\\gamma x$, see <autoref identifier="lresnet.fit" optional><code>fit</code></autoref> and `Lorentz`.'
+        >>> as_markdown(r"The point :math:`\gamma x` of a :class:`Lorentz`.")
+        'The point $\\gamma x$ of a `Lorentz`.'
     """
     text = re.sub(r"^( *)\.\. math:: *(.*(?:\n(?:\1 +\S.*))*)", _formula, text, flags=re.MULTILINE)
     text = re.sub(r":math:`([^`]+)`", r"$\1$", text)

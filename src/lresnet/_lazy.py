@@ -45,8 +45,9 @@ def lazy_names(
             use, removed_in = former[name]
             message = f"{package}.{name} is deprecated and will be removed in lresnet {removed_in}; use {use}"
             warnings.warn(message, DeprecationWarning, stacklevel=2)
-            module, _, new = use.rpartition(".")
-            return getattr(import_module(module), new)
+            owner, _, new = use.rpartition(".")
+            value: object = getattr(import_module(owner), new)
+            return value
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = import_module(f"{package}.{module_of[name]}")

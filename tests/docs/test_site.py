@@ -14,7 +14,8 @@ NAV = re.findall(r"^ +- (?:[^:\n]+: )?([\w/]+\.md)$", (ROOT / "mkdocs.yml").read
 
 def _load(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -37,7 +38,9 @@ def test_the_navigation_lists_every_page_once() -> None:
 
 
 def test_docstrings_become_markdown(hooks: ModuleType) -> None:
-    text = "Sum.\n\n.. math:: a = b,\n   c\n\nSee :func:`~lresnet.fit`, :class:`Lorentz` and :math:`x^2`::\n\nExample:\n"
+    text = (
+        "Sum.\n\n.. math:: a = b,\n   c\n\nSee :func:`~lresnet.fit`, :class:`Lorentz` and :math:`x^2`::\n\nExample:\n"
+    )
     assert hooks.as_markdown(text) == (
         'Sum.\n\n\n$$\na = b,\nc\n$$\n\n\nSee <autoref identifier="lresnet.fit" optional><code>fit</code></autoref>, '
         "`Lorentz` and $x^2$:\n\nExamples:\n"
@@ -53,19 +56,35 @@ def test_public_names_are_read_without_an_import(hooks: ModuleType, package: str
 
 def test_every_public_package_has_a_reference_page(hooks: ModuleType) -> None:
     texts = "".join(page.read_text() for page in (ROOT / "docs" / "reference").glob("*.md"))
-    packages = [name for name in hooks.public_names("lresnet") if name.islower() and (ROOT / "src/lresnet" / name).exists()]
+    packages = [
+        name for name in hooks.public_names("lresnet") if name.islower() and (ROOT / "src/lresnet" / name).exists()
+    ]
     missing = [name for name in packages if f"lresnet.{name}" not in texts]
     assert missing == []
 
 
 def test_the_command_reference_shows_every_verb_and_option(hooks: ModuleType) -> None:
     text = hooks.commands()
-    verbs = ["demo", "train", "evaluate", "predict", "embed", "neighbours", "ood", "report", "data", "delta", "plot", "doctor"]
+    verbs = [
+        "demo",
+        "train",
+        "evaluate",
+        "predict",
+        "embed",
+        "neighbours",
+        "ood",
+        "report",
+        "data",
+        "delta",
+        "plot",
+        "doctor",
+    ]
     assert re.findall(r"^## (\w+)", text, re.MULTILINE)[: len(verbs)] == verbs
     assert {"reproduce", "bench"} <= set(re.findall(r"^## (\w+) \(from `lresnet_paper`\)", text, re.MULTILINE))
     assert "| `--top INT` | Number of most probable classes" in text
     assert "### data fetch" in text
-    assert "╭" not in text and "--help" not in text.replace("VERB --help", "")
+    assert "╭" not in text
+    assert "-h, --help" not in text
 
 
 def _site(folder: Path, page: str) -> Path:
