@@ -241,6 +241,26 @@ def test_figures_of_numerics_and_speed_are_those_of_their_pages() -> None:
         assert f"step of `lorentz_resnet18` takes {step[1]} times as long" in read(page)
 
 
+def test_times_of_one_residual_are_those_of_the_benchmarks() -> None:
+    text, page = (DOCS / "performance" / "benchmarks.md").read_text(encoding="utf-8"), read("theory/residuals.md")
+
+    def ratio(table: str, method: str, form: str) -> str:
+        rows = text[text.index(f"### One residual, {table}") :]
+        row = re.search(rf"^\| {form} \|.*$", rows[rows.index(f"| **{method}** |") :], flags=re.MULTILINE)
+        assert row is not None
+        return row[0].split("|")[6].strip()
+
+    forward, both = ("forward: 10,000 points", "forward + backward: 10,000 points")
+    for method in ("lorentz", "tangent", "parallel_transport"):
+        row = next(line for line in page.split(" | ") if line == ratio(forward, method, "kernels"))
+        assert row
+        assert f"{float(ratio(both, method, 'kernels')):.1f}" == "2.8"
+    textbook = [ratio(forward, method, "textbook") for method in ("lorentz", "tangent", "parallel_transport")]
+    words = "takes {} times as long as x + y, tangent {} times and parallel transport {} times"
+    assert words.format(*textbook) in page
+    assert f"takes {ratio('forward: 4,000 points', 'lorentz', 'reference')} times as long as x + y forward" in page
+
+
 def test_extremes_of_the_curvature_table() -> None:
     means: dict[str, dict[str, float]] = {}
     for run in lines("curvature"):
