@@ -287,7 +287,8 @@ def _commutative(device: str) -> tuple[bool, str]:
             length = one.double().norm(dim=-1).clamp_min(torch.finfo(torch.float32).tiny)
             gap = float(((one - other).double().norm(dim=-1) / length).max())
             if not gap <= tolerance:
-                return False, f"x (+) y and y (+) x differ by {gap:.1g} of their length: {family} points of norm {norm:g}"
+                pair = f"{family} points of norm {norm:g}"
+                return False, f"x (+) y and y (+) x differ by {gap:.1g} of their length for {pair}"
             largest = max(largest, gap)
     same = "bit-identical" if largest == 0.0 else f"equal to {largest:.0e} of their length"
     return True, f"x (+) y and y (+) x are {same}"

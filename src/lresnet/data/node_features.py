@@ -134,7 +134,7 @@ def _coalesced(index: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
     The context checks them. ``check_invariants=True`` as an argument would too, but torch 2.11 then warns that checks
     are not switched on.
     """
-    with torch.sparse.check_sparse_tensor_invariants():  # type: ignore[no-untyped-call]
+    with torch.sparse.check_sparse_tensor_invariants():
         return torch.sparse_coo_tensor(index, values, shape, is_coalesced=True)
 
 
