@@ -10,6 +10,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -24,7 +25,8 @@ __all__ = ["FILES", "download", "is_repository_name", "upload"]
 FILES = ("config.json", "model.safetensors", "README.md")
 """The files of a repository that are downloaded, and the only ones that are uploaded."""
 
-_NAME = re.compile(r"[A-Za-z0-9_][\w.-]*/[A-Za-z0-9_][\w.-]*", re.ASCII)
+_NAME = re.compile(r"\w([\w.-]*\w)?/\w([\w.-]*\w)?", re.ASCII)
+_LONGEST_NAME = 96  # characters, a limit of the hub
 _LOG_IN = "log in with `hf auth login`, or pass token="
 _LIBRARY = {"library_name": "lresnet", "library_version": __version__}
 
@@ -38,7 +40,9 @@ def is_repository_name(text: object) -> bool:
         >>> [is_repository_name(text) for text in ("owner/name", "a/b/c", "name", "../name", "owner/a..b")]
         [True, False, False, False, False]
     """
-    return isinstance(text, str) and _NAME.fullmatch(text) is not None and ".." not in text and "--" not in text
+    if not isinstance(text, str) or len(text) > _LONGEST_NAME or ".." in text or "--" in text:
+        return False
+    return _NAME.fullmatch(text) is not None
 
 
 def download(
@@ -75,9 +79,13 @@ def download(
         ),
         repo,
         revision,
-        missing=f"there is no folder {repo!r}, and no repository {repo!r} on the Hugging Face hub that you may read; "
-        f"check the name; for a private repository {_LOG_IN}",
-        offline=local_files_only,
+        _Words(
+            missing=f"there is no folder {repo!r}, and no repository {repo!r} on the Hugging Face hub that you may "
+            f"read; check the name; for a private repository {_LOG_IN}",
+            offline=f"there is no folder {repo!r}, the repository {repo!r} is not in the cache, and the network is "
+            "switched off; load it once without local_files_only and HF_HUB_OFFLINE, or give a local folder",
+            unreachable="check the network, or give a local folder",
+        ),
     )
     return Path(folder)
 
@@ -117,8 +125,12 @@ def upload(
             push,
             repo,
             revision,
-            missing=f"the Hugging Face hub does not let you write to {repo!r}; {_LOG_IN}, with write access to "
-            f"{repo.partition('/')[0]!r}",
+            _Words(
+                missing=f"the Hugging Face hub does not let you write to {repo!r}; {_LOG_IN}, of an account that may "
+                f"write to {repo.partition('/')[0]!r}",
+                offline=f"nothing was uploaded to {repo!r}: HF_HUB_OFFLINE switches the network off; unset it",
+                unreachable="check the network and repeat the upload",
+            ),
         )
 
 
@@ -130,60 +142,62 @@ def _library(purpose: str) -> Any:
         raise ImportError(f"{purpose} needs huggingface_hub ({error}); pip install 'lresnet[hub]'") from None
 
 
-def _in_one_line(
-    call: Callable[[], T], repo: str, revision: str | None, *, missing: str, offline: bool = False
-) -> T:
-    """Return ``call()``. An error of the hub becomes one line; ``LRESNET_DEBUG=1`` shows its traceback too.
+@dataclass(frozen=True)
+class _Words:
+    """What the messages say about one request.
 
     Args:
-        missing: message for a repository that does not exist or is private; the hub does not distinguish them.
-        offline: whether downloads were switched off by an argument.
+        missing: for a repository that does not exist or is private; the hub does not distinguish them.
+        offline: for a request while the network is switched off.
+        unreachable: what to do without a network.
     """
+
+    missing: str
+    offline: str
+    unreachable: str
+
+
+def _in_one_line(call: Callable[[], T], repo: str, revision: str | None, words: _Words) -> T:
+    """Return ``call()``. An error of the hub becomes one line; ``LRESNET_DEBUG=1`` shows its traceback too."""
     try:
         return call()
     except Exception as error:
-        found = _explained(error, repo, revision, missing, offline)
+        found = _explained(error, repo, revision, words)
         if found is None:
             raise
         raise found from error if os.environ.get("LRESNET_DEBUG") else None
 
 
-def _explained(error: Exception, repo: str, revision: str | None, missing: str, offline: bool) -> Exception | None:
+def _explained(error: Exception, repo: str, revision: str | None, words: _Words) -> Exception | None:
     """Return the error to raise instead; None: the error is not one of the hub."""
     errors = import_module("huggingface_hub.errors")
 
-    def is_a(*names: str, one: BaseException | None = error) -> bool:
-        return isinstance(one, tuple(getattr(errors, name) for name in names if hasattr(errors, name)))
+    def is_a(name: str, one: BaseException | None = error) -> bool:
+        return hasattr(errors, name) and isinstance(one, getattr(errors, name))
 
-    where, reason = f"the repository {repo!r}", _first_line(error)
+    where, cause = f"the repository {repo!r}", error.__cause__
     if is_a("GatedRepoError"):
         return PermissionError(f"{where} is gated: accept its conditions on its page of the hub, then {_LOG_IN}")
-    if is_a("DisabledRepoError"):
-        return PermissionError(f"{where} is disabled by the hub or its owner; use another one")
     if is_a("RepositoryNotFoundError"):
-        return FileNotFoundError(missing)
+        return FileNotFoundError(words.missing)
     if is_a("RevisionNotFoundError"):
         return FileNotFoundError(f"{where} has no revision {revision!r}; give a branch, a tag or a commit that it has")
     if is_a("LocalTokenNotFoundError"):
         return PermissionError(f"there is no access token; {_LOG_IN}")
-    if is_a("OfflineModeIsEnabled") or is_a("OfflineModeIsEnabled", one=error.__cause__):
-        offline = True
-    if offline and is_a("LocalEntryNotFoundError", "OfflineModeIsEnabled"):
-        return FileNotFoundError(
-            f"there is no folder {repo!r}, {where} is not in the cache, and the network is switched off; use it once "
-            "without local_files_only and HF_HUB_OFFLINE, or give a local folder"
-        )
-    if is_a("LocalEntryNotFoundError"):  # snapshot_download wraps what went wrong
-        if is_a("HfHubHTTPError", one=error.__cause__):
-            assert isinstance(error.__cause__, Exception)
-            return _of_status(error.__cause__, repo, missing)
-        return _unreachable(_first_line(error.__cause__ or error))
-    if is_a("HfHubHTTPError"):
-        return _of_status(error, repo, missing)
+    if is_a("OfflineModeIsEnabled") or is_a("OfflineModeIsEnabled", cause):
+        return FileNotFoundError(words.offline)
+    if is_a("LocalEntryNotFoundError"):  # snapshot_download found nothing in the cache after another error, its cause
+        if cause is None:
+            return FileNotFoundError(words.offline)
+        error = cause if isinstance(cause, Exception) else error
+        if not is_a("HfHubHTTPError", error):
+            return _unreachable(error, words)
+    if is_a("HfHubHTTPError", error):
+        return _of_status(error, repo, words.missing)
     if is_a("HFValidationError"):
-        return ValueError(f"{where} or its revision has an invalid name: {reason}")
+        return ValueError(f"{where} or its revision has an invalid name: {_first_line(error)}")
     if is_a("XetDownloadError") or type(error).__module__.startswith("httpx"):  # httpx2 since version 2
-        return _unreachable(reason)
+        return _unreachable(error, words)
     return None
 
 
@@ -198,10 +212,8 @@ def _of_status(error: Exception, repo: str, missing: str) -> Exception:
     return OSError(f"the Hugging Face hub refuses the request for {repo!r}: {_first_line(error)}")
 
 
-def _unreachable(reason: str) -> ConnectionError:
-    return ConnectionError(
-        f"the Hugging Face hub cannot be reached ({reason}); check the network, or give a local folder"
-    )
+def _unreachable(error: BaseException, words: _Words) -> ConnectionError:
+    return ConnectionError(f"the Hugging Face hub cannot be reached ({_first_line(error)}); {words.unreachable}")
 
 
 def _first_line(error: BaseException) -> str:

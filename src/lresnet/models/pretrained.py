@@ -116,8 +116,8 @@ def read(
 ) -> Pretrained:
     """Return the model that :meth:`Pretrained.save_pretrained` has written to ``folder``.
 
-    The files may come from strangers. Only ``config.json`` and ``model.safetensors`` are read. The network is built only
-    if its tensors are those of ``model.safetensors``, so that no configuration can take more memory than its weights.
+    The files may come from strangers. Only ``config.json`` and ``model.safetensors`` are read. The network is built
+    only if its tensors are those of ``model.safetensors``, so no configuration can take more memory than its weights.
 
     Args:
         place: what messages call the folder; None: its path.
@@ -143,15 +143,25 @@ def read(
         for tensor, own in model.state_dict(keep_vars=True).items():
             own.data = own.data.to(state[tensor].dtype)  # as saved: norms may be wider than the rest
         model.load_state_dict(state)
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, TypeError, ValueError) as error:
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        SafetensorError,
+        TypeError,
+        ValueError,
+    ) as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ValueError(f"{place} cannot be read as a model that save_pretrained has written: {reason}") from error
     return model
 
 
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, TypeError, ValueError)
 _LONGEST_CONFIG = 2**20  # bytes; ours have less than a thousand
 _LONGEST_REASON = 400  # characters of an error message
 _LAYER_COUNTS = ("attention_layers", "depth", "num_layers")  # every layer has one tensor at least
+_SMALL = 1000  # up to this size a network is built at once, and the comparison of its tensors has the better message
 
 
 def _require_file(path: Path, place: str) -> None:
@@ -179,7 +189,7 @@ def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
 
 def _shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return shape and type of every tensor of a file; the tensors are not read."""
-    with safe_open(path, framework="pt") as file:  # type: ignore[no-untyped-call]
+    with safe_open(path, framework="pt") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
         return {name: (tuple(one.get_shape()), str(one.get_dtype())) for name, one in slices.items()}
 
@@ -192,9 +202,6 @@ def _require_plausible(arguments: Mapping[str, Any], shapes: Mapping[str, tuple[
         for number in _whole_numbers(value):
             if number > max(limit, _SMALL):
                 raise ValueError(f"config.json has {name}={number}, but model.safetensors has only {limit} {unit}")
-
-
-_SMALL = 1000  # such a number is never a problem; a network without residuals may have fewer tensors than layers
 
 
 def _whole_numbers(value: object) -> Iterator[int]:

@@ -15,7 +15,7 @@ import jinja2
 from lresnet.data.registry import DATASETS, TASKS
 from lresnet.data.source import DataSource
 from lresnet.residual.registry import METHODS
-from lresnet.runs.config import GraphTaskConfig, task_from_dict, train_from_dict
+from lresnet.runs.config import MODEL_CONFIGS, train_from_dict
 from lresnet.runs.graph_search import read_trials
 from lresnet.runs.record import RunRecord
 from lresnet.runs.report import (
@@ -39,6 +39,7 @@ __all__ = ["Baseline", "find_baseline", "model_card"]
 _ONLY_HYPERBOLIC = ("curvature", "initial_scale", "learn_curvature", "residual_options", "scale", "weight")
 _METRIC_LABELS = {"roc_auc": "ROC AUC", "mrr": "MRR", "f1": "F1", "f1_binary": "F1 (binary)", "f1_macro": "F1 (macro)"}
 _GOALS = {"link": "link prediction", "node": "node classification", "graph-level": "graph classification"}
+_DRAWN = "disjoint"  # the split of shipped tasks that a seed draws
 _MOST_CLASSES = 1000  # names of more classes are left out of the code that loads the model
 
 
@@ -102,7 +103,7 @@ def model_card(
         trials=len(read_trials(run.folder)),
         command=_command(record),
         load_task=_load_task(record),
-        settings=_python_settings(record),
+        fit_call=_fit_call(record, config),
         most_classes=_MOST_CLASSES,
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
     )
@@ -209,14 +210,33 @@ def _data(record: RunRecord) -> DataSource | None:
     return DATASETS.get(name)
 
 
-def _split(record: RunRecord) -> str | None:
-    """Return the name of the split; None: the default one, or a task that was built in Python."""
+def _shipped_split(record: RunRecord) -> tuple[str | int, int] | None:
+    """Return the split of a shipped task on a graph and the seed that draws it; None for other data.
+
+    A run that was started in Python by the name of its task has the first split of the task, drawn with seed 0.
+    """
+    if record.task.get("kind") != "graph" or record.own_task is not None:
+        return None
     if record.split_index is not None:
-        return f"official split {record.split_index}"
-    split = record.task.get("split")
-    if split is None and record.own_task is not None and record.task.get("kind") == "graph":
-        split = "random"
-    return None if split is None else Path(split).name
+        return record.split_index, 0
+    if (split := record.task.get("split")) is not None:
+        return split, record.seed if split == _DRAWN else 0
+    first = TASKS[record.task_name].splits[0]
+    return (0 if first == "official_splits" else first), 0
+
+
+def _split(record: RunRecord) -> str | None:
+    """Return the name of the split; None for images, and for a task that was built in Python."""
+    shipped = _shipped_split(record)
+    if shipped is not None:
+        split, seed = shipped
+        drawn = f"{split}, drawn with seed {seed}" if split == _DRAWN else str(split)
+        return f"official split {split}" if isinstance(split, int) else drawn
+    if record.own_task is None or record.task.get("kind") != "graph":
+        return None
+    if record.split_index is not None:
+        return f"number {record.split_index} of the graph's own splits"
+    return Path(record.task.get("split") or "random").name
 
 
 def _has_one_point_per_node(record: RunRecord, config: Mapping[str, Any]) -> bool:
@@ -235,6 +255,12 @@ def _command(record: RunRecord) -> str | None:
     if record.from_python:
         return None
     command = record.command.removesuffix("; lresnet evaluate")
+    shipped = _shipped_split(record)
+    if shipped is not None and record.split_index is None and record.task.get("split") is None:
+        split, seed = shipped
+        if split == _DRAWN and seed != record.seed:  # the command would draw the split with the seed of the run
+            return None
+        command = f"{command} --split {split}"
     try:
         words = shlex.split(command)
     except ValueError:  # a command of the user's own making
@@ -244,24 +270,35 @@ def _command(record: RunRecord) -> str | None:
 
 def _load_task(record: RunRecord) -> str | None:
     """Return the Python call that loads a shipped task on a graph as the run saw it; None for other data."""
-    if record.task.get("kind") != "graph" or record.own_task is not None:
+    shipped = _shipped_split(record)
+    if shipped is None:
         return None
-    task = task_from_dict(record.task)
-    assert isinstance(task, GraphTaskConfig)
-    options = {"split": task.split if task.split_index is None else task.split_index}
-    if task.split_index is None and task.split in (None, "disjoint"):
-        options["seed"] = record.seed
-    words = [repr(task.name), *(f"{name}={value!r}" for name, value in options.items() if value is not None)]
-    if task.features != "published":
-        words.append(f"features={task.features!r}")
-    return f"lresnet.data.load_task({', '.join(words)})".replace("'", '"')
+    split, seed = shipped
+    options: dict[str, Any] = {"split": split} | ({"seed": seed} if split == _DRAWN else {})
+    if (features := record.task.get("features", "published")) != "published":
+        options["features"] = features
+    return _call("lresnet.data.load_task", record.task_name, **options)
 
 
-def _python_settings(record: RunRecord) -> str:
-    """Return the call of ``TrainConfig`` with the settings that are not the default."""
-    config, default = train_from_dict(record.train), TrainConfig()
-    given = {name: value for name, value in vars(config).items() if value != getattr(default, name)}
-    return f"lresnet.TrainConfig({', '.join(f'{name}={value!r}' for name, value in given.items())})"
+def _fit_call(record: RunRecord, config: Mapping[str, Any]) -> str:
+    """Return the Python call that trains such a model; a task that was built in Python is called ``task``."""
+    task = "task" if record.task.get("kind") == "python" else repr(record.task_name).replace("'", '"')
+    given = {name: value for name, value in record.model.items() if value is not None and name != "name"}
+    if given.pop("from", None) == "python":
+        options = {name: value for name, value in config.items() if name != "model"}
+        model = _call("lresnet.create_model", config["model"], **options)
+    else:
+        name = record.model["name"]
+        model = _call(f"lresnet.runs.{MODEL_CONFIGS[name].__name__}", name, given.pop("residual"), **given)
+    train, default = train_from_dict(record.train), TrainConfig()
+    changed = {name: value for name, value in vars(train).items() if value != getattr(default, name)}
+    settings = _call("lresnet.TrainConfig", **changed).replace("=Augment(", "=lresnet.train.Augment(")
+    return f"lresnet.fit(\n    {task},\n    {model},\n    {settings},\n)"
+
+
+def _call(function: str, *values: Any, **options: Any) -> str:
+    words = [*map(repr, values), *(f"{name}={value!r}" for name, value in options.items())]
+    return f"{function}({', '.join(words)})".replace("'", '"')
 
 
 @functools.cache
@@ -272,7 +309,7 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 - Markdown
+        autoescape=False,  # Markdown, not HTML
     )
     environment.filters["text"] = lambda value: json.dumps(value, ensure_ascii=False)  # valid in YAML and in Python
     environment.filters["inline"] = lambda value: " ".join(str(value).replace("`", "'").split())
