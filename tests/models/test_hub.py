@@ -272,7 +272,7 @@ def test_an_error_of_the_hub_becomes_one_line(raised, kind, message, hub, monkey
 
 def test_errors_of_an_upload_say_what_to_do(hub):
     hub.error = HfHubHTTPError("x", 403)
-    with pytest.raises(PermissionError, match="does not let you write to 'ann/mlp'; log in .* may write to 'ann'"):
+    with pytest.raises(PermissionError, match=r"does not let you write to 'ann/mlp'; log in .* may write to 'ann'"):
         network().push_to_hub("ann/mlp")
     hub.error = OfflineModeIsEnabled("no")
     with pytest.raises(FileNotFoundError, match="nothing was uploaded to 'ann/mlp': HF_HUB_OFFLINE"):

@@ -54,6 +54,14 @@ def test_a_round_trip_of_the_mlp_in_float64(tmp_path):
     assert torch.equal(back(x), model(x))
 
 
+@pytest.mark.parametrize("name", ["lorentz_gcn", "lorentz_mlp", "lorentz_sage"])
+def test_a_round_trip_of_a_model_that_found_its_number_of_features(name, tmp_path):
+    model = create_model(name, in_features=-1, num_classes=CLASSES).eval()
+    inputs = (features(),) if name == "lorentz_mlp" else (features(), *graph())
+    logits = model(*inputs)
+    assert torch.equal(from_pretrained(model.save_pretrained(tmp_path)).eval()(*inputs), logits)
+
+
 def test_each_tensor_keeps_its_dtype(tmp_path):
     model = create_model("lorentz_resnet20", num_classes=3).bfloat16()
     for module in model.modules():

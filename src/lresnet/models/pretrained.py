@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from torch.nn.parameter import is_lazy
 
 from lresnet.models import hub
 
@@ -214,10 +215,12 @@ def _whole_numbers(value: object) -> Iterator[int]:
 
 def _require_same_tensors(model: Pretrained, shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
     """Raise an error if the tensors of a file are not those of the network."""
-    own = model.state_dict()
+    own = model.state_dict(keep_vars=True)
     for name, tensor in own.items():
         if name not in shapes:
             raise ValueError(f"model.safetensors has no tensor {name}, which {model.model_name} needs")
+        if is_lazy(tensor):  # takes its shape from the file
+            continue
         shape, dtype = shapes[name]
         if shape != tuple(tensor.shape):
             raise ValueError(

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import jinja2
 
@@ -32,6 +32,8 @@ from lresnet.train.config import TrainConfig
 
 if TYPE_CHECKING:
     from lresnet.runs.run import Run
+
+T = TypeVar("T")
 
 __all__ = ["Baseline", "find_baseline", "model_card"]
 
@@ -91,9 +93,11 @@ def model_card(
         euclidean=record.method == BASELINE,
         curvature=_curvature(run),
         learned_curvature=bool(config.get("learn_curvature")),
+        data_name=_without_folder(record.data_name),
         goal=_goal(record),
         data=_data(record),
         split=_split(record),
+        features=config.get("in_features"),
         one_point_per_node=_has_one_point_per_node(record, config),
         figures=_figures(record),
         metric_labels=_METRIC_LABELS,
@@ -143,7 +147,7 @@ def _given_baseline(given: str | Path | Run, record: RunRecord) -> Baseline:
 
 def _baseline(record: RunRecord, other: RunRecord, folder: Path | None) -> Baseline:
     own, theirs = (
-        {name: value for name, value in settings_of(one).items() if name not in _ONLY_HYPERBOLIC}
+        {name: _without_folder(value) for name, value in settings_of(one).items() if name not in _ONLY_HYPERBOLIC}
         for one in (record, other)
     )
     return Baseline(other, len(read_trials(folder)), settings_apart(own, theirs))
@@ -195,6 +199,13 @@ def _figures(record: RunRecord) -> dict[str, float]:
     return {} if record.validation is None else {"validation metric": record.validation}
 
 
+def _without_folder(value: T) -> T:
+    """Return the name of the file if ``value`` is an absolute path, otherwise ``value``."""
+    if isinstance(value, str) and Path(value).is_absolute():
+        return type(value)(Path(value).name)
+    return value
+
+
 def _goal(record: RunRecord) -> str:
     if record.images is not None:
         return "image classification"
@@ -236,7 +247,7 @@ def _split(record: RunRecord) -> str | None:
         return None
     if record.split_index is not None:
         return f"number {record.split_index} of the graph's own splits"
-    return Path(record.task.get("split") or "random").name
+    return _without_folder(record.task.get("split") or "random")
 
 
 def _has_one_point_per_node(record: RunRecord, config: Mapping[str, Any]) -> bool:
@@ -265,7 +276,7 @@ def _command(record: RunRecord) -> str | None:
         words = shlex.split(command)
     except ValueError:  # a command of the user's own making
         return command
-    return shlex.join(Path(word).name if Path(word).is_absolute() else word for word in words)
+    return shlex.join(map(_without_folder, words))
 
 
 def _load_task(record: RunRecord) -> str | None:
