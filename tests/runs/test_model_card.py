@@ -9,6 +9,7 @@ import shlex
 import shutil
 import sys
 import types
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +85,17 @@ def test_the_metadata_are_those_of_the_hub(runs):
     assert f"value: {record_of(runs / 'lorentz-0').metrics['roc_auc']}" in text
     assert "license" not in text
     assert 'license: "mit"\n' in metadata(run.model_card(license="mit"))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(find_spec("huggingface_hub") is None, reason="needs huggingface_hub")
+def test_huggingface_hub_reads_the_metadata(runs):
+    from huggingface_hub import ModelCard
+
+    card = ModelCard(opened(runs / "lorentz-0").model_card(license="mit"))
+    assert (card.data.library_name, card.data.license, card.data.pipeline_tag) == ("lresnet", "mit", "graph-ml")
+    results = {one.metric_type: one.metric_value for one in card.data.eval_results}
+    assert results == record_of(runs / "lorentz-0").metrics
 
 
 def test_names_of_files_cannot_break_the_metadata(runs):
@@ -178,6 +190,9 @@ def test_a_card_of_own_data_has_no_path_of_the_machine(tmp_path, monkeypatch):
     assert "it has one learned point per node" in card
     assert "| split | random |" in card
     monkeypatch.chdir(tmp_path / "secret" / "runs")
+    run.record = dataclasses.replace(run.record, model=run.record.model | {"from": "python"})
+    run.folder = None
+    assert "secret" not in run.model_card()
     exec(code_of(card, "Load the model"), {})
 
 

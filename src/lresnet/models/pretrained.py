@@ -118,7 +118,7 @@ def read(
     """Return the model that :meth:`Pretrained.save_pretrained` has written to ``folder``.
 
     The files may come from strangers. Only ``config.json`` and ``model.safetensors`` are read. The network is built
-    only if its tensors are those of ``model.safetensors``, so no configuration can take more memory than its weights.
+    only if its tensors are those of ``model.safetensors``, so no configuration can request more memory than those need.
 
     Args:
         place: what messages call the folder; None: its path.

@@ -293,7 +293,7 @@ def _load_task(record: RunRecord) -> str | None:
 
 def _fit_call(record: RunRecord, config: Mapping[str, Any]) -> str:
     """Return the Python call that trains such a model; a task that was built in Python is called ``task``."""
-    task = "task" if record.task.get("kind") == "python" else repr(record.task_name).replace("'", '"')
+    task = "task" if record.task.get("kind") == "python" else _literal(_without_folder(record.task_name))
     given = {name: value for name, value in record.model.items() if value is not None and name != "name"}
     if given.pop("from", None) == "python":
         options = {name: value for name, value in config.items() if name != "model"}
@@ -308,8 +308,12 @@ def _fit_call(record: RunRecord, config: Mapping[str, Any]) -> str:
 
 
 def _call(function: str, *values: Any, **options: Any) -> str:
-    words = [*map(repr, values), *(f"{name}={value!r}" for name, value in options.items())]
-    return f"{function}({', '.join(words)})".replace("'", '"')
+    words = [*map(_literal, values), *(f"{name}={_literal(value)}" for name, value in options.items())]
+    return f"{function}({', '.join(words)})"
+
+
+def _literal(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
 
 
 @functools.cache
