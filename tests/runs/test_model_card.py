@@ -234,6 +234,7 @@ def test_a_run_from_python_gives_its_call(tmp_path):
     assert 'lresnet.create_model("lorentz_gcn", in_features=3, ' in built
 
 
+@pytest.mark.slow
 def test_a_named_task_of_python_keeps_its_split(tmp_path):
     config = lresnet.TrainConfig(epochs=1, seed=1)
     run = lresnet.fit(TASK, "lorentz_gcn", config, out=tmp_path / "one", device="cpu")
