@@ -9,6 +9,7 @@ import torch
 
 import lresnet
 from lresnet.train.results import read_results
+from lresnet_paper.pages.verdict_page import claim_counts_of_folder
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -102,3 +103,19 @@ def test_the_result_on_disease(method: str, text: str) -> None:
     ]
     assert len(own) == 10
     assert text.format(sum(own) / len(own)) in WORDS
+
+
+def test_the_verdict_on_the_claims() -> None:
+    counts = claim_counts_of_folder(ROOT / "results")
+    total = sum(counts.values())
+    assert counts["not measured"] == 0
+    expected = (
+        f"Of the paper's {total} claims, {counts['holds']} hold, {counts['partly holds']} hold partly, "
+        f"{counts['undecided']} are undecided and {counts['does not hold']} do not hold"
+    )
+    assert expected in WORDS
+
+
+def test_the_raw_feature_on_disease() -> None:
+    runs = [run for run in read_results(ROOT / "results" / "untrained.jsonl") if run["cell"] == "disease/lp"]
+    assert f"without any training scores {max(run['value'] for run in runs):.1f}" in WORDS
