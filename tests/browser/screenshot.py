@@ -1,4 +1,4 @@
-"""Write docs/images/report.png: the disk of the page with the demo's tree, one node at the centre and one under the pointer.
+"""Write docs/images/report.png: the page's disk with the demo's tree, one node at the centre, one selected.
 
 python -m tests.browser.screenshot docs/images/report.png
 """

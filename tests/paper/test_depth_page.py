@@ -70,7 +70,9 @@ def test_markdown_and_terminal() -> None:
 
 def test_the_tables_of_docs_depth_are_those_of_the_results() -> None:
     rendered = depth_markdown(read_runs(ROOT / "results")).splitlines()
-    rows = [line for line in (ROOT / "docs" / "reproduction" / "depth.md").read_text().splitlines() if line.startswith("|")]
+    rows = [
+        line for line in (ROOT / "docs" / "reproduction" / "depth.md").read_text().splitlines() if line.startswith("|")
+    ]
     assert len(rows) == 4 * 9 + 2 * 8
     assert [row for row in rows if row not in rendered] == []
 

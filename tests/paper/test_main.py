@@ -56,5 +56,10 @@ def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
     (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
     options = ["--docs", str(tmp_path / "docs"), "--readme", str(tmp_path / "README.md")]
     assert main(["pages", "--results", str(ROOT / "results"), *options]) == 0
-    for page in ("README.md", "docs/reproduction/results.md", "docs/performance/benchmarks.md", "docs/performance/numerics.md"):
+    for page in (
+        "README.md",
+        "docs/reproduction/results.md",
+        "docs/performance/benchmarks.md",
+        "docs/performance/numerics.md",
+    ):
         assert (tmp_path / page).read_text() == (ROOT / page).read_text()

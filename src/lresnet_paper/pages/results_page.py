@@ -1,4 +1,4 @@
-"""The results page (docs/reproduction/results.md) and the README's table: overview, results by cell, claims, computing time."""
+"""The results page (docs/reproduction/results.md): overview, results by cell, claims, computing time."""
 
 from __future__ import annotations
 
