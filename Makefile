@@ -64,7 +64,7 @@ bench-scale: $(STAMP) ## measure memory and time on PubMed and on a graph of ten
 
 pages: $(STAMP) ## render the measured pages and the pictures of docs/ from results/
 	@$(BIN)/python benchmarks/numerics.py
-	@$(BIN)/lresnet plot residuals --out docs/images/residuals.png
+	@$(BIN)/python docs/pictures.py
 	@$(BIN)/lresnet demo --out docs/images/demo.png
 	@$(BIN)/python -m lresnet_paper pages
 	@$(BIN)/python -m lresnet_paper pages depth --out docs/images/depth.png

@@ -16,7 +16,6 @@ from lresnet_paper.pages import html_page as html_module
 from lresnet_paper.pages.claims import answer_claims
 from lresnet_paper.pages.depth_page import depth_tables
 from lresnet_paper.pages.html_page import html_page
-from lresnet_paper.pages.results_page import BEGIN, END
 from lresnet_paper.pages.text_tables import our_value
 from lresnet_paper.results import aggregate, read_runs
 from tests.plots.html_reader import Reader
@@ -144,20 +143,15 @@ def test_the_results_page_is_written(results: Path, tmp_path: Path) -> None:
     assert "nan" not in text
     assert "\n### disease/lp, legacy\n\n| method |" in text
     assert "| lorentz | 97.50 ± 0.71 | 2 of 3 | 97.50 | 97.3 ± 0.4 | no difference shown, +0.20 |" in text
-    assert "## The paper's claims" in text
+    assert "[verdict on the paper's claims](index.md)" in text
     (tmp_path / "file").touch()
     assert main(["pages", "results", str(results), "--out", str(tmp_path / "file" / "page.md")]) == 2
 
 
-def test_the_overview_is_rewritten(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "README.md"
-    file.write_text(f"# Title\n{BEGIN}\nold\n{END}\nrest\n")
-    assert main(["pages", "overview", str(results), "--out", str(file)]) == 0
-    assert "| disease/lp, legacy | 97.50 ± 0.71 | 97.3 ± 0.4 | no difference shown, +0.20 |" in file.read_text()
-    file.write_text("no marks")
-    assert main(["pages", "overview", str(results), "--out", str(file)]) == 2
-    assert "has no place for the table" in capsys.readouterr().err
-    assert file.read_text() == "no marks"
+def test_the_verdict_is_written(results: Path, tmp_path: Path) -> None:
+    file = tmp_path / "index.md"
+    assert main(["pages", "verdict", str(results), "--out", str(file)]) == 0
+    assert file.read_text().startswith("# Does the paper reproduce?\n")
 
 
 # --- HTML -------------------------------------------------------------------------------------------------------------

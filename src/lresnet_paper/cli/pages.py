@@ -15,25 +15,43 @@ pages = App("Render the generated pages and pictures of the documentation. Witho
 
 
 @pages.command
-def all_(results: Path = Path("results"), docs: Path = Path("docs"), readme: Path = Path("README.md")) -> int:
-    """Write all pages: results.md, benchmarks.md and numerics.md in the folder of the docs, and the README's table.
+def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
+    """Write all pages into the folder of the docs: verdict, results, performance, benchmarks and numerics.
 
-    Example: python -m lresnet_paper pages --results results --docs docs --readme README.md
+    Example: python -m lresnet_paper pages --results results --docs docs
 
     Args:
         results: The folder with the results, files of JSON lines.
         docs: The folder of the pages.
-        readme: The Markdown file with the two marks of the short table of graphs.
     """
+    verdict(results, docs / "reproduction/index.md")
     results_(results, docs / "reproduction/results.md")
-    overview(results, readme)
+    performance(results, docs / "performance/index.md")
     benchmarks(results, docs / "performance/benchmarks.md")
     return numerics(results, docs / "performance/numerics.md")
 
 
 @pages.command
+def verdict(results: _Results = Path("results"), out: Path = Path("docs/reproduction/index.md")) -> int:
+    """Write the page that answers whether the paper reproduces: its claims, and a small table for each of its tables.
+
+    Example: python -m lresnet_paper pages verdict --out docs/reproduction/index.md
+
+    Args:
+        results: The folder with the results, files of JSON lines.
+        out: The Markdown file to write.
+    """
+    from lresnet_paper.pages.verdict_page import verdict_page_of_folder
+    from lresnet_paper.render import write_page
+
+    write_page(out, verdict_page_of_folder(results))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
 def results_(results: _Results = Path("results"), out: Path = Path("docs/reproduction/results.md")) -> int:
-    """Write the page of all results: one section per table of the paper, and the answers to its claims.
+    """Write the page of all results: one section per table of the paper.
 
     Example: python -m lresnet_paper pages results --out docs/reproduction/results.md
 
@@ -52,25 +70,20 @@ def results_(results: _Results = Path("results"), out: Path = Path("docs/reprodu
 
 
 @pages.command
-def overview(results: _Results = Path("results"), out: Path = Path("README.md")) -> int:
-    """Rewrite the short table of graphs between its two marks in the README.
+def performance(results: _Results = Path("results"), out: Path = Path("docs/performance/index.md")) -> int:
+    """Write the page with the headline figures of speed and accuracy.
 
-    Example: python -m lresnet_paper pages overview --out README.md
+    Example: python -m lresnet_paper pages performance --out docs/performance/index.md
 
     Args:
-        results: The folder with the results, files of JSON lines.
-        out: The Markdown file with the marks.
+        results: The folder with benchmarks.jsonl and numerics.jsonl.
+        out: The Markdown file to write.
     """
-    from lresnet_paper.comparisons import compare_methods
-    from lresnet_paper.pages.results_page import overview as overview_of
-    from lresnet_paper.pages.results_page import overview_markdown, rewrite_between_marks
+    from lresnet_paper.pages.performance_page import performance_page
     from lresnet_paper.render import write_page
-    from lresnet_paper.results import aggregate, read_runs
 
-    runs = [run for run in read_runs(results) if run["table"] == "gnn"]
-    table = overview_markdown(overview_of(aggregate(runs), compare_methods(runs)))
-    write_page(out, rewrite_between_marks(out, table))
-    print(f"The table is in {out}")
+    write_page(out, performance_page(results))
+    print(f"The page: {out}")
     return 0
 
 

@@ -39,6 +39,7 @@ from lresnet_paper.pages.text_tables import (
 )
 from lresnet_paper.render import macros, render
 from lresnet_paper.results import DIVERGED, Result, aggregate, grouped, in_order
+from lresnet_paper.untrained import best_untrained
 
 __all__ = ["html_page"]
 
@@ -125,10 +126,10 @@ def _table_section(
     elif table == "ood":
         body = _ood_body(results, runs)
     else:
-        lines = overview(results, comparisons)
+        lines = overview(results, comparisons, best_untrained(aggregate(runs)) if table == "gnn" else None)
         missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
         values = {
-            "paragraphs": [*missing, *filter(None, [table_summary(results, lines)])],
+            "paragraphs": [*missing, *filter(None, _paragraphs(table_summary(results, lines)))],
             "overview": _overview_table(lines),
             "picture": _comparison_svg(results),
             "results": _results_table(results, comparisons),
