@@ -91,8 +91,8 @@ def comparison_picture(panels: Sequence[Panel], caption: str, *, scale: str = "p
             _draw_panel(axes, panel, names if is_shared else [one.name for one in panel.results], scale, width)
             axes.set_xlim(limits[panel.metric])
             axes.tick_params(axis="y", length=0, labelleft=column == 0 or not is_shared)
-            if len(metrics) > 1 and (row + 1 == len(lines) or lines[row + 1][0].metric != panel.metric):
-                axes.set_xlabel(panel.metric, fontsize=8.5, color=INK)
+            if column == 0 and len(metrics) > 1 and (row + 1 == len(lines) or lines[row + 1][0].metric != panel.metric):
+                axes.set_xlabel(panel.metric, fontsize=8.5, color=INK, loc="left")
     picture.supxlabel(caption, fontsize=9, color=INK)
     return picture
 
@@ -153,7 +153,7 @@ def _draw_bar(axes: Axes, x: float, y: float, **style: Any) -> None:
 
 def _row_height(results: Sequence[MethodResult]) -> float:
     """Return the height of a row in inches."""
-    return max(0.2, 0.16 * max(_label(result.name).count("\n") + 1 for result in results))
+    return max(0.175, 0.16 * max(_label(result.name).count("\n") + 1 for result in results))
 
 
 def _label(name: str) -> str:

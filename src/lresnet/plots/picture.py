@@ -12,7 +12,15 @@ from lresnet.residual.registry import METHODS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["GREY", "INK", "PICTURE_FORMATS", "method_style", "percent_limits", "require_writable_picture", "save_picture"]
+__all__ = [
+    "GREY",
+    "INK",
+    "PICTURE_FORMATS",
+    "method_style",
+    "percent_limits",
+    "require_writable_picture",
+    "save_picture",
+]
 
 PICTURE_FORMATS = (".png", ".svg", ".pdf")
 
@@ -59,9 +67,9 @@ def require_writable_picture(path: Path) -> None:
         path.unlink()
 
 
-def save_picture(figure: Figure, path: str | Path) -> Path:
+def save_picture(figure: Figure, path: str | Path, dpi: int = 160) -> Path:
     """Write ``figure`` to ``path`` and return the path. Equal figures give equal PNG files on every machine."""
     path = Path(path)
     metadata = {"Software": None} if path.suffix == ".png" else None  # matplotlib would add its version
-    figure.savefig(path, dpi=160, facecolor="white", metadata=metadata)
+    figure.savefig(path, dpi=dpi, facecolor="white", metadata=metadata)
     return path
