@@ -218,8 +218,8 @@ def _depth_body(runs: Sequence[Run]) -> Markup:
     deepest = []
     for cell, own in all_runs_by_depth(runs).items():
         layers = depths_of(own)[-1]
-        values = {method: finite_values(by_depth.get(layers, [])).values() for method, by_depth in own.items()}
-        means = {method: statistics.fmean(found) for method, found in values.items() if found}
+        finite = {method: finite_values(by_depth.get(layers, [])).values() for method, by_depth in own.items()}
+        means = {method: statistics.fmean(found) for method, found in finite.items() if found}
         if means:
             best = max(means, key=means.__getitem__)
             deepest.append({"method": shown_name(best), "cell": cell, "mean": means[best], "layers": layers})
@@ -325,11 +325,11 @@ def _claims(claims: Sequence[Claim]) -> Markup:
         Row(
             Markup(_text().claim(claim.sentence, claim.evidence).strip()),
             (),
-            (claim.topic.replace("_", " "), _verdict(claim.verdict)),
+            (_verdict(claim.verdict), claim.topic.replace("_", " ")),
         )
         for claim in claims
     ]
-    table = html_table(Table(("claim", "about", "verdict"), rows, "", "overview"))
+    table = html_table(Table(("claim", "verdict", "about"), rows, "", "overview"))
     return Markup(_text().claims(len(claims), _counts(claim.verdict for claim in claims), table))
 
 
