@@ -27,8 +27,8 @@ symmetric :math:`B^T J B`: if :math:`B^T J B z = \lambda z`, then :math:`e = B z
 translated so that their centroid is the origin: coordinates grow exponentially with the distance from the origin, and
 accuracy is lost with them.
 
-**What is lost.** The projection to a geodesic submanifold lengthens no distance. The share of the squared distances that
-a picture keeps is therefore a number from 0 to 1, and 1 means that every distance is exact:
+**What is lost.** The projection to a geodesic submanifold lengthens no distance. The share of the squared distances
+that a picture keeps is therefore a number from 0 to 1, and 1 means that every distance is exact:
 
 .. math:: \sum_{i<j} d(q_i, q_j)^2 \Big/ \sum_{i<j} d(p_i, p_j)^2, \qquad q_i \text{ the projection of } p_i.
 """
