@@ -35,7 +35,7 @@ _BY_LAYER = {
 _BANDS = "Bands: one deviation over the seeds."
 _LAYERS_NOTE = """\
 Medians over the seeds; norms and distances in radii of curvature, in plain units for the Euclidean baseline.
-A line ends where a value is 0 or not finite. A dotted line shows the network before training, where every run diverged."""
+A line ends where a value is 0 or not finite. Dotted: the network before training, where every run diverged."""
 
 
 def depth_picture(runs: Iterable[Mapping[str, Any]], protocol: str | None = None) -> Figure:
