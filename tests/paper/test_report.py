@@ -167,12 +167,16 @@ def test_results_are_next_to_the_papers_with_the_difference() -> None:
     assert space[5].endswith(" (2)")
     assert space[6] == "● no difference shown −2.10"
     assert ["disease/lp", "97.50 ± 0.71", "97.3 ± 0.4", "95.6 ± 1.2 (4)", "space 81.00"] in [row[:5] for row in rows]
-    assert ["lorentz is best in 8 of 10 cells", "not measured", ""] in rows
+    assert ["lorentz is best in 8 of 10 cells", "not measured", "gnn"] in rows
+    sentence = (
+        "The Lorentz residual has the highest mean in 1 of 1 rows; compared with the best other method of each row,"
+    )
+    assert page.index(f'<p class="verdict">{sentence}') < page.index("disease/lp, legacy</th>")
     assert "Tried &lt;much&gt;." in page
     assert ["lorentz", "2", "", "diverged", "", "", "2.0"] in rows
     assert "CPU &lt;x&gt;" in page
-    text = re.sub(r"<svg.*?</svg>|<style>.*?</style>", "", page, flags=re.DOTALL).partition('id="claims"')[0]
-    assert "nan" not in text.lower()
+    text = re.sub(r"<svg.*?</svg>|<style>.*?</style>|<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert "nan" not in text.partition('id="gnn"')[2].lower()  # a claim of the paper is about NaN
 
 
 def test_the_page_needs_no_network_and_is_well_formed() -> None:
@@ -192,7 +196,7 @@ def test_runtimes_are_seconds_and_have_no_verdict() -> None:
     place = {"table": "runtime", "cell": "2048/10000", "protocol": "kernels", "validation": None, "config": {}}
     page = html_page([run(0, 0.00123456, **place), run(0, 0.5, **place | {"method": "tangent"})], answer_claims([]))
     rows = Reader(page).rows
-    assert ["lorentz", "0.00123", "1", "", "0.00025", ""] in rows
+    assert ["lorentz, kernels", "0.00123", "1", "", "0.00025", ""] in rows
     assert ["lorentz", "0", "", "0.001235", "", "", "2.0"] in rows
     assert "Seconds for 100 additions: mean" in page
 
@@ -205,10 +209,14 @@ def test_the_committed_results_make_a_page(monkeypatch: pytest.MonkeyPatch) -> N
     # Its pictures take ten seconds: the next test has them.
     monkeypatch.setattr(html_module, "inline_svg", lambda figure, title: f"<svg aria-label='{title}'></svg>")
     runs = read_runs(RESULTS)
-    rows = Reader(html_page(runs, answer_claims(aggregate(runs)))).rows
+    page = html_page(runs, answer_claims(aggregate(runs)))
+    rows = Reader(page).rows
+    for table in {run["table"] for run in runs}:  # a sentence comes before everything else
+        assert re.search(rf'<section id="{table}".*</h2>\s*<p class="verdict">[^<]+\.</p>', page), table
     for result in aggregate(runs):
+        name = f"{result.name}, {result.protocol}" if result.table == "runtime" else result.name
         if result.table not in ("ood", "oversmoothing"):
-            assert any(row[:3] == [result.name, our_value(result), result.runs] for row in rows), result
+            assert any(row[:3] == [name, our_value(result), result.runs] for row in rows), result
     for table in depth_tables(runs):
         for row in table.rows:
             assert [row.name, *(cell.replace("-", "−") for cell in row.cells)] in rows
@@ -220,7 +228,7 @@ def test_the_committed_results_have_pictures() -> None:
     page = html_page(runs, answer_claims([]))
     for table in {run["table"] for run in runs}:
         section = page[page.index(f'<section id="{table}"') :].partition("</section>")[0]
-        assert "<figure><svg" in section, table
+        assert '<figure class="picture"><svg' in section, table
 
 
 def test_the_html_page_is_written(

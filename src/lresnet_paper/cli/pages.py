@@ -130,7 +130,7 @@ def depth(
     protocol: Annotated[str | None, arg(metavar="NAME")] = None,
     out: Path = Path("lresnet-depth.png"),
 ) -> int:
-    """Draw AUC by the number of layers and what happens in each layer; print the paper's claims about depth.
+    """Draw AUC by the number of layers, and in a second file each layer; print the paper's claims about depth.
 
     Example: python -m lresnet_paper pages depth --out depth.svg
 
@@ -138,7 +138,7 @@ def depth(
         results: The folder with the results of `lresnet reproduce oversmoothing`.
         layers: Depth of the networks that are drawn layer by layer. None: the deepest.
         protocol: Which runs to draw if there are several protocols: legacy or legacy-deep. None: the first.
-        out: The picture to write; .png, .svg or .pdf.
+        out: The picture by depth to write; .png, .svg or .pdf. The name of the one by layer ends with -layers.
     """
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.names import require_known
@@ -151,10 +151,10 @@ def depth(
     require_writable_picture(out)
     if protocol is not None:
         require_known("protocol with results", protocol, depth_protocols(runs) or ["legacy"])
-    path = draw_depth(out, runs, layers, protocol)
+    paths = draw_depth(out, runs, layers, protocol)
     for claim in depth_claims(runs):
         print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
-    print(f"The picture: {path}")
+    print(f"The pictures: {', '.join(map(str, paths))}")
     return 0
 
 
