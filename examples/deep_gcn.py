@@ -1,4 +1,20 @@
-"""TODO"""
+"""Deep graph networks: the Lorentz residual with weight 1 collapses at 32 layers; with weight 1/L it does not.
+
+    python examples/deep_gcn.py      # 3 seeds, 2 CPU cores, 2 minutes of CPU time
+
+    test AUC in percent, mean ± deviation over 3 seeds, and distance of nodes after the last layer
+    layers                          4           16           32     distance
+    lorentz, weight 1      86.9 ± 6.8   68.3 ± 9.4   50.8 ± 4.3        5e-07
+    lorentz, weight 1/L    91.3 ± 8.2   85.1 ± 2.1   78.1 ± 6.6            3
+    euclidean              75.3 ± 9.5   76.2 ± 8.6   81.4 ± 5.0        7e+01
+    one feature, untrained 98.7 ± 0.9
+
+The script shows the collapse: with weight 1, all nodes of the trained network of 32 layers are almost one point. It is a
+demonstration, not evidence. The tree is generated, and one of its features reveals the position of a node: the distance
+of two nodes in this feature ranks the test pairs better than any network here. More layers help neither Lorentz network,
+the Euclidean baseline has the highest mean at 32 layers, and with 3 seeds most deviations overlap. Each network has the
+better of two learning rates at its best epoch, chosen on validation edges; the test edges are used once.
+"""
 
 import argparse
 from pathlib import Path

@@ -1,11 +1,23 @@
-"""HEADER"""
+"""Link prediction on your own edge list with PyG: LorentzGraphConv in your own module, beside Euclidean baselines.
+
+    python examples/link_prediction.py                # a generated graph; 5 seeds, 2 CPU cores, 58 s of CPU time
+    python examples/link_prediction.py friends.csv    # your own edge list
+
+    common neighbours  85.5 ± 2.1 % test AUC, lorentz minus this -6.4 ± 7.2
+    GCNConv            76.5 ± 5.0 % test AUC, lorentz minus this +2.6 ± 6.0
+    mean               78.5 ± 3.0 % test AUC, lorentz minus this +0.6 ± 6.1
+    lorentz            79.1 ± 3.6 % test AUC
+
+Embeddings have 2 dimensions; ± is the deviation over 5 splits, and of a difference the half-width of its 95 % interval.
+No difference is shown, and the untrained count of common neighbours has the highest mean on this small graph. Learning
+rate and epoch are chosen on validation edges. The picture shows the embedding in the Poincaré disk.
+"""
 
 # %%
 import argparse
 import copy
 from pathlib import Path
 
-import scipy.stats
 import torch
 import torch_geometric
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -16,6 +28,7 @@ from torch_geometric.utils import negative_sampling, to_undirected
 import lresnet
 from lresnet.metrics import roc_auc
 from lresnet.plots.embedding import DiskEmbedding, disk_points, draw_disk_embedding
+from lresnet.runs.statistics import resampled_difference, summarise
 
 parser = argparse.ArgumentParser(description="Link prediction on an edge list, Lorentz and Euclidean.")
 parser.add_argument("edges", nargs="?", help="edge list, e.g. friends.csv with two columns (default: generate a graph)")
@@ -125,12 +138,10 @@ for seed in range(args.seeds):
 
 # %%
 for kind, scores in results.items():
-    values, difference = torch.tensor(scores), torch.tensor(results["lorentz"]) - torch.tensor(scores)
-    line = f"{kind:17}  {values.mean():.1f} ± {values.std(correction=args.seeds > 1):.1f} % test AUC"
-    if args.seeds > 1 and kind != "lorentz":
-        low, high = scipy.stats.ttest_1samp(difference.double().numpy(), 0).confidence_interval(0.95)
-        line += f", lorentz minus this {difference.mean():+.1f} (95 % interval {low:+.1f} to {high:+.1f})"
-    print(line)
+    line = f"{kind:17}  {summarise(scores):.1f} % test AUC"
+    ours, theirs = dict(enumerate(results["lorentz"])), dict(enumerate(scores))
+    difference = resampled_difference(ours, theirs, test_per_train=0.2 / 0.7)  # None for one seed
+    print(line if kind == "lorentz" or difference is None else f"{line}, lorentz minus this {difference:+.1f}")
 
 points, note = disk_points(network(test.edge_index), network.manifold)  # the Lorentz network of the last seed
 edges = data.edge_index[:, data.edge_index[0] < data.edge_index[1]].numpy()

@@ -1,4 +1,17 @@
-"""TODO"""
+"""Your own residual block: replace `x + f(x)` by `self.residual(x, f(x))` in an ordinary torch module.
+
+    python examples/own_block.py      # 5 seeds, 2 CPU cores, 88 s of CPU time
+
+Test accuracy on labels of random decision trees, mean ± deviation over 5 seeds (each has its own tree):
+
+    linear     57.5 ± 7.0 % test accuracy
+    euclidean  87.0 ± 1.6 % test accuracy
+    lorentz    87.8 ± 1.0 % test accuracy
+    lorentz minus euclidean: +0.8 points, 95 % interval -0.6 to +2.1
+
+No difference between the Lorentz network and its Euclidean baseline is shown: the interval contains zero. Both have the
+same blocks and the same search: two learning rates, each at its best epoch, chosen on validation data.
+"""
 
 # %%
 import argparse
@@ -13,6 +26,7 @@ import lresnet
 parser = argparse.ArgumentParser(description="Train a network of your own residual blocks on a random decision tree.")
 parser.add_argument("--epochs", type=int, default=40, help="epochs of each training (default: 40)")
 parser.add_argument("--seeds", type=int, default=5, help="number of seeds (default: 5)")
+parser.add_argument("--samples", type=int, default=5000, help="number of points of each seed (default: 5000)")
 args = parser.parse_args()
 torch.set_num_threads(1)  # the tensors are small: more threads are slower
 
@@ -23,7 +37,7 @@ torch.set_num_threads(1)  # the tensors are small: more threads are slower
 
 
 # %%
-def decision_tree(depth=6, features=6, classes=4, samples=5000, seed=0):
+def decision_tree(samples, seed, depth=6, features=6, classes=4):
     """Return points [samples, features], uniform in [-1, 1], and their classes [samples]."""
     generator = torch.Generator().manual_seed(seed)
     x = 2 * torch.rand(samples, features, generator=generator) - 1
@@ -105,8 +119,8 @@ def train(kind, data, seed, lr, batch=64):
 
 results = {"linear": [], "euclidean": [], "lorentz": []}
 for seed in range(args.seeds):
-    x, y = decision_tree(seed=seed)
-    sizes = [2000, 1000, 2000]
+    x, y = decision_tree(args.samples, seed)
+    sizes = [args.samples * share // 5 for share in (2, 1, 2)]
     data = dict(zip(("train", "validation", "test"), zip(x.split(sizes), y.split(sizes), strict=True), strict=True))
     for kind, scores in results.items():
         trained = [train(kind, data, seed, lr) for lr in (0.003, 0.01)]

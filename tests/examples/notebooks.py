@@ -15,7 +15,7 @@ NOTEBOOKS = ("own_block", "link_prediction")
 # A notebook has no command line: its options stand in the list.
 PARSE, PARSE_IN_NOTEBOOK = "args = parser.parse_args()", "args = parser.parse_args([])"
 # A last cell that shows the picture which the script writes.
-PICTURES = {"link_prediction": 'from PIL import Image\n\nImage.open("link_prediction.png")'}
+PICTURES = {"link_prediction": 'from PIL import Image\n\nImage.open("link_prediction.png").copy()'}
 
 
 def code_cells(name: str) -> list[str]:
