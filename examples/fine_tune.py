@@ -1,4 +1,22 @@
-"""TODO"""
+"""Convert a pre-trained transformer with lorentzify, then fine-tune the flat and the converted network.
+
+    python examples/fine_tune.py      # 5 seeds, 2 CPU cores, 2 minutes of CPU time
+
+    converted with curvature -1e-06: outputs differ by 5e-05 of the largest
+    converted with curvature -0.001: outputs differ by 5e-02 of the largest
+    converted with curvature -0.03125: outputs differ by 7e-01 of the largest
+    flat, from scratch      67.0 ± 0.8 % test accuracy
+    flat, pre-trained       76.6 ± 1.5 % test accuracy
+    converted, K = -0.001   76.8 ± 2.0 % test accuracy
+    converted, K = -1/32    75.0 ± 2.0 % test accuracy
+    converted, K = -0.001 minus flat: +0.2 points, 95 % interval -0.4 to +0.9
+    converted, K = -1/32 minus flat: -1.6 points, 95 % interval -2.8 to -0.3
+
+With a tiny curvature the converted network computes the same as the flat one before any training. After fine-tuning
+with the same budget, no difference is shown at K = -0.001, and the default curvature, -1/32, is worse. (A longer run,
+`--steps 1000 --epochs 30`, gave the same verdicts: 82.3 flat, 81.7 and 80.0 converted.) Learning rate and epoch are
+chosen on validation data. The seeds vary the labelled sequences and the new head; there is one pre-trained network.
+"""
 
 import argparse
 import copy
@@ -10,9 +28,9 @@ from torch.nn.functional import cross_entropy
 import lresnet
 
 parser = argparse.ArgumentParser(description="Convert a pre-trained transformer with lorentzify and fine-tune it.")
-parser.add_argument("--epochs", type=int, default=30, help="epochs of each fine-tuning (default: 30)")
+parser.add_argument("--epochs", type=int, default=25, help="epochs of each fine-tuning (default: 25)")
 parser.add_argument("--seeds", type=int, default=5, help="number of seeds of the fine-tuning (default: 5)")
-parser.add_argument("--steps", type=int, default=1000, help="steps of the pre-training (default: 1000)")
+parser.add_argument("--steps", type=int, default=800, help="steps of the pre-training (default: 800)")
 args = parser.parse_args()
 torch.set_num_threads(1)  # the tensors are small: more threads are slower
 
