@@ -57,7 +57,7 @@ from lresnet_paper.pages.text_tables import (
 )
 from lresnet_paper.render import macros, render
 from lresnet_paper.results import DIVERGED, Result, aggregate, grouped, in_order, method_key
-from lresnet_paper.untrained import best_untrained
+from lresnet_paper.untrained import SCORE_LABELS, UNTRAINED_TABLE, best_untrained
 
 __all__ = ["html_page"]
 
@@ -81,6 +81,7 @@ _TITLES = {
     "commutativity": "Commutativity",
     "curvature": "Curvature",
     DEPTH_TABLE: "Depth",
+    UNTRAINED_TABLE: "Untrained scores",
 }
 """Names of the paper's tables in words."""
 _VISIBLE_ROWS = 12  # a picture whose panels have more rows is shown on demand
@@ -179,6 +180,10 @@ def _table_verdict(table: str, panels: Mapping[str, Sequence[Result]], lines: Se
     finite = {own[0].cell: {one.name: one.mean for one in own if one.n} for own in panels.values()}
     if table == "runtime":
         return _runtime_verdict(panels)
+    if table == UNTRAINED_TABLE:
+        best = best_untrained([one for own in panels.values() for one in own])
+        scores = [(one.cell, SCORE_LABELS[one.method], one.mean) for one in best.values()]
+        return str(_text().untrained_verdict(scores)).strip()
     if table == "curvature":
         ranges = [(cell, max(means.values()) - min(means.values())) for cell, means in finite.items() if means]
         return str(_text().curvature_verdict(ranges)).strip()
