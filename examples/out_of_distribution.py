@@ -10,8 +10,8 @@ FIGURES PENDING CPU (generated images, two CPU cores, seeds 0 to 2)
 
 A network computes a score for every test image (in-distribution) and for every OOD image; a high score means "like the
 training images". AUROC is the probability that a test image scores higher than an OOD image. FPR95 is the share of OOD
-images that are accepted at the threshold that accepts 95 % of the test images: less is better. The Euclidean baseline is
-the same network in flat space with the same budget. The settings are the same for both methods, and nothing is tuned:
+images that are accepted at the threshold that accepts 95 % of the test images: less is better. The Euclidean baseline
+is the same network in flat space with the same budget. The settings are the same for both methods, and nothing is tuned:
 no OOD image is used before the table. Without --data the script takes CIFAR-10 and SVHN if both are under LRESNET_DATA,
 otherwise it generates images: stripes in three directions, and rings as OOD images. `--runs A B` takes finished runs of
 `lresnet train` or of cifar_resnet.py instead of training.
