@@ -4,8 +4,9 @@ FIGURES PENDING (one NVIDIA H200, seeds 0 to 2; see the last lines that the comm
 
     python examples/cifar_resnet.py --out runs/example
 
-The Euclidean baseline is the same network in flat space: residual x + y, mean pooling, linear head. Both methods get the same budget. A learning rate is chosen for each of them on a tenth of the training images; the
-chosen one then trains on all training images with three seeds, and each of these networks reads the test set once.
+The Euclidean baseline is the same network in flat space: residual x + y, mean pooling, linear head. Both methods get
+the same budget. A learning rate is chosen for each of them on a tenth of the training images; the chosen one then
+trains on all training images with three seeds, and each of these networks reads the test set once.
 
 CIFAR-10 is searched under LRESNET_DATA and downloaded if it is missing. Your own images are a folder with train/CLASS/*
 and test/CLASS/*, or a .npz with train_images, train_labels, test_images and test_labels:

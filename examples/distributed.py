@@ -111,13 +111,14 @@ if size > 1:
 # 6. Process 0 alone trains the copy on whole batches and compares.
 if rank == 0:
     first, last = train(alone, slice(None))
-    pairs = zip(network.parameters(), alone.parameters(), strict=True)
+    pairs = zip(network.state_dict().values(), alone.state_dict().values(), strict=True)
     difference = max(float((a - b).abs().max()) for a, b in pairs)
-    weights = ", ".join(f"{float(residual.weight):.2f}" for residual in network.residual)
-    print(f"{size} processes on {device.type}, {options.steps} steps: loss {first:.3f} -> {last:.3f}")
-    print(f"learned: K = {float(network.manifold.K):.3f}; residual weights {weights}")
+    weights = ", ".join(f"{residual.weight.item():.2f}" for residual in network.residual)
+    plural = "process" if size == 1 else "processes"
+    print(f"{size} {plural} on {device.type}, {options.steps} steps: loss {first:.3f} -> {last:.3f}")
+    print(f"learned: K = {network.manifold.K.item():.3f}; residual weights {weights}")
     print(f"largest difference from one process on the same batches: {difference:.1e}")
-    print(f"{path}: written by process 0; {sum(holds)} of {size} processes hold exactly these parameters")
+    print(f"{path}: written by process 0; {sum(holds)} of {size} {plural} hold exactly these parameters")
     if difference > 1e-10:
         raise SystemExit("the difference is above the tolerance 1e-10")
     print("agrees within 1e-10")

