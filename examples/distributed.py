@@ -1,13 +1,14 @@
 """Several processes train one network: your own loop, PyTorch's DistributedDataParallel, Lorentz residuals.
 
-FIGURES PENDING
-
     torchrun --nproc-per-node=2 examples/distributed.py
+
+Two processes on two CPU cores, 300 steps, seed 0: after training, no parameter differs by more than 5.1e-15 from those
+of one process on the same batches (float64; the tolerance is 1e-10). About 15 s of CPU time in all, torch 2.13.
 
 Each process takes its share of every batch; DistributedDataParallel (DDP) averages the gradients, also those of the
 residual weights and of the learned curvature. Process 0 then trains a copy of the network on whole batches alone. Both
 end with the same parameters up to rounding, because the loss is a mean over the batch and the network has no
-batch norm. Everything is float64, and the tolerance is 1e-10. Process 0 alone writes the checkpoint; all read it.
+batch norm. Process 0 alone writes the checkpoint; all read it.
 
 Processes use GPUs (NCCL) if there is one for each of them, otherwise the CPU (gloo). Two CPU processes were measured;
 several GPUs were not. Without torchrun the script is one process. It needs no data: points on the hyperboloid are drawn
@@ -118,7 +119,7 @@ if rank == 0:
     print(f"{size} {plural} on {device.type}, {options.steps} steps: loss {first:.3f} -> {last:.3f}")
     print(f"learned: K = {network.manifold.K.item():.3f}; residual weights {weights}")
     print(f"largest difference from one process on the same batches: {difference:.1e}")
-    print(f"{path}: written by process 0; {sum(holds)} of {size} {plural} hold exactly these parameters")
+    print(f"{path}: written by process 0, read back without change by {sum(holds)} of {size} {plural}")
     if difference > 1e-10:
         raise SystemExit("the difference is above the tolerance 1e-10")
     print("agrees within 1e-10")

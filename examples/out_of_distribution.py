@@ -4,9 +4,10 @@ FIGURES PENDING (CIFAR-10 against SVHN on one NVIDIA H200, seeds 0 to 2; see the
 
     LRESNET_DATA=folder python examples/out_of_distribution.py --data cifar10 --ood svhn --epochs 30
 
-FIGURES PENDING CPU (generated images, two CPU cores, seeds 0 to 2)
+    python examples/out_of_distribution.py --data patterns      # generated images, one CPU core, seeds 0 to 2, 61 s
 
-    python examples/out_of_distribution.py --data patterns
+Percent, Lorentz and Euclidean baseline: energy AUROC 94.2 ± 2.9 and 96.2 ± 0.4, FPR95 37.1 ± 10.4 and 25.2 ± 8.5. The
+paired 95 % intervals of all scores contain zero: no difference shown.
 
 A network computes a score for every test image (in-distribution) and for every OOD image; a high score means "like the
 training images". AUROC is the probability that a test image scores higher than an OOD image. FPR95 is the share of OOD
