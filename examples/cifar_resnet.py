@@ -4,9 +4,9 @@ FIGURES PENDING (one NVIDIA H200, seeds 0 to 2; see the last lines that the comm
 
     python examples/cifar_resnet.py --out runs/example
 
-The Euclidean baseline is the same network in flat space: the residual is x + y, pooling is the mean, the head is linear.
-Both methods get the same budget. A learning rate is chosen for each of them on a tenth of the training images; the
-chosen one then trains on all training images with three seeds, and each of these networks reads the test set once.
+The Euclidean baseline is the same network in flat space: residual x + y, mean pooling, linear head. Both methods get
+the same budget. A learning rate is chosen for each of them on a tenth of the training images; the chosen one then
+trains on all training images with three seeds, and each of these networks reads the test set once.
 
 CIFAR-10 is searched under LRESNET_DATA and downloaded if it is missing. Your own images are a folder with train/CLASS/*
 and test/CLASS/*, or a .npz with train_images, train_labels, test_images and test_labels:
@@ -39,7 +39,7 @@ options = parser.parse_args()
 options.out.mkdir(parents=True, exist_ok=True)
 
 
-# 1. The images. A run records the name or the path of its images, so that `lresnet predict` and `lresnet ood` find them.
+# 1. The images. A run records their name or path, so that `lresnet predict` and `lresnet ood` find them.
 def write_patterns(path: Path) -> None:
     """Write 480 training and 240 test images of 16 x 16: stripes in three directions, random colours, noise."""
     draw, arrays = np.random.default_rng(0), {"classes": np.array(["horizontal", "vertical", "diagonal"])}

@@ -4,15 +4,16 @@ FIGURES PENDING (CIFAR-10 against SVHN on one NVIDIA H200, seeds 0 to 2; see the
 
     LRESNET_DATA=folder python examples/out_of_distribution.py --data cifar10 --ood svhn --epochs 30
 
-FIGURES PENDING CPU (generated images, two CPU cores, seeds 0 to 2)
+    python examples/out_of_distribution.py --data patterns      # generated images, one CPU core, seeds 0 to 2, 61 s
 
-    python examples/out_of_distribution.py --data patterns
+Percent, Lorentz and Euclidean baseline: energy AUROC 94.2 ± 2.9 and 96.2 ± 0.4, FPR95 37.1 ± 10.4 and 25.2 ± 8.5. The
+paired 95 % intervals of all scores contain zero: no difference shown.
 
 A network computes a score for every test image (in-distribution) and for every OOD image; a high score means "like the
 training images". AUROC is the probability that a test image scores higher than an OOD image. FPR95 is the share of OOD
-images that are accepted at the threshold that accepts 95 % of the test images: less is better. The Euclidean baseline is
-the same network in flat space with the same budget. The settings are the same for both methods, and nothing is tuned:
-no OOD image is used before the table. Without --data the script takes CIFAR-10 and SVHN if both are under LRESNET_DATA,
+images that are accepted at the threshold that accepts 95 % of the test images: less is better. The Euclidean baseline
+is the same network in flat space with the same budget. Both methods have the same settings, and nothing is tuned: no
+OOD image is used before the table. Without --data the script takes CIFAR-10 and SVHN if both are under LRESNET_DATA;
 otherwise it generates images: stripes in three directions, and rings as OOD images. `--runs A B` takes finished runs of
 `lresnet train` or of cifar_resnet.py instead of training.
 """
@@ -138,7 +139,7 @@ for row, (method, scores) in zip(figure.subplots(len(first), 3, squeeze=False), 
         axes.hist(inside, bins, density=True, color="#0072B2", alpha=0.5, label=f"test images ({data.name})")
         axes.hist(other, bins, density=True, histtype="step", color="#D55E00", lw=1.8, label=f"OOD ({outside.name})")
         auroc = lresnet.metrics.ood_metrics(inside, other)["auroc"]
-        axes.set(title=f"{method}: AUROC {auroc:.1f} %", xlabel=label, yticks=[])
+        axes.set(title=f"{method.capitalize()}: AUROC {auroc:.1f} %", xlabel=label, yticks=[])
 figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
 figure.savefig(options.out / "out_of_distribution.png", dpi=120)
 print(f"the picture is {options.out / 'out_of_distribution.png'}")

@@ -130,3 +130,11 @@ def test_labels_alone_have_colours_too_and_edges_a_style() -> None:
     arcs = axes.collections[-1]
     assert to_rgba("#D55E00") == pytest.approx(tuple(arcs.get_colors()[0]))
     assert arcs.get_linestyles()[0][1] is not None
+
+
+def test_long_geodesics_are_drawn_as_smooth_curves() -> None:
+    axes = Figure().add_subplot()
+    rim = 1 - 1e-12  # 28 radii of curvature from the centre
+    draw_geodesics(axes, [[-rim, 0.0], [0.0, rim]], [[0], [1]])
+    (arc,) = axes.collections[0].get_segments()
+    assert np.linalg.norm(np.diff(arc, axis=0), axis=1).max() < 0.2

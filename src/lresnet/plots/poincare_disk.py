@@ -46,6 +46,7 @@ _SPARSE = 0.75  # points that fill less than this share of the radius are shown 
 _MARGIN = 1.15  # radius of a zoomed view, in radii of the outermost point
 _INSIDE = 1 - 2.0**-52  # points more than 36 radii of curvature from the centre would round to the boundary
 _MAX_TANH = 1 - 2.0**-53  # the largest float64 below 1
+_STEPS, _STEPS_PER_RADIUS = 24, 3  # points on a drawn arc: at least, and per radius of curvature of the longest one
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def view_radius(points: ArrayLike) -> float:
     return _MARGIN * outermost if 0 < outermost < _SPARSE else 1.0
 
 
-def geodesic_arcs(starts: ArrayLike, ends: ArrayLike, steps: int = 24) -> NDArray[np.float64]:
+def geodesic_arcs(starts: ArrayLike, ends: ArrayLike, steps: int = _STEPS) -> NDArray[np.float64]:
     r"""Return points along the geodesics of the unit disk from ``starts`` to ``ends``, equally spaced on each.
 
     A translation maps the start to the origin, where geodesics are straight lines, and back:
@@ -243,7 +244,9 @@ def draw_geodesics(
 
     positions = np.asarray(points, dtype=np.float64)
     i, j = np.asarray(edges)
-    arcs = list(geodesic_arcs(positions[i], positions[j]))
+    a, b = _complex(positions[i], "points"), _complex(positions[j], "points")
+    longest = 2 * np.arctanh(np.minimum(np.abs((b - a) / (1 - a.conj() * b)), _MAX_TANH)).max(initial=0)
+    arcs = list(geodesic_arcs(positions[i], positions[j], max(_STEPS, int(np.ceil(_STEPS_PER_RADIUS * longest)))))
     axes.add_collection(LineCollection(arcs, colors=colour, linewidths=width, linestyles=[style], zorder=2))
 
 
