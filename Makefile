@@ -79,7 +79,7 @@ docs-serve: $(VENV)/.docs $(SITE_SCRIPTS)/.complete ## show the documentation si
 
 notebooks: $(STAMP) ## execute the notebooks of examples/ in Jupyter
 	@$(BIN)/python -m pip install -qq --constraint requirements.lock $(JUPYTER)
-	@cd examples/notebooks && for notebook in *.ipynb; do ../../$(BIN)/jupyter-execute "$$notebook" || exit 1; done
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/examples -k jupyter
 
 dist: $(STAMP) ## build wheel and source distribution into dist/ and check them
 	@$(BIN)/python -m pip install -qq --constraint requirements.lock $(RELEASE)
