@@ -46,6 +46,7 @@ from lresnet_paper.pages.results_page import (
     overview,
     released_notes,
     table_summary,
+    untrained_sentences,
 )
 from lresnet_paper.pages.text_tables import (
     TextTable,
@@ -85,6 +86,7 @@ _TITLES = {
 }
 """Names of the paper's tables in words."""
 _VISIBLE_ROWS = 12  # a picture whose panels have more rows is shown on demand
+_VISIBLE_PANELS = 3  # and so is one of more panels, in a section without an overview
 _verdict = partial(html_verdict, signs=_SIGNS)
 
 
@@ -160,13 +162,16 @@ def _table_section(
         body = _ood_body(results, runs)
     else:
         lines = overview(results, comparisons, best_untrained(aggregate(runs)) if table == "gnn" else None)
-        panels = grouped(results, panel_title)
+        panels, shown = grouped(results, panel_title), _overview_table(lines)
+        missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
+        given_away = [one for one in lines if one.untrained is not None and one.untrained.mean >= one.lorentz.mean]
         values = {
             "verdict": _table_verdict(table, panels, lines),
-            "missing": missing_sentences(table, runs) if table in PLANNED_TABLES else [],
-            "overview": _overview_table(lines),
+            "remarks": [*missing, *untrained_sentences(results, given_away)],
+            "overview": shown,
             "picture": _comparison_svg(results),
-            "picture_is_folded": max(map(len, panels.values())) > _VISIBLE_ROWS,
+            "picture_is_folded": max(map(len, panels.values())) > _VISIBLE_ROWS
+            or (not shown and len(panels) > _VISIBLE_PANELS),
             "results": _results_table(panels, comparisons),
             "rows": len(results),
             "summary": list(filter(None, _paragraphs(table_summary(results, lines)))),
@@ -181,7 +186,7 @@ def _table_verdict(table: str, panels: Mapping[str, Sequence[Result]], lines: Se
     if table == "runtime":
         return _runtime_verdict(panels)
     if table == UNTRAINED_TABLE:
-        best = best_untrained([one for own in panels.values() for one in own])
+        best = best_untrained(one for own in panels.values() for one in own)
         scores = [(one.cell, SCORE_LABELS[one.method], one.mean) for one in best.values()]
         return str(_text().untrained_verdict(scores)).strip()
     if table == "curvature":
