@@ -16,9 +16,22 @@ ARGUMENTS = {
     "link_prediction": ["--epochs", "5", "--seeds", "2"],
     "deep_gcn": ["--epochs", "2", "--seeds", "2", "--depths", "2", "4"],
     "fine_tune": ["--steps", "2", "--epochs", "1", "--seeds", "2"],
+    "cifar_resnet": "--data patterns --model lorentz_resnet20 --batch-size 48 --epochs 1 --seeds 2 --rates 0.1".split(),
+    "out_of_distribution": ["--data", "patterns", "--epochs", "1", "--seeds", "2"],
+    "hierarchy": ["--steps", "5", "--seeds", "2"],
+    "distributed": ["--steps", "5"],
 }
-# Files that a script writes, with --out.
-FILES = {"link_prediction": ["link_prediction.png"], "deep_gcn": ["deep_gcn.png"]}
+# Files and folders that a script writes, with --out.
+FILES = {
+    "link_prediction": ["link_prediction.png"],
+    "deep_gcn": ["deep_gcn.png"],
+    "cifar_resnet": [f"{kind}-{seed}" for kind in ("euclidean", "lorentz") for seed in (0, 1)]
+    + ["patterns.npz", "search-euclidean-0.1", "search-lorentz-0.1"],
+    "out_of_distribution": [f"ood-{kind}-{seed}" for kind in ("euclidean", "lorentz") for seed in (0, 1)]
+    + ["out_of_distribution.png", "rings.npz", "stripes.npz"],
+    "hierarchy": ["hierarchy.html", "hierarchy.png"],
+    "distributed": ["distributed.pt"],
+}
 SCRIPTS = sorted(path.stem for path in EXAMPLES.glob("*.py"))
 
 
@@ -36,7 +49,7 @@ def test_there_are_at_most_eight_scripts_and_each_has_settings_here() -> None:
 def test_a_script_is_short_and_its_header_states_command_seeds_and_hardware(name: str) -> None:
     assert len((EXAMPLES / f"{name}.py").read_text(encoding="utf-8").splitlines()) <= 150
     assert f"examples/{name}.py" in header(name)
-    assert re.search(r"\d+ seeds?", header(name))
+    assert re.search(r"\d+ seeds?|seeds? \d", header(name))
     assert re.search(r"CPU|GPU|H200", header(name))
 
 
