@@ -303,8 +303,8 @@ def test_the_html_page_answers_first_and_labels_quoted_rows() -> None:
     runs = table(2.0)
     page = html_page(runs, answer_claims(aggregate(runs), (), runs))
     section = page[page.index('<section id="ood"') :]
-    assert section.index("Does the Lorentz residual help detection") < section.index("<figure>")
-    assert f"<caption><span>svhn: {NOTE}.</span></caption>" in section
+    assert section.index('<p class="verdict">The AUROC of the Lorentz residual') < section.index("<figure")
+    assert f"<figcaption>svhn: {NOTE}.</figcaption>" in section
     assert section.count("<td>quoted</td>") == 3 * len(SETS) * 2
     assert "not the quoted Poincaré ResNet" in section
 
