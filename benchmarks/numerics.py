@@ -119,7 +119,9 @@ def measure() -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--render", action="store_true", help="render docs/performance/numerics.md from results/numerics.jsonl, without measuring"
+        "--render",
+        action="store_true",
+        help="render docs/performance/numerics.md from results/numerics.jsonl, without measuring",
     )
     if not parser.parse_args().render:
         measure()

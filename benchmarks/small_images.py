@@ -3,7 +3,8 @@
     python benchmarks/small_images.py      # some minutes on a CPU
 
 The set has 540 training and 300 test images of 32 x 32: a disc, a square or stripes, in random colours with noise. With
-a batch size of 512 an epoch is one step. The network is ResNet-20, with seeds 0 to 2. docs/howto/images.md has the results.
+a batch size of 512 an epoch is one step. The network is ResNet-20, with seeds 0 to 2. docs/howto/images.md has the
+results.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 import lresnet
+from lresnet._lazy import Deprecated, lazy_names
 
 
 def _python(code: str) -> str:
@@ -62,3 +63,11 @@ def test_the_version_is_the_installed_one() -> None:
     from importlib.metadata import version
 
     assert lresnet.__version__ == version("lresnet")
+
+
+def test_a_deprecated_name_loads_warns_and_is_not_listed() -> None:
+    former = {"OldLinear": Deprecated("lresnet.nn.LorentzLinear", "0.9.0")}
+    load, names = lazy_names("lresnet", {"functional": "functional"}, former)
+    with pytest.warns(DeprecationWarning, match=r"lresnet\.OldLinear .* removed in lresnet 0\.9\.0; use lresnet\.nn"):
+        assert load("OldLinear") is lresnet.nn.LorentzLinear
+    assert "OldLinear" not in names()

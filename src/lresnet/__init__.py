@@ -17,7 +17,22 @@ from ._lazy import lazy_names
 from ._version import __version__
 
 if TYPE_CHECKING:
-    from . import convert, data, functional, geometry, metrics, models, nn, optim, plots, residual, runs, testing, train
+    from . import (
+        convert,
+        data,
+        functional,
+        geometry,
+        kernels,
+        metrics,
+        models,
+        nn,
+        optim,
+        plots,
+        residual,
+        runs,
+        testing,
+        train,
+    )
     from .convert import lorentzify
     from .geometry import Lorentz
     from .models import create_model, from_pretrained
@@ -38,6 +53,7 @@ __all__ = [
     "from_pretrained",
     "functional",
     "geometry",
+    "kernels",
     "lorentzify",
     "make_residual",
     "metrics",
@@ -68,6 +84,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
             "data": "data",
             "functional": "functional",
             "geometry": "geometry",
+            "kernels": "kernels",
             "metrics": "metrics",
             "models": "models",
             "nn": "nn",

@@ -277,12 +277,21 @@ def _commutative(device: str) -> tuple[bool, str]:
     import torch
 
     residual = lresnet.functional.lorentz_residual
+    # Both orders are the same multiple of the sum x + y, which is exact to one rounding. The multiple, 1/n, takes a few
+    # roundings, and the fused kernels make them in another order for y (+) x; the formulas on a CPU are symmetric.
+    tolerance = 8 * torch.finfo(torch.float32).eps
+    largest = 0.0
     for norm in _NORMS:
         for family, x, y in _pairs(norm):
-            a, b = x.to(device), y.to(device)
-            if not torch.equal(residual(a, b), residual(b, a)):
-                return False, f"x (+) y and y (+) x differ for {family} points of norm {norm:g}"
-    return True, "x (+) y and y (+) x are bit-identical"
+            one, other = residual(x.to(device), y.to(device)), residual(y.to(device), x.to(device))
+            length = one.double().norm(dim=-1).clamp_min(torch.finfo(torch.float32).tiny)
+            gap = float(((one - other).double().norm(dim=-1) / length).max())
+            if not gap <= tolerance:
+                pair = f"{family} points of norm {norm:g}"
+                return False, f"x (+) y and y (+) x differ by {gap:.1g} of their length for {pair}"
+            largest = max(largest, gap)
+    same = "bit-identical" if largest == 0.0 else f"equal to {largest:.0e} of their length"
+    return True, f"x (+) y and y (+) x are {same}"
 
 
 def _finite_gradients(device: str) -> tuple[bool, str]:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import Summary, summarise, verdict_against_published
@@ -31,6 +31,8 @@ __all__ = [
     "read_runs",
     "run_key",
 ]
+
+T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
@@ -289,14 +291,14 @@ def in_order(results: Sequence[Result]) -> list[Result]:
     )
 
 
-def grouped(results: Iterable[Result], name: Callable[[Result], str]) -> dict[str, list[Result]]:
+def grouped(results: Iterable[T], name: Callable[[T], str]) -> dict[str, list[T]]:
     """Return results by ``name``, in order of first appearance.
 
     Example:
         >>> grouped([], lambda result: result.table)
         {}
     """
-    groups: dict[str, list[Result]] = {}
+    groups: dict[str, list[T]] = {}
     for result in results:
         groups.setdefault(name(result), []).append(result)
     return groups

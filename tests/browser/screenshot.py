@@ -1,50 +1,37 @@
-"""Write docs/images/report.png: the disk of the page with the demo's tree, one node at the centre and one under the pointer.
+"""Write docs/images/report.png and report-results.png: the page that the commands of docs/howto/report.md make.
 
 python -m tests.browser.screenshot docs/images/report.png
 """
 
+import os
 import sys
 import tempfile
 from pathlib import Path
 
-from lresnet.plots.html.runs_page import runs_page
-from lresnet.plots.poincare_disk import DiskEmbedding, move_to_centre
-from lresnet.runs.demo import learn_embedding
+from lresnet import cli
 from tests.browser.chromium import chromium
-from tests.runs.run_records import report_of
 
-CENTRE, NODE = 0, 1
-MARGIN = 16
-
-
-def demo_tree() -> DiskEmbedding:
-    """The tree of `lresnet demo` with its root at the centre."""
-    tree = learn_embedding()
-    return DiskEmbedding(
-        "The demo's tree, learned by link prediction with Lorentz residuals",
-        move_to_centre(tree.points, tree.points[0]),
-        tree.edges,
-        tree.labels,
-        ("never infected", "infected at some time"),
-        note="Two dimensions: all distances are preserved.",
-    )
+NODE = 1  # the node under the pointer
+SIZE = {"width": 1400, "height": 900}
 
 
-def main(target: str) -> None:
-    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
-        file = Path(folder) / "page.html"
-        file.write_text(runs_page(report_of([]), demo_tree()), encoding="utf-8")
-        page = browser.new_page(viewport={"width": 1120, "height": 900})
-        page.goto(file.as_uri())
-        page.evaluate("document.getElementById('embedding-section').scrollIntoView()")
-        page.fill("#search", str(CENTRE))
-        page.press("#search", "Enter")
-        page.mouse.move(*page.evaluate(f"(d => d.toWindow(d.position({NODE})))(document.getElementById('disk').disk)"))
-        page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
-        box = page.locator("#embedding-section").bounding_box()
-        clip = {"x": box["x"] - MARGIN, "y": 2, "width": box["width"] + 2 * MARGIN, "height": 880}
-        page.screenshot(path=target, clip=clip)
+def main(target: Path) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        for method in ("lorentz", "euclidean"):
+            for seed in "012":
+                options = ["--method", method, "--seed", seed, "--epochs", "300", "--test", "--device", "cpu"]
+                assert cli.main(["train", "disease_tree/lp", *options]) == 0
+        assert cli.main(["report", "-o", "report.html", "--embedding", "runs/disease_tree_lp-lorentz-0"]) == 0
+        with chromium() as browser:
+            page = browser.new_page(viewport=SIZE)
+            page.goto(Path("report.html").resolve().as_uri())
+            disk = "document.getElementById('disk').disk"
+            page.mouse.move(*page.evaluate(f"{disk}.toWindow({disk}.position({NODE}))"))
+            page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            page.screenshot(path=target)
+            page.locator("#results").screenshot(path=target.with_name(f"{target.stem}-results{target.suffix}"))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(Path(sys.argv[1]).resolve())

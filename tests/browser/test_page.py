@@ -2,17 +2,22 @@
 
 import io
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from lresnet.plots.html.page import html_page
+from lresnet.plots.html.page import Heading, Row, Section, Table, html_page, html_table, html_verdict
 from lresnet.plots.poincare_disk import DiskEmbedding, class_colour, move_to_centre
+from lresnet_paper.pages.html_page import html_page as results_page
+from lresnet_paper.pages.results_page import claims_of_folder, notes_of
+from lresnet_paper.results import read_runs
 from tests.browser.conftest import settle
 from tests.browser.graphs import HOSTILE, tree_embedding
 
+RESULTS = Path(__file__).parents[2] / "results"
 TREE = tree_embedding(121)
 DISK = "document.getElementById('disk').disk"
 
@@ -279,9 +284,164 @@ def contrast(one: str, other: str) -> float:
     return b / a
 
 
-def test_a_narrow_page_does_not_scroll_sideways(open_page: Any) -> None:
-    page = open_page(viewport={"width": 360, "height": 700})
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+@pytest.mark.parametrize(("width", "scheme"), [(1400, "light"), (1000, "dark"), (390, "light"), (360, "dark")])
+def test_the_page_does_not_scroll_sideways(open_page: Any, width: int, scheme: str) -> None:
+    page = open_page(viewport={"width": width, "height": 844}, color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+# The first screen and the sidebar ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 900), (390, 844)])
+def test_the_disk_is_the_first_screen(open_page: Any, width: int, height: int) -> None:
+    page = open_page(viewport={"width": width, "height": height})
+    page.evaluate("window.scrollTo(0, 0)")
+    box = page.locator("#disk").bounding_box()
+    assert box["y"] > 0
+    assert box["y"] + box["height"] <= height
+    assert box["width"] >= 0.5 * min(width, height)
+    assert page.locator("#results").bounding_box()["y"] > box["y"] + box["height"]
+
+
+def test_the_sidebar_stays_and_marks_the_section_that_is_read(open_page: Any) -> None:
+    page = open_page(viewport={"width": 1400, "height": 900})
+    assert page.locator("#menu").is_hidden()
+    current = "document.querySelector('#sections [aria-current]').hash"
+    page.evaluate("window.scrollTo(0, 0)")
+    settle(page)
+    assert page.evaluate(current) == "#embedding-section"
+    page.evaluate("document.getElementById('results').scrollIntoView()")
+    settle(page)
+    assert page.evaluate(current) == "#results"
+    assert page.locator("#sections").bounding_box()["y"] < 200
+
+
+def test_the_sidebar_collapses_on_a_narrow_screen(open_page: Any) -> None:
+    page = open_page(viewport={"width": 390, "height": 844})
+    menu, links = page.locator("#menu"), page.locator("#sections")
+    assert links.is_hidden()
+    menu.focus()
+    page.keyboard.press("Enter")
+    assert menu.get_attribute("aria-expanded") == "true"
+    assert links.is_visible()
+    page.keyboard.press("Escape")
+    assert menu.get_attribute("aria-expanded") == "false"
+    menu.click()
+    page.locator("#sections a", has_text="Results").click()
+    assert links.is_hidden()
+    settle(page)
+    top = page.locator("#results").bounding_box()["y"]
+    assert page.locator("#sidebar").bounding_box()["height"] - 2 <= top < 200  # the bar does not cover the heading
+
+
+# Tables --------------------------------------------------------------------------------------------------------------
+
+SCORES = Table(
+    ("method", "test", "runs", "verdict"),
+    [
+        Heading("first <b>"),
+        Row("lorentz", ["97.50 ± 0.71", "2 of 3"], [html_verdict("better")]),
+        Row("space", ["-1.50", "10"], [html_verdict("worse")]),
+        Row("tangent", ["diverged", "1"], [""]),
+        Row("none", ["1,200.5", "3"], [html_verdict("no difference shown")]),
+        Heading("second"),
+        *(Row(f"row {k}", [f"{k}.5", "1"], ["z"]) for k in (10, 9, 2, 1)),
+    ],
+    "A caption that is much longer than the table is wide, and that therefore needs the whole width of the page. " * 2,
+)
+
+
+@pytest.fixture
+def table_page(browser: Any, tmp_path: Any) -> Any:
+    file = tmp_path / "tables.html"
+    body = html_table(SCORES) + html_table(Table(("a", "b"), [Row("x", ["1"])]))
+    file.write_text(html_page([Section("scores", "Scores", body)], title="tables"), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(file.as_uri())
+    yield page
+    page.close()
+    assert errors == []
+
+
+def shown_names(page: Any) -> list[str]:
+    return page.locator("table").first.locator("tbody th:visible").all_inner_texts()
+
+
+def test_a_column_sorts_within_groups_by_mouse_and_keyboard(table_page: Any) -> None:
+    first, second = ["lorentz", "space", "tangent", "none"], ["row 10", "row 9", "row 2", "row 1"]
+    original = ["first <b>", *first, "second", *second]
+    assert shown_names(table_page) == original
+    heads = table_page.locator("table").first.locator("thead th")
+    button = heads.nth(1).locator("button")
+    button.click()
+    assert heads.nth(1).get_attribute("aria-sort") == "descending"
+    order = ["none", "lorentz", "space", "tangent"]  # 1200.5, 97.5, -1.5; a cell without a number comes last
+    assert shown_names(table_page) == ["first <b>", *order, "second", "row 10", "row 9", "row 2", "row 1"]
+    button.focus()
+    table_page.keyboard.press("Enter")
+    assert heads.nth(1).get_attribute("aria-sort") == "ascending"
+    order = ["space", "lorentz", "none", "tangent"]
+    assert shown_names(table_page) == ["first <b>", *order, "second", "row 1", "row 2", "row 9", "row 10"]
+    table_page.keyboard.press("Space")
+    assert heads.nth(1).get_attribute("aria-sort") is None
+    assert shown_names(table_page) == original
+
+
+def test_texts_sort_in_alphabetical_and_numerical_order_without_their_signs(table_page: Any) -> None:
+    heads = table_page.locator("table").first.locator("thead th")
+    heads.nth(0).locator("button").click()
+    order = ["lorentz", "none", "space", "tangent"]
+    assert shown_names(table_page) == ["first <b>", *order, "second", "row 1", "row 2", "row 9", "row 10"]
+    heads.nth(3).locator("button").click()
+    assert heads.nth(0).get_attribute("aria-sort") is None
+    assert shown_names(table_page)[1:5] == ["lorentz", "none", "space", "tangent"]  # better, no difference, worse, ""
+
+
+def test_a_filter_shows_the_rows_and_groups_with_all_words(table_page: Any) -> None:
+    field = table_page.get_by_label("Filter rows")
+    assert field.count() == 1  # the table with one row has none
+    field.fill("ROW 2")
+    assert shown_names(table_page) == ["second", "row 2"]
+    assert table_page.locator("output").inner_text() == "1 of 8"
+    field.fill("first better")
+    assert shown_names(table_page) == ["first <b>", "lorentz"]
+    table_page.locator("thead th").nth(1).locator("button").click()
+    assert shown_names(table_page) == ["first <b>", "lorentz"]
+    field.fill("<b> nobody")
+    assert shown_names(table_page) == []
+    assert table_page.locator("output").inner_text() == "0 of 8"
+    field.fill("")
+    assert len(shown_names(table_page)) == 10
+    assert table_page.locator("output").inner_text() == ""
+
+
+def test_a_caption_is_wider_than_a_narrow_table(table_page: Any) -> None:
+    caption, table = (table_page.locator(one).first.bounding_box() for one in ("figcaption", "table"))
+    assert caption["width"] > 1.5 * table["width"]
+
+
+# The page of the paper's results -------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_the_committed_results_take_at_most_eight_screens(browser: Any, tmp_path: Any) -> None:
+    """At 1,400 x 900 pixels, with an embedding; everything else is folded, and nothing scrolls sideways."""
+    runs = read_runs(RESULTS)
+    file = tmp_path / "results.html"
+    file.write_text(results_page(runs, claims_of_folder(runs, RESULTS), notes_of(runs), TREE), encoding="utf-8")
+    page = browser.new_page(viewport={"width": 1400, "height": 900})
+    page.goto(file.as_uri())
+    settle(page)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 8 * 900
+    for width in (1400, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.evaluate("document.querySelectorAll('details').forEach((one) => (one.open = true))")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.close()
 
 
 def test_names_are_shown_as_text(open_page: Any) -> None:

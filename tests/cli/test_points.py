@@ -2,10 +2,8 @@
 
 import csv
 import json
-import re
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -230,18 +228,3 @@ def test_wrong_calls_are_one_line(args: list[str], words: str, here: Path, capsy
     assert words in captured.err
     assert captured.out == ""
     assert sorted(path for path in here.rglob("*") if path.name != "points.npz") == before
-
-
-def test_the_code_of_docs_points_runs(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = Path(__file__).parents[2] / "docs" / "points.md"
-    text = page.read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "tree").symlink_to(runs / "tree")
-    monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {}
-    exec(code, names)
-    assert (names["points"].shape, names["curvature"]) == ((1000, 4), -0.5)
-    targets = [target for target in re.findall(r"\]\(([^)#]+)\)", text) if "://" not in target]
-    assert targets
-    assert all((page.parent / target).is_file() for target in targets)

@@ -46,7 +46,7 @@ def test_float32_values_are_within_four_roundings(kind, family):
 @pytest.mark.parametrize("family", MORE_FAMILIES)
 @pytest.mark.parametrize("kind", KINDS)
 def test_float32_gradients(kind, family):
-    # Large radii only for families whose gradient float32 can represent (docs/performance/numerics.md: not points on one ray).
+    # Large radii only for families whose gradient float32 can represent (not points on one ray).
     far = 1e3 if family in ("random", "near", "equal", "zero", "zero skip") else 10.0
     for radius, (K, weight) in itertools.product((1e-3, 1.0, 10.0, 1e3), ((-0.1, -1.0), (-10.0, 0.37))):
         if radius > far:

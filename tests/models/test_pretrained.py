@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from lresnet.models import MODELS, LorentzGCN, LorentzMLP, create_model, from_pretrained
 from tests.models.common import CLASSES, FEATURES, RESIDUALS, features, graph
@@ -51,6 +52,14 @@ def test_a_round_trip_of_the_mlp_in_float64(tmp_path):
     x = features(torch.float64)
     assert back.head.bias.dtype == torch.float64
     assert torch.equal(back(x), model(x))
+
+
+@pytest.mark.parametrize("name", ["lorentz_gcn", "lorentz_mlp", "lorentz_sage"])
+def test_a_round_trip_of_a_model_that_found_its_number_of_features(name, tmp_path):
+    model = create_model(name, in_features=-1, num_classes=CLASSES).eval()
+    inputs = (features(),) if name == "lorentz_mlp" else (features(), *graph())
+    logits = model(*inputs)
+    assert torch.equal(from_pretrained(model.save_pretrained(tmp_path)).eval()(*inputs), logits)
 
 
 def test_each_tensor_keeps_its_dtype(tmp_path):
@@ -169,6 +178,92 @@ def test_a_damaged_folder_is_named_in_the_error(damage, message, tmp_path):
         from_pretrained(tmp_path)
     assert str(error.value).startswith(f"{tmp_path} cannot be read as a model that save_pretrained has written: ")
     assert message in str(error.value)
+
+
+def _text(folder: Path, text: str) -> None:
+    (folder / "config.json").write_text(text)
+
+
+def _integers(folder: Path) -> None:
+    state = load_file(folder / "model.safetensors")
+    save_file({name: tensor.long() for name, tensor in state.items()}, folder / "model.safetensors")
+
+
+def _extra_tensor(folder: Path) -> None:
+    state = load_file(folder / "model.safetensors")
+    save_file(state | {"../../etc/passwd": torch.zeros(1)}, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        (lambda f: _config(f, model="../../etc/passwd"), "unknown model '../../etc/passwd'"),
+        (lambda f: _config(f, model="os:system"), "unknown model 'os:system'"),
+        (lambda f: _config(f, model=["lorentz_gcn"]), 'the entry "model" of config.json is '),
+        (lambda f: _config(f, model=None), 'the entry "model" of config.json is None'),
+        (lambda f: _config(f, in_features=10**15), "has in_features=1000000000000000, but model.safetensors has only"),
+        (
+            lambda f: _config(f, num_layers=10**9),
+            "has num_layers=1000000000, but model.safetensors has only 16 tensors",
+        ),
+        (lambda f: _config(f, model="lorentz_resnet", depth=6 * 10**8 + 2), "has depth=600000002"),
+        (lambda f: _config(f, hidden=990), "size mismatch for layers.0.linear.weight"),
+        (lambda f: _config(f, hidden=-5), "negative"),
+        (lambda f: _config(f, hidden="16"), ""),
+        (lambda f: _config(f, hidden=[[3]]), ""),
+        (lambda f: _config(f, hidden=None), ""),
+        (lambda f: _config(f, dropout="a"), ""),
+        (lambda f: _config(f, residual=["lorentz"]), ""),
+        (lambda f: _config(f, residual="__import__"), "unknown residual '__import__'"),
+        (lambda f: _config(f, residual_options={"device": "nowhere"}), "nowhere"),
+        (lambda f: _config(f, residual_options="weight"), ""),
+        (lambda f: _config(f, curvature=float("nan")), "curvature must be"),
+        (lambda f: _config(f, self=1), "no argument 'self'"),
+        (lambda f: _config(f, registry={}, name="x"), "no argument 'name', 'registry'"),
+        (lambda f: _text(f, "[" * 100_000), "recursion"),
+        (lambda f: _text(f, " " * 2**21), "config.json has 2,097,152 bytes"),
+        (lambda f: (f / "config.json").write_bytes(b"\x80\x04K\x01."), "codec"),
+        (lambda f: _text(f, '{"model_type": "bert"}'), "a model of another library, 'bert'"),
+        (lambda f: (f / "model.safetensors").write_bytes(b"\x80\x04K\x01."), "deserializing"),
+        (_integers, "has the type I64 in model.safetensors, but torch.float32 is needed"),
+        (_extra_tensor, "model.safetensors has a tensor '../../etc/passwd', which lorentz_gcn does not have"),
+    ],
+)
+def test_a_hostile_folder_gives_one_line(harm, message, tmp_path):
+    trained().save_pretrained(tmp_path)
+    harm(tmp_path)
+    with pytest.raises(ValueError) as error:
+        from_pretrained(tmp_path)
+    assert str(error.value).startswith(f"{tmp_path} cannot be read as a model that save_pretrained has written: ")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+    assert len(str(error.value)) < 600
+
+
+def test_no_other_file_of_a_folder_is_read(tmp_path):
+    trained().save_pretrained(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(_Exit()))
+    (tmp_path / "modeling.py").write_text("raise SystemExit")
+    assert type(from_pretrained(tmp_path)) is LorentzGCN
+
+
+class _Exit:
+    def __reduce__(self) -> tuple[object, ...]:
+        return sys.exit, ("a pickle was loaded",)
+
+
+@pytest.mark.parametrize("name", ["lorentz_gcn", "lorentz_mlp", "lorentz_resnet20", "lorentz_sage", "lorentz_sgformer"])
+def test_a_network_built_without_memory_has_the_same_tensors(name):
+    sizes = {} if "resnet" in name else {"in_features": 4}
+    real = create_model(name, num_classes=2, learn_curvature=True, **sizes)
+    state = torch.get_rng_state()
+    with torch.device("meta"):
+        empty = create_model(name, num_classes=2, learn_curvature=True, **sizes)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert {key: tensor.shape for key, tensor in empty.state_dict().items()} == {
+        key: tensor.shape for key, tensor in real.state_dict().items()
+    }
+    assert all(tensor.is_meta for tensor in empty.state_dict().values())
 
 
 # --- models by name ---------------------------------------------------------------------------------------------------

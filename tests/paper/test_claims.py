@@ -16,7 +16,7 @@ from lresnet_paper.pages.claims import (
     answer_claims,
     tuning_losses,
 )
-from lresnet_paper.pages.results_page import markdown_page
+from lresnet_paper.pages.verdict_page import verdict_page
 from lresnet_paper.results import Result
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
@@ -287,11 +287,9 @@ def test_the_papers_split_counts_and_methods_that_diverged_do_not() -> None:
 
 def test_the_page_has_one_row_per_claim() -> None:
     claims = answer_claims(as_printed("gnn", METHODS))
-    section = markdown_page([], claims).partition("## The paper's claims\n\n")[2].splitlines()
+    section = verdict_page([], claims).partition("## The paper's claims\n\n")[2].partition("\n\n")[0].splitlines()
     assert len(section) == 2 + len(claims)
-    assert section[2].startswith(
-        "| gnn | lorentz is best in 8 of 10 cells | holds | The Lorentz residual has the highest mean of the paper's"
-    )
+    assert section[2].startswith("| Lorentz is best in 8 of 10 cells | **holds** | It has the highest mean in 8 of 10")
 
 
 # --- tuning -----------------------------------------------------------------------------------------------------------

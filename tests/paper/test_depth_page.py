@@ -7,6 +7,7 @@ from rich.console import Console
 
 from lresnet_paper.pages.claims import depth_claims
 from lresnet_paper.pages.depth_page import depth_causes, depth_markdown, depth_tables, depth_terminal
+from lresnet_paper.pages.results_page import markdown_page
 from lresnet_paper.results import read_runs
 
 ROOT = Path(__file__).parents[2]
@@ -57,10 +58,10 @@ def test_distances_and_gradients_are_medians_before_and_after_training() -> None
 
 def test_markdown_and_terminal() -> None:
     assert depth_markdown([]) == ""
-    page = depth_markdown(RUNS, depth_claims(RUNS))
+    page = depth_markdown(RUNS)
     assert "| lorentz | 87.0 ± 1.0 | 27.0 ± 1.0 |" in page
     assert page.count("### disease/lp: ") == 4
-    assert "- Parallel_transport yields NaN from 16 layers on: **holds**." in page
+    assert "- Parallel_transport yields NaN from 16 layers on: **holds**." in markdown_page(RUNS)
     console = Console(width=80, record=True)
     with console.capture() as capture:
         console.print(depth_terminal(RUNS))
@@ -70,7 +71,9 @@ def test_markdown_and_terminal() -> None:
 
 def test_the_tables_of_docs_depth_are_those_of_the_results() -> None:
     rendered = depth_markdown(read_runs(ROOT / "results")).splitlines()
-    rows = [line for line in (ROOT / "docs" / "reproduction" / "depth.md").read_text().splitlines() if line.startswith("|")]
+    rows = [
+        line for line in (ROOT / "docs" / "reproduction" / "depth.md").read_text().splitlines() if line.startswith("|")
+    ]
     assert len(rows) == 4 * 9 + 2 * 8
     assert [row for row in rows if row not in rendered] == []
 

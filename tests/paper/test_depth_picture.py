@@ -1,4 +1,4 @@
-"""The picture of depth shows the runs; the claims about depth are answered from them."""
+"""The pictures of depth show the runs; the claims about depth are answered from them."""
 
 import json
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from lresnet_paper.__main__ import main
 from lresnet_paper.pages.claims import HOLDS, NOT_MEASURED, PARTLY, REFUTED, UNDECIDED, depth_claims
 from lresnet_paper.pages.depth_page import all_runs_by_depth, depth_protocols, differences_by_seed, runs_by_depth
-from lresnet_paper.pages.depth_picture import depth_picture, draw_depth
+from lresnet_paper.pages.depth_picture import auc_picture, depth_picture, draw_depth, layers_picture
 
 DEPTHS = (4, 8, 16, 32)
 GAIN = {"none": 0.0, "lorentz": 2.0, "tangent": 1.0, "parallel_transport": -1.0, "parallel_transport_textbook": -1.0}
@@ -63,7 +63,8 @@ def test_protocols_are_separate(runs):
         "airport/lp, legacy-deep",
     ]
     titles = [axes.get_title(loc="left") for axes in depth_picture(both, protocol="legacy-deep").axes]
-    assert titles[0] == "disease/lp, legacy-deep: AUC minus that of none"
+    assert titles[0] == "disease/lp, legacy-deep"
+    assert [axes.get_title(loc="left") for axes in auc_picture(both).axes] == list(all_runs_by_depth(both))
     lead = "On disease/lp, legacy-deep, the lead of Lorentz over none is +6.0 at 16 layers, +8.0 at 32 layers: +2.00 ("
     assert lead in depth_claims(both)[0].evidence
     change(deep, -30.0, cell="disease/lp/32", method="lorentz")
@@ -77,9 +78,10 @@ def test_other_tables_and_searches_do_not_count(runs):
 
 
 def test_means_bands_and_layers_are_those_of_the_runs(runs):
-    picture = depth_picture(runs)
-    gap, figure, lost, radius, *_ = picture.axes
-    assert gap.get_title(loc="left") == "disease/lp: AUC minus that of none"
+    figure, _, gap, _, lost, _ = depth_picture(runs).axes
+    radius = layers_picture(runs).axes[0]
+    assert figure.get_title(loc="left") == "disease/lp"
+    assert radius.get_title(loc="left") == "disease/lp, 32 layers"
     lines = {line.get_label(): line for line in gap.lines}
     assert list(lines["tangent"].get_xdata()) == list(DEPTHS)
     assert list(lines["tangent"].get_ydata()) == pytest.approx([1.0, 2.0, 3.0, 4.0])
@@ -98,8 +100,17 @@ def test_means_bands_and_layers_are_those_of_the_runs(runs):
     assert styles["lorentz"] == "-"
 
 
+def test_data_sets_have_the_same_axes_and_that_of_the_auc_ends_at_100(runs):
+    change(runs, 13.0, cell="airport/lp/4", method="lorentz", seed=2)  # 106: no result may widen the axis
+    for picture in (depth_picture(runs), layers_picture(runs)):
+        for left, right in zip(picture.axes[::2], picture.axes[1::2], strict=True):
+            assert left.get_ylim() == right.get_ylim()
+    for axes in (*depth_picture(runs).axes[:2], *auc_picture(runs).axes):
+        assert axes.get_ylim() == (65.0, 100.0)
+
+
 def test_methods_have_different_markers(runs):
-    lines = depth_picture(runs).axes[1].lines
+    lines = depth_picture(runs).axes[0].lines
     assert len({line.get_marker() for line in lines}) == len({line.get_color() for line in lines}) == len(GAIN)
 
 
@@ -107,7 +118,7 @@ def test_a_line_ends_where_a_number_is_zero_or_not_finite(runs):
     for record in runs:
         if record["method"] == "none":
             record["layers"]["gradient"] = [None, 0.0, *record["layers"]["gradient"][2:]]
-    gradient = depth_picture(runs, layers=8).axes[5]
+    gradient = layers_picture(runs, layers=8).axes[4]
     none = next(line for line in gradient.lines if line.get_label() == "none")
     assert [value > 0 for value in none.get_ydata()] == [False, False, *[True] * 6]
 
@@ -118,14 +129,17 @@ def test_runs_that_all_diverged_are_drawn(runs, tmp_path):
             if own in record:
                 record[own] = {name: [None] * record["config"]["num_layers"] for name in record[own]}
         record["value"] = None
-    assert draw_depth(tmp_path / "d.png", runs).stat().st_size > 10_000
+    paths = draw_depth(tmp_path / "d.png", runs)
+    assert [path.name for path in paths] == ["d.png", "d-layers.png"]
+    assert all(path.stat().st_size > 10_000 for path in paths)
+    auc_picture(runs)
 
 
 def test_a_picture_without_runs_is_refused(runs):
     with pytest.raises(ValueError, match="no final runs of the table oversmoothing; run `lresnet reproduce "):
         depth_picture([])
     with pytest.raises(ValueError, match="no runs with 5 layers; choose one of 4, 8, 16, 32"):
-        depth_picture(runs, layers=5)
+        layers_picture(runs, layers=5)
 
 
 def answers(runs: list[dict[str, Any]]) -> list[str]:
@@ -182,9 +196,9 @@ def test_the_command_draws_the_picture_and_prints_the_claims(
     (tmp_path / "oversmoothing.jsonl").write_text("".join(json.dumps(record) + "\n" for record in runs))
     call = ["pages", "depth", str(tmp_path), "--out", str(tmp_path / "depth.svg")]
     assert main([*call, "--layers", "16"]) == 0
-    assert "disease/lp, 16 layers: gradient" in (tmp_path / "depth.svg").read_text()
+    assert "disease/lp, 16 layers" in (tmp_path / "depth-layers.svg").read_text()
     printed = capsys.readouterr().out
     assert "the gap of lorentz over none widens with depth: holds. On disease/lp, the lead" in printed
-    assert f"The picture: {tmp_path / 'depth.svg'}" in printed.replace("\n", "")
+    assert f"The pictures: {tmp_path / 'depth.svg'}, {tmp_path / 'depth-layers.svg'}" in printed.replace("\n", "")
     assert main([*call, "--protocol", "deep"]) == 2
     assert "unknown protocol with results 'deep'; Known: legacy" in capsys.readouterr().err

@@ -43,7 +43,7 @@ def test_it_runs_without_installed_metadata() -> None:
 def test_without_a_verb_it_lists_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 0
     out = capsys.readouterr().out
-    assert all(f"  {verb} " in out for verb in ("reproduce", "bench", "pages", "report"))
+    assert all(f"  {verb} " in out for verb in ("reproduce", "bench", "untrained", "pages", "report"))
 
 
 def test_a_misspelt_verb_is_an_error_with_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,8 +53,14 @@ def test_a_misspelt_verb_is_an_error_with_a_suggestion(capsys: pytest.CaptureFix
 
 @pytest.mark.slow
 def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
-    (tmp_path / "README.md").write_text((ROOT / "README.md").read_text())
-    options = ["--docs", str(tmp_path / "docs"), "--readme", str(tmp_path / "README.md")]
-    assert main(["pages", "--results", str(ROOT / "results"), *options]) == 0
-    for page in ("README.md", "docs/reproduction/results.md", "docs/performance/benchmarks.md", "docs/performance/numerics.md"):
-        assert (tmp_path / page).read_text() == (ROOT / page).read_text()
+    assert main(["pages", "--results", str(ROOT / "results"), "--docs", str(tmp_path)]) == 0
+    pages = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.md"))
+    assert [str(page) for page in pages] == [
+        "performance/benchmarks.md",
+        "performance/index.md",
+        "performance/numerics.md",
+        "reproduction/index.md",
+        "reproduction/results.md",
+    ]
+    for page in pages:
+        assert (tmp_path / page).read_text() == (ROOT / "docs" / page).read_text(), page

@@ -16,7 +16,6 @@ from lresnet_paper.pages import html_page as html_module
 from lresnet_paper.pages.claims import answer_claims
 from lresnet_paper.pages.depth_page import depth_tables
 from lresnet_paper.pages.html_page import html_page
-from lresnet_paper.pages.results_page import BEGIN, END
 from lresnet_paper.pages.text_tables import our_value
 from lresnet_paper.results import aggregate, read_runs
 from tests.plots.html_reader import Reader
@@ -144,20 +143,15 @@ def test_the_results_page_is_written(results: Path, tmp_path: Path) -> None:
     assert "nan" not in text
     assert "\n### disease/lp, legacy\n\n| method |" in text
     assert "| lorentz | 97.50 ± 0.71 | 2 of 3 | 97.50 | 97.3 ± 0.4 | no difference shown, +0.20 |" in text
-    assert "## The paper's claims" in text
+    assert "[verdict on the paper's claims](index.md)" in text
     (tmp_path / "file").touch()
     assert main(["pages", "results", str(results), "--out", str(tmp_path / "file" / "page.md")]) == 2
 
 
-def test_the_overview_is_rewritten(results: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "README.md"
-    file.write_text(f"# Title\n{BEGIN}\nold\n{END}\nrest\n")
-    assert main(["pages", "overview", str(results), "--out", str(file)]) == 0
-    assert "| disease/lp, legacy | 97.50 ± 0.71 | 97.3 ± 0.4 | no difference shown, +0.20 |" in file.read_text()
-    file.write_text("no marks")
-    assert main(["pages", "overview", str(results), "--out", str(file)]) == 2
-    assert "has no place for the table" in capsys.readouterr().err
-    assert file.read_text() == "no marks"
+def test_the_verdict_is_written(results: Path, tmp_path: Path) -> None:
+    file = tmp_path / "index.md"
+    assert main(["pages", "verdict", str(results), "--out", str(file)]) == 0
+    assert file.read_text().startswith("# Does the paper reproduce?\n")
 
 
 # --- HTML -------------------------------------------------------------------------------------------------------------
@@ -173,12 +167,16 @@ def test_results_are_next_to_the_papers_with_the_difference() -> None:
     assert space[5].endswith(" (2)")
     assert space[6] == "● no difference shown −2.10"
     assert ["disease/lp", "97.50 ± 0.71", "97.3 ± 0.4", "95.6 ± 1.2 (4)", "space 81.00"] in [row[:5] for row in rows]
-    assert ["lorentz is best in 8 of 10 cells", "not measured", ""] in rows
+    assert ["lorentz is best in 8 of 10 cells", "not measured", "gnn"] in rows
+    sentence = (
+        "The Lorentz residual has the highest mean in 1 of 1 rows; compared with the best other method of each row,"
+    )
+    assert page.index(f'<p class="verdict">{sentence}') < page.index("disease/lp, legacy</th>")
     assert "Tried &lt;much&gt;." in page
     assert ["lorentz", "2", "", "diverged", "", "", "2.0"] in rows
     assert "CPU &lt;x&gt;" in page
-    text = re.sub(r"<svg.*?</svg>|<style>.*?</style>", "", page, flags=re.DOTALL).partition('id="claims"')[0]
-    assert "nan" not in text.lower()
+    text = re.sub(r"<svg.*?</svg>|<style>.*?</style>|<script>.*?</script>", "", page, flags=re.DOTALL)
+    assert "nan" not in text.partition('id="gnn"')[2].lower()  # a claim of the paper is about NaN
 
 
 def test_the_page_needs_no_network_and_is_well_formed() -> None:
@@ -198,7 +196,7 @@ def test_runtimes_are_seconds_and_have_no_verdict() -> None:
     place = {"table": "runtime", "cell": "2048/10000", "protocol": "kernels", "validation": None, "config": {}}
     page = html_page([run(0, 0.00123456, **place), run(0, 0.5, **place | {"method": "tangent"})], answer_claims([]))
     rows = Reader(page).rows
-    assert ["lorentz", "0.00123", "1", "", "0.00025", ""] in rows
+    assert ["lorentz, kernels", "0.00123", "1", "", "0.00025", ""] in rows
     assert ["lorentz", "0", "", "0.001235", "", "", "2.0"] in rows
     assert "Seconds for 100 additions: mean" in page
 
@@ -211,10 +209,17 @@ def test_the_committed_results_make_a_page(monkeypatch: pytest.MonkeyPatch) -> N
     # Its pictures take ten seconds: the next test has them.
     monkeypatch.setattr(html_module, "inline_svg", lambda figure, title: f"<svg aria-label='{title}'></svg>")
     runs = read_runs(RESULTS)
-    rows = Reader(html_page(runs, answer_claims(aggregate(runs)))).rows
+    page = html_page(runs, answer_claims(aggregate(runs)))
+    rows = Reader(page).rows
+    for table in {run["table"] for run in runs}:  # a sentence comes before everything else
+        assert re.search(rf'<section id="{table}".*</h2>\s*<p class="verdict">[^<]+\.</p>', page), table
     for result in aggregate(runs):
+        name = f"{result.name}, {result.protocol}" if result.table == "runtime" else result.name
         if result.table not in ("ood", "oversmoothing"):
-            assert any(row[:3] == [result.name, our_value(result), result.runs] for row in rows), result
+            assert any(row[:3] == [name, our_value(result), result.runs] for row in rows), result
+    # The only lead on graphs has the score beside it that a raw feature reaches without training.
+    section = page[page.index('<section id="gnn"') :].partition("<table")[0]
+    assert "On disease/lp, one raw feature column reaches 99.31 without any training" in section
     for table in depth_tables(runs):
         for row in table.rows:
             assert [row.name, *(cell.replace("-", "−") for cell in row.cells)] in rows
@@ -226,7 +231,7 @@ def test_the_committed_results_have_pictures() -> None:
     page = html_page(runs, answer_claims([]))
     for table in {run["table"] for run in runs}:
         section = page[page.index(f'<section id="{table}"') :].partition("</section>")[0]
-        assert "<figure><svg" in section, table
+        assert '<figure class="picture"><svg' in section, table
 
 
 def test_the_html_page_is_written(

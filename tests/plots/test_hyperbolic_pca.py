@@ -1,13 +1,17 @@
 """Hyperbolic PCA: exact on geodesic planes, the same for moved points, and no plane nearby is nearer."""
 
+import itertools
 import math
 
+import geoopt
+import mpmath
 import pytest
 import torch
 from torch import Tensor
 
 from lresnet import Lorentz
-from lresnet.plots.hyperbolic_pca import hyperbolic_pca
+from lresnet.plots import hyperbolic_pca as module
+from lresnet.plots.hyperbolic_pca import hyperbolic_pca, squared_distance_kept
 
 
 def points(count: int, n: int, seed: int, spread: float = 1.0) -> Tensor:
@@ -86,6 +90,77 @@ def _cost_in_plane(M: Lorentz, x: Tensor) -> Tensor:
     y = hyperbolic_pca(x, M, dims=4).points
     torch.testing.assert_close(distances(M, y), distances(M, x), rtol=1e-9, atol=1e-9)
     return M.dist(y, torch.nn.functional.pad(_projected(M, y), (0, 2))).sinh().square().mean()
+
+
+# The share of squared distances --------------------------------------------------------------------------------------
+
+
+def kept_by_definition(x: Tensor, kappa: float, normals: Tensor) -> float:
+    """Sum over all pairs of projected points by that over all pairs of points, with 40 digits.
+
+    A point is projected by subtracting its components along the normals [m, n+1] of the submanifold in the Lorentz
+    product, and scaling the rest back to the hyperboloid.
+    """
+    with mpmath.workdps(40):
+        K = mpmath.mpf(kappa)
+        lifted = [[mpmath.sqrt(1 / K + mpmath.fsum(mpmath.mpf(c) ** 2 for c in row)), *row] for row in x.tolist()]
+        basis = [[mpmath.mpf(c) for c in row] for row in normals.tolist()]
+
+        def product(p: list, q: list) -> mpmath.mpf:
+            return mpmath.fsum(a * b for a, b in zip(p[1:], q[1:], strict=True)) - p[0] * q[0]
+
+        def projected(p: list) -> list:
+            rest = list(p)
+            for u in basis:
+                along = product(p, u)
+                rest = [a - along * b for a, b in zip(rest, u, strict=True)]
+            scale = mpmath.sqrt(-1 / K / product(rest, rest))
+            return [scale * a for a in rest]
+
+        def total(points: list) -> mpmath.mpf:
+            coshs = (-K * product(p, q) for p, q in itertools.combinations(points, 2))
+            return mpmath.fsum(mpmath.acosh(max(1, cosh)) ** 2 for cosh in coshs)  # below 1 by rounding
+
+        return float(total([projected(p) for p in lifted]) / total(lifted))
+
+
+@pytest.mark.parametrize("curvature", [-0.25, -1.0, -4.0])
+def test_the_share_of_squared_distances_is_that_of_an_independent_computation(curvature: float) -> None:
+    """The points are symmetric about z = 0, which is therefore a principal plane; its normals are known."""
+    M = Lorentz(curvature)
+    g = torch.Generator().manual_seed(6)
+    y, z = (torch.randn(8, n, generator=g, dtype=torch.float64) * s for n, s in ((2, 2.0), (2, 0.3)))
+    x = torch.cat([torch.cat([a * y, b * z], 1) for a in (1, -1) for b in (1, -1)]) / math.sqrt(-curvature)
+    normals = torch.eye(5, dtype=torch.float64)[3:]
+    expected = kept_by_definition(x, -curvature, normals)
+    plane = hyperbolic_pca(x, M).points
+    assert 0.5 < expected < 0.999
+    assert squared_distance_kept(x, plane, M) == pytest.approx(expected, rel=1e-9)
+    assert squared_distance_kept(moved(M, x, 7), plane, M) == pytest.approx(expected, rel=1e-9)
+    lorentz = geoopt.Lorentz(torch.tensor(-1 / curvature, dtype=torch.float64))
+    before, after = (lorentz.dist(M.lift(p)[:, None], M.lift(p)).square().nan_to_num(0.0).sum() for p in (x, plane))
+    assert float(after / before) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_projection_lengthens_no_distance_and_points_of_a_plane_keep_all() -> None:
+    M = Lorentz(-1.0)
+    x = points(40, 6, 8)
+    plane = hyperbolic_pca(x, M).points
+    assert (distances(M, plane) <= distances(M, x) + 1e-9).all()
+    assert squared_distance_kept(plane, plane, M) == 1.0
+    assert squared_distance_kept(torch.zeros(3, 4), torch.zeros(3, 2), M) == 1.0
+
+
+def test_the_share_of_many_points_is_that_of_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
+    M = Lorentz(-1.0)
+    x = points(400, 4, 9)
+    plane = hyperbolic_pca(x, M).points
+    exact = squared_distance_kept(x, plane, M)
+    monkeypatch.setattr(module, "_SAMPLE", 150)
+    sampled = squared_distance_kept(x, plane, M)
+    assert sampled != exact
+    assert sampled == pytest.approx(exact, abs=0.05)
+    assert sampled == squared_distance_kept(x, plane, M)
 
 
 def test_float32_and_far_points() -> None:

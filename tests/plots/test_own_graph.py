@@ -136,7 +136,7 @@ def test_the_report_names_file_task_metrics_and_search(runs: Path, tmp_path: Pat
     html = page.read_text()
     assert re.search(r"club, \w+, seed 0: 24 nodes, 49 edges", html)
     assert "no label (6)" in html
-    assert "<b>1</b> on club, link" in html
+    assert "Evaluated runs: 1 on club, link, 1 on club, node." in html
     assert "Other metrics: average_precision " in html
     assert ["1", f"{link['validation']['mean']:.2f}", "3"] in [row[:3] for row in Reader(html).rows]
     data = json.loads(html.split('id="embedding">')[1].split("</script>")[0])

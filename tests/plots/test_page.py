@@ -11,7 +11,7 @@ import torch
 from markupsafe import Markup
 
 from lresnet import Lorentz, cli
-from lresnet.plots.comparison import MethodResult, comparison_picture
+from lresnet.plots.comparison import MethodResult, Panel, comparison_picture
 from lresnet.plots.embedding import disk_points
 from lresnet.plots.html.page import (
     Heading,
@@ -45,22 +45,21 @@ RECORDS += [run_record("euclidean", seed, 80.0 + seed, lr=0.01) for seed in rang
 # Pages of sections ---------------------------------------------------------------------------------------------------
 
 
-def test_sections_are_linked_and_the_disk_comes_after_the_first() -> None:
+def test_sections_are_linked_and_the_disk_comes_first() -> None:
     sections = [
         Section("one", "One", Markup("<p>1</p>"), "The first"),
         Section("two", "Two & more", Markup("<p>2</p>")),
     ]
     page = html_page(sections, PAIR, title="a <title>", introduction="x < y", footer=Markup("<b>end</b>"))
     reader = Reader(page)
-    assert reader.links[1:] == ["#one", "#embedding-section", "#two"]
-    assert [page.index(f'id="{key}"') for key in ("one", "embedding-section", "two")] == sorted(
-        page.index(f'id="{key}"') for key in ("one", "embedding-section", "two")
-    )
+    assert reader.links == ["#main", "#embedding-section", "#one", "#two"]
+    places = [page.index(f'id="{key}"') for key in ("embedding-section", "one", "two")]
+    assert places == sorted(places)
+    assert places[0] < page.index("x &lt; y") < places[1]
     assert "<title>lresnet: a &lt;title&gt;</title>" in page
     assert '<h2 id="one-title">The first</h2>' in page
     assert '<h2 id="two-title">Two &amp; more</h2>' in page
-    assert "x &lt; y" in page
-    assert "<footer><b>end</b></footer>" in page
+    assert "<footer><b>end</b> Rendered by lresnet " in page
 
 
 @pytest.mark.parametrize("disk", [None, PAIR], ids=["no disk", "disk"])
@@ -68,7 +67,7 @@ def test_the_page_needs_no_network_and_is_well_formed(disk: DiskEmbedding | None
     page = runs_page(report_of(RECORDS), disk)
     reader = Reader(page)
     assert reader.outside == ["data:,"]
-    assert {link[1:] for link in reader.links} >= {"summary", "results", "runs", "main"}
+    assert {link[1:] for link in reader.links} >= {"results", "runs", "main"}
     assert ("disk" in reader.ids) == (disk is not None)
     assert "https://" not in page
     loads = set(re.findall(r"http://[^\"'\s<]+", page))
@@ -77,11 +76,16 @@ def test_the_page_needs_no_network_and_is_well_formed(disk: DiskEmbedding | None
 
 
 def test_a_table_escapes_text_keeps_markup_and_has_minus_signs() -> None:
-    rows = [Heading("a & b"), Row("<x>", ["-1.5e-3", "2"], [Markup("<b>y</b>"), "<z>"], highlighted=True)]
+    rows = [
+        Row("before", ["1", "2"]),
+        Heading("a & b"),
+        Row("<x>", ["-1.5e-3", "2"], [Markup("<b>y</b>"), "<z>"], highlighted=True),
+    ]
     html = html_table(Table(("name", "one", "two", "text", "more"), rows, "What <this> is", "overview"))
-    assert '<table class="overview"><caption><span>What &lt;this&gt; is</span></caption>' in html
+    assert '<figure class="table"><figcaption>What &lt;this&gt; is</figcaption>' in html  # as wide as the page
+    assert '<table class="overview"><thead>' in html
     assert '<th scope="col" class="number">one</th><th scope="col" class="number">two</th><th scope="col">text' in html
-    assert '<th class="group" colspan="5" scope="colgroup">a &amp; b</th>' in html
+    assert '</tbody><tbody><tr class="group"><th colspan="5" scope="rowgroup">a &amp; b</th>' in html
     assert '<tr class="highlighted"><th scope="row">&lt;x&gt;</th><td class="number">−1.5e-3</td>' in html
     assert "<td><b>y</b></td><td>&lt;z&gt;</td></tr>" in html
 
@@ -95,7 +99,8 @@ def test_a_verdict_has_a_sign_a_colour_and_a_number() -> None:
 
 
 def test_a_picture_is_inline_text_in_the_colour_of_the_page() -> None:
-    panels = {"a task": [MethodResult("lorentz, lr 0.1", "lorentz", 97.0, 1.0), MethodResult("none", "none", None)]}
+    rows = [MethodResult("lorentz, lr 0.1", "lorentz", 97.0, 1.0), MethodResult("none", "none", None)]
+    panels = [Panel("a task", rows)]
     first, second = (inline_svg(comparison_picture(panels, "percent"), 'a "name"') for _ in range(2))
     assert first == second
     assert first.startswith('<svg role="img" aria-label="a &#34;name&#34;"')
@@ -103,7 +108,30 @@ def test_a_picture_is_inline_text_in_the_colour_of_the_page() -> None:
     assert "#222222" not in first
     assert ">diverged</text>" in first
     with pytest.raises(ValueError, match="no results to compare"):
-        comparison_picture({}, "percent")
+        comparison_picture([], "percent")
+
+
+def test_panels_of_one_metric_have_the_same_axis_which_ends_at_100() -> None:
+    panels = [
+        Panel("high", [MethodResult("lorentz", "lorentz", 99.5, 3.0), MethodResult("none", "none", 97.0)], "AUC"),
+        Panel("other", [MethodResult("lorentz", "lorentz", 31.0, 2.0)], "F1"),
+        Panel("low", [MethodResult("none", "none", 71.0, 0.5, (62.0, 1.0))], "AUC"),
+    ]
+    axes = {one.get_title(loc="left"): one for one in comparison_picture(panels, "percent").axes if one.axison}
+    assert list(axes) == ["high", "low", "other"]  # the panels of one metric stand together
+    assert axes["high"].get_xlim() == axes["low"].get_xlim() == (60.0, 100.0)
+    assert axes["other"].get_xlim() == (25.0, 35.0)
+    assert [axes[title].get_xlabel() for title in axes] == ["AUC", "", "F1"]
+    # One panel names all methods, so that its rows are those of all panels, named once per line.
+    names = [[text.get_text() for text in one.get_yticklabels()] for one in axes.values()]
+    assert names == [["lorentz", "none"], [], ["lorentz", "none"]]
+    assert axes["low"].containers[0].lines[0].get_ydata()[0] == pytest.approx(1 - 0.13)
+
+
+def test_times_have_a_logarithmic_axis_of_whole_powers() -> None:
+    rows = [MethodResult("lorentz", "lorentz", 0.02), MethodResult("none", "none", 3.0)]
+    (axes,) = comparison_picture([Panel("t", rows)], "seconds", scale="log").axes
+    assert axes.get_xlim() == pytest.approx((0.01, 10.0))
 
 
 # The page of a user's own runs ---------------------------------------------------------------------------------------
@@ -116,13 +144,23 @@ def test_the_page_of_own_runs() -> None:
     assert ["euclidean", "81.00 ± 1.00", "3", "81.00", "", ""] in rows
     assert ["lorentz", "2", "", "99", "99.00", "5", "2.0", "runs/2"] in rows
     assert "<title>lresnet: your runs</title>" in page
-    assert "<b>6</b> on cora/nc" in page
+    assert "Evaluated runs: 6 on cora/nc. Runs are averaged" in " ".join(page.split())
+    sentence = (
+        "lorentz has the highest mean test accuracy of 98.00 (3 runs); compared with the Euclidean baseline, 1 of 1 "
+    )
+    sentence += "rows is better and 0 worse, and no difference is shown for 0."
+    assert page.index(f'<p class="verdict">{sentence}</p>') < page.index("<table")
     assert "CPU &lt;x&gt;" in page
     assert "6 evaluated runs. CPU: 12 seconds (6 runs on CPU &lt;x&gt;)." in page
-    assert "nan" not in re.sub(r"<svg.*?</svg>|<style>.*?</style>", "", page, flags=re.DOTALL).lower()
-    assert "<figure><svg" in page
+    assert (
+        "nan" not in re.sub(r"<svg.*?</svg>|<style>.*?</style>|<script>.*?</script>", "", page, flags=re.DOTALL).lower()
+    )
+    assert '<figure class="picture"><svg' in page
     for word in ("paper", "protocol", "cell", "claim"):
-        assert word not in re.sub(r"<svg.*?</svg>|<style>.*?</style>", "", page, flags=re.DOTALL).lower()
+        assert (
+            word
+            not in re.sub(r"<svg.*?</svg>|<style>.*?</style>|<script>.*?</script>", "", page, flags=re.DOTALL).lower()
+        )
 
 
 def test_a_single_run_has_no_deviation_and_no_comparison() -> None:
@@ -130,7 +168,9 @@ def test_a_single_run_has_no_deviation_and_no_comparison() -> None:
     state = FolderState(Path("runs/b"), "not evaluated: `lresnet evaluate runs/b` reads the test set")
     page = runs_page(Report(report.root, [*report.folders, state], report.groups))
     assert ["lorentz", "97.00", "1", "97.00"] in Reader(page).rows
-    assert "difference" not in page
+    assert "difference" not in page.partition("<script>")[0]
+    assert '<p class="verdict">lorentz reaches a test accuracy of 97.00 (1 run).</p>' in page
+    assert "Run folders (1 not evaluated)" in page
     assert "1 evaluated run. CPU: 2 seconds (1 run on CPU &lt;x&gt;)." in page
     assert "cora/nc, official: 1 run</summary>" in page
     assert "<code>lresnet evaluate runs/b</code> reads the test set" in page
@@ -221,7 +261,9 @@ def test_report_writes_a_page_with_the_embedding(
     assert "The page: r.html" in capsys.readouterr().out
     page = Path("r.html").read_text()
     assert "disease_tree/lp, lorentz, seed 0: 1,000 nodes, 999 edges" in page
-    assert "Projected from 4 dimensions by hyperbolic PCA" in page
+    assert re.search(
+        r"Two of 4 dimensions, chosen by hyperbolic PCA: they keep \d+\.\d % of the squared distances", page
+    )
     assert cli.main(["report", str(tree.parent), "-o", "plain.html", "--json"]) == 0
     assert isinstance(json.loads(capsys.readouterr().out), list)
     assert 'id="disk"' not in Path("plain.html").read_text()

@@ -13,6 +13,7 @@ from rich.console import Console
 from lresnet import Lorentz
 from lresnet.plots import residuals as residual_picture
 from lresnet.plots.residuals import draw_residuals, residual_points, residual_table
+from lresnet.residual.registry import METHODS
 
 
 def test_the_paper_s_example() -> None:
@@ -78,7 +79,9 @@ def test_the_picture_shows_the_results_where_they_are(tmp_path: Path, figures: l
     for point in residual_points(x, y, curvature):
         in_disk = M.to_poincare(torch.tensor(point.space, dtype=torch.float64)) * math.sqrt(-curvature)
         assert tuple(np.round(in_disk.numpy(), 6)) in shown, point.kind
-        assert any(point.label == text.get_text() for text in figures[0].axes[1].texts)
+        legend = [text.get_text() for text in figures[0].axes[1].texts]
+        assert point.label in legend
+        assert f"{METHODS[point.kind].summary}, {point.from_origin:.2f} from o" in legend
 
 
 def test_the_arc_is_the_geodesic_and_the_white_dots_lie_on_it(tmp_path: Path, figures: list[Figure]) -> None:

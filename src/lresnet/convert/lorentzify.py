@@ -55,8 +55,8 @@ def lorentzify(
         options: those of the residual. Where they do not say, the Lorentz residual has a learned weight (from 1) and a
             learned scale (from 2): with a small curvature, and before training, the network then computes what it did.
 
-    A layer norm right after the sum divides the Lorentz residual's factor out again: docs/howto/convert.md, where it also
-    stands which sums are meant. Those of which it is unclear stay, and are named in one warning.
+    docs/howto/convert.md says which sums are converted. Sums whose meaning is unclear stay, and one warning names them.
+    A layer norm directly after the sum cancels the Lorentz residual's factor.
 
     Raises:
         ValueError: no such sum is found, a block's width or axis is not to be seen, or a sum in place changes a tensor

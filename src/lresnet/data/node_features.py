@@ -109,9 +109,7 @@ def _tensor(features: Features) -> Tensor:
         return dense(features)
     coo = features.tocoo()
     index = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
-    return torch.sparse_coo_tensor(
-        index, torch.from_numpy(coo.data.astype(np.float32)), features.shape, is_coalesced=True, check_invariants=True
-    )
+    return _coalesced(index, torch.from_numpy(coo.data.astype(np.float32)), features.shape)
 
 
 def _standardised(features: Features, reference: Features) -> Tensor:
@@ -127,9 +125,17 @@ def _standardised(features: Features, reference: Features) -> Tensor:
 def _identity(nodes: int) -> Tensor:
     """Return the identity as a sparse matrix: a linear map of it is a table of one learned vector per node."""
     number = torch.arange(nodes)
-    return torch.sparse_coo_tensor(
-        torch.stack([number, number]), torch.ones(nodes), (nodes, nodes), is_coalesced=True, check_invariants=True
-    )
+    return _coalesced(torch.stack([number, number]), torch.ones(nodes), (nodes, nodes))
+
+
+def _coalesced(index: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """Return a sparse matrix whose entries are sorted and unique.
+
+    The context checks them. ``check_invariants=True`` as an argument would too, but torch 2.11 then warns that checks
+    are not switched on.
+    """
+    with torch.sparse.check_sparse_tensor_invariants():
+        return torch.sparse_coo_tensor(index, values, shape, is_coalesced=True)
 
 
 def structural_features(edge_index: Tensor, nodes: int) -> Tensor:

@@ -10,8 +10,8 @@ Two forms of :math:`\cosh d - 1`, the *separation* of x and y, are used:
 
   Both summands are non-negative, and neither is a difference of large numbers, whether the points coincide, lie on one
   ray, at the origin or far from it. Every other known form loses digits in at least one of these cases
-  (docs/performance/numerics.md). Radii and directions are rounded before they are subtracted. That error is negligible beside the
-  residual's :math:`(1 + w)^2`, but not in the distance of near points.
+  (docs/performance/numerics.md). Radii and directions are rounded before they are subtracted. That error is negligible
+  beside the residual's :math:`(1 + w)^2`, but not in the distance of near points.
 
 - :func:`chord2`: the chord, for distances and logarithms. It subtracts the points first, costs more, and is accurate
   for near points too. Let :math:`r_x, r_y` be the norms of x and y, u and v their directions and :math:`d = x - y`,

@@ -1,8 +1,8 @@
 """lorentz_gcn: graph convolutions of HyboNet with a residual connection after every layer except the first.
 
-After He, Yang, Ying (KDD 2025), section 5.1. Differences from the released code (docs/reproduction/fidelity.md): one hyperboloid
-throughout, with any curvature; one owner of a learned curvature; as many classes as there are labels; dropout of space
-coordinates, which gives points again; positive residual weights.
+After He, Yang, Ying (KDD 2025), section 5.1. Differences from the released code (docs/reproduction/fidelity.md): one
+hyperboloid throughout, with any curvature; one owner of a learned curvature; as many classes as there are labels;
+dropout of space coordinates, which gives points again; positive residual weights.
 """
 
 from __future__ import annotations

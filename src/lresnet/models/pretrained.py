@@ -5,13 +5,17 @@ from __future__ import annotations
 import difflib
 import inspect
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from safetensors import SafetensorError
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
+from torch.nn.parameter import is_lazy
+
+from lresnet.models import hub
 
 __all__ = ["Pretrained", "build", "read"]
 
@@ -51,8 +55,46 @@ class Pretrained(torch.nn.Module):
         (folder / "config.json").write_text(config + "\n")
         return folder
 
+    def push_to_hub(
+        self,
+        repo: str,
+        *,
+        card: str | None = None,
+        private: bool = True,
+        commit_message: str | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+    ) -> str:
+        """Upload the model to the Hugging Face hub and return the address of the commit.
 
-def build(registry: Mapping[str, Callable[..., Pretrained]], name: str, **config: Any) -> Pretrained:
+        The repository gets ``config.json``, ``model.safetensors`` and, with a card, ``README.md``. Other files in it
+        stay as they are. :meth:`lresnet.Run.push_to_hub` writes the card from a run.
+
+        Args:
+            repo: ``"owner/name"``; created if missing.
+            card: text of ``README.md``; None: none is uploaded.
+            private: whether a new repository is private. An existing one keeps its visibility.
+            commit_message: message of the commit.
+            revision: branch to commit to; it must exist. None: the default branch.
+            token: access token with write access; None: that of ``hf auth login``.
+
+        Raises:
+            ImportError: ``huggingface_hub`` is missing.
+            OSError: access is denied, or the hub cannot be reached.
+            ValueError: ``repo`` is not a valid name.
+        """
+        return hub.upload(
+            repo,
+            self,
+            card=card,
+            private=private,
+            commit_message=commit_message,
+            revision=revision,
+            token=token,
+        )
+
+
+def build(registry: Mapping[str, Callable[..., Pretrained]], name: str, /, **config: Any) -> Pretrained:
     """Return ``registry[name](**config)``. Errors name the nearest model or the accepted arguments."""
     if name not in registry:
         near = difflib.get_close_matches(str(name), registry, n=1, cutoff=0.0)
@@ -67,26 +109,126 @@ def build(registry: Mapping[str, Callable[..., Pretrained]], name: str, **config
 
 
 def read(
-    registry: Mapping[str, Callable[..., Pretrained]], folder: str | Path, device: torch.device | str = "cpu"
+    registry: Mapping[str, Callable[..., Pretrained]],
+    folder: str | Path,
+    device: torch.device | str = "cpu",
+    *,
+    place: str | None = None,
 ) -> Pretrained:
-    """Return the model that :meth:`Pretrained.save_pretrained` has written to ``folder``."""
+    """Return the model that :meth:`Pretrained.save_pretrained` has written to ``folder``.
+
+    The files may come from strangers. Only ``config.json`` and ``model.safetensors`` are read. The network is built
+    only if its tensors are those of ``model.safetensors``, so no configuration can request more memory than those need.
+
+    Args:
+        place: what messages call the folder; None: its path.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged, or is not one of this library.
+    """
     folder = Path(folder)
-    for name in ("config.json", "model.safetensors"):
-        if not (folder / name).is_file():
-            raise FileNotFoundError(
-                f"{folder} is not a saved model: {name} is missing; give a folder that save_pretrained has written"
-            )
+    place = str(folder) if place is None else place
+    config, weights = folder / "config.json", folder / "model.safetensors"
+    _require_file(config, place)
     try:
-        config = json.loads((folder / "config.json").read_text())
-        if not isinstance(config, dict) or "model" not in config:
-            raise ValueError('config.json has no entry "model"')
-        model = build(registry, config.pop("model"), **config)
-        state = load_file(folder / "model.safetensors", device=str(device))
+        name, arguments = _read_config(config)
+        _require_file(weights, place)
+        shapes = _shapes(weights)
+        _require_plausible(arguments, shapes)
+        with torch.device("meta"):  # takes no memory
+            _require_same_tensors(build(registry, name, **arguments), shapes)
+        model = build(registry, name, **arguments)
+        state = load_file(weights, device=str(device))
         model.to(device)
-        for name, own in model.state_dict(keep_vars=True).items():
-            if name in state:
-                own.data = own.data.to(state[name].dtype)  # as saved: norms may be wider than the rest
+        for tensor, own in model.state_dict(keep_vars=True).items():
+            own.data = own.data.to(state[tensor].dtype)  # as saved: norms may be wider than the rest
         model.load_state_dict(state)
-    except (RuntimeError, SafetensorError, TypeError, ValueError) as error:
-        raise ValueError(f"{folder} cannot be read as a model that save_pretrained has written: {error}") from error
+    except (
+        ArithmeticError,
+        AttributeError,
+        LookupError,
+        RuntimeError,
+        SafetensorError,
+        TypeError,
+        ValueError,
+    ) as error:
+        reason = " ".join(str(error).split())[:_LONGEST_REASON]
+        raise ValueError(f"{place} cannot be read as a model that save_pretrained has written: {reason}") from error
     return model
+
+
+_DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, TypeError, ValueError)
+_LONGEST_CONFIG = 2**20  # bytes; ours have less than a thousand
+_LONGEST_REASON = 400  # characters of an error message
+_LAYER_COUNTS = ("attention_layers", "depth", "num_layers")  # every layer has one tensor at least
+_SMALL = 1000  # up to this size a network is built at once, and the comparison of its tensors has the better message
+
+
+def _require_file(path: Path, place: str) -> None:
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{place} is not a saved model: {path.name} is missing; give a folder that save_pretrained has written, or "
+            "the name 'owner/name' of such a model on the Hugging Face hub"
+        )
+
+
+def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
+    """Return the name of the model and the arguments of its constructor."""
+    if path.stat().st_size > _LONGEST_CONFIG:
+        raise ValueError(f"config.json has {path.stat().st_size:,} bytes; the limit is {_LONGEST_CONFIG:,}")
+    config = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(config, dict) or "model" not in config:
+        other = config.get("model_type", config.get("architecture")) if isinstance(config, dict) else None
+        hint = f"; it describes a model of another library, {str(other)[:40]!r}" if other is not None else ""
+        raise ValueError(f'config.json has no entry "model", as lresnet writes it{hint}')
+    name = config.pop("model")
+    if not isinstance(name, str):
+        raise ValueError(f'the entry "model" of config.json is {name!r}, not the name of a model')
+    return name, config
+
+
+def _shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+    """Return shape and type of every tensor of a file; the tensors are not read."""
+    with safe_open(path, framework="pt") as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+        return {name: (tuple(one.get_shape()), str(one.get_dtype())) for name, one in slices.items()}
+
+
+def _require_plausible(arguments: Mapping[str, Any], shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+    """Raise an error for sizes that the tensors of the file exclude: building such a network would take for ever."""
+    elements = sum(math.prod(shape) for shape, _ in shapes.values())
+    for name, value in arguments.items():
+        limit, unit = (len(shapes), "tensors") if name in _LAYER_COUNTS else (elements, "numbers")
+        for number in _whole_numbers(value):
+            if number > max(limit, _SMALL):
+                raise ValueError(f"config.json has {name}={number}, but model.safetensors has only {limit} {unit}")
+
+
+def _whole_numbers(value: object) -> Iterator[int]:
+    if isinstance(value, int):
+        yield value
+    elif isinstance(value, list | dict):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _whole_numbers(one)
+
+
+def _require_same_tensors(model: Pretrained, shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+    """Raise an error if the tensors of a file are not those of the network."""
+    own = model.state_dict(keep_vars=True)
+    for name, tensor in own.items():
+        if name not in shapes:
+            raise ValueError(f"model.safetensors has no tensor {name}, which {model.model_name} needs")
+        if is_lazy(tensor):  # takes its shape from the file
+            continue
+        shape, dtype = shapes[name]
+        if shape != tuple(tensor.shape):
+            raise ValueError(
+                f"size mismatch for {name}: it is {list(shape)} in model.safetensors and {list(tensor.shape)} in "
+                f"{model.model_name} as config.json describes it"
+            )
+        if dtype.startswith(("F", "BF")) != tensor.is_floating_point():
+            raise ValueError(f"{name} has the type {dtype} in model.safetensors, but {tensor.dtype} is needed")
+    unknown = [name for name in shapes if name not in own]
+    if unknown:
+        raise ValueError(f"model.safetensors has a tensor {unknown[0]!r}, which {model.model_name} does not have")

@@ -78,8 +78,51 @@ def create_model(name: str, residual: str = "lorentz", curvature: float | None =
     return build(MODELS, name, residual=residual, **config)
 
 
-def from_pretrained(folder: str | Path, device: torch.device | str = "cpu") -> Pretrained:
-    """Return the model that ``model.save_pretrained(folder)`` has written, on ``device``."""
+def from_pretrained(
+    folder: str | Path,
+    device: torch.device | str = "cpu",
+    *,
+    revision: str | None = None,
+    token: str | bool | None = None,
+    cache_dir: str | Path | None = None,
+    local_files_only: bool = False,
+) -> Pretrained:
+    """Return the model that ``save_pretrained`` has written to a folder, or ``push_to_hub`` to the Hugging Face hub.
+
+    Only ``config.json`` and ``model.safetensors`` are read, never a pickle, and no code is downloaded.
+
+    Args:
+        folder: A local folder, or a string ``"owner/name"``, the name of a repository on the hub. A local folder takes
+            precedence. The hub needs the package ``huggingface_hub``.
+        device: Device of the model.
+        revision: Branch, tag or commit of the repository. Give a commit to get the same weights always.
+        token: Access token for a private or gated repository; None: that of ``hf auth login``; False: none.
+        cache_dir: Folder of the downloads; None: the cache of ``huggingface_hub``.
+        local_files_only: Use the cache only, as ``HF_HUB_OFFLINE=1`` does for all programs.
+
+    Raises:
+        FileNotFoundError: There is neither a saved model nor a repository of that name, or it has no such revision.
+        ImportError: The hub is needed, but ``huggingface_hub`` is missing.
+        OSError: Access to the repository is denied, or the hub cannot be reached.
+        ValueError: The files are damaged or not those of a model of this library.
+
+    Example:
+        >>> import tempfile
+        >>> folder = create_model("lorentz_mlp", in_features=4).save_pretrained(tempfile.mkdtemp())
+        >>> from_pretrained(folder).config["model"]
+        'lorentz_mlp'
+    """
+    from pathlib import Path
+
+    from lresnet.models import hub
     from lresnet.models.pretrained import read
 
+    if hub.is_repository_name(folder) and not Path(folder).exists():
+        repo = str(folder)
+        found = hub.download(
+            repo, revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only
+        )
+        return read(MODELS, found, device, place=f"the repository {repo!r}")
+    if revision is not None:
+        raise ValueError(f"{folder} is a local folder, not a repository, and has no revisions; leave revision out")
     return read(MODELS, folder, device)

@@ -2,8 +2,8 @@
 
 After He, Yang, Ying (KDD 2025), section 5.3. A convolution, batch norm or ReLU of the space coordinates *is* the
 paper's hyperbolic layer, so torch's own modules are used unchanged. The geometry is in the residual, the pooling and
-the head. Differences from the released code (docs/reproduction/fidelity.md): skip and branch are aligned, the residual stays on the
-model's own hyperboloid, pixels are averaged in the Poincare ball, and the head is the regression of HNN++.
+the head. Differences from the released code (docs/reproduction/fidelity.md): skip and branch are aligned, the residual
+stays on the model's own hyperboloid, pixels are averaged in the Poincare ball, and the head is the regression of HNN++.
 
 Why K = -0.02 and scale 2: the residual of points far from the origin has a norm of about 1/sqrt(kappa), independent of
 theirs. If the skip branch is shortened in every block, its share decreases, and gradients grow with depth as in a

@@ -148,7 +148,7 @@ class LorentzSAGE(GraphModel):
 
     def _norm(self, hidden: int, norm: str) -> torch.nn.Module:
         module = NORMS[norm](hidden)
-        if not self.euclidean and norm != "none":
+        if not self.euclidean and norm != "none" and not self.manifold.kappa.is_meta:
             kappa = float(self.manifold.kappa.detach())
             # A normalised row has length sqrt(n).
             torch.nn.init.constant_(module.weight, _INITIAL_RADIUS * (hidden * kappa) ** -0.5)  # type: ignore[arg-type]

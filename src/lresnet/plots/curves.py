@@ -75,6 +75,7 @@ def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
         kept = dict(zip(curve.epochs, curve.validation, strict=True)).get(curve.best_epoch)
         if kept is not None:
             axes.plot(curve.best_epoch, kept, marker=marker, color=colour, markersize=8, markeredgecolor="white")
+    axes.set_ylim(top=min(100.0, axes.get_ylim()[1]))
     axes.set_xlabel("epoch", color=INK)
     axes.set_ylabel("validation, percent", color=INK)
     axes.grid(color=GREY, alpha=0.3, linewidth=0.6)

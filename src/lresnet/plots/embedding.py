@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
-from lresnet.plots.hyperbolic_pca import hyperbolic_pca
+from lresnet.plots.hyperbolic_pca import hyperbolic_pca, squared_distance_kept
 from lresnet.plots.node_names import draw_names, name_count, nodes_by_degree, short_name
 from lresnet.plots.picture import INK, save_picture
 from lresnet.plots.poincare_disk import (
@@ -70,9 +70,13 @@ def disk_points(x: Tensor, manifold: Lorentz) -> tuple[NDArray[np.float64], str]
     n = wide.shape[1]
     note = "Two dimensions: all distances are preserved."
     if n > 2:
-        plane = hyperbolic_pca(wide, manifold)
-        wide = plane.points
-        note = f"Projected from {n} dimensions by hyperbolic PCA, which keeps {100 * plane.kept:.1f} % of the spread."
+        plane = hyperbolic_pca(wide, manifold).points
+        kept = squared_distance_kept(wide, plane, manifold)
+        wide = plane
+        note = (
+            f"Two of {n} dimensions, chosen by hyperbolic PCA: they keep {100 * kept:.1f} % of the squared distances "
+            "between nodes."
+        )
     wide = torch.nn.functional.pad(wide, (0, 2 - wide.shape[1]))
     wide = manifold.boost(-manifold.centroid(wide), wide)
     points = manifold.to_poincare(wide) * manifold.kappa.detach().double().sqrt()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,15 @@ from lresnet.residual.registry import METHODS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["GREY", "INK", "PICTURE_FORMATS", "method_style", "require_writable_picture", "save_picture"]
+__all__ = [
+    "GREY",
+    "INK",
+    "PICTURE_FORMATS",
+    "method_style",
+    "percent_limits",
+    "require_writable_picture",
+    "save_picture",
+]
 
 PICTURE_FORMATS = (".png", ".svg", ".pdf")
 
@@ -30,6 +40,18 @@ def method_style(name: str) -> tuple[str, str]:
     return (METHODS[name].colour, METHODS[name].marker) if name in METHODS else (GREY, "o")
 
 
+def percent_limits(values: Iterable[float]) -> tuple[float, float]:
+    """Return multiples of five around ``values``, between 0 and 100: the ends of an axis of accuracies or AUCs.
+
+    Example:
+        >>> percent_limits([71.0, 97.5]), percent_limits([99.0, 101.2]), percent_limits([])
+        ((70.0, 100.0), (95.0, 100.0), (0.0, 100.0))
+    """
+    known = [value for value in values if math.isfinite(value)] or [0.0, 100.0]
+    low = min(95.0, max(0.0, 5.0 * math.floor(min(known) / 5)))
+    return low, min(100.0, max(low + 5, 5.0 * math.ceil(max(known) / 5)))
+
+
 def require_writable_picture(path: Path) -> None:
     """Check that a picture can be written to ``path``, before the work that produces it.
 
@@ -45,9 +67,9 @@ def require_writable_picture(path: Path) -> None:
         path.unlink()
 
 
-def save_picture(figure: Figure, path: str | Path) -> Path:
+def save_picture(figure: Figure, path: str | Path, dpi: int = 160) -> Path:
     """Write ``figure`` to ``path`` and return the path. Equal figures give equal PNG files on every machine."""
     path = Path(path)
     metadata = {"Software": None} if path.suffix == ".png" else None  # matplotlib would add its version
-    figure.savefig(path, dpi=160, facecolor="white", metadata=metadata)
+    figure.savefig(path, dpi=dpi, facecolor="white", metadata=metadata)
     return path

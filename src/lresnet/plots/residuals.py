@@ -98,12 +98,12 @@ def draw_residuals(
 
     M, p, q = Lorentz(curvature), _point(x, "x"), _point(y, "y")
     found = residual_points(x, y, curvature)
-    figure = Figure(figsize=(10.0, 5.6))
-    disk = figure.add_axes((0.01, 0.02, 0.55, 0.96))
+    figure = Figure(figsize=(8.75, 5.2))  # 1,400 pixels wide: the text is legible at half that width
+    disk = figure.add_axes((0.005, 0.02, 0.565, 0.96))
     _draw_disk(disk, curvature, away_from=_disk(M, p + q))
     _draw_geodesics(disk, M, p, q, found)
     _draw_points(disk, M, p, q, found)
-    legend = figure.add_axes((0.60, 0.02, 0.39, 0.96))
+    legend = figure.add_axes((0.585, 0.02, 0.41, 0.96))
     _draw_legend(legend, x, y, curvature, found)
     return save_picture(figure, path)
 
@@ -120,7 +120,7 @@ def _draw_disk(axes: Axes, curvature: float, away_from: Tensor) -> None:
     for distance in _ring_distances(curvature):
         radius = math.tanh(math.sqrt(-curvature) * distance / 2)
         axes.add_patch(Circle((0, 0), radius, fill=False, edgecolor=_LIGHT, linewidth=0.9, zorder=1))
-        label = axes.text(u * radius, v * radius, f"{distance:g}", fontsize=8, color=_TEXT, ha="center", va="center")
+        label = axes.text(u * radius, v * radius, f"{distance:g}", fontsize=10, color=_TEXT, ha="center", va="center")
         label.set(zorder=1.5, bbox={"facecolor": "#FAFAFA", "edgecolor": "none", "pad": 1.2})
     axes.plot(0, 0, marker="+", color=INK, markersize=9, markeredgewidth=1.4, zorder=4)
     axes.annotate("$o$", (0, 0), xytext=(10 * u, 10 * v - 10), **_near(13))
@@ -159,25 +159,27 @@ def _draw_points(axes: Axes, M: Lorentz, p: Tensor, q: Tensor, found: list[Resid
 def _draw_legend(
     axes: Axes, x: Sequence[float], y: Sequence[float], curvature: float, found: list[ResidualPoint]
 ) -> None:
-    """Draw one line per method: marker, name, space coordinates and distance from the origin."""
+    """Draw one entry per method: marker, name, what it does, and the distance of its result from the origin."""
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.set_axis_off()
-    axes.text(0, 0.93, "Results of residual connections", fontsize=14.5, fontweight="bold", color=INK)
-    axes.text(0, 0.872, _description(x, y, curvature).replace("-", "−"), fontsize=10.5, color=_TEXT)
+    axes.text(0, 0.945, "What each residual returns", fontsize=14, fontweight="bold", color=INK)
+    for row, line in enumerate(_description(x, y, curvature).replace("-", "−").rsplit(",  ", 1)):
+        axes.text(0, 0.888 - 0.045 * row, line, fontsize=10.5, color=_TEXT)
     for row, point in enumerate(found):
-        height = 0.78 - 0.105 * row
+        height = 0.775 - 0.1 * row
         axes.plot(0.03, height, linestyle="none", **_marker(point.kind))
         axes.text(0.10, height, point.label, fontsize=12, color=INK, va="center")
-        where = f"{_coordinates(point.space)},  {point.from_origin:.2f} from o"
-        axes.text(0.10, height - 0.043, where.replace("-", "−"), fontsize=9.5, color=_TEXT, va="center")
+        summary = METHODS[point.kind].summary
+        where = f"{summary}{', ' if summary else ''}{point.from_origin:.2f} from o"
+        axes.text(0.10, height - 0.044, where, fontsize=10, color=_TEXT, va="center")
     notes = (
-        "solid: the geodesic from x to y",
-        "dashed: geodesics from the origin o to the results",
-        "white dots: Lorentz residual, other weights (Proposition 4.2)",
-        "grey circles: equal distance from o",
+        "black arc: shortest path (geodesic) from x to y",
+        "dashed: shortest paths from the origin o",
+        "white dots: Lorentz residual with other weights",
+        "grey circles: points at equal distance from o",
     )
     for row, note in enumerate(notes):
-        axes.text(0, 0.125 - 0.038 * row, note, fontsize=8.8, color=_TEXT)
+        axes.text(0, 0.138 - 0.043 * row, note, fontsize=10, color=_TEXT)
 
 
 def _meeting_point(M: Lorentz, p: Tensor, q: Tensor, kind: str) -> Tensor:

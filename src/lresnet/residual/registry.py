@@ -29,6 +29,8 @@ class Method:
     """Label in a picture of points."""
     short_label: str
     """Label in a table or legend of results."""
+    summary: str = ""
+    """What it does with two points at weight 1, in a few words, for the legend of a picture."""
     module: str
     """Class of the module, as ``"module:name"``."""
     function: str | None = None
@@ -70,6 +72,7 @@ _TABLE = (
         name="lorentz",
         label="Lorentz residual",
         short_label="lorentz",
+        summary="midpoint of x and y",
         module="lresnet.residual.lorentz:LorentzResidual",
         function="lresnet.residual.lorentz:lorentz_residual",
         textbook_function="lresnet.residual.textbook:lorentz_textbook",
@@ -86,6 +89,7 @@ _TABLE = (
         name="parallel_transport",
         label="parallel transport, x ⊕ y",
         short_label="parallel transport, boost",
+        summary="y moved by the shift o → x",
         module="lresnet.residual.parallel_transport:ParallelTransportResidual",
         function="lresnet.residual.parallel_transport:parallel_transport_residual",
         textbook_function="lresnet.residual.textbook:parallel_transport_textbook",
@@ -102,6 +106,7 @@ _TABLE = (
         name="parallel_transport_reversed",
         label="parallel transport, y ⊕ x",
         short_label="parallel transport, reversed",
+        summary="x moved by the shift o → y",
         module="lresnet.residual.parallel_transport:ReversedParallelTransportResidual",
         commutative=False,
         has_equivalent_weights=True,
@@ -114,6 +119,7 @@ _TABLE = (
         name="tangent",
         label="tangent space",
         short_label="tangent",
+        summary="sum of the logarithms at o",
         module="lresnet.residual.tangent:TangentResidual",
         function="lresnet.residual.tangent:tangent_residual",
         textbook_function="lresnet.residual.textbook:tangent_textbook",
@@ -130,6 +136,7 @@ _TABLE = (
         name="space",
         label="space addition",
         short_label="space",
+        summary="sum of the coordinates",
         module="lresnet.residual.space:SpaceResidual",
         function="lresnet.residual.space:space_residual",
         compared=True,
@@ -145,6 +152,7 @@ _TABLE = (
         name="none",
         label="no residual, y alone",
         short_label="none",
+        summary="x is not used",
         module="lresnet.residual.space:NoResidual",
         role="baseline",
         compared=True,
@@ -160,6 +168,7 @@ _TABLE = (
         name="euclidean",
         label="Euclidean addition",
         short_label="Euclidean baseline",
+        summary="sum in flat space",
         module="lresnet.residual.space:EuclideanResidual",
         function="lresnet.residual.space:space_residual",
         role="baseline",

@@ -1,7 +1,8 @@
 """The published exp/log forms on time-first vectors, for comparison only.
 
-They follow the papers (with misprints corrected, see docs/reproduction/fidelity.md) and have no guards, so that their accuracy, NaNs
-and run time can be measured. Arguments and results are space coordinates. No model uses these functions by default.
+They follow the papers (with misprints corrected, see docs/reproduction/fidelity.md) and have no guards, so that their
+accuracy, NaNs and run time can be measured. Arguments and results are space coordinates. No model uses these functions
+by default.
 """
 
 from __future__ import annotations

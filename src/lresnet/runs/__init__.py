@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         ModelConfig,
         ResNetConfig,
         RunConfig,
+        SAGEConfig,
         SGFormerConfig,
     )
     from lresnet.runs.presets import run_config
@@ -25,6 +26,7 @@ __all__ = [
     "ResNetConfig",
     "Run",
     "RunConfig",
+    "SAGEConfig",
     "SGFormerConfig",
     "fit",
     "run_config",
@@ -41,6 +43,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "ResNetConfig": "config",
             "Run": "run",
             "RunConfig": "config",
+            "SAGEConfig": "config",
             "SGFormerConfig": "config",
             "fit": "run",
             "run_config": "presets",

@@ -41,6 +41,7 @@ __all__ = [
     "read_report",
     "record_of",
     "report_json",
+    "settings_apart",
     "settings_of",
     "shown",
 ]
@@ -237,6 +238,13 @@ def settings_of(record: RunRecord) -> dict[str, Any]:
     }
 
 
+def settings_apart(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    """Return the settings in which two runs differ, e.g. ``"lr 0.05 against 0.01"``."""
+    names = dict.fromkeys([*own, *other])
+    pairs = ((name, _setting(own, name), _setting(other, name)) for name in names)
+    return ", ".join(f"{name} {shown(here)} against {shown(there)}" for name, here, there in pairs if here != there)
+
+
 def computing_time(records: Iterable[RunRecord]) -> list[DeviceTime]:
     """Return the training time on GPUs and on CPUs, for the kinds of device that were used."""
     kinds: dict[str, list[RunRecord]] = {"GPU": [], "CPU": []}
@@ -375,7 +383,7 @@ def _compared(groups: Sequence[RunGroup]) -> list[RunGroup]:
     decided = verdicts([estimate for _, estimate, _ in found.values()])
     for (index, (baseline, estimate, resampled)), word in zip(found.items(), decided, strict=True):
         own, other = _settings(groups[index]), _settings(baseline)
-        difference = BaselineDifference(estimate, word, _settings_apart(own, other), resampled)
+        difference = BaselineDifference(estimate, word, settings_apart(own, other), resampled)
         result[index] = dataclasses.replace(groups[index], difference=difference)
     return result
 
@@ -384,7 +392,7 @@ def _baseline_of(group: RunGroup, baselines: Sequence[RunGroup]) -> RunGroup | N
     """Return the baseline with the same settings, or else the only one; None: there is none, or the choice is open."""
     if group.method == BASELINE:
         return None
-    same = [one for one in baselines if not _settings_apart(_settings(group), _settings(one))]
+    same = [one for one in baselines if not settings_apart(_settings(group), _settings(one))]
     candidates = same or baselines
     return candidates[0] if len(candidates) == 1 else None
 
@@ -405,13 +413,6 @@ def _test_per_train(record: RunRecord) -> float:
     kind = record.own_task or record.task_name.rpartition("/")[2]
     split = record.task.get("split") or (None if record.split_index is not None else _RANDOM)
     return _TEST_PER_TRAIN.get(f"{split}/{kind}", _ASSUMED_TEST_PER_TRAIN)
-
-
-def _settings_apart(own: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """Return the settings in which two runs differ, e.g. ``"lr 0.05 against 0.01"``."""
-    names = dict.fromkeys([*own, *other])
-    pairs = ((name, _setting(own, name), _setting(other, name)) for name in names)
-    return ", ".join(f"{name} {shown(here)} against {shown(there)}" for name, here, there in pairs if here != there)
 
 
 def _settings(group: RunGroup) -> dict[str, Any]:

@@ -337,6 +337,56 @@ class Run:
 
         return neighbours_in_run(self, str(item), count=count, graph=graph)
 
+    def model_card(
+        self, baseline: str | Path | Run | None = None, *, repo: str | None = None, license: str | None = None
+    ) -> str:
+        """Return the model card of the run in Markdown: figures, baseline, data, command, limits, code that loads it.
+
+        Evaluate the run first; otherwise the card gives the validation metric and says so.
+
+        Args:
+            baseline: a run of the Euclidean baseline on the same task, split and seed, or its folder. None: the one
+                among the run folders beside this one, if there is exactly one.
+            repo: the repository ``"owner/name"`` from which the card's code loads the model; None: the run's folder.
+            license: licence of the weights, e.g. ``"mit"``; None: the card has none.
+
+        Raises:
+            FileNotFoundError: ``baseline`` holds no run.
+            ValueError: ``baseline`` is not a Euclidean baseline of this run.
+        """
+        from lresnet.runs.model_card import model_card
+
+        return model_card(self, baseline, repo=repo, license=license)
+
+    def push_to_hub(
+        self,
+        repo: str,
+        baseline: str | Path | Run | None = None,
+        *,
+        license: str | None = None,
+        private: bool = True,
+        commit_message: str | None = None,
+        revision: str | None = None,
+        token: str | bool | None = None,
+    ) -> str:
+        """Upload the model with its card to the Hugging Face hub and return the address of the commit.
+
+        ``run.json`` stays here, because it holds paths of this machine.
+
+        Args:
+            repo: ``"owner/name"``; created if missing.
+            baseline, license: see :meth:`model_card`.
+            private, commit_message, revision, token: see :meth:`lresnet.models.Pretrained.push_to_hub`.
+        """
+        return self.model.push_to_hub(
+            repo,
+            card=self.model_card(baseline, repo=repo, license=license),
+            private=private,
+            commit_message=commit_message,
+            revision=revision,
+            token=token,
+        )
+
 
 def load(config: TaskConfig, seed: int = 0) -> Task:
     """Load the task of a configuration. The last few tasks stay in memory.

@@ -5,6 +5,7 @@ __all__ = ["SUMMARIES"]
 SUMMARIES = {
     "reproduce": "Run a table of the paper: search, then the chosen settings over all seeds.",
     "bench": "Time residuals, networks and epochs, with GPU synchronisation.",
+    "untrained": "Rank links by scores that are not trained: raw features, paths and degrees.",
     "pages": "Render the generated pages and pictures of the documentation.",
     "report": "Print the results of reproduced tables next to the paper's.",
 }

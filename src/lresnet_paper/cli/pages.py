@@ -15,25 +15,43 @@ pages = App("Render the generated pages and pictures of the documentation. Witho
 
 
 @pages.command
-def all_(results: Path = Path("results"), docs: Path = Path("docs"), readme: Path = Path("README.md")) -> int:
-    """Write all pages: results.md, benchmarks.md and numerics.md in the folder of the docs, and the README's table.
+def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
+    """Write all pages into the folder of the docs: verdict, results, performance, benchmarks and numerics.
 
-    Example: python -m lresnet_paper pages --results results --docs docs --readme README.md
+    Example: python -m lresnet_paper pages --results results --docs docs
 
     Args:
         results: The folder with the results, files of JSON lines.
         docs: The folder of the pages.
-        readme: The Markdown file with the two marks of the short table of graphs.
     """
+    verdict(results, docs / "reproduction/index.md")
     results_(results, docs / "reproduction/results.md")
-    overview(results, readme)
+    performance(results, docs / "performance/index.md")
     benchmarks(results, docs / "performance/benchmarks.md")
     return numerics(results, docs / "performance/numerics.md")
 
 
 @pages.command
+def verdict(results: _Results = Path("results"), out: Path = Path("docs/reproduction/index.md")) -> int:
+    """Write the page that answers whether the paper reproduces: its claims, and a small table for each of its tables.
+
+    Example: python -m lresnet_paper pages verdict --out docs/reproduction/index.md
+
+    Args:
+        results: The folder with the results, files of JSON lines.
+        out: The Markdown file to write.
+    """
+    from lresnet_paper.pages.verdict_page import verdict_page_of_folder
+    from lresnet_paper.render import write_page
+
+    write_page(out, verdict_page_of_folder(results))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
 def results_(results: _Results = Path("results"), out: Path = Path("docs/reproduction/results.md")) -> int:
-    """Write the page of all results: one section per table of the paper, and the answers to its claims.
+    """Write the page of all results: one section per table of the paper.
 
     Example: python -m lresnet_paper pages results --out docs/reproduction/results.md
 
@@ -52,25 +70,20 @@ def results_(results: _Results = Path("results"), out: Path = Path("docs/reprodu
 
 
 @pages.command
-def overview(results: _Results = Path("results"), out: Path = Path("README.md")) -> int:
-    """Rewrite the short table of graphs between its two marks in the README.
+def performance(results: _Results = Path("results"), out: Path = Path("docs/performance/index.md")) -> int:
+    """Write the page with the headline figures of speed and accuracy.
 
-    Example: python -m lresnet_paper pages overview --out README.md
+    Example: python -m lresnet_paper pages performance --out docs/performance/index.md
 
     Args:
-        results: The folder with the results, files of JSON lines.
-        out: The Markdown file with the marks.
+        results: The folder with benchmarks.jsonl and numerics.jsonl.
+        out: The Markdown file to write.
     """
-    from lresnet_paper.comparisons import compare_methods
-    from lresnet_paper.pages.results_page import overview as overview_of
-    from lresnet_paper.pages.results_page import overview_markdown, rewrite_between_marks
+    from lresnet_paper.pages.performance_page import performance_page
     from lresnet_paper.render import write_page
-    from lresnet_paper.results import aggregate, read_runs
 
-    runs = [run for run in read_runs(results) if run["table"] == "gnn"]
-    table = overview_markdown(overview_of(aggregate(runs), compare_methods(runs)))
-    write_page(out, rewrite_between_marks(out, table))
-    print(f"The table is in {out}")
+    write_page(out, performance_page(results))
+    print(f"The page: {out}")
     return 0
 
 
@@ -117,7 +130,7 @@ def depth(
     protocol: Annotated[str | None, arg(metavar="NAME")] = None,
     out: Path = Path("lresnet-depth.png"),
 ) -> int:
-    """Draw AUC by the number of layers and what happens in each layer; print the paper's claims about depth.
+    """Draw AUC by the number of layers, and in a second file each layer; print the paper's claims about depth.
 
     Example: python -m lresnet_paper pages depth --out depth.svg
 
@@ -125,7 +138,7 @@ def depth(
         results: The folder with the results of `lresnet reproduce oversmoothing`.
         layers: Depth of the networks that are drawn layer by layer. None: the deepest.
         protocol: Which runs to draw if there are several protocols: legacy or legacy-deep. None: the first.
-        out: The picture to write; .png, .svg or .pdf.
+        out: The picture by depth to write; .png, .svg or .pdf. The name of the one by layer ends with -layers.
     """
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.names import require_known
@@ -138,10 +151,10 @@ def depth(
     require_writable_picture(out)
     if protocol is not None:
         require_known("protocol with results", protocol, depth_protocols(runs) or ["legacy"])
-    path = draw_depth(out, runs, layers, protocol)
+    paths = draw_depth(out, runs, layers, protocol)
     for claim in depth_claims(runs):
         print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
-    print(f"The picture: {path}")
+    print(f"The pictures: {', '.join(map(str, paths))}")
     return 0
 
 

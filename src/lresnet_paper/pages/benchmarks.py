@@ -1,4 +1,4 @@
-"""The page docs/performance/benchmarks.md, from ``results/benchmarks.jsonl`` and ``results/runtime.jsonl``, and its targets."""
+"""The page docs/performance/benchmarks.md, from results/benchmarks.jsonl and results/runtime.jsonl, and its targets."""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
 """The paper's claims that a measurement can answer: a verdict from our results, and the numbers behind it.
 
 The paper's sentences stand in ``tables.toml``. :data:`JUDGES` maps each sentence to the function that judges it, and
-``templates/claims.md.j2`` has a macro of the same name that reports the function's numbers. A claim
-about all cells of a table is answered as soon as the cells measured so far settle it. The features of disease/nc were
-not available to us: our own tree stands in for that cell, and no answer waits for it.
+``templates/claims.md.j2`` has two macros that report the function's numbers: one of the same name with the evidence in
+full, and one with the suffix ``_short`` with one line for the page of verdicts. A claim about all cells of a table is
+answered as soon as the cells measured so far settle it. The features of disease/nc were not available to us: our own
+tree stands in for that cell, and no answer waits for it.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import re
 import statistics
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,17 +31,23 @@ from lresnet_paper.pages.planned import is_begun
 from lresnet_paper.render import macros
 from lresnet_paper.results import Result
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
+from lresnet_paper.untrained import best_untrained
 
 __all__ = [
+    "CLAIM_TABLES",
     "HOLDS",
     "JUDGES",
     "NOT_MEASURED",
     "PARTLY",
     "REFUTED",
     "UNDECIDED",
+    "VERDICTS",
     "Claim",
+    "Measured",
     "answer_claims",
+    "claim_counts",
     "depth_claims",
+    "gap_widens",
     "tuning_losses",
 ]
 
@@ -47,6 +55,8 @@ HOLDS, PARTLY, REFUTED = "holds", "partly holds", "does not hold"
 UNDECIDED = "undecided"
 """The verdict where a test shows no difference, or where the runs so far do not settle the claim."""
 NOT_MEASURED = "not measured"
+VERDICTS = (HOLDS, PARTLY, UNDECIDED, REFUTED, NOT_MEASURED)
+"""All verdicts on a claim."""
 
 
 class Claim(NamedTuple):
@@ -56,6 +66,14 @@ class Claim(NamedTuple):
     sentence: str
     verdict: str
     evidence: str
+    """All numbers, in full sentences."""
+    short: str = ""
+    """The evidence in one line."""
+
+    @property
+    def table(self) -> str:
+        """The table of results that answers the claim; empty: it is answered by measurements of rounding errors."""
+        return CLAIM_TABLES.get(self.sentence, self.topic)
 
 
 class Answer(NamedTuple):
@@ -93,6 +111,25 @@ class Measured(NamedTuple):
             found.pop(_STAND_IN, None)
         return {cell: max(protocols.values(), key=len) for cell, protocols in found.items()}
 
+    def given_away(self) -> dict[str, tuple[Result, Result]]:
+        """Return, by cell, the best untrained score and the Lorentz residual where the former is at least as high."""
+        ours = {(one.cell, one.protocol): one for one in self.results if (one.table, one.method) == ("gnn", "lorentz")}
+        best = best_untrained(self.results)
+        return {key[0]: (best[key], one) for key, one in ours.items() if key in best and best[key].mean >= one.mean}
+
+
+def claim_counts(claims: Iterable[Claim]) -> dict[str, int]:
+    """Return how many claims have each of :data:`VERDICTS`.
+
+    Example:
+        >>> claim_counts([Claim("gnn", "it is better", HOLDS, "")])["holds"]
+        1
+    """
+    counts = dict.fromkeys(VERDICTS, 0)
+    for claim in claims:
+        counts[claim.verdict] += 1
+    return counts
+
 
 def answer_claims(
     results: Sequence[Result],
@@ -104,7 +141,7 @@ def answer_claims(
 
     Example:
         >>> answer_claims([])[0]
-        Claim(topic='gnn', sentence='lorentz is best in 8 of 10 cells', verdict='not measured', evidence='')
+        Claim(topic='gnn', sentence='lorentz is best in 8 of 10 cells', verdict='not measured', evidence='', short='')
     """
     measured = Measured(results, [line for line in numerics if line.keys() >= _NUMERICS_FIELDS], runs, benchmarks)
     return [_answered(topic, sentence, measured) for topic, sentence in _sentences()]
@@ -132,8 +169,17 @@ def _answered(topic: str, sentence: str, measured: Measured) -> Claim:
     answer = NO_ANSWER if judge is None else judge(measured)
     if judge is None or not answer.numbers:
         return Claim(topic, sentence, answer.verdict, "")
-    text = getattr(macros("claims.md.j2"), judge.__name__)(**answer.numbers)
-    return Claim(topic, sentence, answer.verdict, " ".join(text.split()))
+    texts = macros("claims.md.j2")
+    evidence = _one_line(getattr(texts, judge.__name__)(**answer.numbers))
+    short = _one_line(getattr(texts, f"{judge.__name__}_short")(**answer.numbers))
+    for cell, (untrained, lorentz) in measured.given_away().items():
+        if re.search(rf"\b{re.escape(cell)}\b", evidence):
+            evidence += " " + _one_line(texts.given_away_sentence(cell, untrained, lorentz))
+    return Claim(topic, sentence, answer.verdict, evidence, short)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 _UNAVAILABLE, _STAND_IN = "disease/nc", "disease_tree/nc"
@@ -567,3 +613,15 @@ JUDGES: dict[str, Callable[[Measured], Answer]] = {
     "parallel_transport yields NaN from 16 layers on": transport_diverges,
 }
 """The function that judges a claim, by the paper's sentence."""
+
+CLAIM_TABLES = {
+    "not sensitive to the curvature": "curvature",
+    "up to 0.5 % better, and more robust": "image_classification",
+    "embedding norm correlates with confidence": "ood",
+    "over 2000 times faster": "runtime",
+    "commutative, unlike parallel transport": "commutativity",
+    "which direction of parallel transport is better is unpredictable": "commutativity",
+    "numerically stable by the lemma": "",
+    "mapping errors of tangent methods far from the origin": "",
+}
+"""The table that answers a claim, by the paper's sentence, where it is not named like the claim's topic."""

@@ -7,19 +7,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lresnet.plots import comparison
-from lresnet.plots.comparison import MethodResult
+from lresnet.plots.comparison import MethodResult, Panel
 from lresnet.plots.picture import save_picture
 from lresnet_paper.results import Result, grouped, in_order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["comparison_picture", "draw_comparison", "unit_of"]
+__all__ = ["comparison_picture", "draw_comparison", "panel_title", "unit_of"]
+
+_METRICS = {"lp": "link prediction: ROC AUC", "nc": "node classification: F1 or accuracy"}
 
 
 def unit_of(table: str) -> str:
     """Return the unit of a table's results."""
     return "seconds for 100 additions" if table == "runtime" else "test, percent"
+
+
+def panel_title(result: Result) -> str:
+    """Return the panel of a result: cell and protocol. Runtimes of one cell stand together, whatever their form."""
+    return result.cell if result.table == "runtime" else f"{result.cell}, {result.protocol}"
 
 
 def comparison_picture(results: Sequence[Result]) -> Figure:
@@ -30,10 +37,12 @@ def comparison_picture(results: Sequence[Result]) -> Figure:
     """
     if not results:
         raise ValueError("there are no final runs to compare; `lresnet reproduce TABLE` makes those of a table")
-    groups = grouped(in_order(results), lambda one: f"{one.cell}, {one.protocol}")
-    rows = {title: [_method_result(one) for one in own] for title, own in groups.items()}
-    scale = "log" if results[0].table == "runtime" else "linear"  # from microseconds to seconds
-    return comparison.comparison_picture(rows, _caption(results), scale=scale)
+    panels = [
+        Panel(title, [_method_result(one) for one in own], _METRICS.get(own[0].cell.rpartition("/")[2], ""))
+        for title, own in grouped(in_order(results), panel_title).items()
+    ]
+    scale = "log" if results[0].table == "runtime" else "percent"  # from microseconds to seconds
+    return comparison.comparison_picture(panels, _caption(results), scale=scale)
 
 
 def draw_comparison(path: str | Path, results: Sequence[Result]) -> Path:
@@ -43,7 +52,8 @@ def draw_comparison(path: str | Path, results: Sequence[Result]) -> Path:
 
 def _method_result(result: Result) -> MethodResult:
     reference = None if result.paper_mean is None else (result.paper_mean, result.paper_std)
-    return MethodResult(result.name, result.method, result.mean if result.n else None, result.std, reference)
+    name = f"{result.name}, {result.protocol}" if result.table == "runtime" else result.name
+    return MethodResult(name, result.method, result.mean if result.n else None, result.std, reference)
 
 
 def _caption(results: Sequence[Result]) -> str:

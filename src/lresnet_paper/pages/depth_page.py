@@ -10,7 +10,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.console import Group
 
@@ -20,9 +20,6 @@ from lresnet_paper.pages.text_tables import TextRow, TextTable, markdown_tables,
 from lresnet_paper.render import render
 from lresnet_paper.results import cell_key, method_key
 from lresnet_paper.run import split_depth
-
-if TYPE_CHECKING:
-    from lresnet_paper.pages.claims import Claim
 
 __all__ = [
     "DEPTH_TABLE",
@@ -206,15 +203,11 @@ def _median(values: Sequence[float | None]) -> str:
 # --- pages ------------------------------------------------------------------------------------------------------------
 
 
-def depth_markdown(runs: Iterable[Mapping[str, Any]], claims: Sequence[Claim] = ()) -> str:
-    """Return the section on depth: the paper's claims, how to read the tables, and the tables; empty without runs.
-
-    Args:
-        claims: the answers to the paper's claims about depth, see :func:`lresnet_paper.pages.claims.depth_claims`.
-    """
+def depth_markdown(runs: Iterable[Mapping[str, Any]]) -> str:
+    """Return the section on depth: how to read the tables, and the tables; empty without runs."""
     lines = list(runs)
     tables = depth_tables(lines) + depth_causes(lines)
-    return render("depth.md.j2", claims=claims, tables=markdown_tables(tables)) if tables else ""
+    return render("depth.md.j2", tables=markdown_tables(tables)) if tables else ""
 
 
 def depth_terminal(runs: Iterable[Mapping[str, Any]]) -> Group:

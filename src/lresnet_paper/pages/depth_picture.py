@@ -1,18 +1,19 @@
-"""Picture of depth: AUC by the number of layers, and norms, distances and gradients by layer."""
+"""Pictures of depth: AUC by the number of layers, and norms, distances and gradients by layer."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lresnet.plots.picture import GREY, INK, save_picture
+from lresnet.plots.picture import GREY, INK, percent_limits, save_picture
 from lresnet.residual.registry import METHODS
 from lresnet_paper.pages.depth_page import (
     DEPTH_TABLE,
     Depths,
+    all_runs_by_depth,
     depths_of,
     differences_by_seed,
     finite_values,
@@ -23,97 +24,177 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["depth_picture", "draw_depth"]
+__all__ = ["auc_picture", "depth_picture", "draw_depth", "layers_picture"]
 
 _BY_LAYER = {
-    "radius": "mean norm, radii of curvature",
-    "distance": "mean distance, radii of curvature",
+    "radius": "mean norm",
+    "distance": "mean distance",
     "gradient": "norm of the loss's gradient",
 }
 
-_NOTE = """\
-Bands: one deviation over the seeds. By layer: medians over the seeds, in plain units for the Euclidean baseline. A line
-ends where a value is 0 or not finite. A dotted line shows the network before training, where every run diverged."""
+_BANDS = "Bands: one deviation over the seeds."
+_LAYERS_NOTE = """\
+Medians over the seeds; norms and distances in radii of curvature, in plain units for the Euclidean baseline.
+A line ends where a value is 0 or not finite. Dotted: the network before training, where every run diverged."""
 
 
-def depth_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None, protocol: str | None = None) -> Figure:
-    """Draw two rows of panels for each data set.
+def depth_picture(runs: Iterable[Mapping[str, Any]], protocol: str | None = None) -> Figure:
+    """Draw one column for each data set: AUC by depth, AUC minus that of none, and the number of runs not finite.
 
-    The upper row shows, by depth, AUC minus that of none, AUC itself (means, with bands of one deviation over the
-    seeds) and the number of runs that were not finite. The lower row shows norms, distances and gradients layer by
-    layer (medians over the seeds) of trained networks; of initialised ones for a method whose runs all diverged.
+    Means, with bands of one deviation over the seeds. The panels of a row have the same axis.
 
     Args:
         runs: lines of results.
-        layers: depth of the networks in the lower row; None: the deepest.
+        protocol: which runs to draw; None: the first protocol.
+
+    Raises:
+        ValueError: there are no runs.
+    """
+    groups = _required(runs_by_depth(runs, protocol))
+    picture, grid = _grid(3, len(groups), heights=(1.0, 1.0, 1.05))
+    limits = _auc_limits(groups.values())
+    for column, (cell, own) in enumerate(groups.items()):
+        _draw_values(grid[0][column], cell, own, limits)
+        _draw_differences(grid[1][column], own)
+        _draw_not_finite(grid[2][column], own)
+    _finish_picture(picture, grid, _BANDS)
+    return picture
+
+
+def layers_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None, protocol: str | None = None) -> Figure:
+    """Draw one column for each data set: norms, distances and gradients layer by layer.
+
+    Medians over the seeds of trained networks; of initialised ones for a method whose runs all diverged.
+
+    Args:
+        runs: lines of results.
+        layers: depth of the networks; None: the deepest.
         protocol: which runs to draw; None: the first protocol.
 
     Raises:
         ValueError: there are no runs, or none with ``layers`` layers.
     """
-    from matplotlib.figure import Figure
-
-    groups = runs_by_depth(runs, protocol)
-    if not groups:
-        raise ValueError(
-            f"there are no final runs of the table {DEPTH_TABLE}; run `lresnet reproduce {DEPTH_TABLE}` first"
-        )
-    known = sorted({depth for own in groups.values() for by_depth in own.values() for depth in by_depth})
+    groups = _required(runs_by_depth(runs, protocol))
+    known = sorted({depth for own in groups.values() for depth in depths_of(own)})
     layers = known[-1] if layers is None else layers
     if layers not in known:
         raise ValueError(f"there are no runs with {layers} layers; choose one of {', '.join(map(str, known))}")
-    picture = Figure(figsize=(12, 6.2 * len(groups) + 0.9), layout="constrained")
-    grid = picture.subplots(2 * len(groups), 3, squeeze=False)
-    for row, (cell, own) in enumerate(groups.items()):
-        _draw_differences(grid[2 * row][0], cell, own)
-        _draw_values(grid[2 * row][1], cell, own)
-        _draw_not_finite(grid[2 * row][2], cell, own)
-        for axes, (name, label) in zip(grid[2 * row + 1], _BY_LAYER.items(), strict=True):
-            _draw_layers(axes, f"{cell}, {layers} layers: {name}", label, own, name, layers)
-    shown: dict[str, Any] = {}
-    for axes in grid.flat:
-        for line, label in zip(*axes.get_legend_handles_labels(), strict=True):
-            shown.setdefault(label, line)
-    style: dict[str, Any] = {"ncols": 4, "frameon": False, "fontsize": 9, "labelcolor": INK}
-    picture.legend(shown.values(), shown.keys(), loc="outside upper center", **style)
-    picture.supxlabel(_NOTE, fontsize=8.5, color=INK)
+    picture, grid = _grid(3, len(groups))
+    for row, (name, label) in enumerate(_BY_LAYER.items()):
+        for axes, (cell, own) in zip(grid[row], groups.items(), strict=True):
+            _draw_layers(axes, "" if row else f"{cell}, {layers} layers", label, own, name, layers)
+    _finish_picture(picture, grid, _LAYERS_NOTE)
+    return picture
+
+
+def auc_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
+    """Draw AUC by depth, one panel for each data set and protocol, all in one row with the same axis.
+
+    Raises:
+        ValueError: there are no runs.
+    """
+    groups = _required(all_runs_by_depth(runs))
+    picture, grid = _grid(1, len(groups), panel=(2.75, 2.5))
+    limits = _auc_limits(groups.values())
+    for axes, (cell, own) in zip(grid[0], groups.items(), strict=True):
+        _draw_values(axes, cell, own, limits)
+    _finish_picture(picture, grid, _BANDS)
     return picture
 
 
 def draw_depth(
     path: str | Path, runs: Iterable[Mapping[str, Any]], layers: int | None = None, protocol: str | None = None
-) -> Path:
-    """Write :func:`depth_picture` to ``path`` (.png, .svg or .pdf) and return the path."""
-    return save_picture(depth_picture(runs, layers, protocol), path)
+) -> list[Path]:
+    """Write :func:`depth_picture` to ``path`` (.png, .svg or .pdf) and :func:`layers_picture` next to it.
+
+    The name of the second file ends with ``-layers``: ``depth.png`` and ``depth-layers.png``.
+
+    Returns:
+        The two paths.
+    """
+    path, runs = Path(path), list(runs)
+    by_layer = path.with_name(f"{path.stem}-layers{path.suffix}")
+    pictures = {path: depth_picture(runs, protocol), by_layer: layers_picture(runs, layers, protocol)}
+    return [save_picture(picture, file, dpi=120) for file, picture in pictures.items()]
 
 
-def _draw_differences(axes: Axes, cell: str, own: Depths) -> None:
+def _required(groups: dict[str, Depths]) -> dict[str, Depths]:
+    if not groups:
+        raise ValueError(
+            f"there are no final runs of the table {DEPTH_TABLE}; run `lresnet reproduce {DEPTH_TABLE}` first"
+        )
+    return groups
+
+
+def _grid(
+    rows: int, columns: int, panel: tuple[float, float] = (3.9, 2.55), heights: Sequence[float] | None = None
+) -> tuple[Figure, Any]:
+    """Return a figure and its axes [rows, columns]. The panels of a row have the same vertical axis.
+
+    Args:
+        panel: width and height of a panel, in inches.
+        heights: relative heights of the rows; None: all equal.
+    """
+    from matplotlib.figure import Figure
+
+    size = (panel[0] * columns + 0.3, panel[1] * sum(heights or [1.0] * rows) + 0.85)
+    picture = Figure(figsize=size, layout="constrained")
+    return picture, picture.subplots(rows, columns, squeeze=False, sharey="row", height_ratios=heights)
+
+
+def _finish_picture(picture: Figure, grid: Any, note: str) -> None:
+    """Add the legend of all panels and the note below them; only the first panel of a row names its axis."""
+    shown: dict[str, Any] = {}
+    for axes in grid.flat:
+        for line, label in zip(*axes.get_legend_handles_labels(), strict=True):
+            shown.setdefault(label, line)
+    for axes in grid[:, 1:].flat:
+        axes.set_ylabel("")
+    style: dict[str, Any] = {"ncols": 4, "frameon": False, "fontsize": 9.5, "labelcolor": INK}
+    picture.legend(shown.values(), shown.keys(), loc="outside upper center", **style)
+    picture.supxlabel(note, fontsize=8.5, color=INK)
+
+
+def _auc_limits(groups: Iterable[Depths]) -> tuple[float, float]:
+    """Return the ends of an axis that holds all means and bands and ends at 100."""
+    cells = [finite_values(runs).values() for own in groups for by_depth in own.values() for runs in by_depth.values()]
+    low, _ = percent_limits(statistics.fmean(values) - _deviation(values) for values in cells if values)
+    return low, 100.0
+
+
+def _deviation(values: Collection[float]) -> float:
+    """Return the deviation; 0 for fewer than two values."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _draw_differences(axes: Axes, own: Depths) -> None:
     axes.axhline(0, color=INK, linewidth=0.8)
     for method in _ordered(own):
         if method != "none":
             by_depth = differences_by_seed("none", own, method)
             _draw_band(axes, method, {depth: list(found.values()) for depth, found in by_depth.items()})
-    _finish(axes, f"{cell}: AUC minus that of none", "layers", "percentage points")
+    _finish(axes, "", "layers", "AUC minus that of none, points")
     _depth_axis(axes, own)
 
 
-def _draw_values(axes: Axes, cell: str, own: Depths) -> None:
+def _draw_values(axes: Axes, title: str, own: Depths, limits: tuple[float, float]) -> None:
     for method in _ordered(own):
         _draw_band(axes, method, {depth: list(finite_values(runs).values()) for depth, runs in own[method].items()})
-    _finish(axes, f"{cell}: AUC", "layers", "test, percent")
+    _finish(axes, title, "layers", "test AUC, percent")
     _depth_axis(axes, own)
+    axes.set_ylim(limits)
 
 
 def _draw_band(axes: Axes, method: str, values: Mapping[int, Sequence[float]]) -> None:
     depths = list(values)
     means = [statistics.fmean(own) if own else math.nan for own in values.values()]
-    spread = [statistics.stdev(own) if len(own) > 1 else 0.0 for own in values.values()]
+    spread = [_deviation(own) for own in values.values()]
     axes.plot(depths, means, markersize=6.5, **_style(method))
     low, high = ([m + sign * s for m, s in zip(means, spread, strict=True)] for sign in (-1, 1))
     axes.fill_between(depths, low, high, color=METHODS[method].colour, alpha=0.15, linewidth=0)
 
 
-def _draw_not_finite(axes: Axes, cell: str, own: Depths) -> None:
+def _draw_not_finite(axes: Axes, own: Depths) -> None:
     """Draw a square for each method and depth: the more runs were not finite, the darker, with their number."""
     methods, depths = _ordered(own), depths_of(own)
     for row, method in enumerate(methods):
@@ -128,7 +209,7 @@ def _draw_not_finite(axes: Axes, cell: str, own: Depths) -> None:
     axes.set_xticks(range(len(depths)), [str(depth) for depth in depths])
     axes.set_yticks(range(len(methods)), [METHODS[method].short_label.replace(", ", ",\n") for method in methods])
     axes.set_ylim(len(methods) - 0.5, -0.5)
-    _finish(axes, f"{cell}: not finite", "layers", "")
+    _finish(axes, "Runs that were not finite", "layers", "")
     axes.grid(visible=False)
 
 

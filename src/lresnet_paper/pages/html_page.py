@@ -1,8 +1,9 @@
-"""The results as one HTML page: summary, tables with pictures, the paper's claims, and the details of every run."""
+"""The results as one HTML page: summary, the paper's claims, tables with pictures, and the details of every run."""
 
 from __future__ import annotations
 
 import re
+import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -13,12 +14,29 @@ from markupsafe import Markup
 from lresnet.plots.html import page
 from lresnet.plots.html.page import VERDICT_SIGNS, Heading, Row, Section, Table, html_table, html_verdict, inline_svg
 from lresnet.plots.poincare_disk import DiskEmbedding
-from lresnet_paper.comparisons import Comparison, compare_methods
+from lresnet_paper.comparisons import Comparison, compare_methods, family_verdicts
 from lresnet_paper.pages.claims import HOLDS, NOT_MEASURED, PARTLY, REFUTED, UNDECIDED, Claim
-from lresnet_paper.pages.comparison_picture import comparison_picture, unit_of
-from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_causes, depth_protocols, depth_tables
-from lresnet_paper.pages.depth_picture import depth_picture
-from lresnet_paper.pages.ood_page import ood_answers, ood_reading, ood_tables
+from lresnet_paper.pages.comparison_picture import comparison_picture, panel_title, unit_of
+from lresnet_paper.pages.depth_page import (
+    DEPTH_TABLE,
+    all_runs_by_depth,
+    depth_causes,
+    depth_protocols,
+    depth_tables,
+    depths_of,
+    finite_values,
+    shown_name,
+)
+from lresnet_paper.pages.depth_picture import auc_picture, depth_picture, layers_picture
+from lresnet_paper.pages.ood_page import (
+    Counts,
+    first_protocol,
+    mean_detection_differences,
+    ood_answers,
+    ood_reading,
+    ood_runs,
+    ood_tables,
+)
 from lresnet_paper.pages.planned import PLANNED_TABLES, missing_sentences
 from lresnet_paper.pages.results_page import (
     CellLine,
@@ -28,6 +46,7 @@ from lresnet_paper.pages.results_page import (
     overview,
     released_notes,
     table_summary,
+    untrained_sentences,
 )
 from lresnet_paper.pages.text_tables import (
     TextTable,
@@ -38,7 +57,8 @@ from lresnet_paper.pages.text_tables import (
     validation_text,
 )
 from lresnet_paper.render import macros, render
-from lresnet_paper.results import DIVERGED, Result, aggregate, grouped, in_order
+from lresnet_paper.results import DIVERGED, Result, aggregate, grouped, in_order, method_key
+from lresnet_paper.untrained import SCORE_LABELS, UNTRAINED_TABLE, best_untrained
 
 __all__ = ["html_page"]
 
@@ -53,6 +73,20 @@ _SIGNS = {
     REFUTED: ("✗", "worse"),
     NOT_MEASURED: ("", "soft"),
 }
+_TITLES = {
+    "gnn": "Graph networks",
+    "graph_transformer": "Graph transformers",
+    "image_classification": "Images",
+    "ood": "Out-of-distribution detection",
+    "runtime": "Speed",
+    "commutativity": "Commutativity",
+    "curvature": "Curvature",
+    DEPTH_TABLE: "Depth",
+    UNTRAINED_TABLE: "Untrained scores",
+}
+"""Names of the paper's tables in words."""
+_VISIBLE_ROWS = 12  # a picture whose panels have more rows is shown on demand
+_VISIBLE_PANELS = 3  # and so is one of more panels, in a section without an overview
 _verdict = partial(html_verdict, signs=_SIGNS)
 
 
@@ -71,25 +105,27 @@ def html_page(
         disk: graph for the interactive Poincaré disk; None: no disk.
     """
     results, comparisons = in_order(aggregate(runs)), compare_methods(runs)
-    sections = [Section("summary", "Summary", _summary(results, claims))]
+    sections = [
+        Section("summary", "Summary", _summary(results)),
+        Section("claims", "Claims", _claims(claims), "The paper's claims"),
+    ]
     for table, own in grouped(results, lambda one: one.table).items():
         paired = [one for one in comparisons if one.table == table]
         body = _table_section(table, own, paired, notes or {}, runs)
-        sections.append(Section(table, table.replace("_", " "), body))
-    sections.append(Section("claims", "Claims", _claims_table(claims), "The paper's claims"))
+        title = _TITLES.get(table, table.replace("_", " "))
+        sections.append(Section(table, title, body, title if title.lower() == table else f"{title} ({table})"))
     sections.append(Section("runs", "Runs", _run_details(runs), "Run details"))
     introduction, footer = _text().introduction(len(results)).strip(), _text().footer("python -m lresnet_paper").strip()
     return page.html_page(sections, disk, title="the paper's results", introduction=introduction, footer=footer)
 
 
-def _summary(results: Sequence[Result], claims: Sequence[Claim]) -> Markup:
+def _summary(results: Sequence[Result]) -> Markup:
     known = [one for one in results if one.verdict and one.paper_mean is not None]
     values = {
         "results": len(results),
         "compared": len(known),
         "all_methods": _counts(one.verdict for one in known),
         "lorentz": _counts(one.verdict for one in known if one.method == "lorentz"),
-        "claims": _counts(claim.verdict for claim in claims),
         "names": _paragraphs(names_note()),
     }
     return Markup(_text().summary(**values))
@@ -125,16 +161,64 @@ def _table_section(
     elif table == "ood":
         body = _ood_body(results, runs)
     else:
-        lines = overview(results, comparisons)
+        lines = overview(results, comparisons, best_untrained(aggregate(runs)) if table == "gnn" else None)
+        panels, shown = grouped(results, panel_title), _overview_table(lines)
         missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
+        given_away = [one for one in lines if one.untrained is not None and one.untrained.mean >= one.lorentz.mean]
         values = {
-            "paragraphs": [*missing, *filter(None, [table_summary(results, lines)])],
-            "overview": _overview_table(lines),
+            "verdict": _table_verdict(table, panels, lines),
+            "remarks": [*missing, *untrained_sentences(results, given_away)],
+            "overview": shown,
             "picture": _comparison_svg(results),
-            "results": _results_table(results, comparisons),
+            "picture_is_folded": max(map(len, panels.values())) > _VISIBLE_ROWS
+            or (not shown and len(panels) > _VISIBLE_PANELS),
+            "results": _results_table(panels, comparisons),
+            "rows": len(results),
+            "summary": list(filter(None, _paragraphs(table_summary(results, lines)))),
         }
         body = Markup(_text().table_section(**values))
     return body + Markup(_text().tried(tried))
+
+
+def _table_verdict(table: str, panels: Mapping[str, Sequence[Result]], lines: Sequence[CellLine]) -> str:
+    """Return the sentence on one table; empty where there is nothing to compare."""
+    finite = {own[0].cell: {one.name: one.mean for one in own if one.n} for own in panels.values()}
+    if table == "runtime":
+        return _runtime_verdict(panels)
+    if table == UNTRAINED_TABLE:
+        best = best_untrained(one for own in panels.values() for one in own)
+        scores = [(one.cell, SCORE_LABELS[one.method], one.mean) for one in best.values()]
+        return str(_text().untrained_verdict(scores)).strip()
+    if table == "curvature":
+        ranges = [(cell, max(means.values()) - min(means.values())) for cell, means in finite.items() if means]
+        return str(_text().curvature_verdict(ranges)).strip()
+    if table == "commutativity":
+        one, other = "parallel_transport", "parallel_transport_reversed"
+        both = [(cell, means) for cell, means in finite.items() if one in means and other in means]
+        changes = [(cell, means[other] - means[one]) for cell, means in both]
+        return str(_text().commutativity_verdict(changes)).strip() if changes else ""
+    compared = [line for line in lines if line.best is not None]
+    if not compared:
+        return ""
+    found = Counter(line.comparison.verdict for line in compared if line.comparison)
+    counts = {"better": found["better"], "worse": found["worse"], "undecided": found["no difference shown"]}
+    highest = sum(line.is_best for line in compared)
+    return str(_text().lorentz_verdict(highest=highest, compared=len(compared), **counts)).strip()
+
+
+def _runtime_verdict(panels: Mapping[str, Sequence[Result]]) -> str:
+    """Return the time of the fastest form of each method as a multiple of the time of x + y."""
+    sizes = []
+    for cell, own in panels.items():
+        fastest: dict[str, float] = {}
+        for one in sorted(own, key=lambda one: method_key(one.name)):
+            if one.n and "not synchronised" not in one.protocol:
+                fastest[one.name] = min(one.mean, fastest.get(one.name, one.mean))
+        sum_ = fastest.pop("euclidean", None)
+        if sum_ is not None and fastest:
+            ratios = [(name.replace("_", " "), time / sum_) for name, time in fastest.items()]
+            sizes.append({"cell": cell, "ratios": ratios})
+    return str(_text().runtime_verdict(sizes)).strip()
 
 
 def _comparison_svg(results: Sequence[Result]) -> Markup:
@@ -142,9 +226,26 @@ def _comparison_svg(results: Sequence[Result]) -> Markup:
 
 
 def _depth_body(runs: Sequence[Run]) -> Markup:
-    title = "AUC by the number of layers, runs that were not finite, and norms, distances and gradients by layer"
+    deepest = []
+    for cell, own in all_runs_by_depth(runs).items():
+        layers = depths_of(own)[-1]
+        finite = {method: finite_values(by_depth.get(layers, [])).values() for method, by_depth in own.items()}
+        means = {method: statistics.fmean(found) for method, found in finite.items() if found}
+        if means:
+            best = max(means, key=means.__getitem__)
+            deepest.append({"method": shown_name(best), "cell": cell, "mean": means[best], "layers": layers})
+    protocols = [
+        {
+            "name": name,
+            "by_depth": inline_svg(depth_picture(runs, name), f"{name}: AUC, lead over none, runs not finite"),
+            "by_layer": inline_svg(layers_picture(runs, None, name), f"{name}: norms, distances, gradients by layer"),
+        }
+        for name in depth_protocols(runs)
+    ]
     values = {
-        "pictures": [inline_svg(depth_picture(runs, None, one), title) for one in depth_protocols(runs)],
+        "verdict": str(_text().depth_verdict(deepest)).strip() if deepest else "",
+        "picture": inline_svg(auc_picture(runs), "AUC by the number of layers"),
+        "protocols": protocols,
         "reading": _paragraphs(render("notes/depth.md.j2")),
         "tables": _html_tables(depth_tables(runs)),
         "causes": _html_tables(depth_causes(runs)),
@@ -153,7 +254,10 @@ def _depth_body(runs: Sequence[Run]) -> Markup:
 
 
 def _ood_body(results: Sequence[Result], runs: Sequence[Run]) -> Markup:
+    decided = family_verdicts(mean_detection_differences(first_protocol(ood_runs(runs))))
+    counts = Counts.of(verdict for (_, other), verdict in decided.items() if other == "euclidean")
     values = {
+        "verdict": str(_text().ood_verdict(**counts._asdict())).strip() if counts.total else "",
         "answers": ood_answers(runs),
         "picture": _comparison_svg(results),
         "reading": _paragraphs(ood_reading(runs)),
@@ -194,13 +298,14 @@ def _overview_table(lines: Sequence[CellLine]) -> Markup:
     return html_table(Table(columns, rows, Markup(" ").join(caption.split()), "overview")) if rows else Markup()
 
 
-def _results_table(results: Sequence[Result], comparisons: Sequence[Comparison]) -> Markup:
+def _results_table(panels: Mapping[str, Sequence[Result]], comparisons: Sequence[Comparison]) -> Markup:
     paired = {(one.cell, one.protocol, one.method): one for one in comparisons}
+    results = [one for own in panels.values() for one in own]
     known = has_paper_values(results)
     columns = ["method", "ours", "n", "valid.", *["paper"] * known, *["Lorentz minus it"] * bool(paired)]
     columns += [*["against the paper"] * known, *["Lorentz is"] * bool(paired)]
     rows: list[Row | Heading] = []
-    for heading, own in grouped(results, lambda one: f"{one.cell}, {one.protocol}").items():
+    for heading, own in panels.items():
         rows.append(Heading(heading))
         for one in own:
             comparison = paired.get((one.cell, one.protocol, one.name))
@@ -211,7 +316,8 @@ def _results_table(results: Sequence[Result], comparisons: Sequence[Comparison])
             if paired:
                 numbers.append("" if comparison is None else difference_text(comparison.difference))
                 texts.append(Markup() if comparison is None else _verdict(comparison.verdict))
-            rows.append(Row(one.name, numbers, texts, one.method == "lorentz"))
+            name = f"{one.name}, {one.protocol}" if one.table == "runtime" else one.name
+            rows.append(Row(name, numbers, texts, one.method == "lorentz"))
     unit = unit_of(results[0].table)
     caption = _text().results_caption(unit, known, bool(paired))
     return html_table(Table(columns, rows, Markup(" ").join(caption.split())))
@@ -225,29 +331,33 @@ def _against_paper(result: Result) -> Markup:
 # --- claims and runs --------------------------------------------------------------------------------------------------
 
 
-def _claims_table(claims: Sequence[Claim]) -> Markup:
-    rows: list[Row | Heading] = []
-    topic = ""
-    for claim in claims:
-        if topic != (topic := claim.topic):
-            rows.append(Heading(topic.replace("_", " ")))
-        rows.append(Row(claim.sentence, (), (_verdict(claim.verdict), claim.evidence)))
-    return html_table(Table(("claim", "verdict", "evidence"), rows, "", "answers"))
+def _claims(claims: Sequence[Claim]) -> Markup:
+    rows = [
+        Row(
+            Markup(_text().claim(claim.sentence, claim.evidence).strip()),
+            (),
+            (_verdict(claim.verdict), claim.topic.replace("_", " ")),
+        )
+        for claim in claims
+    ]
+    table = html_table(Table(("claim", "verdict", "about"), rows, "", "overview"))
+    return Markup(_text().claims(len(claims), _counts(claim.verdict for claim in claims), table))
 
 
 def _run_details(runs: Sequence[Run]) -> Markup:
     """Return commands, versions and hardware with their counts, and the runs of each cell."""
     final = [run for run in runs if run.get("stage", "final") == "final"]
-    groups: dict[str, list[Run]] = {}
-    for run in final:
-        groups.setdefault(f"{run['table']}, {run['cell']}, {run['protocol']}", []).append(run)
+    tables = [
+        (table, [_run_group(*group) for group in grouped(own, lambda run: f"{run['cell']}, {run['protocol']}").items()])
+        for table, own in grouped(final, lambda run: str(run["table"])).items()
+    ]
     values = {
         "count": len(runs),
         "final": len(final),
         "time": computing_time(runs),
         "commands": _counted(runs, lambda run: str(run.get("command", "not recorded"))),
         "machines": _counted(runs, _machine),
-        "groups": [_run_group(title, own) for title, own in groups.items()],
+        "tables": tables,
     }
     return Markup(_text().run_details(**values))
 

@@ -45,7 +45,7 @@ __all__ = [
     "inline_svg",
 ]
 
-_SCRIPTS = ("moebius.js", "disk.js", "controls.js", "start.js")
+_DISK_SCRIPTS = ("moebius.js", "disk.js", "controls.js", "start.js")
 
 # The markers of disk.js, in its order, in a box from -8 to 8.
 _MARKERS = (
@@ -105,9 +105,9 @@ class Table:
     Args:
         columns: One heading per column: the name, the numbers, the texts.
         rows: The rows.
-        caption: What the table shows.
-        style: Class of the style sheet: ``"details"`` and ``"answers"`` wrap long texts in the last column,
-            ``"overview"`` wraps long names.
+        caption: What the table shows, above it and as wide as the page.
+        style: Class of the style sheet: ``"details"`` wraps long texts in the last column, ``"overview"`` wraps long
+            names.
     """
 
     columns: Sequence[str]
@@ -124,18 +124,16 @@ def html_page(
     introduction: str | Markup = "",
     footer: str | Markup = "",
 ) -> str:
-    """Return a page of ``sections``, with the interactive disk after the first one.
+    """Return a page of ``sections`` with a sidebar; the interactive disk is its first screen.
 
     Args:
         sections: The content.
         disk: Graph for the interactive Poincaré disk; None: no disk.
         title: What the page is about.
-        introduction: First sentence below the title.
+        introduction: First sentence, above the sections and below the disk.
         footer: Last line of the page.
     """
-    shown = list(sections)
-    if disk is not None:
-        shown.insert(1, Section("embedding-section", "Embedding", _disk_body(disk), "The embedding"))
+    first = [] if disk is None else [Section("embedding-section", "Embedding", _disk_body(disk))]
     return (
         environment()
         .get_template("page.html.j2")
@@ -143,16 +141,20 @@ def html_page(
             title=title,
             introduction=introduction,
             footer=footer,
-            sections=shown,
+            sections=[*first, *sections],
+            has_disk=disk is not None,
             version=__version__,
             style=Markup(_file("page.css")),
-            script="" if disk is None else Markup("".join(map(_file, _SCRIPTS))),
+            script=Markup("".join(map(_file, ("page.js", *(() if disk is None else _DISK_SCRIPTS))))),
         )
     )
 
 
 def html_table(table: Table) -> Markup:
-    """Return ``table`` as HTML that scrolls sideways on narrow screens."""
+    """Return ``table`` as HTML that scrolls sideways on narrow screens.
+
+    The page's script adds buttons that sort by a column, within each group below a :class:`Heading`, and a filter.
+    """
     rows = [row for row in table.rows if isinstance(row, Row)]
     numbers = len(rows[0].numbers) if rows else 0
     html = (
@@ -160,7 +162,7 @@ def html_table(table: Table) -> Markup:
         .get_template("table.html.j2")
         .render(
             columns=table.columns,
-            rows=[_row_values(row) for row in table.rows],
+            groups=_row_groups(table.rows),
             caption=table.caption,
             style=table.style,
             numeric=range(1, 1 + numbers),
@@ -268,8 +270,17 @@ def _classes(embedding: DiskEmbedding) -> list[dict[str, Any]]:
     ]
 
 
-def _row_values(row: Row | Heading) -> dict[str, Any]:
-    return {**vars(row), "is_heading": isinstance(row, Heading)}
+def _row_groups(rows: Sequence[Row | Heading]) -> list[dict[str, Any]]:
+    """Return the rows below each heading; rows before the first heading have none."""
+    groups: list[dict[str, Any]] = []
+    for row in rows:
+        if isinstance(row, Heading):
+            groups.append({"heading": row.text, "rows": []})
+        else:
+            if not groups:
+                groups.append({"heading": "", "rows": []})
+            groups[-1]["rows"].append(row)
+    return groups
 
 
 def _minus(number: str) -> str:

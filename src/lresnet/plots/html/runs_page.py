@@ -10,9 +10,8 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from lresnet.plots.comparison import MethodResult, comparison_picture
+from lresnet.plots.comparison import MethodResult, Panel, comparison_picture
 from lresnet.plots.html.page import (
-    Heading,
     Row,
     Section,
     Table,
@@ -40,7 +39,7 @@ __all__ = ["runs_page"]
 
 
 def runs_page(report: Report, disk: DiskEmbedding | None = None) -> str:
-    """Return the page: summary, embedding, results with a picture, and the details of every run.
+    """Return the page: embedding, results with a picture, and the details of every run.
 
     Args:
         report: The runs, see :func:`lresnet.runs.report.read_report`.
@@ -48,27 +47,48 @@ def runs_page(report: Report, disk: DiskEmbedding | None = None) -> str:
     """
     text: Any = environment().get_template("runs.html.j2").module
     counts = Counter(group.task for group in report.groups for _ in group.runs)
-    sections = [Section("summary", "Summary", text.summary(list(counts.items())))]
+    sections = [Section("runs", "Runs", _details(report, text), "Run details")]
     if report.groups:
-        sections.append(Section("results", "Results", _results(report, text)))
-    sections.append(Section("runs", "Runs", _details(report, text), "Run details"))
-    return html_page(
-        sections, disk, title="your runs", introduction=text.introduction().strip(), footer=text.footer().strip()
-    )
+        sections.insert(0, Section("results", "Results", _results(report, text)))
+    introduction = text.introduction(list(counts.items())).strip()
+    return html_page(sections, disk, title="your runs", introduction=introduction, footer=text.footer().strip())
 
 
 def _results(report: Report, text: Any) -> Markup:
-    panels = {title: [_result(one) for one in own] for title, own in report.tables.items()}
+    panels = [Panel(title, [_result(one) for one in own], own[0].metric) for title, own in report.tables.items()]
     has_bars = any(group.test.n > 1 for group in report.groups)
     picture = comparison_picture(panels, "test, percent; bars: one deviation" if has_bars else "test, percent")
-    compared = [group.difference for group in report.groups if group.difference is not None]
-    rows: list[Row | Heading] = []
-    for title, own in report.tables.items():
-        rows += [Heading(f"{title}: {own[0].metric}"), *(_row(group, with_difference=bool(compared)) for group in own)]
+    html: Markup = text.results(
+        inline_svg(picture, "means of all methods with error bars"),
+        [
+            {"title": title, "verdict": _verdict(own), "table": _results_table(own, text)}
+            for title, own in report.tables.items()
+        ],
+    )
+    return html
+
+
+def _verdict(groups: Sequence[RunGroup]) -> dict[str, Any]:
+    """Return the values of the sentence above a table."""
+    best = max(groups, key=lambda group: group.test.mean)
+    found = Counter(group.difference.verdict for group in groups if group.difference is not None)
+    counts = {"better": found["better"], "worse": found["worse"], "undecided": found["no difference shown"]}
+    return {
+        "best": best.name,
+        "mean": f"{best.test.mean:.2f}",
+        "runs": best.test.n,
+        "metric": best.metric,
+        "methods": len(groups),
+        "counts": counts | {"total": found.total()} if found else None,
+    }
+
+
+def _results_table(groups: Sequence[RunGroup], text: Any) -> Markup:
+    compared = [group.difference for group in groups if group.difference is not None]
+    rows = [_row(group, with_difference=bool(compared)) for group in groups]
     caption = text.caption(BASELINE, bool(compared), any(one.resampled for one in compared))
     columns = ("method", "test", "n", "valid.", *(("difference", f"against {BASELINE}") if compared else ()))
-    table = html_table(Table(columns, rows, " ".join(caption.split()), "details" if compared else ""))
-    return Markup("<figure>{}</figure>{}").format(inline_svg(picture, "means of all methods with error bars"), table)
+    return html_table(Table(columns, rows, " ".join(caption.split()), "details" if compared else ""))
 
 
 def _result(group: RunGroup) -> MethodResult:
@@ -95,6 +115,7 @@ def _details(report: Report, text: Any) -> Markup:
         commands=_counts(record.command for record in records),
         machines=_counts(map(_machine, records)),
         folders=html_table(Table(("folder", "state"), [_folder_row(one) for one in report.folders], "", "details")),
+        not_evaluated=len(report.folders) - len(records),
         groups=[_group_details(title, own) for title, own in report.tables.items()],
     )
     return html
