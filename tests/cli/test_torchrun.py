@@ -73,6 +73,7 @@ def _loads(folder: Path, done: Path) -> bool:
     return seen[0]
 
 
+@pytest.mark.slow
 def test_process_0_loads_what_may_need_a_download_before_the_others(tmp_path: Path) -> None:
     assert run_in_two_processes(_loads, tmp_path / "run", tmp_path / "loaded") == [False, True]
 

@@ -104,6 +104,7 @@ def test_curvature_and_points_are_learned_together():
     assert float(M.K.detach()) < -0.2
 
 
+@pytest.mark.slow
 def test_float32_far_from_the_origin_stays_finite():
     M = Lorentz(-1.0)
     x = geoopt.ManifoldParameter(torch.tensor([9e3, -4e3]), manifold=M)

@@ -50,6 +50,7 @@ def test_all_maps_compile_into_one_graph():
     assert_compiles(everything, *points(3), tolerance=1e-4)
 
 
+@pytest.mark.slow
 def test_learnable_curvature_compiles_into_one_graph():
     class Module(torch.nn.Module):
         def __init__(self):

@@ -215,6 +215,7 @@ def test_a_forked_child_starts_its_own_workers(on_any_device) -> None:
     assert status == 0
 
 
+@pytest.mark.slow
 def test_a_program_that_ends_cancels_queued_compilations() -> None:
     program = """
 import atexit, concurrent.futures.thread, contextlib, threading, torch

@@ -81,6 +81,7 @@ def test_a_method_that_diverged_keeps_its_row() -> None:
     assert [text.get_text() for text in axes.texts] == ["diverged"]
 
 
+@pytest.mark.slow
 def test_the_comparison_of_committed_results(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "c.svg"
     assert main(["pages", "comparison", str(RESULTS), "--out", str(out)]) == 0

@@ -57,6 +57,7 @@ def test_distances_in_the_picture_are_those_that_were_validated(embedding: TreeE
     assert auc > 50
 
 
+@pytest.mark.slow
 def test_workers_give_the_results_in_order_and_the_embedding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [run for run in demo_runs(["euclidean"], seeds=[0, 1]) if run.task.name == "disease_tree/nc"]
     seen = []
