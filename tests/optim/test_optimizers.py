@@ -11,7 +11,7 @@ import torch
 
 from lresnet import Lorentz, LorentzResidual
 from lresnet.models import LorentzGCN, LorentzMLP
-from lresnet.nn import LorentzMLR
+from lresnet.nn import LorentzMLR, Prototypes
 from lresnet.optim import make_adam, make_sgd, parameter_groups
 from lresnet.optim.riemannian import RiemannianAdam
 
@@ -288,3 +288,39 @@ def test_a_network_and_its_optimisers_can_be_copied_together(learn_curvature):
     for (name, a), b in zip(network.named_parameters(), copied[0].parameters(), strict=True):
         assert torch.equal(a, b), name
         assert a.data_ptr() != b.data_ptr(), name
+
+
+@pytest.mark.parametrize("make", [make_adam, make_sgd])
+def test_schedulers_and_gradient_scalers_of_torch_accept_it(make) -> None:
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(4, 4), Prototypes(4, 3, manifold=Lorentz(-1.0)))
+    optimizer = make(net, lr=0.1)
+    assert torch.optim.lr_scheduler.OneCycleLR(copy.deepcopy(optimizer), 1.0, total_steps=10).get_last_lr()
+    schedule, scaler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 10), torch.amp.GradScaler("cpu")
+    before = [parameter.detach().clone() for parameter in net.parameters()]
+    for _ in range(10):
+        optimizer.zero_grad()
+        scaler.scale(net(torch.randn(8, 4)).square().mean()).backward()
+        scaler.unscale_(optimizer)
+        scaler.step(optimizer)
+        scaler.update()
+        schedule.step()
+    assert all(float(group["lr"]) < 1e-6 for group in optimizer.param_groups)
+    changed = [not torch.equal(old, new) for old, new in zip(before, net.parameters(), strict=True)]
+    assert all(changed)
+    assert set(optimizer.state) <= set(net.parameters())
+
+
+def test_a_closure_computes_the_loss() -> None:
+    layer = torch.nn.Linear(3, 2)
+    optimizer = make_sgd(layer, lr=0.1)
+
+    def loss() -> torch.Tensor:
+        optimizer.zero_grad()
+        value = layer(torch.ones(3)).sum()
+        value.backward()
+        return value
+
+    old = layer.weight.detach().clone()
+    assert optimizer.step(loss) is not None
+    assert not torch.equal(layer.weight, old)

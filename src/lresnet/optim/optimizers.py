@@ -80,8 +80,8 @@ def parameter_groups(model: torch.nn.Module) -> ParameterGroups:
     return groups
 
 
-class Optimizers:
-    """Several optimisers with a common step and a common state dict.
+class Optimizers(torch.optim.Optimizer):
+    """Several optimisers as one: torch's schedulers of the learning rate and ``GradScaler`` accept it.
 
     If all parameters are on one CUDA device, the learning rates are tensors on it, so that a step recorded as a CUDA
     graph uses their current values.
@@ -97,24 +97,47 @@ class Optimizers:
     """
 
     def __init__(self, optimizers: Iterable[torch.optim.Optimizer]) -> None:
+        # Without Optimizer.__init__, which would copy the groups: each optimiser keeps its own groups and state.
         self.optimizers = list(optimizers)
+        self.defaults = self.optimizers[0].defaults if self.optimizers else {}
         for group in self._groups():
             group.setdefault("initial_lr", float(group["lr"]))
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
+        """The parameter groups of all optimisers."""
+        return self._groups()
+
+    @property
+    def state(self) -> dict[torch.Tensor, Any]:  # type: ignore[override]
+        """The state of all optimisers, by parameter."""
+        return {parameter: own for optimizer in self.optimizers for parameter, own in optimizer.state.items()}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__.copy()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
 
     @property
     def capturable(self) -> bool:
         """Whether a step can be recorded as a CUDA graph. geoopt's optimisers count steps on the host and cannot."""
         return not any(isinstance(optimizer, geoopt.optim.mixin.OptimMixin) for optimizer in self.optimizers)
 
-    def zero_grad(self) -> None:
-        """Set all gradients to None."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Set all gradients to None, or to 0."""
         for optimizer in self.optimizers:
-            optimizer.zero_grad(set_to_none=True)
+            optimizer.zero_grad(set_to_none=set_to_none)
 
-    def step(self) -> None:
-        """Take one step with every optimiser."""
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step with every optimiser. ``closure`` computes the loss and its gradients; its result is returned."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for optimizer in self.optimizers:
             optimizer.step()
+        return loss
 
     def scale_lr(self, factor: float) -> None:
         """Set every learning rate to ``factor`` times its initial value, without synchronising CUDA."""
