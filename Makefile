@@ -22,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
-demo: $(STAMP) ## train every residual connection on a tree, print the results, draw the embedding (under a minute)
+demo: $(STAMP) ## train every residual connection on a tree, print the results, draw the embedding (half a minute)
 	@$(BIN)/lresnet demo
 
 test: $(STAMP) ## run all tests that are not marked slow (two processes, a few minutes)

@@ -130,7 +130,7 @@ class Optimizers(torch.optim.Optimizer):
             optimizer.zero_grad(set_to_none=set_to_none)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Take one step with every optimiser. ``closure`` computes the loss and its gradients; its result is returned."""
+        """Take one step with every optimiser. ``closure`` computes loss and gradients; its result is returned."""
         loss = None
         if closure is not None:
             with torch.enable_grad():
