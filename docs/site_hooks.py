@@ -121,8 +121,12 @@ def _box_rows(box: str) -> tuple[str, list[tuple[str, str]]]:
     lines = box.splitlines()
     title, rows = lines[0].strip("╭─╮ "), list[tuple[str, str]]()
     for line in lines[1:]:
-        content = line.strip().strip("│╰╯─").rstrip()
-        if not content.strip():
+        if line.startswith("╰"):
+            break
+        content = line.strip().strip("│").rstrip()
+        if not content.strip(" ─"):
+            if "─" in content:  # a rule below the description of a group of options
+                rows.clear()
             continue
         if re.match(r" \S", content):  # a name starts in the first column, its text may follow on the next lines
             name, _, what = content.strip().partition("  ")

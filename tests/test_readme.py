@@ -110,7 +110,7 @@ def test_the_verdict_on_the_claims() -> None:
     total = sum(counts.values())
     assert counts["not measured"] == 0
     expected = (
-        f"Of the paper's {total} claims, {counts['holds']} hold, {counts['partly holds']} hold partly, "
+        f"Of {total} claims of the paper that we tested, {counts['holds']} hold, {counts['partly holds']} hold partly, "
         f"{counts['undecided']} are undecided and {counts['does not hold']} do not hold"
     )
     assert expected in WORDS

@@ -235,7 +235,7 @@ def _paper_example(device: str) -> tuple[bool, str]:
     forward = lresnet.functional.parallel_transport_residual(x, y, K=-1.0).tolist()
     backward = lresnet.functional.parallel_transport_residual(y, x, K=-1.0).tolist()
     error = math.dist([*forward, *backward], [8.0, -4.0, 8.0, 4.0])
-    return error < 1e-5, f"x (+) y = {_short(forward)}, y (+) x = {_short(backward)}"
+    return error < 1e-5, f"the paper's example: x (+) y = {_short(forward)}, y (+) x = {_short(backward)}"
 
 
 def _lorentz_accuracy(device: str) -> tuple[bool, str]:
@@ -312,7 +312,7 @@ def _finite_gradients(device: str) -> tuple[bool, str]:
 
 
 _CHECKS = {
-    "the paper's example": _paper_example,
+    "parallel transport": _paper_example,
     "Lorentz residual, float32": _lorentz_accuracy,
     "equal points": _equal_points,
     "commutative": _commutative,

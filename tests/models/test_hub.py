@@ -234,7 +234,7 @@ def test_without_the_package_one_line_says_what_to_install(tmp_path, monkeypatch
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(ImportError, match="there is no folder 'ann/mlp', and downloading the repository") as error:
         from_pretrained("ann/mlp")
-    assert str(error.value).endswith("pip install 'lresnet[hub]'")
+    assert str(error.value).endswith("pip install huggingface_hub")
     with pytest.raises(ImportError, match="uploading to the repository 'ann/mlp' of the Hugging Face hub needs"):
         network().push_to_hub("ann/mlp")
 

@@ -73,4 +73,4 @@ def test_any_method_can_be_compared() -> None:
 def test_the_results_page_shows_the_difference_and_the_verdict() -> None:
     page = markdown_page(records(1.0))
     assert "| 96.14 ± 0.80 | 4 | 90.00 | 96.8 ± 0.4 | no difference shown, -0.66 | +0.99 ± 0.14 (4) | better |" in page
-    assert "| none 96.14 | better, +0.99 |" in page
+    assert "| better, +0.99 | none 96.14 |" in page

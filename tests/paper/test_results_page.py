@@ -131,7 +131,7 @@ def untrained(cell: str, method: str, value: float, validation: float, protocol:
 def test_an_untrained_score_stands_next_to_the_trained_methods_of_the_same_split() -> None:
     cells = [untrained("disease/lp", "feature_column", 99.31, 97.0), untrained("disease/lp", "hops", 99.9, 50.0)]
     page = markdown_page(RUNS + cells)
-    assert "| none 80.50 | better, +10.00 | one column 99.31 |" in page
+    assert "| better, +10.00 | none 80.50 | one column 99.31 |" in page
     assert (
         "\n\nOn disease/lp, one raw feature column reaches 99.31 without any training, the trained Lorentz residual "
         "90.50; the score is higher than the means of all 3 trained methods." in page

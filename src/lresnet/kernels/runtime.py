@@ -73,7 +73,7 @@ def is_available(device: str | torch.device = "cuda") -> Availability:
     if allowed is None and os.environ.get("LRESNET_KERNELS", "").lower() in ("off", "0", "false"):
         return Availability(False, "switched off by LRESNET_KERNELS in the environment")
     if not _triton_is_installed():
-        return Availability(False, "triton is not installed; pip install 'lresnet[triton]'")
+        return Availability(False, "triton is not installed; pip install triton")
     if os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y"):
         if allowed:
             return Availability(True, "interpreted (TRITON_INTERPRET=1)")

@@ -139,7 +139,7 @@ def _library(purpose: str) -> Any:
     try:
         return import_module("huggingface_hub")
     except ImportError as error:
-        raise ImportError(f"{purpose} needs huggingface_hub ({error}); pip install 'lresnet[hub]'") from None
+        raise ImportError(f"{purpose} needs huggingface_hub ({error}); pip install huggingface_hub") from None
 
 
 @dataclass(frozen=True)

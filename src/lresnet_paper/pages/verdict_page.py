@@ -75,6 +75,7 @@ def verdict_page(runs: Sequence[Run], claims: Sequence[Claim]) -> str:
         "measured": sum(counts.values()) - counts[VERDICTS[-1]],
         "all_rows": _row_counts([line for own in lines.values() for line in own]),
         "rows": {table: _row_counts(own) for table, own in lines.items()},
+        "against_paper": _against_paper_rows(lines),
         "overviews": {table: overview_markdown(own, compact=True) for table, own in lines.items()},
         "given_away": measured.given_away(),
         "untrained": untrained_sentences([one for one in results if one.table == "gnn"], lines["gnn"]),
@@ -111,6 +112,22 @@ def _row_counts(lines: Sequence[CellLine]) -> dict[str, Any]:
         "paper": paper,
         "paper_total": sum(paper.values()),
     }
+
+
+def _against_paper_rows(lines: Mapping[str, Sequence[CellLine]]) -> list[dict[str, Any]]:
+    """Return, by table, the verdicts of our Lorentz values against the paper's; images with the paper's recipe only."""
+    names = {
+        "gnn": "graph networks",
+        "graph_transformer": "graph transformer",
+        "image_classification": "images with the paper's recipe",
+    }
+    rows = []
+    for table, name in names.items():
+        images = table == "image_classification"
+        counts = _row_counts([line for line in lines[table] if not images or line.lorentz.protocol == "paper"])
+        if counts["paper_total"]:
+            rows.append({"name": name, "total": counts["paper_total"], "counts": counts["paper"]})
+    return rows
 
 
 # --- images -----------------------------------------------------------------------------------------------------------
