@@ -17,7 +17,7 @@ RELEASE := build==1.6.1 twine==7.0.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-browser screenshot check format bench bench-graphs bench-sgformer bench-scale pages docs docs-serve notebooks dist test-wheel lock clean
+.PHONY: help demo test test-all test-browser test-pages bench-disk screenshot check format bench bench-graphs bench-sgformer bench-scale pages docs docs-serve notebooks dist test-wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -31,9 +31,15 @@ test: $(STAMP) ## run all tests that are not marked slow (two processes, a few m
 test-all: $(STAMP) ## run all tests, including the slow ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-browser: $(STAMP) ## test the report's page in headless Chromium (Debian: apt-get install chromium) and time its frames
+test-browser: $(STAMP) ## test the report's page, and the site if it is built, in headless Chromium (Debian: apt-get install chromium)
 	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"
-	@LRESNET_BROWSER=required OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
+	@LRESNET_BROWSER=required $(if $(wildcard site/index.html),LRESNET_SITE=site) OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q tests/browser
+
+test-pages: $(STAMP) ## run every code block and command of the README and of docs/, the slow pages included
+	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/test_site_pages.py
+
+bench-disk: $(STAMP) ## time the frames of the interactive disk in headless Chromium
+	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"
 	@PYTHONPATH=. $(BIN)/python benchmarks/disk.py
 
 screenshot: $(STAMP) ## render docs/images/report.png, a picture of the report's page in headless Chromium

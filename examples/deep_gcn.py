@@ -33,6 +33,7 @@ parser.add_argument("--seeds", type=int, default=3, help="number of seeds, each 
 parser.add_argument("--depths", type=int, nargs="+", default=[4, 16, 32], help="numbers of layers (default: 4 16 32)")
 parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture (default: the current folder)")
 args = parser.parse_args()
+args.out.mkdir(parents=True, exist_ok=True)
 torch.set_num_threads(1)  # the tensors are small: more threads are slower
 
 # 1. The methods. The Lorentz residual x ⊕ y is a weighted mean of x and y: with weight 1 every layer keeps about half

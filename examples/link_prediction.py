@@ -37,6 +37,7 @@ parser.add_argument("--seeds", type=int, default=5, help="number of seeds, each 
 parser.add_argument("--dim", type=int, default=2, help="dimension of the embedding (default: 2)")
 parser.add_argument("--out", type=Path, default=Path(), help="folder of the picture (default: the current folder)")
 args = parser.parse_args()
+args.out.mkdir(parents=True, exist_ok=True)
 torch.set_num_threads(1)  # the tensors are small: more threads are slower
 
 # %% [markdown]

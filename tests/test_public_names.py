@@ -1,19 +1,25 @@
 """Public names stay: what a released version offers, later versions offer too, or deprecate first."""
 
 import importlib
+import re
 import warnings
 from pathlib import Path
 from types import ModuleType
 
 import lresnet
 
+REFERENCE = Path(__file__).parent.parent / "docs" / "reference"
 RELEASED = (Path(__file__).parent / "public_names.txt").read_text().split()
 
 
 def public_names() -> list[str]:
-    """Return the full names in ``__all__`` of lresnet and of its public packages."""
+    """Return the names in ``__all__`` of lresnet and of its public packages, and those that reference pages name."""
     modules = [value for name in lresnet.__all__ if isinstance(value := getattr(lresnet, name), ModuleType)]
-    return [f"{module.__name__}.{name}" for module in (lresnet, *modules) for name in getattr(module, "__all__", [])]
+    exported = [
+        f"{module.__name__}.{name}" for module in (lresnet, *modules) for name in getattr(module, "__all__", [])
+    ]
+    shown = [re.findall(r"^::: (\S+)", page.read_text(), re.MULTILINE) for page in REFERENCE.glob("*.md")]
+    return exported + [name for names in shown for name in names]
 
 
 def test_released_names_still_load() -> None:

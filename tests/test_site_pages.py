@@ -23,7 +23,7 @@ from lresnet.cli import main
 ROOT = Path(__file__).parent.parent
 RUN, SHOWN = {"python", "console"}, {"text", "toml", "json", "csv", "bibtex", "yaml", "html", "markdown"}
 _FENCE = re.compile(
-    r"(?:^<!-- (?P<mark>needs|test adds): (?P<value>[^\n]+?) -->\n)?"
+    r"(?:^ *<!-- (?P<mark>needs|test adds): (?P<value>[^\n]+?) -->\n)?"
     r"^(?P<indent> *)```(?P<language>[^\n]*)\n(?P<code>.*?)^(?P=indent)```$",
     re.MULTILINE | re.DOTALL,
 )
@@ -121,6 +121,9 @@ def test_every_block_is_fenced_and_has_a_known_language(page: str) -> None:
     without = _FENCE.sub("", PAGES[page])
     indented = re.findall(r"(?:\A|\n)\n {4}(?! *[-*+\d]|.*\|)(?:lresnet|python|make|pip|torchrun|\$) .*", without)
     assert indented == [], "use a fenced block, not an indented one"
+    tildes = set(re.findall(r"^ *~~~+ *(\w+)", PAGES[page], flags=re.MULTILINE))
+    assert tildes <= {"markdown"}, "use ``` fences, which the tests run"
+    assert not re.search(r"^ *(> ?)+ *```|<pre", without, flags=re.MULTILINE), "no code in quotes or HTML"
     for block in BLOCKS[page]:
         assert block.language != "console" or block.commands, f"a console block without a `$ ` line:\n{block.code}"
 
@@ -136,5 +139,5 @@ def test_linked_files_exist(page: str) -> None:
 
 def test_marks_stand_directly_before_a_fence() -> None:
     for page, text in PAGES.items():
-        for match in re.finditer(r"^<!-- (?:needs|test adds): .*?-->\n(?! *```)", text, flags=re.MULTILINE):
+        for match in re.finditer(r"^ *<!-- (?:needs|test adds): .*?-->\n(?! *```)", text, flags=re.MULTILINE):
             pytest.fail(f"{page}: {match[0].strip()} does not stand on the line before a block")

@@ -4,6 +4,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import NamedTuple
 
 __all__ = ["Deprecated", "lazy_names"]
@@ -45,9 +46,9 @@ def lazy_names(
             use, removed_in = former[name]
             message = f"{package}.{name} is deprecated and will be removed in lresnet {removed_in}; use {use}"
             warnings.warn(message, DeprecationWarning, stacklevel=2)
-            owner, _, new = use.rpartition(".")
-            value: object = getattr(import_module(owner), new)
-            return value
+            found: object = resolve_name(use)
+            vars(sys.modules[package])[name] = found  # so that it warns once
+            return found
         if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         module = import_module(f"{package}.{module_of[name]}")

@@ -6,6 +6,7 @@ Importing this module needs none of the dependencies, so that it can report whic
 from __future__ import annotations
 
 import importlib.metadata
+import itertools
 import json
 import math
 import os
@@ -281,13 +282,14 @@ def _commutative(device: str) -> tuple[bool, str]:
     # roundings, and the fused kernels make them in another order for y (+) x; the formulas on a CPU are symmetric.
     tolerance = 8 * torch.finfo(torch.float32).eps
     largest = 0.0
-    for norm in _NORMS:
+    for K, norm in itertools.product(_CURVATURES, _NORMS):
         for family, x, y in _pairs(norm):
-            one, other = residual(x.to(device), y.to(device)), residual(y.to(device), x.to(device))
+            a, b = x.to(device), y.to(device)
+            one, other = residual(a, b, K=K), residual(b, a, K=K)
             length = one.double().norm(dim=-1).clamp_min(torch.finfo(torch.float32).tiny)
             gap = float(((one - other).double().norm(dim=-1) / length).max())
             if not gap <= tolerance:
-                pair = f"{family} points of norm {norm:g}"
+                pair = f"{family} points of norm {norm:g}, K = {K:g}"
                 return False, f"x (+) y and y (+) x differ by {gap:.1g} of their length for {pair}"
             largest = max(largest, gap)
     same = "bit-identical" if largest == 0.0 else f"equal to {largest:.0e} of their length"

@@ -109,3 +109,15 @@ def test_wrong_sources_kinds_and_widths_are_refused() -> None:
     with pytest.raises(ValueError, match=r"^ring has 6 features per node, but 5 are needed$"):
         input_features(own, _index(own), like=_graph(np.ones((6, 5))))
     assert torch.equal(input_features(own, _index(own), kind="raw").x, torch.eye(6))
+
+
+@pytest.mark.parametrize("kind", ["published", "raw"])
+def test_sparse_features_that_stay_sparse_may_have_unsorted_columns(kind, monkeypatch) -> None:
+    monkeypatch.setattr("lresnet.data.node_features._LARGEST_DENSE", 10)
+    words = sparse.random_array((6, 40), density=0.1, rng=np.random.default_rng(0), format="csr")
+    unsorted = sparse.csr_array(sparse.diags_array(np.ones(6)) @ words)  # products leave the columns in any order
+    x = input_features(_graph(unsorted), _index(_graph(unsorted)), kind=kind).x
+    assert x.is_sparse
+    dense = words.toarray()
+    total = dense.sum(axis=1, keepdims=True) if kind == "published" else np.ones((6, 1))
+    np.testing.assert_allclose(x.to_dense().numpy(), np.divide(dense, total, where=total > 0, out=0 * dense), rtol=1e-6)

@@ -17,7 +17,7 @@ import torch
 
 import lresnet
 from lresnet.models import create_model, from_pretrained
-from lresnet.models.hub import is_repository_name
+from lresnet.models.hub import _checked_token, _first_line, is_repository_name
 from tests.models.hub_server import COMMIT, hub_server
 
 
@@ -355,3 +355,17 @@ def test_the_real_package_with_a_local_server(tmp_path):
         assert "pytorch_model.bin" not in asked
         assert "nested" not in asked
         assert len(server.requests) < 60
+
+
+@pytest.mark.parametrize("token", ["", "  \n", "hf_ab cd", "hf_ü"])
+def test_a_malformed_token_is_refused_without_being_shown(token: str) -> None:
+    with pytest.raises(ValueError, match="as it was issued") as error:
+        _checked_token(token)
+    assert not token.strip() or token not in str(error.value)
+
+
+def test_a_token_from_a_file_loses_its_newline_and_errors_hide_it() -> None:
+    assert _checked_token("hf_secret\n") == "hf_secret"
+    assert _checked_token(None) is None
+    assert _checked_token(False) is False
+    assert "secret" not in _first_line(ValueError("Illegal header value b'Bearer hf_secret' for hf_secret"))

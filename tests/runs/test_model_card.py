@@ -20,7 +20,7 @@ from torch_geometric.data import Data
 import lresnet
 from lresnet.cli import main
 from lresnet.runs import Run, run_config
-from lresnet.runs.model_card import find_baseline
+from lresnet.runs.model_card import _command, _inline, _without_folder, find_baseline
 from lresnet.runs.record import read_record, write_record
 from lresnet.runs.report import record_of
 from tests.coloured import write_coloured
@@ -106,7 +106,7 @@ def test_names_of_files_cannot_break_the_metadata(runs):
     run.record = dataclasses.replace(run.record, metrics={"roc_auc": 50.0})
     card = run.model_card()
     assert f"      name: {json.dumps(name)}\n" in metadata(card)
-    assert 'on a: "b" --- c\'d' in card
+    assert r'on a: "b" --- c\`d' in card
 
 
 @pytest.mark.slow
@@ -270,3 +270,22 @@ def test_a_run_is_uploaded_with_its_card_only(runs, monkeypatch):
     assert card == run.model_card(repo="ann/tree", license="mit")
     assert 'lresnet.from_pretrained("ann/tree")' in card
     assert str(runs) not in card
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("a|b <img src=x onerror=alert(1)>.csv", r"a\|b \<img src=x onerror=alert(1)\>.csv"),
+        ("# a`b`\n```.csv", r"\# a\`b\` \`\`\`.csv"),
+        (r"C:\Users\ann\secret\plain.csv", "plain.csv"),
+        ("/home/ann/secret/plain.csv", "plain.csv"),
+    ],
+)
+def test_names_of_files_are_plain_text_without_folders(name: str, shown: str) -> None:
+    assert _inline(_without_folder(name)) == shown
+
+
+@pytest.mark.parametrize("command", ["lresnet train 'a\n```b.csv'", r"lresnet train C:\Users\ann\plain.csv"])
+def test_a_command_with_a_line_break_or_a_path_of_windows_is_left_out(runs: Path, command: str) -> None:
+    record = dataclasses.replace(read_record(runs / "lorentz-0"), command=command)
+    assert _command(record) is None

@@ -107,7 +107,9 @@ def _is_bag_of_words(features: Features) -> bool:
 def _tensor(features: Features) -> Tensor:
     if isinstance(features, np.ndarray) or features.shape[0] * features.shape[1] <= _LARGEST_DENSE:
         return dense(features)
-    coo = features.tocoo()
+    csr = sparse.csr_array(features, copy=True)
+    csr.sum_duplicates()  # sorts the columns too, which products of matrices leave in any order
+    coo = csr.tocoo()
     index = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     return _coalesced(index, torch.from_numpy(coo.data.astype(np.float32)), features.shape)
 

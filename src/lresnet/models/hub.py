@@ -71,7 +71,7 @@ def download(
         lambda: hub.snapshot_download(
             repo,
             revision=revision,
-            token=token,
+            token=_checked_token(token),
             cache_dir=cache_dir,
             local_files_only=local_files_only,
             allow_patterns=list(FILES),
@@ -110,7 +110,7 @@ def upload(
             (Path(folder) / "README.md").write_text(card, encoding="utf-8")
 
         def push() -> str:
-            api = hub.HfApi(token=token, **_LIBRARY)
+            api = hub.HfApi(token=_checked_token(token), **_LIBRARY)
             api.create_repo(repo, private=private, exist_ok=True, repo_type="model")
             commit = api.upload_folder(
                 repo_id=repo,
@@ -218,4 +218,17 @@ def _unreachable(error: BaseException, words: _Words) -> ConnectionError:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else type(error).__name__)[:200]
+    shown = re.sub(r"(?i)bearer\s+\S+|hf_\w+", "[token]", lines[0]) if lines else type(error).__name__
+    return shown[:200]
+
+
+def _checked_token(token: str | bool | None) -> str | bool | None:
+    """Return the token without surrounding space, such as the newline of a file; its value is never shown."""
+    if not isinstance(token, str):
+        return token
+    token = token.strip()
+    if not token or not token.isascii() or any(letter.isspace() for letter in token):
+        raise ValueError(
+            "token is empty, or has a space or a letter outside ASCII; pass the access token as it was issued"
+        )
+    return token

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import jinja2
@@ -199,10 +200,17 @@ def _figures(record: RunRecord) -> dict[str, float]:
     return {} if record.validation is None else {"validation metric": record.validation}
 
 
+def _inline(value: object) -> str:
+    """Return a text as one line of Markdown in which no character has a meaning for Markdown or HTML."""
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", " ".join(str(value).split()))
+
+
 def _without_folder(value: T) -> T:
     """Return the name of the file if ``value`` is an absolute path, otherwise ``value``."""
-    if isinstance(value, str) and Path(value).is_absolute():
-        return type(value)(Path(value).name)
+    if isinstance(value, str):
+        for path in (PurePosixPath(value), PureWindowsPath(value)):
+            if path.is_absolute():
+                return type(value)(path.name)
     return value
 
 
@@ -272,10 +280,12 @@ def _command(record: RunRecord) -> str | None:
         if split == _DRAWN and seed != record.seed:  # the command would draw the split with the seed of the run
             return None
         command = f"{command} --split {split}"
+    if not command.isprintable() or "\\" in command:  # a line break in a name, or paths of Windows
+        return None
     try:
         words = shlex.split(command)
     except ValueError:  # a command of the user's own making
-        return command
+        return None
     return shlex.join(map(_without_folder, words))
 
 
@@ -327,5 +337,5 @@ def _template() -> jinja2.Template:
         autoescape=False,  # Markdown, not HTML
     )
     environment.filters["text"] = lambda value: json.dumps(value, ensure_ascii=False)  # valid in YAML and in Python
-    environment.filters["inline"] = lambda value: " ".join(str(value).replace("`", "'").split())
+    environment.filters["inline"] = _inline
     return environment.get_template("model_card.md.j2")

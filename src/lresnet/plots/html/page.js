@@ -16,7 +16,8 @@ function startSidebar() {
   const target = (link) => document.getElementById(decodeURIComponent(link.hash.slice(1)));
   const mark = () => {
     const read = links.filter((link) => target(link).getBoundingClientRect().top < innerHeight / 3);
-    links.forEach((link) => link.toggleAttribute("aria-current", link === (read.at(-1) ?? links[0])));
+    const current = read.at(-1) ?? links[0];
+    links.forEach((link) => (link === current ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
   };
   addEventListener("scroll", mark, { passive: true });
   mark();
