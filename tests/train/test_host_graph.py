@@ -15,6 +15,9 @@ from lresnet.train import host_graph
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.host_graph import HostGraph, apply_layers
 
+# The tests make CSR tensors, about which torch warns once per process.
+pytestmark = pytest.mark.filterwarnings("ignore:Sparse CSR tensor support:UserWarning")
+
 NODES = 50
 
 
