@@ -25,8 +25,11 @@ def test_the_network_has_a_gradient_for_every_parameter() -> None:
     torch.manual_seed(0)
     names: dict[str, Any] = {}
     exec(CODE[0], names)
-    torch.nn.functional.cross_entropy(names["net"](torch.randn(64, 16)), torch.randint(3, (64,))).backward()
-    for name, parameter in names["net"].named_parameters():
+    net = torch.nn.Sequential(
+        *(names["Block"](16) for _ in range(20)), lresnet.nn.LorentzMLR(16, 3, manifold=names["M"])
+    )
+    torch.nn.functional.cross_entropy(net(torch.randn(64, 16)), torch.randint(3, (64,))).backward()
+    for name, parameter in net.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
 
