@@ -144,15 +144,7 @@ def read(
         for tensor, own in model.state_dict(keep_vars=True).items():
             own.data = own.data.to(state[tensor].dtype)  # as saved: norms may be wider than the rest
         model.load_state_dict(state)
-    except (
-        ArithmeticError,
-        AttributeError,
-        LookupError,
-        RuntimeError,
-        SafetensorError,
-        TypeError,
-        ValueError,
-    ) as error:
+    except _DAMAGE as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ValueError(f"{place} cannot be read as a model that save_pretrained has written: {reason}") from error
     return model
