@@ -100,13 +100,13 @@ class Optimizers(torch.optim.Optimizer):
         # Without Optimizer.__init__, which would copy the groups: each optimiser keeps its own groups and state.
         self.optimizers = list(optimizers)
         self.defaults = self.optimizers[0].defaults if self.optimizers else {}
-        for group in self._groups():
+        for group in self.param_groups:
             group.setdefault("initial_lr", float(group["lr"]))
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
         """The parameter groups of all optimisers."""
-        return self._groups()
+        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
     @property
     def state(self) -> dict[torch.Tensor, Any]:  # type: ignore[override]
@@ -141,7 +141,7 @@ class Optimizers(torch.optim.Optimizer):
 
     def scale_lr(self, factor: float) -> None:
         """Set every learning rate to ``factor`` times its initial value, without synchronising CUDA."""
-        for group in self._groups():
+        for group in self.param_groups:
             rate = group["initial_lr"] * factor
             if isinstance(group["lr"], torch.Tensor):
                 group["lr"].fill_(rate)
@@ -154,18 +154,15 @@ class Optimizers(torch.optim.Optimizer):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load the result of :meth:`state_dict`. Learning rates keep their current values."""
-        rates = [group["lr"] for group in self._groups()]
+        rates = [group["lr"] for group in self.param_groups]
         for i, optimizer in enumerate(self.optimizers):
             optimizer.load_state_dict(state[str(i)])
             if isinstance(optimizer, geoopt.optim.RiemannianAdam):
                 # geoopt counts steps in Python. torch loads them as float32, which would round the bias corrections.
                 for moments in optimizer.state.values():
                     moments["step"] = int(moments["step"])
-        for group, rate in zip(self._groups(), rates, strict=True):
+        for group, rate in zip(self.param_groups, rates, strict=True):
             group["lr"] = rate  # keep the tensor; scale_lr sets its value before the next step
-
-    def _groups(self) -> list[dict[str, Any]]:
-        return [group for optimizer in self.optimizers for group in optimizer.param_groups]
 
 
 def make_adam(
