@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         testing,
         train,
     )
-    from .convert import lorentzify
+    from .convert import find_sums, lorentzify
     from .geometry import Lorentz
     from .models import create_model, from_pretrained
     from .residual import LorentzResidual, make_residual
@@ -49,6 +49,7 @@ __all__ = [
     "convert",
     "create_model",
     "data",
+    "find_sums",
     "fit",
     "from_pretrained",
     "functional",
@@ -79,6 +80,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
             "make_residual": "residual",
             "create_model": "models",
             "from_pretrained": "models",
+            "find_sums": "convert",
             "lorentzify": "convert",
             "convert": "convert",
             "data": "data",
