@@ -14,8 +14,7 @@ from __future__ import annotations
 import copy
 import types
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
@@ -102,7 +101,7 @@ def lorentzify(
         added += _convert(block, own, lambda axis: make_residual(residual, manifold, dim=axis, **options))
     _switch_fast_paths_off(network)
     if plan.example is not None:
-        _verify(network, plan, added, manifold)
+        _verify(network, plan, added)
         _warn(plan, chosen)
     network.__dict__[CONVERSION] = {
         "residual": residual,
@@ -169,8 +168,8 @@ def _nothing_to_convert(plan: Plan) -> str:
     normed = [one for one in plan if one.is_post_norm]
     if normed and len(normed) == len([one for one in plan if one.is_post_norm or one.converted]):
         return (
-            f"{len(normed)} sums of {plan.network} are followed by a layer norm, which removes the factor of the Lorentz "
-            "residual: converting them has no effect. Use residual='parallel_transport', or a network with norms "
+            f"{len(normed)} sums of {plan.network} are followed by a layer norm, which removes the factor of the "
+            "Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with norms "
             f"before its branches; plan.include({normed[0].class_name!r}) converts them anyway"
         )
     ran = f"{len(plan)} sum{'' if len(plan) == 1 else 's'} of activations ran"
@@ -255,7 +254,10 @@ def _blocks(network: torch.nn.Module, chosen: Sequence[Sum]) -> dict[str, tuple[
     for path in parts:
         own = [one for one in chosen if one.module == path]
         if own:
-            blocks[path] = parts[path], sorted(own, key=lambda one: (one.place.method != "forward", *one.place.source_line))
+            blocks[path] = (
+                parts[path],
+                sorted(own, key=lambda one: (one.place.method != "forward", *one.place.source_line)),
+            )
     missing = [one.module for one in chosen if one.module not in parts]
     if missing:
         raise ValueError(f"the plan is for another network: {type(network).__name__} has no part {missing[0]!r}")
@@ -315,7 +317,9 @@ def _is_taken(block: torch.nn.Module, name: str) -> bool:
     """Whether the block has such a part, or the code of its class uses the name."""
     functions = (value for base in type(block).__mro__[:-1] for value in vars(base).values())
     codes = (one.__code__ for one in functions if isinstance(one, types.FunctionType))
-    return hasattr(block, name) or any(name in code.co_names for code in codes if "torch/nn/modules/module" not in code.co_filename)
+    return hasattr(block, name) or any(
+        name in code.co_names for code in codes if "torch/nn/modules/module" not in code.co_filename
+    )
 
 
 def _like(module: torch.nn.Module) -> dict[str, Any]:
@@ -340,26 +344,25 @@ def _switch_fast_paths_off(network: torch.nn.Module) -> None:
 # Verification
 
 
-def _verify(
-    network: torch.nn.Module, plan: Plan, added: Sequence[tuple[torch.nn.Module, str, int]], manifold: Lorentz
-) -> None:
+def _verify(network: torch.nn.Module, plan: Plan, added: Sequence[tuple[torch.nn.Module, str, int]]) -> None:
     """Raise an error unless the network with plain sums in place of the residuals computes what the original did."""
     assert plan.example is not None
     args, keywords = copied(plan.example)
-    modes = [(module, module.training) for module in network.modules()]
-    buffers = {name: value.clone() for name, value in network.named_buffers()}
+    paths = {id(module): path for path, module in network.named_modules()}
+    check = copy.deepcopy(network)
+    for block, name, axis in added:
+        owner = check.get_submodule(paths[id(block)])
+        part, plain = owner._modules[name], make_residual("space", Lorentz(), dim=axis)
+        many = isinstance(part, torch.nn.ModuleList)
+        owner._modules[name] = torch.nn.ModuleList([plain] * len(part)) if many else plain  # type: ignore[arg-type]
     try:
-        with _plain_sums(added, manifold), torch.random.fork_rng(devices=[]), torch.enable_grad():
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.manual_seed(0)
-            found = network.eval()(*args, **keywords)
+            found = check.eval()(*args, **keywords)
     except Exception as error:
-        raise ValueError(f"{plan.network} does not run after the conversion: {type(error).__name__}: {error}") from error
-    finally:
-        for module, mode in modes:
-            module.training = mode
-        for name, value in network.named_buffers():
-            if name in buffers:
-                value.data = buffers[name]
+        raise ValueError(
+            f"{plan.network} does not run after the conversion: {type(error).__name__}: {error}"
+        ) from error
     pairs = zip(tree_leaves(found), tree_leaves(plan.outputs), strict=False)
     if all(_equal(*pair) for pair in pairs if isinstance(pair[1], Tensor)):
         return
@@ -374,21 +377,6 @@ def _verify(
         f"{plan.network} computes something else after the conversion, although its residuals were plain sums for this "
         f"check; {hint}"
     )
-
-
-@contextmanager
-def _plain_sums(added: Sequence[tuple[torch.nn.Module, str, int]], manifold: Lorentz) -> Iterator[None]:
-    """Put plain sums in the place of all residuals for a while."""
-    parts = [block._modules[name] for block, name, _ in added]
-    try:
-        for (block, name, axis), part in zip(added, parts, strict=True):
-            plain = make_residual("space", manifold, dim=axis)
-            many = isinstance(part, torch.nn.ModuleList)
-            block._modules[name] = torch.nn.ModuleList([plain] * len(part)) if many else plain  # type: ignore[arg-type]
-        yield
-    finally:
-        for (block, name, _), part in zip(added, parts, strict=True):
-            block._modules[name] = part
 
 
 def _equal(first: Any, second: Tensor) -> bool:

@@ -12,9 +12,16 @@ from typing import Any, NamedTuple
 import torch
 
 from lresnet.convert.rewritten_class import is_rewritten
-from lresnet.convert.source import Source, Sum, Unreadable, all_calls, all_sums, called_function
-from lresnet.convert.source import read_function as _read_function
-from lresnet.convert.source import read_method as _read_method
+from lresnet.convert.source import (
+    Source,
+    Sum,
+    Unreadable,
+    all_calls,
+    all_sums,
+    called_function,
+    read_function,
+    read_method,
+)
 
 __all__ = ["Place", "place_of", "position"]
 
@@ -24,8 +31,9 @@ _TORCH = tuple(
 _MOST_CALLS = 8  # helper functions between a method and a sum
 Span = tuple[int | None, int | None, int | None, int | None]
 
-read_method = functools.lru_cache(maxsize=1024)(_read_method)
-read_function = functools.lru_cache(maxsize=1024)(_read_function)
+# Many modules of a network have the same class. The trees are only read here.
+_cached_method: Any = functools.lru_cache(maxsize=1024)(read_method)
+_cached_function: Any = functools.lru_cache(maxsize=1024)(read_function)
 
 
 class Place(NamedTuple):
@@ -114,7 +122,7 @@ def _owner(frame: types.FrameType) -> tuple[torch.nn.Module, str | None] | None:
 
 
 @functools.lru_cache(maxsize=512)
-def _names(cls: type) -> Mapping[types.CodeType, tuple[str, ...]]:
+def _names(cls: Any) -> Mapping[types.CodeType, tuple[str, ...]]:
     """Return the names of a class's functions that are not called after their definition."""
     found: dict[types.CodeType, tuple[str, ...]] = {}
     for base in cls.__mro__:
@@ -136,9 +144,7 @@ def _code(value: Any) -> types.CodeType | None:
 def _enclosing(frame: types.FrameType) -> types.FrameType | None:
     """Return the running method in which a lambda, comprehension or nested function of a frame is defined."""
     code = frame.f_code
-    return next(
-        (one for one in _frames(frame.f_back) if _owner(one) is not None and code in _nested(one.f_code)), None
-    )
+    return next((one for one in _frames(frame.f_back) if _owner(one) is not None and code in _nested(one.f_code)), None)
 
 
 @functools.lru_cache(maxsize=512)
@@ -161,7 +167,7 @@ def _read(
     if is_rewritten(cls):
         return _unread(module, frame, span, "it is converted already")
     try:
-        source, calls = read_method(cls, method), []
+        source, calls = _cached_method(cls, method), []
         for code, place in reversed(chain):
             number = next((n for n, one in enumerate(all_calls(source)) if _spans(one, place)), None)
             if number is None:
@@ -171,7 +177,7 @@ def _read(
             if _code(given) is not code:
                 raise Unreadable(f"which function {ast.unparse(call)} calls is decided while it runs")
             calls.append((number, ast.unparse(call)))
-            source = read_function(given, owner, code.co_name)
+            source = _cached_function(given, owner, code.co_name)
     except Unreadable as error:
         return _unread(module, frame, span, str(error))
     sums = all_sums(source)
@@ -180,10 +186,21 @@ def _read(
         return _unread(module, frame, span, _written(source, span))
     found = sums[ordinal]
     return Place(
-        module, method, tuple(calls), ordinal, found.text, source.function.__code__.co_filename, span[0] or 0,
-        span[2] or 0, (span[1] or 0, span[3] or 0), source.node.name, None if calls else _loop(source, found), found.in_place,
-        found.in_place and _is_argument(source, found), _why_not(source, found, bool(calls)),
-    )  # fmt: skip
+        module,
+        method,
+        tuple(calls),
+        ordinal,
+        found.text,
+        source.function.__code__.co_filename,
+        span[0] or 0,
+        span[2] or 0,
+        (span[1] or 0, span[3] or 0),
+        source.node.name,
+        None if calls else _loop(source, found),
+        found.in_place,
+        found.in_place and _is_argument(source, found),
+        _why_not(source, found, bool(calls)),
+    )
 
 
 def _unread(module: torch.nn.Module, frame: types.FrameType, span: Span, reason: str) -> Place:
@@ -236,9 +253,9 @@ def _all_parts(source: Source) -> str:
                 name == self_name
             ):
                 return f"for ... in {self_name}.children()"
-            case ast.Call(
-                func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="forward")
-            ) if source.owner is not None and issubclass(source.owner, torch.nn.Sequential):
+            case ast.Call(func=ast.Attribute(value=ast.Call(func=ast.Name(id="super")), attr="forward")) if (
+                source.owner is not None and issubclass(source.owner, torch.nn.Sequential)
+            ):
                 return ast.unparse(node)
     return ""
 

@@ -29,10 +29,10 @@ _MERGING = ("fuse", "reparameterize", "switch_to_deploy", "structural_reparam", 
 _NORM = re.compile(r"(layer|rms)_?norm|^norm$", re.IGNORECASE)
 _SUMS = ("add", "add_")
 _OTHER_SUMS = {
-    "sub": "a difference", "sub_": "a difference", "lerp": "torch.lerp", "addcmul": "torch.addcmul",
+    "sub": "a difference", "sub_": "a difference in place", "lerp": "torch.lerp", "addcmul": "torch.addcmul",
     "addcmul_": "addcmul_", "addcdiv": "torch.addcdiv", "addmm": "torch.addmm", "baddbmm": "torch.baddbmm",
 }  # fmt: skip
-_WRITE_IT = "write x + f(x)"
+_WRITE_IT = "write x + f(x) instead"
 
 
 class Sum:
@@ -156,7 +156,9 @@ class Plan:
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
         lines.insert(1, "  ".join("-" * width for width in widths))
         converted = len(self.converted)
-        counted = f"{len(self.sums)} sum{'' if len(self.sums) == 1 else 's'} ran in {self.network}, {converted} converted"
+        counted = (
+            f"{len(self.sums)} sum{'' if len(self.sums) == 1 else 's'} ran in {self.network}, {converted} converted"
+        )
         return "\n".join([counted, *(lines if self.sums else []), *self.notes])
 
     def __repr__(self) -> str:
@@ -219,7 +221,9 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
             search.run(network.train(), example_inputs, example_keywords)
     except Exception as error:
         text = " ".join(str(error).split())[:200]
-        search.notes.append(f"It does not run in training mode with this example ({text}); only evaluation was recorded.")
+        search.notes.append(
+            f"It does not run in training mode with this example ({text}); only evaluation was recorded."
+        )
     plan = Plan(type(net).__name__, search.finish(), search.notes)
     plan.example = example_inputs, example_keywords
     plan.outputs = tree_map(lambda one: one.detach() if isinstance(one, Tensor) else one, outputs)
@@ -270,7 +274,7 @@ class _Search:
         if relation is None or relation.reason == NO_DATA:
             return
         if form:
-            if relation.skip_first is None:
+            if relation.skip_first is None or (name.startswith("sub") and not relation.skip_first):
                 return
             relation = Relation(None, f"it is written as {form}; {_WRITE_IT}")
         place = place_of(frame)
@@ -278,7 +282,8 @@ class _Search:
             return
         path = self.paths.get(id(place.module))
         if path is None:
-            return self._note(f"{type(place.module).__name__} at {place.file}:{place.line} is not part of the network.")
+            self._note(f"{type(place.module).__name__} at {place.file}:{place.line} is not part of the network.")
+            return
         key = (path, *place[1:5], *place.source_line)
         self._calls[key] = self._calls.get(key, 0) + 1
         found = self.sums.setdefault(key, Sum(path, type(place.module).__name__, place))
@@ -289,7 +294,6 @@ class _Search:
             skip = sides[0] if relation.skip_first is not False else sides[1]
             branch = sides[1] if relation.skip_first is not False else sides[0]
             found.axis = skip.axis if skip.axis is not None else branch.axis
-        return None
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -344,7 +348,7 @@ class _Search:
         return ", ".join(readers[:3]) + (" ..." if len(readers) > 3 else "") if readers else "output"
 
     def _reader(self, use: tuple[str, tuple[str, ...], Value]) -> str:
-        name, modules, result = use
+        name, modules, _ = use
         if name in _SUMS:
             return "sum"
         own = self.classes.get(modules[-1], "") if modules else ""
@@ -357,9 +361,9 @@ class _Search:
         """Whether nothing but a layer norm or RMS norm reads a value."""
         uses = list(_uses(result))
         return bool(uses) and all(
-            name in ("layer_norm", "rms_norm") or (bool(modules) and bool(_NORM.search(self.classes.get(modules[-1], ""))))
+            name in ("layer_norm", "rms_norm") or _NORM.search(self.classes.get(modules[-1] if modules else "", ""))
             for name, modules, _ in uses
-        )  # fmt: skip
+        )
 
 
 def _number(sums: Sequence[Sum]) -> None:

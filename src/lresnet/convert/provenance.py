@@ -12,7 +12,7 @@ import enum
 import math
 import sys
 import types
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -93,60 +93,62 @@ class Value:
 
 def ancestors(value: Value) -> set[Value]:
     """Return all values that ``value`` was computed from, itself included."""
-    return _reachable(value, lambda edge: True)
-
-
-def direct_ancestors(value: Value) -> set[Value]:
-    """Return the ancestors that reach ``value`` on a path without a layer, itself included."""
-    return _reachable(value, lambda edge: not edge.kind.is_layer)
-
-
-def _reachable(value: Value, follow: Callable[[Edge], bool]) -> set[Value]:
     found, waiting = {value}, [value]
     while waiting:
         for edge in waiting.pop().edges:
-            if edge.source not in found and follow(edge):
+            if edge.source not in found:
                 found.add(edge.source)
                 waiting.append(edge.source)
     return found
 
 
-_SAME = frozenset(
+def direct_ancestors(value: Value, opaque: Container[Value] = ()) -> set[Value]:
+    """Return the ancestors that reach ``value`` on a path without a layer, itself included.
+
+    No path leads through the values in ``opaque``.
     """
+    found, waiting = {value}, [value]
+    while waiting:
+        current = waiting.pop()
+        for edge in current.edges if current not in opaque else ():
+            if edge.source not in found and not edge.kind.is_layer:
+                found.add(edge.source)
+                waiting.append(edge.source)
+    return found
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_SAME = _names("""
     view reshape permute transpose swapaxes swapdims movedim moveaxis flatten unflatten contiguous to float half double
     bfloat16 type type_as clone detach requires_grad_ dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout
     feature_dropout feature_alpha_dropout squeeze unsqueeze expand expand_as view_as reshape_as t adjoint cpu cuda
     alias ravel squeeze_ unsqueeze_ transpose_ __get__ copy_to positive as_tensor squeeze_dims rename refine_names
-    """.split()
-)
-_PART = frozenset(
-    """
+    """)
+_PART = _names("""
     __getitem__ chunk split tensor_split split_with_sizes narrow select unbind cat concat concatenate stack hstack
     vstack dstack roll flip masked_fill masked_fill_ where diff repeat repeat_interleave tile __setitem__ slice_scatter
     select_scatter tril triu take_along_dim masked_select nan_to_num pad constant_pad_nd zeros_like
-    """.split()
-)
-_POINTWISE_LINEAR = frozenset("mul mul_ multiply div div_ divide true_divide add add_ sub sub_ rsub neg lerp".split())
-_PRODUCTS = frozenset("matmul mm bmm addmm baddbmm einsum tensordot bilinear mv dot inner outer".split())
-_LINEAR = frozenset(
-    """
+    """)
+_POINTWISE_LINEAR = _names("mul mul_ multiply div div_ divide true_divide add add_ sub sub_ rsub neg lerp")
+_PRODUCTS = _names("matmul mm bmm addmm baddbmm einsum tensordot bilinear mv dot inner outer")
+_LINEAR = _names("""
     linear conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d _conv_forward batch_norm
     avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d interpolate upsample
     grid_sample pixel_shuffle pixel_unshuffle unfold fold mean sum scatter_add scatter_add_ index_add index_add_
     scatter scatter_ scatter_reduce scatter_reduce_ index_select gather cumsum max_pool1d max_pool2d max_pool3d
     boolean_dispatch fn _max_pool1d _max_pool2d _max_pool3d sparse_mm segment_reduce index_put index_put_
-    """.split()
-)
-_MIXED = frozenset(
-    """
+    """)
+_MIXED = _names("""
     layer_norm group_norm instance_norm local_response_norm rms_norm softmax log_softmax normalize embedding
     embedding_bag multi_head_attention_forward scaled_dot_product_attention lstm gru rnn_tanh rnn_relu lstm_cell
     gru_cell sort argsort topk amax max min amin norm vector_norm std var fft ifft fft2 ifft2 rfft irfft rfft2 irfft2
     fftn ifftn rfftn irfftn stft istft cdist unique adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-    """.split()
-)
+    """)
 _CHANNELS_BEHIND_BATCH = frozenset(("batch_norm", "group_norm", "instance_norm", "pixel_shuffle", "pixel_unshuffle"))
-_QUERIES = frozenset("size dim numel stride is_floating_point is_contiguous data_ptr element_size __len__ item".split())
+_QUERIES = _names("size dim numel stride is_floating_point is_contiguous data_ptr element_size __len__ item")
 
 
 class Recorder(TorchFunctionMode):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import copyreg
-import inspect
 import types
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -14,7 +13,6 @@ import torch
 from lresnet.convert.source import (
     Source,
     Sum,
-    Unreadable,
     all_calls,
     all_sums,
     called_function,

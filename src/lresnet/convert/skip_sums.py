@@ -64,7 +64,9 @@ class SkipSums:
 
     def _is_shortcut(self, skip: Value, branch: Value, result: Value) -> str:
         """Return why ``skip`` is not a shortcut of a value that ``branch`` is computed from; "": it is."""
-        before = ancestors(branch)
+        before, depth = ancestors(branch), len(result.modules)
+        # A residual block inside the branch is a layer of it, although it passes its input on.
+        inner = {one for one in self._found if len(one.modules) > depth and one.modules[:depth] == result.modules}
         layers, cut, named, reason = 0, False, False, UNRELATED
         for value, edge in _linear_chain(skip):
             if edge is not None:
@@ -77,7 +79,7 @@ class SkipSums:
             for alias, added in self._aliases(value):
                 if alias not in before:
                     continue
-                if alias in direct_ancestors(branch):
+                if alias in direct_ancestors(branch, inner):
                     reason = DIRECT if not layers else reason
                 elif any(one in before for one in added):
                     reason = RUNNING_TOTAL

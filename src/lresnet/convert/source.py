@@ -27,7 +27,7 @@ class Unreadable(ValueError):
 class Source(NamedTuple):
     """A function and its syntax tree."""
 
-    function: types.FunctionType
+    function: Any
     """The function that runs, without its decorators."""
     owner: type | None
     """The class that defines it; None: a plain function."""
@@ -179,9 +179,7 @@ def _is_compiled_from(code: types.CodeType, function: types.FunctionType) -> boo
 
 
 @functools.lru_cache(maxsize=64)
-def _codes_of_file(
-    file: str, text: str, flags: int
-) -> dict[tuple[str, int], list[types.CodeType]]:
+def _codes_of_file(file: str, text: str, flags: int) -> dict[tuple[str, int], list[types.CodeType]]:
     """Compile a whole file, since the compiler treats names that the file imports in another way."""
     found: dict[tuple[str, int], list[types.CodeType]] = {}
     waiting = [compile(text, file, "exec", flags, dont_inherit=True)]
