@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_map
 
 from lresnet.convert.places import Place, place_of
 from lresnet.convert.provenance import Kind, Recorder, Value
-from lresnet.convert.skip_sums import NO_DATA, Relation, SkipSums
+from lresnet.convert.skip_sums import BOTH_LINEAR, NO_DATA, SAME_SHAPE, TWO_BRANCHES, Relation, SkipSums
 
 __all__ = ["Plan", "Sum", "find_sums"]
 
@@ -310,12 +310,12 @@ class _Search:
             reason = self._reason(line)
             all_normed = all(self._is_normed(result) for one in line for result in one.results)
             for one in line:
-                one.reason = reason or self._own_reason(one)
+                one.reason = _merging(one) or reason or self._own_reason(one)
                 one.is_post_norm = all_normed and not one.reason
                 one.reason = one.reason or (POST_NORM if all_normed else "")
                 one.converted = not one.reason
-                related = [relation.skip_first for relation in one.relations if relation.skip_first is not None]
-                one.skip_first = related[0] if related else True
+                related = [relation for other in (one, *line) for relation in other.relations]
+                one.skip_first = next((bool(each.skip_first) for each in related if each.skip_first is not None), True)
         for path in sorted(self._unseen):
             self._note(f"{path or 'The network'} runs code that cannot be followed, e.g. TorchScript.")
         _number(sums)
@@ -325,22 +325,20 @@ class _Search:
         """Why a line of the source is not converted, in any module."""
         relations = [relation for one in line for relation in one.relations]
         not_skips = [relation for relation in relations if relation.skip_first is None]
-        if not_skips:
-            return not_skips[0].reason if len(not_skips) == len(relations) else SOME_CALLS
+        if len(not_skips) == len(relations):
+            return not_skips[0].reason
+        # Where a line adds a skip connection in other modules, two branches of one value are a shortcut and a branch.
+        if any(relation.reason not in (TWO_BRANCHES, BOTH_LINEAR, SAME_SHAPE) for relation in not_skips):
+            return SOME_CALLS
         if any(_is_score(result) for one in line for result in one.results):
             return SCORES
         return ""
 
     def _own_reason(self, one: Sum) -> str:
         """Why a sum of one module is not converted."""
-        if one.place.reason:
-            return one.place.reason
-        merging = [name for name in _MERGING if callable(getattr(one.place.module, name, None))]
-        if merging:
-            return f"re-parametrisable: {one.class_name}.{merging[0]}() merges its branches"
-        if len({relation.skip_first for relation in one.relations}) > 1:
+        if len({relation.skip_first for relation in one.relations if relation.skip_first is not None}) > 1:
             return SIDES
-        return ""
+        return one.place.reason
 
     def _next(self, results: list[Value]) -> str:
         found = dict.fromkeys(self._reader(use) for result in results for use in _uses(result))
@@ -364,6 +362,11 @@ class _Search:
             name in ("layer_norm", "rms_norm") or _NORM.search(self.classes.get(modules[-1] if modules else "", ""))
             for name, modules, _ in uses
         )
+
+
+def _merging(one: Sum) -> str:
+    names = [name for name in _MERGING if callable(getattr(one.place.module, name, None))]
+    return f"re-parametrisable: {one.class_name}.{names[0]}() merges its branches" if names else ""
 
 
 def _number(sums: Sequence[Sum]) -> None:

@@ -261,13 +261,14 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
         sources = [self.value_of(one) for one in given]
+        version = given[0]._version if given and not given[0].is_inference() else None
         result = func(*args, **kwargs)
         if name == "__setitem__" and given:
             self._record(name, given[0], args, sources, sys._getframe(1), written=True)
             return result
         results = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
         for one in results:
-            written = any(one is tensor for tensor in given[:1]) and (name.endswith("_") or name == "__iadd__")
+            written = one is (given or [None])[0] and version is not None and one._version != version
             if written or not any(one is tensor for tensor in given):
                 self._record(name, one, args, sources, sys._getframe(1), written=written, single=len(results) == 1)
         return result

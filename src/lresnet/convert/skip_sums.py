@@ -81,10 +81,10 @@ class SkipSums:
                     continue
                 if alias in direct_ancestors(branch, inner):
                     reason = DIRECT if not layers else reason
-                elif any(one in before for one in added):
-                    reason = RUNNING_TOTAL
-                elif cut and not layers:
+                elif cut and not layers and not _reads_all_channels(alias, before):
                     reason = PIECES
+                elif any(one in before for one in added):
+                    reason = reason if layers else RUNNING_TOTAL
                 elif layers and not named:
                     reason = _projected(alias, skip, branch, before)
                     if not reason:
@@ -124,6 +124,16 @@ def _cuts_channels(value: Value, edge: Edge) -> bool:
     if source.axis is None or len(source.shape) != len(value.shape):
         return value.operation in _CUTS
     return value.shape[source.axis] < source.shape[source.axis]
+
+
+def _reads_all_channels(source: Value, before: set[Value]) -> bool:
+    """Whether one of the values in ``before`` is computed from ``source`` as a whole, and not from pieces of it."""
+    return any(
+        edge.source.root is source and edge.kind is not Kind.PART
+        for value in before
+        for edge in value.edges
+        if value.root is not source
+    )
 
 
 def _is_named_shortcut(edge: Edge, result: Value, value: Value) -> bool:
