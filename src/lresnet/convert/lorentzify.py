@@ -19,10 +19,9 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from lresnet.convert.example import guesses
-from lresnet.convert.plan import Plan, Sum, copied, find_sums
+from lresnet.convert.plan import Plan, Sum, copied, find_sums, results_of
 from lresnet.convert.rewritten_class import Replacement, find_sum, rewritten_class
 from lresnet.convert.source import enclosed
 from lresnet.geometry import Lorentz, ManifoldModule
@@ -169,8 +168,8 @@ def _nothing_to_convert(plan: Plan) -> str:
     if normed and len(normed) == len([one for one in plan if one.is_post_norm or one.converted]):
         return (
             f"{len(normed)} sums of {plan.network} are followed by a layer norm, which removes the factor of the "
-            "Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with norms "
-            f"before its branches; plan.include({normed[0].class_name!r}) converts them anyway"
+            "Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with "
+            f"norms before its branches; plan.include({normed[0].class_name!r}) converts them anyway"
         )
     ran = f"{len(plan)} sum{'' if len(plan) == 1 else 's'} of activations ran"
     left = "".join(f"\n  {one.name} {one.text}: {one.reason}" for one in plan.refused[:20])
@@ -358,13 +357,12 @@ def _verify(network: torch.nn.Module, plan: Plan, added: Sequence[tuple[torch.nn
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad():
             torch.manual_seed(0)
-            found = check.eval()(*args, **keywords)
+            found = results_of(check.eval()(*args, **keywords), check)
     except Exception as error:
         raise ValueError(
             f"{plan.network} does not run after the conversion: {type(error).__name__}: {error}"
         ) from error
-    pairs = zip(tree_leaves(found), tree_leaves(plan.outputs), strict=False)
-    if all(_equal(*pair) for pair in pairs if isinstance(pair[1], Tensor)):
+    if all(_equal(found.get(name, []), tensors) for name, tensors in plan.outputs.items()):
         return
     in_place = [one for one in plan.converted if one.place.in_place]
     hint = (
@@ -379,12 +377,16 @@ def _verify(network: torch.nn.Module, plan: Plan, added: Sequence[tuple[torch.nn
     )
 
 
-def _equal(first: Any, second: Tensor) -> bool:
-    if not isinstance(first, Tensor) or first.shape != second.shape or first.dtype != second.dtype:
+def _equal(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    if len(first) != len(second):
         return False
-    if second.is_sparse or not second.is_floating_point():
-        return bool((first.to_dense() == second.to_dense()).all()) if second.is_sparse else torch.equal(first, second)
-    return bool(((first == second) | (first.isnan() & second.isnan())).all())
+    for one, other in zip(first, second, strict=True):
+        if one.shape != other.shape or one.dtype != other.dtype or one.layout != other.layout:
+            return False
+        one, other = (each.to_dense() if each.layout != torch.strided else each for each in (one, other))
+        if not torch.equal(one, other) and not bool(((one == other) | ((one != one) & (other != other))).all()):
+            return False
+    return True
 
 
 def _warn(plan: Plan, chosen: Sequence[Sum]) -> None:

@@ -111,8 +111,8 @@ def _owner(frame: types.FrameType) -> tuple[torch.nn.Module, str | None] | None:
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
     if not isinstance(first, torch.nn.Module):
         return None
-    overridden = False
-    for name in dict.fromkeys((code.co_name, *_names(type(first)).get(code, ()))):
+    overridden, names = False, _names(type(first))  # type: ignore[arg-type]
+    for name in dict.fromkeys((code.co_name, *names.get(code, ()))):
         for number, base in enumerate(one for one in type(first).__mro__ if name in vars(one)):
             if _code(vars(base)[name]) is code:
                 if number == 0:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from lresnet.convert.places import Place, place_of
-from lresnet.convert.provenance import Kind, Recorder, Value
+from lresnet.convert.provenance import Kind, Recorder, Value, tensors_in
 from lresnet.convert.skip_sums import BOTH_LINEAR, NO_DATA, SAME_SHAPE, TWO_BRANCHES, Relation, SkipSums
 
 __all__ = ["Plan", "Sum", "find_sums"]
@@ -24,6 +24,7 @@ __all__ = ["Plan", "Sum", "find_sums"]
 POST_NORM = "post-norm: no effect (the norm removes the residual's factor)"
 SCORES = "it adds attention scores (a softmax follows)"
 SOME_CALLS = "only some of its calls add a skip connection and its branch"
+NUMBERS = "one side is a number in some calls"
 SIDES = "the skip connection is the first side in some calls and the second in others"
 _MERGING = ("fuse", "reparameterize", "switch_to_deploy", "structural_reparam", "merge_kernel")
 _NORM = re.compile(r"(layer|rms)_?norm|^norm$", re.IGNORECASE)
@@ -91,8 +92,8 @@ class Plan:
         self.network, self.sums, self.notes = network, list(sums), list(notes)
         self.example: tuple[Any, Mapping[str, Any]] | None = None
         """The example inputs."""
-        self.outputs: Any = None
-        """What the network computed from them in evaluation mode."""
+        self.outputs: dict[str, list[Tensor]] = {}
+        """What the network computed from them in evaluation mode: all tensors of the result, and those it keeps."""
 
     def __iter__(self) -> Iterator[Sum]:
         return iter(self.sums)
@@ -214,7 +215,7 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
     search = _Search(network)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        outputs = search.run(network.eval(), example_inputs, example_keywords)
+        outputs = results_of(search.run(network.eval(), example_inputs, example_keywords), network)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -226,13 +227,28 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
         )
     plan = Plan(type(net).__name__, search.finish(), search.notes)
     plan.example = example_inputs, example_keywords
-    plan.outputs = tree_map(lambda one: one.detach() if isinstance(one, Tensor) else one, outputs)
+    plan.outputs = outputs
+    if not any(True for _ in tensors_in((example_inputs, example_keywords))):
+        plan.notes.append("No tensor was found in the example inputs.")
     return plan
 
 
 def copied(inputs: Any) -> Any:
-    """Return a copy of the example's tensors, since a network may write into its input."""
-    return tree_map(lambda one: one.detach().clone() if isinstance(one, Tensor) else one, inputs)
+    """Return a copy of the example, since a network may write into its input."""
+    detached = tree_map(lambda one: one.detach().clone() if isinstance(one, Tensor) else one, inputs)
+    return copy.deepcopy(detached)
+
+
+def results_of(output: Any, network: torch.nn.Module) -> dict[str, list[Tensor]]:
+    """Return the tensors that a forward pass gives, and those that modules keep: buffers and other attributes."""
+    own = ("_parameters", "_modules")
+    kept = {
+        f"{path}.{name}": value
+        for path, module in network.named_modules()
+        for name, value in vars(module).items()
+        if name not in own
+    }
+    return {name: [one.detach().clone() for one in tensors_in(value)] for name, value in {"": output, **kept}.items()}
 
 
 class _Search:
@@ -246,6 +262,8 @@ class _Search:
         self.notes: list[str] = []
         self._skip_sums = SkipSums()
         self._unseen: set[str] = set()
+        self._with_numbers: set[Any] = set()
+        """Places that add a number in some calls."""
 
     def run(self, network: torch.nn.Module, args: Any, keywords: Any) -> Any:
         """Run the network once and record its sums."""
@@ -269,6 +287,8 @@ class _Search:
         elif name not in _SUMS:
             return
         if len(sides) < 2:
+            if name in _SUMS and (place := place_of(frame)) is not None:
+                self._with_numbers.add(place.source_line)
             return
         relation = self._skip_sums.relate(sides[0], sides[-1], result)
         if relation is None or relation.reason == NO_DATA:
@@ -330,6 +350,8 @@ class _Search:
         # Where a line adds a skip connection in other modules, two branches of one value are a shortcut and a branch.
         if any(relation.reason not in (TWO_BRANCHES, BOTH_LINEAR, SAME_SHAPE) for relation in not_skips):
             return SOME_CALLS
+        if line[0].place.source_line in self._with_numbers:
+            return NUMBERS
         if any(_is_score(result) for one in line for result in one.results):
             return SCORES
         return ""
@@ -349,11 +371,9 @@ class _Search:
         name, modules, _ = use
         if name in _SUMS:
             return "sum"
-        own = self.classes.get(modules[-1], "") if modules else ""
-        leaf = bool(modules) and modules[-1] in self.classes and not any(
-            path.startswith(f"{modules[-1]}.") for path in self.classes if modules[-1]
-        )  # fmt: skip
-        return own if leaf else name
+        path = modules[-1] if modules else ""
+        leaf = bool(path) and not any(other.startswith(f"{path}.") for other in self.classes)
+        return self.classes.get(path, name) if leaf else name
 
     def _is_normed(self, result: Value) -> bool:
         """Whether nothing but a layer norm or RMS norm reads a value."""
@@ -386,7 +406,7 @@ def _uses(value: Value) -> Iterator[tuple[str, tuple[str, ...], Value]]:
         edge = next((edge for edge in use[2].edges if edge.source is value), None)
         if edge is not None and edge.kind is Kind.SAME:
             yield from _uses(use[2])
-        elif use[0] not in ("__get__", "zeros_like", "ones_like"):
+        elif use[0] != "__get__":
             yield use
 
 

@@ -34,8 +34,8 @@ class Source(NamedTuple):
     tree: ast.Module
     node: ast.FunctionDef
     """The definition within ``tree``."""
-    wrappers: int
-    """Number of decorators around it that tell what they wrap."""
+    given: Any
+    """The function with its decorators."""
 
     @property
     def self_name(self) -> str:
@@ -91,7 +91,7 @@ def read_function(given: Any, owner: type | None, title: str) -> Source:
     if not _is_compiled_from(code, function):
         raise Unreadable(f"the source of {title} is not the code that runs: its file was changed after the import")
     ast.increment_lineno(tree, first - 2)
-    return Source(function, owner, tree, node, _wrappers(given))
+    return Source(function, owner, tree, node, given)
 
 
 def enclosed(function: types.FunctionType) -> dict[str, Any]:
@@ -106,15 +106,14 @@ def enclosed(function: types.FunctionType) -> dict[str, Any]:
 def compiled(source: Source) -> Any:
     """Return a function of the changed tree; globals, closure, defaults, file and lines are those of the original.
 
-    Decorators are applied again.
+    It has the same decorators, also those that were applied after its definition.
 
     Raises:
-        Unreadable: the function was wrapped after its definition, or a decorator cannot be applied again.
+        Unreadable: a decorator does not hold the function in a variable.
     """
     old = source.function
     cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
-    decorators, source.node.decorator_list = source.node.decorator_list, []
-    file, flags = old.__code__.co_filename, old.__code__.co_flags & _FUTURES
+    source.node.decorator_list = []
     code = _code(source.tree, old)
     new = types.FunctionType(
         code, old.__globals__, old.__name__, old.__defaults__, tuple(cells[name] for name in code.co_freevars)
@@ -122,26 +121,24 @@ def compiled(source: Source) -> Any:
     functools.update_wrapper(new, old)
     del new.__wrapped__  # type: ignore[attr-defined]  # torch.compile and inspect would follow it to the old code
     new.__kwdefaults__ = old.__kwdefaults__
-    for decorator in reversed(decorators):
-        if isinstance(decorator, ast.Name) and decorator.id == "staticmethod":
-            continue  # it gets the object as its first argument
-        expression = compile(ast.Expression(decorator), file, "eval", flags=flags, dont_inherit=True)
-        names = vars(source.owner) if source.owner is not None else {}
-        try:
-            new = eval(expression, old.__globals__, {**names, **enclosed(old)})(new)
-        except NameError as error:
-            text = ast.unparse(decorator)
-            raise Unreadable(f"the decorator @{text} of {old.__qualname__} cannot be applied again: {error}") from error
-    if _wrappers(new) != source.wrappers:
-        raise Unreadable(
-            f"{old.__qualname__} was wrapped after its definition, which its source does not show; write a decorator"
-        )
-    return new
+    return _decorated(source.given, old, new)
 
 
-def _wrappers(function: Any) -> int:
-    function = getattr(function, "__func__", function)  # of a static method
-    return 1 + _wrappers(function.__wrapped__) if hasattr(function, "__wrapped__") else 0
+def _decorated(given: Any, old: Any, new: Any) -> Any:
+    """Return a copy of ``given``, the function ``old`` with decorators around it, with ``new`` in its place."""
+    given = getattr(given, "__func__", given)  # a static method becomes a method
+    if given is old:
+        return new
+    inner = given.__wrapped__
+    replaced = _decorated(inner, old, new)
+    held = [cell.cell_contents for cell in given.__closure__ or ()] if isinstance(given, types.FunctionType) else []
+    if not any(one is inner for one in held):
+        raise Unreadable(f"a decorator of {old.__qualname__} does not hold the function in a variable")
+    closure = tuple(types.CellType(replaced if one is inner else one) for one in held)
+    copied = types.FunctionType(given.__code__, given.__globals__, given.__name__, given.__defaults__, closure)
+    functools.update_wrapper(copied, replaced)
+    copied.__kwdefaults__ = given.__kwdefaults__
+    return copied
 
 
 @functools.lru_cache(maxsize=256)
