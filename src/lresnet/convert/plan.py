@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import BaseTorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from lresnet.convert.places import Place, place_of
@@ -92,8 +93,6 @@ class Plan:
         self.network, self.sums, self.notes = network, list(sums), list(notes)
         self.example: tuple[Any, Mapping[str, Any]] | None = None
         """The example inputs."""
-        self.outputs: dict[str, list[Tensor]] = {}
-        """What the network computed from them in evaluation mode: all tensors of the result, and those it keeps."""
 
     def __iter__(self) -> Iterator[Sum]:
         return iter(self.sums)
@@ -215,7 +214,7 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
     search = _Search(network)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        outputs = results_of(search.run(network.eval(), example_inputs, example_keywords), network)
+        search.run(network.eval(), example_inputs, example_keywords)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -227,7 +226,6 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
         )
     plan = Plan(type(net).__name__, search.finish(), search.notes)
     plan.example = example_inputs, example_keywords
-    plan.outputs = outputs
     if not any(True for _ in tensors_in((example_inputs, example_keywords))):
         plan.notes.append("No tensor was found in the example inputs.")
     return plan
@@ -239,8 +237,15 @@ def copied(inputs: Any) -> Any:
     return copy.deepcopy(detached)
 
 
-def results_of(output: Any, network: torch.nn.Module) -> dict[str, list[Tensor]]:
-    """Return the tensors that a forward pass gives, and those that modules keep: buffers and other attributes."""
+def results_of(network: torch.nn.Module, example: tuple[Any, Mapping[str, Any]]) -> dict[str, list[Tensor]]:
+    """Return the tensors that a forward pass in evaluation mode gives, and those that the modules then keep.
+
+    The mode for torch functions keeps torch's encoder layers from their fused path.
+    """
+    args, keywords = copied((example[0], dict(example[1])))
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), BaseTorchFunctionMode():
+        torch.manual_seed(0)
+        output = network.eval()(*args, **keywords)
     own = ("_parameters", "_modules")
     kept = {
         f"{path}.{name}": value
@@ -265,17 +270,20 @@ class _Search:
         self._with_numbers: set[Any] = set()
         """Places that add a number in some calls."""
 
-    def run(self, network: torch.nn.Module, args: Any, keywords: Any) -> Any:
+    def run(self, network: torch.nn.Module, args: Any, keywords: Any) -> None:
         """Run the network once and record its sums."""
         self._skip_sums, self._calls = SkipSums(), dict[tuple[Any, ...], int]()
         recorder = Recorder(network, self._on_operation)
-        given, named = copied((args, dict(keywords)))
+        # Autograd tells the inputs of code that is not seen. The copy is not a leaf, so it can be written to.
+        given, named = tree_map(
+            lambda one: one.requires_grad_().clone() if isinstance(one, Tensor) and one.is_floating_point() else one,
+            copied((args, dict(keywords))),
+        )
         with torch.enable_grad(), recorder.following((given, named)):
-            outputs = network(*given, **named)
+            network(*given, **named)
         for key, count in self._calls.items():
             self.sums[key].calls = max(self.sums[key].calls, count)
         self._unseen |= recorder.unseen
-        return outputs
 
     def _on_operation(self, name: str, args: Any, result: Value, frame: types.FrameType, written: bool) -> None:
         sides = [edge.source for edge in result.edges]

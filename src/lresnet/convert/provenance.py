@@ -220,7 +220,8 @@ class Recorder(TorchFunctionMode):
             return
         path, sources = self._modules.pop(), self._inputs.pop()
         for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and leaf not in self.values and self._is_computed(leaf):
+            unseen = isinstance(leaf, Tensor) and leaf not in self.values
+            if unseen and (self._is_computed(leaf) or isinstance(module, torch.jit.ScriptModule)):
                 self.unseen.add(path)
                 known = self._by_autograd(leaf) or sources
                 self.values[leaf] = self._new(leaf, tuple(Edge(one, Kind.MIXED) for one in known), operation="module")
@@ -278,15 +279,16 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
         sources = [self.value_of(one) for one in given]
-        version = given[0]._version if given and not given[0].is_inference() else None
+        versions = [None if one.is_inference() else one._version for one in given]
         result = func(*args, **kwargs)
         if name == "__setitem__" and given:
             self._record(name, given[0], args, sources, sys._getframe(1), written=True)
             return result
         results = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
         for one in results:
-            written = bool(given) and one is given[0] and version is not None and one._version != version
-            if written or not any(one is tensor for tensor in given):
+            before = [version for tensor, version in zip(given, versions, strict=True) if tensor is one]
+            written = bool(before) and before[0] is not None and one._version != before[0]
+            if written or not before:
                 self._record(name, one, args, sources, sys._getframe(1), written=written, single=len(results) == 1)
         return result
 

@@ -16,13 +16,12 @@ from lresnet.convert.provenance import Edge, Kind, Value, ancestors, direct_ance
 __all__ = ["Relation", "SkipSums"]
 
 _SHORTCUTS = ("downsample", "shortcut", "skip", "identity")
-_CUTS = ("chunk", "split", "tensor_split", "split_with_sizes", "unbind", "narrow", "select")
 
 NO_DATA = "one side does not depend on the input: a bias, a position or a mask"
 TWO_BRANCHES = "both sides are computed from one value by layers, and neither is a shortcut of it"
 UNRELATED = "neither side is computed from the other"
 DIRECT = "the branch contains the skip connection itself"
-PIECES = "one side is a piece of the channels that the other is computed from"
+PIECES = "both sides are computed from pieces of one value"
 BOTH_LINEAR = "both sides are linear maps of one value, without an activation"
 SAME_SHAPE = "the layer on the shortcut keeps the shape, so both sides may be branches"
 RUNNING_TOTAL = "its branch is computed from what was added before: a running total"
@@ -71,7 +70,7 @@ class SkipSums:
         for value, edge in _linear_chain(skip):
             if edge is not None:
                 layers += edge.kind.is_layer
-                cut = cut or _cuts_channels(value, edge)
+                cut = cut or edge.kind is Kind.PART
                 named = named or _is_named_shortcut(edge, result, value)
                 value = edge.source.root
             if not (value.is_data and value.is_float):
@@ -81,8 +80,8 @@ class SkipSums:
                     continue
                 if alias in direct_ancestors(branch, inner):
                     reason = DIRECT if not layers else reason
-                elif cut and not layers and not _reads_all_channels(alias, before):
-                    reason = PIECES
+                elif cut and not layers and not _reads_whole(alias, before):
+                    return PIECES
                 elif any(one in before for one in added):
                     reason = reason if layers else RUNNING_TOTAL
                 elif layers and not named:
@@ -116,17 +115,7 @@ def _linear_chain(value: Value) -> Iterator[tuple[Value, Edge | None]]:
         value = inputs[0].source.root
 
 
-def _cuts_channels(value: Value, edge: Edge) -> bool:
-    """Whether a step takes some of the channels."""
-    if edge.kind is not Kind.PART:
-        return False
-    source = edge.source
-    if source.axis is None or len(source.shape) != len(value.shape):
-        return value.operation in _CUTS
-    return value.shape[source.axis] < source.shape[source.axis]
-
-
-def _reads_all_channels(source: Value, before: set[Value]) -> bool:
+def _reads_whole(source: Value, before: set[Value]) -> bool:
     """Whether one of the values in ``before`` is computed from ``source`` as a whole, and not from pieces of it."""
     return any(
         edge.source.root is source and edge.kind is not Kind.PART
