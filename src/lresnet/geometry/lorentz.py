@@ -14,7 +14,8 @@ from lresnet.geometry import charts, distance, maps
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checked_points, checks_values, require_nonnegative, require_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
-from lresnet.geometry.state import EXTRA_STATE, CurvatureState, number
+from lresnet.geometry.state import EXTRA_STATE, CurvatureState, is_sharded, number
+from lresnet.geometry.tracing import as_graph_node
 
 __all__ = [
     "Lorentz",
@@ -146,8 +147,11 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
         return -self.K
 
     def extra_repr(self) -> str:
-        K = self.K.detach()
-        return f"curvature={'?' if K.is_meta else f'{float(K):g}'}" + (", learnable" if self.learnable else "")
+        if not self.learnable:
+            return f"curvature={self._fixed:g}"
+        # A sharded curvature is not read: all processes would have to print.
+        unreadable = is_sharded(self.log_kappa) or self.log_kappa.is_meta
+        return f"curvature={'?' if unreadable else f'{float(self.K.detach()):g}'}, learnable"
 
     # --- time-first vectors of other libraries ----------------------------------------------------------------
 
@@ -335,7 +339,14 @@ class ManifoldModule(CurvatureState):
     The curvature has one owner: the model registers the manifold, its layers only refer to it. If every layer
     registered the manifold, the state dict would contain the same parameter under many keys, and safetensors would
     reject it. A fixed curvature is in the state dict, also if the manifold is not registered (:class:`Lorentz`).
+
+    In a graph of torch.fx a module of this kind is one node.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "forward" in cls.__dict__:
+            cls.forward = as_graph_node(cls.__dict__["forward"])  # type: ignore[method-assign]
 
     def __init__(self, manifold: Lorentz) -> None:
         super().__init__()

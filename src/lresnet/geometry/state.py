@@ -14,7 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 if TYPE_CHECKING:
     from lresnet.geometry.lorentz import Lorentz
 
-__all__ = ["EXTRA_STATE", "CurvatureState", "LearnedNumbers", "is_learned_number", "number"]
+__all__ = ["EXTRA_STATE", "CurvatureState", "LearnedNumbers", "is_learned_number", "is_sharded", "number"]
 
 EXTRA_STATE = "_extra_state"
 """Last part of the key of a module's extra state; the name is torch's."""
@@ -34,7 +34,26 @@ def number(parameter: Tensor) -> Tensor:
         >>> number(torch.tensor([0.5])), number(torch.zeros(3)).shape
         (tensor(0.5000), torch.Size([3]))
     """
+    if is_sharded(parameter):
+        parameter = _gathered(parameter)
     return parameter.reshape(()) if parameter.dim() == 1 and parameter.shape[0] == 1 else parameter
+
+
+def is_sharded(parameter: Tensor) -> bool:
+    """Return whether FSDP2 has distributed the parameter over several processes, so that reading it communicates."""
+    return hasattr(parameter, "full_tensor")
+
+
+def _gathered(parameter: Any) -> Tensor:
+    """Return the whole parameter; its gradient is the mean over all processes, as FSDP2 computes it.
+
+    FSDP2 gathers the parameters of a module only while that module runs. A curvature may be read outside of it: by
+    another block, or by a loss.
+    """
+    from torch.distributed.tensor import Partial
+
+    whole: Tensor = parameter.full_tensor(grad_placements=[Partial("avg")] * parameter.device_mesh.ndim)
+    return whole
 
 
 class LearnedNumbers(torch.nn.Module):

@@ -12,7 +12,7 @@ from lresnet.geometry.checks import traced, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import dot
 from lresnet.geometry.stack import sum_to
-from lresnet.geometry.state import number
+from lresnet.geometry.state import is_sharded, number
 from lresnet.kernels import supports_pair, supports_rows
 from lresnet.nn.input_map import MAX_RADIUS, bounded_exp, bounded_radius, factor_slope
 from lresnet.residual import METHODS, LorentzResidual, make_residual
@@ -119,7 +119,9 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         return bounded_exp(wide, kappa_of(self.manifold.curvature, wide.dtype), self.max_radius).to(z.dtype)
 
     def extra_repr(self) -> str:
-        return f"alpha={float(self.weight.detach()):g}, {super().extra_repr()}"
+        owner = self.residual if self._branch_weights == "own" else self
+        alpha = "?" if is_sharded(owner.raw_weight) else f"{float(self.weight.detach()):g}"  # type: ignore[arg-type]
+        return f"alpha={alpha}, {super().extra_repr()}"
 
 
 # --- The Lorentz residual of two exponentials -------------------------------------------------------------------------

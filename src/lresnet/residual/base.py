@@ -135,7 +135,7 @@ class WeightedResidual(Residual, FixedNumbers):
 
     def extra_repr(self) -> str:
         kind = "learned" if isinstance(self.raw_weight, torch.nn.Parameter) else "fixed"
-        shape = "" if self.signed_weight.dim() == 0 else f", one per point {tuple(self.raw_weight.shape)}"
+        shape = "" if self.raw_weight.shape in ((), (1,)) else f", one per point {tuple(self.raw_weight.shape)}"
         return f"{super().extra_repr()}, weight={kind}{shape}"
 
 
