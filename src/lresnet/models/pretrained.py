@@ -228,7 +228,6 @@ def _require_same_tensors(model: Pretrained, shapes: Mapping[str, tuple[tuple[in
             )
         if dtype.startswith(("F", "BF")) != tensor.is_floating_point():
             raise ValueError(f"{name} has the type {dtype} in model.safetensors, but {tensor.dtype} is needed")
-    extra = {name for name in model.state_dict() if name.endswith(EXTRA_STATE)}
-    unknown = [name for name in shapes if name not in own and name not in extra]
+    unknown = [name for name in shapes if name not in own and not name.endswith(EXTRA_STATE)]
     if unknown:
         raise ValueError(f"model.safetensors has a tensor {unknown[0]!r}, which {model.model_name} does not have")

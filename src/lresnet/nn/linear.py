@@ -114,7 +114,7 @@ class LorentzLinear(LazyInput):
     def _log_scale(self) -> Tensor:
         """Return one number for all points, or one for each member of a stack, [S, 1]."""
         log_scale = number(self.log_scale)
-        return log_scale if log_scale.dim() == 0 else log_scale.unsqueeze(-1)
+        return log_scale.unsqueeze(-1) if log_scale.dim() == 1 else log_scale
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {super().extra_repr()}"
