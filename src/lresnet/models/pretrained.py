@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn.parameter import is_lazy
 
+from lresnet.geometry.state import EXTRA_STATE
 from lresnet.models import hub
 
 __all__ = ["Pretrained", "build", "read"]
@@ -141,7 +142,7 @@ def read(
         model = build(registry, name, **arguments)
         state = load_file(weights, device=str(device))
         model.to(device)
-        for tensor, own in model.state_dict(keep_vars=True).items():
+        for tensor, own in _tensors(model).items():
             own.data = own.data.to(state[tensor].dtype)  # as saved: norms may be wider than the rest
         model.load_state_dict(state)
     except _DAMAGE as error:
@@ -205,22 +206,28 @@ def _whole_numbers(value: object) -> Iterator[int]:
             yield from _whole_numbers(one)
 
 
+def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by name, without extra state, which files of lresnet 0.2 do not have."""
+    state = model.state_dict(keep_vars=True)
+    return {name: tensor for name, tensor in state.items() if not name.endswith(EXTRA_STATE)}
+
+
 def _require_same_tensors(model: Pretrained, shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
     """Raise an error if the tensors of a file are not those of the network."""
-    own = model.state_dict(keep_vars=True)
+    own = _tensors(model)
     for name, tensor in own.items():
         if name not in shapes:
             raise ValueError(f"model.safetensors has no tensor {name}, which {model.model_name} needs")
         if is_lazy(tensor):  # takes its shape from the file
             continue
         shape, dtype = shapes[name]
-        if shape != tuple(tensor.shape):
+        if shape != tuple(tensor.shape) and {shape, tuple(tensor.shape)} != {(), (1,)}:
             raise ValueError(
                 f"size mismatch for {name}: it is {list(shape)} in model.safetensors and {list(tensor.shape)} in "
                 f"{model.model_name} as config.json describes it"
             )
         if dtype.startswith(("F", "BF")) != tensor.is_floating_point():
             raise ValueError(f"{name} has the type {dtype} in model.safetensors, but {tensor.dtype} is needed")
-    unknown = [name for name in shapes if name not in own]
+    unknown = [name for name in shapes if name not in own and not name.endswith(EXTRA_STATE)]
     if unknown:
         raise ValueError(f"model.safetensors has a tensor {unknown[0]!r}, which {model.model_name} does not have")
