@@ -22,7 +22,7 @@ from torch import Tensor
 
 from lresnet.convert.example import guesses
 from lresnet.convert.plan import Plan, Sum, find_sums, results_of
-from lresnet.convert.rewritten_class import Replacement, find_sum, rewritten_class
+from lresnet.convert.rewritten_class import Replacement, find_sum, is_rewritten, rewritten_class
 from lresnet.convert.source import enclosed
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.residual import RESIDUALS, make_residual
@@ -53,8 +53,9 @@ def lorentzify(
     The network runs on example inputs to find the sums (:func:`lresnet.find_sums`). Then each class with such a sum is
     replaced by a subclass of the same name that calls a residual in its place. Parameters keep their names and values;
     residuals add their own (``residual``, ``residual_2``, ... in their block). All residuals refer to one
-    ``manifold``, a part of the first block. With ``residual="space"`` the converted network must compute exactly what
-    the original does; this is checked on the example.
+    ``manifold``, a part of the first block. ``save_pretrained(folder)`` of the result writes the conversion and the
+    weights, which :func:`lresnet.from_pretrained` reads. With ``residual="space"`` the converted network must compute
+    exactly what the original does; this is checked on the example.
 
     Args:
         module: the network; it does not change.
@@ -102,11 +103,13 @@ def lorentzify(
     if plan.example is not None:
         _verify(module, network, plan, added)
         _warn(plan, chosen)
+    if not is_rewritten(type(network)):
+        network.__class__ = rewritten_class(type(network), ())  # has save_pretrained
     network.__dict__[CONVERSION] = {
         "residual": residual,
         "options": options,
         "learned_curvature": bool(list(manifold.parameters())),
-        "sums": [_as_dict(one, axis) for one, axis in zip(chosen, axes, strict=True)],
+        "sums": [_as_dict(one, axes[chosen.index(one)]) for _, sums in blocks.values() for one in sums],
     }
     return network
 

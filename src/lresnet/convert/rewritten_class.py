@@ -63,7 +63,12 @@ def rewritten_class(cls: type, replacements: tuple[Replacement, ...]) -> type:
         _rewrite(cls, source, own, source.self_name, methods)
         methods[name] = compiled(source)
     same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-    extra = {_MARK: replacements, "__reduce_ex__": _reduce, "__prepare_scriptable__": _refuse_script}
+    extra = {
+        _MARK: replacements,
+        "__reduce_ex__": _reduce,
+        "__prepare_scriptable__": _refuse_script,
+        "save_pretrained": _save_pretrained,
+    }
     body = same | extra | methods
     return types.new_class(cls.__name__, (_Unannounced, cls), exec_body=lambda namespace: namespace.update(body))
 
@@ -127,6 +132,13 @@ def _reduce(self: Any, protocol: int) -> tuple[Any, ...]:
 def _restored(cls: type, replacements: tuple[Replacement, ...], *arguments: Any) -> Any:
     new = rewritten_class(cls, replacements)
     return new.__new__(new, *arguments)
+
+
+def _save_pretrained(self: Any, folder: Any, **options: Any) -> Any:
+    """Write ``config.json`` and ``model.safetensors`` into ``folder``; :func:`lresnet.from_pretrained` reads them."""
+    from lresnet.convert.saved import save_converted
+
+    return save_converted(self, folder, **options)
 
 
 def _refuse_script(self: Any) -> NoReturn:
