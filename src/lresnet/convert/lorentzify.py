@@ -14,7 +14,8 @@ from __future__ import annotations
 import copy
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -89,16 +90,17 @@ def lorentzify(
     chosen = _chosen(plan, residual)
     if not chosen:
         raise ValueError(_nothing_to_convert(plan))
-    axes = _axes(chosen, dim)
+    chosen, axes = _with_axes(chosen, dim)
     manifold = curvature if isinstance(curvature, Lorentz) else Lorentz(_curvature(curvature, chosen, axes))
     network = copy.deepcopy(module)
     blocks = _blocks(network, chosen)
     options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | options
     _register(next(iter(blocks.values()))[0], manifold)
-    added: list[tuple[torch.nn.Module, str, int]] = []
+    added: list[tuple[torch.nn.Module, str, bool]] = []
+    flat = residual in ("space", "euclidean")
     for block, sums in blocks.values():
         own = [(one, axes[chosen.index(one)]) for one in sums]
-        added += _convert(block, own, lambda axis: make_residual(residual, manifold, dim=axis, **options))
+        added += _convert(block, own, lambda axis: make_residual(residual, manifold, dim=axis, **options), flat)
     _switch_fast_paths_off(network)
     if plan.example is not None:
         _verify(module, network, plan, added)
@@ -179,8 +181,8 @@ def _nothing_to_convert(plan: Plan) -> str:
     return f"no sum of a skip connection and its branch was found in {plan.network}: {ran}; {_WRITE_IT}{left}"
 
 
-def _axes(chosen: Sequence[Sum], dim: Dim) -> list[int]:
-    """The coordinate axis of each sum; all that are unknown or wrong are named in one error."""
+def _with_axes(chosen: Sequence[Sum], dim: Dim) -> tuple[list[Sum], list[int]]:
+    """The sums with a known coordinate axis, and their axes; the others are named in a warning."""
     if isinstance(dim, Mapping):
         known = list(dict.fromkeys(one.module for one in chosen))
         for prefix in dim:
@@ -188,19 +190,18 @@ def _axes(chosen: Sequence[Sum], dim: Dim) -> list[int]:
                 raise ValueError(f"dim: there is no sum at {prefix!r}; they are at {', '.join(map(repr, known))}")
     elif dim is not None and type(dim) is not int:
         raise TypeError(f"dim must be a number, a dict from paths to numbers, or None; got {dim!r}")
-    axes, unknown = [], []
-    for one in chosen:
-        axis = _given_axis(one, dim)
-        if axis is None:
-            unknown.append(one)
-        axes.append(-1 if axis is None else axis)
+    axes = {one: axis for one in chosen if (axis := _given_axis(one, dim)) is not None}
+    unknown = [one for one in chosen if one not in axes]
     if unknown:
         lines = "".join(f"\n  {one.name} {one.text}, shape {one.shape}" for one in unknown[:10])
-        raise ValueError(
+        text = (
             f"the layers do not show the coordinate axis of{lines}\nGive dim=1 (channels after the batch) or dim=-1 "
             f"(channels last), or both for parts of the network, e.g. dim={{{unknown[0].module!r}: -1}}"
         )
-    return axes
+        if not axes or any(one.chosen_by_user for one in unknown):
+            raise ValueError(text)
+        warnings.warn(f"not converted: {text}", stacklevel=3)
+    return list(axes), list(axes.values())
 
 
 def _given_axis(one: Sum, dim: Dim) -> int | None:
@@ -285,26 +286,38 @@ def _register(block: torch.nn.Module, manifold: Lorentz) -> None:
 
 
 def _convert(
-    block: torch.nn.Module, sums: Sequence[tuple[Sum, int]], make: Callable[[int], torch.nn.Module]
-) -> list[tuple[torch.nn.Module, str, int]]:
-    """Give the block its residuals and the class that calls them; return block, name and axis of each."""
+    block: torch.nn.Module, sums: Sequence[tuple[Sum, int]], make: Callable[[int], torch.nn.Module], flat: bool
+) -> list[tuple[torch.nn.Module, str, bool]]:
+    """Give the block its residuals and the class that calls them; return block, name and order of each."""
     stems = ["residual", "lorentz_residual", *(f"lorentz_residual_of_{number}" for number in range(2, 100))]
     suffixes = ["" if number == 0 else f"_{number + 1}" for number in range(len(sums))]
     stem = next(stem for stem in stems if not any(_is_taken(block, stem + suffix) for suffix in suffixes))
     replacements, added = [], []
     for (one, axis), suffix in zip(sums, suffixes, strict=True):
         rounds = _rounds(block, one.place.loop)
-        part = make(axis) if rounds is None else torch.nn.ModuleList(make(axis) for _ in range(rounds))
+        with _default_dtype(_like(block).get("dtype")):
+            part = make(axis) if rounds is None else torch.nn.ModuleList(make(axis) for _ in range(rounds))
         block.add_module(stem + suffix, part.to(**_like(block)).train(block.training))
-        added.append((block, stem + suffix, axis))
+        added.append((block, stem + suffix, one.skip_first or flat))
         place = one.place
+        # A flat residual treats both sides alike, and the first one decides about the layout of the result.
+        first = one.skip_first or flat
         replacements.append(
-            Replacement(
-                place.method, place.calls, place.ordinal, place.text, one.skip_first, stem + suffix, rounds is not None
-            )
+            Replacement(place.method, place.calls, place.ordinal, place.text, first, stem + suffix, rounds is not None)
         )
     block.__class__ = rewritten_class(type(block), tuple(replacements))
     return added
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype | None) -> Iterator[None]:
+    """Make new parameters in float64 for a network in float64; log(2) of float32 would have fewer digits."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if dtype == torch.float64 else before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _rounds(module: torch.nn.Module, loop: str | None) -> int | None:
@@ -346,24 +359,35 @@ def _switch_fast_paths_off(network: torch.nn.Module) -> None:
 # Verification
 
 
+class _PlainSum(torch.nn.Module):
+    """The sum with its sides as they were written: the first one decides about the layout of the result."""
+
+    def __init__(self, skip_first: bool) -> None:
+        super().__init__()
+        self.skip_first = skip_first
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y if self.skip_first else y + x
+
+
 def _verify(
     module: torch.nn.Module,
     network: torch.nn.Module,
     plan: Plan,
-    added: Sequence[tuple[torch.nn.Module, str, int]],
+    added: Sequence[tuple[torch.nn.Module, str, bool]],
 ) -> None:
     """Raise an error unless the network with plain sums in place of the residuals computes what the original did."""
     assert plan.example is not None
     paths = {id(module): path for path, module in network.named_modules()}
     check = copy.deepcopy(network)
-    for block, name, axis in added:
+    for block, name, skip_first in added:
         owner = check.get_submodule(paths[id(block)])
-        part, plain = owner._modules[name], make_residual("space", Lorentz(), dim=axis)
+        part, plain = owner._modules[name], _PlainSum(skip_first)
         many = isinstance(part, torch.nn.ModuleList)
         owner._modules[name] = torch.nn.ModuleList([plain] * len(part)) if many else plain  # type: ignore[arg-type]
-    expected = results_of(copy.deepcopy(module), plan.example)
+    expected = results_of(copy.deepcopy(module), plan)
     try:
-        found = results_of(check, plan.example)
+        found = results_of(check, plan)
     except Exception as error:
         raise ValueError(
             f"{plan.network} does not run after the conversion: {type(error).__name__}: {error}"

@@ -93,6 +93,8 @@ class Plan:
         self.network, self.sums, self.notes = network, list(sums), list(notes)
         self.example: tuple[Any, Mapping[str, Any]] | None = None
         """The example inputs."""
+        self.kind: tuple[torch.dtype, torch.device] | None = None
+        """Dtype and device of the network that ran."""
 
     def __iter__(self) -> Iterator[Sum]:
         return iter(self.sums)
@@ -225,10 +227,15 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
             f"It does not run in training mode with this example ({text}); only evaluation was recorded."
         )
     plan = Plan(type(net).__name__, search.finish(), search.notes)
-    plan.example = example_inputs, example_keywords
+    plan.example, plan.kind = (example_inputs, example_keywords), kind_of(net)
     if not any(True for _ in tensors_in((example_inputs, example_keywords))):
         plan.notes.append("No tensor was found in the example inputs.")
     return plan
+
+
+def kind_of(network: torch.nn.Module) -> tuple[torch.dtype, torch.device] | None:
+    """Return dtype and device of the first floating-point parameter."""
+    return next(((one.dtype, one.device) for one in network.parameters() if one.is_floating_point()), None)
 
 
 def copied(inputs: Any) -> Any:
@@ -237,12 +244,20 @@ def copied(inputs: Any) -> Any:
     return copy.deepcopy(detached)
 
 
-def results_of(network: torch.nn.Module, example: tuple[Any, Mapping[str, Any]]) -> dict[str, list[Tensor]]:
+def results_of(network: torch.nn.Module, plan: Plan) -> dict[str, list[Tensor]]:
     """Return the tensors that a forward pass in evaluation mode gives, and those that the modules then keep.
 
     The mode for torch functions keeps torch's encoder layers from their fused path.
     """
-    args, keywords = copied((example[0], dict(example[1])))
+    assert plan.example is not None
+    args, keywords = copied((plan.example[0], dict(plan.example[1])))
+    now = kind_of(network)
+    if now is not None and plan.kind is not None and now != plan.kind:  # the network was moved, or its dtype changed
+        old = plan.kind[0]
+        args, keywords = tree_map(
+            lambda one: one.to(now[1], now[0] if one.dtype == old else None) if isinstance(one, Tensor) else one,
+            (args, keywords),
+        )
     with torch.random.fork_rng(devices=[]), torch.enable_grad(), BaseTorchFunctionMode():
         torch.manual_seed(0)
         output = network.eval()(*args, **keywords)
@@ -268,7 +283,8 @@ class _Search:
         self._skip_sums = SkipSums()
         self._unseen: set[str] = set()
         self._with_numbers: set[Any] = set()
-        """Places that add a number in some calls."""
+        self._with_constants: set[Any] = set()
+        """Places that add a number, or what does not depend on the input, in some calls."""
 
     def run(self, network: torch.nn.Module, args: Any, keywords: Any) -> None:
         """Run the network once and record its sums."""
@@ -300,6 +316,8 @@ class _Search:
             return
         relation = self._skip_sums.relate(sides[0], sides[-1], result)
         if relation is None or relation.reason == NO_DATA:
+            if name in _SUMS and relation is not None and (place := place_of(frame)) is not None:
+                self._with_constants.add(place.source_line)
             return
         if form:
             if relation.skip_first is None or (name.startswith("sub") and not relation.skip_first):
@@ -322,6 +340,7 @@ class _Search:
             skip = sides[0] if relation.skip_first is not False else sides[1]
             branch = sides[1] if relation.skip_first is not False else sides[0]
             found.axis = skip.axis if skip.axis is not None else branch.axis
+            found.axis = -1 if found.axis is None and len(result.shape) <= 2 else found.axis
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -356,7 +375,9 @@ class _Search:
         if len(not_skips) == len(relations):
             return not_skips[0].reason
         # Where a line adds a skip connection in other modules, two branches of one value are a shortcut and a branch.
-        if any(relation.reason not in (TWO_BRANCHES, BOTH_LINEAR, SAME_SHAPE) for relation in not_skips):
+        related = (TWO_BRANCHES, BOTH_LINEAR, SAME_SHAPE)
+        in_some = line[0].place.source_line in self._with_constants
+        if in_some or any(relation.reason not in related for relation in not_skips):
             return SOME_CALLS
         if line[0].place.source_line in self._with_numbers:
             return NUMBERS

@@ -323,7 +323,11 @@ def _edges(name: str, sources: list[Value], result: Tensor) -> tuple[Edge, ...]:
     kind = _kind(name, len(data), sources, result)
     if kind is Kind.SAME:
         return (Edge(sources[0], kind),)
-    return tuple(Edge(source, kind if source.is_data else Kind.POINTWISE_LINEAR) for source in dict.fromkeys(sources))
+    # Weights are constants. The first operand of a layer is its input, even if it is a learned token.
+    return tuple(
+        Edge(source, kind if source.is_data or source is sources[0] else Kind.POINTWISE_LINEAR)
+        for source in dict.fromkeys(sources)
+    )
 
 
 def _kind(name: str, data: int, sources: list[Value], result: Tensor) -> Kind:

@@ -221,7 +221,8 @@ def _build(record: Mapping[str, Any], config: Mapping[str, Any], num_classes: in
     if num_classes is not None:
         settings = {key: value for key, value in settings.items() if key not in ("id2label", "label2id")}
         settings["num_labels"] = num_classes
-    return cls(package.AutoConfig.for_model(kind, **settings))  # type: ignore[no-any-return]
+    flat: torch.nn.Module = cls(package.AutoConfig.for_model(kind, **settings))
+    return flat
 
 
 def _convert(net: torch.nn.Module, record: Mapping[str, Any]) -> torch.nn.Module:

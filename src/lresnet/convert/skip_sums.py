@@ -48,13 +48,15 @@ class SkipSums:
         """Return the relation of the two sides; None: they are not activations of one shape."""
         if not (first.is_float and second.is_float) or first.shape != second.shape or not first.shape:
             return None
-        if not (first.is_data and second.is_data):
+        if not (first.is_data or second.is_data):
             return Relation(None, NO_DATA)
         sides = [self._is_shortcut(first, second, result), self._is_shortcut(second, first, result)]
         fits = [not reason for reason in sides]
         if all(fits):
             return Relation(None, BOTH_SHORTCUTS)
         if not any(fits):
+            if not (first.is_data and second.is_data):
+                return Relation(None, NO_DATA)
             telling = [reason for reason in sides if reason not in (UNRELATED, TWO_BRANCHES)]
             return Relation(None, telling[0] if telling else _general(first, second))
         skip, branch = (first, second) if fits[0] else (second, first)
@@ -63,6 +65,8 @@ class SkipSums:
 
     def _is_shortcut(self, skip: Value, branch: Value, result: Value) -> str:
         """Return why ``skip`` is not a shortcut of a value that ``branch`` is computed from; "": it is."""
+        if not branch.is_data:
+            return UNRELATED
         before, depth = ancestors(branch), len(result.modules)
         # A residual block inside the branch is a layer of it, although it passes its input on.
         inner = {one for one in self._found if len(one.modules) > depth and one.modules[:depth] == result.modules}
@@ -73,7 +77,7 @@ class SkipSums:
                 cut = cut or edge.kind is Kind.PART
                 named = named or _is_named_shortcut(edge, result, value)
                 value = edge.source.root
-            if not (value.is_data and value.is_float):
+            if not value.is_float:
                 break
             for alias, added in self._aliases(value):
                 if alias not in before:

@@ -18,6 +18,7 @@ __all__ = ["Source", "Sum", "Unreadable", "all_calls", "all_sums", "called_funct
 
 # "from __future__ import annotations" changes how a function is compiled.
 _FUTURES = annotations.compiler_flag
+_SCOPE = "_lorentz_scope"
 
 
 class Unreadable(ValueError):
@@ -149,7 +150,7 @@ def _lines(function: types.FunctionType) -> tuple[list[str], int]:
 def _code(tree: ast.Module, old: types.FunctionType) -> types.CodeType:
     """Compile the definition in ``tree`` where the free variables of the old function are free variables too."""
     names = [name for name in old.__code__.co_freevars if name != "__class__"]
-    around = ast.parse(f"def around({', '.join(names)}): pass")
+    around = ast.parse(f"def {_SCOPE}({', '.join(names)}): pass")
     function = around.body[0]
     assert isinstance(function, ast.FunctionDef)
     function.body = tree.body
@@ -161,7 +162,7 @@ def _code(tree: ast.Module, old: types.FunctionType) -> types.CodeType:
 def _code_of(code: types.CodeType, name: str) -> types.CodeType:
     """Return the first code object called ``name`` within a module, a function and perhaps a class."""
     inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    found = next((constant for constant in inner if constant.co_name == name and constant.co_name != "around"), None)
+    found = next((constant for constant in inner if constant.co_name == name), None)
     return found or _code_of(inner[0], name)
 
 
@@ -279,7 +280,8 @@ def called_function(call: ast.Call, source: Source, cls: type) -> tuple[Any, typ
             if isinstance(base, type):
                 owner = next((one for one in base.__mro__ if attribute in vars(one)), None)
                 if owner is not None:
-                    return vars(owner)[attribute], owner
+                    found = vars(owner)[attribute]
+                    return (found.__func__, None) if isinstance(found, staticmethod) else (found, owner)
             elif isinstance(base, types.ModuleType):
                 return getattr(base, attribute, None), None
             elif base is None:  # a local name: self
