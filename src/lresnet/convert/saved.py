@@ -209,9 +209,9 @@ def _build(record: Mapping[str, Any], config: Mapping[str, Any], num_classes: in
         if not package.is_model(name):
             raise ValueError(f"timm {package.__version__} has no model {name!r}")
         saved = {key: value for key, value in origin.get("arguments", {}).items() if key == "num_classes"}
-        return package.create_model(
-            name, pretrained=False, **(saved if num_classes is None else {"num_classes": num_classes})
-        )
+        arguments = saved if num_classes is None else {"num_classes": num_classes}
+        built: torch.nn.Module = package.create_model(name, pretrained=False, **arguments)
+        return built
     cls = getattr(package, name, None)
     if not (isinstance(cls, type) and issubclass(cls, package.PreTrainedModel)):
         raise ValueError(f"transformers {package.__version__} has no model {name!r}")

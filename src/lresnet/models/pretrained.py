@@ -142,8 +142,8 @@ def read(
         with torch.device("meta"):  # takes no memory
             require_same_tensors(build(registry, name, **arguments), shapes, name)
         if num_classes is not None:
-            if "num_classes" not in arguments:
-                raise ValueError(f"{name} has no argument num_classes, so it has no head to replace")
+            if arguments.get("num_classes") is None:
+                raise ValueError(f"num_classes needs a saved classifier, and this {name} was saved without classes")
             arguments["num_classes"] = num_classes
         model = build(registry, name, **arguments)
         load_tensors(model, weights, device, new_head=num_classes is not None)
