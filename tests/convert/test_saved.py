@@ -122,7 +122,7 @@ def test_a_new_head_of_our_own_models(tmp_path):
     assert len(same) > len(old) - 6
     graph = lresnet.create_model("lorentz_gcn", in_features=4).save_pretrained(tmp_path / "links")
     with pytest.raises(
-        ValueError, match="num_classes needs a saved classifier, and this lorentz_gcn was saved without"
+        ValueError, match="num_classes needs a saved classifier, and this lorentz_gcn was saved"
     ):
         lresnet.from_pretrained(graph, num_classes=2)
 

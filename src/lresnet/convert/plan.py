@@ -363,6 +363,10 @@ class _Search:
                 one.converted = not one.reason
                 related = [relation for other in (one, *line) for relation in other.relations]
                 one.skip_first = next((bool(each.skip_first) for each in related if each.skip_first is not None), True)
+        constants = self._with_constants - lines.keys()
+        if constants:
+            places = f"{len(constants)} other line{'' if len(constants) == 1 else 's'}"
+            self._note(f"Not listed: sums in {places} with a side that does not depend on the input, such as a bias.")
         for path in sorted(self._unseen):
             self._note(f"{path or 'The network'} runs code that cannot be followed, e.g. TorchScript.")
         _number(sums)
