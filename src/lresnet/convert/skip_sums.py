@@ -50,10 +50,14 @@ class SkipSums:
             return None
         if not (first.is_data or second.is_data):
             return Relation(None, NO_DATA)
-        sides = [self._is_shortcut(first, second, result), self._is_shortcut(second, first, result)]
+        found = [self._is_shortcut(first, second, result), self._is_shortcut(second, first, result)]
+        sides = [reason for reason, _ in found]
         fits = [not reason for reason in sides]
         if all(fits):
-            return Relation(None, BOTH_SHORTCUTS)
+            layers = [count for _, count in found]
+            if layers[0] == layers[1]:
+                return Relation(None, BOTH_SHORTCUTS)
+            fits = [layers[0] < layers[1], layers[1] < layers[0]]  # the shorter shortcut is the skip connection
         if not any(fits):
             if not (first.is_data and second.is_data):
                 return Relation(None, NO_DATA)
@@ -63,10 +67,10 @@ class SkipSums:
         self._found[result] = skip, branch
         return Relation(fits[0])
 
-    def _is_shortcut(self, skip: Value, branch: Value, result: Value) -> str:
-        """Return why ``skip`` is not a shortcut of a value that ``branch`` is computed from; "": it is."""
+    def _is_shortcut(self, skip: Value, branch: Value, result: Value) -> tuple[str, int]:
+        """Return why ``skip`` is not a shortcut of a value that ``branch`` is computed from, and its layers; "": it is."""
         if not branch.is_data:
-            return UNRELATED
+            return UNRELATED, 0
         before, depth = ancestors(branch), len(result.modules)
         # A residual block inside the branch is a layer of it, although it passes its input on.
         inner = {one for one in self._found if len(one.modules) > depth and one.modules[:depth] == result.modules}
@@ -85,16 +89,16 @@ class SkipSums:
                 if alias in direct_ancestors(branch, inner):
                     reason = DIRECT if not layers else reason
                 elif cut and not layers and not _reads_whole(alias, before):
-                    return PIECES
+                    return PIECES, layers
                 elif any(one in before for one in added):
                     reason = reason if layers else RUNNING_TOTAL
                 elif layers and not named:
                     reason = _projected(alias, skip, branch, before)
                     if not reason:
-                        return ""
+                        return "", layers
                 else:
-                    return ""
-        return reason
+                    return "", layers
+        return reason, layers
 
     def _aliases(self, value: Value) -> Iterator[tuple[Value, list[Value]]]:
         """Yield the value, and the skip connections that it continues with the branches that were added to them."""

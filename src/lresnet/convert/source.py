@@ -90,7 +90,10 @@ def read_function(given: Any, owner: type | None, title: str) -> Source:
     if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
         raise Unreadable(f"the source found for {title} is that of something else")
     if not _is_compiled_from(code, function):
-        raise Unreadable(f"the source of {title} is not the code that runs: its file was changed after the import")
+        raise Unreadable(
+            f"the source of {title} is not the code that runs: its file was changed after the import, or an import hook "
+            "changed the code (pytest rewrites assertions in test files)"
+        )
     ast.increment_lineno(tree, first - 2)
     return Source(function, owner, tree, node, given)
 
