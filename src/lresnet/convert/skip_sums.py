@@ -68,7 +68,7 @@ class SkipSums:
         return Relation(fits[0])
 
     def _is_shortcut(self, skip: Value, branch: Value, result: Value) -> tuple[str, int]:
-        """Return why ``skip`` is not a shortcut of a value that ``branch`` is computed from, and its layers; "": it is."""
+        """Return why ``skip`` is not a shortcut of what ``branch`` is computed from ("": it is), and its layers."""
         if not branch.is_data:
             return UNRELATED, 0
         before, depth = ancestors(branch), len(result.modules)

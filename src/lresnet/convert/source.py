@@ -91,8 +91,8 @@ def read_function(given: Any, owner: type | None, title: str) -> Source:
         raise Unreadable(f"the source found for {title} is that of something else")
     if not _is_compiled_from(code, function):
         raise Unreadable(
-            f"the source of {title} is not the code that runs: its file was changed after the import, or an import hook "
-            "changed the code (pytest rewrites assertions in test files)"
+            f"the source of {title} is not the code that runs: its file was changed after the import, or an import "
+            "hook changed the code (pytest rewrites assertions in test files)"
         )
     ast.increment_lineno(tree, first - 2)
     return Source(function, owner, tree, node, given)
