@@ -6,6 +6,7 @@ from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lresnet.nn.attention import LinearAttention, LorentzAttention
+    from lresnet.nn.classifier_head import ClassifierHead
     from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanSAGEConv
     from lresnet.nn.fermi_dirac import FermiDirac
     from lresnet.nn.gat_conv import LorentzGATConv
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CentroidPool",
+    "ClassifierHead",
     "EuclideanGraphConv",
     "EuclideanSAGEConv",
     "FermiDirac",
@@ -48,6 +50,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
         __name__,
         {
             "CentroidPool": "pooling",
+            "ClassifierHead": "classifier_head",
             "EuclideanGraphConv": "euclidean",
             "EuclideanSAGEConv": "euclidean",
             "FermiDirac": "fermi_dirac",
