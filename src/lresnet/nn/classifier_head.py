@@ -105,8 +105,8 @@ class ClassifierHead(torch.nn.Module):
         """Return the normalised features: points of ``manifold`` in space coordinates, [..., n]."""
         if features.shape[-1] != self.in_features:
             raise ValueError(
-                f"ClassifierHead was built for {self.in_features} features, got shape {tuple(features.shape)}; pool the "
-                "output of the backbone to one vector per item"
+                f"ClassifierHead was built for {self.in_features} features, got shape {tuple(features.shape)}; pool "
+                "the output of the backbone to one vector per item"
             )
         wide = features.to(torch.promote_types(features.dtype, torch.float32))
         flat: Tensor = self.norm(wide.reshape(-1, self.in_features))
