@@ -24,6 +24,7 @@ Transform = Callable[[Any], Any]
 
 _INPUT_KEYS = ("image", "images", "img", "pixel_values", "input", "inputs", "x")
 _LABEL_KEYS = ("label", "labels", "target", "targets", "fine_label", "y")
+_CHANNELS = (1, 3, 4)
 _BATCH_SIZE = 128
 _EVALUATION_BATCH = 256
 # Every method and seed holds out the same items, so that runs differ in their training only.
@@ -263,8 +264,10 @@ def image_tensor(value: Any, mode: str = "RGB") -> Tensor:
         pixels = torch.from_numpy(np.array(value.convert(mode)))
         return pixels.unsqueeze(0) if pixels.dim() == 2 else pixels.permute(2, 0, 1).contiguous()
     array = torch.as_tensor(np.asarray(value))
-    is_image = array.dtype == torch.uint8 and array.dim() == 3 and array.shape[2] in (1, 3, 4)
-    return array.permute(2, 0, 1).contiguous() if is_image and array.shape[0] not in (1, 3, 4) else array
+    if array.dtype != torch.uint8 or array.dim() != 3 or array.shape[2] not in _CHANNELS:
+        return array
+    channels_first = array.shape[0] in _CHANNELS and (array.shape[0] != 4 or array.shape[2] == 4)
+    return array if channels_first else array.permute(2, 0, 1).contiguous()
 
 
 class DataRandomness:

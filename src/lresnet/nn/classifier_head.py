@@ -20,7 +20,7 @@ from lresnet.geometry import Lorentz
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
 
-__all__ = ["ClassifierHead", "HeadKind"]
+__all__ = ["ClassifierHead", "FeatureNorm", "HeadKind"]
 
 HeadKind = Literal["mlr", "prototypes", "linear"]
 
@@ -31,12 +31,66 @@ _RADIUS = {"mlr": 1.0, "prototypes": 2.0, "linear": 0.0}
 _STEP, _START, _SHARPNESS = 0.5, 0.1, 20.0
 
 
+# Share of the mean variance that is added to every variance: a feature that hardly varies is not blown up.
+_FLOOR = 1e-3
+_MOMENTUM = 0.1
+
+
+class FeatureNorm(torch.nn.Module):
+    r"""Batch norm without parameters whose output does not depend on the scale of the features.
+
+    .. math:: y = (x - \mu) / \sqrt{\sigma^2 + 0.001\, \overline{\sigma^2}}
+
+    In training mean and variance are those of the batch. Otherwise they are running averages: of all batches up to the
+    tenth, then with momentum 0.1. (``torch.nn.BatchNorm1d`` starts from variance 1, which is wrong for a hundred steps
+    if features are small, and adds a constant to it.)
+
+    Args:
+        features: Number n of features.
+
+    Shapes:
+        [B, n] -> [B, n], float32 or wider; in training B > 1.
+
+    Example:
+        >>> FeatureNorm(2)(torch.tensor([[0.0, 1e-3], [4.0, 2e-3]]))[1, 0] > 0.9
+        tensor(True)
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches: Tensor
+
+    def __init__(self, features: int, *, device: torch.device | str | None = None) -> None:
+        super().__init__()
+        self.register_buffer("running_mean", torch.zeros(features, device=device))
+        self.register_buffer("running_var", torch.ones(features, device=device))
+        self.register_buffer("num_batches", torch.zeros((), dtype=torch.long, device=device))
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.training:
+            mean, var = self.running_mean, self.running_var
+        else:
+            if len(x) < 2:
+                raise ValueError(f"a classification head in training needs more than one item, got {len(x)}")
+            var, mean = torch.var_mean(x, dim=0, correction=0)
+            self._update(mean.detach(), var.detach())
+        return (x - mean) * (var + _FLOOR * var.mean() + torch.finfo(torch.float32).tiny).rsqrt()
+
+    @torch.no_grad()
+    def _update(self, mean: Tensor, var: Tensor) -> None:
+        self.num_batches += 1
+        weight = (1 / self.num_batches).clamp(min=_MOMENTUM)
+        for running, new in ((self.running_mean, mean), (self.running_var, var)):
+            running.lerp_(new.to(running.dtype), weight.to(running.dtype))
+
+
 class ClassifierHead(torch.nn.Module):
     r"""Classification head on Euclidean features, such as those of a pre-trained backbone.
 
     .. math:: x = \frac{r}{\sqrt{\kappa n}}\, \mathrm{norm}(f), \qquad \text{logits} = \text{classifier}(x)
 
-    A batch norm without parameters gives every feature mean 0 and variance 1. The factor puts the points at a root mean
+    A norm without parameters (:class:`~lresnet.nn.classifier_head.FeatureNorm`) gives every feature mean 0 and variance
+    1. The factor puts the points at a root mean
     square distance of asinh r radii of curvature from the origin; small r is nearly flat. Then ``"mlr"`` is
     :class:`LorentzMLR`, ``"prototypes"`` is :class:`Prototypes` with a learned factor on the logits, and ``"linear"`` a
     linear layer on the same normalised features, the Euclidean baseline.
@@ -81,7 +135,7 @@ class ClassifierHead(torch.nn.Module):
             raise ValueError(f"radius must be positive and finite, got {radius}")
         self.in_features, self.num_classes, self.kind, self.radius = in_features, num_classes, kind, chosen
         place = {"device": device, "dtype": dtype}
-        self.norm = torch.nn.BatchNorm1d(in_features, affine=False, **place)  # type: ignore[arg-type]
+        self.norm = FeatureNorm(in_features, device=device)
         self.manifold: Lorentz | None = None
         self.log_scale: torch.nn.Parameter | None = None
         self.classifier: torch.nn.Module
