@@ -24,6 +24,7 @@ import copy
 import scipy.stats
 import torch
 from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
 
 import lresnet
 
@@ -98,30 +99,15 @@ with torch.no_grad():
 
 
 # 5. Fine-tuning on another task with few labels: the depth of every bracket.
-def accuracy(network, tokens, depths):
-    """Return the accuracy in percent."""
-    with torch.no_grad():
-        return 100 * (network.eval()(tokens).argmax(-1) == depths).float().mean().item()
-
-
-def fine_tune(network, seed, lr, training, validation):
-    """Return the best validation accuracy and the network that reached it."""
+def fine_tune(network, task, seed, lr):
+    """Return the run of a copy of the network with a new head; validation data choose its epoch."""
     torch.manual_seed(seed)
     network = copy.deepcopy(network)
     network.head = torch.nn.Linear(network.head.in_features, LENGTH // 2 + 1)
-    optimizer = lresnet.optim.make_adam(network, lr=lr)  # AdamW; residual weights and scales have no weight decay
-    best = (-1.0, network)
-    for epoch in range(args.epochs):
-        optimizer.scale_lr(1 - epoch / args.epochs)
-        network.train()
-        for rows in torch.randperm(len(training[0])).split(50):
-            optimizer.zero_grad()
-            cross_entropy(network(training[0][rows]).flatten(0, 1), training[1][rows].flatten()).backward()
-            optimizer.step()
-        score = accuracy(network, *validation)
-        if score > best[0]:
-            best = (score, copy.deepcopy(network))
-    return best
+    config = lresnet.TrainConfig(
+        epochs=args.epochs, lr=lr, lr_schedule="cosine", batch_size=50, eval_every=1, seed=seed
+    )  # AdamW; residual weights and scales have no weight decay
+    return lresnet.fit(task, network, config, device="cpu")
 
 
 torch.manual_seed(1)
@@ -132,12 +118,14 @@ networks = {
     "converted, K = -1/32": lresnet.lorentzify(flat),  # the default, "auto", is -1/width
 }
 results = {name: [] for name in networks}
-test = brackets(1000, seed=1)
+test = TensorDataset(*brackets(1000, seed=1))
 for seed in range(args.seeds):
-    training, validation = brackets(200, seed=2 + 2 * seed), brackets(100, seed=3 + 2 * seed)
+    training, validation = (TensorDataset(*brackets(count, 2 + 2 * seed + i)) for i, count in enumerate((200, 100)))
+    task = lresnet.data.dataset_task(training, validation, test, classes=LENGTH // 2 + 1)
     for name, network in networks.items():
-        trained = [fine_tune(network, seed, lr, training, validation) for lr in (0.003, 0.01)]
-        results[name].append(accuracy(max(trained, key=lambda pair: pair[0])[1], *test))
+        runs = [fine_tune(network, task, seed, lr) for lr in (0.003, 0.01)]
+        best = max(runs, key=lambda run: run.record.validation)
+        results[name].append(best.evaluate()["accuracy"])
     print(f"seed {seed}: " + ", ".join(f"{name} {scores[-1]:.1f} %" for name, scores in results.items()), flush=True)
 
 # 6. The result.

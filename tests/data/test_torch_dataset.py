@@ -197,3 +197,14 @@ def test_a_loader_keeps_its_own_batch_size() -> None:
     task = dataset_task(DataLoader(tensors(), 8))
     with pytest.raises(ValueError, match="batch_size=16 is given, but the training data is a loader"):
         task.training_batches(16, 0)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(10, 10), (600, 16), (2100, 64), (9000, 128)])
+def test_small_data_sets_have_smaller_batches(count: int, expected: int) -> None:
+    task = dataset_task(tensors(count), holdout=0)
+    assert len(batches(task)[0]) == expected
+
+
+def test_the_usual_batch_can_be_shared() -> None:
+    shares = [batches(dataset_task(tensors(600), holdout=0), rank=rank, size=3) for rank in range(3)]
+    assert [len(share[0]) for share in shares] == [5, 5, 5]

@@ -25,7 +25,8 @@ Transform = Callable[[Any], Any]
 _INPUT_KEYS = ("image", "images", "img", "pixel_values", "input", "inputs", "x")
 _LABEL_KEYS = ("label", "labels", "target", "targets", "fine_label", "y")
 _CHANNELS = (1, 3, 4)
-_BATCH_SIZE = 128
+# Largest and smallest batch, and the steps per epoch that a small data set has if they allow it.
+_BATCH_SIZES, _STEPS = (16, 128), 32
 _EVALUATION_BATCH = 256
 # Every method and seed holds out the same items, so that runs differ in their training only.
 _HOLD_OUT_SEED = 0
@@ -109,7 +110,8 @@ class DatasetTask:
         """Return the loader of the training data; each of ``size`` processes has its own share of every batch.
 
         Args:
-            batch_size: Items per step, over all processes together; None: 128, and at most all items.
+            batch_size: Items per step, over all processes together, at most all items. None: 128; for a small data set
+                a smaller power of two, at least 16, so that an epoch has 32 steps.
             seed: Decides the order of a data set that is shuffled here.
 
         Raises:
@@ -125,13 +127,13 @@ class DatasetTask:
             return self.train
         collate = _Collate(self.keys, self.form.mode, self.transform)
         if not _is_map(self.train):
-            batch = batch_size or _BATCH_SIZE
+            batch = batch_size or _BATCH_SIZES[1] // size * size
             if rest := batch % size:
                 raise ValueError(f"batch_size {batch} is not a multiple of {size} processes; use {batch - rest}")
             options = {"num_workers": self.workers, "collate_fn": collate, "drop_last": True}
             return DataLoader(self.train, batch // size, **options)  # type: ignore[arg-type]
         count = len(self.train)
-        batch = min(batch_size or _BATCH_SIZE, count)
+        batch = min(batch_size or _usual_batch(count, size), count)
         if rest := batch % size:
             near = batch - rest if batch > size else size
             raise ValueError(f"batch_size {batch} is not a multiple of the number of processes, {size}; use {near}")
@@ -268,6 +270,13 @@ def image_tensor(value: Any, mode: str = "RGB") -> Tensor:
         return array
     channels_first = array.shape[0] in _CHANNELS and (array.shape[0] != 4 or array.shape[2] == 4)
     return array if channels_first else array.permute(2, 0, 1).contiguous()
+
+
+def _usual_batch(count: int, processes: int) -> int:
+    """Return a batch size for ``count`` items: a power of two, rounded down to a multiple of the processes."""
+    least, most = _BATCH_SIZES
+    fitting = min(most, max(least, 1 << max(0, (count // _STEPS).bit_length() - 1)))
+    return max(processes, fitting // processes * processes)
 
 
 class DataRandomness:

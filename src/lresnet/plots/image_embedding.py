@@ -86,7 +86,8 @@ def image_points(run: Run, count: int = _SHOWN) -> ImagePoints:
         numbers = _drawn(total, count)
         found = embed_test_images(run, numbers.tolist())
         found_points, labels = found.points, found.labels
-        pixels = run.images.test.images[numbers].numpy()
+        test: Any = run.images.test
+        pixels = (test.read(numbers) if hasattr(test, "read") else test.images[numbers]).numpy()
     assert labels is not None
     points, note = _plane(found_points, found)
     many = (

@@ -59,7 +59,7 @@ class DatasetClassification(Objective[torch.nn.Module]):
 
     Args:
         task: the data.
-        batch_size: items per step over all processes, for data without a loader; None: 128.
+        batch_size: items per step over all processes, for data without a loader; None: 128, fewer for small data.
         label_smoothing: fraction of the target that is spread evenly over all classes.
         seed: seed of shuffling and of random transforms.
         device: where the network is.
@@ -107,6 +107,8 @@ class DatasetClassification(Objective[torch.nn.Module]):
     def advance(self, step: int) -> None:
         with self._randomness.active():
             inputs, labels = self.task.pair(self._next())
+        if step + 1 == self._steps and self.task.steps_per_epoch is None:
+            self._iterator = None  # ends its worker processes before validation starts others
         self._inputs = network_input(inputs, self.device)
         self._labels = labels.to(self.device, non_blocking=True)
 
