@@ -199,9 +199,9 @@ def dataset_task(
         ValueError: The data are empty, or an option does not fit them.
 
     Example:
-        >>> data = TensorDataset(torch.rand(50, 3, 8, 8), torch.arange(50) % 2)
+        >>> data = TensorDataset(torch.rand(60, 3, 8, 8), torch.arange(60) % 2)
         >>> dataset_task(data, test=data)
-        DatasetTask(name='dataset', train=45, validation=5, test=50, classes=2)
+        DatasetTask(name='dataset', train=54, validation=6, test=60, classes=2)
     """
     if isinstance(train, DataLoader) and (transform is not None or workers):
         raise ValueError(

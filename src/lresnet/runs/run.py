@@ -73,7 +73,7 @@ from lresnet.runs.record import (
     require_same_run,
     write_record,
 )
-from lresnet.train import Objective, Outcome, TrainConfig, make_objective, seed_everything, train_model
+from lresnet.train import Execution, Objective, Outcome, TrainConfig, make_objective, seed_everything, train_model
 from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.results import environment
 
@@ -682,7 +682,17 @@ def _train(
 ) -> Outcome:
     if on_start is not None:
         on_start(model, objective)
-    return train_model(model, objective, config, checkpoint=checkpoint, checkpoint_every=every, on_epoch=on_epoch)
+    # A user's network may read values on the host, which a captured step cannot.
+    execution: Execution = "fast" if isinstance(model, Pretrained) else "eager"
+    return train_model(
+        model,
+        objective,
+        config,
+        checkpoint=checkpoint,
+        checkpoint_every=every,
+        execution=execution,
+        on_epoch=on_epoch,
+    )
 
 
 def _finished(record: RunRecord, outcome: Outcome) -> RunRecord:
