@@ -112,7 +112,8 @@ class ImageData:
             raise ValueError(f"{self.name}: two classes have the name {repeated[0]!r}; give each class its own name")
         if self.superclass_of and len(self.superclass_of) != len(self.classes):
             raise ValueError(
-                f"{self.name}: {len(self.superclass_of)} superclasses for {len(self.classes)} classes; name one for each"
+                f"{self.name}: superclass_of has {len(self.superclass_of)} names for {len(self.classes)} classes; "
+                "give one for each class"
             )
         for part, images in (("training", self.train), ("test", self.test)):
             if images.images.numel() == 0:

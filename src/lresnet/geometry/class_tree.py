@@ -15,8 +15,8 @@ class ClassTree:
 
     Nodes are numbered. Classes 0 to C - 1 are the nodes 0 to C - 1; they are usually leaves. The other nodes are
     superclasses. The *depth* of a node is its number of edges to the root. Its *height* is the number of edges of the
-    longest path down to a leaf: 0 for a leaf, and for the two-level tree of :meth:`from_groups` 1 for a superclass and 2
-    for the root.
+    longest path down to a leaf: 0 for a leaf. In the two-level tree of :meth:`from_groups` a superclass has height 1,
+    the root 2.
 
     Args:
         parents: Parent of every node, integers [V]. The root is its own parent, or has the parent -1.
@@ -40,7 +40,7 @@ class ClassTree:
     height: Tensor
     """Number of edges of the longest path down to a leaf, [V]."""
     paths: Tensor
-    """The path from the root to every node, [V, D + 1]: column j holds the ancestor at depth j, or -1 below the node."""
+    """Path from the root to every node, [V, D + 1]: column j holds the ancestor at depth j, or -1 below the node."""
 
     def __init__(self, parents: Tensor | Sequence[int], num_classes: int | None = None) -> None:
         own = torch.as_tensor(parents)

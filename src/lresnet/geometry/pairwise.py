@@ -1,7 +1,7 @@
 r"""Distances between every point of one set and every point of another, [N, M], without an [N, M, n] tensor.
 
-With unitless radii :math:`R = \sqrt\kappa |x|`, hyperbolic radii a and b and the angle :math:`\theta` at the origin, the
-law of cosines reads
+With unitless radii :math:`R = \sqrt\kappa |x|`, hyperbolic radii a and b and the angle :math:`\theta` at the origin,
+the law of cosines reads
 
 .. math:: S = \cosh(\sqrt\kappa d) - 1 = [\cosh(a - b) - 1] + R_x R_y (1 - \cos\theta), \qquad
     d = \frac{2}{\sqrt\kappa} \operatorname{asinh} \sqrt{S/2} .
@@ -133,7 +133,7 @@ def _fixed(kappa: Curvature | None) -> Curvature | None:
 
 
 class _Rows:
-    """Points with what every pair needs from them: direction, unitless radius R and time T, all [..., N, n] or [.., N, 1].
+    """Points with what every pair needs from them: direction, unitless radius R and unitless time T, axes kept.
 
     Flat space has R = |x| and T = 1.
     """
@@ -156,20 +156,14 @@ def _separation(x: _Rows, y: _Rows) -> tuple[Tensor, Tensor]:
     """Return S, [..., N, M], which is half the squared distance in flat space, and ``1 - cos(angle)``."""
     apart = (1 - x.unit @ y.unit.mT).clamp_(min=0.0)
     R, T = y.R.mT, y.T.mT
-    if x.flat:
-        radial = 0.5 * (x.R - R).square()
-    else:
-        radial = distance.radial_part(x.R, x.T, R, T)[1]
+    radial = 0.5 * (x.R - R).square() if x.flat else distance.radial_part(x.R, x.T, R, T)[1]
     return torch.addcmul(radial, x.R * R, apart), apart
 
 
 def _dist_rows(x: _Rows, y: _Rows, kappa: Curvature | None, own_from: int | None, dtype: torch.dtype) -> Tensor:
     """Return the distances of a block of rows; ``own_from`` is the number of its first row if y is x."""
     S, apart = _separation(x, y)
-    if kappa is None:
-        d = (2 * S).sqrt_()
-    else:
-        d = S.mul_(0.5).sqrt_().asinh_().mul_(2 / root(kappa))
+    d = S.mul_(2.0).sqrt_() if kappa is None else S.mul_(0.5).sqrt_().asinh_().mul_(2 / root(kappa))
     if d.device.type == "cuda":  # finding near pairs would wait for the device
         return d
     near = apart < _NEAR[dtype, d.dtype]

@@ -18,8 +18,8 @@ angle of the triangle (origin, x, y) at x. MERU writes it as
 
 Numerator and root cancel for near points and for points on one ray, and an arccos near :math:`\pm1` loses half the
 digits. The form used here has neither problem. In the tangent space at x, the logarithm of y has a part along the ray
-and a part across it. With unitless radii R and times T (:mod:`lresnet.geometry.distance`), :math:`w = |u - v|` the chord
-of the directions and a, b the hyperbolic radii of x and y, these parts are proportional to
+and a part across it. With unitless radii R and times T (:mod:`lresnet.geometry.distance`), :math:`w = |u - v|` the
+chord of the directions and a, b the hyperbolic radii of x and y, these parts are proportional to
 
 .. math:: \text{across} = R_y w \sqrt{1 - w^2/4}, \qquad
     \text{along} = \sinh(b - a) - T_x R_y w^2 / 2, \qquad \phi = \operatorname{atan2}(\text{across}, \text{along}).

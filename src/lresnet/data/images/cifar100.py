@@ -89,7 +89,7 @@ SOURCE = ImageSource(
 
 
 def read(files: Files) -> ImageData:
-    """Return 50,000 training and 10,000 test images, labelled with the 100 classes; ``tree`` has the 20 superclasses."""
+    """Return 50,000 training and 10,000 test images, labelled with 100 classes; ``tree`` has the 20 superclasses."""
     from lresnet.data.formats.records import read_image_records
 
     return read_image_records(SOURCE, files)
