@@ -209,7 +209,7 @@ def run_training(plan: Plan, training: Training, device: str = "cpu", data: Imag
     )
     assert isinstance(model, LorentzResNet)
     network = WithPoints(model).to(device)
-    objective = HierarchyClassification(
+    objective: Any = HierarchyClassification(
         task,
         loss=training.loss,
         weight=settings.get("weight", 0.0),
@@ -220,7 +220,7 @@ def run_training(plan: Plan, training: Training, device: str = "cpu", data: Imag
         seed=training.seed,
         device=device,
     )
-    outcome = train_model(network, objective, config)  # type: ignore[type-var]
+    outcome = train_model(network, objective, config)
     found = {
         name: round(value, 4) for name, value in objective.metrics(network, "test" if final else "validation").items()
     }
