@@ -112,7 +112,7 @@ def _plain(x: Tensor, y: Tensor, kappa: Curvature | None, own: bool) -> Tensor:
     a, b = x.to(wide), y.to(wide)
     k = kappa.to(wide) if isinstance(kappa, Tensor) else kappa
     with torch.no_grad():
-        value = _separation(_Rows(a.detach(), constant(k) if k is not None else None), _Rows(b.detach(), _fixed(k)))[0]
+        value = _separation(_Rows(a.detach(), _fixed(k)), _Rows(b.detach(), _fixed(k)))[0]
     cross = a @ b.mT
     a2, b2 = distance.dot(a, a, -1), distance.dot(b, b, -1).mT
     if k is None:
@@ -154,7 +154,7 @@ class _Rows:
 
 def _separation(x: _Rows, y: _Rows) -> tuple[Tensor, Tensor]:
     """Return S, [..., N, M], which is half the squared distance in flat space, and ``1 - cos(angle)``."""
-    apart = (1 - x.unit @ y.unit.mT).clamp_(min=0.0)
+    apart = (1 - x.unit @ y.unit.mT).clamp(min=0.0)
     R, T = y.R.mT, y.T.mT
     radial = 0.5 * (x.R - R).square() if x.flat else distance.radial_part(x.R, x.T, R, T)[1]
     return torch.addcmul(radial, x.R * R, apart), apart

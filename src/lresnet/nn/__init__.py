@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lresnet.nn.fermi_dirac import FermiDirac
     from lresnet.nn.gat_conv import LorentzGATConv
     from lresnet.nn.graph_conv import LorentzGraphConv
-    from lresnet.nn.hierarchical_cross_entropy import hierarchical_cross_entropy, path_log_probabilities
+    from lresnet.nn.hierarchical_loss import hierarchical_cross_entropy, path_log_probabilities
     from lresnet.nn.hyperplane_linear import HyperplaneLinear
     from lresnet.nn.image_text_contrastive import ImageTextContrastiveLoss, image_text_contrastive_loss
     from lresnet.nn.linear import LorentzLinear
@@ -86,9 +86,9 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "cone_aperture": "entailment",
             "entailment_loss": "entailment",
             "exterior_angle": "entailment",
-            "hierarchical_cross_entropy": "hierarchical_cross_entropy",
+            "hierarchical_cross_entropy": "hierarchical_loss",
             "image_text_contrastive_loss": "image_text_contrastive",
-            "path_log_probabilities": "hierarchical_cross_entropy",
+            "path_log_probabilities": "hierarchical_loss",
             "supervised_contrastive_loss": "supervised_contrastive",
             "symmetric_normalisation": "sparse",
         },

@@ -98,7 +98,9 @@ def exterior_angle(x: Tensor, y: Tensor, *, K: Curvature = -1.0) -> Tensor:
         across, along = _parts(x, y, kappa)
         # atan2 has no gradient at (0, 0): equal points, or x at the origin.
         defined = (across > 0) | (along != 0)
-        angle = torch.atan2(torch.where(defined, across, 0.0), torch.where(defined, along, 1.0))
+        # The angle does not depend on the scale, but the gradient of atan2 squares its arguments, which may underflow.
+        scale = torch.where(defined, torch.maximum(across, along.abs()).detach(), 1.0)
+        angle = torch.atan2(torch.where(defined, across / scale, 0.0), torch.where(defined, along / scale, 1.0))
         return angle.squeeze(-1).to(dtype)
 
 
