@@ -14,7 +14,7 @@ from tests.geometry import oracle
 
 
 def meru_angle(x: list[float], y: list[float], kappa: float) -> float:
-    """The arccos of MERU, equation 7, in 60 digits."""
+    """The arccos of MERU in 60 digits."""
     with mpmath.workdps(60):
         a, b, k = [mpf(c) for c in x], [mpf(c) for c in y], mpf(kappa)
         product = k * oracle.product(a, b, k)

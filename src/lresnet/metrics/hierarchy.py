@@ -87,8 +87,8 @@ def hierarchy_metrics(logits: Tensor, y: Tensor, tree: ClassTree, ks: Sequence[i
 
     Example:
         >>> tree = ClassTree.from_groups([0, 0, 1])
-        >>> hierarchy_metrics(torch.eye(3), torch.tensor([1, 1, 0]), tree, ks=(1,))
-        {'superclass_accuracy': 66.66666666666667, 'mistake_severity': 1.5, 'hierarchical_distance@1': 1.0}
+        >>> hierarchy_metrics(torch.eye(3)[[0, 1, 2, 2]], torch.tensor([0, 0, 0, 2]), tree, ks=(1,))
+        {'superclass_accuracy': 75.0, 'mistake_severity': 1.5, 'hierarchical_distance@1': 0.75}
     """
     found = {
         "superclass_accuracy": 100 * float(superclass_accuracy(logits, y, tree)),

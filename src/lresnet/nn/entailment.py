@@ -3,7 +3,7 @@ r"""Entailment cones on the hyperboloid: "a is more general than b" as "b lies i
 A point x spans a cone around the ray from the origin through x, with its tip at x. Points near the origin have wide
 cones and are general; points far away have narrow cones and are specific.
 
-**Aperture.** Half the opening angle is (Ganea et al. 2018, equation 26; MERU, equation 6)
+**Aperture.** Half the opening angle is (Ganea et al. 2018; MERU, Desai et al. 2023)
 
 .. math:: \psi(x) = \arcsin \frac{2 r_{min}}{\sqrt\kappa |x|}
 
@@ -90,7 +90,7 @@ def exterior_angle(x: Tensor, y: Tensor, *, K: Curvature = -1.0) -> Tensor:
     Example:
         >>> x = torch.tensor([1.0, 0.0])
         >>> exterior_angle(x, torch.tensor([[2.0, 0.0], [1.0, 1.0], [0.5, 0.0]]))
-        tensor([0.0000, 1.8693, 3.1416])
+        tensor([0.0000, 1.8785, 3.1416])
     """
     (x, y), dtype = checked_points(x, y)
     with full_precision(x):
@@ -141,9 +141,9 @@ def entailment_loss(
 
     The energy of a pair is :math:`E(x, y) = \max(0, \phi(x, y) - \psi(x))`, with the :func:`exterior_angle` and the
     :func:`cone_aperture`; it is 0 if y lies in the cone of x. Without negatives this is the loss of MERU (Desai et al.,
-    ICML 2023, `arXiv 2304.09172 <https://arxiv.org/abs/2304.09172>`_, section 3.3), the mean energy of the pairs. With
-    negatives it is the loss of Ganea et al. (ICML 2018, `arXiv 1804.01882 <https://arxiv.org/abs/1804.01882>`_, section
-    4.2), which also pushes other points out of the cones:
+    ICML 2023, `arXiv 2304.09172 <https://arxiv.org/abs/2304.09172>`_), the mean energy of the pairs. With negatives it
+    is the loss of Ganea et al. (ICML 2018, `arXiv 1804.01882 <https://arxiv.org/abs/1804.01882>`_), which also pushes
+    other points out of the cones:
 
     .. math:: L = \operatorname{mean} E(x, y) + \operatorname{mean} \max(0, \gamma - E(x, y'))
 

@@ -46,7 +46,7 @@ def path_log_probabilities(logits: Tensor, labels: Tensor, tree: ClassTree) -> T
 def hierarchical_cross_entropy(logits: Tensor, labels: Tensor, tree: ClassTree, alpha: float = 0.5) -> Tensor:
     r"""Return the cross entropy of the path from the root to the label, with information discounted on the way down.
 
-    After Bertinetto et al. (CVPR 2020, `arXiv 1912.09393 <https://arxiv.org/abs/1912.09393>`_, section 3.1). Let
+    After Bertinetto et al. (CVPR 2020, `arXiv 1912.09393 <https://arxiv.org/abs/1912.09393>`_). Let
     :math:`v_1, \dots, v_h` be the ancestors of the label from the coarsest superclass to the label itself:
 
     .. math:: L = -\sum_{j=1}^{h} e^{-\alpha (j - 1)} \log p(v_j \mid v_{j-1})
