@@ -20,7 +20,8 @@ def image_text_contrastive_loss(
 ) -> Tensor:
     r"""Return the symmetric contrastive loss of N pairs with minus the distance as similarity.
 
-    The loss of MERU (Desai et al., ICML 2023, `arXiv 2304.09172 <https://arxiv.org/abs/2304.09172>`_), which is that of CLIP with the distance on the hyperboloid in place of the cosine. With
+    The loss of MERU (Desai et al., ICML 2023, `arXiv 2304.09172 <https://arxiv.org/abs/2304.09172>`_), which is
+    that of CLIP with the distance on the hyperboloid in place of the cosine. With
     :math:`s_{ij} = -\sigma\, d(x_i, y_j)`:
 
     .. math:: L = -\frac1{2N} \sum_i \Big[ \log \frac{\exp s_{ii}}{\sum_j \exp s_{ij}}
