@@ -18,10 +18,10 @@ All cosines are one matrix product. Both summands are non-negative, so only :mat
 
 Errors relative to the distance, against 50 digits, over the families and norms of ``tests/families.py``
 (``tests/geometry/test_pairwise.py``): at most 1.2e-7 for float32 points, one unit in the last place, and 1e-12 for
-float64 points. Measure 2 reads values on the host. It is therefore skipped on CUDA and under torch.compile, torch.export and
-vmap. A pair of different points with an angle below 1.7e-4 then has an absolute error of up to 4e-8 |x|, which is a
-unit in the last place of its float32 coordinates. The distance of a point to itself is 0 if ``y`` is omitted. Devices
-without float64 compute in float32 with a wider threshold.
+float64 points. Measure 2 reads values on the host. It is therefore skipped on CUDA and under torch.compile,
+torch.export and vmap. A pair of different float32 points with an angle below 1.7e-4 then has an absolute error of up to
+4e-8 |x|, which is less than a unit in the last place of its coordinates. The distance of a point to itself is 0 if
+``y`` is omitted. Devices without float64 compute in float32 with a wider threshold.
 """
 
 from __future__ import annotations
