@@ -6,12 +6,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lresnet.geometry import ClassTree
+if TYPE_CHECKING:
+    from lresnet.geometry import ClassTree
 
 __all__ = ["ImageData", "ImageSet", "channel_statistics", "hold_out", "mean_colour"]
 
@@ -92,6 +94,8 @@ class ImageData:
         """The tree of classes and superclasses, which are in alphabetical order; None without superclasses."""
         if not self.superclass_of:
             return None
+        from lresnet.geometry import ClassTree  # only here: it imports geoopt
+
         names = sorted(set(self.superclass_of))
         return ClassTree.from_groups([names.index(name) for name in self.superclass_of])
 
