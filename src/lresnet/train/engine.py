@@ -76,8 +76,8 @@ def frozen_parts(model: torch.nn.Module) -> list[torch.nn.Module]:
 
     Example:
         >>> net = torch.nn.Sequential(torch.nn.BatchNorm1d(3).requires_grad_(False), torch.nn.Linear(3, 2))
-        >>> frozen_parts(net)
-        [BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, track_running_stats=True)]
+        >>> [type(part).__name__ for part in frozen_parts(net)]
+        ['BatchNorm1d']
     """
     frozen = []
     for module in model.modules():
