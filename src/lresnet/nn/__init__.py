@@ -6,6 +6,7 @@ from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lresnet.nn.attention import LinearAttention, LorentzAttention
+    from lresnet.nn.classifier_head import ClassifierHead
     from lresnet.nn.entailment import EntailmentConeLoss, cone_aperture, entailment_loss, exterior_angle
     from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanSAGEConv
     from lresnet.nn.fermi_dirac import FermiDirac
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CentroidPool",
+    "ClassifierHead",
     "EntailmentConeLoss",
     "EuclideanGraphConv",
     "EuclideanSAGEConv",
@@ -62,6 +64,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
         __name__,
         {
             "CentroidPool": "pooling",
+            "ClassifierHead": "classifier_head",
             "EntailmentConeLoss": "entailment",
             "EuclideanGraphConv": "euclidean",
             "EuclideanSAGEConv": "euclidean",
