@@ -117,8 +117,8 @@ class CurvatureState(LearnedNumbers):
         if not _equal(saved, owner.fixed_curvature):
             raise RuntimeError(
                 f"the state dict was saved with curvature {saved:g}, this network has curvature "
-                f"{owner.fixed_curvature:g}; build it with curvature {saved:g}, or, to load the parameters into another "
-                "curvature on purpose, remove the keys that end in _extra_state from the state dict"
+                f"{owner.fixed_curvature:g}; build it with curvature {saved:g}, or, to keep the network's curvature on "
+                "purpose, remove the keys that end in _extra_state from the state dict"
             )
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:

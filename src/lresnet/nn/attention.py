@@ -208,4 +208,6 @@ def _mean(x: Tensor) -> Tensor:
 
 
 if not TYPE_CHECKING:
-    __getattr__, _ = lazy_names(__name__, {}, {"LorentzAttention": Deprecated("lresnet.nn.LorentzLinearAttention", "0.4")})
+    __getattr__, _ = lazy_names(
+        __name__, {}, {"LorentzAttention": Deprecated("lresnet.nn.LorentzLinearAttention", "0.4")}
+    )
