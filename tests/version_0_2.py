@@ -19,7 +19,7 @@ def as_0_2(state: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def optimizer_as_0_2(state: dict[str, Any]) -> dict[str, Any]:
-    """Return the state dict of an optimiser of torch in the old form. (Here no other parameter has one element.)"""
+    """Return the state dict of an optimiser of torch in the old form (of biases with one element too)."""
     moments = {
         index: {
             name: value.reshape(()) if isinstance(value, Tensor) and value.shape == (1,) else value

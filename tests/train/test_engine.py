@@ -7,10 +7,12 @@ import math
 import pytest
 import torch
 
+from lresnet import Lorentz, LorentzResidual
 from lresnet.optim import Optimizers, make_adam
 from lresnet.train import TrainConfig, engine, seed_everything, train_model
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from tests.train.toy import Line, network
+from tests.version_0_2 import as_0_2, optimizer_as_0_2
 
 
 class Recorder(Optimizers):

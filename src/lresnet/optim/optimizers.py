@@ -91,8 +91,8 @@ def _require_whole_points(model: torch.nn.Module) -> None:
         for parameter in module.point_parameters if isinstance(module, ManifoldModule) else ():
             if is_sharded(getattr(module, parameter)):
                 raise ValueError(
-                    f"{name}.{parameter} holds points of a manifold, which FSDP2 cannot shard: use another head, such as "
-                    "LorentzMLR, or DistributedDataParallel"
+                    f"{name}.{parameter} holds points of a manifold, which FSDP2 cannot shard: use another head, "
+                    "such as LorentzMLR, or DistributedDataParallel"
                 )
 
 
