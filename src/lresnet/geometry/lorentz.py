@@ -100,7 +100,7 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the tensor that compiled code reads with the module, without rounding it to the module's dtype."""
         traced = self._buffers.pop("_traced_K", None)
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if traced is not None:
             device = fn(torch.empty(0, device=traced.device)).device
             self.register_buffer("_traced_K", torch.tensor([self._fixed], dtype=traced.dtype, device=device), False)
@@ -346,7 +346,7 @@ class ManifoldModule(CurvatureState):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "forward" in cls.__dict__:
-            cls.forward = as_graph_node(cls.__dict__["forward"])  # type: ignore[method-assign]
+            cls.forward = as_graph_node(cls.__dict__["forward"])
 
     def __init__(self, manifold: Lorentz) -> None:
         super().__init__()

@@ -70,7 +70,7 @@ class LearnedNumbers(torch.nn.Module):
             saved, own = state_dict.get(prefix + name), getattr(self, name, None)
             if isinstance(saved, Tensor) and saved.dim() == 0 and isinstance(own, Tensor) and own.shape == (1,):
                 state_dict[prefix + name] = saved.reshape(1)  # torch passes a copy of the caller's dict
-        super()._load_from_state_dict(state_dict, prefix, *arguments)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 def is_learned_number(model: torch.nn.Module, name: str) -> bool:
@@ -122,7 +122,7 @@ class CurvatureState(LearnedNumbers):
             )
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[no-untyped-call]
+        super()._save_to_state_dict(destination, prefix, keep_vars)
         owner, key = self.curvature_owner, prefix + EXTRA_STATE
         if owner.learnable or not self.saves_curvature or _is_written(owner, destination, key):
             del destination[key]

@@ -198,7 +198,7 @@ def reshape_loaded_state(optimizer: torch.optim.Optimizer) -> None:
         {'momentum_buffer': tensor([0.5000])}
     """
     for parameter, own in optimizer.state.items():
-        if isinstance(parameter, torch.Tensor) and parameter.shape == (1,):
+        if parameter.shape == (1,):
             for name, value in own.items():
                 if name != "step" and isinstance(value, torch.Tensor) and value.dim() == 0:
                     own[name] = value.reshape(1)

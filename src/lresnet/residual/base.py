@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -97,7 +97,7 @@ class WeightedResidual(Residual, FixedNumbers):
         factory: ``device`` and ``dtype`` of the weight.
     """
 
-    learned_numbers = ("raw_weight",)
+    learned_numbers: ClassVar[tuple[str, ...]] = ("raw_weight",)
     raw_weight: Tensor
 
     def __init__(
