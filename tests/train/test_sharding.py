@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 import lresnet
 from lresnet.models import LorentzResNet
@@ -29,12 +30,12 @@ class Block(nn.Module):
 class Network(nn.Module):
     """Blocks that share a curvature, which belongs to the network or, as ``lorentzify`` does it, to the first block."""
 
-    def __init__(self, learnable: bool, owner: str) -> None:
+    def __init__(self, learnable: bool, owner: str, head: type[nn.Module] = lresnet.nn.LorentzMLR) -> None:
         super().__init__()
         torch.manual_seed(0)
         manifold = lresnet.Lorentz(-0.5, learnable=learnable)
         self.blocks = nn.Sequential(*(Block(manifold) for _ in range(3)))
-        self.head = lresnet.nn.LorentzMLR(6, 3, manifold=manifold)
+        self.head = head(6, 3, manifold=manifold)
         (self if owner == "network" else self.blocks[0]).manifold = manifold
 
     def forward(self, x: Tensor) -> Tensor:
@@ -49,7 +50,8 @@ def resnet() -> LorentzResNet:
 
 
 def build(kind: str) -> nn.Module:
-    return resnet() if kind == "resnet" else Network(*{"fixed": (False, "network")}.get(kind, (True, kind)))
+    options = {"fixed": (False, "network"), "points": (True, "network", lresnet.nn.Prototypes)}
+    return resnet() if kind == "resnet" else Network(*options.get(kind, (True, kind)))
 
 
 def inputs(kind: str) -> tuple[Tensor, Tensor]:
@@ -65,6 +67,8 @@ def train(net: nn.Module, kind: str, processes: Processes) -> None:
     for _ in range(STEPS):
         optimizer.zero_grad()
         nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
+        if kind == "points" and not isinstance(net, DistributedDataParallel):  # FSDP2 ignores these parameters
+            processes.average_([net.head.points.grad])
         optimizer.step()
 
 
@@ -76,7 +80,6 @@ def arrays(net: nn.Module) -> dict[str, np.ndarray]:
 def _sharded(kinds: tuple[str, ...]) -> dict[str, Any]:
     from torch.distributed.checkpoint.state_dict import StateDictOptions, get_model_state_dict, set_model_state_dict
     from torch.distributed.fsdp import fully_shard
-    from torch.nn.parallel import DistributedDataParallel
 
     found = {}
     with join_processes("cpu") as (processes, _):
@@ -85,7 +88,7 @@ def _sharded(kinds: tuple[str, ...]) -> dict[str, Any]:
                 net = build(kind)
                 for block in net.blocks if by_block else ():
                     fully_shard(block)
-                fully_shard(net)
+                fully_shard(net, ignored_params={net.head.points} if kind == "points" else None)
                 shown = repr(net) if processes.is_main else ""  # does not wait for the other process
                 train(net, kind, processes)
                 found[f"{kind}, by block: {by_block}"] = arrays(net)
@@ -105,7 +108,7 @@ def _sharded(kinds: tuple[str, ...]) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_sharded_and_replicated_parameters_take_the_steps_of_one_process():
-    kinds = ("fixed", "network", "block", "resnet")
+    kinds = ("fixed", "network", "block", "points", "resnet")
     first, second = run_in_two_processes(_sharded, kinds)
     for case, found in first.items():
         kind = case.partition(",")[0]
