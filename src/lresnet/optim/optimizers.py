@@ -92,7 +92,7 @@ def _require_whole_points(model: torch.nn.Module) -> None:
             if is_sharded(getattr(module, parameter)):
                 raise ValueError(
                     f"{name}.{parameter} holds points of a manifold, which FSDP2 cannot shard: use another head, "
-                    "such as LorentzMLR, or DistributedDataParallel, or ignored_params and average their gradients yourself"
+                    "such as LorentzMLR, or DistributedDataParallel, or ignored_params, and average their gradients"
                 )
 
 
