@@ -94,7 +94,7 @@ def test_parameters_keep_their_names_and_values(name):
     state = converted.state_dict()
     for key, value in network.state_dict().items():
         assert torch.equal(state.pop(key), value)
-    assert {key.rsplit(".", 1)[-1] for key in state} <= {"raw_weight", "log_scale"}
+    assert {key.rsplit(".", 1)[-1] for key in state} <= {"raw_weight", "log_scale", "_extra_state"}
     assert len(parameter_groups(converted).geometric) == 2 * len(residuals(converted))
 
 
