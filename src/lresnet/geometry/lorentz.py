@@ -35,8 +35,8 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
     [1], so the curvature stays negative during training.
 
     A state dict holds a learned curvature as the parameter ``log_kappa`` and a fixed one as extra state, once for all
-    layers that refer to the manifold. Loading a state dict with another fixed curvature is a ``RuntimeError``; with
-    ``strict=False`` the network keeps its own curvature. State dicts without a curvature (lresnet 0.2) load. A learned curvature starts from a fixed
+    layers that refer to the manifold. Loading a state dict with another fixed curvature is a ``RuntimeError``, also
+    with ``strict=False``. State dicts without a curvature (lresnet 0.2) load. A learned curvature starts from a fixed
     one that was saved.
 
     Args:
@@ -121,9 +121,7 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
         if self.learnable and name not in state_dict and isinstance(fixed, Tensor) and fixed.numel() == 1:
             state_dict[name] = (-fixed.double()).log().reshape(1).to(self.log_kappa.dtype)
         if not self.learnable and isinstance(saved := state_dict.get(name), Tensor) and saved.numel() == 1:
-            strict, error_msgs = arguments[1], arguments[-1]
-            if strict:
-                self._report_difference(saved, name, error_msgs)
+            self._report_difference(saved, name, arguments[-1])
         super()._load_from_state_dict(state_dict, prefix, *arguments)
 
     def _report_difference(self, log_kappa: Tensor, name: str, error_msgs: list[str]) -> None:

@@ -117,8 +117,8 @@ class CurvatureState(LearnedNumbers):
         if not _equal(saved, owner.fixed_curvature):
             raise RuntimeError(
                 f"the state dict was saved with curvature {saved:g}, this network has curvature "
-                f"{owner.fixed_curvature:g}; build it with curvature {saved:g}, or load with strict=False to keep the "
-                "network's curvature"
+                f"{owner.fixed_curvature:g}; build it with curvature {saved:g}, or, to keep the network's curvature on "
+                "purpose, remove the keys that end in _extra_state from the state dict"
             )
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
@@ -143,8 +143,7 @@ class CurvatureState(LearnedNumbers):
             if state is not None:
                 self.set_extra_state(state)
         except RuntimeError as error:
-            if strict:
-                error_msgs.append(f"{key}: {error}")
+            error_msgs.append(f"{key}: {error}")
         state_dict[key] = self.get_extra_state()  # torch would report a missing key; old files have none
         super()._load_from_state_dict(
             state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs
