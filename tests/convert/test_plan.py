@@ -11,7 +11,7 @@ from torch import nn
 
 import lresnet
 from tests.convert.checks import Net, example, net_with
-from tests.convert.own_networks import Deep, Recurrent, Transformer, resnet
+from tests.convert.own_networks import Deep, Recurrent, Transformer
 
 
 class Block(nn.Module):
@@ -97,15 +97,14 @@ def test_the_table_shows_calls_shapes_and_long_code():
     plan = lresnet.find_sums(nn.Sequential(Recurrent(steps=3), Recurrent(steps=4)), torch.randn(2, 8))
     (row,) = str(plan).splitlines()[3:]
     assert "3-4" in row
-    network = lresnet.find_sums(resnet(), torch.randn(2, 3, 9, 9))
-    assert "2x8x7x7 ..." in str(network) or "2x16x4x4" in str(network)
+    plan = lresnet.find_sums(nn.Sequential(Wide(), nn.Flatten(0, 1), Wide(), Wide()), example())
+    assert "2x4x4 ..." in str(plan)
 
     def forward(self, x):
         return x + self.f(self.g(self.f(self.g(self.f(self.g(self.f(self.g(x))))))))
 
     (row,) = str(lresnet.find_sums(net_with(forward), example())).splitlines()[3:]
-    assert "x + self.f(self.g(self.f(self.g(self.f(self.g..." not in row
-    assert "x + self.f(self.g(self.f(self.g(self.f(self.g" [:45] + "..." in row
+    assert "  x + self.f(self.g(self.f(self.g(self.f(self.g...  " in row
 
 
 def test_a_plan_without_sums_has_no_table():
@@ -186,7 +185,9 @@ def test_what_is_included_is_converted():
     plan.include(f":{HEAD}", skip_first=False)
     x, found = example(), lresnet.lorentzify(network, plan=plan, weight=0.0, scale=1.0, curvature=-1.0)
     seen = []
-    found.residual.register_forward_hook(lambda _module, _args, named, result: seen.append((named["x"], result)), with_kwargs=True)
+    found.residual.register_forward_hook(
+        lambda _module, _args, named, result: seen.append((named["x"], result)), with_kwargs=True
+    )
     found(x)
     ((skip, result),) = seen
     torch.testing.assert_close(result, skip)
@@ -217,7 +218,6 @@ def test_code_that_cannot_be_rewritten_cannot_be_included():
         lresnet.find_sums(network, example()).include("*")
 
 
-@pytest.mark.xfail(strict=True, reason="addcmul has no place in the source, and include accepts it")
 def test_a_sum_of_another_form_cannot_be_included():
     def forward(self, x):
         return torch.addcmul(x, self.gamma.expand_as(x), self.f(x))
