@@ -36,7 +36,7 @@ class Net(nn.Module):
         return torch.cat([-x[..., 2:], x[..., :2]], -1)
 
     @staticmethod
-    def double(x):
+    def twice(x):
         return 2 * x
 
     @property
@@ -71,10 +71,13 @@ def refused(plan: Plan) -> dict[str, str]:
     return {one.text: one.reason for one in plan.refused}
 
 
-def check_same(network: nn.Module, *inputs: Any, pickled: bool = True, **keywords: Any) -> Plan:
+def check_same(
+    network: nn.Module, *inputs: Any, pickled: bool = True, exact_gradients: bool = True, **keywords: Any
+) -> Plan:
     """Assert that the converted network with plain sums has the original's outputs and gradients; return the plan.
 
-    Dropout is on. A deepcopy and a pickled copy of the converted network compute the same.
+    Dropout is on. A deepcopy and a pickled copy of the converted network compute the same. Gradients that are not
+    exact may be sums in another order.
     """
     plan = lresnet.find_sums(network, *inputs, **keywords)
     flat = lresnet.lorentzify(network, residual="space", plan=plan)
@@ -86,7 +89,10 @@ def check_same(network: nn.Module, *inputs: Any, pickled: bool = True, **keyword
         assert all(torch.equal(a, b) for a, b in zip(found, expected, strict=True))
         for name, gradient in gradients.items():
             assert (own[name] is None) == (gradient is None), name
-            assert gradient is None or torch.equal(own[name], gradient), name
+            if gradient is not None and exact_gradients:
+                assert torch.equal(own[name], gradient), name
+            elif gradient is not None:
+                torch.testing.assert_close(own[name], gradient)
         assert [type(part) for part in twin.modules()] == [type(part) for part in flat.modules()]
     return plan
 

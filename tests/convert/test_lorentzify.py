@@ -206,3 +206,28 @@ def test_torch_export_takes_it():
     converted = lresnet.lorentzify(Basic(4, 4).eval())
     x = torch.randn(2, 4, 5, 5)
     torch.testing.assert_close(torch.export.export(converted, (x,)).module()(x), converted(x))
+
+
+ORDERS = (1e-4, 1e-6, 1e-8)
+
+
+@pytest.mark.parametrize("name", ["resnet", "pre-norm", "mixer", "parallel, skip last"])
+def test_the_error_is_proportional_to_the_curvature(name):
+    network = build(name).double().eval()
+    x = inputs(name, torch.float64)
+    errors = [
+        (convert(name, network, curvature=-order, weight=1.0, scale=2.0)(*x) - network(*x)).abs().max() / order
+        for order in ORDERS
+    ]
+    assert errors[0] == pytest.approx(errors[1].item(), rel=0.05)
+    assert errors[2] == pytest.approx(errors[1].item(), rel=0.05)
+
+
+@pytest.mark.xfail(strict=True, reason="the initial scale is rounded to float32 before it is cast")
+def test_the_error_is_proportional_to_the_curvature_with_a_learned_scale():
+    network = build("pre-norm").double().eval()
+    x = inputs("pre-norm", torch.float64)
+    errors = [
+        (convert("pre-norm", network, curvature=-order)(*x) - network(*x)).abs().max() / order for order in ORDERS
+    ]
+    assert errors[2] == pytest.approx(errors[0].item(), rel=0.05)

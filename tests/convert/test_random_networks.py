@@ -163,11 +163,14 @@ def test_all_residual_connections_of_a_random_network_are_converted_and_nothing_
     text, expected = generated
     network = network_of(text, folder)
     x = torch.randn(2, 4, WIDTH, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    plan = check_same(network, x)
-    assert len(plan.converted) == expected, f"{plan}\n{text}"
+    plan = check_same(network, x, exact_gradients=False)
+    found = [one for one in plan if one.converted or one.is_post_norm]
+    assert len(found) == expected, f"{plan}\n{text}"
+    for one in found:
+        plan.include(one.name)
     out, errors = outputs(network, x), []
     for curvature in (-1e-5, -1e-6):
-        converted = lresnet.lorentzify(network, curvature, plan=plan)
+        converted = lresnet.lorentzify(network, curvature, plan=plan, weight=1.0, scale=2.0)
         errors.append(float((outputs(converted, x) - out).abs().max() / -curvature))
     assert errors[0] == pytest.approx(errors[1], rel=0.05, abs=1e-6), text
 

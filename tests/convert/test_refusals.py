@@ -126,7 +126,7 @@ def doubled(self, x):
 
 
 def by_a_static_method(self, x):
-    return self.f(x + self.double(x))
+    return self.f(x + self.twice(x))
 
 
 def variational(self, x):

@@ -417,3 +417,18 @@ def test_a_converted_network_says_how_it_was_converted():
     (one,) = how["sums"]
     assert (one["module"], one["class"], one["method"]) == ("", "Recurrent", "forward")
     assert (one["text"], one["skip_first"], one["axis"]) == ("x + self.cell(x).tanh()", True, -1)
+
+
+@pytest.mark.xfail(strict=True, reason="the result has the memory layout of the skip connection")
+def test_the_result_has_the_memory_layout_of_the_first_operand():
+    class Viewed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = nn.Linear(4, 4)
+
+        def forward(self, x):
+            x = x.transpose(1, 2)
+            return (self.f(x) + x).view(2, 16)
+
+    network, x = Viewed(), torch.randn(2, 4, 4)
+    assert torch.equal(lresnet.lorentzify(network, residual="space", example=x)(x), network(x))
