@@ -204,7 +204,7 @@ def _extra_tensor(folder: Path) -> None:
         (lambda f: _config(f, in_features=10**15), "has in_features=1000000000000000, but model.safetensors has only"),
         (
             lambda f: _config(f, num_layers=10**9),
-            "has num_layers=1000000000, but model.safetensors has only 16 tensors",
+            "has num_layers=1000000000, but model.safetensors has only 17 tensors",
         ),
         (lambda f: _config(f, model="lorentz_resnet", depth=6 * 10**8 + 2), "has depth=600000002"),
         (lambda f: _config(f, hidden=990), "size mismatch for layers.0.linear.weight"),

@@ -2,5 +2,6 @@
 
 from lresnet.convert.lorentzify import lorentzify
 from lresnet.convert.plan import Plan, Sum, find_sums
+from lresnet.convert.saved import from_pretrained
 
-__all__ = ["Plan", "Sum", "find_sums", "lorentzify"]
+__all__ = ["Plan", "Sum", "find_sums", "from_pretrained", "lorentzify"]

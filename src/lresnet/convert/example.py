@@ -71,8 +71,10 @@ def _tensors(net: torch.nn.Module) -> Iterator[Tensor]:
     needs_graph = "edge_index" in (_required_arguments(net) or ())
     for layer in itertools.islice((one for one in net.modules() if not list(one.children())), 3):
         if isinstance(layer, torch.nn.Embedding):
-            device = kind.get("device")
-            yield torch.randint(layer.num_embeddings, (2, _LENGTH), generator=generator).to(device)
+            tables = [one.num_embeddings for one in net.modules() if isinstance(one, torch.nn.Embedding)]
+            for length in dict.fromkeys([_LENGTH, *tables[1:]]):  # a table of positions may fix the length
+                ids = torch.randint(layer.num_embeddings, (2, length), generator=generator)
+                yield ids.to(kind.get("device"))
             continue
         axes = next((count for cls, count in (_CONVOLUTIONS | _NORMS).items() if isinstance(layer, cls)), None)
         width = _width(layer)

@@ -14,16 +14,16 @@ from __future__ import annotations
 import copy
 import types
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_leaves
 
 from lresnet.convert.example import guesses
-from lresnet.convert.plan import Plan, Sum, copied, find_sums
-from lresnet.convert.rewritten_class import Replacement, find_sum, rewritten_class
+from lresnet.convert.plan import Plan, Sum, find_sums, results_of
+from lresnet.convert.rewritten_class import Replacement, find_sum, is_rewritten, rewritten_class
 from lresnet.convert.source import enclosed
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.residual import RESIDUALS, make_residual
@@ -54,8 +54,9 @@ def lorentzify(
     The network runs on example inputs to find the sums (:func:`lresnet.find_sums`). Then each class with such a sum is
     replaced by a subclass of the same name that calls a residual in its place. Parameters keep their names and values;
     residuals add their own (``residual``, ``residual_2``, ... in their block). All residuals refer to one
-    ``manifold``, a part of the first block. With ``residual="space"`` the converted network must compute exactly what
-    the original does; this is checked on the example.
+    ``manifold``, a part of the first block. ``save_pretrained(folder)`` of the result writes the conversion and the
+    weights, which :func:`lresnet.from_pretrained` reads. With ``residual="space"`` the converted network must compute
+    exactly what the original does; this is checked on the example.
 
     Args:
         module: the network; it does not change.
@@ -89,25 +90,28 @@ def lorentzify(
     chosen = _chosen(plan, residual)
     if not chosen:
         raise ValueError(_nothing_to_convert(plan))
-    axes = _axes(chosen, dim)
+    chosen, axes = _with_axes(chosen, dim)
     manifold = curvature if isinstance(curvature, Lorentz) else Lorentz(_curvature(curvature, chosen, axes))
     network = copy.deepcopy(module)
     blocks = _blocks(network, chosen)
     options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | options
     _register(next(iter(blocks.values()))[0], manifold)
-    added: list[tuple[torch.nn.Module, str, int]] = []
+    added: list[tuple[torch.nn.Module, str, bool]] = []
+    flat = residual in ("space", "euclidean")
     for block, sums in blocks.values():
         own = [(one, axes[chosen.index(one)]) for one in sums]
-        added += _convert(block, own, lambda axis: make_residual(residual, manifold, dim=axis, **options))
+        added += _convert(block, own, lambda axis: make_residual(residual, manifold, dim=axis, **options), flat)
     _switch_fast_paths_off(network)
     if plan.example is not None:
-        _verify(network, plan, added)
+        _verify(module, network, plan, added)
         _warn(plan, chosen)
+    if not is_rewritten(type(network)):
+        network.__class__ = rewritten_class(type(network), ())  # has save_pretrained
     network.__dict__[CONVERSION] = {
         "residual": residual,
         "options": options,
         "learned_curvature": bool(list(manifold.parameters())),
-        "sums": [_as_dict(one, axis) for one, axis in zip(chosen, axes, strict=True)],
+        "sums": [_as_dict(one, axes[chosen.index(one)]) for _, sums in blocks.values() for one in sums],
     }
     return network
 
@@ -165,20 +169,20 @@ def _chosen(plan: Plan, residual: str) -> list[Sum]:
 
 
 def _nothing_to_convert(plan: Plan) -> str:
-    normed = [one for one in plan if one.is_post_norm]
-    if normed and len(normed) == len([one for one in plan if one.is_post_norm or one.converted]):
+    normed = [one for one in plan if one.is_post_norm and not one.chosen_by_user]
+    if normed:
         return (
             f"{len(normed)} sums of {plan.network} are followed by a layer norm, which removes the factor of the "
-            "Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with norms "
-            f"before its branches; plan.include({normed[0].class_name!r}) converts them anyway"
+            "Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with "
+            f"norms before its branches; plan.include({normed[0].class_name!r}) converts them anyway"
         )
     ran = f"{len(plan)} sum{'' if len(plan) == 1 else 's'} of activations ran"
     left = "".join(f"\n  {one.name} {one.text}: {one.reason}" for one in plan.refused[:20])
     return f"no sum of a skip connection and its branch was found in {plan.network}: {ran}; {_WRITE_IT}{left}"
 
 
-def _axes(chosen: Sequence[Sum], dim: Dim) -> list[int]:
-    """The coordinate axis of each sum; all that are unknown or wrong are named in one error."""
+def _with_axes(chosen: Sequence[Sum], dim: Dim) -> tuple[list[Sum], list[int]]:
+    """The sums with a known coordinate axis, and their axes; the others are named in a warning."""
     if isinstance(dim, Mapping):
         known = list(dict.fromkeys(one.module for one in chosen))
         for prefix in dim:
@@ -186,19 +190,18 @@ def _axes(chosen: Sequence[Sum], dim: Dim) -> list[int]:
                 raise ValueError(f"dim: there is no sum at {prefix!r}; they are at {', '.join(map(repr, known))}")
     elif dim is not None and type(dim) is not int:
         raise TypeError(f"dim must be a number, a dict from paths to numbers, or None; got {dim!r}")
-    axes, unknown = [], []
-    for one in chosen:
-        axis = _given_axis(one, dim)
-        if axis is None:
-            unknown.append(one)
-        axes.append(-1 if axis is None else axis)
+    axes = {one: axis for one in chosen if (axis := _given_axis(one, dim)) is not None}
+    unknown = [one for one in chosen if one not in axes]
     if unknown:
         lines = "".join(f"\n  {one.name} {one.text}, shape {one.shape}" for one in unknown[:10])
-        raise ValueError(
+        text = (
             f"the layers do not show the coordinate axis of{lines}\nGive dim=1 (channels after the batch) or dim=-1 "
             f"(channels last), or both for parts of the network, e.g. dim={{{unknown[0].module!r}: -1}}"
         )
-    return axes
+        if not axes or any(one.chosen_by_user for one in unknown):
+            raise ValueError(text)
+        warnings.warn(f"not converted: {text}", stacklevel=3)
+    return list(axes), list(axes.values())
 
 
 def _given_axis(one: Sum, dim: Dim) -> int | None:
@@ -283,26 +286,38 @@ def _register(block: torch.nn.Module, manifold: Lorentz) -> None:
 
 
 def _convert(
-    block: torch.nn.Module, sums: Sequence[tuple[Sum, int]], make: Callable[[int], torch.nn.Module]
-) -> list[tuple[torch.nn.Module, str, int]]:
-    """Give the block its residuals and the class that calls them; return block, name and axis of each."""
+    block: torch.nn.Module, sums: Sequence[tuple[Sum, int]], make: Callable[[int], torch.nn.Module], flat: bool
+) -> list[tuple[torch.nn.Module, str, bool]]:
+    """Give the block its residuals and the class that calls them; return block, name and order of each."""
     stems = ["residual", "lorentz_residual", *(f"lorentz_residual_of_{number}" for number in range(2, 100))]
     suffixes = ["" if number == 0 else f"_{number + 1}" for number in range(len(sums))]
     stem = next(stem for stem in stems if not any(_is_taken(block, stem + suffix) for suffix in suffixes))
     replacements, added = [], []
     for (one, axis), suffix in zip(sums, suffixes, strict=True):
         rounds = _rounds(block, one.place.loop)
-        part = make(axis) if rounds is None else torch.nn.ModuleList(make(axis) for _ in range(rounds))
+        with _default_dtype(_like(block).get("dtype")):
+            part = make(axis) if rounds is None else torch.nn.ModuleList(make(axis) for _ in range(rounds))
         block.add_module(stem + suffix, part.to(**_like(block)).train(block.training))
-        added.append((block, stem + suffix, axis))
+        added.append((block, stem + suffix, one.skip_first or flat))
         place = one.place
+        # A flat residual treats both sides alike, and the first one decides about the layout of the result.
+        first = one.skip_first or flat
         replacements.append(
-            Replacement(
-                place.method, place.calls, place.ordinal, place.text, one.skip_first, stem + suffix, rounds is not None
-            )
+            Replacement(place.method, place.calls, place.ordinal, place.text, first, stem + suffix, rounds is not None)
         )
     block.__class__ = rewritten_class(type(block), tuple(replacements))
     return added
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype | None) -> Iterator[None]:
+    """Make new parameters in float64 for a network in float64; log(2) of float32 would have fewer digits."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64 if dtype == torch.float64 else before)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
 
 
 def _rounds(module: torch.nn.Module, loop: str | None) -> int | None:
@@ -344,27 +359,40 @@ def _switch_fast_paths_off(network: torch.nn.Module) -> None:
 # Verification
 
 
-def _verify(network: torch.nn.Module, plan: Plan, added: Sequence[tuple[torch.nn.Module, str, int]]) -> None:
+class _PlainSum(torch.nn.Module):
+    """The sum with its sides as they were written: the first one decides about the layout of the result."""
+
+    def __init__(self, skip_first: bool) -> None:
+        super().__init__()
+        self.skip_first = skip_first
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return x + y if self.skip_first else y + x
+
+
+def _verify(
+    module: torch.nn.Module,
+    network: torch.nn.Module,
+    plan: Plan,
+    added: Sequence[tuple[torch.nn.Module, str, bool]],
+) -> None:
     """Raise an error unless the network with plain sums in place of the residuals computes what the original did."""
     assert plan.example is not None
-    args, keywords = copied(plan.example)
     paths = {id(module): path for path, module in network.named_modules()}
     check = copy.deepcopy(network)
-    for block, name, axis in added:
+    for block, name, skip_first in added:
         owner = check.get_submodule(paths[id(block)])
-        part, plain = owner._modules[name], make_residual("space", Lorentz(), dim=axis)
+        part, plain = owner._modules[name], _PlainSum(skip_first)
         many = isinstance(part, torch.nn.ModuleList)
         owner._modules[name] = torch.nn.ModuleList([plain] * len(part)) if many else plain  # type: ignore[arg-type]
+    expected = results_of(copy.deepcopy(module), plan)
     try:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.manual_seed(0)
-            found = check.eval()(*args, **keywords)
+        found = results_of(check, plan)
     except Exception as error:
         raise ValueError(
             f"{plan.network} does not run after the conversion: {type(error).__name__}: {error}"
         ) from error
-    pairs = zip(tree_leaves(found), tree_leaves(plan.outputs), strict=False)
-    if all(_equal(*pair) for pair in pairs if isinstance(pair[1], Tensor)):
+    if all(_equal(found.get(name, []), tensors) for name, tensors in expected.items()):
         return
     in_place = [one for one in plan.converted if one.place.in_place]
     hint = (
@@ -379,12 +407,16 @@ def _verify(network: torch.nn.Module, plan: Plan, added: Sequence[tuple[torch.nn
     )
 
 
-def _equal(first: Any, second: Tensor) -> bool:
-    if not isinstance(first, Tensor) or first.shape != second.shape or first.dtype != second.dtype:
+def _equal(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
+    if len(first) != len(second):
         return False
-    if second.is_sparse or not second.is_floating_point():
-        return bool((first.to_dense() == second.to_dense()).all()) if second.is_sparse else torch.equal(first, second)
-    return bool(((first == second) | (first.isnan() & second.isnan())).all())
+    for one, other in zip(first, second, strict=True):
+        if one.shape != other.shape or one.dtype != other.dtype or one.layout != other.layout:
+            return False
+        one, other = (each.to_dense() if each.layout != torch.strided else each for each in (one, other))
+        if not torch.equal(one, other) and not bool(((one == other) | ((one != one) & (other != other))).all()):
+            return False
+    return True
 
 
 def _warn(plan: Plan, chosen: Sequence[Sum]) -> None:

@@ -19,6 +19,7 @@ from lresnet.convert.source import (
     all_calls,
     all_sums,
     called_function,
+    compiled,
     read_function,
     read_method,
 )
@@ -111,8 +112,8 @@ def _owner(frame: types.FrameType) -> tuple[torch.nn.Module, str | None] | None:
     first = frame.f_locals.get(code.co_varnames[0]) if code.co_argcount else None
     if not isinstance(first, torch.nn.Module):
         return None
-    overridden = False
-    for name in dict.fromkeys((code.co_name, *_names(type(first)).get(code, ()))):
+    overridden, names = False, _names(type(first))  # type: ignore[arg-type]
+    for name in dict.fromkeys((code.co_name, *names.get(code, ()))):
         for number, base in enumerate(one for one in type(first).__mro__ if name in vars(one)):
             if _code(vars(base)[name]) is code:
                 if number == 0:
@@ -168,6 +169,7 @@ def _read(
         return _unread(module, frame, span, "it is converted already")
     try:
         source, calls = _cached_method(cls, method), []
+        _compile_once(read_method, cls, method)
         for code, place in reversed(chain):
             number = next((n for n, one in enumerate(all_calls(source)) if _spans(one, place)), None)
             if number is None:
@@ -178,6 +180,7 @@ def _read(
                 raise Unreadable(f"which function {ast.unparse(call)} calls is decided while it runs")
             calls.append((number, ast.unparse(call)))
             source = _cached_function(given, owner, code.co_name)
+            _compile_once(read_function, given, owner, code.co_name)
     except Unreadable as error:
         return _unread(module, frame, span, str(error))
     sums = all_sums(source)
@@ -201,6 +204,14 @@ def _read(
         found.in_place and _is_argument(source, found),
         _why_not(source, found, bool(calls)),
     )
+
+
+def _require_compilable(read: Any, *arguments: Any) -> None:
+    """Raise ``Unreadable`` if a function cannot be compiled again, e.g. because of its decorators."""
+    compiled(read(*arguments))
+
+
+_compile_once: Any = functools.lru_cache(maxsize=1024)(_require_compilable)
 
 
 def _unread(module: torch.nn.Module, frame: types.FrameType, span: Span, reason: str) -> Place:

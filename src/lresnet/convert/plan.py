@@ -13,17 +13,19 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.overrides import BaseTorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from lresnet.convert.places import Place, place_of
-from lresnet.convert.provenance import Kind, Recorder, Value
-from lresnet.convert.skip_sums import NO_DATA, Relation, SkipSums
+from lresnet.convert.provenance import Kind, Recorder, Value, tensors_in
+from lresnet.convert.skip_sums import BOTH_LINEAR, NO_DATA, SAME_SHAPE, TWO_BRANCHES, Relation, SkipSums
 
 __all__ = ["Plan", "Sum", "find_sums"]
 
 POST_NORM = "post-norm: no effect (the norm removes the residual's factor)"
 SCORES = "it adds attention scores (a softmax follows)"
 SOME_CALLS = "only some of its calls add a skip connection and its branch"
+NUMBERS = "one side is a number in some calls"
 SIDES = "the skip connection is the first side in some calls and the second in others"
 _MERGING = ("fuse", "reparameterize", "switch_to_deploy", "structural_reparam", "merge_kernel")
 _NORM = re.compile(r"(layer|rms)_?norm|^norm$", re.IGNORECASE)
@@ -91,8 +93,8 @@ class Plan:
         self.network, self.sums, self.notes = network, list(sums), list(notes)
         self.example: tuple[Any, Mapping[str, Any]] | None = None
         """The example inputs."""
-        self.outputs: Any = None
-        """What the network computed from them in evaluation mode."""
+        self.kind: tuple[torch.dtype, torch.device] | None = None
+        """Dtype and device of the network that ran."""
 
     def __iter__(self) -> Iterator[Sum]:
         return iter(self.sums)
@@ -214,7 +216,7 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
     search = _Search(network)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        outputs = search.run(network.eval(), example_inputs, example_keywords)
+        search.run(network.eval(), example_inputs, example_keywords)
     try:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)
@@ -225,14 +227,48 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
             f"It does not run in training mode with this example ({text}); only evaluation was recorded."
         )
     plan = Plan(type(net).__name__, search.finish(), search.notes)
-    plan.example = example_inputs, example_keywords
-    plan.outputs = tree_map(lambda one: one.detach() if isinstance(one, Tensor) else one, outputs)
+    plan.example, plan.kind = (example_inputs, example_keywords), kind_of(net)
+    if not any(True for _ in tensors_in((example_inputs, example_keywords))):
+        plan.notes.append("No tensor was found in the example inputs.")
     return plan
 
 
+def kind_of(network: torch.nn.Module) -> tuple[torch.dtype, torch.device] | None:
+    """Return dtype and device of the first floating-point parameter."""
+    return next(((one.dtype, one.device) for one in network.parameters() if one.is_floating_point()), None)
+
+
 def copied(inputs: Any) -> Any:
-    """Return a copy of the example's tensors, since a network may write into its input."""
-    return tree_map(lambda one: one.detach().clone() if isinstance(one, Tensor) else one, inputs)
+    """Return a copy of the example, since a network may write into its input."""
+    detached = tree_map(lambda one: one.detach().clone() if isinstance(one, Tensor) else one, inputs)
+    return copy.deepcopy(detached)
+
+
+def results_of(network: torch.nn.Module, plan: Plan) -> dict[str, list[Tensor]]:
+    """Return the tensors that a forward pass in evaluation mode gives, and those that the modules then keep.
+
+    The mode for torch functions keeps torch's encoder layers from their fused path.
+    """
+    assert plan.example is not None
+    args, keywords = copied((plan.example[0], dict(plan.example[1])))
+    now = kind_of(network)
+    if now is not None and plan.kind is not None and now != plan.kind:  # the network was moved, or its dtype changed
+        old = plan.kind[0]
+        args, keywords = tree_map(
+            lambda one: one.to(now[1], now[0] if one.dtype == old else None) if isinstance(one, Tensor) else one,
+            (args, keywords),
+        )
+    with torch.random.fork_rng(devices=[]), torch.enable_grad(), BaseTorchFunctionMode():
+        torch.manual_seed(0)
+        output = network.eval()(*args, **keywords)
+    own = ("_parameters", "_modules")
+    kept = {
+        f"{path}.{name}": value
+        for path, module in network.named_modules()
+        for name, value in vars(module).items()
+        if name not in own
+    }
+    return {name: [one.detach().clone() for one in tensors_in(value)] for name, value in {"": output, **kept}.items()}
 
 
 class _Search:
@@ -246,18 +282,24 @@ class _Search:
         self.notes: list[str] = []
         self._skip_sums = SkipSums()
         self._unseen: set[str] = set()
+        self._with_numbers: set[Any] = set()
+        self._with_constants: set[Any] = set()
+        """Places that add a number, or what does not depend on the input, in some calls."""
 
-    def run(self, network: torch.nn.Module, args: Any, keywords: Any) -> Any:
+    def run(self, network: torch.nn.Module, args: Any, keywords: Any) -> None:
         """Run the network once and record its sums."""
         self._skip_sums, self._calls = SkipSums(), dict[tuple[Any, ...], int]()
         recorder = Recorder(network, self._on_operation)
-        given, named = copied((args, dict(keywords)))
+        # Autograd tells the inputs of code that is not seen. The copy is not a leaf, so it can be written to.
+        given, named = tree_map(
+            lambda one: one.requires_grad_().clone() if isinstance(one, Tensor) and one.is_floating_point() else one,
+            copied((args, dict(keywords))),
+        )
         with torch.enable_grad(), recorder.following((given, named)):
-            outputs = network(*given, **named)
+            network(*given, **named)
         for key, count in self._calls.items():
             self.sums[key].calls = max(self.sums[key].calls, count)
         self._unseen |= recorder.unseen
-        return outputs
 
     def _on_operation(self, name: str, args: Any, result: Value, frame: types.FrameType, written: bool) -> None:
         sides = [edge.source for edge in result.edges]
@@ -269,9 +311,13 @@ class _Search:
         elif name not in _SUMS:
             return
         if len(sides) < 2:
+            if name in _SUMS and (place := place_of(frame)) is not None:
+                self._with_numbers.add(place.source_line)
             return
         relation = self._skip_sums.relate(sides[0], sides[-1], result)
         if relation is None or relation.reason == NO_DATA:
+            if name in _SUMS and relation is not None and (place := place_of(frame)) is not None:
+                self._with_constants.add(place.source_line)
             return
         if form:
             if relation.skip_first is None or (name.startswith("sub") and not relation.skip_first):
@@ -294,6 +340,7 @@ class _Search:
             skip = sides[0] if relation.skip_first is not False else sides[1]
             branch = sides[1] if relation.skip_first is not False else sides[0]
             found.axis = skip.axis if skip.axis is not None else branch.axis
+            found.axis = -1 if found.axis is None and len(result.shape) <= 2 else found.axis
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
@@ -310,12 +357,16 @@ class _Search:
             reason = self._reason(line)
             all_normed = all(self._is_normed(result) for one in line for result in one.results)
             for one in line:
-                one.reason = reason or self._own_reason(one)
+                one.reason = _merging(one) or reason or self._own_reason(one)
                 one.is_post_norm = all_normed and not one.reason
                 one.reason = one.reason or (POST_NORM if all_normed else "")
                 one.converted = not one.reason
-                related = [relation.skip_first for relation in one.relations if relation.skip_first is not None]
-                one.skip_first = related[0] if related else True
+                related = [relation for other in (one, *line) for relation in other.relations]
+                one.skip_first = next((bool(each.skip_first) for each in related if each.skip_first is not None), True)
+        constants = self._with_constants - lines.keys()
+        if constants:
+            places = f"{len(constants)} other line{'' if len(constants) == 1 else 's'}"
+            self._note(f"Not listed: sums in {places} with a side that does not depend on the input, such as a bias.")
         for path in sorted(self._unseen):
             self._note(f"{path or 'The network'} runs code that cannot be followed, e.g. TorchScript.")
         _number(sums)
@@ -325,22 +376,24 @@ class _Search:
         """Why a line of the source is not converted, in any module."""
         relations = [relation for one in line for relation in one.relations]
         not_skips = [relation for relation in relations if relation.skip_first is None]
-        if not_skips:
-            return not_skips[0].reason if len(not_skips) == len(relations) else SOME_CALLS
+        if len(not_skips) == len(relations):
+            return not_skips[0].reason
+        # Where a line adds a skip connection in other modules, two branches of one value are a shortcut and a branch.
+        related = (TWO_BRANCHES, BOTH_LINEAR, SAME_SHAPE)
+        in_some = line[0].place.source_line in self._with_constants
+        if in_some or any(relation.reason not in related for relation in not_skips):
+            return SOME_CALLS
+        if line[0].place.source_line in self._with_numbers:
+            return NUMBERS
         if any(_is_score(result) for one in line for result in one.results):
             return SCORES
         return ""
 
     def _own_reason(self, one: Sum) -> str:
         """Why a sum of one module is not converted."""
-        if one.place.reason:
-            return one.place.reason
-        merging = [name for name in _MERGING if callable(getattr(one.place.module, name, None))]
-        if merging:
-            return f"re-parametrisable: {one.class_name}.{merging[0]}() merges its branches"
-        if len({relation.skip_first for relation in one.relations}) > 1:
+        if len({relation.skip_first for relation in one.relations if relation.skip_first is not None}) > 1:
             return SIDES
-        return ""
+        return one.place.reason
 
     def _next(self, results: list[Value]) -> str:
         found = dict.fromkeys(self._reader(use) for result in results for use in _uses(result))
@@ -351,11 +404,9 @@ class _Search:
         name, modules, _ = use
         if name in _SUMS:
             return "sum"
-        own = self.classes.get(modules[-1], "") if modules else ""
-        leaf = bool(modules) and modules[-1] in self.classes and not any(
-            path.startswith(f"{modules[-1]}.") for path in self.classes if modules[-1]
-        )  # fmt: skip
-        return own if leaf else name
+        path = modules[-1] if modules else ""
+        leaf = bool(path) and not any(other.startswith(f"{path}.") for other in self.classes)
+        return self.classes.get(path, name) if leaf else name
 
     def _is_normed(self, result: Value) -> bool:
         """Whether nothing but a layer norm or RMS norm reads a value."""
@@ -364,6 +415,11 @@ class _Search:
             name in ("layer_norm", "rms_norm") or _NORM.search(self.classes.get(modules[-1] if modules else "", ""))
             for name, modules, _ in uses
         )
+
+
+def _merging(one: Sum) -> str:
+    names = [name for name in _MERGING if callable(getattr(one.place.module, name, None))]
+    return f"re-parametrisable: {one.class_name}.{names[0]}() merges its branches" if names else ""
 
 
 def _number(sums: Sequence[Sum]) -> None:
@@ -383,7 +439,7 @@ def _uses(value: Value) -> Iterator[tuple[str, tuple[str, ...], Value]]:
         edge = next((edge for edge in use[2].edges if edge.source is value), None)
         if edge is not None and edge.kind is Kind.SAME:
             yield from _uses(use[2])
-        elif use[0] not in ("__get__", "zeros_like", "ones_like"):
+        elif use[0] != "__get__":
             yield use
 
 

@@ -21,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.weak import WeakIdKeyDictionary
 
-__all__ = ["Edge", "Kind", "Recorder", "Value", "ancestors", "direct_ancestors"]
+__all__ = ["Edge", "Kind", "Recorder", "Value", "ancestors", "direct_ancestors", "tensors_in"]
 
 
 class Kind(enum.Enum):
@@ -91,6 +91,17 @@ class Value:
         return value
 
 
+def tensors_in(item: Any, depth: int = 6) -> Iterator[Tensor]:
+    """Yield the tensors of nested lists and dictionaries, and of objects such as a graph of PyG."""
+    for leaf in tree_leaves(item):
+        if isinstance(leaf, Tensor):
+            yield leaf
+        elif depth and not isinstance(leaf, torch.nn.Module | type | types.FunctionType | types.ModuleType):
+            inner = getattr(leaf, "__dict__", None)
+            if isinstance(inner, dict) and inner:
+                yield from tensors_in(list(inner.values()), depth - 1)
+
+
 def ancestors(value: Value) -> set[Value]:
     """Return all values that ``value`` was computed from, itself included."""
     found, waiting = {value}, [value]
@@ -130,7 +141,7 @@ _SAME = _names("""
 _PART = _names("""
     __getitem__ chunk split tensor_split split_with_sizes narrow select unbind cat concat concatenate stack hstack
     vstack dstack roll flip masked_fill masked_fill_ where diff repeat repeat_interleave tile __setitem__ slice_scatter
-    select_scatter tril triu take_along_dim masked_select nan_to_num pad constant_pad_nd zeros_like
+    select_scatter tril triu take_along_dim masked_select nan_to_num pad constant_pad_nd
     """)
 _POINTWISE_LINEAR = _names("mul mul_ multiply div div_ divide true_divide add add_ sub sub_ rsub neg lerp")
 _PRODUCTS = _names("matmul mm bmm addmm baddbmm einsum tensordot bilinear mv dot inner outer")
@@ -148,6 +159,13 @@ _MIXED = _names("""
     fftn ifftn rfftn irfftn stft istft cdist unique adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
     """)
 _CHANNELS_BEHIND_BATCH = frozenset(("batch_norm", "group_norm", "instance_norm", "pixel_shuffle", "pixel_unshuffle"))
+# They take the shape of a tensor, and nothing else.
+_SHAPES = _names(
+    """
+    zeros_like ones_like empty_like full_like rand_like randn_like randint_like new_zeros new_ones new_empty new_full
+    new_tensor bernoulli bernoulli_ normal_ uniform_ zero_ fill_
+    """
+)
 _QUERIES = _names("size dim numel stride is_floating_point is_contiguous data_ptr element_size __len__ item")
 
 
@@ -181,9 +199,8 @@ class Recorder(TorchFunctionMode):
     @contextlib.contextmanager
     def following(self, inputs: Any) -> Iterator[None]:
         """Record what runs inside; ``inputs`` are the example inputs."""
-        for leaf in tree_leaves(inputs):
-            if isinstance(leaf, Tensor):
-                self.values[leaf] = self._new(leaf, is_data=True)
+        for tensor in tensors_in(inputs):
+            self.values[tensor] = self._new(tensor, is_data=True)
         before = torch.nn.modules.module.register_module_forward_pre_hook(self._enter)
         after = torch.nn.modules.module.register_module_forward_hook(self._leave, always_call=True)
         try:
@@ -196,14 +213,15 @@ class Recorder(TorchFunctionMode):
 
     def _enter(self, module: torch.nn.Module, given: Any) -> None:
         self._modules.append(self.paths.get(id(module), type(module).__name__))
-        self._inputs.append([self.value_of(one) for one in tree_leaves(given) if isinstance(one, Tensor)])
+        self._inputs.append([self.value_of(one) for one in tensors_in(given)])
 
     def _leave(self, module: torch.nn.Module, given: Any, result: Any) -> None:
         if not self._modules:
             return
         path, sources = self._modules.pop(), self._inputs.pop()
         for leaf in tree_leaves(result):
-            if isinstance(leaf, Tensor) and leaf not in self.values and self._is_computed(leaf):
+            unseen = isinstance(leaf, Tensor) and leaf not in self.values
+            if unseen and (self._is_computed(leaf) or isinstance(module, torch.jit.ScriptModule)):
                 self.unseen.add(path)
                 known = self._by_autograd(leaf) or sources
                 self.values[leaf] = self._new(leaf, tuple(Edge(one, Kind.MIXED) for one in known), operation="module")
@@ -261,14 +279,16 @@ class Recorder(TorchFunctionMode):
             return func(*args, **kwargs)
         given = [one for one in tree_leaves((args, kwargs)) if isinstance(one, Tensor)]
         sources = [self.value_of(one) for one in given]
+        versions = [None if one.is_inference() else one._version for one in given]
         result = func(*args, **kwargs)
         if name == "__setitem__" and given:
             self._record(name, given[0], args, sources, sys._getframe(1), written=True)
             return result
         results = [one for one in tree_leaves(result) if isinstance(one, Tensor)]
         for one in results:
-            written = any(one is tensor for tensor in given[:1]) and (name.endswith("_") or name == "__iadd__")
-            if written or not any(one is tensor for tensor in given):
+            before = [version for tensor, version in zip(given, versions, strict=True) if tensor is one]
+            written = bool(before) and before[0] is not None and one._version != before[0]
+            if written or not before:
                 self._record(name, one, args, sources, sys._getframe(1), written=written, single=len(results) == 1)
         return result
 
@@ -297,11 +317,17 @@ class Recorder(TorchFunctionMode):
 
 
 def _edges(name: str, sources: list[Value], result: Tensor) -> tuple[Edge, ...]:
+    if name in _SHAPES:
+        return ()
     data = [source for source in sources if source.is_data]
     kind = _kind(name, len(data), sources, result)
     if kind is Kind.SAME:
         return (Edge(sources[0], kind),)
-    return tuple(Edge(source, kind if source.is_data else Kind.POINTWISE_LINEAR) for source in dict.fromkeys(sources))
+    # Weights are constants. The first operand of a layer is its input, even if it is a learned token.
+    return tuple(
+        Edge(source, kind if source.is_data or source is sources[0] else Kind.POINTWISE_LINEAR)
+        for source in dict.fromkeys(sources)
+    )
 
 
 def _kind(name: str, data: int, sources: list[Value], result: Tensor) -> Kind:

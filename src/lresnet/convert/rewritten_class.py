@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import copyreg
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
+import torch.fx
+from torch import Tensor
 
 from lresnet.convert.source import (
     Source,
@@ -25,6 +27,7 @@ __all__ = ["Replacement", "find_sum", "is_rewritten", "rewritten_class"]
 
 _MARK = "_lorentz_replacements"
 _OBJECT = "_lorentz_self"
+_BRANCH_FIRST = "_lorentz_branch_first"
 
 
 class Replacement(NamedTuple):
@@ -63,7 +66,13 @@ def rewritten_class(cls: type, replacements: tuple[Replacement, ...]) -> type:
         _rewrite(cls, source, own, source.self_name, methods)
         methods[name] = compiled(source)
     same = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
-    extra = {_MARK: replacements, "__reduce_ex__": _reduce, "__prepare_scriptable__": _refuse_script}
+    extra = {
+        _MARK: replacements,
+        "__reduce_ex__": _reduce,
+        "__prepare_scriptable__": _refuse_script,
+        "save_pretrained": _save_pretrained,
+        _BRANCH_FIRST: staticmethod(_branch_first),
+    }
     body = same | extra | methods
     return types.new_class(cls.__name__, (_Unannounced, cls), exec_body=lambda namespace: namespace.update(body))
 
@@ -127,6 +136,25 @@ def _reduce(self: Any, protocol: int) -> tuple[Any, ...]:
 def _restored(cls: type, replacements: tuple[Replacement, ...], *arguments: Any) -> Any:
     new = rewritten_class(cls, replacements)
     return new.__new__(new, *arguments)
+
+
+def _save_pretrained(self: Any, folder: Any, **options: Any) -> Any:
+    """Write ``config.json`` and ``model.safetensors`` into ``folder``; :func:`lresnet.from_pretrained` reads them."""
+    from lresnet.convert.saved import save_converted
+
+    return save_converted(self, folder, **options)
+
+
+def _branch_first(residual: Callable[..., Tensor], branch: Tensor, skip: Tensor) -> Tensor:
+    """Return the residual of ``branch + skip`` in the memory layout of the sum: that of its first side."""
+    return _laid_out(residual(x=skip, y=branch), branch)
+
+
+@torch.fx.wrap
+def _laid_out(result: Tensor, like: Tensor) -> Tensor:
+    if result.shape != like.shape or result.stride() == like.stride():
+        return result
+    return torch.empty_like(like, dtype=result.dtype, device=result.device).copy_(result)
 
 
 def _refuse_script(self: Any) -> NoReturn:
@@ -238,8 +266,10 @@ class _Rewriter(ast.NodeTransformer):
         if replacement.each_round:
             self.counted.add(self.loops[-1])
             part = ast.Subscript(part, _name(_counter(self.loops[-1]), node), ast.Load())
-        names = ("x", "y") if replacement.skip_first else ("y", "x")
-        given = [ast.keyword(name, one) for name, one in zip(names, (first, second), strict=True)]
+        if not replacement.skip_first:
+            join = ast.Attribute(_name(self.self_name, node), _BRANCH_FIRST, ast.Load())
+            return ast.copy_location(ast.Call(join, [part, first, second], []), node)
+        given = [ast.keyword("x", first), ast.keyword("y", second)]
         return ast.copy_location(ast.Call(part, [], given), node)
 
 

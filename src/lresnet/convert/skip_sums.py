@@ -16,13 +16,12 @@ from lresnet.convert.provenance import Edge, Kind, Value, ancestors, direct_ance
 __all__ = ["Relation", "SkipSums"]
 
 _SHORTCUTS = ("downsample", "shortcut", "skip", "identity")
-_CUTS = ("chunk", "split", "tensor_split", "split_with_sizes", "unbind", "narrow", "select")
 
 NO_DATA = "one side does not depend on the input: a bias, a position or a mask"
 TWO_BRANCHES = "both sides are computed from one value by layers, and neither is a shortcut of it"
 UNRELATED = "neither side is computed from the other"
 DIRECT = "the branch contains the skip connection itself"
-PIECES = "one side is a piece of the channels that the other is computed from"
+PIECES = "both sides are computed from pieces of one value"
 BOTH_LINEAR = "both sides are linear maps of one value, without an activation"
 SAME_SHAPE = "the layer on the shortcut keeps the shape, so both sides may be branches"
 RUNNING_TOTAL = "its branch is computed from what was added before: a running total"
@@ -49,21 +48,29 @@ class SkipSums:
         """Return the relation of the two sides; None: they are not activations of one shape."""
         if not (first.is_float and second.is_float) or first.shape != second.shape or not first.shape:
             return None
-        if not (first.is_data and second.is_data):
+        if not (first.is_data or second.is_data):
             return Relation(None, NO_DATA)
-        sides = [self._is_shortcut(first, second, result), self._is_shortcut(second, first, result)]
+        found = [self._is_shortcut(first, second, result), self._is_shortcut(second, first, result)]
+        sides = [reason for reason, _ in found]
         fits = [not reason for reason in sides]
         if all(fits):
-            return Relation(None, BOTH_SHORTCUTS)
+            layers = [count for _, count in found]
+            if layers[0] == layers[1]:
+                return Relation(None, BOTH_SHORTCUTS)
+            fits = [layers[0] < layers[1], layers[1] < layers[0]]  # the shorter shortcut is the skip connection
         if not any(fits):
+            if not (first.is_data and second.is_data):
+                return Relation(None, NO_DATA)
             telling = [reason for reason in sides if reason not in (UNRELATED, TWO_BRANCHES)]
             return Relation(None, telling[0] if telling else _general(first, second))
         skip, branch = (first, second) if fits[0] else (second, first)
         self._found[result] = skip, branch
         return Relation(fits[0])
 
-    def _is_shortcut(self, skip: Value, branch: Value, result: Value) -> str:
-        """Return why ``skip`` is not a shortcut of a value that ``branch`` is computed from; "": it is."""
+    def _is_shortcut(self, skip: Value, branch: Value, result: Value) -> tuple[str, int]:
+        """Return why ``skip`` is not a shortcut of what ``branch`` is computed from ("": it is), and its layers."""
+        if not branch.is_data:
+            return UNRELATED, 0
         before, depth = ancestors(branch), len(result.modules)
         # A residual block inside the branch is a layer of it, although it passes its input on.
         inner = {one for one in self._found if len(one.modules) > depth and one.modules[:depth] == result.modules}
@@ -71,27 +78,27 @@ class SkipSums:
         for value, edge in _linear_chain(skip):
             if edge is not None:
                 layers += edge.kind.is_layer
-                cut = cut or _cuts_channels(value, edge)
+                cut = cut or edge.kind is Kind.PART
                 named = named or _is_named_shortcut(edge, result, value)
                 value = edge.source.root
-            if not (value.is_data and value.is_float):
+            if not value.is_float:
                 break
             for alias, added in self._aliases(value):
                 if alias not in before:
                     continue
                 if alias in direct_ancestors(branch, inner):
                     reason = DIRECT if not layers else reason
+                elif cut and not layers and not _reads_whole(alias, before):
+                    return PIECES, layers
                 elif any(one in before for one in added):
-                    reason = RUNNING_TOTAL
-                elif cut and not layers:
-                    reason = PIECES
+                    reason = reason if layers else RUNNING_TOTAL
                 elif layers and not named:
                     reason = _projected(alias, skip, branch, before)
                     if not reason:
-                        return ""
+                        return "", layers
                 else:
-                    return ""
-        return reason
+                    return "", layers
+        return reason, layers
 
     def _aliases(self, value: Value) -> Iterator[tuple[Value, list[Value]]]:
         """Yield the value, and the skip connections that it continues with the branches that were added to them."""
@@ -116,14 +123,14 @@ def _linear_chain(value: Value) -> Iterator[tuple[Value, Edge | None]]:
         value = inputs[0].source.root
 
 
-def _cuts_channels(value: Value, edge: Edge) -> bool:
-    """Whether a step takes some of the channels."""
-    if edge.kind is not Kind.PART:
-        return False
-    source = edge.source
-    if source.axis is None or len(source.shape) != len(value.shape):
-        return value.operation in _CUTS
-    return value.shape[source.axis] < source.shape[source.axis]
+def _reads_whole(source: Value, before: set[Value]) -> bool:
+    """Whether one of the values in ``before`` is computed from ``source`` as a whole, and not from pieces of it."""
+    return any(
+        edge.source.root is source and edge.kind is not Kind.PART
+        for value in before
+        for edge in value.edges
+        if value.root is not source
+    )
 
 
 def _is_named_shortcut(edge: Edge, result: Value, value: Value) -> bool:

@@ -18,6 +18,7 @@ __all__ = ["Source", "Sum", "Unreadable", "all_calls", "all_sums", "called_funct
 
 # "from __future__ import annotations" changes how a function is compiled.
 _FUTURES = annotations.compiler_flag
+_SCOPE = "_lorentz_scope"
 
 
 class Unreadable(ValueError):
@@ -34,8 +35,8 @@ class Source(NamedTuple):
     tree: ast.Module
     node: ast.FunctionDef
     """The definition within ``tree``."""
-    wrappers: int
-    """Number of decorators around it that tell what they wrap."""
+    given: Any
+    """The function with its decorators."""
 
     @property
     def self_name(self) -> str:
@@ -89,9 +90,12 @@ def read_function(given: Any, owner: type | None, title: str) -> Source:
     if not isinstance(node, ast.FunctionDef) or node.name != code.co_name:
         raise Unreadable(f"the source found for {title} is that of something else")
     if not _is_compiled_from(code, function):
-        raise Unreadable(f"the source of {title} is not the code that runs: its file was changed after the import")
+        raise Unreadable(
+            f"the source of {title} is not the code that runs: its file was changed after the import, or an import "
+            "hook changed the code (pytest rewrites assertions in test files)"
+        )
     ast.increment_lineno(tree, first - 2)
-    return Source(function, owner, tree, node, _wrappers(given))
+    return Source(function, owner, tree, node, given)
 
 
 def enclosed(function: types.FunctionType) -> dict[str, Any]:
@@ -106,15 +110,14 @@ def enclosed(function: types.FunctionType) -> dict[str, Any]:
 def compiled(source: Source) -> Any:
     """Return a function of the changed tree; globals, closure, defaults, file and lines are those of the original.
 
-    Decorators are applied again.
+    It has the same decorators, also those that were applied after its definition.
 
     Raises:
-        Unreadable: the function was wrapped after its definition, or a decorator cannot be applied again.
+        Unreadable: a decorator does not hold the function in a variable.
     """
     old = source.function
     cells = dict(zip(old.__code__.co_freevars, old.__closure__ or (), strict=True))
-    decorators, source.node.decorator_list = source.node.decorator_list, []
-    file, flags = old.__code__.co_filename, old.__code__.co_flags & _FUTURES
+    source.node.decorator_list = []
     code = _code(source.tree, old)
     new = types.FunctionType(
         code, old.__globals__, old.__name__, old.__defaults__, tuple(cells[name] for name in code.co_freevars)
@@ -122,26 +125,24 @@ def compiled(source: Source) -> Any:
     functools.update_wrapper(new, old)
     del new.__wrapped__  # type: ignore[attr-defined]  # torch.compile and inspect would follow it to the old code
     new.__kwdefaults__ = old.__kwdefaults__
-    for decorator in reversed(decorators):
-        if isinstance(decorator, ast.Name) and decorator.id == "staticmethod":
-            continue  # it gets the object as its first argument
-        expression = compile(ast.Expression(decorator), file, "eval", flags=flags, dont_inherit=True)
-        names = vars(source.owner) if source.owner is not None else {}
-        try:
-            new = eval(expression, old.__globals__, {**names, **enclosed(old)})(new)
-        except NameError as error:
-            text = ast.unparse(decorator)
-            raise Unreadable(f"the decorator @{text} of {old.__qualname__} cannot be applied again: {error}") from error
-    if _wrappers(new) != source.wrappers:
-        raise Unreadable(
-            f"{old.__qualname__} was wrapped after its definition, which its source does not show; write a decorator"
-        )
-    return new
+    return _decorated(source.given, old, new)
 
 
-def _wrappers(function: Any) -> int:
-    function = getattr(function, "__func__", function)  # of a static method
-    return 1 + _wrappers(function.__wrapped__) if hasattr(function, "__wrapped__") else 0
+def _decorated(given: Any, old: Any, new: Any) -> Any:
+    """Return a copy of ``given``, the function ``old`` with decorators around it, with ``new`` in its place."""
+    given = getattr(given, "__func__", given)  # a static method becomes a method
+    if given is old:
+        return new
+    inner = given.__wrapped__
+    replaced = _decorated(inner, old, new)
+    held = [cell.cell_contents for cell in given.__closure__ or ()] if isinstance(given, types.FunctionType) else []
+    if not any(one is inner for one in held):
+        raise Unreadable(f"a decorator of {old.__qualname__} does not hold the function in a variable")
+    closure = tuple(types.CellType(replaced if one is inner else one) for one in held)
+    copied = types.FunctionType(given.__code__, given.__globals__, given.__name__, given.__defaults__, closure)
+    functools.update_wrapper(copied, replaced)
+    copied.__kwdefaults__ = given.__kwdefaults__
+    return copied
 
 
 @functools.lru_cache(maxsize=256)
@@ -152,7 +153,7 @@ def _lines(function: types.FunctionType) -> tuple[list[str], int]:
 def _code(tree: ast.Module, old: types.FunctionType) -> types.CodeType:
     """Compile the definition in ``tree`` where the free variables of the old function are free variables too."""
     names = [name for name in old.__code__.co_freevars if name != "__class__"]
-    around = ast.parse(f"def around({', '.join(names)}): pass")
+    around = ast.parse(f"def {_SCOPE}({', '.join(names)}): pass")
     function = around.body[0]
     assert isinstance(function, ast.FunctionDef)
     function.body = tree.body
@@ -164,7 +165,7 @@ def _code(tree: ast.Module, old: types.FunctionType) -> types.CodeType:
 def _code_of(code: types.CodeType, name: str) -> types.CodeType:
     """Return the first code object called ``name`` within a module, a function and perhaps a class."""
     inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
-    found = next((constant for constant in inner if constant.co_name == name and constant.co_name != "around"), None)
+    found = next((constant for constant in inner if constant.co_name == name), None)
     return found or _code_of(inner[0], name)
 
 
@@ -282,7 +283,8 @@ def called_function(call: ast.Call, source: Source, cls: type) -> tuple[Any, typ
             if isinstance(base, type):
                 owner = next((one for one in base.__mro__ if attribute in vars(one)), None)
                 if owner is not None:
-                    return vars(owner)[attribute], owner
+                    found = vars(owner)[attribute]
+                    return (found.__func__, None) if isinstance(found, staticmethod) else (found, owner)
             elif isinstance(base, types.ModuleType):
                 return getattr(base, attribute, None), None
             elif base is None:  # a local name: self

@@ -82,6 +82,7 @@ def from_pretrained(
     folder: str | Path,
     device: torch.device | str = "cpu",
     *,
+    num_classes: int | None = None,
     revision: str | None = None,
     token: str | bool | None = None,
     cache_dir: str | Path | None = None,
@@ -95,6 +96,8 @@ def from_pretrained(
         folder: A local folder, or a string ``"owner/name"``, the name of a repository on the hub. A local folder takes
             precedence. The hub needs the package ``huggingface_hub``.
         device: Device of the model.
+        num_classes: Number of classes of a new head, for fine-tuning. The head keeps its random initial values, all
+            other tensors are loaded. None: the saved head.
         revision: Branch, tag or commit of the repository. Give a commit to get the same weights always.
         token: Access token for a private or gated repository; None: that of ``hf auth login``; False: none.
         cache_dir: Folder of the downloads; None: the cache of ``huggingface_hub``.
@@ -112,17 +115,9 @@ def from_pretrained(
         >>> from_pretrained(folder).config["model"]
         'lorentz_mlp'
     """
-    from pathlib import Path
-
     from lresnet.models import hub
     from lresnet.models.pretrained import read
 
-    if hub.is_repository_name(folder) and not Path(folder).exists():
-        repo = str(folder)
-        found = hub.download(
-            repo, revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only
-        )
-        return read(MODELS, found, device, place=f"the repository {repo!r}")
-    if revision is not None:
-        raise ValueError(f"{folder} is a local folder, not a repository, and has no revisions; leave revision out")
-    return read(MODELS, folder, device)
+    options = {"token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
+    found, place = hub.locate(folder, revision=revision, **options)
+    return read(MODELS, found, device, place=place, num_classes=num_classes)

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from lresnet._lazy import lazy_names
+from lresnet._lazy import Deprecated, lazy_names
 
 if TYPE_CHECKING:
-    from lresnet.nn.attention import LinearAttention, LorentzAttention
+    from lresnet.nn.attention import LinearAttention, LorentzLinearAttention
     from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanSAGEConv
     from lresnet.nn.fermi_dirac import FermiDirac
     from lresnet.nn.gat_conv import LorentzGATConv
@@ -27,10 +27,10 @@ __all__ = [
     "FermiDirac",
     "HyperplaneLinear",
     "LinearAttention",
-    "LorentzAttention",
     "LorentzGATConv",
     "LorentzGraphConv",
     "LorentzLinear",
+    "LorentzLinearAttention",
     "LorentzMLR",
     "LorentzSAGEConv",
     "PoincareMean",
@@ -53,10 +53,10 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "FermiDirac": "fermi_dirac",
             "HyperplaneLinear": "hyperplane_linear",
             "LinearAttention": "attention",
-            "LorentzAttention": "attention",
             "LorentzGATConv": "gat_conv",
             "LorentzGraphConv": "graph_conv",
             "LorentzLinear": "linear",
+            "LorentzLinearAttention": "attention",
             "LorentzMLR": "mlr",
             "LorentzSAGEConv": "sage_conv",
             "PoincareMean": "pooling",
@@ -68,4 +68,6 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "adjacency": "sparse",
             "symmetric_normalisation": "sparse",
         },
+        # The name is meant for softmax attention.
+        {"LorentzAttention": Deprecated("lresnet.nn.LorentzLinearAttention", "0.4")},
     )

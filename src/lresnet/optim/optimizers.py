@@ -24,6 +24,7 @@ __all__ = [
     "make_adam_l2",
     "make_sgd",
     "parameter_groups",
+    "reshape_loaded_state",
 ]
 
 Decay = Literal["matrices", "all"]
@@ -157,12 +158,35 @@ class Optimizers(torch.optim.Optimizer):
         rates = [group["lr"] for group in self.param_groups]
         for i, optimizer in enumerate(self.optimizers):
             optimizer.load_state_dict(state[str(i)])
+            reshape_loaded_state(optimizer)
             if isinstance(optimizer, geoopt.optim.RiemannianAdam):
                 # geoopt counts steps in Python. torch loads them as float32, which would round the bias corrections.
                 for moments in optimizer.state.values():
                     moments["step"] = int(moments["step"])
         for group, rate in zip(self.param_groups, rates, strict=True):
             group["lr"] = rate  # keep the tensor; scale_lr sets its value before the next step
+
+
+def reshape_loaded_state(optimizer: torch.optim.Optimizer) -> None:
+    """Give the loaded state of one-element parameters the shape [1].
+
+    Up to lresnet 0.2, learned weights, scales and curvatures were 0-dimensional, and so were their moments. The
+    optimisers of :func:`make_adam` and :func:`make_sgd` call this function. Call it after ``load_state_dict`` of an
+    optimiser of your own if the checkpoint is that old.
+
+    Example:
+        >>> number = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = torch.optim.SGD([number], lr=0.1, momentum=0.9)
+        >>> optimizer.state[number] = {"momentum_buffer": torch.tensor(0.5)}
+        >>> reshape_loaded_state(optimizer)
+        >>> optimizer.state[number]
+        {'momentum_buffer': tensor([0.5000])}
+    """
+    for parameter, own in optimizer.state.items():
+        if isinstance(parameter, torch.Tensor) and parameter.shape == (1,):
+            for name, value in own.items():
+                if name != "step" and isinstance(value, torch.Tensor) and value.dim() == 0:
+                    own[name] = value.reshape(1)
 
 
 def make_adam(
