@@ -130,7 +130,9 @@ def unknown(self, x):
 
 def test_an_axis_that_the_layers_do_not_show_must_be_given():
     network = net_with(unknown)
-    with pytest.raises(ValueError, match=r"(?s)do not show the coordinate axis of\n  :\d+ x \+ torch.cdist\(x, x\), sh"):
+    with pytest.raises(
+        ValueError, match=r"(?s)do not show the coordinate axis of\n  :\d+ x \+ torch.cdist\(x, x\), sh"
+    ):
         lresnet.lorentzify(network, example=example())
     for dim in (1, -1, 2):
         assert lresnet.lorentzify(network, example=example(), dim=dim).residual.dim == dim
@@ -143,7 +145,9 @@ def test_an_axis_that_the_layers_do_not_show_must_be_given():
 @pytest.mark.parametrize("dim", [3, -4, 7])
 def test_a_dim_that_is_out_of_range_is_refused(dim):
     network = Around(nn.Linear(6, 6))
-    with pytest.raises(ValueError, match=rf"dim={dim} is out of range for :\d+ x \+ self.layers\(x\) of shape \(2, 4, 6"):
+    with pytest.raises(
+        ValueError, match=rf"dim={dim} is out of range for :\d+ x \+ self.layers\(x\) of shape \(2, 4, 6"
+    ):
         lresnet.lorentzify(network, example=torch.randn(2, 4, 6), dim=dim)
     with pytest.raises(ValueError, match=rf"dim={dim} is out of range"):
         lresnet.lorentzify(network, example=torch.randn(2, 4, 6), dim={"": dim})
@@ -189,7 +193,9 @@ def test_the_longest_path_decides():
 
 def test_a_dim_of_another_kind_is_refused():
     network, x = Parts(), torch.randn(2, 8, 3, 3)
-    with pytest.raises(ValueError, match=r"dim: there is no sum at 'block'; they are at 'stem', 'blocks.0', 'blocks.1'"):
+    with pytest.raises(
+        ValueError, match=r"dim: there is no sum at 'block'; they are at 'stem', 'blocks.0', 'blocks.1'"
+    ):
         lresnet.lorentzify(network, example=x, dim={"block": 1})
     with pytest.raises(TypeError, match="dim must be a number"):
         lresnet.lorentzify(network, example=x, dim="last")

@@ -419,7 +419,6 @@ def test_a_converted_network_says_how_it_was_converted():
     assert (one["text"], one["skip_first"], one["axis"]) == ("x + self.cell(x).tanh()", True, -1)
 
 
-@pytest.mark.xfail(strict=True, reason="the result has the memory layout of the skip connection")
 def test_the_result_has_the_memory_layout_of_the_first_operand():
     class Viewed(nn.Module):
         def __init__(self):
