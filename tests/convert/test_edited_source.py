@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import linecache
 import os
@@ -14,6 +15,7 @@ import torch
 
 import lresnet
 from lresnet.convert import source
+from lresnet.convert.source import Unreadable
 from tests.convert.checks import Net, check_same, example
 
 ORIGINAL = """
@@ -119,11 +121,8 @@ def test_a_file_that_was_edited_between_plan_and_conversion_is_refused_or_not_re
     network = edited.module.Net()
     plan = lresnet.find_sums(network, example())
     edited.rewrite(*EDITS[edit])
-    try:
+    with contextlib.suppress(Unreadable):
         flat = lresnet.lorentzify(network, residual="space", plan=plan)
-    except ValueError as error:
-        assert "source" in str(error)
-    else:
         assert torch.equal(flat(example()), network(example()))
 
 

@@ -316,7 +316,7 @@ def test_network_inputs_random_state_and_mode_are_unchanged(training):
 
 def test_an_error_of_the_network_leaves_no_hooks():
     network = Body()
-    with pytest.raises(RuntimeError, match="mat1 and mat2|normalized_shape"):
+    with pytest.raises(RuntimeError, match=r"mat1 and mat2|normalized_shape"):
         lresnet.find_sums(network, torch.randn(2, 3))
     assert not torch.nn.modules.module._global_forward_hooks
     assert not torch.nn.modules.module._global_forward_pre_hooks
