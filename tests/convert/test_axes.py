@@ -93,6 +93,13 @@ def test_the_layers_show_the_axis(name):
     assert float(found.manifold.K) == pytest.approx(-1 / shape[axis])
 
 
+@pytest.mark.xfail(strict=True, reason="the axis of a recurrent layer is not known")
+def test_a_recurrent_layer_shows_the_axis():
+    network = Around(nn.GRU(6, 6, batch_first=True), Apply(lambda given: given[0]))
+    (one,) = lresnet.find_sums(network, torch.randn(2, 4, 6))
+    assert (one.converted, one.axis) == (True, -1)
+
+
 def test_channels_after_the_batch_are_axis_1_and_the_last_axis_is_minus_1():
     """So that a network that was converted with images of one rank serves those of another."""
     assert {part.dim for part in residuals(lresnet.lorentzify(resnet())).values()} == {1}
