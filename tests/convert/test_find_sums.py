@@ -27,7 +27,7 @@ def function(self, x):
     return torch.add(x, self.f(x))
 
 
-def first_argument_of_another_name(this, x, /, *, scale=2):  # noqa: N805
+def first_argument_of_another_name(this, x, /, *, scale=2):
     return x + scale * this.f(x)
 
 
@@ -233,8 +233,9 @@ def over_several_lines(self, x):
 
 
 FORWARDS = [
-    (plain, True), (second, False), (function, True), (first_argument_of_another_name, True), (arguments_in_a_tuple, True), (nonlocal_variable, True),
-    (checkpoint_of_a_nested_function, True), (in_a_dict, True), (of_operator, False), (method, False), (in_place, False),
+    (plain, True), (second, False), (function, True), (first_argument_of_another_name, True),
+    (arguments_in_a_tuple, True), (nonlocal_variable, True), (checkpoint_of_a_nested_function, True),
+    (in_a_dict, True), (of_operator, False), (method, False), (in_place, False),
     (in_place_method, False), (in_place_on_a_second_name, False), (scaled, True), (scaled_skip, True), (halved, True),
     (kept_for_later, False), (named_shortcut, False), (no_downsampling, False), (chosen_at_once, True),
     (own_method, True), (checkpointed, True), (method_checkpointed, True), (within_a_function, True),
@@ -306,7 +307,7 @@ def counted_by_hand(self, x):
 
 def lambda_in_a_loop(self, x):
     for layer in self.layers:
-        x = (lambda y: y + layer(y))(x)  # noqa: B023
+        x = (lambda y: y + layer(y))(x)
     return x
 
 
