@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import geoopt
 import torch
 from torch import Tensor
 
-from lresnet.geometry import charts, distance, maps
+from lresnet.geometry import charts, distance, maps, pairwise
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checked_points, checks_values, require_nonnegative, require_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
@@ -35,9 +35,9 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
     [1], so the curvature stays negative during training.
 
     A state dict holds a learned curvature as the parameter ``log_kappa`` and a fixed one as extra state, once for all
-    layers that refer to the manifold. Loading a state dict with another fixed curvature is a ``RuntimeError``, also with
-    ``strict=False``. State dicts without a curvature (lresnet 0.2) load. If the curvature is learned here and was fixed
-    there, training starts from the saved one.
+    layers that refer to the manifold. Loading a state dict with another fixed curvature is a ``RuntimeError``, also
+    with ``strict=False``. State dicts without a curvature (lresnet 0.2) load. A learned curvature starts from a fixed
+    one that was saved.
 
     Args:
         curvature: Signed sectional curvature K < 0, as in the paper.
@@ -100,7 +100,7 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the tensor that compiled code reads with the module, without rounding it to the module's dtype."""
         traced = self._buffers.pop("_traced_K", None)
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if traced is not None:
             device = fn(torch.empty(0, device=traced.device)).device
             self.register_buffer("_traced_K", torch.tensor([self._fixed], dtype=traced.dtype, device=device), False)
@@ -203,6 +203,18 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
     def dist2(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
         """Return the squared geodesic distance; smooth, also at x = y."""
         return self._scalar(distance.dist2, (x, y), keepdim)
+
+    def pairwise_dist(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Return the distances of all points of x to all points of y, without an [N, M, n] tensor.
+
+        :func:`lresnet.geometry.pairwise_dist` describes shapes and accuracy. Without y, the points of x are compared
+        with each other.
+
+        Example:
+            >>> Lorentz().pairwise_dist(torch.zeros(3, 2), torch.ones(4, 2)).shape
+            torch.Size([3, 4])
+        """
+        return pairwise.pairwise_dist(x, y, K=self.curvature)
 
     def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
         """Return the geodesic distance to the origin."""
@@ -346,7 +358,7 @@ class ManifoldModule(CurvatureState):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "forward" in cls.__dict__:
-            cls.forward = as_graph_node(cls.__dict__["forward"])  # type: ignore[method-assign]
+            cls.forward = as_graph_node(cls.__dict__["forward"])
 
     def __init__(self, manifold: Lorentz) -> None:
         super().__init__()
@@ -358,6 +370,8 @@ class ManifoldModule(CurvatureState):
         self.__dict__["manifold"] = manifold  # nn.Module.__setattr__ would register it
 
     manifold: Lorentz
+    point_parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of parameters that are points of the manifold."""
 
     @property
     def curvature_owner(self) -> Lorentz:

@@ -70,7 +70,7 @@ class LearnedNumbers(torch.nn.Module):
             saved, own = state_dict.get(prefix + name), getattr(self, name, None)
             if isinstance(saved, Tensor) and saved.dim() == 0 and isinstance(own, Tensor) and own.shape == (1,):
                 state_dict[prefix + name] = saved.reshape(1)  # torch passes a copy of the caller's dict
-        super()._load_from_state_dict(state_dict, prefix, *arguments)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
 
 
 def is_learned_number(model: torch.nn.Module, name: str) -> bool:
@@ -117,12 +117,12 @@ class CurvatureState(LearnedNumbers):
         if not _equal(saved, owner.fixed_curvature):
             raise RuntimeError(
                 f"the state dict was saved with curvature {saved:g}, this network has curvature "
-                f"{owner.fixed_curvature:g}; build it with curvature {saved:g}, or, to load the parameters into another "
-                "curvature on purpose, remove the keys that end in _extra_state from the state dict"
+                f"{owner.fixed_curvature:g}; build it with curvature {saved:g}, or, to keep the network's curvature on "
+                "purpose, remove the keys that end in _extra_state from the state dict"
             )
 
     def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[no-untyped-call]
+        super()._save_to_state_dict(destination, prefix, keep_vars)
         owner, key = self.curvature_owner, prefix + EXTRA_STATE
         if owner.learnable or not self.saves_curvature or _is_written(owner, destination, key):
             del destination[key]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch.fx import Proxy
 
 if TYPE_CHECKING:
     from lresnet.geometry.lorentz import ManifoldModule
@@ -26,8 +26,7 @@ def as_graph_node(forward: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(forward)
     def call(self: ManifoldModule, *args: Any, **kwargs: Any) -> Any:
-        # A graph exists only if torch.fx was imported. Compilers trace tensors.
-        if not torch.compiler.is_compiling() and _has_proxy(args, kwargs):
+        if not torch.compiler.is_compiling() and any(isinstance(each, Proxy) for each in (*args, *kwargs.values())):
             return _node(self, args, kwargs)
         kwargs.pop("traced_manifold", None)
         return forward(self, *args, **kwargs)
@@ -35,13 +34,8 @@ def as_graph_node(forward: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _has_proxy(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    fx = sys.modules.get("torch.fx")
-    return fx is not None and any(isinstance(value, fx.Proxy) for value in (*args, *kwargs.values()))
-
-
 def _node(layer: ManifoldModule, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    tracer = next(value.tracer for value in (*args, *kwargs.values()) if isinstance(value, torch.fx.Proxy))
+    tracer: Any = next(each.tracer for each in (*args, *kwargs.values()) if isinstance(each, Proxy))
     path = tracer.path_of_module(layer)
     try:
         owner = tracer.path_of_module(layer.manifold)

@@ -208,4 +208,5 @@ def _mean(x: Tensor) -> Tensor:
 
 
 if not TYPE_CHECKING:
-    __getattr__, _ = lazy_names(__name__, {}, {"LorentzAttention": Deprecated("lresnet.nn.LorentzLinearAttention", "0.4")})
+    _FORMER = {"LorentzAttention": Deprecated("lresnet.nn.LorentzLinearAttention", "0.4")}  # old pickles name it
+    __getattr__, _ = lazy_names(__name__, {}, _FORMER)

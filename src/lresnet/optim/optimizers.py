@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 import geoopt
 import torch
 
-from lresnet.geometry import Lorentz
+from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry.state import is_sharded
 from lresnet.optim.riemannian import RiemannianAdam
 
 __all__ = [
@@ -59,10 +60,14 @@ class ParameterGroups(NamedTuple):
 def parameter_groups(model: torch.nn.Module) -> ParameterGroups:
     """Return the trainable parameters of ``model``, sorted into groups.
 
+    Raises:
+        ValueError: FSDP2 has sharded points of a manifold, which then have no manifold and no Riemannian optimiser.
+
     Example:
         >>> parameter_groups(torch.nn.Linear(3, 2)).decayed.keys()
         dict_keys(['weight'])
     """
+    _require_whole_points(model)
     groups = ParameterGroups({}, {}, {}, {})
     # By identity: the weight of a residual may be a parameter of the user's module and have a second name.
     all_names = model.named_parameters(remove_duplicate=False)
@@ -79,6 +84,16 @@ def parameter_groups(model: torch.nn.Module) -> ParameterGroups:
         else:
             groups.plain[name] = parameter
     return groups
+
+
+def _require_whole_points(model: torch.nn.Module) -> None:
+    for name, module in model.named_modules():
+        for parameter in module.point_parameters if isinstance(module, ManifoldModule) else ():
+            if is_sharded(getattr(module, parameter)):
+                raise ValueError(
+                    f"{name}.{parameter} holds points of a manifold, which FSDP2 cannot shard: use another head, "
+                    "such as LorentzMLR, or DistributedDataParallel, or ignored_params, and average their gradients"
+                )
 
 
 class Optimizers(torch.optim.Optimizer):
@@ -183,7 +198,7 @@ def reshape_loaded_state(optimizer: torch.optim.Optimizer) -> None:
         {'momentum_buffer': tensor([0.5000])}
     """
     for parameter, own in optimizer.state.items():
-        if isinstance(parameter, torch.Tensor) and parameter.shape == (1,):
+        if parameter.shape == (1,):
             for name, value in own.items():
                 if name != "step" and isinstance(value, torch.Tensor) and value.dim() == 0:
                     own[name] = value.reshape(1)

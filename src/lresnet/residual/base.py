@@ -5,14 +5,13 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.state import number
+from lresnet.geometry import Lorentz, ManifoldModule, state
 
 __all__ = ["FixedNumbers", "Residual", "WeightedResidual", "require_learned", "require_positive_number"]
 
@@ -92,12 +91,13 @@ class WeightedResidual(Residual, FixedNumbers):
 
     Args:
         manifold, dim: As for :class:`Residual`.
-        weight: ``"learned"`` (one parameter, of shape [1]), a number, or a tensor with one weight per point; a Parameter is trained.
+        weight: ``"learned"`` (one parameter, of shape [1]), a number, or a tensor with one weight per point; a
+            Parameter is trained.
         initial_weight: Initial value of a learned weight.
         factory: ``device`` and ``dtype`` of the weight.
     """
 
-    learned_numbers = ("raw_weight",)
+    learned_numbers: ClassVar[tuple[str, ...]] = ("raw_weight",)
     raw_weight: Tensor
 
     def __init__(
@@ -131,7 +131,7 @@ class WeightedResidual(Residual, FixedNumbers):
     @property
     def signed_weight(self) -> Tensor:
         """The weight before its absolute value is taken: a 0-dimensional tensor, or one weight per point."""
-        return number(self.raw_weight)
+        return state.number(self.raw_weight)
 
     def extra_repr(self) -> str:
         kind = "learned" if isinstance(self.raw_weight, torch.nn.Parameter) else "fixed"
