@@ -444,7 +444,7 @@ def test_named_inputs():
     assert converted(check_same(net_with(forward), x=example(), mask=torch.ones(4))) == ["x + y"]
 
 
-def test_inputs_in_an_object_of_ones_own():
+def test_inputs_in_an_object_that_is_no_container():
     def forward(self, data):
         return data.x + self.f(data.x)
 

@@ -1,4 +1,4 @@
-"""Sums that are not skip connections: those without a word, and those that the plan names with a reason."""
+"""Sums that are not skip connections: those that the plan does not list, and those that it names with a reason."""
 
 from __future__ import annotations
 
