@@ -155,7 +155,9 @@ class Plan:
         header = ("sum", "of", "code", "where", "shape", "axis", "width", "calls", "next", "converted")
         rows = [header, *(_row(group) for group in groups.values())]
         widths = [max(len(row[column]) for row in rows) for column in range(len(header))]
-        lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+        lines = [
+            "  ".join(entry.ljust(width) for entry, width in zip(row, widths, strict=True)).rstrip() for row in rows
+        ]
         lines.insert(1, "  ".join("-" * width for width in widths))
         converted = len(self.converted)
         counted = (
@@ -233,6 +235,13 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
     return plan
 
 
+def _differentiable(inputs: Any) -> Any:
+    """Return the inputs as tensors that require gradients; they are not leaves, so a network can write to them."""
+    return tree_map(
+        lambda one: one.requires_grad_().clone() if isinstance(one, Tensor) and one.is_floating_point() else one, inputs
+    )
+
+
 def kind_of(network: torch.nn.Module) -> tuple[torch.dtype, torch.device] | None:
     """Return dtype and device of the first floating-point parameter."""
     return next(((one.dtype, one.device) for one in network.parameters() if one.is_floating_point()), None)
@@ -278,6 +287,7 @@ class _Search:
         self.network = network
         self.paths = {id(module): path for path, module in network.named_modules()}
         self.classes = {path: type(module).__name__ for path, module in network.named_modules()}
+        self._leaves = {path for path, module in network.named_modules() if path and not list(module.children())}
         self.sums: dict[tuple[Any, ...], Sum] = {}
         self.notes: list[str] = []
         self._skip_sums = SkipSums()
@@ -287,19 +297,27 @@ class _Search:
         """Places that add a number, or what does not depend on the input, in some calls."""
 
     def run(self, network: torch.nn.Module, args: Any, keywords: Any) -> None:
-        """Run the network once and record its sums."""
-        self._skip_sums, self._calls = SkipSums(), dict[tuple[Any, ...], int]()
-        recorder = Recorder(network, self._on_operation)
-        # Autograd tells the inputs of code that is not seen. The copy is not a leaf, so it can be written to.
-        given, named = tree_map(
-            lambda one: one.requires_grad_().clone() if isinstance(one, Tensor) and one.is_floating_point() else one,
-            copied((args, dict(keywords))),
-        )
-        with torch.enable_grad(), recorder.following((given, named)):
-            network(*given, **named)
+        """Run the network once and record its sums.
+
+        The inputs require gradients if the network runs with such inputs: autograd then tells the inputs of code that
+        is not seen.
+        """
+        before = dict(self.sums), set(self._with_numbers), set(self._with_constants)
+        try:
+            recorder = self._record(network, _differentiable(copied((args, dict(keywords)))))
+        except Exception:
+            self.sums, self._with_numbers, self._with_constants = before
+            recorder = self._record(network, copied((args, dict(keywords))))
         for key, count in self._calls.items():
             self.sums[key].calls = max(self.sums[key].calls, count)
         self._unseen |= recorder.unseen
+
+    def _record(self, network: torch.nn.Module, inputs: tuple[Any, dict[str, Any]]) -> Recorder:
+        self._skip_sums, self._calls = SkipSums(), dict[tuple[Any, ...], int]()
+        recorder = Recorder(network, self._on_operation)
+        with torch.enable_grad(), recorder.following(inputs):
+            network(*inputs[0], **inputs[1])
+        return recorder
 
     def _on_operation(self, name: str, args: Any, result: Value, frame: types.FrameType, written: bool) -> None:
         sides = [edge.source for edge in result.edges]
@@ -383,7 +401,7 @@ class _Search:
         in_some = line[0].place.source_line in self._with_constants
         if in_some or any(relation.reason not in related for relation in not_skips):
             return SOME_CALLS
-        if line[0].place.source_line in self._with_numbers:
+        if line[0].place.source_line in self._with_numbers and not line[0].place.reason:
             return NUMBERS
         if any(_is_score(result) for one in line for result in one.results):
             return SCORES
@@ -404,17 +422,20 @@ class _Search:
         name, modules, _ = use
         if name in _SUMS:
             return "sum"
-        path = modules[-1] if modules else ""
-        leaf = bool(path) and not any(other.startswith(f"{path}.") for other in self.classes)
-        return self.classes.get(path, name) if leaf else name
+        return self.classes[modules[-1]] if self._is_leaf(modules) else name
 
     def _is_normed(self, result: Value) -> bool:
         """Whether nothing but a layer norm or RMS norm reads a value."""
         uses = list(_uses(result))
         return bool(uses) and all(
-            name in ("layer_norm", "rms_norm") or _NORM.search(self.classes.get(modules[-1] if modules else "", ""))
+            name in ("layer_norm", "rms_norm") or (self._is_leaf(modules) and _NORM.search(self.classes[modules[-1]]))
             for name, modules, _ in uses
         )
+
+    def _is_leaf(self, modules: tuple[str, ...]) -> bool:
+        """Whether the innermost of the running modules has no parts."""
+        path = modules[-1] if modules else ""
+        return path in self._leaves
 
 
 def _merging(one: Sum) -> str:
