@@ -452,7 +452,6 @@ def test_inputs_in_an_object_that_is_no_container():
     assert converted(plan) == ["data.x + self.f(data.x)"]
 
 
-@pytest.mark.xfail(strict=True, reason="the input requires a gradient while the network is followed")
 def test_an_input_that_the_network_reads_with_numpy():
     def forward(self, x):
         return x + float(x.numpy().mean()) * self.f(x)

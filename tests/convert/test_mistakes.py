@@ -43,7 +43,6 @@ def test_a_forward_that_was_replaced_on_the_object_is_named():
         lresnet.lorentzify(replaced)
 
 
-@pytest.mark.xfail(strict=True, reason="the sum of a list is reported as a sum with a number")
 def test_only_sums_that_a_user_can_change_are_in_the_warning():
     class Written(Net):
         def forward(self, x):

@@ -346,7 +346,6 @@ def test_a_residual_connection_that_is_not_written_as_a_sum_is_reported(forward,
     assert f"it is written as {form}; write x + f(x) instead" in one.reason
 
 
-@pytest.mark.xfail(strict=True, reason="it is reported as a sum with a number, since sum() starts with 0")
 def test_the_sum_of_a_list_is_reported():
     def forward(self, x):
         return sum([x, self.f(x)])
