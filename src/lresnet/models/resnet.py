@@ -137,6 +137,8 @@ class LorentzResNet(Pretrained):
         self.reduction = 2 ** (len(shape.widths) - 1) * (4 if shape.stem == "imagenet" else 1)
         if curvature is None:
             curvature = _CURVATURES[shape.block]
+        chosen = {"curvature": curvature, "stem": shape.stem, "block": shape.block}
+        self.config |= {name: value for name, value in chosen.items() if name in self.config}  # saved as chosen
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         self.stem = _make_stem(in_channels, shape)
         self.blocks = torch.nn.Sequential(
@@ -167,7 +169,8 @@ class LorentzResNet(Pretrained):
     def features(self, x: Tensor) -> Tensor:
         """Return the points before pooling, [B, channels of the last stage, H', W']."""
         _require_images(x, self.in_channels)
-        if self.blocks[-1].last_norm.training:  # type: ignore[union-attr]
+        norm = getattr(self.blocks[-1], "last_norm", None)  # other blocks than ours may have none
+        if norm is not None and norm.training:
             _require_pixels(x, self.reduction)
         images = self.num_interleaved(x)
         if images == 1:

@@ -7,7 +7,8 @@ from torch import Tensor
 from torch.nn import BatchNorm2d, MaxPool2d, Module, ReLU, Sequential, SyncBatchNorm
 
 from lresnet.kernels import supports_pair
-from lresnet.nn.batch_norm import RunningUpdate, norm_relu, norm_tail
+from lresnet.kernels.cpu_tail import cpu_tail, supports_cpu_tail
+from lresnet.nn.batch_norm import RunningUpdate, is_plain_norm, norm_relu, norm_tail
 from lresnet.nn.conv2d import Conv2d
 from lresnet.residual.base import Residual
 from lresnet.residual.space import NoResidual
@@ -15,6 +16,7 @@ from lresnet.residual.space import NoResidual
 __all__ = ["Block", "BottleneckBlock", "Pointwise", "ResidualBlock", "is_unmodified"]
 
 _NORMS = (BatchNorm2d, SyncBatchNorm)
+_VECTOR = 16  # float32 numbers in the widest vector register
 
 
 class Block(Module):
@@ -59,7 +61,11 @@ class Block(Module):
         if kernel is not None and supports_pair(skip, branch, dim=1):
             return norm_tail(skip, branch, branch_norm=self.last_norm, skip_norm=norm, updates=updates, **kernel)
         skip = skip if norm is None else norm(skip)
-        return torch.relu(self.residual(skip, self.last_norm(branch)))
+        branch = self.last_norm(branch)
+        if kernel is not None and kernel.pop("kind") == "lorentz" and not _must_be_called(self.residual):
+            if supports_cpu_tail(skip, branch, *kernel.values()):
+                return cpu_tail(skip, branch, overwrite=is_plain_norm(self.last_norm), **kernel)
+        return torch.relu(self.residual(skip, branch))
 
     def _add_shortcut(self, in_channels: int, out_channels: int, stride: int) -> None:
         self.shortcut = Sequential()
@@ -168,13 +174,16 @@ class Pointwise(Conv2d):
 
     oneDNN would select them itself. But where pixels have fewer channels than a vector register (8 in the small
     ResNets), its gradient of the weight writes past the end of its memory, with wrong numbers or a crash
-    (uxlfoundation/oneDNN, issue 6035). Without a stride it does not.
+    (uxlfoundation/oneDNN, issue 6035). Without a stride it does not. Where the channels fill whole registers, oneDNN
+    selects the pixels.
     """
 
     def forward(self, x: Tensor, interleaved: int = 1) -> Tensor:
         if x.device.type != "cpu" or interleaved > 1:
             return super().forward(x, interleaved)
         down, right = self.stride
+        if self.in_channels % _VECTOR == 0:
+            return super().forward(x)
         # The bias is not None if a norm has been fused into the convolution.
         return torch.nn.functional.conv2d(x[:, :, ::down, ::right], self.weight, self.bias)
 
@@ -199,6 +208,10 @@ def is_unmodified(stem: Module, blocks: Module) -> bool:
 
 def _is_unmodified(module: Module) -> bool:
     known = type(module) in (*_NORMS, *_BLOCKS, Sequential, ReLU, MaxPool2d, Conv2d, Pointwise)
+    return (known or isinstance(module, Residual)) and not _must_be_called(module)
+
+
+def _must_be_called(module: Module) -> bool:
+    """Return whether the module has hooks, a replaced ``forward`` or a compiled call."""
     hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    own = "forward" in module.__dict__ or module._compiled_call_impl is not None
-    return (known or isinstance(module, Residual)) and not hooks and not own
+    return bool(hooks) or "forward" in module.__dict__ or module._compiled_call_impl is not None
