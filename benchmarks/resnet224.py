@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import importlib.machinery
+import shlex
 import sys
 import time
 import types
@@ -31,7 +32,6 @@ from lresnet.models import create_model
 from lresnet.train.results import append_result
 from lresnet_paper.bench.measurement import Measurement, line
 from lresnet_paper.bench.timing import Batch, Task, device_clock, first_line, interleave, ratios, spread
-
 
 GIGAMACS = 4.09  # of one image; tests/models/test_resnet_large.py counts them
 DTYPES = {"bfloat16": torch.bfloat16, "float32": torch.float32}
@@ -88,7 +88,8 @@ def make_task(name: str, form: str, part: str, dtype: str, batch: int, device: t
     images = torch.randn(batch, 3, 224, 224, device=device).contiguous(memory_format=torch.channels_last)
     labels = torch.arange(batch, device=device) % 1000
     optimizer = torch.optim.SGD(network.parameters(), lr=0.01, momentum=0.9)
-    run = torch.compile(network) if form == "compiled" else network
+    modes = {"compiled": "default", "compiled, CUDA graphs": "reduce-overhead"}
+    run = torch.compile(network, mode=modes[form]) if form in modes else network
     half = DTYPES[dtype] != torch.float32
     cast = (lambda: torch.autocast(device.type, DTYPES[dtype])) if half else contextlib.nullcontext
 
@@ -134,8 +135,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batch", type=int, help="images per batch; default: 128, on a CPU 8")
-    parser.add_argument("--rounds", type=int, default=11)
-    parser.add_argument("--forms", default="eager,compiled")
+    parser.add_argument("--rounds", type=int, default=11, help="default: 11")
+    parser.add_argument("--forms", help="default: eager;compiled, on a GPU also compiled, CUDA graphs")
     parser.add_argument("--parts", default="forward,training step")
     parser.add_argument("--dtypes", help="default: bfloat16,float32, on a CPU float32")
     parser.add_argument("--networks", default="lorentz,timm", help="of lorentz, timm, euclidean (our baseline)")
@@ -146,7 +147,8 @@ def main() -> None:
         torch.set_num_threads(1)
     options.batch = options.batch or (128 if on_gpu else 8)
     dtypes = (options.dtypes or ("bfloat16,float32" if on_gpu else "float32")).split(",")
-    for form in options.forms.split(","):
+    forms = options.forms or ("eager;compiled;compiled, CUDA graphs" if on_gpu else "eager;compiled")
+    for form in forms.split(";"):
         for dtype in dtypes:
             for part in options.parts.split(","):
                 started = time.perf_counter()
@@ -155,8 +157,8 @@ def main() -> None:
                     ratio = "".join(f", {1 / value:.3f} times {name}" for name, value in one.faster_than.items())
                     print(f"{one.cell}, {form}, {part}: {one.method} {seconds}{ratio}", flush=True)
                     if options.results is not None:
-                        command = f"python benchmarks/resnet224.py --device {options.device}"
-                        append_result(options.results / "benchmarks.jsonl", line(one, command, torch.device(options.device)))
+                        record = line(one, shlex.join(["python", *sys.argv]), torch.device(options.device))
+                        append_result(options.results / "benchmarks.jsonl", record)
                 print(f"    ({time.perf_counter() - started:.0f} s)", flush=True)
                 torch.compiler.reset()
 

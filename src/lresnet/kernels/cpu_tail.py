@@ -102,11 +102,11 @@ class _CpuTail(torch.autograd.Function):
             value = tail_formula(x, y, w, gamma, k, None, None, None, None, "lorentz", True, dim=1)
             found = iter(torch.autograd.grad(value, given, g, create_graph=True, allow_unused=True))
             return tuple(next(found) if need else None for need in ctx.needs_input_grad)
-        rows = [to_rows(t, 1) for t in (g, x, y, z)]
-        gx, gy, gw, ggamma, gk = _backward(*rows, w, gamma, ctx.kappa if kappa is None else kappa, scalars)
-        gx, gy = from_rows(gx, x.shape, 1), from_rows(gy, y.shape, 1)
-        found = (gx, gy, gw, None if gamma is None else ggamma, None if kappa is None else gk)
-        return tuple(one if need else None for one, need in zip(found, ctx.needs_input_grad, strict=True))
+        kappa = ctx.kappa if kappa is None else kappa
+        g_rows, x_rows, y_rows, z_rows = (to_rows(t, 1) for t in (g, x, y, z))
+        gx, gy, gw, ggamma, gk = _backward(g_rows, x_rows, y_rows, z_rows, w, gamma, kappa, scalars)
+        gradients = from_rows(gx, x.shape, 1), from_rows(gy, y.shape, 1), gw, ggamma, gk
+        return tuple(one if need else None for one, need in zip(gradients, ctx.needs_input_grad, strict=True))
 
 
 def _rows_of_chunk(n: int) -> int:
@@ -120,8 +120,7 @@ def _chunks(rows: int, n: int) -> Iterator[slice]:
 
 
 def _forward(x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curvature, z: Tensor) -> Tensor:
-    """Write the result for rows [R, n] to ``z``, which may be y; return (n, D, growth, T_x, T_y) of each row, [5, R, 1].
-    """
+    """Write the result for rows [R, n] to ``z``, or y itself; return n, D, growth, T_x and T_y of each, [5, R, 1]."""
     scalars = x.new_empty((5, x.shape[0], 1))
     least = torch.finfo(x.dtype).tiny ** 0.5
     has_weight = float(w) != 1.0

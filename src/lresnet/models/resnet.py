@@ -1,9 +1,12 @@
-"""lorentz_resnet: ResNets for small images on the hyperboloid, in space coordinates.
+"""lorentz_resnet: ResNets for small and large images on the hyperboloid, in space coordinates.
 
 After He, Yang, Ying (KDD 2025), section 5.3. A convolution, batch norm or ReLU of the space coordinates *is* the
 paper's hyperbolic layer, so torch's own modules are used unchanged. The geometry is in the residual, the pooling and
-the head. Differences from the released code (docs/reproduction/fidelity.md): skip and branch are aligned, the residual
-stays on the model's own hyperboloid, pixels are averaged in the Poincare ball, and the head is the regression of HNN++.
+the head. The max pooling of the ImageNet stem is a map of the coordinates, like the ReLU: each coordinate is the
+largest of nine points, and the time coordinate follows. It is not a mean of points and does not commute with
+isometries. Differences from the released code (docs/reproduction/fidelity.md): skip and branch are aligned, the
+residual stays on the model's own hyperboloid, pixels are averaged in the Poincare ball, and the head is the regression
+of HNN++.
 
 Why K = -0.02 and scale 2: the residual of points far from the origin has a norm of about 1/sqrt(kappa), independent of
 theirs. If the skip branch is shortened in every block, its share decreases, and gradients grow with depth as in a
@@ -21,11 +24,28 @@ the last block's. tests/models/test_resnet_training.py checks the norms of the f
 In flat space the residual with scale 2 is x + y. Among the values tried (1, 0.1, 0.02, 0.005), 0.02 is the largest
 kappa that preserves the norms. For depths near 110 a smaller kappa, or a scale above 2, keeps the gradients closer to
 those of the Euclidean baseline.
+
+With the ImageNet stem (8 random images of 128 x 128; for depth 50 with weights 1 and 0 of the last norms):
+
+    depth                       18           34            50, weights 1   50, weights 0
+    kappa 0.02,  scale 2        0.4-0.7, 3   0.3-0.7, 20   0.2-0.5, 600    0.3-0.8, 0.5
+    kappa 0.01,  scale 2        0.5-0.8, 3   0.4-0.8, 16   0.2-0.7, 500    0.4-0.8, 0.6
+    kappa 0.005, scale 2        0.6-0.9, 3   0.5-0.9, 13   0.3-0.8, 300    0.5-0.9, 0.7
+    kappa 0.002, scale 2        0.8-1.0, 3   0.6-1.0, 12   0.4-0.9, 200    0.6-0.9, 0.9
+    kappa 0.001, scale 2        0.8-1.0, 4   0.8-1.0, 12   0.5-0.9, 160    0.8-1.0, 1.0
+    Euclidean baseline          1, 4         1, 13         1, 110          1, 1.2
+
+The norms grow with the width: a pixel of 2,048 normalised channels has a norm of about 45, one of 64 channels of 8. So
+the default kappa is the largest of these that preserves the norms as 0.02 does at depth 18 (at least 0.37): 0.01 for
+depth 34 and 0.002 for depth 50. With weights 0 of the last norms, which training increases, the gradients of depth 50
+have nearly one size in all blocks. The branch is then at the origin, and the block is not the identity, as it would be
+in flat space, but a step towards the origin, which shortens the norms by the first factors in the last column. Basic
+blocks keep the weights 1: they are shallower, and earlier versions had them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -53,8 +73,8 @@ _BLOCKS = {"basic": ResidualBlock, "bottleneck": BottleneckBlock}
 _ENOUGH_CHANNELS = 64
 # The default scale is fixed: a learned one lost a point on CIFAR-100 with the recipe "fast" (docs/howto/images.md).
 _SCALE = 2.0
-# Default curvature by the kind of the blocks (the module's docstring).
-_CURVATURES = {"basic": -0.02, "bottleneck": -0.005}
+# Default curvatures (the module's docstring).
+_CURVATURE, _CURVATURE_34, _CURVATURE_50 = -0.02, -0.01, -0.002
 
 
 class LorentzResNet(Pretrained):
@@ -76,7 +96,7 @@ class LorentzResNet(Pretrained):
         residual: A name of :data:`lresnet.residual.METHODS`.
         residual_options: Options of the residual. By default the Lorentz residual has a learned weight, initially 1,
             and the scale 2, which is also the initial value of a learned scale.
-        curvature: K < 0. Default: -0.02, and KAPPA50 for bottleneck blocks.
+        curvature: K < 0. Default: -0.02; -0.01 for depth 34, and -0.002 for bottleneck blocks.
         learn_curvature: Train the curvature.
         pooling: "poincare", "centroid" or "mean". Default: "mean" for the Euclidean baseline, otherwise "poincare".
         head: "mlr", "prototypes" or "linear". Default: "linear" for the Euclidean baseline, otherwise "mlr".
@@ -136,9 +156,11 @@ class LorentzResNet(Pretrained):
         # Stem and blocks divide an image's sides by this, rounding up.
         self.reduction = 2 ** (len(shape.widths) - 1) * (4 if shape.stem == "imagenet" else 1)
         if curvature is None:
-            curvature = _CURVATURES[shape.block]
+            wide = _CURVATURE_34 if depth == 34 else _CURVATURE
+            curvature = _CURVATURE_50 if shape.block == "bottleneck" else wide
         chosen = {"curvature": curvature, "stem": shape.stem, "block": shape.block}
         self.config |= {name: value for name, value in chosen.items() if name in self.config}  # saved as chosen
+        self._counts = shape.counts
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         self.stem = _make_stem(in_channels, shape)
         self.blocks = torch.nn.Sequential(
@@ -191,6 +213,43 @@ class LorentzResNet(Pretrained):
             x = block(x, interleaved, updates)
         update_running_statistics(updates)
         return x
+
+    def load_torchvision(self, state: Mapping[str, Tensor]) -> list[str]:
+        """Load the weights of torchvision's or timm's ResNet of the same depth, e.g. pretrained ones.
+
+        Args:
+            state: Its ``state_dict()``. ``fc`` is loaded if the head is "linear" and has as many classes.
+
+        Returns:
+            The names of this network's parameters and buffers that keep their values, such as the residuals' weights.
+
+        Raises:
+            ValueError: The state is not that of a ResNet of this shape; the message names the first difference.
+        """
+        own = self.state_dict()
+        places = [(stage, i) for stage, count in enumerate(self._counts, 1) for i in range(count)]
+        blocks = {f"layer{stage}.{i}.": f"blocks.{number}." for number, (stage, i) in enumerate(places)}
+        found: dict[str, Tensor] = {}
+        for name, tensor in state.items():
+            target = name.replace("downsample.", "shortcut.")
+            for theirs, ours in {"conv1.": "stem.0.", "bn1.": "stem.1.", "fc.": "head.", **blocks}.items():
+                target = ours + target.removeprefix(theirs) if name.startswith(theirs) else target
+            if name.startswith("fc.") and (target not in own or own[target].shape != tensor.shape):
+                continue
+            if target not in own or own[target].shape != tensor.shape:
+                shape = "nothing" if target not in own else list(own[target].shape)
+                raise ValueError(
+                    f"{name} has the shape {list(tensor.shape)}, but this network has {shape} in its place"
+                )
+            found[target] = tensor
+        missing = [name for name in own if name not in found and name.startswith(("stem.", "blocks."))]
+        missing = [name for name in missing if ".residual." not in name and "num_batches_tracked" not in name]
+        if missing:
+            raise ValueError(
+                f"the state of a ResNet has no weights for {missing[0]}; it needs depth and stem of this one"
+            )
+        self.load_state_dict(own | found)
+        return [name for name in own if name not in found]
 
     def num_interleaved(self, x: Tensor) -> int:
         """Return how many images of the batch x to interleave (:mod:`lresnet.nn.conv2d`); 1 for a wide network.

@@ -1,6 +1,8 @@
-"""Blocks of lorentz_resnet: two convolutions of 3 x 3 or a bottleneck, with a residual connection in place of the sum."""
+"""Blocks of lorentz_resnet: two 3 x 3 convolutions or a bottleneck, with a residual connection instead of a sum."""
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -27,6 +29,8 @@ class Block(Module):
     The shortcut is the identity, or if the shape changes conv1x1 (stride) - BN.
     """
 
+    expansion: ClassVar[int]
+    """Output channels of a block of width 1."""
     residual: Residual
     shortcut: Sequential
 
@@ -62,9 +66,9 @@ class Block(Module):
             return norm_tail(skip, branch, branch_norm=self.last_norm, skip_norm=norm, updates=updates, **kernel)
         skip = skip if norm is None else norm(skip)
         branch = self.last_norm(branch)
-        if kernel is not None and kernel.pop("kind") == "lorentz" and not _must_be_called(self.residual):
-            if supports_cpu_tail(skip, branch, *kernel.values()):
-                return cpu_tail(skip, branch, overwrite=is_plain_norm(self.last_norm), **kernel)
+        is_lorentz = kernel is not None and kernel.pop("kind") == "lorentz" and not _must_be_called(self.residual)
+        if kernel is not None and is_lorentz and supports_cpu_tail(skip, branch, *kernel.values()):
+            return cpu_tail(skip, branch, overwrite=is_plain_norm(self.last_norm), **kernel)
         return torch.relu(self.residual(skip, branch))
 
     def _add_shortcut(self, in_channels: int, out_channels: int, stride: int) -> None:
@@ -99,7 +103,6 @@ class ResidualBlock(Block):
     """
 
     expansion = 1
-    """Output channels of a block of width 1."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, residual: Residual) -> None:
         super().__init__()
@@ -126,7 +129,8 @@ class BottleneckBlock(Block):
 
     The branch f is conv1x1 - BN - ReLU - conv3x3 (stride) - BN - ReLU - conv1x1 - BN. The stride is in the 3 x 3
     convolution ("v1.5", as in torchvision and timm); the paper has it in the first one, which then skips three of four
-    pixels. The shortcut s is that of :class:`ResidualBlock`.
+    pixels. The shortcut s is that of :class:`ResidualBlock`. The weight of the last norm is 0 at first, as in timm: the
+    branch starts at the origin (why: the docstring of lresnet.models.resnet).
 
     Args:
         in_channels: Channels of the input.
@@ -145,7 +149,6 @@ class BottleneckBlock(Block):
     """
 
     expansion = 4
-    """Output channels of a block of width 1."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, residual: Residual) -> None:
         super().__init__()
@@ -156,6 +159,8 @@ class BottleneckBlock(Block):
         self.bn2 = BatchNorm2d(width)
         self.conv3 = Conv2d(width, out_channels, 1)
         self.bn3 = BatchNorm2d(out_channels)
+        if not isinstance(residual, NoResidual):  # without a skip branch all pixels would be 0, for ever
+            torch.nn.init.zeros_(self.bn3.weight)
         self.residual = residual
         self._add_shortcut(in_channels, out_channels, stride)
 
@@ -199,8 +204,8 @@ def is_unmodified(stem: Module, blocks: Module) -> bool:
     """
     if type(stem) is not Sequential or type(blocks) is not Sequential:
         return False
-    kinds = [type(part) for part in stem]
-    if kinds[:1] != [Conv2d] or kinds[1:2] not in ([norm] for norm in _NORMS) or kinds[2:] not in _AFTER_THE_NORM:
+    kinds: list[type[Module]] = [type(part) for part in stem]
+    if kinds[:1] != [Conv2d] or kinds[1] not in _NORMS or kinds[2:] not in _AFTER_THE_NORM:
         return False
     parts = [module for part in (stem, blocks) for module in part.modules()]
     return all(type(block) in _BLOCKS for block in blocks) and all(map(_is_unmodified, parts))
