@@ -140,7 +140,7 @@ def main() -> None:
     parser.add_argument("--parts", default="forward,training step")
     parser.add_argument("--dtypes", help="default: bfloat16,float32, on a CPU float32")
     parser.add_argument("--networks", default="lorentz,timm", help="of lorentz, timm, euclidean (our baseline)")
-    parser.add_argument("--results", type=Path, help="append a line per result to benchmarks.jsonl in this folder")
+    parser.add_argument("--results", type=Path, help="append a line per result to resnet224.jsonl in this folder")
     options = parser.parse_args()
     on_gpu = torch.device(options.device).type == "cuda"
     if not on_gpu:
@@ -158,7 +158,7 @@ def main() -> None:
                     print(f"{one.cell}, {form}, {part}: {one.method} {seconds}{ratio}", flush=True)
                     if options.results is not None:
                         record = line(one, shlex.join(["python", *sys.argv]), torch.device(options.device))
-                        append_result(options.results / "benchmarks.jsonl", record)
+                        append_result(options.results / "resnet224.jsonl", record)
                 print(f"    ({time.perf_counter() - started:.0f} s)", flush=True)
                 torch.compiler.reset()
 

@@ -256,11 +256,14 @@ def test_initial_norms_are_near_those_of_the_euclidean_baseline(depth, low, high
     assert ratio.max() < high
 
 
+# torch's tracer instantiates every autograd.Function and warns about it.
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")
+@pytest.mark.slow
 def test_a_large_network_is_the_same_after_a_copy_and_compiles():
     model = make(depth=50, **SMALL).eval()
     x = images(2, 40, 40)
     torch.testing.assert_close(copy.deepcopy(model)(x), model(x))
-    assert_compiles(model, x)
+    assert_compiles(model, x, tolerance=1e-4)
 
 
 def test_images_are_not_interleaved_behind_max_pooling(monkeypatch):

@@ -238,16 +238,12 @@ class LorentzResNet(Pretrained):
                 continue
             if target not in own or own[target].shape != tensor.shape:
                 shape = "nothing" if target not in own else list(own[target].shape)
-                raise ValueError(
-                    f"{name} has the shape {list(tensor.shape)}, but this network has {shape} in its place"
-                )
+                raise ValueError(f"{name} has the shape {list(tensor.shape)}, but this network has {shape} for it")
             found[target] = tensor
         missing = [name for name in own if name not in found and name.startswith(("stem.", "blocks."))]
         missing = [name for name in missing if ".residual." not in name and "num_batches_tracked" not in name]
         if missing:
-            raise ValueError(
-                f"the state of a ResNet has no weights for {missing[0]}; it needs depth and stem of this one"
-            )
+            raise ValueError(f"the state has no weights for {missing[0]}; give that of a ResNet of the same shape")
         self.load_state_dict(own | found)
         return [name for name in own if name not in found]
 
