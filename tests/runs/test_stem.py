@@ -10,6 +10,7 @@ import torch
 
 from lresnet import TrainConfig, fit
 from lresnet.data import ImageData, ImageSet, ImageTask
+from lresnet.data.torch_dataset import dataset_task
 from lresnet.runs import ResNetConfig, Run
 from lresnet.runs.config import RunConfig
 from lresnet.runs.presets import run_config
@@ -36,6 +37,12 @@ def task(side: int, width: int | None = None) -> ImageTask:
 def test_the_stem_follows_the_shorter_side_and_the_usual_one_is_not_recorded(model, side, stem):
     chosen = with_stem(ResNetConfig(model), task(side, 2 * side))
     assert chosen == ResNetConfig(model, stem=stem)
+
+
+def test_a_data_set_of_torch_decides_too():
+    items = [(torch.zeros(3, 96, 128), 0), (torch.zeros(3, 96, 128), 1)]
+    own = dataset_task(items)
+    assert with_stem(ResNetConfig("lorentz_resnet18"), own).stem == "imagenet"
 
 
 def test_a_stem_that_is_given_stays():

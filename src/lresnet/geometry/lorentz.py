@@ -10,7 +10,7 @@ import geoopt
 import torch
 from torch import Tensor
 
-from lresnet.geometry import charts, distance, maps
+from lresnet.geometry import charts, distance, maps, pairwise
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checked_points, checks_values, require_nonnegative, require_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
@@ -167,6 +167,18 @@ class Lorentz(geoopt.manifolds.Manifold):
     def dist2(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
         """Return the squared geodesic distance; smooth, also at x = y."""
         return self._scalar(distance.dist2, (x, y), keepdim)
+
+    def pairwise_dist(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Return the distances of all points of x to all points of y, without an [N, M, n] tensor.
+
+        :func:`lresnet.geometry.pairwise_dist` describes shapes and accuracy. Without y, the points of x are compared
+        with each other.
+
+        Example:
+            >>> Lorentz().pairwise_dist(torch.zeros(3, 2), torch.ones(4, 2)).shape
+            torch.Size([3, 4])
+        """
+        return pairwise.pairwise_dist(x, y, K=self.curvature)
 
     def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
         """Return the geodesic distance to the origin."""

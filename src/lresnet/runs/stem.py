@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from lresnet.data import ImageTask, Task
+from lresnet.data.torch_dataset import DatasetTask
 from lresnet.runs.config import ModelConfig, ResNetConfig
 
 __all__ = ["LARGE_IMAGES", "stem_of_size", "with_stem"]
@@ -35,9 +36,14 @@ def with_stem(config: ModelConfig, task: Task) -> ModelConfig:
 
     The usual stem of a network stays None, so that runs of earlier versions are found again.
     """
-    if not isinstance(config, ResNetConfig) or config.stem is not None or not isinstance(task, ImageTask):
+    if not isinstance(config, ResNetConfig) or config.stem is not None:
         return config
-    images = task.data.train
-    height, width, *_ = images.shape if hasattr(images, "shape") else images.images.shape[1:]
+    if isinstance(task, DatasetTask) and len(task.form.shape) == 3:
+        height, width = task.form.shape[1:]
+    elif isinstance(task, ImageTask):
+        images = task.data.train
+        height, width, *_ = images.shape if hasattr(images, "shape") else images.images.shape[1:]
+    else:
+        return config
     stem = stem_of_size(height, width)
     return config if stem == config.usual_stem else dataclasses.replace(config, stem=stem)  # type: ignore[arg-type]

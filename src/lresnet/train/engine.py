@@ -29,6 +29,7 @@ __all__ = [
     "Outcome",
     "TrainingState",
     "cudnn_benchmark",
+    "frozen_parts",
     "seed_everything",
     "train_model",
 ]
@@ -65,6 +66,25 @@ class Outcome:
 def seed_everything(seed: int) -> None:
     """Seed torch's generators on every device. All other generators of lresnet have explicit seeds."""
     torch.manual_seed(seed)
+
+
+def frozen_parts(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the frozen parts of a model: modules whose parameters all have ``requires_grad=False``.
+
+    Training keeps them in eval mode as a whole: batch norms keep their statistics, and there is no dropout. A module
+    without parameters follows the module that contains it.
+
+    Example:
+        >>> net = torch.nn.Sequential(torch.nn.BatchNorm1d(3).requires_grad_(False), torch.nn.Linear(3, 2))
+        >>> [type(part).__name__ for part in frozen_parts(net)]
+        ['BatchNorm1d']
+    """
+    frozen = []
+    for module in model.modules():
+        parameters = list(module.parameters())
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            frozen.append(module)
+    return frozen
 
 
 def train_model(
@@ -161,8 +181,10 @@ class TrainingState(Generic[Model]):
     ) -> None:
         self.model, self.objective, self.config = model, objective, config
         objective.require_model(model)
-        self.optimizers = _make_optimizers(model, config)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise ValueError(f"{type(model).__name__} has no parameter to train: none has requires_grad=True")
+        self.optimizers, self._frozen = _make_optimizers(model, config), frozen_parts(model)
         self.device, self.processes = self.parameters[0].device, objective.processes
         self.processes.broadcast_(model.state_dict().values())
         self.check = NonFiniteCheck(self.device)
@@ -189,6 +211,8 @@ class TrainingState(Generic[Model]):
         """Train for one pass over the data."""
         steps = self.objective.steps_per_epoch
         self.model.train()
+        for part in self._frozen:
+            part.eval()
         self.objective.start_epoch()
         for i in range(steps):
             self.optimizers.scale_lr(self.config.factor(self.epoch + i / steps, steps))
