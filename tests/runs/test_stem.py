@@ -40,7 +40,7 @@ def test_the_stem_follows_the_shorter_side_and_the_usual_one_is_not_recorded(mod
 
 
 def test_a_data_set_of_torch_decides_too():
-    items = [(torch.zeros(3, 96, 128), 0), (torch.zeros(3, 96, 128), 1)]
+    items = [(torch.zeros(3, 96, 128), i % 2) for i in range(20)]
     own = dataset_task(items)
     assert with_stem(ResNetConfig("lorentz_resnet18"), own).stem == "imagenet"
 
