@@ -270,7 +270,7 @@ def test_a_name_with_a_depth_sets_the_depth():
 
 @pytest.mark.parametrize("depth", [0, 2, 6, 10, 19, 52])
 def test_wrong_depths_are_rejected(depth):
-    with pytest.raises(ValueError, match=f"depth must be 18 or 6n \\+ 2 .*, got {depth}"):
+    with pytest.raises(ValueError, match=f"depth must be 18, 34, 50 or 6n \\+ 2 .*, got {depth}"):
         make(depth=depth)
 
 

@@ -30,14 +30,18 @@ _TABLE: dict[str, tuple[Any, ...]] = {
     "lorentz_resnet18": (_RESNET, 18),
     "lorentz_resnet20": (_RESNET, 20),
     "lorentz_resnet32": (_RESNET, 32),
+    "lorentz_resnet34": (_RESNET, 34),
+    "lorentz_resnet50": (_RESNET, 50),
 }
+# Other arguments that a name sets; the caller may replace them.
+_KEYWORDS: dict[str, dict[str, Any]] = {"lorentz_resnet50": {"block": "bottleneck"}}
 
 
 class _Models(Mapping[str, "Callable[..., Pretrained]"]):
     """The constructors of ``_TABLE``, imported on first use."""
 
     def __getitem__(self, name: str) -> Callable[..., Pretrained]:
-        return _constructor(*_TABLE[name])
+        return _constructor(name)
 
     def __contains__(self, name: object) -> bool:
         return name in _TABLE
@@ -50,9 +54,10 @@ class _Models(Mapping[str, "Callable[..., Pretrained]"]):
 
 
 @cache
-def _constructor(model: str, *arguments: Any) -> Callable[..., Pretrained]:
+def _constructor(name: str) -> Callable[..., Pretrained]:
+    model, *arguments = _TABLE[name]
     found: type[Pretrained] = resolve_name(model)
-    return partial(found, *arguments) if arguments else found
+    return partial(found, *arguments, **_KEYWORDS.get(name, {})) if arguments else found
 
 
 MODELS: Mapping[str, Callable[..., Pretrained]] = _Models()
