@@ -93,7 +93,6 @@ def test_the_layers_show_the_axis(name):
     assert float(found.manifold.K) == pytest.approx(-1 / shape[axis])
 
 
-@pytest.mark.xfail(strict=True, reason="the axis of a recurrent layer is not known")
 def test_a_recurrent_layer_shows_the_axis():
     network = Around(nn.GRU(6, 6, batch_first=True), Apply(lambda given: given[0]))
     (one,) = lresnet.find_sums(network, torch.randn(2, 4, 6))

@@ -253,7 +253,6 @@ def test_a_skip_connection_is_converted_whatever_way_it_is_written(forward, skip
     assert (one.calls, one.shape, one.next) == (1, (2, 4, 4), "output")
 
 
-@pytest.mark.xfail(strict=True, reason="the result of a linear layer is a view of a tensor that was not recorded")
 @pytest.mark.parametrize("forward", [in_place, in_place_method], ids=lambda value: value.__name__)
 def test_a_sum_in_place_is_no_code_that_cannot_be_followed(forward):
     assert lresnet.find_sums(net_with(forward), example()).notes == []

@@ -121,9 +121,7 @@ def test_a_new_head_of_our_own_models(tmp_path):
     same = [name for name, value in found.state_dict().items() if torch.equal(value, old[name])]
     assert len(same) > len(old) - 6
     graph = lresnet.create_model("lorentz_gcn", in_features=4).save_pretrained(tmp_path / "links")
-    with pytest.raises(
-        ValueError, match="num_classes needs a saved classifier, and this lorentz_gcn was saved"
-    ):
+    with pytest.raises(ValueError, match="num_classes needs a saved classifier, and this lorentz_gcn was saved"):
         lresnet.from_pretrained(graph, num_classes=2)
 
 

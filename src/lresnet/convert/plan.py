@@ -332,7 +332,7 @@ class _Search:
             if name in _SUMS and (place := place_of(frame)) is not None:
                 self._with_numbers.add(place.source_line)
             return
-        relation = self._skip_sums.relate(sides[0], sides[-1], result)
+        relation = self._skip_sums.relate(sides[0], sides[1] if name in _SUMS else sides[-1], result)
         if relation is None or relation.reason == NO_DATA:
             if name in _SUMS and relation is not None and (place := place_of(frame)) is not None:
                 self._with_constants.add(place.source_line)

@@ -158,6 +158,9 @@ _MIXED = _names("""
     gru_cell sort argsort topk amax max min amin norm vector_norm std var fft ifft fft2 ifft2 rfft irfft rfft2 irfft2
     fftn ifftn rfftn irfftn stft istft cdist unique adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
     """)
+_CHANNELS_LAST = _names(
+    "linear layer_norm rms_norm embedding multi_head_attention_forward lstm gru rnn_tanh rnn_relu lstm_cell gru_cell"
+)
 _CHANNELS_BEHIND_BATCH = frozenset(("batch_norm", "group_norm", "instance_norm", "pixel_shuffle", "pixel_unshuffle"))
 # They take the shape of a tensor, and nothing else.
 _SHAPES = _names(
@@ -310,7 +313,7 @@ class Recorder(TorchFunctionMode):
         _note_consumed_axis(name, sources)
         self.values[result] = value
         base = result._base if written else None
-        if base is not None:  # a view was written to: its base has changed too
+        if base is not None and base in self.values:  # a view was written to: its base has changed too
             self.values[base] = self._new(base, (Edge(self.value_of(base), Kind.SAME), Edge(value, Kind.PART)))
         if self._on_operation is not None and single:
             self._on_operation(name, args, value, frame, written)
@@ -362,7 +365,7 @@ def _axis(
     spatial = _spatial_axes(name)
     if spatial is not None:
         return -1 - spatial
-    if name in ("linear", "layer_norm", "rms_norm", "embedding", "multi_head_attention_forward"):
+    if name in _CHANNELS_LAST:
         return -1
     if name in _CHANNELS_BEHIND_BATCH:
         return 1 - len(shape) if len(shape) > 1 else None
