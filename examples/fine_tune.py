@@ -92,7 +92,7 @@ print(f"pre-training: loss of masked brackets {loss.item():.2f}")
 with torch.no_grad():
     expected = flat.eval()(sequences)
     for curvature in (-1e-6, -1e-3, "auto"):
-        converted = lresnet.lorentzify(flat, curvature=curvature)
+        converted = lresnet.lorentzify(flat, curvature=curvature, example=sequences[:2])
         difference = (converted(sequences) - expected).abs().max() / expected.abs().max()
         K = converted.encoder.layers[0].manifold.K.item()
         print(f"converted with curvature {K:g}: outputs differ by {difference:.0e} of the largest")
@@ -114,8 +114,8 @@ torch.manual_seed(1)
 networks = {
     "flat, from scratch": Transformer(classes=1),
     "flat, pre-trained": flat,
-    "converted, K = -0.001": lresnet.lorentzify(flat, curvature=-0.001),
-    "converted, K = -1/32": lresnet.lorentzify(flat),  # the default, "auto", is -1/width
+    "converted, K = -0.001": lresnet.lorentzify(flat, curvature=-0.001, example=sequences[:2]),
+    "converted, K = -1/32": lresnet.lorentzify(flat, example=sequences[:2]),  # the default, "auto", is -1/width
 }
 results = {name: [] for name in networks}
 test = TensorDataset(*brackets(1000, seed=1))

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from lresnet._lazy import lazy_names
+from lresnet._lazy import Deprecated, lazy_names
 
 if TYPE_CHECKING:
-    from lresnet.nn.attention import LinearAttention, LorentzAttention
+    from lresnet.nn.attention import LinearAttention, LorentzLinearAttention
     from lresnet.nn.classifier_head import ClassifierHead
     from lresnet.nn.entailment import EntailmentConeLoss, cone_aperture, entailment_loss, exterior_angle
     from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanSAGEConv
@@ -35,10 +35,10 @@ __all__ = [
     "HyperplaneLinear",
     "ImageTextContrastiveLoss",
     "LinearAttention",
-    "LorentzAttention",
     "LorentzGATConv",
     "LorentzGraphConv",
     "LorentzLinear",
+    "LorentzLinearAttention",
     "LorentzMLR",
     "LorentzSAGEConv",
     "PoincareMean",
@@ -72,10 +72,10 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "HyperplaneLinear": "hyperplane_linear",
             "ImageTextContrastiveLoss": "image_text_contrastive",
             "LinearAttention": "attention",
-            "LorentzAttention": "attention",
             "LorentzGATConv": "gat_conv",
             "LorentzGraphConv": "graph_conv",
             "LorentzLinear": "linear",
+            "LorentzLinearAttention": "attention",
             "LorentzMLR": "mlr",
             "LorentzSAGEConv": "sage_conv",
             "PoincareMean": "pooling",
@@ -95,4 +95,6 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "supervised_contrastive_loss": "supervised_contrastive",
             "symmetric_normalisation": "sparse",
         },
+        # The name is meant for softmax attention.
+        {"LorentzAttention": Deprecated("lresnet.nn.LorentzLinearAttention", "0.4")},
     )

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
+from lresnet.geometry.state import number
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
 
@@ -168,7 +169,7 @@ class ClassifierHead(torch.nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         logits: Tensor = self.classifier(self.points(features))
-        return logits if self.log_scale is None else logits * self.log_scale.exp()
+        return logits if self.log_scale is None else logits * number(self.log_scale).exp()
 
     def extra_repr(self) -> str:
         radius = "" if self.kind == "linear" else f", radius={self.radius:g}"

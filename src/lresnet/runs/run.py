@@ -73,6 +73,7 @@ from lresnet.runs.record import (
     require_same_run,
     write_record,
 )
+from lresnet.runs.stem import with_stem
 from lresnet.train import Execution, Objective, Outcome, TrainConfig, make_objective, seed_everything, train_model
 from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.results import environment
@@ -511,6 +512,7 @@ def build_model(config: ModelConfig, task: Task, device: torch.device | str = "c
         2
     """
     sizes: dict[str, Any]
+    config = with_stem(config, task)
     if isinstance(task, ImageTask):
         sizes = {"num_classes": len(task.data.classes), "in_channels": task.data.train.images.shape[-1]}
     elif isinstance(task, DatasetTask):
@@ -600,6 +602,7 @@ def _network(
         model = MODEL_CONFIGS[model](model)
     if isinstance(model, ModelConfig):
         _require_kind(model.name, task)
+        model = with_stem(model, task)
         seed_everything(seed)
         return build_model(model, task, device), given_fields(model)
     if not isinstance(model, torch.nn.Module):

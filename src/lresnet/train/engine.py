@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from lresnet.geometry.state import EXTRA_STATE
 from lresnet.metrics.checks import NonFiniteScores
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
@@ -186,7 +187,7 @@ class TrainingState(Generic[Model]):
             raise ValueError(f"{type(model).__name__} has no parameter to train: none has requires_grad=True")
         self.optimizers, self._frozen = _make_optimizers(model, config), frozen_parts(model)
         self.device, self.processes = self.parameters[0].device, objective.processes
-        self.processes.broadcast_(model.state_dict().values())
+        self.processes.broadcast_(_without_extra_state(model.state_dict()).values())
         self.check = NonFiniteCheck(self.device)
         self.average = None if config.average is None else MovingAverage(model, config.average)
         self.epoch, self.best_epoch, self.seconds = 0, 0, 0.0
@@ -336,12 +337,22 @@ class TrainingState(Generic[Model]):
         own = self.state_dict()
         if own.keys() != state.keys():
             raise ValueError("another version of lresnet wrote the checkpoint; delete it or use another folder")
-        shapes = [{name: tensor.shape for name, tensor in each["model"].items()} for each in (own, state)]
+        shapes = [_shapes(each["model"]) for each in (own, state)]
         for what, same in (("schedule", own["schedule"] == state["schedule"]), ("model", shapes[0] == shapes[1])):
             if not same:
                 raise ValueError(
                     f"the checkpoint belongs to a run with another {what}; delete it or use another folder"
                 )
+
+
+def _without_extra_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters and buffers of a state dict. Extra state, such as a fixed curvature, does not change."""
+    return {name: tensor for name, tensor in state.items() if not name.endswith(EXTRA_STATE)}
+
+
+def _shapes(state: dict[str, Tensor]) -> dict[str, torch.Size]:
+    """The shapes of parameters and buffers; one number counts as [1] (it was 0-dimensional up to lresnet 0.2)."""
+    return {name: tensor.shape or torch.Size([1]) for name, tensor in _without_extra_state(state).items()}
 
 
 def _make_optimizers(model: torch.nn.Module, config: TrainConfig) -> Optimizers:
@@ -374,7 +385,7 @@ class MovingAverage:
     @torch.no_grad()
     def update(self) -> None:
         """Include the model's current parameters."""
-        now = self._model.state_dict()
+        now = _without_extra_state(self._model.state_dict())
         floats = [name for name, tensor in now.items() if tensor.is_floating_point()]
         torch._foreach_lerp_([self.state[n] for n in floats], [now[n] for n in floats], 1 - self.beta)
         for name, tensor in now.items():
@@ -383,7 +394,7 @@ class MovingAverage:
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Continue from a saved ``state``."""
-        for name, tensor in self.state.items():
+        for name, tensor in _without_extra_state(self.state).items():
             tensor.copy_(state[name])
 
 
