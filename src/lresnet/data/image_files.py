@@ -133,9 +133,7 @@ class Scanned(NamedTuple):
     """Numbers of the files that could not be read, with the reason."""
 
 
-def scan_files(
-    files: Sequence[Path], labels: Sequence[int], size: int | None, *, workers: int, keep: bool
-) -> Scanned:
+def scan_files(files: Sequence[Path], labels: Sequence[int], size: int | None, *, workers: int, keep: bool) -> Scanned:
     """Read every file once: checksums, pixel sums, damaged files, and with ``keep`` the pixels.
 
     Raises:

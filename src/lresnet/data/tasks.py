@@ -289,7 +289,15 @@ class ImageTask:
     def to(self, device: torch.device | str) -> ImageTask:
         """Return the task with its images on ``device``."""
         data = self.data
-        return replace(self, data=replace(data, train=data.train.to(device), test=data.test.to(device), val=None if data.val is None else data.val.to(device)))
+        return replace(
+            self,
+            data=replace(
+                data,
+                train=data.train.to(device),
+                test=data.test.to(device),
+                val=None if data.val is None else data.val.to(device),
+            ),
+        )
 
 
 GraphTask = LinkTask | NodeTask

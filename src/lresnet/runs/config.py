@@ -194,6 +194,11 @@ class ImageTaskConfig:
     def __post_init__(self) -> None:
         check_options(self)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the images are the user's own."""
+        return Path(self.name).is_absolute()
+
 
 _MACHINE_SETTINGS = ("memory", "workers")
 """Settings of images that do not change a run, so that it may resume with others."""
@@ -399,6 +404,8 @@ class RunConfig:
             split = self.task.split if self.task.split_index is None else self.task.split_index
             words += [] if split is None else ["--split", str(split)]
             words += [] if self.task.task is None else ["--task", self.task.task, "--search", "off"]
+        elif self.task.is_own:
+            words += ["--recipe", "fast"]  # a recipe is not scaled to the images
         for name, value in self.settings().items():
             typed = option_name(name)
             if isinstance(value, bool):

@@ -59,7 +59,7 @@ class ImageLayout(NamedTuple):
     notes: tuple[str, ...]
 
     @property
-    def count(self) -> int:
+    def images(self) -> int:
         """Number of image files."""
         return sum(map(len, self.parts.values()))
 
@@ -99,7 +99,7 @@ def find_layout(path: str | Path) -> ImageLayout:
 
 
 def _part_folders(path: Path) -> dict[str, Path]:
-    """Return the folders of the parts; none: the folders are classes. A class may be called train: it has no folders."""
+    """Return the folders of the parts; none: the folders are classes. A class called train holds no folders."""
     named = {name: path / name for name in _folders(path)}
     folders = dict[str, Path]()
     for part, words in _PARTS.items():
@@ -192,10 +192,7 @@ def read_image_folder(
         raise ValueError(f"{layout.path} has a folder test, so no test images are chosen; leave test_fraction out")
     keep = _decoded_bytes(layout, size) <= 1e9 * (MEMORY_LIMIT if memory is None else memory)
     count = default_workers(workers)
-    found = {
-        part: _read_part(pairs, size, count, keep, layout.folders[part])
-        for part, pairs in layout.parts.items()
-    }
+    found = {part: _read_part(pairs, size, count, keep, layout.folders[part]) for part, pairs in layout.parts.items()}
     train, notes = found["train"], list(layout.notes)
     for label in sorted(set(range(len(layout.classes))) - set(train.labels)):
         _refuse_empty(layout.folders["train"] / layout.classes[label], train.skipped)
@@ -270,10 +267,10 @@ class _Part(NamedTuple):
 def _decoded_bytes(layout: ImageLayout, size: int | None) -> float:
     """Return the memory that all images would need; without a size, all have that of the first readable one."""
     if size is not None:
-        return 3 * size * size * layout.count
+        return 3 * size * size * layout.images
     sizes = (image_size(file) for pairs in layout.parts.values() for file, _ in pairs)
     width, height = next((each for each in sizes if each is not None), (0, 0))
-    return 3 * width * height * layout.count
+    return 3 * width * height * layout.images
 
 
 def _read_part(pairs: list[tuple[Path, int]], size: int | None, workers: int, keep: bool, folder: Path) -> _Part:
@@ -313,7 +310,9 @@ def _split(layout: ImageLayout, pool: _Part, fraction: float, seed: int) -> tupl
         )
     tested = {labels[row] for row in chosen}
     if missing := [name for label, name in enumerate(layout.classes) if label not in tested]:
-        notes.append(f"{_count(len(missing), 'class')} without test images, with a single image each: {_some(missing)}.")
+        notes.append(
+            f"{_count(len(missing), 'class')} without test images, with a single image each: {_some(missing)}."
+        )
     return pool.pick(rest), pool.pick(chosen), notes
 
 
@@ -322,9 +321,7 @@ def _shared(layout: ImageLayout, train: _Part, parts: dict[str, _Part]) -> list[
     notes, known = [], set(train.scanned.keys)
     for part in ("val", "test"):
         if part in parts:
-            same = [
-                file for file, key in zip(parts[part].files, parts[part].scanned.keys, strict=True) if key in known
-            ]
+            same = [file for file, key in zip(parts[part].files, parts[part].scanned.keys, strict=True) if key in known]
             if same:
                 notes.append(
                     f"warning: {_count(len(same), 'image')} of {part} byte-identical to training images, e.g. "
