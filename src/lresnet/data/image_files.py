@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import io
+import multiprocessing
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -272,6 +273,8 @@ def _same(value: Any) -> Any:
 
 def _loader(dataset: Dataset[Any], sampler: _Batches, workers: int) -> DataLoader[Any]:
     """Return a loader whose items are whole batches; it does not draw from torch's own generator."""
+    if multiprocessing.current_process().daemon:  # it may not start processes
+        workers = 0
     make = functools.partial(DataLoader, dataset, batch_size=None, sampler=sampler, collate_fn=_same)
     return make(num_workers=workers, persistent_workers=workers > 0, generator=torch.Generator())
 

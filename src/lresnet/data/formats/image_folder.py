@@ -201,7 +201,7 @@ def read_image_folder(
         train, found["test"], note = _split(layout, train, test_fraction or TEST_FRACTION, split_seed)
         notes += note
     else:
-        notes += _shared(layout, train, found)
+        notes += _shared(train, found)
     kept = {part: each.images(size, count) for part, each in (found | {"train": train}).items()}
     height, width, _ = train.scanned.shape
     mean, std = exact_statistics(train.scanned.moments, height * width)
@@ -316,7 +316,7 @@ def _split(layout: ImageLayout, pool: _Part, fraction: float, seed: int) -> tupl
     return pool.pick(rest), pool.pick(chosen), notes
 
 
-def _shared(layout: ImageLayout, train: _Part, parts: dict[str, _Part]) -> list[str]:
+def _shared(train: _Part, parts: dict[str, _Part]) -> list[str]:
     """Return warnings about files that are in the training part and in another one."""
     notes, known = [], set(train.scanned.keys)
     for part in ("val", "test"):
@@ -324,8 +324,8 @@ def _shared(layout: ImageLayout, train: _Part, parts: dict[str, _Part]) -> list[
             same = [file for file, key in zip(parts[part].files, parts[part].scanned.keys, strict=True) if key in known]
             if same:
                 notes.append(
-                    f"warning: {_count(len(same), 'image')} of {part} byte-identical to training images, e.g. "
-                    f"{same[0]}; remove them from one of the two folders"
+                    f"warning: {part}/ shares {len(same):,} image{'s' if len(same) > 1 else ''} with the training "
+                    f"images, byte for byte, e.g. {same[0]}; remove them from one of the two"
                 )
     return notes
 
