@@ -2,13 +2,15 @@
 
     python benchmarks/small_images.py digits      # about 6 minutes on two cores; needs scikit-learn
     python benchmarks/small_images.py commands    # about 2 minutes; needs CIFAR-10
+    python benchmarks/small_images.py mirror      # some seconds; needs scikit-learn, CIFAR-10 and CIFAR-100
     python benchmarks/small_images.py clipping    # some minutes
 
 ``digits`` writes scikit-learn's 1,797 handwritten digits (8 x 8) as PNG files of 16 x 16 pixels: once as a folder of
 classes, which `lresnet train` splits itself, and once as train/ and test/, stratified 80 : 20. It trains with no
 options, on seeds 0 to 2, and the Euclidean baseline beside it. ``commands`` writes the first 2,000 training images of
 CIFAR-10 as a folder of classes and times `lresnet train`, `lresnet evaluate` and `lresnet predict` on 200 files, each
-from its start to its end. Both append lines to results/small_images.jsonl (or --out).
+from its start to its end. Both append lines to results/small_images.jsonl (or --out). ``mirror`` prints the test that
+decides whether training images are mirrored.
 
 ``clipping`` trains CIFAR-10's recipe on 540 training and 300 test images of 32 x 32: a disc, a square or stripes, in
 random colours with noise. With a batch size of 512 an epoch is one step. The network is ResNet-20, with seeds 0 to 2.
@@ -158,6 +160,21 @@ def commands() -> Iterator[dict[str, Any]]:
             yield line(run, "cifar10, 2,000 images, flat", method, 0, seconds, "commands")
 
 
+def mirror() -> None:
+    """Print the mirror test of the digits and of the first 2,000 training images of CIFAR-10 and CIFAR-100."""
+    import torch
+
+    from lresnet.data import ImageSet, load_images
+    from lresnet.runs.own_images import mirror_test
+
+    images, labels = digit_images()
+    sets = {"digits": ImageSet(torch.from_numpy(images)[..., None], torch.from_numpy(labels))}
+    for name in ("cifar10", "cifar100"):
+        sets[name] = load_images(name).train.pick(torch.arange(2000))
+    for name, part in sets.items():
+        print(f"{name}, {len(part):,} images: {mirror_test(part).reason}")
+
+
 def timed(*words: str) -> float:
     """Run `lresnet` in a process of its own and return its wall-clock seconds."""
     started = time.perf_counter()
@@ -192,12 +209,12 @@ def line(run: Path, cell: str, method: str, seed: int, seconds: dict[str, float]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["digits", "commands", "clipping"])
+    parser.add_argument("what", choices=["digits", "commands", "mirror", "clipping"])
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds of digits")
     parser.add_argument("--out", type=Path, default=RESULTS, help="file to append lines to")
     options = parser.parse_args()
-    if options.what == "clipping":
-        clipping()
+    if options.what in ("clipping", "mirror"):
+        clipping() if options.what == "clipping" else mirror()
         return
     for found in digits(options.seeds) if options.what == "digits" else commands():
         with options.out.open("a") as file:

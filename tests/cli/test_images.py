@@ -246,12 +246,13 @@ def test_three_commands_from_a_folder_of_classes_to_predictions(
     out = capsys.readouterr().out
     for line in (
         "66 images to train on, 6 held out, 18 to test: 8 x 8 x 3, 3 classes",
-        "Training images per class: 22 (blue) to 22 (blue)",
+        "Training images per class: 22",
         "There is no folder test: 20% of each class are the test set, 18 of 90 images, chosen by file content and the "
         "same in every run (--test-fraction, --split-seed).",
         "Images: 8 x 8 (--size), kept in memory: 0.0 MB decoded, limit --memory",
         "Augmentation: shifts of up to 1 pixels (--pad 1 --cutout 0 --no-flip)",
-        "Training: 3 epochs of 8 steps (--model lorentz_resnet20 --epochs 3 --batch-size 8 --lr 0.05)",
+        "--no-flip: 66 training images are too few to tell whether they may be mirrored",
+        "Training: 3 epochs of 4 steps (--model lorentz_resnet20 --epochs 3 --batch-size 16 --lr 0.035)",
     ):
         assert f"\n{line}\n" in out
     folder = "runs/photos-lorentz-0"

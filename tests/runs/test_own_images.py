@@ -34,7 +34,7 @@ def test_images_are_mirrored_only_if_their_mirror_images_look_alike() -> None:
     assert not other.flip
     assert other.original > 0.9 > 0.2 > other.mirrored
     assert other.reason == (
-        f"nearest neighbours have the same class for {other.original:.0%} of the images as they are and for "
+        f"--no-flip: nearest neighbours have the same class for {other.original:.0%} of the images as they are and for "
         f"{other.mirrored:.0%} mirrored"
     )
 
@@ -57,7 +57,7 @@ def test_settings_follow_the_number_and_the_size_of_the_images() -> None:
     found = {
         n: tuple(image_settings(n, side)[name] for name in names) for n, side in ((20, 8), (1440, 32), (50000, 64))
     }
-    assert found == {20: (8, 200, 1, 0.05), 1440: (32, 32, 4, 0.1), 50000: (512, 30, 8, 0.4)}
+    assert found == {20: (16, 200, 1, 0.035), 1440: (32, 32, 4, 0.05), 50000: (512, 30, 8, 0.2)}
     assert image_settings(1440, 32)["model"] == "lorentz_resnet20"
     assert image_settings(50000, 32, gpu=True)["model"] == "lorentz_resnet18"
     assert image_settings(1440, 32, epochs=10)["warmup"] == 0.5
@@ -95,7 +95,7 @@ def test_what_is_given_stays_and_the_rest_follows_the_images(tmp_path: Path) -> 
     config, mirror = suit_to_images(run_config(str(folder), "tangent", seed=3, settings=given), given)
     assert mirror is None
     assert (config.model.residual, config.model.name, config.train.seed) == ("tangent", "lorentz_resnet20", 3)
-    assert (config.train.lr, config.train.epochs, config.train.warmup, config.train.batch_size) == (0.02, 7, 0.35, 8)
+    assert (config.train.lr, config.train.epochs, config.train.warmup, config.train.batch_size) == (0.02, 7, 0.35, 16)
     assert config.task == dataclasses.replace(config.task, size=8, holdout=0.1, stratified=True)
     assert config.train.augment.flip
     assert not suit_to_images(run_config(str(folder)), {}).config.train.augment.flip  # 60 images are too few to tell

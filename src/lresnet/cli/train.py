@@ -339,7 +339,7 @@ def _suited(
     chosen = suit_to_images(config, given, gpu=usable_device(device).type == "cuda")
     if chosen.mirror is None:
         return chosen.config, []
-    return chosen.config, [f"{chosen.mirror.reason}; therefore --{'' if chosen.mirror.flip else 'no-'}flip"]
+    return chosen.config, [chosen.mirror.reason]
 
 
 def _own_image_lines(config: "RunConfig", objective: "ImageClassification", notes: list[str]) -> list[str]:
@@ -357,12 +357,15 @@ def _own_image_lines(config: "RunConfig", objective: "ImageClassification", note
     counts = objective.train.labels.bincount(minlength=len(data.classes)).tolist()
     few, many = counts.index(min(counts)), counts.index(max(counts))
     flip = f"--{'' if augment.flip else 'no-'}flip"
+    balance = f"{counts[few]:,}"
+    if counts[few] < counts[many]:
+        balance += f" ({data.classes[few]}) to {counts[many]:,} ({data.classes[many]})"
     return [
-        f"Training images per class: {counts[few]:,} ({data.classes[few]}) to {counts[many]:,} ({data.classes[many]})",
+        f"Training images per class: {balance}",
         *data.notes,
         f"Images: {width} x {height} (--size), kept {where}, limit --memory",
         f"Augmentation: shifts of up to {augment.pad} pixels (--pad {augment.pad} --cutout {augment.cutout} {flip})",
-        *(f"{note[:1].upper()}{note[1:]}" for note in notes),
+        *notes,
         f"Training: {train.epochs} epochs of {objective.steps_per_epoch} steps (--model {config.model.name} --epochs "
         f"{train.epochs} --batch-size {objective.batch_size} --lr {train.lr:g})",
     ]

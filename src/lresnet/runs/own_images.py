@@ -40,9 +40,9 @@ _LARGEST_SIDE = {False: 64, True: 224}
 _IMAGE_PASSES = {False: 45_000, True: 5_000_000}
 _EPOCHS = {False: (30, 200), True: (100, 200)}
 _STEPS_PER_EPOCH = 32
-_BATCH_SIZES = (8, 512)
-# The learning rate grows with the square root of the batch size: 0.1 for 32 images, 0.4 for 512.
-_LR, _LR_BATCH = 0.1, 32
+_BATCH_SIZES = (16, 512)
+# The learning rate grows with the square root of the batch size: 0.05 for 32 images, 0.2 for 512.
+_LR, _LR_BATCH = 0.05, 32
 # The mirror test: images that are compared, the side to which they are reduced, and the smallest set that it judges.
 _MIRROR_IMAGES, _MIRROR_SIDE, _MIRROR_LEAST = 2000, 8, 200
 _DEVIATIONS = 2.0
@@ -74,16 +74,24 @@ class MirrorTest(NamedTuple):
         There must be enough images, the neighbours must tell something about the class, and mirroring must not lose
         more than it gains, by two standard deviations.
         """
-        above_chance = self.original - self.chance
+        loses = self.lost - self.gained > _DEVIATIONS * math.sqrt(self.lost + self.gained)
+        return self.images >= _MIRROR_LEAST and self._telling and not loses
+
+    @property
+    def _telling(self) -> bool:
         noise = math.sqrt(self.chance * (1 - self.chance) / max(1, self.images))
-        telling = self.images >= _MIRROR_LEAST and above_chance > _DEVIATIONS * noise
-        return telling and self.lost - self.gained <= _DEVIATIONS * math.sqrt(self.lost + self.gained)
+        return self.original - self.chance > _DEVIATIONS * noise
 
     @property
     def reason(self) -> str:
-        """The result in one line."""
+        """The decision and its reason in one line."""
+        option = f"--{'' if self.flip else 'no-'}flip"
+        if self.images < _MIRROR_LEAST:
+            return f"{option}: {self.images} training images are too few to tell whether they may be mirrored"
+        if not self._telling:
+            return f"{option}: nearest neighbours do not tell whether images may be mirrored"
         found = f"nearest neighbours have the same class for {self.original:.0%} of the images as they are"
-        return f"{found} and for {self.mirrored:.0%} mirrored"
+        return f"{option}: {found} and for {self.mirrored:.0%} mirrored"
 
 
 class OwnImages(NamedTuple):
@@ -231,7 +239,7 @@ def mirror_test(train: ImageSet | ImageFiles) -> MirrorTest:
 def _reduced(images: Tensor) -> Tensor:
     """Return float32 ``[N, 8, 8, C]`` with mean 0 and standard deviation 1 in each image."""
     pixels = torch.nn.functional.adaptive_avg_pool2d(images.permute(0, 3, 1, 2).float(), _MIRROR_SIDE)
-    centred = (pixels - pixels.mean((2, 3), keepdim=True)).permute(0, 2, 3, 1)
+    centred = (pixels - pixels.mean((1, 2, 3), keepdim=True)).permute(0, 2, 3, 1)
     return centred / centred.flatten(1).std(1, unbiased=False).clamp(min=1e-6)[:, None, None, None]
 
 
