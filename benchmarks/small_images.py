@@ -126,11 +126,11 @@ def write_digits(place: Path) -> None:
         write_images(images[index], labels[index], place / "parts" / part)
 
 
-def digits(seeds: int) -> Iterator[dict[str, Any]]:
+def digits(seeds: int, layouts: list[str]) -> Iterator[dict[str, Any]]:
     """Yield a line for each layout, method and seed."""
     with tempfile.TemporaryDirectory() as place:
         write_digits(Path(place))
-        for layout in ("flat", "parts"):
+        for layout in layouts:
             for method in ("lorentz", "euclidean"):
                 for seed in range(seeds):
                     run = Path(place, "runs", f"{layout}-{method}-{seed}")
@@ -211,12 +211,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["digits", "commands", "mirror", "clipping"])
     parser.add_argument("--seeds", type=int, default=3, help="number of seeds of digits")
+    parser.add_argument("--layouts", nargs="+", default=["flat", "parts"], help="layouts of digits")
     parser.add_argument("--out", type=Path, default=RESULTS, help="file to append lines to")
     options = parser.parse_args()
     if options.what in ("clipping", "mirror"):
         clipping() if options.what == "clipping" else mirror()
         return
-    for found in digits(options.seeds) if options.what == "digits" else commands():
+    for found in digits(options.seeds, options.layouts) if options.what == "digits" else commands():
         with options.out.open("a") as file:
             file.write(json.dumps(found) + "\n")
         print(f"{found['cell']}, {found['method']}, seed {found['seed']}: {found['metrics']}", flush=True)
