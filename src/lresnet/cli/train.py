@@ -384,7 +384,7 @@ def _summary(
     Args:
         notes: what is to be reported of settings that were chosen for the user's own images; None: there are none.
     """
-    from lresnet.models import LorentzGCN
+    from lresnet.models import LorentzGCN, LorentzResNet
     from lresnet.optim import parameter_groups
     from lresnet.runs.config import GraphTaskConfig
     from lresnet.runs.presets import has_searched_preset, image_recipes
@@ -406,8 +406,12 @@ def _summary(
             f"{len(objective.train):,} images to train on, {held_out:,} held out, {len(data.test):,} to test: "
             f"{width} x {height} x {channels}, {len(data.classes)} classes"
         )
+        if isinstance(model, LorentzResNet):
+            chosen = "given by --stem" if getattr(config.model, "stem", None) else "chosen by the size of the images"
+            lines.append(f"stem {model.stem_name}, {chosen}")
         if data.skipped:
-            lines += _skipped_files(data.skipped, len(data.train) + len(data.test), verbose)
+            read = len(data.train) + len(data.test) + (0 if data.val is None else len(data.val))
+            lines += _skipped_files(data.skipped, read, verbose)
         if notes is not None:
             lines += _own_image_lines(config, objective, notes)
         elif not has_searched_preset(config, recipe):

@@ -16,6 +16,7 @@ from torch import Tensor
 
 if TYPE_CHECKING:
     from lresnet.data.image_files import ImageFiles
+    from lresnet.geometry import ClassTree
 
 __all__ = [
     "ImageData",
@@ -97,6 +98,7 @@ class ImageData:
         mean: Mean of each channel over the training images, for pixels in [0, 1].
         std: Standard deviation of each channel, see :func:`channel_statistics`.
         skipped: Files that could not be read as images, with the reason.
+        superclass_of: Name of the superclass of each class, by label; empty if there are none.
         val: Validation images, where they have a folder of their own; None: :class:`~lresnet.data.ImageTask` may hold
             out training images.
         contents: Checksum of each training image's content, by which images are held out, see
@@ -108,7 +110,8 @@ class ImageData:
 
     Raises:
         ValueError: A part has no images, the images have two shapes, there are fewer than two classes, two classes have
-            the same name, a label has no class, or ``mean`` or ``std`` does not have one value per channel.
+            the same name, a label has no class, ``mean`` or ``std`` does not have one value per channel, or
+            ``superclass_of`` does not have one name per class.
     """
 
     name: str
@@ -118,9 +121,20 @@ class ImageData:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     skipped: tuple[tuple[Path, str], ...] = ()
+    superclass_of: tuple[str, ...] = ()
     val: ImageSet | ImageFiles | None = None
     contents: tuple[bytes, ...] | None = None
     notes: tuple[str, ...] = ()
+
+    @property
+    def tree(self) -> ClassTree | None:
+        """The tree of classes and superclasses, which are in alphabetical order; None without superclasses."""
+        if not self.superclass_of:
+            return None
+        from lresnet.geometry import ClassTree  # only here: it imports geoopt
+
+        names = sorted(set(self.superclass_of))
+        return ClassTree.from_groups([names.index(name) for name in self.superclass_of])
 
     def __post_init__(self) -> None:
         parts = {"training": self.train, "test": self.test} | ({} if self.val is None else {"validation": self.val})
@@ -139,6 +153,11 @@ class ImageData:
             raise ValueError(f"{self.name}: {len(self.classes)} class; classification needs two or more")
         if repeated := [name for name, count in Counter(self.classes).items() if count > 1]:
             raise ValueError(f"{self.name}: two classes have the name {repeated[0]!r}; give each class its own name")
+        if self.superclass_of and len(self.superclass_of) != len(self.classes):
+            raise ValueError(
+                f"{self.name}: superclass_of has {len(self.superclass_of)} names for {len(self.classes)} classes; "
+                "give one for each class"
+            )
         for part, images in parts.items():
             if len(images) == 0 or 0 in images.shape:
                 raise ValueError(f"{self.name}: no {part} images (shape {[len(images), *images.shape]})")

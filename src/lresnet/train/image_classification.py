@@ -18,7 +18,7 @@ from lresnet.data.augmentation import augment as augment_images
 from lresnet.data.augmentation import cutmix as cut_and_mix
 from lresnet.data.image_data import mean_colour
 from lresnet.data.image_files import ImageFiles, ImageStream
-from lresnet.metrics import accuracy
+from lresnet.metrics import accuracy, superclass_accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.config import Augment
 from lresnet.train.distributed import ONE_PROCESS, Processes
@@ -165,7 +165,14 @@ class ImageClassification(Objective[LorentzResNet]):
 
     @torch.no_grad()
     def test(self, model: LorentzResNet) -> dict[str, float]:
-        return {"accuracy": 100 * float(self._accuracy(model, self.data.test.to(self.device)))}
+        images = self.data.test.to(self.device)
+        logits = self._all_logits(model, images)
+        metrics = {"accuracy": 100 * float(accuracy(logits, images.labels))}
+        if (tree := self.data.tree) is not None:
+            metrics["superclass_accuracy"] = 100 * float(
+                superclass_accuracy(logits, images.labels, tree.to(self.device))
+            )
+        return metrics
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"generator": self.generator.get_state()}
@@ -174,8 +181,10 @@ class ImageClassification(Objective[LorentzResNet]):
         self.generator.set_state(state["generator"])
 
     def _accuracy(self, model: LorentzResNet, images: ImageSet | ImageFiles) -> Tensor:
-        logits = [self._evaluate(model, part.to(self.device)) for part in self._parts(images)]
-        return accuracy(torch.cat(logits), images.labels)
+        return accuracy(self._all_logits(model, images), images.labels)
+
+    def _all_logits(self, model: LorentzResNet, images: ImageSet | ImageFiles) -> Tensor:
+        return torch.cat([self._evaluate(model, part.to(self.device)) for part in self._parts(images)])
 
     def _parts(self, images: ImageSet | ImageFiles) -> Iterator[Tensor]:
         if isinstance(images, ImageSet):

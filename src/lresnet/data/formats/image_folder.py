@@ -213,9 +213,9 @@ def read_image_folder(
         mean,
         std,
         skipped,
-        kept.get("val"),
-        tuple(train.scanned.keys),
-        tuple(notes),
+        val=kept.get("val"),
+        contents=tuple(train.scanned.keys),
+        notes=tuple(notes),
     )
 
 
