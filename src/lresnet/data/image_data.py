@@ -267,7 +267,7 @@ def stratified_part(labels: Sequence[int], keys: Sequence[bytes], fraction: floa
 
     Example:
         >>> stratified_part([0, 0, 0, 0, 1, 1, 2], [b"a", b"b", b"c", b"d", b"e", b"f", b"g"], fraction=0.25)
-        [0, 4]
+        [3, 5]
     """
     if not 0 < fraction < 1:
         raise ValueError(f"the fraction to hold out must be above 0 and below 1, got {fraction}")
