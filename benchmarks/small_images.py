@@ -188,7 +188,7 @@ def line(run: Path, cell: str, method: str, seed: int, seconds: dict[str, float]
     images = record["images"]
     config = {name: value for part in ("model", "train") for name, value in record[part].items() if name != "seed"}
     return {
-        "table": "small_images",
+        "benchmark": "small_images",
         "cell": cell,
         "method": method,
         "protocol": "no options",

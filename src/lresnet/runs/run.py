@@ -501,9 +501,8 @@ def _images(
     memory: float | None = None,
     workers: int | None = None,
 ) -> ImageData:
-    return load_images(
-        name, size=size, test_fraction=test_fraction, split_seed=split_seed, memory=memory, workers=workers
-    )
+    options = {"test_fraction": test_fraction, "split_seed": split_seed, "memory": memory, "workers": workers}
+    return load_images(name, size=size, **{key: value for key, value in options.items() if value is not None})  # type: ignore[arg-type]
 
 
 def build(config: RunConfig, device: torch.device | str = "cpu") -> tuple[Pretrained, Objective[Any]]:
