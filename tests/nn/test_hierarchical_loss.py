@@ -55,3 +55,10 @@ def test_wrong_arguments_are_reported():
         hierarchical_cross_entropy(torch.randn(2, 3), torch.tensor([0, 1]), TREE)
     with pytest.raises(ValueError, match="alpha must be 0 or more"):
         hierarchical_cross_entropy(torch.randn(2, 4), torch.tensor([0, 1]), TREE, alpha=-0.1)
+
+
+@pytest.mark.parametrize("label", [-1, 4, -100])
+def test_a_label_that_is_no_class_is_refused(label):
+    tree = ClassTree.from_groups([0, 0, 1, 1])
+    with pytest.raises(ValueError, match=rf"labels must be from 0 to 3, got {label}"):
+        hierarchical_cross_entropy(torch.zeros(1, 4), torch.tensor([label]), tree)

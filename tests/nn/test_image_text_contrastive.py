@@ -57,3 +57,10 @@ def test_wrong_arguments_are_reported():
     for temperature in (0.001, math.inf, -1.0):
         with pytest.raises(ValueError, match="temperature"):
             ImageTextContrastiveLoss(None, temperature=temperature)
+
+
+@pytest.mark.parametrize("scale", [0.0, -5.0, float("nan"), float("inf")])
+def test_a_scale_that_is_not_positive_is_refused(scale):
+    points = torch.randn(3, 4)
+    with pytest.raises(ValueError, match="scale must be positive and finite"):
+        image_text_contrastive_loss(points, points, scale=scale)

@@ -238,7 +238,7 @@ def _written(source: Source, span: Span) -> str:
 
 def _why_not(source: Source, found: Sum, in_helper: bool) -> str:
     if found.has_keywords:
-        return "it has named arguments; write x + f(x)"
+        return "it has named arguments; write x + f(x), with alpha as a factor of f(x)"
     if found.in_place and isinstance(found.first, ast.Attribute | ast.Subscript | ast.Starred):
         return "it is written into an attribute or a part of a tensor; write x = x + f(x)"
     scopes = (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.FunctionDef)

@@ -30,6 +30,7 @@ SIDES = "the skip connection is the first side in some calls and the second in o
 FUNCTION = "it runs in an autograd function, whose backward pass may rely on the sum, as in reversible blocks"
 _OWN_REASONS = (BOTH_LINEAR, SAME_SHAPE, NOISE)  # about one module, not about the line in all modules
 _MERGING = ("fuse", "reparameterize", "switch_to_deploy", "structural_reparam", "merge_kernel")
+_NORMS = ("layer_norm", "rms_norm", "normalize")
 _NORM = re.compile(r"(layer|rms)_?norm|^norm$", re.IGNORECASE)
 _SUMS = ("add", "add_")
 _OTHER_SUMS = {
@@ -458,7 +459,7 @@ class _Search:
         """Whether nothing but a layer norm or RMS norm reads a value."""
         uses = list(_uses(result))
         return bool(uses) and all(
-            name in ("layer_norm", "rms_norm") or (self._is_leaf(modules) and _NORM.search(self.classes[modules[-1]]))
+            name in _NORMS or (self._is_leaf(modules) and _NORM.search(self.classes[modules[-1]]))
             for name, modules, _ in uses
         )
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import ClassTree
+from lresnet.geometry.checks import checks_values
 
 __all__ = ["hierarchical_cross_entropy", "path_log_probabilities"]
 
@@ -33,6 +34,9 @@ def path_log_probabilities(logits: Tensor, labels: Tensor, tree: ClassTree) -> T
             f"logits {tuple(logits.shape)} and labels {tuple(labels.shape)} must be [N, {tree.num_classes}] and [N], "
             f"with one column for each of the tree's {tree.num_classes} classes"
         )
+    if checks_values(labels) and labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < tree.num_classes:
+        wrong = labels[(labels < 0) | (labels >= tree.num_classes)]
+        raise ValueError(f"labels must be from 0 to {tree.num_classes - 1}, got {int(wrong[0])}")
     log_p = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(-1)
     own, columns = tree.paths[: tree.num_classes], []
     for depth in range(1, own.shape[1]):

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, pairwise_dist
+from lresnet.geometry.checks import require_positive
 from lresnet.geometry.curvature import Curvature
 
 __all__ = ["ImageTextContrastiveLoss", "image_text_contrastive_loss"]
@@ -47,6 +48,7 @@ def image_text_contrastive_loss(
         raise ValueError(
             f"images {tuple(images.shape)} and texts {tuple(texts.shape)} must both be [N, n], row i belongs to row i"
         )
+    require_positive(torch.as_tensor(scale), "scale")
     logits = -scale * pairwise_dist(images, texts, K=K)
     own = torch.arange(len(images), device=images.device)
     cross_entropy = torch.nn.functional.cross_entropy
