@@ -42,7 +42,7 @@ def case(make: Callable[..., nn.Module], *inputs: Callable[[], Any], **keyword_i
 # timm: one small variant per family. The number is the image size; options shorten networks that have no small variant.
 TIMM: dict[str, tuple[str, int, dict[str, Any]]] = {
     "beit": ("beit_base_patch16_224", 64, {"depth": 2, "embed_dim": 192, "num_heads": 3, "img_size": 64}),
-    "byoanet": ("halonet_h1", 256, {}),
+    "byoanet": ("lambda_resnet26t", 64, {}),
     "byobnet": ("mobileone_s1", 64, {}),
     "cait": ("cait_xxs24_224", 64, {"depth": 4, "img_size": 64}),
     "coat": ("coat_tiny", 64, {"img_size": 64}),
@@ -92,7 +92,7 @@ TIMM: dict[str, tuple[str, int, dict[str, Any]]] = {
     "metaformer": ("caformer_s18", 64, {}),
     "mlp_mixer": ("mixer_s32_224", 64, {"img_size": 64}),
     "mobilenetv3": ("mobilenetv3_small_050", 64, {}),
-    "mobilenetv5": ("mobilenetv5_base", 128, {}),
+    "mobilenetv5": ("mobilenetv5_base", 64, {}),
     "mobilevit": ("mobilevit_xxs", 64, {}),
     "mvitv2": ("mvitv2_tiny", 64, {"img_size": 64}),
     "naflexvit": ("naflexvit_base_patch16_gap", 64, {"depth": 2, "embed_dim": 64, "num_heads": 4}),
@@ -349,6 +349,9 @@ def torchvision_models() -> dict[str, Build]:
     def swin() -> nn.Module:
         return m.SwinTransformer([4, 4], 24, [2, 2], [2, 4], [4, 4], num_classes=10)
 
+    def maxvit() -> nn.Module:
+        return m.MaxVit((64, 64), 16, 4, [16, 32], [1, 1], 8, 0.0, num_classes=10)
+
     def video(make: Callable[..., nn.Module]) -> Build:
         return case(functools.partial(make, weights=None, num_classes=10), lambda: image(32, 3, 3)[:, :, :8])
 
@@ -364,7 +367,7 @@ def torchvision_models() -> dict[str, Build]:
         "convnext_tiny": net(m.convnext_tiny),
         "vit (2 layers)": case(vit, picture),
         "swin (2 + 2 layers)": case(swin, picture),
-        "maxvit_t": net(m.maxvit_t, 224),
+        "maxvit (2 blocks)": case(maxvit, picture),
         "mnasnet0_5": net(m.mnasnet0_5),
         "shufflenet_v2_x0_5": net(m.shufflenet_v2_x0_5),
         "squeezenet1_1": net(m.squeezenet1_1),
@@ -579,7 +582,8 @@ def other_models() -> dict[str, Build]:
         "open_clip CLIP": case(open_clip, image, tokens),
         "conformer Conformer": net("conformer", "Conformer", sequence, dim=32, depth=2, dim_head=16, heads=2),
         "local_attention LocalTransformer": net("local_attention", "LocalTransformer", words, num_tokens=64, dim=32,
-                                                depth=2, heads=2, dim_head=16, max_seq_len=32, local_attn_window_size=8),
+                                                depth=2, heads=2, dim_head=16, max_seq_len=32,
+                                                local_attn_window_size=8),
         "performer_pytorch Performer": net("performer_pytorch", "Performer", sequence, dim=32, depth=2, heads=2,
                                            dim_head=16),
         "reformer_pytorch Reformer": net("reformer_pytorch", "Reformer", functools.partial(rows, 2, 32, 32), dim=32,

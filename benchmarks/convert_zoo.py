@@ -1,0 +1,308 @@
+"""Convert the networks of conversion_models.py, check every result, and render docs/howto/convert_zoo.md.
+
+    python benchmarks/convert_zoo.py                      # all packages that are installed (20 minutes on two cores)
+    python benchmarks/convert_zoo.py --only timm/res      # the networks whose name matches, e.g. ^torch/
+    python benchmarks/convert_zoo.py --render             # render only, from results/conversion.jsonl
+
+For each network, in a small configuration with random weights:
+
+1. ``find_sums`` runs it once. The number of converted connections is compared with conversion_truth.toml.
+2. With ``residual="space"`` the output must be bit-equal to the network's, in float32, in evaluation and training mode.
+3. With ``residual="lorentz"`` the error must be proportional to |K| in float64: K = -1e-4, -1e-5, ..., -1e-8.
+4. Every added parameter gets a finite gradient; a copy, a pickled copy and a loaded state dict compute the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import copy
+import datetime as dt
+import importlib.metadata
+import io
+import itertools
+import json
+import math
+import platform
+import re
+import sys
+import time
+import tomllib
+import warnings
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from conversion_models import PACKAGES, Build, Built
+from torch import Tensor, nn
+
+import lresnet
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS, PAGE = ROOT / "results" / "conversion.jsonl", ROOT / "docs" / "howto" / "convert_zoo.md"
+TRUTH = tomllib.loads((Path(__file__).parent / "conversion_truth.toml").read_text(encoding="utf-8"))
+CURVATURES = (-1e-4, -1e-5, -1e-6, -1e-7, -1e-8)
+NO_CURVATURE = -1e-14  # the error that remains is rounding, amplified by the network
+TOLERANCE = 0.05  # of the slope of log(error) over log|K|
+
+
+def tensors(output: Any) -> list[Tensor]:
+    """Return the floating point tensors of an output in order, whatever holds them."""
+    if isinstance(output, Tensor):
+        return [output] if output.is_floating_point() else []
+    if isinstance(output, dict):
+        return [one for value in output.values() for one in tensors(value)]
+    if isinstance(output, list | tuple):
+        return [one for value in output for one in tensors(value)]
+    return [one for value in vars(output).values() for one in tensors(value)] if hasattr(output, "__dict__") else []
+
+
+def run(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """Return the outputs. Random numbers, e.g. of dropout, are the same in each run; inputs are never changed."""
+    torch.manual_seed(2)
+    args, kwargs = copy.deepcopy((args, kwargs))
+    return tensors(net(*args, **kwargs))
+
+
+def equal(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> bool:
+    same = all(torch.equal(x.nan_to_num(7), y.nan_to_num(7)) for x, y in zip(ours, theirs, strict=False))
+    return same and len(ours) == len(theirs)
+
+
+def error(ours: Sequence[Tensor], theirs: Sequence[Tensor]) -> float:
+    """Return the largest difference of an output, relative to the largest entry of that output."""
+    pairs = [(x.detach(), y.detach()) for x, y in zip(ours, theirs, strict=True) if y.numel()]
+    return max(float((x - y).abs().max() / y.abs().max().clamp(min=1e-30)) for x, y in pairs)
+
+
+def converted_to(value: Any, dtype: torch.dtype) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(dtype) if value.is_floating_point() else value
+    if isinstance(value, dict):
+        return {key: converted_to(one, dtype) for key, one in value.items()}
+    return tuple(converted_to(one, dtype) for one in value) if isinstance(value, tuple) else value
+
+
+def set_statistics(norm: Any, inputs: tuple[Tensor, ...]) -> None:
+    """Let a batch norm divide its input by the root mean square.
+
+    It subtracts no mean: in a random network the positions of an image are nearly equal, and their differences mostly
+    rounding.
+    """
+    if norm.running_var is not None:
+        norm.running_mean.zero_()
+        norm.running_var.copy_(inputs[0].detach().square().transpose(0, 1).flatten(1).mean(1))
+
+
+def prepared(build: Build) -> Built:
+    """Return the network with every parameter in use: constant parameters get noise, batch norms their statistics.
+
+    Layer scales of 1e-6 and last layers of 0 would hide an error.
+    """
+    torch.manual_seed(0)
+    net, args, kwargs = build()
+    with torch.no_grad():
+        for parameter in net.parameters():
+            if parameter.is_floating_point() and parameter.numel() > 1 and bool((parameter == parameter.max()).all()):
+                parameter.mul_(0.5 / parameter.abs().max().clamp(min=0.5)).add_(torch.randn_like(parameter), alpha=0.1)
+        norms = [one for one in net.modules() if isinstance(one, nn.modules.batchnorm._BatchNorm)]
+        hooks = [one.register_forward_pre_hook(set_statistics) for one in norms]
+        run(net.eval(), args, kwargs)
+        for hook in hooks:
+            hook.remove()
+    return net.eval(), args, kwargs
+
+
+def slopes(errors: Sequence[float], floor: float) -> list[float | None]:
+    """Return the slope of log(error) over log|K| for each decade; None where rounding is more than 4 % of an error."""
+    pairs = itertools.pairwise(errors)
+    return [round(math.log10(x / y), 4) if min(x, y) > 25 * floor else None for x, y in pairs]
+
+
+def measure(build: Build) -> dict[str, Any]:
+    """Return what was found and what failed; ``failures`` is empty if all checks hold."""
+    try:
+        net, args, kwargs = prepared(build)
+        with torch.no_grad():
+            expected = run(net, args, kwargs)
+            reproducible = equal(run(net, args, kwargs), expected)
+    except Exception as problem:
+        return {"status": "cannot run", "reason": f"{type(problem).__name__}: {problem}"[:300]}
+    if not reproducible:
+        return {"status": "cannot run", "reason": "two runs with the same seed differ"}
+    row: dict[str, Any] = {"parameters": sum(one.numel() for one in net.parameters())}
+    stage = "find_sums"
+    try:
+        plan = lresnet.find_sums(net, *copy.deepcopy(args), **copy.deepcopy(kwargs))
+        taken = [one for one in plan.sums if one.converted]
+        normed = [one for one in plan.sums if one.is_post_norm and not one.converted]
+        row |= {"sums": len(plan.sums), "converted": sum(one.calls for one in taken), "places": len(taken)}
+        row |= {"post_norm": sum(one.calls for one in normed)}
+        row["connections"] = row["converted"] + row["post_norm"]
+        row["reasons"] = dict(Counter(one.reason for one in plan.sums if not one.converted).most_common())
+        row["lines"] = dict(Counter(f"{one.class_name}: {one.text}" for one in [*taken, *normed]).most_common())
+        if not taken and not normed:
+            return row | {"status": "refused" if plan.sums else "nothing to convert", "failures": []}
+        stage = "space"
+        failures = check_space(net, args, kwargs, plan, expected)
+        stage = "lorentz"
+        failures += check_lorentz(net, args, kwargs, plan, row) if taken else []
+    except Exception as problem:
+        return row | {"status": "error", "reason": f"{stage}: {type(problem).__name__}: {problem}"[:600]}
+    finally:
+        torch.set_default_dtype(torch.float32)
+    return row | {"status": "wrong" if failures else "converted" if taken else "post-norm", "failures": failures}
+
+
+def check_space(
+    net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Any, expected: Sequence[Tensor]
+) -> list[str]:
+    flat, failures = copy.deepcopy(net), []
+    sums = lresnet.lorentzify(net, plan=plan, residual="space", curvature=-1e-6)
+    with torch.no_grad():
+        if not equal(run(sums, args, kwargs), expected):
+            failures.append(f"space: differs by {error(run(sums, args, kwargs), expected):.1e}")
+        with contextlib.suppress(ValueError):  # a batch norm that sees one value per channel
+            training = run(flat.train(), args, kwargs)
+            if not equal(run(sums.train(), args, kwargs), training):
+                failures.append("space: differs in training mode")
+    return failures
+
+
+def check_lorentz(
+    net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], plan: Any, row: dict[str, Any]
+) -> list[str]:
+    """Errors by curvature, and the module's gradient, copy, pickle and state dict."""
+    exact, wide, expected = in_float64(net, args, kwargs)
+    is_exact = expected[0].dtype == torch.float64
+    row["dtype"] = "float64" if is_exact else "float32"
+    manifold = lresnet.Lorentz(CURVATURES[0], learnable=True)
+    curved = lresnet.lorentzify(exact, plan=plan, curvature=manifold)
+    errors = []
+    with torch.no_grad():
+        for K in (*CURVATURES, NO_CURVATURE):
+            manifold.log_kappa.fill_(math.log(-K))
+            errors.append(error(run(curved, *wide), expected))
+        manifold.log_kappa.fill_(math.log(1e-2))
+    if not all(map(math.isfinite, errors)):
+        return [f"lorentz: errors {errors}"]
+    *row["errors"], floor = errors
+    row["floor"] = floor if is_exact else max(floor, 1e-6)
+    row["slopes"] = slopes(row["errors"], row["floor"])
+    limit = [one for one in row["slopes"] if one is not None][-1:]  # large curvatures are beyond the linear range
+    failures = [f"lorentz: slopes {row['slopes']}"] if any(abs(one - 1) > TOLERANCE for one in limit) else []
+    failures += check_gradient(exact, curved, wide)
+    other = lresnet.lorentzify(exact, plan=plan, curvature=lresnet.Lorentz(-1.0, learnable=True))
+    return failures + check_copies(curved, other, wide, 1e-9 if is_exact else 1e-4, picklable(net))
+
+
+def in_float64(net: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[nn.Module, Any, list[Tensor]]:
+    """Return network, inputs and outputs in float64, or in float32 if the code of the network fixes it."""
+    for default, dtype in ((torch.float32, torch.float64), (torch.float64, torch.float64)):
+        torch.set_default_dtype(default)
+        exact, wide = copy.deepcopy(net).to(dtype), converted_to((args, kwargs), dtype)
+        try:
+            with torch.no_grad():
+                outputs = run(exact, *wide)
+        except (RuntimeError, TypeError):
+            continue
+        if all(one.dtype == dtype for one in outputs):
+            return exact, wide, outputs
+    torch.set_default_dtype(torch.float32)
+    with torch.no_grad():
+        return net, (args, kwargs), run(net, args, kwargs)
+
+
+def check_gradient(net: nn.Module, curved: nn.Module, inputs: tuple[Any, Any]) -> list[str]:
+    own = dict(net.named_parameters())
+    for name, parameter in curved.named_parameters():
+        parameter.requires_grad_(name not in own and parameter.is_floating_point())
+    sum(one.square().mean() for one in run(curved, *inputs) if one.requires_grad).backward()
+    added = {name: one.grad for name, one in curved.named_parameters() if name not in own}
+    missing = [name for name, grad in added.items() if grad is None or not grad.isfinite().all()]
+    curved.requires_grad_(False).zero_grad()
+    return [f"no finite gradient: {', '.join(missing[:3])} ({len(missing)} of {len(added)})"] if missing else []
+
+
+@torch.no_grad()
+def check_copies(
+    curved: nn.Module, other: nn.Module, inputs: tuple[Any, Any], tolerance: float, pickle: bool
+) -> list[str]:
+    """Compare copies up to rounding: matrix products depend on the alignment of the weights in memory."""
+    expected = run(curved, *inputs)
+    other.load_state_dict(curved.state_dict())
+    copies = {"a deep copy": copy.deepcopy(curved), "a loaded state dict": other}
+    if pickle:
+        buffer = io.BytesIO()
+        torch.save(curved, buffer)
+        buffer.seek(0)
+        copies["a pickled copy"] = torch.load(buffer, weights_only=False)
+    errors = {name: error(run(one, *inputs), expected) for name, one in copies.items()}
+    return [f"{name} differs by {one:.1e}" for name, one in errors.items() if not one <= tolerance]
+
+
+def picklable(net: nn.Module) -> bool:
+    """Whether the network itself can be pickled; many hold a lambda or a local class."""
+    try:
+        torch.save(net, io.BytesIO())
+    except Exception:
+        return False
+    return True
+
+
+def compared(name: str, row: dict[str, Any]) -> dict[str, Any]:
+    """Add the number of connections counted by hand, and whether it was found."""
+    truth = TRUTH.get(name)
+    if truth is None or "connections" not in row:
+        return row
+    row |= {"truth": truth["connections"], "optional": truth.get("optional", 0)}
+    if not row["truth"] <= row["connections"] <= row["truth"] + row["optional"]:
+        row.setdefault("failures", []).append(f"{row['connections']} connections, {row['truth']} counted by hand")
+        row["status"] = "wrong"
+    return row
+
+
+def version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "unknown"
+
+
+def main(only: str, out: Path) -> None:
+    stamp = {"command": "python benchmarks/convert_zoo.py", "hardware": f"CPU, {platform.machine()}"}
+    stamp["date"] = dt.date.today().isoformat()
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "lresnet": lresnet.__version__}
+    out.parent.mkdir(exist_ok=True)
+    with out.open("w", encoding="utf-8") as file:
+        for package, models in PACKAGES.items():
+            try:
+                builders = models()
+            except ImportError as problem:
+                print(f"{package}: not installed ({problem})", file=sys.stderr)
+                continue
+            for name, build in builders.items():
+                if not re.search(only, f"{package}/{name}"):
+                    continue
+                began = time.perf_counter()
+                row = compared(f"{package}/{name}", measure(build))
+                distribution = name.split()[0] if package == "others" else package
+                mine = {"package": package, "name": name, "versions": versions | {distribution: version(distribution)}}
+                seconds = round(time.perf_counter() - began, 1)
+                file.write(json.dumps({"table": "conversion", **mine, **row, "seconds": seconds, **stamp}) + "\n")
+                file.flush()
+                what = row.get("failures") or row.get("reason", "")
+                print(f"{package}/{name}: {row['status']} {row.get('connections', '')} {what}", flush=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="", help="regular expression for the names, e.g. timm/res")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="file of the results (results/conversion.jsonl)")
+    parser.add_argument("--render", action="store_true", help="render the page only")
+    options = parser.parse_args()
+    if not options.render:
+        warnings.simplefilter("ignore")
+        main(options.only, options.out)
