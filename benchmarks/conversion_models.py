@@ -50,7 +50,7 @@ TIMM: dict[str, tuple[str, int, dict[str, Any]]] = {
     "convmixer": ("ConvMixer", 56, {"dim": 64, "depth": 6, "kernel_size": 5, "patch_size": 7}),
     "convnext": ("convnext_atto", 64, {}),
     "cpubone": ("cpubone_nano", 64, {}),
-    "crossvit": ("crossvit_tiny_240", 96, {"img_size": 96}),
+    "crossvit": ("crossvit_tiny_240", 120, {"img_size": 120}),
     "csatv2": ("csatv2", 64, {}),
     "cspnet": ("cs3darknet_focus_s", 64, {}),
     "cspnext": ("cspnext_tiny", 64, {}),

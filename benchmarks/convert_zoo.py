@@ -43,13 +43,14 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 import lresnet
+from lresnet_paper.pages.conversion_page import conversion_page, read_conversions, read_hand_counts
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "conversion.jsonl", ROOT / "docs" / "howto" / "convert_zoo.md"
 TRUTH = tomllib.loads((Path(__file__).parent / "conversion_truth.toml").read_text(encoding="utf-8"))
 CURVATURES = (-1e-4, -1e-5, -1e-6, -1e-7, -1e-8)
 NO_CURVATURE = -1e-14  # the error that remains is rounding, amplified by the network
-STEP = 1e-6  # of finite differences
+STEPS = (1e-6, 1e-7)  # of finite differences
 TOLERANCE = 0.05  # of the slope of log(error) over log|K|
 
 
@@ -157,12 +158,13 @@ def measure(build: Build) -> dict[str, Any]:
     stage = "find_sums"
     try:
         plan = lresnet.find_sums(net, *copy.deepcopy(args), **copy.deepcopy(kwargs))
-        taken = [one for one in plan.sums if one.converted]
+        taken = [one for one in plan.sums if one.converted and one.axis is not None]
         normed = [one for one in plan.sums if one.is_post_norm and not one.converted]
         row |= {"sums": len(plan.sums), "converted": sum(one.calls for one in taken), "places": len(taken)}
         row |= {"post_norm": sum(one.calls for one in normed)}
         row["connections"] = row["converted"] + row["post_norm"]
-        row["reasons"] = dict(Counter(one.reason for one in plan.sums if not one.converted).most_common())
+        left = Counter(one.reason or "its axis is unknown" for one in plan.sums if one not in taken)
+        row["reasons"] = dict(left.most_common())
         row["lines"] = dict(Counter(f"{one.class_name}: {one.text}" for one in [*taken, *normed]).most_common())
         if not taken and not normed:
             return row | {"status": "refused" if plan.sums else "nothing to convert", "failures": []}
@@ -253,17 +255,24 @@ def check_gradient(net: nn.Module, curved: nn.Module, inputs: tuple[Any, Any]) -
     torch.manual_seed(3)
     steps = {name: torch.randn_like(one) for name, one in added.items()}
     slope = sum(float((one.grad * steps[name]).sum()) for name, one in added.items() if one.grad is not None)
-    values = []
-    with torch.no_grad():
-        for size in (STEP, -2 * STEP, STEP):  # the last one goes back
-            for name, parameter in added.items():
-                parameter.add_(steps[name], alpha=size)
-            values.append(float(loss(curved, inputs)))
-    measured = (values[0] - values[1]) / (2 * STEP)
-    if abs(slope - measured) > 1e-3 * abs(measured) + 1e-8 * abs(values[2]):
-        failures.append(f"gradient {slope:.6g}, by finite differences {measured:.6g}")
+    wide, narrow = (directional_derivative(curved, inputs, added, steps, size) for size in STEPS)
+    close = abs(narrow) / 100
+    if abs(wide - narrow) < close < abs(slope - narrow):  # unless a kink of a ReLU or rounding spoils the differences
+        failures.append(f"gradient {slope:.6g}, by finite differences {narrow:.6g}")
     curved.requires_grad_(False).zero_grad()
     return failures
+
+
+@torch.no_grad()
+def directional_derivative(
+    net: nn.Module, inputs: tuple[Any, Any], parameters: dict[str, Any], steps: dict[str, Tensor], size: float
+) -> float:
+    values = []
+    for factor in (size, -2 * size, size):  # forth, back, and to the start
+        for name, parameter in parameters.items():
+            parameter.add_(steps[name], alpha=factor)
+        values.append(float(loss(net, inputs)))
+    return (values[0] - values[1]) / (2 * size)
 
 
 def loss(net: nn.Module, inputs: tuple[Any, Any]) -> Tensor:
@@ -357,3 +366,4 @@ if __name__ == "__main__":
     if not options.render:
         warnings.simplefilter("ignore")
         main(options.only, options.out)
+    PAGE.write_text(conversion_page(read_conversions(RESULTS.parent), read_hand_counts(ROOT / "benchmarks")))
