@@ -33,9 +33,9 @@ if TYPE_CHECKING:
         testing,
         train,
     )
-    from .convert import lorentzify
+    from .convert import find_sums, from_pretrained, lorentzify
     from .geometry import Lorentz
-    from .models import create_model, from_pretrained
+    from .models import create_model
     from .residual import LorentzResidual, make_residual
     from .runs import Run, fit
     from .train import TrainConfig
@@ -49,6 +49,7 @@ __all__ = [
     "convert",
     "create_model",
     "data",
+    "find_sums",
     "fit",
     "from_pretrained",
     "functional",
@@ -78,7 +79,8 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
             "fit": "runs",
             "make_residual": "residual",
             "create_model": "models",
-            "from_pretrained": "models",
+            "from_pretrained": "convert",
+            "find_sums": "convert",
             "lorentzify": "convert",
             "convert": "convert",
             "data": "data",

@@ -20,6 +20,7 @@ from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 __all__ = [
     "DIVERGED",
     "RUN_FIELDS",
+    "STUDIES",
     "Result",
     "aggregate",
     "cell_key",
@@ -36,6 +37,8 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
+STUDIES = frozenset({"hierarchy_images"})
+"""Tables of our own studies, which the paper does not have; each has a page of its own."""
 DIVERGED = "every run diverged"
 """The verdict on a method without a single finite run."""
 
@@ -49,8 +52,9 @@ _DETECTION = ("fpr95", "auroc", "aupr", "accuracy")
 def read_runs(folder: Path) -> list[dict[str, Any]]:
     """Return the runs in every results file of ``folder``.
 
-    Lines that are no runs (benchmarks) and lines marked ``missing`` are skipped. A line with the fields of a run but
-    invalid values is skipped with a warning. If a run occurs twice, its later line counts.
+    Lines that are no runs (benchmarks), lines of studies beyond the paper and lines marked ``missing`` are skipped. A
+    line with the fields of a run but invalid values is skipped with a warning. If a run occurs twice, its later line
+    counts.
 
     Raises:
         FileNotFoundError: the folder does not exist.
@@ -60,7 +64,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for file in sorted(folder.glob("*.jsonl")):
         for record in read_results(file):
-            if record.get("missing"):
+            if record.get("missing") or record.get("table") in STUDIES:
                 continue
             if is_run(record):
                 found[run_key(record)] = record

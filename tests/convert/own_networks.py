@@ -203,8 +203,13 @@ NETWORKS = {
     "encoder": lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2),
     "decoder": lambda: nn.TransformerDecoderLayer(8, 2, 16, batch_first=True, norm_first=True),
 }
-AXES = {"convnext": 1, "mixer": -1}
-"""Where they cannot be seen."""
+SUMS = {
+    "resnet": 4, "pre-norm": 4, "post-norm": 4, "parallel": 4, "parallel, skip last": 2, "convnext": 1, "mixer": 2,
+    "graph": 1, "deep": 1, "recurrent": 1, "encoder": 4, "decoder": 3,
+}  # fmt: skip
+"""Number of residual connections."""
+POST_NORM = ("post-norm", "encoder")
+"""Networks whose sums are all followed by a layer norm."""
 
 
 def build(name: str) -> nn.Module:

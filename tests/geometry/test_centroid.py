@@ -244,7 +244,7 @@ def test_gradient_of_the_curvature():
     M.centroid(x, w).square().sum().backward()
     h = 1e-4
     high, low = (Lorentz(-0.5 * f).centroid(x.double(), w.double()).square().sum() for f in (1 + h, 1 - h))
-    torch.testing.assert_close(M.log_kappa.grad.double(), (high - low) / (2 * h), rtol=1e-5, atol=0)
+    torch.testing.assert_close(M.log_kappa.grad.double(), ((high - low) / (2 * h)).reshape(1), rtol=1e-5, atol=0)
 
 
 # --- forward-mode derivatives -----------------------------------------------------------------------------------------

@@ -83,7 +83,7 @@ def test_fixed_curvature():
     assert (M.K.item(), M.kappa.item(), M.curvature, M.learnable) == (-0.25, 0.25, -0.25, False)
     assert M.K.shape == M.kappa.shape == ()
     assert list(M.parameters()) == []
-    assert dict(M.state_dict()) == {}
+    assert dict(M.state_dict()) == {"_extra_state": torch.tensor([-0.25], dtype=torch.float64)}
     assert repr(M) == "Lorentz(curvature=-0.25) manifold"
     assert Lorentz().curvature == -1.0
     assert Lorentz(-0.1).kappa.item() == 0.1  # as a float64: 0.1 is not a float32

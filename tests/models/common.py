@@ -10,6 +10,11 @@ NODES, FEATURES, CLASSES = 14, 6, 3
 RESIDUALS = ("lorentz", "parallel_transport", "parallel_transport_reversed", "tangent", "space", "none", "euclidean")
 
 
+def parameters_of(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Return a state dict without fixed curvatures, to load it into a network of another curvature."""
+    return {name: tensor for name, tensor in state.items() if not name.endswith("_extra_state")}
+
+
 def features(dtype: torch.dtype = torch.float32, seed: int = 0) -> Tensor:
     """Return features with some zeros; row 5 is all zeros."""
     g = torch.Generator().manual_seed(seed)

@@ -102,6 +102,7 @@ def test_state_dict_keys():
         "head.bias",
     ]
     assert list(make("euclidean", num_layers=2).state_dict()) == [
+        "manifold._extra_state",
         "layers.0.0.weight",
         "layers.0.0.bias",
         "layers.1.0.weight",

@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from lresnet.models import MODELS, LorentzGCN, LorentzMLP, create_model, from_pretrained
 from tests.models.common import CLASSES, FEATURES, RESIDUALS, features, graph
+from tests.version_0_2 import as_0_2
 
 
 def trained(residual: str = "lorentz", **options: object) -> LorentzGCN:
@@ -60,6 +61,26 @@ def test_a_round_trip_of_a_model_that_found_its_number_of_features(name, tmp_pat
     inputs = (features(),) if name == "lorentz_mlp" else (features(), *graph())
     logits = model(*inputs)
     assert torch.equal(from_pretrained(model.save_pretrained(tmp_path)).eval()(*inputs), logits)
+
+
+@pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
+@pytest.mark.parametrize("name", ["lorentz_gcn", "lorentz_resnet20", "lorentz_sgformer"])
+def test_a_file_of_an_earlier_version_loads(name, learned, tmp_path):
+    """lresnet 0.2 had learned numbers without an axis, and no fixed curvature."""
+    size = {} if name == "lorentz_resnet20" else {"in_features": FEATURES}
+    model = create_model(name, num_classes=CLASSES, curvature=-0.3, learn_curvature=learned, **size)
+    weights = model.save_pretrained(tmp_path) / "model.safetensors"
+    save_file(as_0_2(load_file(weights)), weights)
+    back = from_pretrained(tmp_path)
+    for key, tensor in model.state_dict().items():
+        assert torch.equal(back.state_dict()[key], tensor), key
+
+
+def test_a_config_with_another_curvature_than_the_weights_is_refused(tmp_path):
+    trained(curvature=-5.0).save_pretrained(tmp_path)
+    _config(tmp_path, curvature=-0.01)
+    with pytest.raises(ValueError, match=r"saved with curvature -5, this network has curvature -0\.01"):
+        from_pretrained(tmp_path)
 
 
 def test_each_tensor_keeps_its_dtype(tmp_path):
@@ -204,7 +225,7 @@ def _extra_tensor(folder: Path) -> None:
         (lambda f: _config(f, in_features=10**15), "has in_features=1000000000000000, but model.safetensors has only"),
         (
             lambda f: _config(f, num_layers=10**9),
-            "has num_layers=1000000000, but model.safetensors has only 16 tensors",
+            "has num_layers=1000000000, but model.safetensors has only 17 tensors",
         ),
         (lambda f: _config(f, model="lorentz_resnet", depth=6 * 10**8 + 2), "has depth=600000002"),
         (lambda f: _config(f, hidden=990), "size mismatch for layers.0.linear.weight"),

@@ -18,7 +18,7 @@ from lresnet.models.resnet import ResidualBlock
 from lresnet.nn import CentroidPool, LorentzMLR, PoincareMean, Prototypes, SpaceMean
 from lresnet.residual import make_residual
 from lresnet.testing import assert_compiles
-from tests.models.common import RESIDUALS
+from tests.models.common import RESIDUALS, parameters_of
 from tests.models.resnets import every_residual, images, make, trained
 
 # --- the formula ------------------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ def test_poolings_and_heads_by_name():
 @pytest.mark.parametrize("residual", ["euclidean", "space", "none", "lorentz"])
 def test_a_model_is_euclidean_if_the_output_does_not_depend_on_the_curvature(residual, pooling, head):
     flat, curved = (make(residual, 8, pooling=pooling, head=head, curvature=K).eval() for K in (-0.1, -1.0))
-    curved.load_state_dict(flat.state_dict())  # a fixed curvature is not part of it
+    curved.load_state_dict(parameters_of(flat.state_dict()))
     assert flat.euclidean == torch.equal(flat(images()), curved(images()))
     assert flat.euclidean == curved.euclidean
 
@@ -270,7 +270,7 @@ def test_a_name_with_a_depth_sets_the_depth():
 
 @pytest.mark.parametrize("depth", [0, 2, 6, 10, 19, 52])
 def test_wrong_depths_are_rejected(depth):
-    with pytest.raises(ValueError, match=f"depth must be 18 or 6n \\+ 2 .*, got {depth}"):
+    with pytest.raises(ValueError, match=f"depth must be 18, 34, 50 or 6n \\+ 2 .*, got {depth}"):
         make(depth=depth)
 
 

@@ -14,7 +14,7 @@ from lresnet.nn import SparseMatrix
 from lresnet.nn.input_map import coordinate_input
 from lresnet.optim.optimizers import parameter_groups
 from lresnet.testing import assert_finite_gradients
-from tests.models.common import CLASSES, FEATURES, NODES, RESIDUALS, features, graph
+from tests.models.common import CLASSES, FEATURES, NODES, RESIDUALS, features, graph, parameters_of
 
 every_residual = pytest.mark.parametrize("residual", RESIDUALS)
 
@@ -76,7 +76,7 @@ def test_the_euclidean_baseline_is_a_residual_network_of_pyg_s_layers():
 def test_the_limit_for_curvature_zero_is_the_euclidean_baseline():
     flat = make("euclidean", norm="none", num_classes=None).double()
     curved = make("lorentz", norm="none", num_classes=None, curvature=-1e-8).double()
-    state = flat.state_dict()
+    state = parameters_of(flat.state_dict())
     state |= {k: v for k, v in curved.state_dict().items() if k not in state and ("residual" in k or "lin_r.bias" in k)}
     curved.load_state_dict(state)
     edges, x = simple_edges(), features(torch.float64)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+
 import pytest
 import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
-from lresnet.nn import LinearAttention, LorentzAttention
+from lresnet.nn import LinearAttention, LorentzLinearAttention
 from lresnet.nn.attention import attention_rows, linear_attention
 from lresnet.testing import assert_compiles, assert_finite_gradients, assert_on_manifold
 
@@ -26,11 +28,11 @@ def matrix(q: Tensor, k: Tensor) -> Tensor:
     return numerator / numerator.sum(1, keepdim=True)
 
 
-def layer(kind: str, heads: int = 2, curvature: float = -1.0) -> LinearAttention | LorentzAttention:
+def layer(kind: str, heads: int = 2, curvature: float = -1.0) -> LinearAttention | LorentzLinearAttention:
     torch.manual_seed(0)
     if kind == "vectors":
         return LinearAttention(5, 4, heads)
-    return LorentzAttention(5, 4, heads, manifold=Lorentz(curvature))
+    return LorentzLinearAttention(5, 4, heads, manifold=Lorentz(curvature))
 
 
 # --- functions --------------------------------------------------------------------------------------------------------
@@ -177,3 +179,31 @@ def test_autocast_does_not_change_lorentz_attention():
         assert torch.equal(module(x), module(x))
         narrow = module(x)
     assert torch.equal(narrow, module(x))
+
+
+# --- shapes and names -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sequences_are_refused_because_the_batch_would_attend_across_them(kind):
+    attention, x = layer(kind), torch.randn(3, 7, 5)
+    nodes = torch.tensor([0])
+    for call in (lambda: attention(x), lambda: attention.rows(x, nodes)):
+        with pytest.raises(ValueError, match=r"needs the nodes of one graph, \[N, C\], got shape \(3, 7, 5\)") as error:
+            call()
+        assert "torch.vmap(layer)(x)" in str(error.value)
+        assert "\n" not in str(error.value)
+    within = torch.stack([attention(sequence) for sequence in x])
+    torch.testing.assert_close(torch.vmap(attention)(x), within)
+    with pytest.raises(ValueError, match=r"got shape \(5,\)"):
+        attention(x[0, 0])
+
+
+def test_the_former_name_of_the_lorentz_layer_warns_and_is_the_same_class():
+    for name in ("lresnet.nn", "lresnet.nn.attention"):  # the second is what pickles refer to
+        module = importlib.import_module(name)
+        vars(module).pop("LorentzAttention", None)  # it warns once
+        with pytest.warns(DeprecationWarning, match=r"use lresnet\.nn\.LorentzLinearAttention"):
+            assert module.LorentzAttention is LorentzLinearAttention
+    keys = LorentzLinearAttention(5, 4, manifold=Lorentz(-1.0, learnable=True)).state_dict().keys()
+    assert {key.split(".")[0] for key in keys} == {"query", "key", "values"}

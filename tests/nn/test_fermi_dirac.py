@@ -52,7 +52,7 @@ def test_shapes_state_copies_dtypes_and_compilation():
     decoder = FermiDirac(Lorentz(-1.0), radius=2, temperature=1)
     x, y = torch.randn(2, 5, 3)
     assert decoder(x.unsqueeze(1), y).shape == (5, 5)
-    assert list(decoder.state_dict()) == []
+    assert list(decoder.state_dict()) == ["_extra_state"]  # the curvature
     assert repr(decoder) == "FermiDirac(radius=2, temperature=1, curvature=-1)"
     assert_commutative(decoder, x, y)
     assert torch.equal(copy.deepcopy(decoder)(x, y), decoder(x, y))

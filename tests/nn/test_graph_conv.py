@@ -280,7 +280,8 @@ def test_autocast_does_not_change_float32_results():
 
 def test_state_options_and_copy():
     conv = make(floor=0.1, initial_scale=3.0)
-    assert list(conv.state_dict()) == ["linear.weight", "linear.time_weight", "linear.bias", "linear.log_scale"]
+    names = ["linear.weight", "linear.time_weight", "linear.bias", "linear.log_scale"]
+    assert list(conv.state_dict()) == ["_extra_state", *names]  # the curvature first
     assert (conv.linear.floor, conv.linear.initial_scale) == (0.1, 3.0)
     copied = copy.deepcopy(conv)
     assert copied.manifold is copied.linear.manifold is not conv.manifold

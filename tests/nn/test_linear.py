@@ -248,7 +248,7 @@ def test_float32_is_close_to_float64():
 def test_state_and_repr():
     layer = make(-2.0, learnable=True)
     assert list(layer.state_dict()) == ["weight", "time_weight", "bias", "log_scale"]
-    assert [tuple(p.shape) for p in layer.parameters()] == [(5, 5), (5,), (5,), ()]
+    assert [tuple(p.shape) for p in layer.parameters()] == [(5, 5), (5,), (5,), (1,)]
     assert repr(layer) == "LorentzLinear(5, 4, curvature=-2, learnable)"
 
 

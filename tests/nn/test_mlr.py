@@ -105,7 +105,7 @@ def test_shapes_and_state():
     assert h(torch.randn(2, 5, 4)).shape == (2, 5, 3)
     assert h(torch.randn(4)).shape == (3,)
     assert h(torch.randn(0, 4)).shape == (0, 3)
-    assert list(h.state_dict()) == ["weight", "bias"]
+    assert list(h.state_dict()) == ["weight", "bias", "_extra_state"]
     assert repr(h) == "LorentzMLR(4, 3, curvature=-0.7)"
     assert torch.equal(h.bias, torch.zeros(3))
     assert head(dtype=torch.float64).weight.dtype == torch.float64

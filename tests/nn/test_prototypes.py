@@ -34,7 +34,7 @@ def test_shapes_and_state():
     assert h(torch.randn(2, 5, 4)).shape == (2, 5, 3)
     assert h(torch.randn(0, 4)).shape == (0, 3)
     assert h(torch.randn(4)).shape == (3,)
-    assert list(h.state_dict()) == ["points", "bias"]
+    assert list(h.state_dict()) == ["points", "bias", "_extra_state"]
     assert isinstance(h.points, geoopt.ManifoldParameter)
     assert h.points.manifold is h.manifold
     assert repr(h) == "Prototypes(4, 3, curvature=-0.7)"

@@ -12,8 +12,9 @@ import torch
 from lresnet import Lorentz, LorentzResidual
 from lresnet.models import LorentzGCN, LorentzMLP
 from lresnet.nn import LorentzMLR, Prototypes
-from lresnet.optim import make_adam, make_sgd, parameter_groups
+from lresnet.optim import make_adam, make_sgd, parameter_groups, reshape_loaded_state
 from lresnet.optim.riemannian import RiemannianAdam
+from tests.version_0_2 import as_0_2, optimizer_as_0_2
 
 
 def model(**options: object) -> LorentzGCN:
@@ -324,3 +325,35 @@ def test_a_closure_computes_the_loss() -> None:
     old = layer.weight.detach().clone()
     assert optimizer.step(loss) is not None
     assert not torch.equal(layer.weight, old)
+
+
+# --- states of lresnet 0.2, whose learned numbers had no axis ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("make", [make_adam, make_sgd])
+def test_the_state_of_an_earlier_version_resumes_bit_identically(make):
+    options = {"residual_options": {"weight": "learned"}, "num_classes": None}
+    whole, first, second = (model(**options) for _ in range(3))
+    one, two, three = (make(each, lr=0.1, weight_decay=0.1) for each in (whole, first, second))
+    for seed in range(6):
+        step(whole, one, seed)
+        if seed < 3:
+            step(first, two, seed)
+    second.load_state_dict(as_0_2(first.state_dict()))
+    three.load_state_dict({key: optimizer_as_0_2(each) for key, each in two.state_dict().items()})
+    for seed in range(3, 6):
+        step(second, three, seed)
+    for name, tensor in whole.state_dict().items():
+        assert torch.equal(second.state_dict()[name], tensor), name
+
+
+def test_the_state_of_an_optimiser_of_ones_own_can_be_reshaped():
+    residual = LorentzResidual(Lorentz(-1.0), scale="learned")
+    optimizer = torch.optim.AdamW(residual.parameters(), lr=0.1)
+    step(residual, optimizer, 0)
+    again = torch.optim.AdamW(residual.parameters(), lr=0.1)
+    again.load_state_dict(optimizer_as_0_2(optimizer.state_dict()))
+    reshape_loaded_state(again)
+    assert {state["exp_avg"].shape for state in again.state.values()} == {(1,)}
+    assert {state["step"].shape for state in again.state.values()} == {()}
+    step(residual, again, 1)

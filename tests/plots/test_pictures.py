@@ -66,18 +66,13 @@ def test_the_picture_of_a_run(tree: Path, tmp_path: Path, capsys: pytest.Capture
     assert "there is no node 1000" in capsys.readouterr().err
 
 
-def test_a_euclidean_baseline_and_images_have_no_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_euclidean_baseline_on_a_graph_has_no_disk(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = str(tmp_path / "twin")
     options = ["--method", "euclidean", "--epochs", "2", "--device", "cpu", "--out", folder]
     assert cli.main(["train", "disease_tree/lp", *options]) == 0
     capsys.readouterr()
     assert cli.main(["plot", "embedding", folder, "--out", str(tmp_path / "p.png")]) == 2
     assert "holds a Euclidean baseline, which has no hyperbolic embedding" in capsys.readouterr().err
-    record = json.loads((tmp_path / "twin" / "run.json").read_text())
-    images = run_config("cifar10").as_dict() | {"images": {}}
-    (tmp_path / "twin" / "run.json").write_text(json.dumps(record | images))
-    assert cli.main(["plot", "embedding", folder, "--out", str(tmp_path / "p.png")]) == 2
-    assert "holds a run on the images cifar10; this needs one on a graph" in capsys.readouterr().err
 
 
 def test_a_curve_has_every_validation_pass_and_the_later_of_two_lines_counts(tree: Path, tmp_path: Path) -> None:

@@ -143,8 +143,8 @@ def test_per_sample_gradients_of_parameters():
     per_sample = vmap(grad(loss), in_dims=(None, 0, 0))(parameters, x, y)
     together = grad(loss)(parameters, x, y)
     for name in parameters:
-        assert per_sample[name].shape == (5,)
-        torch.testing.assert_close(per_sample[name].sum(), together[name])
+        assert per_sample[name].shape == (5, 1)
+        torch.testing.assert_close(per_sample[name].sum(0), together[name])
 
 
 def test_vmap_over_weight_and_curvature():

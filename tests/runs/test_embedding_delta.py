@@ -53,7 +53,7 @@ def test_distances_are_a_metric_s(run: Path) -> None:
     model = from_pretrained(run / "model")
     assert isinstance(model, LorentzResNet)
     torch.manual_seed(0)
-    d = distances(model, torch.randn(6, 32, dtype=torch.float64))
+    d = distances(None if model.euclidean else model.manifold, torch.randn(6, 32, dtype=torch.float64))
     assert torch.equal(d, d.T)
     assert torch.equal(d.diagonal(), torch.zeros(6, dtype=torch.float64))
     assert (d[:, :, None] + d[None] >= d[:, None] - 1e-12).all()

@@ -7,10 +7,12 @@ import math
 import pytest
 import torch
 
+from lresnet import Lorentz, LorentzResidual
 from lresnet.optim import Optimizers, make_adam
 from lresnet.train import TrainConfig, engine, seed_everything, train_model
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from tests.train.toy import Line, network
+from tests.version_0_2 import as_0_2, optimizer_as_0_2
 
 
 class Recorder(Optimizers):
@@ -334,3 +336,44 @@ def test_progress_is_reported_after_every_epoch_of_several_steps():
     objective.scores = iter([0.5])
     train_model(network(), objective, TrainConfig(epochs=3, eval_every=3), on_epoch=lambda *report: seen.append(report))
     assert seen == [(1, None), (2, None), (3, 50.0)]
+
+
+@pytest.mark.parametrize("config", [CONFIG, SGD])
+def test_the_checkpoint_of_an_earlier_version_resumes_bit_identically(config, tmp_path):
+    """lresnet 0.2 had learned numbers without an axis, and no fixed curvature."""
+
+    def curved() -> torch.nn.Module:
+        linear = network()
+        residual = LorentzResidual(Lorentz(-0.5), scale="learned")
+        return Curved(linear, residual)
+
+    whole, path = curved(), tmp_path / "run.ckpt"
+    train_model(whole, Line(), config)
+    with pytest.raises(Interrupted):
+        train_model(curved(), Interrupts(13), config, checkpoint=path, checkpoint_every=7)
+    state = load_checkpoint(path)
+    for part in ("model", "average", "best_state"):
+        state[part] = state[part] and as_0_2(state[part])
+    moments = {key: optimizer_as_0_2(each) for key, each in state["optimizers"].items()}
+    save_checkpoint(path, state | {"optimizers": moments})
+    model = curved()
+    train_model(model, Line(), config, checkpoint=path)
+    assert same(model, whole)
+
+
+class Curved(torch.nn.Module):
+    """A network and a residual of its output with itself."""
+
+    def __init__(self, inner: torch.nn.Module, residual: torch.nn.Module) -> None:
+        super().__init__()
+        self.inner, self.residual = inner, residual
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.inner(x)
+        return self.residual(y, 0.5 * y)
+
+
+def test_averaging_and_keeping_leave_a_fixed_curvature_unchanged():
+    model = Curved(network(), LorentzResidual(Lorentz(-0.3)))
+    train_model(model, Line(), SGD)
+    assert model.state_dict()["residual._extra_state"].item() == -0.3

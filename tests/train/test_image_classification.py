@@ -41,6 +41,16 @@ def test_separable_classes_are_learned(residual):
     assert objective.test(model) == {"accuracy": 100.0}
 
 
+def test_superclass_accuracy_is_reported_for_classes_with_superclasses():
+    task = replace(TASK, data=replace(DATA, superclass_of=("one", "one", "other")))
+    objective, model = ImageClassification(task, augment=STILL), network().eval()
+    metrics = objective.test(model)
+    assert list(metrics) == ["accuracy", "superclass_accuracy"]
+    logits = class_scores(model, DATA.test.images, DATA.mean, DATA.std)
+    same = (logits.argmax(1) == 2) == (DATA.test.labels == 2)
+    assert metrics["superclass_accuracy"] == pytest.approx(100 * float(same.double().mean()))
+
+
 def test_held_out_images_are_the_same_for_every_seed_and_not_trained_on():
     first, second = (ImageClassification(coloured_task(0.2), seed=seed) for seed in (0, 1))
     assert len(first.held_out) == 12

@@ -64,7 +64,8 @@ def _group(name: str, title: str, settings: dict[str, Any]) -> Any:
 _MODEL = {
     "model": (
         Literal[tuple(MODEL_CONFIGS)],
-        "Network: lorentz_gcn, lorentz_sage or lorentz_sgformer for graphs; lorentz_resnet18, 20 or 32 for images.",
+        "Network: lorentz_gcn, lorentz_sage or lorentz_sgformer for graphs; lorentz_resnet18, 20, 32, 34 or 50 for "
+        "images.",
         {"name": "model", "metavar": "NAME"},
     )
 }

@@ -2,13 +2,16 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from tyro.conf import Positional, arg
 
 from lresnet._files import require_run_folder
 from lresnet.cli.app import App
 from lresnet.cli.ood import detection_notes, listed, listed_sets
+
+if TYPE_CHECKING:
+    from lresnet.runs.run import Run
 
 __all__ = ["plot"]
 
@@ -49,28 +52,36 @@ def embedding(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     centre: Annotated[str | None, arg(metavar="NODE")] = None,
     names: Annotated[int | None, arg(metavar="INT")] = None,
+    images: Annotated[int | None, arg(metavar="INT")] = None,
+    thumbnails: Annotated[int | None, arg(metavar="INT")] = None,
     out: Path = Path("lresnet-embedding.png"),
     device: str = "auto",
 ) -> int:
-    """Draw the embedding of a graph by the network of a run in the Poincaré disk; edges are geodesics.
+    """Draw the embedding of a graph or of test images by the network of a run in the Poincaré disk.
 
     An embedding in two dimensions is drawn without distortion; one in more dimensions is projected by hyperbolic PCA.
+    Edges of a graph are geodesics. Images of a Euclidean baseline are drawn in a plane, by ordinary PCA.
 
     Example: lresnet plot embedding runs/tree --centre 0
+
+    Example: lresnet plot embedding runs/cifar10 --thumbnails 60
 
     Example: lresnet plot embedding runs/friends-link-0 --centre "Ada Lovelace" --names 50
 
     Args:
-        run: The folder of a run on a graph.
+        run: The folder of a run on a graph or on images.
         centre: Name or number of the node to move to the centre of the disk. None: the centroid of all nodes.
         names: Number of nodes whose names are drawn, those with most edges first; names that would overlap are left
             out, 0 draws none. None: all names of a small graph, 30 of a larger one, none if they are only numbers.
+        images: Largest number of test images to draw, chosen at random, for a run on images. None: 2,000.
+        thumbnails: Number of test images to draw as small pictures at their points, for a run on images. None: 0.
         out: The picture file; .png, .svg or .pdf.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
     require_run_folder(run)
-    if names is not None and names < 0:
-        raise ValueError(f"--names must be at least 0, got {names}")
+    for option, value, least in (("names", names, 0), ("images", images, 2), ("thumbnails", thumbnails, 0)):
+        if value is not None and value < least:
+            raise ValueError(f"--{option} must be at least {least}, got {value}")
     import warnings
 
     from lresnet.plots.embedding import disk_embedding, draw_disk_embedding, hyperbolic_nodes
@@ -80,6 +91,14 @@ def embedding(
 
     require_writable_picture(out)
     opened = Run.open(run, device=device)
+    if opened.record.images is not None:
+        for option, given in (("centre", centre), ("names", names)):
+            if given is not None:
+                raise ValueError(f"--{option} is for graphs, but {run} holds a run on images; leave it out")
+        return _image_embedding(opened, out, images, thumbnails)
+    for option, number in (("images", images), ("thumbnails", thumbnails)):
+        if number is not None:
+            raise ValueError(f"--{option} is for runs on images, but {run} holds one on a graph; leave it out")
     nodes = hyperbolic_nodes(opened)
     node = None if centre is None else find_node(nodes, centre)
     found = disk_embedding(nodes, opened.record.name)
@@ -91,6 +110,15 @@ def embedding(
     if any("missing from font" in str(problem.message) for problem in problems):
         print("Some characters of the names are missing from the font and are drawn as boxes.", file=sys.stderr)
     print(f"The picture: {written}")
+    return 0
+
+
+def _image_embedding(run: "Run", out: Path, images: int | None, thumbnails: int | None) -> int:
+    from lresnet.plots.image_embedding import draw_image_points, image_points
+
+    found = image_points(run) if images is None else image_points(run, images)
+    print(found.note)
+    print(f"The picture: {draw_image_points(out, found, thumbnails or 0)}")
     return 0
 
 

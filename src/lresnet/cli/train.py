@@ -311,7 +311,7 @@ def _summary(
     config: "RunConfig", model: "Pretrained", objective: "Objective[Any]", verbose: bool, recipe: str | None
 ) -> list[str]:
     """Return one line per fact about the parameters and the data."""
-    from lresnet.models import LorentzGCN
+    from lresnet.models import LorentzGCN, LorentzResNet
     from lresnet.optim import parameter_groups
     from lresnet.runs.config import GraphTaskConfig
     from lresnet.runs.presets import has_searched_preset, image_recipes
@@ -333,6 +333,9 @@ def _summary(
             f"{len(objective.train):,} images to train on, {held_out:,} held out, {len(data.test):,} to test: "
             f"{width} x {height} x {channels}, {len(data.classes)} classes"
         )
+        if isinstance(model, LorentzResNet):
+            chosen = "given by --stem" if getattr(config.model, "stem", None) else "chosen by the size of the images"
+            lines.append(f"stem {model.stem_name}, {chosen}")
         if data.skipped:
             lines += _skipped_files(data.skipped, len(data.train) + len(data.test), verbose)
         if not has_searched_preset(config, recipe):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
     from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
+    from lresnet.data.torch_dataset import DatasetTask, dataset_task
 
 __all__ = [
     "DATASETS",
@@ -29,6 +30,7 @@ __all__ = [
     "OOD_SETS",
     "TASKS",
     "Augmentation",
+    "DatasetTask",
     "Graph",
     "GraphLevelTask",
     "GraphTask",
@@ -44,6 +46,7 @@ __all__ = [
     "Task",
     "augment",
     "cutmix",
+    "dataset_task",
     "disease_tree",
     "graph_task",
     "hold_out",
@@ -65,6 +68,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
     _MODULES = {
         "augmentation": "Augmentation augment cutmix normalise",
         "build": "graph_task link_task node_task",
+        "torch_dataset": "DatasetTask dataset_task",
         "formats.graph_set": "read_graphs",
         "formats.space_file": "read_space",
         "graph": "Graph",

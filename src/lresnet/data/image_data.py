@@ -6,10 +6,14 @@ import math
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from lresnet.geometry import ClassTree
 
 __all__ = ["ImageData", "ImageSet", "channel_statistics", "hold_out", "mean_colour"]
 
@@ -68,10 +72,12 @@ class ImageData:
         mean: Mean of each channel over the training images, for pixels in [0, 1].
         std: Standard deviation of each channel, see :func:`channel_statistics`.
         skipped: Files that could not be read as images, with the reason.
+        superclass_of: Name of the superclass of each class, by label; empty if there are none.
 
     Raises:
         ValueError: A part has no images, the images have two shapes, there are fewer than two classes, two classes have
-            the same name, a label has no class, or ``mean`` or ``std`` does not have one value per channel.
+            the same name, a label has no class, ``mean`` or ``std`` does not have one value per channel, or
+            ``superclass_of`` does not have one name per class.
     """
 
     name: str
@@ -81,6 +87,17 @@ class ImageData:
     mean: tuple[float, ...]
     std: tuple[float, ...]
     skipped: tuple[tuple[Path, str], ...] = ()
+    superclass_of: tuple[str, ...] = ()
+
+    @property
+    def tree(self) -> ClassTree | None:
+        """The tree of classes and superclasses, which are in alphabetical order; None without superclasses."""
+        if not self.superclass_of:
+            return None
+        from lresnet.geometry import ClassTree  # only here: it imports geoopt
+
+        names = sorted(set(self.superclass_of))
+        return ClassTree.from_groups([names.index(name) for name in self.superclass_of])
 
     def __post_init__(self) -> None:
         shapes = [tuple(part.images.shape[1:]) for part in (self.train, self.test)]
@@ -97,6 +114,11 @@ class ImageData:
             raise ValueError(f"{self.name}: {len(self.classes)} class; classification needs two or more")
         if repeated := [name for name, count in Counter(self.classes).items() if count > 1]:
             raise ValueError(f"{self.name}: two classes have the name {repeated[0]!r}; give each class its own name")
+        if self.superclass_of and len(self.superclass_of) != len(self.classes):
+            raise ValueError(
+                f"{self.name}: superclass_of has {len(self.superclass_of)} names for {len(self.classes)} classes; "
+                "give one for each class"
+            )
         for part, images in (("training", self.train), ("test", self.test)):
             if images.images.numel() == 0:
                 raise ValueError(f"{self.name}: no {part} images (shape {list(images.images.shape)})")

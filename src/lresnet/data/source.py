@@ -53,6 +53,7 @@ class ImageRecords:
             digests. It does not depend on the order of the images.
         mean: Published mean of each channel over the training images, for pixels in [0, 1].
         std: Published standard deviation of each channel.
+        superclasses: Superclasses with the names of their classes; empty if there are none.
     """
 
     folder: str
@@ -65,6 +66,13 @@ class ImageRecords:
     digests: tuple[str, str]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    superclasses: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def superclass_of(self) -> tuple[str, ...]:
+        """Name of the superclass of each class, by label; empty if there are none."""
+        found = {name: superclass for superclass, names in self.superclasses for name in names}
+        return tuple(found[name] for name in self.classes) if found else ()
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import Tensor
 from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet.data.image_data import ImageData, ImageSet, hold_out
 from lresnet.data.shaped import shaped
+from lresnet.data.torch_dataset import DatasetTask
 
 if TYPE_CHECKING:
     from lresnet.data.graph import Graph
@@ -268,7 +269,7 @@ class ImageTask:
 GraphTask = LinkTask | NodeTask
 """A task on one graph: what :func:`lresnet.data.load_task` returns."""
 
-Task = LinkTask | NodeTask | GraphLevelTask | ImageTask
+Task = LinkTask | NodeTask | GraphLevelTask | ImageTask | DatasetTask
 
 
 def _require_features(name: str, x: Tensor, nodes: int) -> None:

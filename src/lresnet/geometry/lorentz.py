@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import geoopt
 import torch
 from torch import Tensor
 
-from lresnet.geometry import charts, distance, maps
+from lresnet.geometry import charts, distance, maps, pairwise
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checked_points, checks_values, require_nonnegative, require_points, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
+from lresnet.geometry.state import EXTRA_STATE, CurvatureState, is_sharded, number
+from lresnet.geometry.tracing import as_graph_node
 
 __all__ = [
     "Lorentz",
@@ -21,7 +23,7 @@ __all__ = [
 ]
 
 
-class Lorentz(geoopt.manifolds.Manifold):
+class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
     r"""Hyperbolic space of curvature K < 0: the hyperboloid :math:`\{\langle x, x\rangle = 1/K, x_t > 0\}`.
 
     A point is stored as its space part: **every tensor of shape [..., n] is a point**, and its time is
@@ -29,8 +31,13 @@ class Lorentz(geoopt.manifolds.Manifold):
     Tangent vectors are stored as space parts too. :meth:`lift` and :meth:`drop` convert to and from time-first vectors.
 
     The manifold owns its curvature. Layers hold a reference to it and never copy it. A model registers it once
-    (``self.manifold = manifold``), so that ``learnable=True`` trains it. The parameter is :math:`\log\kappa`, so the
-    curvature stays negative during training.
+    (``self.manifold = manifold``), so that ``learnable=True`` trains it. The parameter is :math:`\log\kappa`, of shape
+    [1], so the curvature stays negative during training.
+
+    A state dict holds a learned curvature as the parameter ``log_kappa`` and a fixed one as extra state, once for all
+    layers that refer to the manifold. Loading a state dict with another fixed curvature is a ``RuntimeError``, also
+    with ``strict=False``. State dicts without a curvature (lresnet 0.2) load. A learned curvature starts from a fixed
+    one that was saved.
 
     Args:
         curvature: Signed sectional curvature K < 0, as in the paper.
@@ -46,6 +53,7 @@ class Lorentz(geoopt.manifolds.Manifold):
     name = "Lorentz"
     ndim = 1
     reversible = False
+    learned_numbers = ("log_kappa",)
     _traced_K: Tensor
 
     def __init__(self, curvature: float = -1.0, learnable: bool = False) -> None:
@@ -53,7 +61,7 @@ class Lorentz(geoopt.manifolds.Manifold):
         K = parse_curvature(curvature)
         self._fixed = K  # unused if the curvature is learned
         if learnable:
-            self.log_kappa = torch.nn.Parameter(torch.tensor(math.log(-K)))
+            self.log_kappa = torch.nn.Parameter(torch.tensor([math.log(-K)]))
         else:
             self.register_buffer("_traced_K", torch.tensor([K], dtype=torch.float64), persistent=False)
 
@@ -84,18 +92,43 @@ class Lorentz(geoopt.manifolds.Manifold):
         tensor into a number, and then has to trace everything a second time.
         """
         if self.learnable:
+            log_kappa = number(self.log_kappa)
             # In half precision the exponential underflows: 1e-8 would become 0.
-            return -self.log_kappa.to(torch.promote_types(self.log_kappa.dtype, torch.float32)).exp()
+            return -log_kappa.to(torch.promote_types(log_kappa.dtype, torch.float32)).exp()
         return self._traced_K[0] if torch.compiler.is_compiling() else self._fixed
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """Move the tensor that compiled code reads with the module, without rounding it to the module's dtype."""
         traced = self._buffers.pop("_traced_K", None)
-        super()._apply(fn, recurse)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if traced is not None:
             device = fn(torch.empty(0, device=traced.device)).device
             self.register_buffer("_traced_K", torch.tensor([self._fixed], dtype=traced.dtype, device=device), False)
         return self
+
+    @property
+    def fixed_curvature(self) -> float:
+        """The curvature given to the constructor: K if it is fixed, its initial value if it is learned."""
+        return self._fixed
+
+    @property
+    def curvature_owner(self) -> Lorentz:
+        return self
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
+        """Load a curvature that was fixed into a learned one; report a learned one that differs from a fixed one."""
+        name, fixed = prefix + "log_kappa", state_dict.get(prefix + EXTRA_STATE)
+        if self.learnable and name not in state_dict and isinstance(fixed, Tensor) and fixed.numel() == 1:
+            state_dict[name] = (-fixed.double()).log().reshape(1).to(self.log_kappa.dtype)
+        if not self.learnable and isinstance(saved := state_dict.get(name), Tensor) and saved.numel() == 1:
+            self._report_difference(saved, name, arguments[-1])
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+    def _report_difference(self, log_kappa: Tensor, name: str, error_msgs: list[str]) -> None:
+        try:
+            self.set_extra_state(-log_kappa.double().exp().to(torch.promote_types(log_kappa.dtype, torch.float32)))
+        except RuntimeError as error:
+            error_msgs.append(f"{name}: {error}")
 
     @property
     def learnable(self) -> bool:
@@ -114,8 +147,11 @@ class Lorentz(geoopt.manifolds.Manifold):
         return -self.K
 
     def extra_repr(self) -> str:
-        K = self.K.detach()
-        return f"curvature={'?' if K.is_meta else f'{float(K):g}'}" + (", learnable" if self.learnable else "")
+        if not self.learnable:
+            return f"curvature={self._fixed:g}"
+        # A sharded curvature is not read: all processes would have to print.
+        unreadable = is_sharded(self.log_kappa) or self.log_kappa.is_meta
+        return f"curvature={'?' if unreadable else f'{float(self.K.detach()):g}'}, learnable"
 
     # --- time-first vectors of other libraries ----------------------------------------------------------------
 
@@ -167,6 +203,18 @@ class Lorentz(geoopt.manifolds.Manifold):
     def dist2(self, x: Tensor, y: Tensor, *, keepdim: bool = False) -> Tensor:
         """Return the squared geodesic distance; smooth, also at x = y."""
         return self._scalar(distance.dist2, (x, y), keepdim)
+
+    def pairwise_dist(self, x: Tensor, y: Tensor | None = None) -> Tensor:
+        """Return the distances of all points of x to all points of y, without an [N, M, n] tensor.
+
+        :func:`lresnet.geometry.pairwise_dist` describes shapes and accuracy. Without y, the points of x are compared
+        with each other.
+
+        Example:
+            >>> Lorentz().pairwise_dist(torch.zeros(3, 2), torch.ones(4, 2)).shape
+            torch.Size([3, 4])
+        """
+        return pairwise.pairwise_dist(x, y, K=self.curvature)
 
     def dist0(self, x: Tensor, *, keepdim: bool = False) -> Tensor:
         """Return the geodesic distance to the origin."""
@@ -297,13 +345,20 @@ class Lorentz(geoopt.manifolds.Manifold):
         return result if keepdim else result.squeeze(-1)
 
 
-class ManifoldModule(torch.nn.Module):
+class ManifoldModule(CurvatureState):
     """A module that refers to ``manifold`` without registering it as a submodule.
 
     The curvature has one owner: the model registers the manifold, its layers only refer to it. If every layer
     registered the manifold, the state dict would contain the same parameter under many keys, and safetensors would
-    reject it.
+    reject it. A fixed curvature is in the state dict, also if the manifold is not registered (:class:`Lorentz`).
+
+    In a graph of torch.fx a module of this kind is one node.
     """
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "forward" in cls.__dict__:
+            cls.forward = as_graph_node(cls.__dict__["forward"])
 
     def __init__(self, manifold: Lorentz) -> None:
         super().__init__()
@@ -315,6 +370,12 @@ class ManifoldModule(torch.nn.Module):
         self.__dict__["manifold"] = manifold  # nn.Module.__setattr__ would register it
 
     manifold: Lorentz
+    point_parameters: ClassVar[tuple[str, ...]] = ()
+    """Names of parameters that are points of the manifold."""
+
+    @property
+    def curvature_owner(self) -> Lorentz:
+        return self.manifold
 
     def extra_repr(self) -> str:
         return self.manifold.extra_repr()

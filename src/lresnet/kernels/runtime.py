@@ -39,6 +39,7 @@ __all__ = [
     "launch",
     "supports_pair",
     "supports_rows",
+    "switched_off",
 ]
 
 _logger = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ _logger = logging.getLogger(__name__)
 # --- Availability -----------------------------------------------------------------------------------------------------
 
 _allowed: ContextVar[bool | None] = ContextVar("lresnet_kernels", default=None)
+_OFF = ("off", "0", "false")
 
 
 class Availability(NamedTuple):
@@ -70,7 +72,7 @@ def is_available(device: str | torch.device = "cuda") -> Availability:
     kind, allowed = torch.device(device).type, _allowed.get()
     if allowed is False:
         return Availability(False, "switched off by lresnet.kernels.disabled()")
-    if allowed is None and os.environ.get("LRESNET_KERNELS", "").lower() in ("off", "0", "false"):
+    if switched_off():
         return Availability(False, "switched off by LRESNET_KERNELS in the environment")
     if not _triton_is_installed():
         return Availability(False, "triton is not installed; pip install triton")
@@ -83,6 +85,12 @@ def is_available(device: str | torch.device = "cuda") -> Availability:
     if not torch.cuda.is_available():
         return Availability(False, "no CUDA device is visible")
     return Availability(True, "triton on CUDA")
+
+
+def switched_off() -> bool:
+    """Return whether :func:`disabled` or the environment switches the kernels off, on every device."""
+    allowed = _allowed.get()
+    return allowed is False or (allowed is None and os.environ.get("LRESNET_KERNELS", "").lower() in _OFF)
 
 
 @contextlib.contextmanager

@@ -1,8 +1,14 @@
-"""Metrics of classification, ranking and out-of-distribution detection, computed on the device of their input."""
+"""Metrics of classification, class trees, ranking and out-of-distribution detection, on the device of their input."""
 
 from lresnet._metric_names import LINK_METRICS, NODE_METRICS
 from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
 from lresnet.metrics.classification import accuracy, f1
+from lresnet.metrics.hierarchy import (
+    hierarchical_distance,
+    hierarchy_metrics,
+    mistake_severity,
+    superclass_accuracy,
+)
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
@@ -15,12 +21,16 @@ __all__ = [
     "average_precision",
     "energy_score",
     "f1",
+    "hierarchical_distance",
+    "hierarchy_metrics",
     "hits_at",
     "link_metric",
     "link_scores",
     "mean_reciprocal_rank",
+    "mistake_severity",
     "node_metric",
     "ood_metrics",
     "ood_metrics_by_draws",
     "roc_auc",
+    "superclass_accuracy",
 ]

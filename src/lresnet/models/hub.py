@@ -20,7 +20,7 @@ from lresnet._version import __version__
 if TYPE_CHECKING:
     from lresnet.models.pretrained import Pretrained
 
-__all__ = ["FILES", "download", "is_repository_name", "upload"]
+__all__ = ["FILES", "download", "is_repository_name", "locate", "upload"]
 
 FILES = ("config.json", "model.safetensors", "README.md")
 """The files of a repository that are downloaded, and the only ones that are uploaded."""
@@ -43,6 +43,21 @@ def is_repository_name(text: object) -> bool:
     if not isinstance(text, str) or len(text) > _LONGEST_NAME or ".." in text or "--" in text:
         return False
     return _NAME.fullmatch(text) is not None
+
+
+def locate(folder: str | Path, *, revision: str | None = None, **options: Any) -> tuple[Path, str]:
+    """Return a local folder, or the folder of a downloaded repository, and the name of either for messages.
+
+    A local folder takes precedence over a repository of the same name. The options are those of :func:`download`.
+
+    Raises:
+        ValueError: a revision of a local folder is requested.
+    """
+    if is_repository_name(folder) and not Path(folder).exists():
+        return download(str(folder), revision=revision, **options), f"the repository {str(folder)!r}"
+    if revision is not None:
+        raise ValueError(f"{folder} is a local folder, not a repository, and has no revisions; leave revision out")
+    return Path(folder), str(folder)
 
 
 def download(

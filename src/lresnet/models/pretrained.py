@@ -15,9 +15,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn.parameter import is_lazy
 
+from lresnet.geometry.state import EXTRA_STATE
 from lresnet.models import hub
 
-__all__ = ["Pretrained", "build", "read"]
+__all__ = ["Pretrained", "build", "load_tensors", "read", "require_same_tensors", "tensor_shapes"]
 
 
 class Pretrained(torch.nn.Module):
@@ -114,6 +115,7 @@ def read(
     device: torch.device | str = "cpu",
     *,
     place: str | None = None,
+    num_classes: int | None = None,
 ) -> Pretrained:
     """Return the model that :meth:`Pretrained.save_pretrained` has written to ``folder``.
 
@@ -122,6 +124,7 @@ def read(
 
     Args:
         place: what messages call the folder; None: its path.
+        num_classes: number of classes of a new head, see :func:`lresnet.from_pretrained`.
 
     Raises:
         FileNotFoundError: a file is missing.
@@ -134,20 +137,46 @@ def read(
     try:
         name, arguments = _read_config(config)
         _require_file(weights, place)
-        shapes = _shapes(weights)
+        shapes = tensor_shapes(weights)
         _require_plausible(arguments, shapes)
         with torch.device("meta"):  # takes no memory
-            _require_same_tensors(build(registry, name, **arguments), shapes)
+            require_same_tensors(build(registry, name, **arguments), shapes, name)
+        if num_classes is not None:
+            if arguments.get("num_classes") is None:
+                raise ValueError(f"num_classes needs a saved classifier, and this {name} was saved without classes")
+            arguments["num_classes"] = num_classes
         model = build(registry, name, **arguments)
-        state = load_file(weights, device=str(device))
-        model.to(device)
-        for tensor, own in model.state_dict(keep_vars=True).items():
-            own.data = own.data.to(state[tensor].dtype)  # as saved: norms may be wider than the rest
-        model.load_state_dict(state)
+        load_tensors(model, weights, device, new_head=num_classes is not None)
     except _DAMAGE as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ValueError(f"{place} cannot be read as a model that save_pretrained has written: {reason}") from error
     return model
+
+
+def load_tensors(
+    model: torch.nn.Module,
+    weights: Path,
+    device: torch.device | str,
+    *,
+    shared: Mapping[str, str] | None = None,
+    new_head: bool = False,
+) -> None:
+    """Move a model to a device and load the tensors of a safetensors file into it, in the saved precision.
+
+    Args:
+        shared: names of tensors that are another one of the file, by name.
+        new_head: leave tensors as they are that have another number of rows in the file.
+    """
+    state = load_file(weights, device=str(device))
+    for name, kept in (shared or {}).items():
+        state[name] = state[kept]
+    model.to(device)
+    for name, own in _tensors(model).items():
+        if new_head and not is_lazy(own) and own.shape[1:] == state[name].shape[1:] and own.shape != state[name].shape:
+            state[name] = own.detach().clone()
+        else:
+            own.data = own.data.to(state[name].dtype)  # as saved: norms may be wider than the rest
+    model.load_state_dict(state)
 
 
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, TypeError, ValueError)
@@ -180,7 +209,7 @@ def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
     return name, config
 
 
-def _shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
+def tensor_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
     """Return shape and type of every tensor of a file; the tensors are not read."""
     with safe_open(path, framework="pt") as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - not a dict
@@ -205,22 +234,32 @@ def _whole_numbers(value: object) -> Iterator[int]:
             yield from _whole_numbers(one)
 
 
-def _require_same_tensors(model: Pretrained, shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
+def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Return parameters and buffers by name, without extra state, which files of lresnet 0.2 do not have."""
+    state = model.state_dict(keep_vars=True)
+    return {name: tensor for name, tensor in state.items() if not name.endswith(EXTRA_STATE)}
+
+
+def require_same_tensors(
+    model: torch.nn.Module, shapes: Mapping[str, tuple[tuple[int, ...], str]], title: str, new_head: bool = False
+) -> None:
     """Raise an error if the tensors of a file are not those of the network."""
-    own = model.state_dict(keep_vars=True)
+    own = _tensors(model)
     for name, tensor in own.items():
         if name not in shapes:
-            raise ValueError(f"model.safetensors has no tensor {name}, which {model.model_name} needs")
+            raise ValueError(f"model.safetensors has no tensor {name}, which {title} needs")
         if is_lazy(tensor):  # takes its shape from the file
             continue
         shape, dtype = shapes[name]
-        if shape != tuple(tensor.shape):
+        if new_head and shape[1:] == tuple(tensor.shape)[1:]:
+            continue
+        if shape != tuple(tensor.shape) and {shape, tuple(tensor.shape)} != {(), (1,)}:
             raise ValueError(
                 f"size mismatch for {name}: it is {list(shape)} in model.safetensors and {list(tensor.shape)} in "
-                f"{model.model_name} as config.json describes it"
+                f"{title} as config.json describes it"
             )
         if dtype.startswith(("F", "BF")) != tensor.is_floating_point():
             raise ValueError(f"{name} has the type {dtype} in model.safetensors, but {tensor.dtype} is needed")
-    unknown = [name for name in shapes if name not in own]
+    unknown = [name for name in shapes if name not in own and not name.endswith(EXTRA_STATE)]
     if unknown:
-        raise ValueError(f"model.safetensors has a tensor {unknown[0]!r}, which {model.model_name} does not have")
+        raise ValueError(f"model.safetensors has a tensor {unknown[0]!r}, which {title} does not have")

@@ -30,14 +30,18 @@ _TABLE: dict[str, tuple[Any, ...]] = {
     "lorentz_resnet18": (_RESNET, 18),
     "lorentz_resnet20": (_RESNET, 20),
     "lorentz_resnet32": (_RESNET, 32),
+    "lorentz_resnet34": (_RESNET, 34),
+    "lorentz_resnet50": (_RESNET, 50),
 }
+# Other arguments that a name sets; the caller may replace them.
+_KEYWORDS: dict[str, dict[str, Any]] = {"lorentz_resnet50": {"block": "bottleneck"}}
 
 
 class _Models(Mapping[str, "Callable[..., Pretrained]"]):
     """The constructors of ``_TABLE``, imported on first use."""
 
     def __getitem__(self, name: str) -> Callable[..., Pretrained]:
-        return _constructor(*_TABLE[name])
+        return _constructor(name)
 
     def __contains__(self, name: object) -> bool:
         return name in _TABLE
@@ -50,9 +54,10 @@ class _Models(Mapping[str, "Callable[..., Pretrained]"]):
 
 
 @cache
-def _constructor(model: str, *arguments: Any) -> Callable[..., Pretrained]:
+def _constructor(name: str) -> Callable[..., Pretrained]:
+    model, *arguments = _TABLE[name]
     found: type[Pretrained] = resolve_name(model)
-    return partial(found, *arguments) if arguments else found
+    return partial(found, *arguments, **_KEYWORDS.get(name, {})) if arguments else found
 
 
 MODELS: Mapping[str, Callable[..., Pretrained]] = _Models()
@@ -82,6 +87,7 @@ def from_pretrained(
     folder: str | Path,
     device: torch.device | str = "cpu",
     *,
+    num_classes: int | None = None,
     revision: str | None = None,
     token: str | bool | None = None,
     cache_dir: str | Path | None = None,
@@ -95,6 +101,8 @@ def from_pretrained(
         folder: A local folder, or a string ``"owner/name"``, the name of a repository on the hub. A local folder takes
             precedence. The hub needs the package ``huggingface_hub``.
         device: Device of the model.
+        num_classes: Number of classes of a new head, for fine-tuning. The head keeps its random initial values, all
+            other tensors are loaded. None: the saved head.
         revision: Branch, tag or commit of the repository. Give a commit to get the same weights always.
         token: Access token for a private or gated repository; None: that of ``hf auth login``; False: none.
         cache_dir: Folder of the downloads; None: the cache of ``huggingface_hub``.
@@ -112,17 +120,9 @@ def from_pretrained(
         >>> from_pretrained(folder).config["model"]
         'lorentz_mlp'
     """
-    from pathlib import Path
-
     from lresnet.models import hub
     from lresnet.models.pretrained import read
 
-    if hub.is_repository_name(folder) and not Path(folder).exists():
-        repo = str(folder)
-        found = hub.download(
-            repo, revision=revision, token=token, cache_dir=cache_dir, local_files_only=local_files_only
-        )
-        return read(MODELS, found, device, place=f"the repository {repo!r}")
-    if revision is not None:
-        raise ValueError(f"{folder} is a local folder, not a repository, and has no revisions; leave revision out")
-    return read(MODELS, folder, device)
+    options = {"token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
+    found, place = hub.locate(folder, revision=revision, **options)
+    return read(MODELS, found, device, place=place, num_classes=num_classes)

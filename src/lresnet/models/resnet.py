@@ -1,9 +1,12 @@
-"""lorentz_resnet: ResNets for small images on the hyperboloid, in space coordinates.
+"""lorentz_resnet: ResNets for small and large images on the hyperboloid, in space coordinates.
 
 After He, Yang, Ying (KDD 2025), section 5.3. A convolution, batch norm or ReLU of the space coordinates *is* the
 paper's hyperbolic layer, so torch's own modules are used unchanged. The geometry is in the residual, the pooling and
-the head. Differences from the released code (docs/reproduction/fidelity.md): skip and branch are aligned, the residual
-stays on the model's own hyperboloid, pixels are averaged in the Poincare ball, and the head is the regression of HNN++.
+the head. The max pooling of the ImageNet stem is a map of the coordinates, like the ReLU: each coordinate is the
+largest of nine points, and the time coordinate follows. It is not a mean of points and does not commute with
+isometries. Differences from the released code (docs/reproduction/fidelity.md): skip and branch are aligned, the
+residual stays on the model's own hyperboloid, pixels are averaged in the Poincare ball, and the head is the regression
+of HNN++.
 
 Why K = -0.02 and scale 2: the residual of points far from the origin has a norm of about 1/sqrt(kappa), independent of
 theirs. If the skip branch is shortened in every block, its share decreases, and gradients grow with depth as in a
@@ -21,13 +24,29 @@ the last block's. tests/models/test_resnet_training.py checks the norms of the f
 In flat space the residual with scale 2 is x + y. Among the values tried (1, 0.1, 0.02, 0.005), 0.02 is the largest
 kappa that preserves the norms. For depths near 110 a smaller kappa, or a scale above 2, keeps the gradients closer to
 those of the Euclidean baseline.
+
+With the ImageNet stem (8 random images of 128 x 128; for depth 50 with weights 1 and 0 of the last norms):
+
+    depth                       18           34            50, weights 1   50, weights 0
+    kappa 0.02,  scale 2        0.4-0.7, 3   0.3-0.7, 20   0.2-0.5, 600    0.3-0.8, 0.5
+    kappa 0.01,  scale 2        0.5-0.8, 3   0.4-0.8, 16   0.2-0.7, 500    0.4-0.8, 0.6
+    kappa 0.005, scale 2        0.6-0.9, 3   0.5-0.9, 13   0.3-0.8, 300    0.5-0.9, 0.7
+    kappa 0.002, scale 2        0.8-1.0, 3   0.6-1.0, 12   0.4-0.9, 200    0.6-0.9, 0.9
+    kappa 0.001, scale 2        0.8-1.0, 4   0.8-1.0, 12   0.5-0.9, 160    0.8-1.0, 1.0
+    Euclidean baseline          1, 4         1, 13         1, 110          1, 1.2
+
+The norms grow with the width: a pixel of 2,048 normalised channels has a norm of about 45, one of 64 channels of 8. So
+the default kappa is the largest of these that preserves the norms as 0.02 does at depth 18 (at least 0.37): 0.01 for
+depth 34 and 0.002 for depth 50. With weights 0 of the last norms, which training increases, the gradients of depth 50
+have nearly one size in all blocks. The branch is then at the origin, and the block is not the identity, as it would be
+in flat space, but a step towards the origin, which shortens the norms by the first factors in the last column. Basic
+blocks keep the weights 1: they are shallower, and earlier versions had them.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,46 +55,55 @@ from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision
 from lresnet.kernels import supports_pair
 from lresnet.models.pretrained import Pretrained
-from lresnet.nn.batch_norm import RunningUpdate, norm_relu, norm_tail, update_running_statistics
+from lresnet.models.resnet_blocks import BottleneckBlock, ResidualBlock, is_unmodified
+from lresnet.nn.batch_norm import RunningUpdate, norm_relu, update_running_statistics
 from lresnet.nn.conv2d import Conv2d, deinterleave, interleave
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
 from lresnet.nn.prototypes import Prototypes
 from lresnet.residual import METHODS, make_residual
-from lresnet.residual.base import Residual
-from lresnet.residual.space import NoResidual
 
-__all__ = ["LorentzResNet", "ResidualBlock", "is_unmodified"]
+__all__ = ["BottleneckBlock", "LorentzResNet", "ResidualBlock", "is_unmodified"]
 
 _POOLINGS = {"poincare": PoincareMean, "centroid": CentroidPool, "mean": SpaceMean}
 _HEADS = ("mlr", "prototypes", "linear")
-_NORMS = (torch.nn.BatchNorm2d, torch.nn.SyncBatchNorm)
+_STEMS = ("imagenet", "cifar")
+_BLOCKS = {"basic": ResidualBlock, "bottleneck": BottleneckBlock}
 # Channels with which a convolution keeps a GPU's matrix units busy (timings: lresnet.nn.conv2d).
 _ENOUGH_CHANNELS = 64
 # The default scale is fixed: a learned one lost a point on CIFAR-100 with the recipe "fast" (docs/howto/images.md).
 _SCALE = 2.0
+# Default curvatures (the module's docstring).
+_CURVATURE, _CURVATURE_34, _CURVATURE_50 = -0.02, -0.01, -0.002
 
 
 class LorentzResNet(Pretrained):
-    r"""ResNet-18 or ResNet-(6n+2) for small images; with ``residual="euclidean"`` the Euclidean baseline.
+    r"""ResNet-18, -34, -50 or -(6n+2); with ``residual="euclidean"`` the Euclidean baseline.
 
     .. math:: x^{(l)} = \mathrm{relu}\big(s(x^{(l-1)}) \oplus f(x^{(l-1)})\big)
 
-    A stem (3x3 convolution, batch norm, ReLU) is followed by stages of :class:`ResidualBlock`. Each stage after the
-    first halves the resolution. Then the pixels are pooled to one point per image, which the head classifies.
+    A stem (convolution, batch norm, ReLU) is followed by stages of :class:`ResidualBlock` or :class:`BottleneckBlock`.
+    Each stage after the first halves the resolution. Then the pixels are pooled to one point per image, which the head
+    classifies. With ``residual="euclidean"`` and ``stem="imagenet"`` the network computes what torchvision's and timm's
+    ``resnet18``, ``resnet34`` and ``resnet50`` compute.
 
     Args:
-        depth: 18 (four stages of two blocks, widths 64 to 512), or 6n + 2 (three stages of n blocks, widths 8 to 32).
+        depth: 18 or 34 (four stages, widths 64 to 512), 50 with ``block="bottleneck"`` (four stages of outputs four
+            times as wide), or 6n + 2 (three stages of n blocks, widths 8 to 32).
         num_classes: Number of logits.
         in_channels: Channels of the images.
-        widths: Channels of each stage. Default: the widths above.
+        widths: Channels of each stage, in bottleneck blocks those of the 3 x 3 convolution. Default: the widths above.
         residual: A name of :data:`lresnet.residual.METHODS`.
         residual_options: Options of the residual. By default the Lorentz residual has a learned weight, initially 1,
             and the scale 2, which is also the initial value of a learned scale.
-        curvature: K < 0.
+        curvature: K < 0. Default: -0.02; -0.01 for depth 34, and -0.002 for bottleneck blocks.
         learn_curvature: Train the curvature.
         pooling: "poincare", "centroid" or "mean". Default: "mean" for the Euclidean baseline, otherwise "poincare".
         head: "mlr", "prototypes" or "linear". Default: "linear" for the Euclidean baseline, otherwise "mlr".
+        stem: "cifar" (3x3 convolution) for small images, or "imagenet" (7x7 convolution with stride 2, then 3x3 max
+            pooling with stride 2), which divides the cost of the blocks by 16. Default: "imagenet" for depth 34 and
+            for bottleneck blocks, otherwise "cifar". A run chooses it by the size of the images.
+        block: "basic" or "bottleneck". Default: "bottleneck" for depth 50 with ``stem="imagenet"``, otherwise "basic".
 
     Shapes:
         images [B, in_channels, H, W], any H and W, any memory format -> logits [B, num_classes], float32 or wider.
@@ -88,6 +116,8 @@ class LorentzResNet(Pretrained):
     Example:
         >>> LorentzResNet(20, num_classes=10)(torch.randn(2, 3, 32, 32)).shape
         torch.Size([2, 10])
+        >>> LorentzResNet(18, num_classes=10, stem="imagenet").features(torch.randn(2, 3, 96, 96)).shape
+        torch.Size([2, 512, 3, 3])
     """
 
     model_name = "lorentz_resnet"
@@ -100,13 +130,15 @@ class LorentzResNet(Pretrained):
         widths: Sequence[int] | None = None,
         residual: str = "lorentz",
         residual_options: dict[str, Any] | None = None,
-        curvature: float = -0.02,
+        curvature: float | None = None,
         learn_curvature: bool = False,
         pooling: str | None = None,
         head: str | None = None,
+        stem: str | None = None,
+        block: str | None = None,
     ) -> None:
         super().__init__()
-        blocks, widths = _stages(depth, widths)
+        shape = _shape(depth, widths, stem, block)
         for name, count in (("num_classes", num_classes), ("in_channels", in_channels)):
             if count < 1:
                 raise ValueError(f"{name} must be at least 1, got {count}")
@@ -120,22 +152,25 @@ class LorentzResNet(Pretrained):
         options = residual_options or {}
         if residual == "lorentz":
             options = _lorentz_options(options)
-        self.in_channels, self.width = in_channels, widths[0]
-        self.reduction = 2 ** (len(widths) - 1)  # the blocks divide an image's sides by this, rounding up
+        self.in_channels, self.width, self.stem_name = in_channels, shape.widths[0], shape.stem
+        # Stem and blocks divide an image's sides by this, rounding up.
+        self.reduction = 2 ** (len(shape.widths) - 1) * (4 if shape.stem == "imagenet" else 1)
+        if curvature is None:
+            wide = _CURVATURE_34 if depth == 34 else _CURVATURE
+            curvature = _CURVATURE_50 if shape.block == "bottleneck" else wide
+        chosen = {"curvature": curvature, "stem": shape.stem, "block": shape.block}
+        self.config |= {name: value for name, value in chosen.items() if name in self.config}  # saved as chosen
+        self._counts = shape.counts
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
-        self.stem = torch.nn.Sequential(
-            Conv2d(in_channels, widths[0], 3, padding=1),
-            torch.nn.BatchNorm2d(widths[0]),
-            torch.nn.ReLU(),
-        )
+        self.stem = _make_stem(in_channels, shape)
         self.blocks = torch.nn.Sequential(
             *(
-                ResidualBlock(i, o, stride, make_residual(residual, self.manifold, dim=1, **options))
-                for i, o, stride in _block_shapes(blocks, widths)
+                _BLOCKS[shape.block](i, o, stride, make_residual(residual, self.manifold, dim=1, **options))
+                for i, o, stride in _block_shapes(shape)
             )
         )
         self.pool = _POOLINGS[pooling](self.manifold)
-        self.head = self._head(head, widths[-1], num_classes)
+        self.head = self._head(head, shape.widths[-1] * _BLOCKS[shape.block].expansion, num_classes)
         # The channels of a pixel are adjacent in memory: convolutions are faster, and the residual reads whole points.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
@@ -150,13 +185,14 @@ class LorentzResNet(Pretrained):
             return self.head(points)  # type: ignore[no-any-return]
 
     def embed(self, x: Tensor) -> Tensor:
-        """Return one point per image in space coordinates, [B, widths[-1]], in float32 or wider."""
+        """Return one point per image in space coordinates, [B, channels of the last stage], in float32 or wider."""
         return self.pool(self.features(x))  # type: ignore[no-any-return]
 
     def features(self, x: Tensor) -> Tensor:
-        """Return the points before pooling, [B, widths[-1], H', W']."""
+        """Return the points before pooling, [B, channels of the last stage, H', W']."""
         _require_images(x, self.in_channels)
-        if self.blocks[-1].bn2.training:  # type: ignore[union-attr]
+        norm = getattr(self.blocks[-1], "last_norm", None)  # other blocks than ours may have none
+        if norm is not None and norm.training:
             _require_pixels(x, self.reduction)
         images = self.num_interleaved(x)
         if images == 1:
@@ -169,12 +205,47 @@ class LorentzResNet(Pretrained):
     def _fused_features(self, x: Tensor, interleaved: int = 1) -> Tensor:
         """Run stem and blocks on interleaved images, and update all running statistics at once."""
         updates: list[RunningUpdate] = []
-        conv, norm, _ = self.stem
+        conv, norm, _, *pool = self.stem
         x = norm_relu(conv(x, interleaved), norm, updates)
+        for part in pool:
+            x = part(x)
         for block in self.blocks:
             x = block(x, interleaved, updates)
         update_running_statistics(updates)
         return x
+
+    def load_torchvision(self, state: Mapping[str, Tensor]) -> list[str]:
+        """Load the weights of torchvision's or timm's ResNet of the same depth, e.g. pretrained ones.
+
+        Args:
+            state: Its ``state_dict()``. ``fc`` is loaded if the head is "linear" and has as many classes.
+
+        Returns:
+            The names of this network's parameters and buffers that keep their values, such as the residuals' weights.
+
+        Raises:
+            ValueError: The state is not that of a ResNet of this shape; the message names the first difference.
+        """
+        own = self.state_dict()
+        places = [(stage, i) for stage, count in enumerate(self._counts, 1) for i in range(count)]
+        blocks = {f"layer{stage}.{i}.": f"blocks.{number}." for number, (stage, i) in enumerate(places)}
+        found: dict[str, Tensor] = {}
+        for name, tensor in state.items():
+            target = name.replace("downsample.", "shortcut.")
+            for theirs, ours in {"conv1.": "stem.0.", "bn1.": "stem.1.", "fc.": "head.", **blocks}.items():
+                target = ours + target.removeprefix(theirs) if name.startswith(theirs) else target
+            if name.startswith("fc.") and (target not in own or own[target].shape != tensor.shape):
+                continue
+            if target not in own or own[target].shape != tensor.shape:
+                shape = "nothing" if target not in own else list(own[target].shape)
+                raise ValueError(f"{name} has the shape {list(tensor.shape)}, but this network has {shape} for it")
+            found[target] = tensor
+        missing = [name for name in own if name not in found and name.startswith(("stem.", "blocks."))]
+        missing = [name for name in missing if ".residual." not in name and "num_batches_tracked" not in name]
+        if missing:
+            raise ValueError(f"the state has no weights for {missing[0]}; give that of a ResNet of the same shape")
+        self.load_state_dict(own | found)
+        return [name for name in own if name not in found]
 
     def num_interleaved(self, x: Tensor) -> int:
         """Return how many images of the batch x to interleave (:mod:`lresnet.nn.conv2d`); 1 for a wide network.
@@ -185,6 +256,8 @@ class LorentzResNet(Pretrained):
         """
         half = x.dtype in (torch.bfloat16, torch.float16) or torch.is_autocast_enabled("cuda")
         images = max(1, _ENOUGH_CHANNELS // self.width)
+        if self.stem_name == "imagenet":  # max pooling would mix interleaved images
+            images = 1
         fits = x.shape[0] > 0 and x.shape[0] % images == 0
         faster = images > 1 and self.training and x.device.type == "cuda" and half and fits
         return images if faster and self._is_unmodified() else 1
@@ -193,112 +266,11 @@ class LorentzResNet(Pretrained):
         return is_unmodified(self.stem, self.blocks)
 
 
-class ResidualBlock(torch.nn.Module):
-    r"""Basic block of He et al. (CVPR 2016) with a residual connection in place of the sum.
-
-    .. math:: y = \mathrm{relu}(s(x) \oplus f(x))
-
-    The branch f is conv3x3 (stride) - BN - ReLU - conv3x3 - BN. The shortcut s is the identity, or if the shape changes
-    conv1x1 (stride) - BN. The convolutions have no bias, since a batch norm follows.
-
-    Args:
-        in_channels: Channels of the input.
-        out_channels: Channels of the output.
-        stride: Stride of the first convolution and of the shortcut.
-        residual: Residual connection with ``dim=1``.
-
-    Shapes:
-        [B, in_channels, H, W] -> [B, out_channels, ceil(H / stride), ceil(W / stride)]
-
-    Example:
-        >>> block = ResidualBlock(8, 16, 2, make_residual("lorentz", Lorentz(-1.0), dim=1))
-        >>> block(torch.randn(2, 8, 32, 32)).shape
-        torch.Size([2, 16, 16, 16])
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, stride: int, residual: Residual) -> None:
-        super().__init__()
-        self.conv1 = Conv2d(in_channels, out_channels, 3, stride, padding=1)
-        self.bn1 = torch.nn.BatchNorm2d(out_channels)
-        self.conv2 = Conv2d(out_channels, out_channels, 3, padding=1)
-        self.bn2 = torch.nn.BatchNorm2d(out_channels)
-        self.residual = residual
-        self.shortcut = torch.nn.Sequential()
-        if (stride != 1 or in_channels != out_channels) and not isinstance(residual, NoResidual):
-            self.shortcut.append(_Pointwise(in_channels, out_channels, 1, stride))
-            self.shortcut.append(torch.nn.BatchNorm2d(out_channels))
-
-    def forward(self, x: Tensor, interleaved: int = 1, updates: list[RunningUpdate] | None = None) -> Tensor:
-        """Return the block's output.
-
-        Args:
-            x: Images, of which ``interleaved`` are interleaved (:mod:`lresnet.nn.conv2d`).
-            interleaved: Number of interleaved images.
-            updates: See :func:`lresnet.nn.batch_norm.norm_relu`.
-        """
-        branch = self.conv2(norm_relu(self.conv1(x, interleaved), self.bn1, updates), interleaved)
-        skip = self.shortcut[0](x, interleaved) if len(self.shortcut) else x
-        return self.join(skip, branch) if updates is None else self.join(skip, branch, updates)
-
-    def join(self, skip: Tensor, branch: Tensor, updates: list[RunningUpdate] | None = None) -> Tensor:
-        """Apply all operations after the convolutions: both batch norms, the residual with its scale, and the ReLU.
-
-        They are one operator if there is a kernel for this residual and these tensors.
-        """
-        kernel = self.residual.kernel()
-        norm = self.shortcut[1] if len(self.shortcut) else None
-        if kernel is not None and supports_pair(skip, branch, dim=1):
-            return norm_tail(skip, branch, branch_norm=self.bn2, skip_norm=norm, updates=updates, **kernel)
-        skip = skip if norm is None else norm(skip)
-        return torch.relu(self.residual(skip, self.bn2(branch)))
-
-
-class _Pointwise(Conv2d):
-    """1 x 1 convolution with a stride, which on a CPU selects the pixels before the convolution.
-
-    oneDNN would select them itself. But where pixels have fewer channels than a vector register (8 in the small
-    ResNets), its gradient of the weight writes past the end of its memory, with wrong numbers or a crash
-    (uxlfoundation/oneDNN, issue 6035). Without a stride it does not.
-    """
-
-    def forward(self, x: Tensor, interleaved: int = 1) -> Tensor:
-        if x.device.type != "cpu" or interleaved > 1:
-            return super().forward(x, interleaved)
-        down, right = self.stride
-        # The bias is not None if a norm has been fused into the convolution.
-        return torch.nn.functional.conv2d(x[:, :, ::down, ::right], self.weight, self.bias)
-
-
 class _Linear(torch.nn.Linear):
     """Linear head that computes in the precision of the points, even if its weights are in half precision."""
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.nn.functional.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
-
-
-def is_unmodified(stem: torch.nn.Module, blocks: torch.nn.Module) -> bool:
-    """Return whether stem and blocks are unmodified: our classes in order, no hook, replaced forward or compiled part.
-
-    Any other part may compute something else, or expect other arguments or shapes, so it has to be called as usual.
-    """
-    if type(stem) is not torch.nn.Sequential or type(blocks) is not torch.nn.Sequential:
-        return False
-    if (
-        len(stem) != 3
-        or type(stem[0]) is not Conv2d
-        or type(stem[1]) not in _NORMS
-        or type(stem[2]) is not torch.nn.ReLU
-    ):
-        return False
-    parts = [module for part in (stem, blocks) for module in part.modules()]
-    return all(type(block) is ResidualBlock for block in blocks) and all(map(_is_unmodified, parts))
-
-
-def _is_unmodified(module: torch.nn.Module) -> bool:
-    known = type(module) in (*_NORMS, torch.nn.Sequential, torch.nn.ReLU, Conv2d, _Pointwise, ResidualBlock)
-    hooks = module._forward_hooks or module._forward_pre_hooks or module._backward_hooks or module._backward_pre_hooks
-    own = "forward" in module.__dict__ or module._compiled_call_impl is not None
-    return (known or isinstance(module, Residual)) and not hooks and not own
 
 
 def _lorentz_options(given: dict[str, Any]) -> dict[str, Any]:
@@ -314,25 +286,58 @@ def _lorentz_options(given: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _stages(depth: int, widths: Sequence[int] | None) -> tuple[int, list[int]]:
-    """Return the number of blocks of each stage and the channels of each stage."""
-    if depth == 18:
-        blocks, usual = 2, [64, 128, 256, 512]
+class _Shape(NamedTuple):
+    """Stem, kind of the blocks, and blocks and channels of each stage."""
+
+    stem: str
+    block: str
+    counts: list[int]
+    widths: list[int]
+
+
+def _shape(depth: int, widths: Sequence[int] | None, stem: str | None, block: str | None) -> _Shape:
+    """Return the shape of a network, with the defaults of :class:`LorentzResNet` for arguments that are None."""
+    for name, value, known in (("stem", stem, _STEMS), ("block", block, _BLOCKS)):
+        if value is not None:
+            _require_choice(name, value, known)
+    # Depth 50 alone is 6n + 2, as in the first versions.
+    block = block or ("bottleneck" if depth == 50 and stem == "imagenet" else "basic")
+    stem = stem or ("imagenet" if depth == 34 or block == "bottleneck" else "cifar")
+    usual = [64, 128, 256, 512]
+    if block == "bottleneck":
+        if depth != 50:
+            raise ValueError(f"bottleneck blocks need depth 50, got {depth}; use block='basic' or depth=50")
+        counts = [3, 4, 6, 3]
+    elif depth in (18, 34):
+        counts = [2, 2, 2, 2] if depth == 18 else [3, 4, 6, 3]
     elif depth >= 8 and (depth - 2) % 6 == 0:
-        blocks, usual = (depth - 2) // 6, [8, 16, 32]
+        counts, usual = [(depth - 2) // 6] * 3, [8, 16, 32]
     else:
-        raise ValueError(f"depth must be 18 or 6n + 2 (8, 14, 20, 26, 32, ...), got {depth}")
+        raise ValueError(
+            f"depth must be 18, 34, 50 or 6n + 2 (8, 14, 20, 26, 32, ...), got {depth}; 50 needs block='bottleneck'"
+        )
     chosen = usual if widths is None else list(widths)
     if len(chosen) != len(usual) or min(chosen) < 1:
         raise ValueError(f"depth {depth} needs {len(usual)} positive widths, one per stage; got {widths}")
-    return blocks, chosen
+    return _Shape(stem, block, counts, chosen)
 
 
-def _block_shapes(blocks: int, widths: list[int]) -> list[tuple[int, int, int]]:
+def _make_stem(in_channels: int, shape: _Shape) -> torch.nn.Sequential:
+    width = shape.widths[0]
+    large = shape.stem == "imagenet"
+    convolution = Conv2d(in_channels, width, 7, 2, padding=3) if large else Conv2d(in_channels, width, 3, padding=1)
+    parts = [convolution, torch.nn.BatchNorm2d(width), torch.nn.ReLU()]
+    return torch.nn.Sequential(*parts, *([torch.nn.MaxPool2d(3, 2, padding=1)] if large else []))
+
+
+def _block_shapes(shape: _Shape) -> list[tuple[int, int, int]]:
     """Return (in, out, stride) of every block. The first block of each stage after the first has stride 2."""
-    shapes = [(widths[0], widths[0], 1)] * blocks
-    for before, width in itertools.pairwise(widths):
-        shapes += [(before, width, 2)] + [(width, width, 1)] * (blocks - 1)
+    outputs = [width * _BLOCKS[shape.block].expansion for width in shape.widths]
+    inputs = [shape.widths[0], *outputs]
+    shapes: list[tuple[int, int, int]] = []
+    for stage, count in enumerate(shape.counts):
+        first = inputs[stage], outputs[stage], 1 if stage == 0 else 2
+        shapes += [first] + [(outputs[stage], outputs[stage], 1)] * (count - 1)
     return shapes
 
 

@@ -24,7 +24,7 @@ from lresnet.geometry.checks import traced
 from lresnet.geometry.curvature import kappa_of
 from lresnet.geometry.stack import times_rows
 from lresnet.models.graph_model import GraphModel
-from lresnet.nn.attention import VALUES, LinearAttention, LorentzAttention
+from lresnet.nn.attention import VALUES, LinearAttention, LorentzLinearAttention
 from lresnet.nn.dropout import dropout
 from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanLinear
 from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums, least_times
@@ -312,7 +312,7 @@ class LorentzBranches(torch.nn.Module):
 
         g^{(1)} = G_1(z^{(0)}), \qquad g^{(l)} = g^{(l-1)} \oplus G_l(g^{(l-1)})
 
-    L is a :class:`~lresnet.nn.LorentzLinear`, Att a :class:`~lresnet.nn.LorentzAttention` and G a
+    L is a :class:`~lresnet.nn.LorentzLinear`, Att a :class:`~lresnet.nn.LorentzLinearAttention` and G a
     :class:`~lresnet.nn.LorentzGraphConv`. The input of Att and G passes through a ReLU and dropout of the space
     coordinates, which give points again. There is no norm.
 
@@ -338,7 +338,7 @@ class LorentzBranches(torch.nn.Module):
         self.input = LorentzLinear(in_features, hidden, manifold=manifold)
         attentions, convs = range(attention_layers), range(num_layers)
         self.attentions = torch.nn.ModuleList(
-            LorentzAttention(hidden, hidden, heads, manifold=manifold) for _ in attentions
+            LorentzLinearAttention(hidden, hidden, heads, manifold=manifold) for _ in attentions
         )
         self.joins = torch.nn.ModuleList(WeightedJoin(residual, manifold, attention_weight) for _ in attentions)
         self.convs = torch.nn.ModuleList(LorentzGraphConv(hidden, hidden, manifold=manifold) for _ in convs)

@@ -2,15 +2,19 @@
 
 from typing import TYPE_CHECKING
 
-from lresnet._lazy import lazy_names
+from lresnet._lazy import Deprecated, lazy_names
 
 if TYPE_CHECKING:
-    from lresnet.nn.attention import LinearAttention, LorentzAttention
+    from lresnet.nn.attention import LinearAttention, LorentzLinearAttention
+    from lresnet.nn.classifier_head import ClassifierHead
+    from lresnet.nn.entailment import EntailmentConeLoss, cone_aperture, entailment_loss, exterior_angle
     from lresnet.nn.euclidean import EuclideanGraphConv, EuclideanSAGEConv
     from lresnet.nn.fermi_dirac import FermiDirac
     from lresnet.nn.gat_conv import LorentzGATConv
     from lresnet.nn.graph_conv import LorentzGraphConv
+    from lresnet.nn.hierarchical_loss import hierarchical_cross_entropy, path_log_probabilities
     from lresnet.nn.hyperplane_linear import HyperplaneLinear
+    from lresnet.nn.image_text_contrastive import ImageTextContrastiveLoss, image_text_contrastive_loss
     from lresnet.nn.linear import LorentzLinear
     from lresnet.nn.mlr import LorentzMLR
     from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
@@ -18,19 +22,23 @@ if TYPE_CHECKING:
     from lresnet.nn.sage_conv import LorentzSAGEConv
     from lresnet.nn.space_linear import SpaceLinear
     from lresnet.nn.sparse import SparseMatrix, adjacency, symmetric_normalisation
+    from lresnet.nn.supervised_contrastive import SupervisedContrastiveLoss, supervised_contrastive_loss
     from lresnet.nn.weighted_join import WeightedJoin
 
 __all__ = [
     "CentroidPool",
+    "ClassifierHead",
+    "EntailmentConeLoss",
     "EuclideanGraphConv",
     "EuclideanSAGEConv",
     "FermiDirac",
     "HyperplaneLinear",
+    "ImageTextContrastiveLoss",
     "LinearAttention",
-    "LorentzAttention",
     "LorentzGATConv",
     "LorentzGraphConv",
     "LorentzLinear",
+    "LorentzLinearAttention",
     "LorentzMLR",
     "LorentzSAGEConv",
     "PoincareMean",
@@ -38,8 +46,16 @@ __all__ = [
     "SpaceLinear",
     "SpaceMean",
     "SparseMatrix",
+    "SupervisedContrastiveLoss",
     "WeightedJoin",
     "adjacency",
+    "cone_aperture",
+    "entailment_loss",
+    "exterior_angle",
+    "hierarchical_cross_entropy",
+    "image_text_contrastive_loss",
+    "path_log_probabilities",
+    "supervised_contrastive_loss",
     "symmetric_normalisation",
 ]
 
@@ -48,15 +64,18 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
         __name__,
         {
             "CentroidPool": "pooling",
+            "ClassifierHead": "classifier_head",
+            "EntailmentConeLoss": "entailment",
             "EuclideanGraphConv": "euclidean",
             "EuclideanSAGEConv": "euclidean",
             "FermiDirac": "fermi_dirac",
             "HyperplaneLinear": "hyperplane_linear",
+            "ImageTextContrastiveLoss": "image_text_contrastive",
             "LinearAttention": "attention",
-            "LorentzAttention": "attention",
             "LorentzGATConv": "gat_conv",
             "LorentzGraphConv": "graph_conv",
             "LorentzLinear": "linear",
+            "LorentzLinearAttention": "attention",
             "LorentzMLR": "mlr",
             "LorentzSAGEConv": "sage_conv",
             "PoincareMean": "pooling",
@@ -64,8 +83,18 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "SpaceLinear": "space_linear",
             "SpaceMean": "pooling",
             "SparseMatrix": "sparse",
+            "SupervisedContrastiveLoss": "supervised_contrastive",
             "WeightedJoin": "weighted_join",
             "adjacency": "sparse",
+            "cone_aperture": "entailment",
+            "entailment_loss": "entailment",
+            "exterior_angle": "entailment",
+            "hierarchical_cross_entropy": "hierarchical_loss",
+            "image_text_contrastive_loss": "image_text_contrastive",
+            "path_log_probabilities": "hierarchical_loss",
+            "supervised_contrastive_loss": "supervised_contrastive",
             "symmetric_normalisation": "sparse",
         },
+        # The name is meant for softmax attention.
+        {"LorentzAttention": Deprecated("lresnet.nn.LorentzLinearAttention", "0.4")},
     )

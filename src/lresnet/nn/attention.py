@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from torch import Tensor
 
+from lresnet._lazy import Deprecated, lazy_names
 from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import full_precision
 from lresnet.geometry.curvature import kappa_of
@@ -12,7 +15,7 @@ from lresnet.nn.aggregation import centroid_of_sums
 from lresnet.nn.euclidean import EuclideanLinear
 from lresnet.nn.linear import LorentzLinear
 
-__all__ = ["VALUES", "LinearAttention", "LorentzAttention", "attention_rows", "linear_attention"]
+__all__ = ["VALUES", "LinearAttention", "LorentzLinearAttention", "attention_rows", "linear_attention"]
 
 VALUES = ("matrix", "identity")
 """Values of :class:`LinearAttention`, by name."""
@@ -83,6 +86,9 @@ class LinearAttention(torch.nn.Module):
     Every head has the full width. The released SGFormer divides q and k by a norm over all heads together; here each
     head is the single head of the publication.
 
+    The layer attends over the first axis, the nodes of one graph. Sequences [B, T, C] are an error: attention would mix
+    the B sequences. ``torch.vmap(layer)(x)`` attends within each.
+
     Args:
         in_features: Width of the input.
         out_features: Width of the output.
@@ -112,12 +118,14 @@ class LinearAttention(torch.nn.Module):
         self.value = EuclideanLinear(in_features, heads * out_features) if values == "matrix" else None
 
     def forward(self, x: Tensor) -> Tensor:
+        _require_nodes(x, self.query, self)
         q, k = (_split(layer(x), self.heads) for layer in (self.query, self.key))
         v = x.unsqueeze(-2) if self.value is None else _split(self.value(x), self.heads)
         return _mean(linear_attention(q, k, v))
 
     def rows(self, x: Tensor, nodes: Tensor) -> Tensor:
         """Return the attention weights of ``nodes`` [R], [R, N], averaged over the heads; each row sums to 1."""
+        _require_nodes(x, self.query, self)
         q, k = (_split(layer(x), self.heads) for layer in (self.query, self.key))
         return attention_rows(q, k, nodes).mean(-2)
 
@@ -125,14 +133,15 @@ class LinearAttention(torch.nn.Module):
         return f"heads={self.heads}"
 
 
-class LorentzAttention(ManifoldModule):
+class LorentzLinearAttention(ManifoldModule):
     r"""Linear-time attention whose output is the Lorentzian centroid of all points, :math:`y_i = s_i / n_i`.
 
     .. math:: [s_i, t_i] = \tfrac1H \sum_h \sum_j A^h_{ij} [v^h_j, T^h_j], \qquad n_i^2 = t_i^2 - \kappa |s_i|^2 \ge 1
 
     A is that of :func:`linear_attention`, the values v come from :class:`LorentzLinear`, and T is :math:`\sqrt\kappa`
     times the time of a value. A centroid needs non-negative weights, otherwise the sum may leave the cone of time-like
-    vectors. So q and k are ReLUs of linear maps of the space coordinates.
+    vectors. So q and k are ReLUs of linear maps of the space coordinates. As in :class:`LinearAttention`, sequences
+    [B, T, C] are an error. This layer was called ``LorentzAttention`` up to lresnet 0.2.
 
     Args:
         in_features: Dimension of the input space.
@@ -144,7 +153,7 @@ class LorentzAttention(ManifoldModule):
         [N, in] -> [N, out]; with the parameters of a stack [N, S, in] -> [N, S, out].
 
     Example:
-        >>> LorentzAttention(8, 4, manifold=Lorentz(-1.0))(torch.randn(100, 8)).shape
+        >>> LorentzLinearAttention(8, 4, manifold=Lorentz(-1.0))(torch.randn(100, 8)).shape
         torch.Size([100, 4])
     """
 
@@ -157,6 +166,7 @@ class LorentzAttention(ManifoldModule):
         )
 
     def forward(self, x: Tensor) -> Tensor:
+        _require_nodes(x, self.query, self)
         with full_precision(x):
             v = torch.stack([value.with_time(x) for value in self.values], dim=-2)  # type: ignore[operator]
             q, k = (part.to(v.dtype) for part in self._query_and_key(x))
@@ -167,6 +177,7 @@ class LorentzAttention(ManifoldModule):
 
     def rows(self, x: Tensor, nodes: Tensor) -> Tensor:
         """Return the weights of the points in the centroids of ``nodes`` [R], [R, N], averaged over the heads."""
+        _require_nodes(x, self.query, self)
         return attention_rows(*self._query_and_key(x), nodes).mean(-2)
 
     def _query_and_key(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,6 +188,16 @@ class LorentzAttention(ManifoldModule):
         return f"heads={self.heads}, {super().extra_repr()}"
 
 
+def _require_nodes(x: Tensor, query: EuclideanLinear, layer: torch.nn.Module) -> None:
+    """Raise ``ValueError`` for sequences [B, T, C]; only a stack of parameters [S, m, n] takes three axes."""
+    if x.dim() != query.weight.dim():
+        name, axes = type(layer).__name__, "[N, C]" if query.weight.dim() == 2 else "[N, S, C]"
+        hint = ""
+        if x.dim() == 3:
+            hint = "; the batch would attend across its sequences: use torch.vmap(layer)(x) to attend within each"
+        raise ValueError(f"{name} needs the nodes of one graph, {axes}, got shape {tuple(x.shape)}{hint}")
+
+
 def _split(x: Tensor, heads: int) -> Tensor:
     return x.unflatten(-1, (heads, -1))  # type: ignore[no-any-return]
 
@@ -184,3 +205,8 @@ def _split(x: Tensor, heads: int) -> Tensor:
 def _mean(x: Tensor) -> Tensor:
     """Return the mean over the heads, without a copy if there is only one."""
     return x.squeeze(-2) if x.shape[-2] == 1 else x.mean(-2)
+
+
+if not TYPE_CHECKING:
+    _FORMER = {"LorentzAttention": Deprecated("lresnet.nn.LorentzLinearAttention", "0.4")}  # old pickles name it
+    __getattr__, _ = lazy_names(__name__, {}, _FORMER)

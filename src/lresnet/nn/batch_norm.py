@@ -14,10 +14,11 @@ from torch.nn import BatchNorm2d, Module
 
 from lresnet.kernels import supports_pair
 from lresnet.kernels.formulas import require_kind, tail_formula, takes_weight
+from lresnet.kernels.runtime import is_eager
 from lresnet.kernels.tiles import LONGEST_RESIDUAL_ROW, MEAN, VARIANCE, Affine, one_per_row
 from lresnet.residual.registry import RESIDUALS
 
-__all__ = ["RunningUpdate", "norm_relu", "norm_tail", "residual_tail", "update_running_statistics"]
+__all__ = ["RunningUpdate", "is_plain_norm", "norm_relu", "norm_tail", "residual_tail", "update_running_statistics"]
 
 # Import every residual: its file registers the formula of its kernel.
 _RESIDUALS = tuple(RESIDUALS.values())
@@ -39,8 +40,10 @@ def norm_relu(x: Tensor, norm: Module, updates: list[RunningUpdate] | None = Non
         >>> norm_relu(torch.tensor([3.0, 5.0]).view(1, 1, 1, 2), torch.nn.BatchNorm2d(1)).detach().flatten()
         tensor([0.0000, 1.0000])
     """
-    if x.dim() != 4 or not (_is_supported(norm) and _uses_batch_statistics(norm) and supports_pair(x, x, dim=1)):
-        return torch.relu(norm(x))
+    if x.dim() != 4 or not (is_plain_norm(norm) and _uses_batch_statistics(norm) and supports_pair(x, x, dim=1)):
+        z: Tensor = norm(x)
+        # A batch norm of torch returns new memory, and its backward pass does not read its result.
+        return z.relu_() if is_plain_norm(norm) and is_eager(z) else z.relu()
     from lresnet.kernels.norm_relu import fused_norm_relu
 
     _require_channels(norm, x.shape[1])
@@ -94,7 +97,7 @@ def norm_tail(
     """
     require_kind(kind, kappa)
     supported = supports_pair(x, y, kappa, dim=1) and x.shape[1] <= LONGEST_RESIDUAL_ROW
-    known = [norm for norm in (skip_norm, branch_norm) if supported and _is_supported(norm)]
+    known = [norm for norm in (skip_norm, branch_norm) if supported and is_plain_norm(norm)]
     training = [norm for norm in known if _uses_batch_statistics(norm)]
     x, skip = _run_unless_fused(training or known, skip_norm, x)
     y, branch = _run_unless_fused(training or known, branch_norm, y)
@@ -219,8 +222,8 @@ def _average(norm: BatchNorm2d, statistics: Tensor) -> None:
 # --- Norms that the kernels support -----------------------------------------------------------------------------------
 
 
-def _is_supported(norm: Module | None) -> TypeGuard[BatchNorm2d]:
-    """Return whether the kernels compute this norm: a plain BatchNorm2d with weight and bias.
+def is_plain_norm(norm: Module | None) -> TypeGuard[BatchNorm2d]:
+    """Return whether the kernels compute this norm: a BatchNorm2d with weight and bias and without hooks.
 
     A subclass may compute something else, and a norm with hooks or a replaced ``forward`` must be called.
     """

@@ -29,6 +29,8 @@ __all__ = ["Conv2d", "deinterleave", "interleave", "interleaved_conv2d", "patch_
 
 # Least number of channels for cuDNN's kernels for half precision.
 _FEW = 8
+# Side of the largest kernel whose patches are written out.
+_LARGEST_PATCH = 3
 # Numbers of 2 bytes in a load of 16 bytes. Rows of a matrix must start at multiples of it.
 _ALIGNMENT = 8
 
@@ -75,7 +77,8 @@ class Conv2d(torch.nn.Conv2d):
             return False
         half = x.dtype in (torch.bfloat16, torch.float16)
         cast = x.dtype == torch.float32 and torch.is_autocast_enabled("cuda")  # autocast leaves float64 unchanged
-        return self.in_channels < _FEW and self.bias is None and (half or cast) and x.device.type == "cuda"
+        few = self.in_channels < _FEW and max(self.kernel_size) <= _LARGEST_PATCH
+        return few and self.bias is None and (half or cast) and x.device.type == "cuda"
 
 
 # --- Interleaved images -----------------------------------------------------------------------------------------------

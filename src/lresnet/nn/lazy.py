@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -57,7 +56,7 @@ class LazyInput(ManifoldModule):
         self.weight.materialize((self._rows, in_features))
         self.in_features = in_features
 
-    def _load_from_state_dict(self, state_dict: Mapping[str, Any], prefix: str, *arguments: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *arguments: Any) -> None:
         saved = state_dict.get(prefix + "weight")
         if self.is_lazy() and isinstance(saved, torch.Tensor) and not isinstance(saved, UninitializedParameter):
             self._set_size(saved.shape[-1])

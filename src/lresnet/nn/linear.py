@@ -13,6 +13,7 @@ from lresnet.geometry.checks import checked_points, full_precision, require_feat
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import dot, time_of, unit
 from lresnet.geometry.stack import outer_rows, sum_to, times_rows
+from lresnet.geometry.state import number
 from lresnet.kernels import supports_rows
 from lresnet.nn.lazy import LazyInput
 from lresnet.nn.sparse import SparseMatrix
@@ -47,6 +48,8 @@ class LorentzLinear(LazyInput):
         torch.Size([5, 4])
     """
 
+    learned_numbers = ("log_scale",)
+
     def __init__(
         self,
         in_features: int,
@@ -71,7 +74,7 @@ class LorentzLinear(LazyInput):
         self.make_weight(1 + out_features, **factory)
         self.time_weight = torch.nn.Parameter(torch.empty(1 + out_features, **factory))
         self.bias = torch.nn.Parameter(torch.empty(1 + out_features, **factory))
-        self.log_scale = torch.nn.Parameter(torch.empty((), **factory))
+        self.log_scale = torch.nn.Parameter(torch.empty(1, **factory))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -110,7 +113,8 @@ class LorentzLinear(LazyInput):
 
     def _log_scale(self) -> Tensor:
         """Return one number for all points, or one for each member of a stack, [S, 1]."""
-        return self.log_scale if self.log_scale.dim() == 0 else self.log_scale.unsqueeze(-1)
+        log_scale = number(self.log_scale)
+        return log_scale.unsqueeze(-1) if log_scale.dim() == 1 else log_scale
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}, {super().extra_repr()}"

@@ -246,6 +246,8 @@ class SpaceMean(ManifoldModule):
         torch.Size([4, 16])
     """
 
+    saves_curvature = False
+
     def forward(self, x: Tensor, batch: Tensor | None = None, size: int | None = None) -> Tensor:
         """Return one point per image or, with ``batch`` [N], per graph; ``size`` is the number of graphs."""
         if batch is None:

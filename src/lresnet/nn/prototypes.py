@@ -41,6 +41,8 @@ class Prototypes(ManifoldModule):
         torch.Size([4, 7])
     """
 
+    point_parameters = ("points",)
+
     def __init__(
         self,
         in_features: int,

@@ -12,6 +12,7 @@ from lresnet.geometry.checks import traced, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import dot
 from lresnet.geometry.stack import sum_to
+from lresnet.geometry.state import is_sharded, number
 from lresnet.kernels import supports_pair, supports_rows
 from lresnet.nn.input_map import MAX_RADIUS, bounded_exp, bounded_radius, factor_slope
 from lresnet.residual import METHODS, LorentzResidual, make_residual
@@ -51,6 +52,8 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         torch.Size([5, 4])
     """
 
+    learned_numbers = ("raw_weight",)
+
     def __init__(
         self,
         kind: str,
@@ -70,7 +73,7 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         if self._branch_weights == "own":
             options |= {"weight": "learned", "initial_weight": ratio} if learn_weight else {"weight": ratio}
         elif learn_weight and self._branch_weights != "unused":
-            self.raw_weight = torch.nn.Parameter(torch.tensor(ratio))
+            self.raw_weight = torch.nn.Parameter(torch.tensor([ratio]))
         else:
             self.fix("raw_weight", ratio)
         self.residual = make_residual(kind, manifold, **options)
@@ -79,7 +82,7 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
     def weight(self) -> Tensor:
         """alpha; in a stack one for each member."""
         owner = self.residual if self._branch_weights == "own" else self
-        ratio: Tensor = owner.raw_weight.abs()  # type: ignore[operator]
+        ratio = number(owner.raw_weight).abs()  # type: ignore[arg-type]
         return ratio / (1 + ratio)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
@@ -101,7 +104,7 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         if isinstance(self.residual, LorentzResidual) and self.residual.log_scale is None:
             wide = torch.promote_types(z.dtype, torch.float32)
             kappa = kappa_of(self.manifold.curvature, wide)
-            return lorentz_join(z.to(wide), g.to(wide), self.residual.raw_weight, kappa, self.max_radius).to(z.dtype)
+            return lorentz_join(z.to(wide), g.to(wide), self.residual.signed_weight, kappa, self.max_radius).to(z.dtype)
         return self(z, g) if self.kind == "euclidean" else self(self._exp(z), self._exp(g))  # type: ignore[no-any-return]
 
     def _weigh(self, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -116,7 +119,9 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         return bounded_exp(wide, kappa_of(self.manifold.curvature, wide.dtype), self.max_radius).to(z.dtype)
 
     def extra_repr(self) -> str:
-        return f"alpha={float(self.weight.detach()):g}, {super().extra_repr()}"
+        owner = self.residual if self._branch_weights == "own" else self
+        alpha = "?" if is_sharded(owner.raw_weight) else f"{float(self.weight.detach()):g}"  # type: ignore[arg-type]
+        return f"alpha={alpha}, {super().extra_repr()}"
 
 
 # --- The Lorentz residual of two exponentials -------------------------------------------------------------------------

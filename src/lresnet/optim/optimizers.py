@@ -10,7 +10,8 @@ from typing import Any, Literal, NamedTuple
 import geoopt
 import torch
 
-from lresnet.geometry import Lorentz
+from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry.state import is_sharded
 from lresnet.optim.riemannian import RiemannianAdam
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "make_adam_l2",
     "make_sgd",
     "parameter_groups",
+    "reshape_loaded_state",
 ]
 
 Decay = Literal["matrices", "all"]
@@ -58,10 +60,14 @@ class ParameterGroups(NamedTuple):
 def parameter_groups(model: torch.nn.Module) -> ParameterGroups:
     """Return the trainable parameters of ``model``, sorted into groups.
 
+    Raises:
+        ValueError: FSDP2 has sharded points of a manifold, which then have no manifold and no Riemannian optimiser.
+
     Example:
         >>> parameter_groups(torch.nn.Linear(3, 2)).decayed.keys()
         dict_keys(['weight'])
     """
+    _require_whole_points(model)
     groups = ParameterGroups({}, {}, {}, {})
     # By identity: the weight of a residual may be a parameter of the user's module and have a second name.
     all_names = model.named_parameters(remove_duplicate=False)
@@ -78,6 +84,16 @@ def parameter_groups(model: torch.nn.Module) -> ParameterGroups:
         else:
             groups.plain[name] = parameter
     return groups
+
+
+def _require_whole_points(model: torch.nn.Module) -> None:
+    for name, module in model.named_modules():
+        for parameter in module.point_parameters if isinstance(module, ManifoldModule) else ():
+            if is_sharded(getattr(module, parameter)):
+                raise ValueError(
+                    f"{name}.{parameter} holds points of a manifold, which FSDP2 cannot shard: use another head, "
+                    "such as LorentzMLR, or DistributedDataParallel, or ignored_params, and average their gradients"
+                )
 
 
 class Optimizers(torch.optim.Optimizer):
@@ -157,12 +173,35 @@ class Optimizers(torch.optim.Optimizer):
         rates = [group["lr"] for group in self.param_groups]
         for i, optimizer in enumerate(self.optimizers):
             optimizer.load_state_dict(state[str(i)])
+            reshape_loaded_state(optimizer)
             if isinstance(optimizer, geoopt.optim.RiemannianAdam):
                 # geoopt counts steps in Python. torch loads them as float32, which would round the bias corrections.
                 for moments in optimizer.state.values():
                     moments["step"] = int(moments["step"])
         for group, rate in zip(self.param_groups, rates, strict=True):
             group["lr"] = rate  # keep the tensor; scale_lr sets its value before the next step
+
+
+def reshape_loaded_state(optimizer: torch.optim.Optimizer) -> None:
+    """Give the loaded state of one-element parameters the shape [1].
+
+    Up to lresnet 0.2, learned weights, scales and curvatures were 0-dimensional, and so were their moments. The
+    optimisers of :func:`make_adam` and :func:`make_sgd` call this function. Call it after ``load_state_dict`` of an
+    optimiser of your own if the checkpoint is that old.
+
+    Example:
+        >>> number = torch.nn.Parameter(torch.zeros(1))
+        >>> optimizer = torch.optim.SGD([number], lr=0.1, momentum=0.9)
+        >>> optimizer.state[number] = {"momentum_buffer": torch.tensor(0.5)}
+        >>> reshape_loaded_state(optimizer)
+        >>> optimizer.state[number]
+        {'momentum_buffer': tensor([0.5000])}
+    """
+    for parameter, own in optimizer.state.items():
+        if parameter.shape == (1,):
+            for name, value in own.items():
+                if name != "step" and isinstance(value, torch.Tensor) and value.dim() == 0:
+                    own[name] = value.reshape(1)
 
 
 def make_adam(

@@ -54,7 +54,7 @@ _TITLE_WIDTH, _NOTE_WIDTH = 26, 36  # characters per line
 _DRAWN_EDGES = 50_000  # edges of a picture; more would cover everything and take minutes
 
 
-def disk_points(x: Tensor, manifold: Lorentz) -> tuple[NDArray[np.float64], str]:
+def disk_points(x: Tensor, manifold: Lorentz, items: str = "nodes") -> tuple[NDArray[np.float64], str]:
     """Map points of the manifold to the unit Poincaré disk, with their centroid at its centre.
 
     In two dimensions this is an isometry. Points in more dimensions are projected by
@@ -62,6 +62,7 @@ def disk_points(x: Tensor, manifold: Lorentz) -> tuple[NDArray[np.float64], str]
 
     Args:
         x: Space coordinates [N, n] of points of ``manifold``.
+        items: What the sentence calls the points.
 
     Returns:
         The points [N, 2] and a sentence on how they were mapped.
@@ -75,7 +76,7 @@ def disk_points(x: Tensor, manifold: Lorentz) -> tuple[NDArray[np.float64], str]
         wide = plane
         note = (
             f"Two of {n} dimensions, chosen by hyperbolic PCA: they keep {100 * kept:.1f} % of the squared distances "
-            "between nodes."
+            f"between {items}."
         )
     wide = torch.nn.functional.pad(wide, (0, 2 - wide.shape[1]))
     wide = manifold.boost(-manifold.centroid(wide), wide)

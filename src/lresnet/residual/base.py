@@ -5,13 +5,13 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry import Lorentz, ManifoldModule, state
 
 __all__ = ["FixedNumbers", "Residual", "WeightedResidual", "require_learned", "require_positive_number"]
 
@@ -91,11 +91,13 @@ class WeightedResidual(Residual, FixedNumbers):
 
     Args:
         manifold, dim: As for :class:`Residual`.
-        weight: ``"learned"`` (one parameter), a number, or a tensor with one weight per point; a Parameter is trained.
+        weight: ``"learned"`` (one parameter, of shape [1]), a number, or a tensor with one weight per point; a
+            Parameter is trained.
         initial_weight: Initial value of a learned weight.
         factory: ``device`` and ``dtype`` of the weight.
     """
 
+    learned_numbers: ClassVar[tuple[str, ...]] = ("raw_weight",)
     raw_weight: Tensor
 
     def __init__(
@@ -111,7 +113,7 @@ class WeightedResidual(Residual, FixedNumbers):
         if isinstance(weight, str):
             require_learned("weight", weight)
             start = require_positive_number("initial_weight", initial_weight)
-            self.raw_weight = torch.nn.Parameter(torch.tensor(start, **factory))
+            self.raw_weight = torch.nn.Parameter(torch.tensor([start], **factory))
         elif isinstance(weight, torch.nn.Parameter):
             self.raw_weight = weight
         elif isinstance(weight, Tensor):
@@ -124,11 +126,16 @@ class WeightedResidual(Residual, FixedNumbers):
     @property
     def weight(self) -> Tensor:
         """The effective weight w_y >= 0; w_x is 1."""
-        return self.raw_weight.abs()
+        return self.signed_weight.abs()
+
+    @property
+    def signed_weight(self) -> Tensor:
+        """The weight before its absolute value is taken: a 0-dimensional tensor, or one weight per point."""
+        return state.number(self.raw_weight)
 
     def extra_repr(self) -> str:
         kind = "learned" if isinstance(self.raw_weight, torch.nn.Parameter) else "fixed"
-        shape = "" if self.raw_weight.dim() == 0 else f", one per point {tuple(self.raw_weight.shape)}"
+        shape = "" if self.raw_weight.shape in ((), (1,)) else f", one per point {tuple(self.raw_weight.shape)}"
         return f"{super().extra_repr()}, weight={kind}{shape}"
 
 

@@ -23,6 +23,7 @@ from lresnet.geometry.checks import checked_points, checks_values, forward_mode,
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
 from lresnet.geometry.distance import Pair, dot, measure, reusable, separation, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
+from lresnet.geometry.state import number
 from lresnet.kernels import supports_pair
 from lresnet.kernels.formulas import register_formula
 from lresnet.residual.base import WeightedResidual, require_learned, require_positive_number
@@ -135,6 +136,7 @@ class LorentzResidual(WeightedResidual):
         torch.Size([4, 8])
     """
 
+    learned_numbers = ("raw_weight", "log_scale")
     log_scale: Tensor | None
     fixed_scale: Tensor | None
 
@@ -153,7 +155,7 @@ class LorentzResidual(WeightedResidual):
         if isinstance(scale, str):
             require_learned("scale", scale)
             start = math.log(require_positive_number("initial_scale", initial_scale))
-            self.log_scale = torch.nn.Parameter(torch.tensor(start, **factory))
+            self.log_scale = torch.nn.Parameter(torch.tensor([start], **factory))
         elif scale is None:
             self.register_buffer("log_scale", None)
         else:
@@ -166,7 +168,7 @@ class LorentzResidual(WeightedResidual):
         """The effective gamma > 0, or None."""
         if "fixed_scale" in self._buffers:
             return self.fixed_scale
-        return None if self.log_scale is None else self.log_scale.exp()
+        return None if self.log_scale is None else number(self.log_scale).exp()
 
     def restore(self) -> None:
         super().restore()
@@ -176,10 +178,10 @@ class LorentzResidual(WeightedResidual):
             self.fixed_scale = torch.full_like(log, self._numbers["fixed_scale"]) if same else log.exp()
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return lorentz_residual(x, y, self.raw_weight, self.scale, K=self.manifold.curvature, dim=self.dim)
+        return lorentz_residual(x, y, self.signed_weight, self.scale, K=self.manifold.curvature, dim=self.dim)
 
     def kernel(self) -> dict[str, Any] | None:
-        arguments = {"kind": "lorentz", "weight": self.raw_weight, "scale": self.scale}
+        arguments = {"kind": "lorentz", "weight": self.signed_weight, "scale": self.scale}
         return arguments | {"kappa": -self.manifold.curvature}
 
     def extra_repr(self) -> str:

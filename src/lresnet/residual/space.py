@@ -36,6 +36,8 @@ def _formula(x: Tensor, y: Tensor, weight: float | Tensor, scale: Tensor | None,
 class SpaceResidual(Residual):
     """Space addition, x + y in space coordinates (:func:`lresnet.functional.space_residual`)."""
 
+    saves_curvature = False
+
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return space_residual(x, y, dim=self.dim)
 
@@ -46,6 +48,8 @@ class EuclideanResidual(SpaceResidual):
 
 class NoResidual(Residual):
     """No skip branch: returns y."""
+
+    saves_curvature = False
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         return y

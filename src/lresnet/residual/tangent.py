@@ -60,7 +60,7 @@ class TangentResidual(WeightedResidual):
         super().__init__(manifold, weight, dim, **options)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return tangent_residual(x, y, self.raw_weight, K=self.manifold.curvature, dim=self.dim)
+        return tangent_residual(x, y, self.signed_weight, K=self.manifold.curvature, dim=self.dim)
 
     def kernel(self) -> dict[str, Any] | None:
-        return {"kind": "tangent", "weight": self.raw_weight, "kappa": -self.manifold.curvature}
+        return {"kind": "tangent", "weight": self.signed_weight, "kappa": -self.manifold.curvature}

@@ -66,7 +66,7 @@ class TextbookTangentResidual(TangentResidual):
     """The published exp/log form of the tangent residual, for comparison: NaN at the origin."""
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return tangent_textbook(x, y, self.raw_weight, K=self.manifold.curvature, dim=self.dim)
+        return tangent_textbook(x, y, self.signed_weight, K=self.manifold.curvature, dim=self.dim)
 
     def kernel(self) -> dict[str, Any] | None:
         return None

@@ -286,6 +286,16 @@ class ResNetConfig(ModelConfig):
     head: Literal["mlr", "prototypes", "linear"] | None = option(
         None, "Classifier that computes logits from the pooled point."
     )
+    stem: Literal["imagenet", "cifar"] | None = option(
+        None,
+        "First layers: a 7 x 7 convolution with stride 2 and max pooling, or a 3 x 3 convolution. None: imagenet for "
+        "images of 96 pixels or more, otherwise cifar.",
+    )
+
+    @property
+    def usual_stem(self) -> str:
+        """The stem of a network of this name if none is given: that of :func:`lresnet.create_model`."""
+        return "imagenet" if self.name in ("lorentz_resnet34", "lorentz_resnet50") else "cifar"
 
 
 GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
@@ -294,7 +304,9 @@ GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
     "lorentz_sgformer": SGFormerConfig,
 }
 """Networks for graphs by name, the default first."""
-IMAGE_MODELS: Mapping[str, type[ModelConfig]] = {f"lorentz_resnet{depth}": ResNetConfig for depth in (18, 20, 32)}
+IMAGE_MODELS: Mapping[str, type[ModelConfig]] = {
+    f"lorentz_resnet{depth}": ResNetConfig for depth in (18, 20, 32, 34, 50)
+}
 """Networks for images by name, the default first."""
 MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {**GRAPH_MODELS, **IMAGE_MODELS}
 
@@ -367,6 +379,8 @@ class RunConfig:
         path = Path(self.task.name)
         name = str(path.resolve()) if path.is_absolute() else self.task.name
         facts: dict[str, Any] = {"task": name, "method": self.model.residual}
+        if isinstance(self.model, ResNetConfig):
+            facts["stem"] = self.model.usual_stem  # where the settings have none
         if isinstance(self.task, GraphTaskConfig):
             facts |= {"split": self.task.split, "split_index": self.task.split_index, "task kind": self.task.task}
         return facts | {"seed": self.train.seed} | self.settings()

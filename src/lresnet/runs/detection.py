@@ -318,6 +318,9 @@ def score_run(run: Run, names: Sequence[str], *, scores: Sequence[str] = ("energ
     if not names:
         raise ValueError("no OOD set given; name at least one, e.g. svhn,places,textures")
     network = image_network(run)
+    if not isinstance(network.model, LorentzResNet):
+        name = type(network.model).__name__
+        raise ValueError(f"detection needs a network of lresnet.create_model, but {run.place} holds {name}")
     known = available_scores(network.model)
     chosen = list(dict.fromkeys(name for score in scores for name in (known if score == "all" else (score,))))
     require_scores(network.model, chosen)  # before images are read, which may take minutes

@@ -16,6 +16,7 @@ from lresnet.geometry import Lorentz
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet
 from lresnet.runs.node_inputs import inputs_of_graph, inputs_of_run
+from lresnet.runs.own_network import head_input
 from lresnet.runs.prediction import image_files, image_network, read_batches
 from lresnet.runs.run import Run
 
@@ -117,7 +118,9 @@ def embed_run(run: Run, images: Sequence[Path] = (), graph: Any = None) -> Embed
 
     Example: ``embed_run(Run.open("runs/tree")).points`` is ``[1000, 16]`` for a tree of 1,000 nodes in 16 dimensions.
     """
-    if run.record.images is not None:
+    if run.record.on_dataset and graph is None:
+        return embed_items(run, images)
+    if run.record.images is not None or run.record.on_dataset:
         if graph is not None:
             raise ValueError(f"{run.place} holds a run on the images {run.record.data_name}; graphs are for graph runs")
         return embed_files(run, images) if images else embed_test_images(run)
@@ -128,7 +131,35 @@ def embed_run(run: Run, images: Sequence[Path] = (), graph: Any = None) -> Embed
 
 def space_of_run(run: Run) -> Lorentz | None:
     """Return the manifold of a run's points, on the CPU and as training left it; None: they are vectors."""
-    return _space(run.model)
+    return image_network(run).space() if run.record.images is not None else _space(run.model)
+
+
+def embed_items(run: Run, files: Sequence[Path] = ()) -> Embedding:
+    """Embed the test items of a run on a user's own data set; raises as :func:`embed_run`.
+
+    The points are the inputs of the network's head, see :func:`lresnet.runs.own_network.head_input`.
+    """
+    from lresnet.runs.dataset_runs import embed_inputs, test_items
+
+    if files:
+        raise ValueError(f"{run.place} holds a run on a data set of your own, which embeds its test items only")
+    points, labels, manifold = list[Tensor](), list[Tensor](), None
+    for inputs, numbers in test_items(run):
+        found = embed_inputs(run, inputs)
+        points.append(found.points)
+        labels.append(numbers.argmax(-1) if numbers.is_floating_point() else numbers)
+        manifold = found.manifold
+    known = torch.cat(labels)
+    names = tuple(run.record.task.get("classes") or map(str, range(int(known.max()) + 1)))
+    return Embedding(
+        source=run.record.data_name,
+        kind="test image",
+        points=torch.cat(points),
+        manifold=None if manifold is None else Lorentz(float(manifold.K.detach())),
+        names=tuple(map(str, range(len(known)))),
+        labels=known.long().cpu(),
+        classes=names,
+    )
 
 
 def embed_nodes(run: Run, graph: Any = None) -> Embedding:
@@ -137,7 +168,7 @@ def embed_nodes(run: Run, graph: Any = None) -> Embedding:
     Args:
         graph: a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`; None: the run's own.
     """
-    if run.record.images is not None:
+    if run.record.images is not None or run.record.on_dataset:
         raise ValueError(f"{run.place} holds a run on the images {run.record.data_name}; this needs one on a graph")
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
     return Embedding(
@@ -172,7 +203,7 @@ def embed_test_images(run: Run, numbers: Sequence[int] | None = None) -> Embeddi
         source=run.record.data_name,
         kind="test image",
         points=torch.cat(parts),
-        manifold=_space(network.model),
+        manifold=network.space(),
         names=tuple(str(number) for number in chosen),
         labels=data.test.labels[index],
         classes=network.classes,
@@ -195,7 +226,7 @@ def embed_files(run: Run, paths: Sequence[Path]) -> Embedding:
         source=run.record.data_name,
         kind="image",
         points=torch.cat(points) if points else torch.empty(0, 0),
-        manifold=_space(network.model),
+        manifold=network.space(),
         names=tuple(names),
         size=(network.width, network.height),
         resized=resized,
@@ -232,17 +263,20 @@ def embedding_delta(run: Run, *, images: int = 1000, samples: int | None = None,
     drawn = torch.from_numpy(np.random.RandomState(seed).permutation(len(test))[:images])
     batches = [part.to(run.device) for part in test[drawn].split(_DELTA_BATCH)]
     with torch.no_grad():
-        points = torch.cat([network.model.embed(normalise(part, network.mean, network.std)) for part in batches])
-        space = distances(network.model, points.double())
+        inputs = [normalise(part, network.mean, network.std) for part in batches]
+        points = torch.cat([head_input(network.model, part).points for part in inputs])
+        manifold = network.space()
+        space = distances(manifold, points.double())
     delta = delta_hyperbolicity(space.cpu(), samples=samples, seed=seed)
-    return EmbeddingDelta(delta, _title(network.model, len(drawn)))
+    return EmbeddingDelta(delta, _title(network.model, len(drawn), manifold is None))
 
 
-def distances(model: LorentzResNet, points: Tensor) -> Tensor:
-    """Return all pairwise distances, [N, n] -> [N, N]: geodesic on the model's hyperboloid, Euclidean for vectors."""
-    if model.euclidean:
+def distances(manifold: Lorentz | None, points: Tensor) -> Tensor:
+    """Return all pairwise distances, [N, n] -> [N, N]: geodesic on the manifold, Euclidean for vectors (None)."""
+    if manifold is None:
         return torch.cdist(points, points, compute_mode="donot_use_mm_for_euclid_dist")
-    return torch.stack([model.manifold.dist(point, points) for point in points])  # [N, N, n] would not fit in memory
+    own = Lorentz(float(manifold.K.detach())).to(points.device)
+    return torch.stack([own.dist(point, points) for point in points])  # [N, N, n] would not fit in memory
 
 
 def _space(model: Any) -> Lorentz | None:
@@ -254,6 +288,7 @@ def _numbers(count: int) -> tuple[str, ...]:
     return tuple(map(str, range(count)))
 
 
-def _title(model: LorentzResNet, count: int) -> str:
-    network = f"resnet{model.config['depth']} {model.config['residual']}"
-    return f"embeddings of {count:,} test images, {network}, {'Euclidean' if model.euclidean else 'geodesic'} distance"
+def _title(model: Any, count: int, is_flat: bool) -> str:
+    own = isinstance(model, LorentzResNet)
+    network = f"resnet{model.config['depth']} {model.config['residual']}" if own else type(model).__name__
+    return f"embeddings of {count:,} test images, {network}, {'Euclidean' if is_flat else 'geodesic'} distance"

@@ -18,6 +18,7 @@ from lresnet.data.source import DataSource
 from lresnet.residual.registry import METHODS
 from lresnet.runs.config import MODEL_CONFIGS, train_from_dict
 from lresnet.runs.graph_search import read_trials
+from lresnet.runs.own_network import is_own_network
 from lresnet.runs.record import RunRecord
 from lresnet.runs.report import (
     BASELINE,
@@ -81,6 +82,11 @@ def model_card(
             evaluated although the run is.
     """
     record = _record(run)
+    if record.on_dataset or is_own_network(record.model):
+        raise ValueError(
+            f"a model card describes a model of lresnet.create_model on data that lresnet reads, but {run.place} holds "
+            f"{record.model['name']} on {record.data_name}"
+        )
     other = find_baseline(run.folder, record) if baseline is None else _given_baseline(baseline, record)
     config, method = run.model.config, METHODS.get(record.method)
     return _template().render(

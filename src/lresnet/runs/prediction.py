@@ -15,11 +15,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from lresnet.data import GraphLevelTask, LinkTask, NodeTask
+from lresnet.data.augmentation import normalise
 from lresnet.data.formats.image_folder import SUFFIXES, fill_frame, images_below, open_image
+from lresnet.geometry import Lorentz
 from lresnet.models import LorentzResNet
+from lresnet.models.pretrained import Pretrained
 from lresnet.nn.pair_distance import lorentz_distance2
 from lresnet.runs.names import did_you_mean
 from lresnet.runs.node_inputs import NodeInputs, inputs_of_graph, inputs_of_run
+from lresnet.runs.own_network import head_input
 from lresnet.runs.run import Run
 from lresnet.train.graph_classification import graph_logits
 from lresnet.train.image_classification import class_scores, mirrored_scores
@@ -49,14 +53,14 @@ class ImageNetwork:
     """A trained image classifier and the images that it takes.
 
     Args:
-        model: the network, in eval mode.
+        model: the network, in eval mode: a model of lresnet, or the user's own.
         height, width, channels: sizes of its images.
         classes: class names by label.
         mean, std: pixel statistics of each channel, with pixels in [0, 1].
         flip_test: whether the logits are the mean over an image and its mirror image.
     """
 
-    model: LorentzResNet
+    model: Any
     height: int
     width: int
     channels: int
@@ -74,7 +78,18 @@ class ImageNetwork:
     @torch.no_grad()
     def embed(self, images: Tensor) -> Tensor:
         """Return the points ``[N, n]`` that the head takes, for images uint8 ``[N, H, W, C]``, not mirrored."""
-        return class_scores(self.model.embed, images, self.mean, self.std)
+        return class_scores(lambda pixels: head_input(self.model, pixels).points, images, self.mean, self.std)
+
+    @torch.no_grad()
+    def space(self) -> Lorentz | None:
+        """Return the manifold of the points of :meth:`embed`, on the CPU and fixed; None: they are vectors."""
+        if isinstance(self.model, LorentzResNet):
+            manifold = None if self.model.euclidean else self.model.manifold
+        else:  # which part of a user's network is its head shows when it runs
+            device = next(self.model.parameters()).device
+            blank = torch.zeros(1, self.height, self.width, self.channels, dtype=torch.uint8, device=device)
+            manifold = head_input(self.model, normalise(blank, self.mean, self.std)).manifold
+        return None if manifold is None else Lorentz(float(manifold.K))
 
 
 class ImageBatch(NamedTuple):
@@ -148,6 +163,8 @@ def image_network(run: Run) -> ImageNetwork:
         ValueError: the run is on a graph, or its files do not belong together.
     """
     facts = run.record.images
+    if run.record.on_dataset:
+        raise ValueError(f"{run.place} holds a run on a data set of your own; this needs images that lresnet reads")
     if facts is None:
         raise ValueError(f"{run.place} holds a run on the graph {run.record.data_name}; this needs one on images")
     try:
@@ -333,13 +350,11 @@ def read_batches(files: Sequence[Path], network: ImageNetwork, skipped: list[tup
 
 
 def _image_network(model: torch.nn.Module, facts: dict[str, Any], flip_test: bool) -> ImageNetwork:
-    if not isinstance(model, LorentzResNet):
+    classes = tuple(facts["classes"])
+    if isinstance(model, LorentzResNet):
+        _require_fit(model, facts)
+    elif isinstance(model, Pretrained):
         raise ValueError(f"{type(model).__name__} is not a network for images")
-    classes, outputs = tuple(facts["classes"]), model.config["num_classes"]
-    if model.in_channels != facts["channels"]:
-        raise ValueError(f"the model takes images of {model.in_channels} channels, the run's have {facts['channels']}")
-    if outputs != len(classes):
-        raise ValueError(f"the model has {outputs} classes, the run has {len(classes)}")
     for name in ("height", "width"):
         if type(facts[name]) is not int or facts[name] < 1:
             raise ValueError(f"{name} is {facts[name]!r}, not a number of pixels")
@@ -357,6 +372,14 @@ def _image_network(model: torch.nn.Module, facts: dict[str, Any], flip_test: boo
         tuple(facts["std"]),
         flip_test,
     )
+
+
+def _require_fit(model: LorentzResNet, facts: dict[str, Any]) -> None:
+    outputs, classes = model.config["num_classes"], len(facts["classes"])
+    if model.in_channels != facts["channels"]:
+        raise ValueError(f"the model takes images of {model.in_channels} channels, the run's have {facts['channels']}")
+    if outputs != classes:
+        raise ValueError(f"the model has {outputs} classes, the run has {classes}")
 
 
 def _read(

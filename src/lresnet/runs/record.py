@@ -122,6 +122,11 @@ class RunRecord:
         return self.task.get("kind") == "python" or self.model.get("from") == "python"
 
     @property
+    def on_dataset(self) -> bool:
+        """Whether the run is on a data set of the user's own, see :func:`lresnet.data.dataset_task`."""
+        return self.task.get("data") == "dataset"
+
+    @property
     def value(self) -> float | None:
         """The first test metric, the one to report; None before ``lresnet evaluate``."""
         return None if self.metrics is None else next(iter(self.metrics.values()))

@@ -12,10 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
 
 from lresnet._files import require_no_file, write_atomically
 from lresnet._options import AT_LEAST_1
-from lresnet.data import GraphLevelTask, ImageData, ImageTask, LinkTask, NodeTask, Task, load_images, load_task
+from lresnet.data import (
+    DatasetTask,
+    GraphLevelTask,
+    ImageData,
+    ImageTask,
+    LinkTask,
+    NodeTask,
+    Task,
+    dataset_task,
+    load_images,
+    load_task,
+)
 from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import (
@@ -43,6 +55,14 @@ from lresnet.runs.images import (
     require_same_images,
 )
 from lresnet.runs.names import require_known
+from lresnet.runs.own_network import (
+    describe_network,
+    is_own_network,
+    load_weights,
+    network_weights,
+    require_logits,
+    save_weights,
+)
 from lresnet.runs.presets import find_task, is_own_graph, run_config
 from lresnet.runs.record import (
     RunRecord,
@@ -53,11 +73,13 @@ from lresnet.runs.record import (
     require_same_run,
     write_record,
 )
-from lresnet.train import Objective, Outcome, TrainConfig, make_objective, seed_everything, train_model
+from lresnet.runs.stem import with_stem
+from lresnet.train import Execution, Objective, Outcome, TrainConfig, make_objective, seed_everything, train_model
 from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.results import environment
 
 if TYPE_CHECKING:
+    from lresnet.runs.dataset_runs import ItemPrediction
     from lresnet.runs.embedding import Embedding
     from lresnet.runs.link_ranking import Link
     from lresnet.runs.neighbours import Neighbours
@@ -65,16 +87,16 @@ if TYPE_CHECKING:
 
 __all__ = ["OnEpoch", "OnStart", "Run", "build", "build_model", "fit", "load", "usable_device"]
 
-OnStart = Callable[[Pretrained, Objective[Any]], None]
+OnStart = Callable[[Any, Objective[Any]], None]
 OnEpoch = Callable[[int, float | None], None]
 
 # An epoch in batches takes as long as a hundred epochs of a graph that is one batch, or longer.
-_CHECKPOINT_EVERY_GRAPHS, _CHECKPOINT_EVERY_BATCHES = 200, 10
+_CHECKPOINT_EVERY_GRAPHS, _CHECKPOINT_EVERY_BATCHES, _CHECKPOINT_EVERY_DATASETS = 200, 10, 1
 
 
 def fit(
-    task: Task | TaskConfig | str,
-    model: Pretrained | ModelConfig | str,
+    task: Task | TaskConfig | Dataset[Any] | DataLoader[Any] | str,
+    model: torch.nn.Module | ModelConfig | str,
     config: TrainConfig = TrainConfig(),  # noqa: B008 - frozen
     *,
     out: str | Path | None = None,
@@ -88,16 +110,21 @@ def fit(
     """Train a model on a task and return the run. The test set is not read: that is what :meth:`Run.evaluate` does.
 
     Args:
-        task: a task, its configuration, or its name, e.g. ``"airport/lp"`` or ``"cifar10"``.
-        model: a model of :func:`lresnet.create_model`, its configuration, or its name. A configuration or a name is
-            built with the sizes of the task after torch was seeded with ``config.seed``, so that the seed decides the
-            whole run. A model is trained as it is; seed torch before you build it.
+        task: a task, its configuration, or its name, e.g. ``"airport/lp"`` or ``"cifar10"``; or a torch ``Dataset`` or
+            ``DataLoader``, which stands for :func:`lresnet.data.dataset_task` of it.
+        model: a model of :func:`lresnet.create_model`, its configuration, or its name; for images and data sets also
+            any module that maps a batch to logits ``[batch, classes]``. A configuration or a name is built with the
+            sizes of the task after torch was seeded with ``config.seed``, so that the seed decides the whole run. A
+            module is trained in place; seed torch before you build it. Parameters with ``requires_grad=False`` stay as
+            they are, and a part all of whose parameters are frozen stays in eval mode
+            (:func:`lresnet.train.engine.frozen_parts`).
         config: how to train.
         out: folder of the run. If it holds the checkpoint of the same run, training resumes from it; a resumed run is
-            bit-identical to an uninterrupted one. A finished run is returned without training. None: nothing is
+            bit-identical to an uninterrupted one. (A user's own loader must give the same batches again, see
+            :class:`lresnet.train.DatasetClassification`.) A finished run is returned without training. None: nothing is
             written.
         device: see :func:`usable_device`. A checkpoint must be resumed on the same kind of device.
-        checkpoint_every: epochs between two checkpoints; None: 10; 200 for graphs that are one batch.
+        checkpoint_every: epochs between two checkpoints; None: 10; 200 for graphs that are one batch; 1 for data sets.
         processes: the processes that share the run; all of them call this function, and only rank 0 writes. Resume
             with the same number of processes that wrote the checkpoint.
         command: what ``run.json`` records as the command; None: the command that repeats the configuration.
@@ -126,9 +153,12 @@ def fit(
         require_no_file(Path(out))
     place, folder = usable_device(device), None if out is None else Path(out)
     data, task_record = _load_in_order(task, config.seed, processes)
-    if processes.size > 1 and not isinstance(data, ImageTask):
+    if processes.size > 1 and not isinstance(data, ImageTask | DatasetTask):
         require_shareable(GraphTaskConfig(data.name), processes.size, config.batch_size)
     network, model_record = _network(model, data, config.seed, place)
+    is_own = is_own_network(model_record)
+    if is_own and folder is not None:
+        network_weights(network)  # raises before the training if they cannot be written after it
     objective = make_objective(data, config, place, processes=processes)
     objective.require_model(network)
     record = _started(data, task_record, model_record, config, command, place, processes)
@@ -141,12 +171,15 @@ def fit(
         require_same_graph(record.graph, before.graph, record.task_name, folder)
         if before.finished:
             require_same_images(record.images, before.images, record.task_name, folder)
-            return Run(before, from_pretrained(folder / "model", place).eval(), data, folder, place)
+            if is_own:
+                load_weights(network, folder / "model")
+            else:
+                network = from_pretrained(folder / "model", place)
+            return Run(before, network.eval(), data, folder, place)
     if processes.is_main:
         require_resumable(folder, before, record)
         write_record(folder, record)
-    in_batches = isinstance(data, ImageTask) or config.batch_size is not None
-    every = checkpoint_every or (_CHECKPOINT_EVERY_BATCHES if in_batches else _CHECKPOINT_EVERY_GRAPHS)
+    every = checkpoint_every or _usual_checkpoints(data, config)
     outcome = _train(network, objective, config, folder / "checkpoint.pt", every, on_start, on_epoch)
     record = _finished(record, outcome)
     if processes.is_main:
@@ -161,7 +194,7 @@ class Run:
 
     Args:
         record: configuration and outcome.
-        model: the trained model, in eval mode.
+        model: the trained model, in eval mode: one of lresnet, or the user's own module.
         task: the task; None: loaded from the record when it is needed.
         folder: the run's folder; None: the run was not written.
         device: device of the model.
@@ -170,35 +203,59 @@ class Run:
     def __init__(
         self,
         record: RunRecord,
-        model: Pretrained,
+        model: torch.nn.Module,
         task: Task | None = None,
         folder: Path | None = None,
         device: torch.device | str = "cpu",
     ) -> None:
-        self.record, self.model, self.folder, self.device = record, model, folder, torch.device(device)
+        self.record, self.folder, self.device = record, folder, torch.device(device)
+        self.model: Any = model  # which methods it has depends on the task
         self._task = task
 
     @classmethod
-    def open(cls, folder: str | Path, *, task: Task | None = None, device: str = "auto") -> Run:
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        task: Task | None = None,
+        model: torch.nn.Module | None = None,
+        device: str = "auto",
+    ) -> Run:
         """Read the run that ``lresnet train`` or :func:`fit` left in ``folder``.
 
         Args:
+            model: the network of a run that trained a user's own module, built as before; the weights of the run are
+                loaded into it. None: the folder describes a model of lresnet.
             task: needed for a run on a task that was built in Python and that only some methods can do without.
             device: see :func:`usable_device`.
 
         Raises:
             FileNotFoundError: there is no run in the folder, or no model.
-            ValueError: the run has not finished, or its files are damaged.
+            ValueError: the run has not finished, its files are damaged, or it needs ``model``.
         """
         folder = Path(folder)
         record = read_finished_record(folder)
         place = usable_device(device)
-        return cls(record, from_pretrained(folder / "model", place).eval(), task, folder, place)
+        if model is not None:
+            load_weights(model, folder / "model")
+        elif is_own_network(record.model):
+            raise ValueError(
+                f"{folder} holds the weights of {record.model['name']}, a network built in Python; build it and pass "
+                "it: lresnet.Run.open(folder, model=net)"
+            )
+        else:
+            model = from_pretrained(folder / "model", place)
+        return cls(record, model.to(place).eval(), task, folder, place)
 
     @property
     def place(self) -> str:
         """The folder for messages; a run without a folder goes by its task."""
         return str(self.folder) if self.folder is not None else f"the run on {self.record.data_name}"
+
+    @property
+    def known_task(self) -> Task | None:
+        """The task if it was passed in or loaded before; None: it is not in memory."""
+        return self._task
 
     @property
     def task(self) -> Task:
@@ -231,6 +288,10 @@ class Run:
         Raises:
             ValueError: the run is on a graph.
         """
+        if self.record.on_dataset:
+            raise ValueError(
+                f"{self.place} holds a run on a data set of your own; this needs images that lresnet reads"
+            )
         if not isinstance(self.task, ImageTask):
             raise ValueError(f"{self.place} holds a run on the graph {self.record.data_name}; this needs one on images")
         return self.task.data
@@ -265,15 +326,16 @@ class Run:
         return dict(self.record.metrics)
 
     def predict(
-        self, items: Sequence[int] | Sequence[str | Path] | Tensor = (), *, top: int = 1, graph: Any = None
-    ) -> list[NodePrediction] | list[GraphPrediction] | Predictions | Tensor:
+        self, items: Sequence[Any] | Tensor = (), *, top: int = 1, graph: Any = None
+    ) -> list[NodePrediction] | list[GraphPrediction] | list[ItemPrediction] | Predictions | Tensor:
         """Predict with the trained model.
 
         Args:
             items: for node classification, numbers or names of nodes (none: all of them); for graph classification,
-                those of graphs; for images, image files or folders of them; for link prediction, pairs of nodes
-                ``[2, m]``, which are required.
-            top: number of classes per node, graph or image.
+                those of graphs; for images, image files or folders of them, or a batch of images, see
+                :func:`lresnet.runs.dataset_runs.predict_inputs`; for a data set of your own, a batch of inputs, or
+                image files; for link prediction, pairs of nodes ``[2, m]``, which are required.
+            top: number of classes per node, graph, image or input.
             graph: for node classification, a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`.
 
         Returns:
@@ -282,10 +344,16 @@ class Run:
         """
         from lresnet.runs import prediction
 
-        if graph is not None and (self.record.images is not None or not isinstance(self.task, NodeTask)):
+        on_images = self.record.images is not None or self.record.on_dataset
+        if graph is not None and (on_images or not isinstance(self.task, NodeTask)):
             raise ValueError(f"{self.place} does not classify nodes, as graph= needs; links and embed take a graph too")
         if isinstance(items, str | Path):
             raise TypeError(f"predict takes a list of items, got {items!r}; write [{items!r}]")
+        is_batch = isinstance(items, Tensor) or hasattr(items, "__array_interface__")
+        if self.record.on_dataset or (self.record.images is not None and is_batch):
+            from lresnet.runs.dataset_runs import predict_inputs
+
+            return predict_inputs(self, items, top=top)
         if self.record.images is not None:  # needs no task: the record describes the images
             return prediction.predict_images(self, [Path(str(path)) for path in items], top=top)
         by_name = len(items) > 0 and not isinstance(items, Tensor) and all(isinstance(item, str) for item in items)
@@ -322,6 +390,8 @@ class Run:
 
     def embed(self, images: Sequence[str | Path] = (), *, graph: Any = None) -> Embedding:
         """Return the points to which the model maps its data: nodes, test images, or the given image files.
+
+        For a user's own network these are the inputs of its head, see :func:`lresnet.runs.own_network.head_input`.
 
         Args:
             images: image files, or folders of them, for a run on images.
@@ -378,7 +448,12 @@ class Run:
             baseline, license: see :meth:`model_card`.
             private, commit_message, revision, token: see :meth:`lresnet.models.Pretrained.push_to_hub`.
         """
-        return self.model.push_to_hub(
+        if is_own_network(self.record.model):
+            raise ValueError(
+                f"{self.place} holds {self.record.model['name']}, a network built in Python; upload it yourself"
+            )
+        model: Pretrained = self.model
+        return model.push_to_hub(
             repo,
             card=self.model_card(baseline, repo=repo, license=license),
             private=private,
@@ -386,6 +461,13 @@ class Run:
             revision=revision,
             token=token,
         )
+
+
+def _usual_checkpoints(task: Task, config: TrainConfig) -> int:
+    if isinstance(task, DatasetTask):
+        return _CHECKPOINT_EVERY_DATASETS
+    in_batches = isinstance(task, ImageTask) or config.batch_size is not None
+    return _CHECKPOINT_EVERY_BATCHES if in_batches else _CHECKPOINT_EVERY_GRAPHS
 
 
 def load(config: TaskConfig, seed: int = 0) -> Task:
@@ -430,8 +512,11 @@ def build_model(config: ModelConfig, task: Task, device: torch.device | str = "c
         2
     """
     sizes: dict[str, Any]
+    config = with_stem(config, task)
     if isinstance(task, ImageTask):
         sizes = {"num_classes": len(task.data.classes), "in_channels": task.data.train.images.shape[-1]}
+    elif isinstance(task, DatasetTask):
+        sizes = {"num_classes": task.num_classes, "in_channels": task.in_channels}
     else:
         classes = None if isinstance(task, LinkTask) else task.num_classes
         sizes = {"in_features": task.x.shape[1], "num_classes": classes}
@@ -464,13 +549,20 @@ def usable_device(name: str) -> torch.device:
     return device
 
 
-def _load_in_order(task: Task | TaskConfig | str, seed: int, processes: Processes) -> tuple[Task, dict[str, Any]]:
+def _load_in_order(
+    task: Task | TaskConfig | Dataset[Any] | DataLoader[Any] | str, seed: int, processes: Processes
+) -> tuple[Task, dict[str, Any]]:
     """Load a task with rank 0 first, which may have to download it, and describe it for ``run.json``."""
+    if isinstance(task, Dataset | DataLoader):
+        task = dataset_task(task)
     if isinstance(task, str):
         task = run_config(task).task if is_own_graph(task) else _named(task)
     if not isinstance(task, GraphTaskConfig | ImageTaskConfig):
-        if not isinstance(task, LinkTask | NodeTask | GraphLevelTask | ImageTask):
-            raise TypeError(f"fit takes a task of lresnet.data, its configuration or its name, got {task!r}")
+        if not isinstance(task, LinkTask | NodeTask | GraphLevelTask | ImageTask | DatasetTask):
+            raise TypeError(
+                "fit takes a task of lresnet.data, its configuration or its name, or a torch Dataset or DataLoader, "
+                f"got {task!r}"
+            )
         return task, _describe(task)
     if processes.size > 1 and processes.is_main:
         load(task, seed)
@@ -488,6 +580,8 @@ def _describe(task: Task) -> dict[str, Any]:
     """Describe a task that was built in Python: its sizes and a checksum that notices another task."""
     if isinstance(task, ImageTask):
         return {"kind": "python", "name": task.name, "holdout": task.holdout}
+    if isinstance(task, DatasetTask):
+        return {"kind": "python"} | task.describe()
     tensors = {name: value for name, value in sorted(vars(task).items()) if isinstance(value, Tensor)}
     digest = hashlib.sha256()
     for name, value in tensors.items():
@@ -500,30 +594,36 @@ def _describe(task: Task) -> dict[str, Any]:
 
 
 def _network(
-    model: Pretrained | ModelConfig | str, task: Task, seed: int, device: torch.device
-) -> tuple[Pretrained, dict[str, Any]]:
+    model: torch.nn.Module | ModelConfig | str, task: Task, seed: int, device: torch.device
+) -> tuple[torch.nn.Module, dict[str, Any]]:
     """Return the model on its device, built from its configuration if needed, and describe it for ``run.json``."""
     if isinstance(model, str):
         require_known("model", model, MODEL_CONFIGS)
         model = MODEL_CONFIGS[model](model)
     if isinstance(model, ModelConfig):
         _require_kind(model.name, task)
+        model = with_stem(model, task)
         seed_everything(seed)
         return build_model(model, task, device), given_fields(model)
-    if not isinstance(model, Pretrained):
+    if not isinstance(model, torch.nn.Module):
         raise TypeError(
-            f"fit takes a model of lresnet.create_model, its configuration or its name, got {type(model).__name__}"
+            "fit takes a model of lresnet.create_model, its configuration or its name, or a torch.nn.Module, "
+            f"got {type(model).__name__}"
         )
+    if not isinstance(model, Pretrained):
+        require_logits(model, task)
+        return model.to(device), describe_network(model)
     config = json.loads(json.dumps(model.config))
     _require_kind(config["model"], task)
-    if not isinstance(task, ImageTask):
+    if not isinstance(task, ImageTask | DatasetTask):
         _require_sizes(config, task)
     return model.to(device), {"name": config.pop("model"), "from": "python"} | config
 
 
 def _require_kind(model: str, task: Task) -> None:
     """Raise an error if a model of the library takes other data than those of the task."""
-    kind, names = ("images", IMAGE_MODELS) if isinstance(task, ImageTask) else ("graphs", GRAPH_MODELS)
+    on_images = isinstance(task, ImageTask | DatasetTask)
+    kind, names = ("images", IMAGE_MODELS) if on_images else ("graphs", GRAPH_MODELS)
     if model in MODELS and not any(name.startswith(model) for name in names):  # lorentz_resnet has any depth
         raise ValueError(f"{model} is not a network for {kind}, as {task.name} needs; choose {' or '.join(names)}")
 
@@ -575,7 +675,7 @@ def _command(tree: dict[str, Any], processes: int) -> str:
 
 
 def _train(
-    model: Pretrained,
+    model: torch.nn.Module,
     objective: Objective[Any],
     config: TrainConfig,
     checkpoint: Path | None,
@@ -585,7 +685,17 @@ def _train(
 ) -> Outcome:
     if on_start is not None:
         on_start(model, objective)
-    return train_model(model, objective, config, checkpoint=checkpoint, checkpoint_every=every, on_epoch=on_epoch)
+    # A user's network may read values on the host, which a captured step cannot.
+    execution: Execution = "fast" if isinstance(model, Pretrained) else "eager"
+    return train_model(
+        model,
+        objective,
+        config,
+        checkpoint=checkpoint,
+        checkpoint_every=every,
+        execution=execution,
+        on_epoch=on_epoch,
+    )
 
 
 def _finished(record: RunRecord, outcome: Outcome) -> RunRecord:
@@ -599,9 +709,12 @@ def _finished(record: RunRecord, outcome: Outcome) -> RunRecord:
     )
 
 
-def _write_results(folder: Path, model: Pretrained, outcome: Outcome, record: RunRecord) -> None:
+def _write_results(folder: Path, model: torch.nn.Module, outcome: Outcome, record: RunRecord) -> None:
     """Write the model and the validation curve, then ``run.json``: a record with a best epoch has all files."""
-    model.save_pretrained(folder / "model")
+    if isinstance(model, Pretrained):
+        model.save_pretrained(folder / "model")
+    else:
+        save_weights(model, folder / "model")
     lines = [json.dumps({"epoch": epoch, "validation": round(value, 4)}) + "\n" for epoch, value in outcome.curve]
     write_atomically(folder / "curve.jsonl", "".join(lines).encode())
     write_record(folder, record)

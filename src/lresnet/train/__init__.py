@@ -6,6 +6,7 @@ from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lresnet.train.config import Augment, TrainConfig
+    from lresnet.train.dataset_classification import DatasetClassification
     from lresnet.train.engine import Execution, Outcome, TrainingState, seed_everything, train_model
     from lresnet.train.image_classification import ImageClassification
     from lresnet.train.link_prediction import LinkPrediction
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Augment",
+    "DatasetClassification",
     "Execution",
     "ImageClassification",
     "LinkPrediction",
@@ -43,6 +45,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
         __name__,
         {
             "Augment": "config",
+            "DatasetClassification": "dataset_classification",
             "Execution": "engine",
             "ImageClassification": "image_classification",
             "LinkPrediction": "link_prediction",

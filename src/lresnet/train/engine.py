@@ -14,6 +14,7 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor
 
+from lresnet.geometry.state import EXTRA_STATE
 from lresnet.metrics.checks import NonFiniteScores
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
@@ -29,6 +30,7 @@ __all__ = [
     "Outcome",
     "TrainingState",
     "cudnn_benchmark",
+    "frozen_parts",
     "seed_everything",
     "train_model",
 ]
@@ -65,6 +67,25 @@ class Outcome:
 def seed_everything(seed: int) -> None:
     """Seed torch's generators on every device. All other generators of lresnet have explicit seeds."""
     torch.manual_seed(seed)
+
+
+def frozen_parts(model: torch.nn.Module) -> list[torch.nn.Module]:
+    """Return the frozen parts of a model: modules whose parameters all have ``requires_grad=False``.
+
+    Training keeps them in eval mode as a whole: batch norms keep their statistics, and there is no dropout. A module
+    without parameters follows the module that contains it.
+
+    Example:
+        >>> net = torch.nn.Sequential(torch.nn.BatchNorm1d(3).requires_grad_(False), torch.nn.Linear(3, 2))
+        >>> [type(part).__name__ for part in frozen_parts(net)]
+        ['BatchNorm1d']
+    """
+    frozen = []
+    for module in model.modules():
+        parameters = list(module.parameters())
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            frozen.append(module)
+    return frozen
 
 
 def train_model(
@@ -161,10 +182,12 @@ class TrainingState(Generic[Model]):
     ) -> None:
         self.model, self.objective, self.config = model, objective, config
         objective.require_model(model)
-        self.optimizers = _make_optimizers(model, config)
         self.parameters = [p for p in model.parameters() if p.requires_grad]
+        if not self.parameters:
+            raise ValueError(f"{type(model).__name__} has no parameter to train: none has requires_grad=True")
+        self.optimizers, self._frozen = _make_optimizers(model, config), frozen_parts(model)
         self.device, self.processes = self.parameters[0].device, objective.processes
-        self.processes.broadcast_(model.state_dict().values())
+        self.processes.broadcast_(_without_extra_state(model.state_dict()).values())
         self.check = NonFiniteCheck(self.device)
         self.average = None if config.average is None else MovingAverage(model, config.average)
         self.epoch, self.best_epoch, self.seconds = 0, 0, 0.0
@@ -189,6 +212,8 @@ class TrainingState(Generic[Model]):
         """Train for one pass over the data."""
         steps = self.objective.steps_per_epoch
         self.model.train()
+        for part in self._frozen:
+            part.eval()
         self.objective.start_epoch()
         for i in range(steps):
             self.optimizers.scale_lr(self.config.factor(self.epoch + i / steps, steps))
@@ -312,12 +337,22 @@ class TrainingState(Generic[Model]):
         own = self.state_dict()
         if own.keys() != state.keys():
             raise ValueError("another version of lresnet wrote the checkpoint; delete it or use another folder")
-        shapes = [{name: tensor.shape for name, tensor in each["model"].items()} for each in (own, state)]
+        shapes = [_shapes(each["model"]) for each in (own, state)]
         for what, same in (("schedule", own["schedule"] == state["schedule"]), ("model", shapes[0] == shapes[1])):
             if not same:
                 raise ValueError(
                     f"the checkpoint belongs to a run with another {what}; delete it or use another folder"
                 )
+
+
+def _without_extra_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The parameters and buffers of a state dict. Extra state, such as a fixed curvature, does not change."""
+    return {name: tensor for name, tensor in state.items() if not name.endswith(EXTRA_STATE)}
+
+
+def _shapes(state: dict[str, Tensor]) -> dict[str, torch.Size]:
+    """The shapes of parameters and buffers; one number counts as [1] (it was 0-dimensional up to lresnet 0.2)."""
+    return {name: tensor.shape or torch.Size([1]) for name, tensor in _without_extra_state(state).items()}
 
 
 def _make_optimizers(model: torch.nn.Module, config: TrainConfig) -> Optimizers:
@@ -350,7 +385,7 @@ class MovingAverage:
     @torch.no_grad()
     def update(self) -> None:
         """Include the model's current parameters."""
-        now = self._model.state_dict()
+        now = _without_extra_state(self._model.state_dict())
         floats = [name for name, tensor in now.items() if tensor.is_floating_point()]
         torch._foreach_lerp_([self.state[n] for n in floats], [now[n] for n in floats], 1 - self.beta)
         for name, tensor in now.items():
@@ -359,7 +394,7 @@ class MovingAverage:
 
     def load(self, state: dict[str, Tensor]) -> None:
         """Continue from a saved ``state``."""
-        for name, tensor in self.state.items():
+        for name, tensor in _without_extra_state(self.state).items():
             tensor.copy_(state[name])
 
 

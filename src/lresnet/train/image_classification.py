@@ -17,7 +17,7 @@ from lresnet.data.augmentation import Augmentation, normalise
 from lresnet.data.augmentation import augment as augment_images
 from lresnet.data.augmentation import cutmix as cut_and_mix
 from lresnet.data.image_data import mean_colour
-from lresnet.metrics import accuracy
+from lresnet.metrics import accuracy, superclass_accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.config import Augment
 from lresnet.train.distributed import ONE_PROCESS, Processes
@@ -147,7 +147,14 @@ class ImageClassification(Objective[LorentzResNet]):
 
     @torch.no_grad()
     def test(self, model: LorentzResNet) -> dict[str, float]:
-        return {"accuracy": 100 * float(self._accuracy(model, self.data.test.to(self.device)))}
+        images = self.data.test.to(self.device)
+        logits = self._all_logits(model, images)
+        metrics = {"accuracy": 100 * float(accuracy(logits, images.labels))}
+        if (tree := self.data.tree) is not None:
+            metrics["superclass_accuracy"] = 100 * float(
+                superclass_accuracy(logits, images.labels, tree.to(self.device))
+            )
+        return metrics
 
     def state_dict(self) -> dict[str, Tensor]:
         return {"generator": self.generator.get_state()}
@@ -156,8 +163,10 @@ class ImageClassification(Objective[LorentzResNet]):
         self.generator.set_state(state["generator"])
 
     def _accuracy(self, model: LorentzResNet, images: ImageSet) -> Tensor:
-        logits = [self._evaluate(model, part) for part in self._parts(images.images)]
-        return accuracy(torch.cat(logits), images.labels)
+        return accuracy(self._all_logits(model, images), images.labels)
+
+    def _all_logits(self, model: LorentzResNet, images: ImageSet) -> Tensor:
+        return torch.cat([self._evaluate(model, part) for part in self._parts(images.images)])
 
     def _parts(self, images: Tensor) -> Sequence[Tensor]:
         return torch.split(images, max(1, _EVALUATION_PIXELS // images[0, ..., 0].numel()))

@@ -13,7 +13,7 @@ from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
 
 if TYPE_CHECKING:
-    from lresnet.data import Task
+    from lresnet.data import DatasetTask, Task
 
 __all__ = ["Objective", "make_objective"]
 
@@ -104,7 +104,7 @@ def make_objective(
         ValueError: the configuration sets an option that this kind of task does not have.
     """
     # The objectives are imported here because they import this module, and only the one that is needed.
-    from lresnet.data import GraphLevelTask, LinkTask, NodeTask
+    from lresnet.data import DatasetTask, GraphLevelTask, LinkTask, NodeTask
 
     loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
     loss = {name: value for name, value in loss.items() if value is not None}
@@ -142,8 +142,36 @@ def make_objective(
         raise ValueError(f"neighbours={config.neighbours!r} is for graphs, but {task.name} are images; leave it out")
     for name, value in loss.items():
         raise ValueError(f"{name}={value} is for graphs, but images are trained on cross entropy; leave it out")
+    if isinstance(task, DatasetTask):
+        return _dataset_objective(task, config, device, processes)
     from lresnet.train.image_classification import ImageClassification
 
     return ImageClassification(
         task, augment=config.augment, seed=config.seed, device=device, processes=processes, **batch
+    )
+
+
+def _dataset_objective(
+    task: DatasetTask, config: TrainConfig, device: torch.device | str, processes: Processes
+) -> Objective[Any]:
+    from lresnet.train.dataset_classification import DatasetClassification
+
+    smoothing = config.augment.label_smoothing
+    if config.augment != Augment(label_smoothing=smoothing):
+        raise ValueError(
+            f"augment={config.augment} is for images that lresnet reads, but {task.name} has its own transforms; only "
+            "label_smoothing applies"
+        )
+    if config.patience is not None and task.validation is None:
+        raise ValueError(
+            f"patience={config.patience} needs validation data, and {task.name} has none; give validation= or leave it "
+            "out"
+        )
+    return DatasetClassification(
+        task,
+        batch_size=config.batch_size,
+        label_smoothing=smoothing,
+        seed=config.seed,
+        device=device,
+        processes=processes,
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lresnet.data import ImageTask, LinkTask, NegativeSampler
+from lresnet.data import DatasetTask, ImageTask, LinkTask, NegativeSampler
 from lresnet.geometry.checks import check_nowhere
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
 from lresnet.runs.config import GCNConfig
@@ -124,9 +124,10 @@ def _pyg_epoch(cell: str, device: torch.device) -> Task:
     """Return the same epoch as a user of PyG would write it, with its GCN and torch's Adam."""
     import torch_geometric.nn
 
-    task = load(graph_run(cell, "euclidean").task).to(device)
-    if isinstance(task, ImageTask):
+    loaded = load(graph_run(cell, "euclidean").task)
+    if isinstance(loaded, ImageTask | DatasetTask):
         raise ValueError(f"{cell} is not a graph task; use e.g. disease/lp")
+    task = loaded.to(device)
     shape = _shape(cell)
     out = shape["width"] if isinstance(task, LinkTask) else task.num_classes
     dropout = _model_config(cell).dropout or 0.0

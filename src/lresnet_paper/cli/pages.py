@@ -16,7 +16,7 @@ pages = App("Render the generated pages and pictures of the documentation. Witho
 
 @pages.command
 def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
-    """Write all pages into the folder of the docs: verdict, results, performance, benchmarks, numerics, conversion.
+    """Write all generated pages into the folder of the docs.
 
     Example: python -m lresnet_paper pages --results results --docs docs
 
@@ -28,6 +28,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
     results_(results, docs / "reproduction/results.md")
     performance(results, docs / "performance/index.md")
     benchmarks(results, docs / "performance/benchmarks.md")
+    hierarchy(results, docs / "reproduction/hierarchy.md")
     numerics(results, docs / "performance/numerics.md")
     return conversion(results, out=docs / "howto/convert_zoo.md")
 
@@ -143,6 +144,25 @@ def conversion(
     from lresnet_paper.render import write_page
 
     write_page(out, conversion_page(read_conversions(results), read_hand_counts(counts)))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
+def hierarchy(results: _Results = Path("results"), out: Path = Path("docs/reproduction/hierarchy.md")) -> int:
+    """Write the page of hierarchy-aware losses, which `python -m lresnet_paper hierarchy` measures.
+
+    Example: python -m lresnet_paper pages hierarchy --out docs/reproduction/hierarchy.md
+
+    Args:
+        results: The folder with hierarchy_images.jsonl.
+        out: The Markdown file to write.
+    """
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.hierarchy_page import hierarchy_page
+    from lresnet_paper.render import write_page
+
+    write_page(out, hierarchy_page(list(read_results(results / "hierarchy_images.jsonl"))))
     print(f"The page: {out}")
     return 0
 

@@ -55,7 +55,15 @@ def read_image_records(source: ImageSource, files: Files) -> ImageData:
         raise ValueError(
             f"{path} is not the official {source.name}: {error}; remove it, and it is downloaded"
         ) from error
-    return ImageData(source.name, train, test, records.classes, records.mean, records.std)
+    return ImageData(
+        source.name,
+        train,
+        test,
+        records.classes,
+        records.mean,
+        records.std,
+        superclass_of=records.superclass_of,
+    )
 
 
 def problem_with_folder(folder: Path, records: ImageRecords) -> str | None:

@@ -21,6 +21,36 @@ _CLASSES = """
     wardrobe whale willow_tree wolf woman worm
 """
 
+# The tree of the data set: 20 superclasses of 5 classes each, in the order of the superclass byte of the files.
+_SUPERCLASSES = """
+    aquatic_mammals: beaver dolphin otter seal whale
+    fish: aquarium_fish flatfish ray shark trout
+    flowers: orchid poppy rose sunflower tulip
+    food_containers: bottle bowl can cup plate
+    fruit_and_vegetables: apple mushroom orange pear sweet_pepper
+    household_electrical_devices: clock keyboard lamp telephone television
+    household_furniture: bed chair couch table wardrobe
+    insects: bee beetle butterfly caterpillar cockroach
+    large_carnivores: bear leopard lion tiger wolf
+    large_man-made_outdoor_things: bridge castle house road skyscraper
+    large_natural_outdoor_scenes: cloud forest mountain plain sea
+    large_omnivores_and_herbivores: camel cattle chimpanzee elephant kangaroo
+    medium_mammals: fox porcupine possum raccoon skunk
+    non-insect_invertebrates: crab lobster snail spider worm
+    people: baby boy girl man woman
+    reptiles: crocodile dinosaur lizard snake turtle
+    small_mammals: hamster mouse rabbit shrew squirrel
+    trees: maple_tree oak_tree palm_tree pine_tree willow_tree
+    vehicles_1: bicycle bus motorcycle pickup_truck train
+    vehicles_2: lawn_mower rocket streetcar tank tractor
+"""
+
+
+def _superclasses() -> tuple[tuple[str, tuple[str, ...]], ...]:
+    rows = (line.split(":") for line in _SUPERCLASSES.strip().splitlines())
+    return tuple((name.strip(), tuple(classes.split())) for name, classes in rows)
+
+
 # The digests were computed from copies that are known to be right: the training file has the published sha256. Only a
 # reordered copy of the test images was available; the standard deviations of its channels agree with the published ones
 # to 15 digits.
@@ -29,7 +59,7 @@ _RECORDS = ImageRecords(
     train=("train.bin",),
     test=("test.bin",),
     shape=(3, 32, 32),
-    label_bytes=2,  # one of 20 groups, then the class
+    label_bytes=2,  # the superclass, then the class
     classes=tuple(_CLASSES.split()),
     per_class=(500, 100),
     digests=(
@@ -38,6 +68,7 @@ _RECORDS = ImageRecords(
     ),
     mean=(0.5071, 0.4865, 0.4409),
     std=(0.2673, 0.2564, 0.2762),
+    superclasses=_superclasses(),
 )
 
 SOURCE = ImageSource(
@@ -58,7 +89,7 @@ SOURCE = ImageSource(
 
 
 def read(files: Files) -> ImageData:
-    """Return 50,000 training and 10,000 test images, labelled with the 100 classes (not the 20 groups)."""
+    """Return 50,000 training and 10,000 test images, labelled with 100 classes; ``tree`` has the 20 superclasses."""
     from lresnet.data.formats.records import read_image_records
 
     return read_image_records(SOURCE, files)

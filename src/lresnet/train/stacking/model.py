@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.func import functional_call
 
 from lresnet.geometry.curvature import Curvature
+from lresnet.geometry.state import is_learned_number
 
 __all__ = ["ModelStack", "StackError"]
 
@@ -51,6 +52,7 @@ class ModelStack(Generic[Model]):
         self._sections = [list(section) for section in [*sections, *([name] for name in points)] if section]
         self._shapes = {name: parameter.shape for name, parameter in models[0].named_parameters()}
         self._points = set(points)
+        self._numbers = {name for name in self._shapes if is_learned_number(models[0], name)}
         missing = set(self._shapes) - {name for section in self._sections for name in section}
         if missing:
             raise StackError(
@@ -79,11 +81,11 @@ class ModelStack(Generic[Model]):
         return views
 
     def _shaped(self, name: str, part: Tensor) -> Tensor:
-        # A curvature broadcasts against points and keeps a coordinate axis, [S, 1]; other scalars are [S].
+        # A curvature broadcasts against points and keeps a coordinate axis, [S, 1]; other learned numbers are [S].
         if name.rsplit(".", 1)[-1] == "log_kappa":
             return part
         shape = self._shapes[name]
-        return part.unflatten(1, shape) if shape else part.squeeze(1)
+        return part.squeeze(1) if name in self._numbers or not shape else part.unflatten(1, shape)
 
     def call(self, function: Callable[[Model], Result], leaves: Sequence[Tensor] | None = None) -> Result:
         """Return ``function(model)``, where ``model`` computes with the parameters of all members."""
