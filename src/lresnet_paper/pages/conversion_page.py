@@ -51,8 +51,7 @@ def conversion_page(records: Sequence[Record], counts: Mapping[str, Record]) -> 
     packages = list(dict.fromkeys(record["package"] for record in records))
     slopes = [record["slopes"] for record in records if record.get("slopes")]
     measured = [[one for one in row if one is not None] for row in slopes]
-    counted = [record for record in records if "truth" in record]
-    exact = [record for record in counted if _is_met(record)]
+    counted = [record for record in records if "by_hand" in record]
     return render(
         "conversion.md.j2",
         command=records[0]["command"],
@@ -69,22 +68,17 @@ def conversion_page(records: Sequence[Record], counts: Mapping[str, Record]) -> 
         summary=[_summary(name, [one for one in records if one["package"] == name]) for name in packages],
         names=_STATUSES,
         counted=[_row(record) | _count(record, counts) for record in counted],
-        exact=len(exact),
+        verdicts=Counter(record["compared"] for record in counted),
         tables=[(name, [_row(one) for one in records if one["package"] == name]) for name in packages],
         versions=dict(sorted(_versions(records).items())),
     )
 
 
-def _is_met(record: Record) -> bool:
-    """Whether the connections found are those counted by hand."""
-    least, most = record["truth"], record["truth"] + record["optional"]
-    return bool(least <= record["connections"] <= most)
-
-
 def _count(record: Record, counts: Mapping[str, Record]) -> Record:
     optional = f" (+{record['optional']})" if record["optional"] else ""
     why = counts.get(f"{record['package']}/{record['name']}", {}).get("why", "")
-    return {"truth": f"{record['truth']}{optional}", "why": why.replace("|", "\\|")}
+    verdict = "" if record["compared"] == "same" else f"{record['compared']}: "
+    return {"by_hand": f"{record['by_hand']}{optional}", "verdict": verdict, "why": why.replace("|", "\\|")}
 
 
 def _summary(package: str, records: Sequence[Record]) -> Record:
