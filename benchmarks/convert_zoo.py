@@ -32,7 +32,7 @@ import time
 import tomllib
 import warnings
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -330,30 +330,35 @@ def version(package: str) -> str:
         return "unknown"
 
 
+def networks(only: str) -> Iterator[tuple[str, str, Build]]:
+    """Yield package, name and builder of the networks whose packages are installed."""
+    for package, models in PACKAGES.items():
+        try:
+            builders = models()
+        except ImportError as problem:
+            print(f"{package}: not installed ({problem})", file=sys.stderr)
+            continue
+        yield from ((package, name, build) for name, build in builders.items() if re.search(only, f"{package}/{name}"))
+
+
 def main(only: str, out: Path) -> None:
+    """Measure; the rows of networks that are not selected stay in the file."""
     stamp = {"command": "python benchmarks/convert_zoo.py", "hardware": f"CPU, {platform.machine()}"}
     stamp["date"] = dt.date.today().isoformat()
     versions = {"python": platform.python_version(), "torch": torch.__version__, "lresnet": lresnet.__version__}
     out.parent.mkdir(exist_ok=True)
-    with out.open("w", encoding="utf-8") as file:
-        for package, models in PACKAGES.items():
-            try:
-                builders = models()
-            except ImportError as problem:
-                print(f"{package}: not installed ({problem})", file=sys.stderr)
-                continue
-            for name, build in builders.items():
-                if not re.search(only, f"{package}/{name}"):
-                    continue
-                began = time.perf_counter()
-                row = compared(f"{package}/{name}", measure(build))
-                distribution = name.split()[0] if package == "others" else package
-                mine = {"package": package, "name": name, "versions": versions | {distribution: version(distribution)}}
-                seconds = round(time.perf_counter() - began, 1)
-                file.write(json.dumps({"table": "conversion", **mine, **row, "seconds": seconds, **stamp}) + "\n")
-                file.flush()
-                what = row.get("failures") or row.get("reason", "")
-                print(f"{package}/{name}: {row['status']} {row.get('connections', '')} {what}", flush=True)
+    lines = out.read_text(encoding="utf-8").splitlines() if out.exists() else []
+    rows = {(row["package"], row["name"]): row for row in map(json.loads, lines)}
+    for package, name, build in networks(only):
+        began = time.perf_counter()
+        row = compared(f"{package}/{name}", measure(build))
+        distribution = name.split()[0] if package == "others" else package
+        mine = {"package": package, "name": name, "versions": versions | {distribution: version(distribution)}}
+        row["seconds"] = round(time.perf_counter() - began, 1)
+        rows[package, name] = {"table": "conversion", **mine, **row, **stamp}
+        out.write_text("".join(json.dumps(one) + "\n" for one in rows.values()), encoding="utf-8")
+        what = row.get("failures") or row.get("reason", "")
+        print(f"{package}/{name}: {row['status']} {row.get('connections', '')} {what}", flush=True)
 
 
 if __name__ == "__main__":
