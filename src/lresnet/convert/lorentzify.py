@@ -83,6 +83,7 @@ def lorentzify(
     require_module(module)
     if residual not in RESIDUALS:
         make_residual(residual, Lorentz())  # raises an error that lists the names
+    is_known = plan is not None  # by the user, who can print it
     if plan is None:
         plan = _plan(module, example)
     elif example is not None:
@@ -104,7 +105,7 @@ def lorentzify(
     _switch_fast_paths_off(network)
     if plan.example is not None:
         _verify(module, network, plan, added)
-        _warn(plan, chosen)
+        _warn(plan, chosen, is_known)
     if not is_rewritten(type(network)):
         network.__class__ = rewritten_class(type(network), ())  # has save_pretrained
     network.__dict__[CONVERSION] = {
@@ -419,7 +420,7 @@ def _equal(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:
     return True
 
 
-def _warn(plan: Plan, chosen: Sequence[Sum]) -> None:
+def _warn(plan: Plan, chosen: Sequence[Sum], is_known: bool) -> None:
     written = [one for one in chosen if one.place.writes_argument]
     if written:
         lines = "".join(f"\n  {one.name}: {one.text}" for one in written)
@@ -430,7 +431,7 @@ def _warn(plan: Plan, chosen: Sequence[Sum]) -> None:
         )
     unclear = [one for one in plan.refused if one.place.reason or one.is_post_norm or "re-param" in one.reason]
     unclear = [one for one in unclear if one not in chosen and not one.chosen_by_user]
-    if unclear:
+    if unclear and not is_known:
         lines = "".join(f"\n  {one.name} {one.text or one.function}: {one.reason}" for one in unclear[:20])
         warnings.warn(f"not converted in {plan.network} (find_sums shows all sums):{lines}", stacklevel=3)
 

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 
 from lresnet.convert.places import Place, place_of
 from lresnet.convert.provenance import Kind, Recorder, Value, tensors_in
-from lresnet.convert.skip_sums import BOTH_LINEAR, NO_DATA, SAME_SHAPE, TWO_BRANCHES, Relation, SkipSums
+from lresnet.convert.skip_sums import BOTH_LINEAR, NO_DATA, NOISE, SAME_SHAPE, TWO_BRANCHES, Relation, SkipSums
 
 __all__ = ["Plan", "Sum", "find_sums"]
 
@@ -27,6 +27,8 @@ SCORES = "it adds attention scores (a softmax follows)"
 SOME_CALLS = "only some of its calls add a skip connection and its branch"
 NUMBERS = "one side is a number in some calls"
 SIDES = "the skip connection is the first side in some calls and the second in others"
+FUNCTION = "it runs in an autograd function, whose backward pass may rely on the sum, as in reversible blocks"
+_OWN_REASONS = (BOTH_LINEAR, SAME_SHAPE, NOISE)  # about one module, not about the line in all modules
 _MERGING = ("fuse", "reparameterize", "switch_to_deploy", "structural_reparam", "merge_kernel")
 _NORM = re.compile(r"(layer|rms)_?norm|^norm$", re.IGNORECASE)
 _SUMS = ("add", "add_")
@@ -228,6 +230,7 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
         search.notes.append(
             f"It does not run in training mode with this example ({text}); only evaluation was recorded."
         )
+    search.merge(example_inputs, example_keywords)
     plan = Plan(type(net).__name__, search.finish(), search.notes)
     plan.example, plan.kind = (example_inputs, example_keywords), kind_of(net)
     if not any(True for _ in tensors_in((example_inputs, example_keywords))):
@@ -293,6 +296,8 @@ class _Search:
         self._skip_sums = SkipSums()
         self._unseen: set[str] = set()
         self._with_numbers: set[Any] = set()
+        self._after_merging: set[Any] | None = None
+        """The sums that still run once branches were merged; None: no module merges any."""
         self._with_constants: set[Any] = set()
         """Places that add a number, or what does not depend on the input, in some calls."""
 
@@ -314,7 +319,7 @@ class _Search:
 
     def _record(self, network: torch.nn.Module, inputs: tuple[Any, dict[str, Any]]) -> Recorder:
         self._skip_sums, self._calls = SkipSums(), dict[tuple[Any, ...], int]()
-        recorder = Recorder(network, self._on_operation)
+        recorder = self._recorder = Recorder(network, self._on_operation)
         with torch.enable_grad(), recorder.following(inputs):
             network(*inputs[0], **inputs[1])
         return recorder
@@ -341,6 +346,8 @@ class _Search:
             if relation.skip_first is None or (name.startswith("sub") and not relation.skip_first):
                 return
             relation = Relation(None, f"it is written as {form}; {_WRITE_IT}")
+        if any(not one.__module__.startswith("torch.") for one in self._recorder.functions):
+            relation = Relation(None, FUNCTION)
         place = place_of(frame)
         if place is None or place.module is None:
             return
@@ -375,7 +382,7 @@ class _Search:
             reason = self._reason(line)
             all_normed = all(self._is_normed(result) for one in line for result in one.results)
             for one in line:
-                one.reason = _merging(one) or reason or self._own_reason(one)
+                one.reason = self._merging(one) or reason or self._own_reason(one)
                 one.is_post_norm = all_normed and not one.reason
                 one.reason = one.reason or (POST_NORM if all_normed else "")
                 one.converted = not one.reason
@@ -397,7 +404,7 @@ class _Search:
         if len(not_skips) == len(relations):
             return not_skips[0].reason
         # Where a line adds a skip connection in other modules, two branches of one value are a shortcut and a branch.
-        related = (TWO_BRANCHES, BOTH_LINEAR, SAME_SHAPE)
+        related = (TWO_BRANCHES, *_OWN_REASONS)
         in_some = line[0].place.source_line in self._with_constants
         if in_some or any(relation.reason not in related for relation in not_skips):
             return SOME_CALLS
@@ -409,9 +416,32 @@ class _Search:
 
     def _own_reason(self, one: Sum) -> str:
         """Why a sum of one module is not converted."""
+        own = [relation.reason for relation in one.relations if relation.reason in _OWN_REASONS]
+        if own:
+            return own[0]
         if len({relation.skip_first for relation in one.relations if relation.skip_first is not None}) > 1:
             return SIDES
         return one.place.reason
+
+    def _merging(self, one: Sum) -> str:
+        """Why a sum is not converted in a module whose branches can be merged later."""
+        names = [name for name in _MERGING if callable(getattr(one.place.module, name, None))]
+        if not names or self._after_merging is None or _key(one) in self._after_merging:
+            return ""
+        return f"re-parametrisable: {one.class_name}.{names[0]}() merges its branches"
+
+    def merge(self, args: Any, keywords: Any) -> None:
+        """Find out which sums still run in a copy of the network whose branches were merged."""
+        if not any(callable(getattr(one.place.module, name, None)) for one in self.sums.values() for name in _MERGING):
+            return
+        merged = _Search(copy.deepcopy(self.network).eval())
+        try:
+            _merge(merged.network)
+            merged.paths = {id(module): path for path, module in merged.network.named_modules()}
+            merged.run(merged.network, args, keywords)
+            self._after_merging = {_key(one) for one in merged.sums.values()}
+        except Exception:
+            self._after_merging = set()
 
     def _next(self, results: list[Value]) -> str:
         found = dict.fromkeys(self._reader(use) for result in results for use in _uses(result))
@@ -438,9 +468,18 @@ class _Search:
         return path in self._leaves
 
 
-def _merging(one: Sum) -> str:
-    names = [name for name in _MERGING if callable(getattr(one.place.module, name, None))]
-    return f"re-parametrisable: {one.class_name}.{names[0]}() merges its branches" if names else ""
+def _key(one: Sum) -> tuple[Any, ...]:
+    return one.module, one.class_name, *one.place.source_line
+
+
+def _merge(module: torch.nn.Module) -> None:
+    """Merge the branches of all parts that have a method for it; it may return a part to take their place."""
+    for name, part in list(module.named_children()):
+        method = next((getattr(part, one) for one in _MERGING if callable(getattr(part, one, None))), None)
+        merged = method() if method is not None else None
+        if isinstance(merged, torch.nn.Module):
+            setattr(module, name, merged)
+        _merge(getattr(module, name, part))
 
 
 def _number(sums: Sequence[Sum]) -> None:

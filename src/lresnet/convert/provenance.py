@@ -12,6 +12,7 @@ import enum
 import math
 import sys
 import types
+import unittest.mock
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -191,6 +192,8 @@ class Recorder(TorchFunctionMode):
         self.values: WeakIdKeyDictionary = WeakIdKeyDictionary()
         self.unseen: set[str] = set()
         """Paths of modules, and code, that compute tensors without calls that can be recorded."""
+        self.functions: list[type] = []
+        """Autograd functions that are running."""
         self._by_gradient: dict[Any, Value] = {}
         self._modules: list[str] = []
         self._inputs: list[list[Value]] = []
@@ -206,8 +209,17 @@ class Recorder(TorchFunctionMode):
             self.values[tensor] = self._new(tensor, is_data=True)
         before = torch.nn.modules.module.register_module_forward_pre_hook(self._enter)
         after = torch.nn.modules.module.register_module_forward_hook(self._leave, always_call=True)
+        apply = torch.autograd.Function.__dict__["apply"].__func__
+
+        def noted(cls: type, *args: Any, **kwargs: Any) -> Any:
+            self.functions.append(cls)
+            try:
+                return apply(cls, *args, **kwargs)
+            finally:
+                self.functions.pop()
+
         try:
-            with self:
+            with self, unittest.mock.patch.object(torch.autograd.Function, "apply", classmethod(noted)):
                 yield
         finally:
             before.remove()

@@ -15,15 +15,18 @@ from lresnet.convert.provenance import Edge, Kind, Value, ancestors, direct_ance
 
 __all__ = ["Relation", "SkipSums"]
 
+_NORMS = ("instance_norm", "group_norm", "layer_norm", "rms_norm")
+_NOISE = ("randn", "randn_like", "normal", "normal_", "rand", "rand_like")
 _SHORTCUTS = ("downsample", "shortcut", "skip", "identity")
 
 NO_DATA = "one side does not depend on the input: a bias, a position or a mask"
 TWO_BRANCHES = "both sides are computed from one value by layers, and neither is a shortcut of it"
 UNRELATED = "neither side is computed from the other"
-DIRECT = "the branch contains the skip connection itself"
+DIRECT = "one side reaches the other without a layer in between"
 PIECES = "both sides are computed from pieces of one value"
 BOTH_LINEAR = "both sides are linear maps of one value, without an activation"
 SAME_SHAPE = "the layer on the shortcut keeps the shape, so both sides may be branches"
+NOISE = "one side is noise times a value"
 RUNNING_TOTAL = "its branch is computed from what was added before: a running total"
 BOTH_SHORTCUTS = "each side is a shortcut of what the other is computed from"
 
@@ -74,7 +77,7 @@ class SkipSums:
         before, depth = ancestors(branch), len(result.modules)
         # A residual block inside the branch is a layer of it, although it passes its input on.
         inner = {one for one in self._found if len(one.modules) > depth and one.modules[:depth] == result.modules}
-        layers, cut, named, reason = 0, False, False, UNRELATED
+        layers, cut, named = 0, False, False
         for value, edge in _linear_chain(skip):
             if edge is not None:
                 layers += edge.kind.is_layer
@@ -83,22 +86,17 @@ class SkipSums:
                 value = edge.source.root
             if not value.is_float:
                 break
-            for alias, added in self._aliases(value):
+            for alias, added in self._aliases(value):  # the nearest value that both sides come from decides
                 if alias not in before:
                     continue
                 if alias in direct_ancestors(branch, inner):
-                    reason = DIRECT if not layers else reason
-                elif cut and not layers and not _reads_whole(alias, before):
+                    return DIRECT if not layers else UNRELATED, layers
+                if cut and not layers and not _reads_whole(alias, before):
                     return PIECES, layers
-                elif any(one in before for one in added):
-                    reason = reason if layers else RUNNING_TOTAL
-                elif layers and not named:
-                    reason = _projected(alias, skip, branch, before)
-                    if not reason:
-                        return "", layers
-                else:
-                    return "", layers
-        return reason, layers
+                if any(one in before for one in added):
+                    return UNRELATED if layers else RUNNING_TOTAL, layers
+                return _projected(alias, skip, branch, before) if layers and not named else "", layers
+        return UNRELATED, layers
 
     def _aliases(self, value: Value) -> Iterator[tuple[Value, list[Value]]]:
         """Yield the value, and the skip connections that it continues with the branches that were added to them."""
@@ -117,7 +115,7 @@ def _linear_chain(value: Value) -> Iterator[tuple[Value, Edge | None]]:
     yield value, None
     while True:
         inputs = [edge for edge in value.edges if edge.source.is_data]
-        if len(inputs) != 1 or not inputs[0].kind.is_linear:
+        if len(inputs) != 1 or not (inputs[0].kind.is_linear or value.operation in _NORMS):
             return
         yield value, inputs[0]
         value = inputs[0].source.root
@@ -153,6 +151,8 @@ def _projected(source: Value, skip: Value, branch: Value, before: set[Value]) ->
                 nonlinear[value] = nonlinear.get(value, False) or bent
     if not nonlinear.get(branch, False):
         return BOTH_LINEAR
+    if any(one.operation in _NOISE and one.shape == branch.shape for one in direct_ancestors(branch)):
+        return NOISE
     return "" if layers[branch] >= 2 else TWO_BRANCHES
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lresnet.geometry.checks import require_positive
 from lresnet.geometry.curvature import Curvature, root
 from lresnet.geometry.distance import radial_part
 from lresnet.kernels.formulas import tail_formula
@@ -75,6 +76,8 @@ def cpu_tail(
     """
     w = torch.as_tensor(weight, dtype=x.dtype).abs()
     gamma = None if scale is None else torch.as_tensor(scale, dtype=x.dtype)
+    if gamma is not None:
+        require_positive(gamma, "scale")
     k = kappa.to(x.dtype) if isinstance(kappa, Tensor) else kappa
     if overwrite and not torch.is_grad_enabled():
         _forward(to_rows(x, 1), to_rows(y, 1), w, gamma, k, to_rows(y, 1))

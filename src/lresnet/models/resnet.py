@@ -53,6 +53,7 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision
+from lresnet.geometry.state import EXTRA_STATE
 from lresnet.kernels import supports_pair
 from lresnet.models.pretrained import Pretrained
 from lresnet.models.resnet_blocks import BottleneckBlock, ResidualBlock, is_unmodified
@@ -245,7 +246,7 @@ class LorentzResNet(Pretrained):
         if missing:
             raise ValueError(f"the state has no weights for {missing[0]}; give that of a ResNet of the same shape")
         self.load_state_dict(own | found)
-        return [name for name in own if name not in found]
+        return [name for name in own if name not in found and not name.endswith(EXTRA_STATE)]
 
     def num_interleaved(self, x: Tensor) -> int:
         """Return how many images of the batch x to interleave (:mod:`lresnet.nn.conv2d`); 1 for a wide network.
