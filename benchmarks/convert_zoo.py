@@ -49,6 +49,7 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS, PAGE = ROOT / "results" / "conversion.jsonl", ROOT / "docs" / "howto" / "convert_zoo.md"
 TRUTH = tomllib.loads((Path(__file__).parent / "conversion_truth.toml").read_text(encoding="utf-8"))
 CURVATURES = (-1e-4, -1e-5, -1e-6, -1e-7, -1e-8)
+SMALLER = (-1e-9, -1e-10)  # consulted if the error is not yet proportional to |K| at -1e-8
 NO_CURVATURE = -1e-14  # the error that remains is rounding, amplified by the network
 STEPS = (1e-6, 1e-7)  # of finite differences
 TOLERANCE = 0.05  # of the slope of log(error) over log|K|
@@ -205,18 +206,23 @@ def check_lorentz(
         other = lresnet.lorentzify(exact, plan=plan, curvature=lresnet.Lorentz(-1.0, learnable=True).double())
     errors = []
     with torch.no_grad():
-        for K in (*CURVATURES, NO_CURVATURE):
+        for K in (*CURVATURES, *SMALLER, NO_CURVATURE):
             manifold.log_kappa.fill_(math.log(-K))
             errors.append(error(run64(curved, *wide), expected))
         manifold.log_kappa.fill_(math.log(1e-2))
     if not all(map(math.isfinite, errors)):
         return [f"lorentz: errors {errors}"]
-    *row["errors"], row["floor"] = errors
+    *all_errors, row["floor"] = errors
+    row["errors"], below = all_errors[: len(CURVATURES)], slopes(all_errors[len(CURVATURES) - 1 :], row["floor"])
     row["slopes"] = slopes(row["errors"], row["floor"])
     if row["floor"] > 1e-6:
         return [f"the network magnifies rounding to {row['floor']:.0e}"]
     limit = [one for one in row["slopes"] if one is not None][-1:]  # large curvatures are beyond the linear range
-    failures = [f"lorentz: slopes {row['slopes']}"] if any(abs(one - 1) > TOLERANCE for one in limit) else []
+    failures = []
+    if any(abs(one - 1) > TOLERANCE for one in limit):  # the linear range may begin below
+        row["slopes_below"] = below
+        if not any(one is not None and abs(one - 1) <= TOLERANCE for one in below[-1:]):
+            failures.append(f"lorentz: slopes {row['slopes']}, then {below}")
     failures += check_gradient(exact, curved, wide)
     return failures + check_copies(curved, other, wide, picklable(net))
 

@@ -15,17 +15,8 @@ __all__ = ["conversion_page", "read_conversions", "read_hand_counts"]
 
 Record = dict[str, Any]
 
-_STATUSES = (
-    "converted",
-    "converted in part",
-    "post-norm",
-    "refused",
-    "nothing to convert",
-    "wrong",
-    "error",
-    "cannot run",
-)
 _FAILED = ("wrong", "error", "cannot run")
+_STATUSES = ("converted", "post-norm", "refused", "nothing to convert", *_FAILED)
 _TOLERANCE = 0.05
 
 
@@ -64,6 +55,7 @@ def conversion_page(records: Sequence[Record], counts: Mapping[str, Record]) -> 
         curved=len(slopes),
         all_decades=sum(len(row) == 4 and all(abs(one - 1) <= _TOLERANCE for one in row) for row in measured),
         last_decade=sum(bool(row) and abs(row[-1] - 1) <= _TOLERANCE for row in measured),
+        below=[f"{r['package']} {r['name']}" for r in records if r.get("slopes_below") and r["status"] == "converted"],
         no_effect=sum(not row for row in measured),
         summary=[_summary(name, [one for one in records if one["package"] == name]) for name in packages],
         names=_STATUSES,
