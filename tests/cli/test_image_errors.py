@@ -43,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ),
         (["gone.npz"], "gone.npz does not exist; give cifar10 or cifar100"),
         (["file"], "is neither a folder nor a .npz"),
-        (["empty"], "images must be in train/CLASS/ and test/CLASS/"),
+        (["empty"], "empty holds no folders of images; put the images of each class into a folder of its own"),
         (
             ["coloured.npz", "--recipe", "slow"],
             "unknown recipe 'slow'; Known: fast, fast-learned, long, long-cutmix, paper",

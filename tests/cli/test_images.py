@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import torch
 from PIL import Image
 
 from lresnet import cli
@@ -224,3 +225,74 @@ def test_delta_of_a_run_s_embeddings(run: Path, capsys: pytest.CaptureFixture[st
     out = " ".join(capsys.readouterr().out.split())
     assert "embeddings of 20 test images, resnet20 lorentz, geodesic distance" in out
     assert "100 drawn at random" in out
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ninety images in a folder of classes."""
+    root = tmp_path_factory.mktemp("flat") / "photos"
+    for number, (image, label) in enumerate(zip(coloured_data(90).train.images, range(90), strict=True)):
+        file = root / CLASSES[label % 3] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(image.numpy()).save(file)
+    return root
+
+
+def test_three_commands_from_a_folder_of_classes_to_predictions(
+    photos: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["train", str(photos), "--epochs", "3", *CPU]) == 0
+    out = capsys.readouterr().out
+    for line in (
+        "66 images to train on, 6 held out, 18 to test: 8 x 8 x 3, 3 classes",
+        "Training images per class: 22",
+        "There is no folder test: 20% of each class are the test set, 18 of 90 images, chosen by file content and the "
+        "same in every run (--test-fraction, --split-seed).",
+        "Images: 8 x 8 (--size), kept in memory: 0.0 MB decoded, limit --memory",
+        "Augmentation: shifts of up to 1 pixels (--pad 1 --cutout 0 --no-flip)",
+        "--no-flip: 66 training images are too few to tell whether they may be mirrored",
+        "Training: 3 epochs of 4 steps (--model lorentz_resnet20 --epochs 3 --batch-size 16 --lr 0.035)",
+    ):
+        assert f"\n{line}\n" in out
+    folder = "runs/photos-lorentz-0"
+    record = json.loads(Path(folder, "run.json").read_text())
+    assert record["task"]["stratified"] is True
+    assert (record["images"]["test_images"], record["images"]["training_images"]) == (18, 72)
+    assert cli.main(["evaluate", folder, *CPU]) == 0
+    assert "accuracy" in capsys.readouterr().out
+    assert cli.main(["predict", folder, str(photos / "red" / "0.png"), *CPU]) == 0
+    assert "red" in capsys.readouterr().out
+
+    assert cli.main(["train", str(photos), *CPU]) == 0  # the same folder: its settings are kept, and it has finished
+    assert json.loads(Path(folder, "run.json").read_text()) == record
+    assert cli.main(["train", str(photos), "--epochs", "4", *CPU]) == 2
+    assert "holds another run: epochs is 3 there, not 4; use another folder" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_run_on_streamed_images_reports_it_and_repeats_with_its_command(
+    photos: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    options = ["--epochs", "1", "--memory", "0", "--workers", "0", "--size", "6", *CPU]
+    assert cli.main(["train", str(photos), *options, "--out", str(first)]) == 0
+    assert "Images: 6 x 6 (--size), kept in their files, decoded by 0 processes (--workers)" in capsys.readouterr().out
+    record = json.loads((first / "run.json").read_text())
+    words = shlex.split(record["command"])[1:]
+    assert cli.main([*words, "--memory", "1", "--out", str(second), *CPU]) == 0
+    again = json.loads((second / "run.json").read_text())
+    assert again["validation"] == record["validation"]
+    assert again["images"].items() >= record["images"].items()
+    models = [from_pretrained(folder / "model").state_dict() for folder in (first, second)]
+    assert all(torch.equal(models[0][name], models[1][name]) for name in models[0])
+    assert cli.main(["evaluate", str(first), *CPU]) == 0
+
+
+def test_images_of_several_sizes_become_squares(tmp_path: Path) -> None:
+    for number in range(6):
+        file = tmp_path / "mixed" / CLASSES[number % 2] / f"{number}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (8 + number, 20), (number, 0, 0)).save(file)
+    assert cli.main(["train", str(tmp_path / "mixed"), "--epochs", "1", "--out", str(tmp_path / "run"), *CPU]) == 0
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["task"]["size"] == 11

@@ -131,7 +131,7 @@ def test_load_images_reports_what_it_accepts(tmp_path: Path) -> None:
     ):
         with pytest.raises(FileNotFoundError, match=words) as caught:
             load_images(name)
-        assert "cifar10 or cifar100, a folder with train/ and test/, or a .npz file" in str(caught.value)
+        assert "cifar10 or cifar100, a folder with a folder for each class, or a .npz file" in str(caught.value)
 
 
 def test_size_is_for_folders_only(tmp_path: Path) -> None:

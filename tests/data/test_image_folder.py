@@ -1,15 +1,18 @@
 """Users' labelled images in folders."""
 
+import shutil
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image, ImageOps
 
-from lresnet.data import load_images
+from lresnet.data import ImageTask, image_files, load_images
 from lresnet.data.formats.image_folder import fill_frame, open_image
 from lresnet.data.image_data import channel_statistics
+from lresnet.runs.images import image_facts
 
 
 def pixels(seed: int, width: int = 6, height: int = 4) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:
@@ -149,10 +152,9 @@ def test_fill_frame_keeps_centre_and_scale(width: int, height: int) -> None:
         assert values[-1] - values[0] == pytest.approx(min(width, height) / side * 15 / 16, abs=0.03)
 
 
-@pytest.mark.parametrize("part", ["train", "test"])
-def test_missing_part_is_reported(folder: Path, part: str) -> None:
-    (folder / part).rename(folder / "elsewhere")
-    with pytest.raises(FileNotFoundError, match=f"no folder .*{part}; images must be in train/CLASS/"):
+def test_missing_training_images_are_reported(folder: Path) -> None:
+    (folder / "train").rename(folder / "elsewhere")
+    with pytest.raises(FileNotFoundError, match=r"pets has test/CLASS/ but no train/CLASS/; add it, or put all"):
         load_images(folder)
 
 
@@ -215,3 +217,148 @@ def test_fill_frame_fills_the_frame_to_its_edges(size: tuple[int, int]) -> None:
     filled = np.asarray(fill_frame(Image.new("L", size, 255), 40, 24))
     assert filled.shape == (24, 40)
     assert (filled == 255).all()  # no black border
+
+
+@pytest.fixture
+def flat(tmp_path: Path) -> Path:
+    """Ten cats, six dogs, two emus and one fox, in a folder of classes."""
+    root = tmp_path / "flat"
+    for name, count in (("cat", 10), ("dog", 6), ("emu", 2), ("fox", 1)):
+        for number in range(count):
+            put(root / name / f"{number}.png", 100 * ord(name[0]) + number)
+    return root
+
+
+def parts(folder: Path, **options: object) -> dict[str, set[bytes]]:
+    """Return the pixels of the training and test images."""
+    data = load_images(folder, **options)  # type: ignore[arg-type]
+    return {name: {i.numpy().tobytes() for i in getattr(data, name).images} for name in ("train", "test")}
+
+
+def test_a_folder_of_classes_is_split_by_class(flat: Path) -> None:
+    data = load_images(flat)
+    assert data.classes == ("cat", "dog", "emu", "fox")
+    assert data.train.labels.bincount().tolist() == [8, 5, 1, 1]
+    assert data.test.labels.bincount(minlength=4).tolist() == [2, 1, 1, 0]
+    assert (data.mean, data.std) == channel_statistics(data.train.images)
+    first, last = data.notes
+    assert first.startswith("There is no folder test: 20% of each class are the test set, 4 of 19 images, chosen by")
+    assert last == "1 class is without test images, with a single image each: 'fox'."
+
+
+def test_the_test_set_follows_the_content_of_the_files(flat: Path) -> None:
+    before = parts(flat)
+    for number, file in enumerate(sorted(flat.glob("cat/*.png"))):
+        file.rename(file.with_name(f"renamed {10 - number}.png"))
+    assert parts(flat) == before
+    assert parts(flat, split_seed=1) != before
+    put(flat / "cat" / "new.png", seed=5)
+    after = parts(flat)
+    assert len(before["test"] - after["test"]) <= 1
+    assert len(parts(flat, test_fraction=0.5)["test"]) == 10
+
+
+def test_copies_of_a_file_stay_in_one_part(flat: Path) -> None:
+    for file in sorted(flat.glob("cat/*.png")):
+        (file.parent / f"copy of {file.name}").write_bytes(file.read_bytes())
+    found = parts(flat)
+    assert found["train"].isdisjoint(found["test"])
+    assert "10 files are byte-identical to another one; copies are kept in the same part." in load_images(flat).notes
+    (flat / "dog" / "cat.png").write_bytes((flat / "cat" / "0.png").read_bytes())
+    assert any(note.startswith("warning: 1 image is in two classes") for note in load_images(flat).notes)
+
+
+def test_copies_in_training_and_test_folders_are_reported(folder: Path) -> None:
+    (folder / "test" / "dog" / "y.png").write_bytes((folder / "train" / "dog" / "1.png").read_bytes())
+    (note,) = load_images(folder).notes
+    assert note.startswith("warning: test/ shares 1 image with the training images, byte for byte, e.g. ")
+
+
+def test_validation_images_may_have_their_own_folder(folder: Path) -> None:
+    (folder / "train").rename(folder / "Training")
+    put(folder / "validation" / "cat" / "v.png", 20)
+    data = load_images(folder)
+    assert data.val is not None
+    assert np.array_equal(data.val.images.numpy(), pixels(20)[None])
+    put(folder / "val" / "cat" / "v.png", 21)
+    with pytest.raises(ValueError, match=r"has both val/ and validation/; keep one of them"):
+        load_images(folder)
+
+
+def test_test_images_are_taken_from_training_images_without_a_test_folder(folder: Path) -> None:
+    shutil.rmtree(folder / "test")
+    data = load_images(folder)
+    assert (data.train.labels.tolist(), data.test.labels.tolist()) == ([0, 0, 1], [0, 1])
+
+
+def test_a_class_may_be_called_train(flat: Path) -> None:
+    (flat / "dog").rename(flat / "train")
+    put(flat / "train" / "7.png", 3)
+    assert load_images(flat).classes == ("cat", "emu", "fox", "train")
+
+
+def test_images_may_be_in_deeper_folders(flat: Path) -> None:
+    put(flat / "cat" / "2024" / "may" / "x.png", 77)
+    put(flat / "loose.png")
+    (flat / "notes").mkdir()
+    data = load_images(flat)
+    assert len(data.train) + len(data.test) == 20
+    assert "1 folder is without images, ignored: 'notes'." in data.notes
+    assert "1 image is outside the folders of classes, ignored: 'loose.png'." in data.notes
+
+
+def test_folders_without_classes_are_refused(tmp_path: Path) -> None:
+    put(tmp_path / "images" / "a.png")
+    with pytest.raises(ValueError, match=r"holds images in one folder only, 'images'; give a folder that holds"):
+        load_images(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"holds no folders of images; put the images of each class into"):
+        load_images(tmp_path / "images")
+    put(tmp_path / "others" / "b.png", 1)
+    with pytest.raises(ValueError, match="every class has a single image, so none can be test images; add images"):
+        load_images(tmp_path)
+
+
+def test_options_of_folders_are_refused_elsewhere(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has a folder test, so no test images are chosen; leave test_fraction out"):
+        load_images(folder, test_fraction=0.1)
+    with pytest.raises(ValueError, match="memory=1 is for folders of image files, and cifar10 is none"):
+        load_images("cifar10", memory=1)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_images_in_their_files_are_those_in_memory(flat: Path, workers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_files, "_WORTH_WORKERS", 1)
+    (flat / "cat" / "torn.png").write_bytes(b"torn")
+    kept, streamed = load_images(flat, size=5), load_images(flat, size=5, memory=0, workers=workers)
+    assert isinstance(streamed.train, image_files.ImageFiles)
+    assert image_facts(streamed).items() <= image_facts(kept).items()
+    assert (streamed.mean, streamed.std, streamed.skipped) == (kept.mean, kept.std, kept.skipped)
+    for part in ("train", "test"):
+        one, other = getattr(kept, part), getattr(streamed, part)
+        assert other.shape == one.shape == (5, 5, 3)
+        assert np.array_equal(other.images.numpy(), one.images.numpy())
+        assert np.array_equal(other.labels.numpy(), one.labels.numpy())
+    tasks = [ImageTask("flat", data, 0.2, stratified=True).split() for data in (kept, streamed)]
+    for one, other in zip(*tasks, strict=True):
+        assert one is not None
+        assert other is not None
+        assert np.array_equal(other.images.numpy(), one.images.numpy())
+
+
+def test_a_file_that_is_gone_is_reported_in_one_line(flat: Path) -> None:
+    data = load_images(flat, memory=0, workers=0)
+    gone = sorted(flat.glob("cat/*.png"))
+    for file in gone:
+        file.unlink()
+    with pytest.raises(OSError, match=r"cat/\d\.png can no longer be read \(.*\); restore it and try again$"):
+        data.train.images  # noqa: B018
+
+
+def test_a_stream_starts_again_after_an_abandoned_pass(flat: Path) -> None:
+    part = load_images(flat, memory=0, workers=2).train
+    assert isinstance(part, image_files.ImageFiles)
+    stream, rows = image_files.ImageStream(part), list(torch.arange(len(part)).split(4))
+    next(iter(stream.batches(rows)))
+    expected = [part.read(batch) for batch in rows]
+    for _ in range(2):
+        assert all(map(torch.equal, stream.batches(rows), expected))

@@ -88,7 +88,7 @@ def test_sixteen_bits_are_not_cut_off_in_silence(run: Path, tmp_path: Path) -> N
     Image.fromarray(np.full((8, 8), 40000, np.uint16)).save(tmp_path / "deep.png")
     found = predict_images(opened(run), [tmp_path / "deep.png"])
     assert found.images == []
-    assert found.skipped == [(tmp_path / "deep.png", "more than 8 bits per channel")]
+    assert found.skipped == [(tmp_path / "deep.png", "grey with more than 8 bits per channel; save it with 8 bits")]
 
 
 def test_grey_runs_take_colour_images(tmp_path: Path, photos: list[Path]) -> None:

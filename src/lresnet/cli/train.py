@@ -1,5 +1,6 @@
 """The verb ``train``: one run in its folder."""
 
+import dataclasses
 import itertools
 import re
 import shlex
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     from lresnet.runs.config import GraphTaskKind, RunConfig
     from lresnet.runs.graph_search import Budget, Trial
     from lresnet.runs.presets import TaskKind
-    from lresnet.train import Objective
+    from lresnet.train import ImageClassification, Objective
 
 __all__ = ["train"]
 
@@ -66,9 +67,11 @@ def train(
 
     Your own graph is an edge list (.csv, .tsv, .txt, .edges, also gzipped: two nodes per row and an optional weight), a
     folder with edges.csv and if you have them features.csv, labels.csv and splits.csv, or a .npz, .graphml or .gml
-    file. Your own images
-    are a folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and
-    test_labels. To train with several GPUs or machines, start one process for each: torchrun
+    file. Your own images are a folder with a folder for each class (a part of each class becomes the test set), a
+    folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and test_labels;
+    their settings are chosen by the number and the size of the images, and printed.
+
+    To train with several GPUs or machines, start one process for each: torchrun
     --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs
     --batch-size there.
 
@@ -80,7 +83,7 @@ def train(
 
     Example: lresnet train citations/ --task node --metric f1_macro --search 5m
 
-    Example: lresnet train photos/ --model lorentz_resnet20 --epochs 30
+    Example: lresnet train photos/ --epochs 30 --size 48
 
     Args:
         data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, or the path of your own graph or images.
@@ -92,8 +95,9 @@ def train(
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
             for the first settings. None: 60s. Settings that you give hold in every trial.
         seed: Seed of parameters, negatives, disjoint splits, shuffling and augmentation.
-        recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast. Your own images use
-            CIFAR-10's preset, with gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4 (--lr).
+        recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast; for your own images,
+            settings that suit their number and size. With a recipe your own images use CIFAR-10's preset, with
+            gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4 (--lr).
         split: Split of a graph: legacy, disjoint, official, or the number of an official split. None: the preset's. On
             your own graph: random, the number of one of its masks, or a file with rows node,part (links:
             node,node,part); the parts are train, val and test.
@@ -139,7 +143,7 @@ def train(
     folder = out or (_own_graph_folder(config, method) if own else _default_folder(config, recipe))
     if own and budget.trials != 0:
         config = _searched(config, given, budget, method, folder, device)
-    _train(config, folder, device, checkpoint_every, test, verbose, recipe)
+    _train(config, folder, device, checkpoint_every, test, verbose, recipe, given)
     return evaluate(folder, device) if test and is_main_process() else 0  # the other processes have ended
 
 
@@ -254,17 +258,22 @@ def _train(
     test: bool,
     verbose: bool,
     recipe: str | None,
+    given: dict[str, Any],
 ) -> None:
     from lresnet.cli.console import progress_bars
+    from lresnet.runs.config import ImageTaskConfig
     from lresnet.runs.run import fit
     from lresnet.train import NonFiniteError
     from lresnet.train.distributed import join_processes
 
+    notes = None
+    if isinstance(config.task, ImageTaskConfig) and config.task.is_own and recipe is None:
+        config, notes = _suited(config, given, folder, device)
     progress = progress_bars()
     bar = progress.add_task("epochs", total=config.train.epochs, state="")
 
     def start(model: "Pretrained", objective: "Objective[Any]") -> None:
-        for line in _summary(config, model, objective, verbose, recipe):
+        for line in _summary(config, model, objective, verbose, recipe, notes):
             progress.console.print(line, highlight=False, markup=False, soft_wrap=True)
         progress.start()
 
@@ -307,10 +316,74 @@ def _how_to_resume(folder: Path) -> str:
     return f"the same command resumes from the checkpoint in {folder}, epoch {epoch}"
 
 
+def _suited(
+    config: "RunConfig", given: dict[str, Any], folder: Path, device: str
+) -> "tuple[RunConfig, list[str] | None]":
+    """Return a run on the user's own images with the settings chosen for them, or that of the folder; and notes."""
+    from lresnet.runs.own_images import suit_to_images
+    from lresnet.runs.record import read_record
+    from lresnet.runs.run import usable_device
+
+    before = read_record(folder)
+    if before is not None and not before.from_python:
+        known, wanted = before.config.facts(), config.facts()
+        for name in ("task", "method", "seed", *given):
+            if name in known and known[name] != wanted.get(name):
+                raise ValueError(
+                    f"{folder} holds another run: {name} is {known[name]} there, not {wanted.get(name)}; "
+                    "use another folder"
+                )
+        machine = {name: given[name] for name in ("memory", "workers") if name in given}
+        task = dataclasses.replace(before.config.task, **machine)
+        return dataclasses.replace(before.config, task=task), [f"{folder} holds this run; its settings are kept"]
+    chosen = suit_to_images(config, given, gpu=usable_device(device).type == "cuda")
+    if chosen.mirror is None:
+        return chosen.config, []
+    return chosen.config, [chosen.mirror.reason]
+
+
+def _own_image_lines(config: "RunConfig", objective: "ImageClassification", notes: list[str]) -> list[str]:
+    """Return what is reported of a user's own images and of the settings that were chosen for them."""
+    from lresnet.data import ImageSet
+
+    data, train, augment = objective.data, config.train, config.train.augment
+    parts = [part for part in (data.train, data.val, data.test) if part is not None]
+    height, width, channels = data.train.shape
+    decoded = sum(map(len, parts)) * height * width * channels / 1e6
+    where = f"in memory: {decoded:,.1f} MB decoded"
+    if not isinstance(data.train, ImageSet):
+        processes = f"{data.train.workers} process{'' if data.train.workers == 1 else 'es'}"
+        where = f"in their files, decoded by {processes} (--workers): {decoded:,.1f} MB decoded"
+    counts = objective.train.labels.bincount(minlength=len(data.classes)).tolist()
+    few, many = counts.index(min(counts)), counts.index(max(counts))
+    flip = f"--{'' if augment.flip else 'no-'}flip"
+    balance = f"{counts[few]:,}"
+    if counts[few] < counts[many]:
+        balance += f" ({data.classes[few]}) to {counts[many]:,} ({data.classes[many]})"
+    return [
+        f"Training images per class: {balance}",
+        *data.notes,
+        f"Images: {width} x {height} (--size), kept {where}, limit --memory",
+        f"Augmentation: shifts of up to {augment.pad} pixels (--pad {augment.pad} --cutout {augment.cutout} {flip})",
+        *notes,
+        f"Training: {train.epochs} epochs of {objective.steps_per_epoch} steps (--model {config.model.name} --epochs "
+        f"{train.epochs} --batch-size {objective.batch_size} --lr {train.lr:g})",
+    ]
+
+
 def _summary(
-    config: "RunConfig", model: "Pretrained", objective: "Objective[Any]", verbose: bool, recipe: str | None
+    config: "RunConfig",
+    model: "Pretrained",
+    objective: "Objective[Any]",
+    verbose: bool,
+    recipe: str | None,
+    notes: list[str] | None,
 ) -> list[str]:
-    """Return one line per fact about the parameters and the data."""
+    """Return one line per fact about the parameters and the data.
+
+    Args:
+        notes: what is to be reported of settings that were chosen for the user's own images; None: there are none.
+    """
     from lresnet.models import LorentzGCN, LorentzResNet
     from lresnet.optim import parameter_groups
     from lresnet.runs.config import GraphTaskConfig
@@ -328,7 +401,7 @@ def _summary(
         lines += load(config.task, config.train.seed).notes  # type: ignore[union-attr]
     if isinstance(objective, ImageClassification):
         data, held_out = objective.data, 0 if objective.held_out is None else len(objective.held_out)
-        height, width, channels = data.train.images.shape[1:]
+        height, width, channels = data.train.shape
         lines.append(
             f"{len(objective.train):,} images to train on, {held_out:,} held out, {len(data.test):,} to test: "
             f"{width} x {height} x {channels}, {len(data.classes)} classes"
@@ -337,8 +410,11 @@ def _summary(
             chosen = "given by --stem" if getattr(config.model, "stem", None) else "chosen by the size of the images"
             lines.append(f"stem {model.stem_name}, {chosen}")
         if data.skipped:
-            lines += _skipped_files(data.skipped, len(data.train) + len(data.test), verbose)
-        if not has_searched_preset(config, recipe):
+            read = len(data.train) + len(data.test) + (0 if data.val is None else len(data.val))
+            lines += _skipped_files(data.skipped, read, verbose)
+        if notes is not None:
+            lines += _own_image_lines(config, objective, notes)
+        elif not has_searched_preset(config, recipe):
             name = recipe or image_recipes()[0]
             lines.append(f"recipe {name} was not searched for {config.model.residual}; it uses its first settings")
     return lines

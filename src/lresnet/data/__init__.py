@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lresnet.data.graph import Graph
     from lresnet.data.graphs.disease_tree import disease_tree
     from lresnet.data.image_data import ImageData, ImageSet, hold_out, mean_colour
+    from lresnet.data.image_files import ImageFiles
     from lresnet.data.load import load_graph, load_images, load_task, read_graph
     from lresnet.data.negatives import NegativeSampler, NegativeSamplers
     from lresnet.data.neighbour_sampler import NeighbourSampler, make_sampler
@@ -35,6 +36,7 @@ __all__ = [
     "GraphLevelTask",
     "GraphTask",
     "ImageData",
+    "ImageFiles",
     "ImageSet",
     "ImageTask",
     "LinkTask",
@@ -74,6 +76,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "graph": "Graph",
         "graphs.disease_tree": "disease_tree",
         "image_data": "ImageData ImageSet hold_out mean_colour",
+        "image_files": "ImageFiles",
         "load": "load_graph load_images load_task read_graph",
         "negatives": "NegativeSampler NegativeSamplers",
         "neighbour_sampler": "NeighbourSampler make_sampler",

@@ -1,9 +1,11 @@
-"""Labelled images in memory, their statistics, and the part that is held out for validation."""
+"""Labelled images, their statistics, and the parts that are held out for validation and test."""
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +15,18 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
+    from lresnet.data.image_files import ImageFiles
     from lresnet.geometry import ClassTree
 
-__all__ = ["ImageData", "ImageSet", "channel_statistics", "hold_out", "mean_colour"]
+__all__ = [
+    "ImageData",
+    "ImageSet",
+    "channel_statistics",
+    "hold_out",
+    "mean_and_std",
+    "mean_colour",
+    "stratified_part",
+]
 
 # Number of pixels counted together; their copy fits the cache.
 _CHUNK_PIXELS = 2**19
@@ -55,6 +66,21 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Height, width and channels of an image."""
+        height, width, channels = self.images.shape[1:]
+        return height, width, channels
+
+    def read(self, index: Tensor) -> Tensor:
+        """Return the images with these numbers, uint8 ``[n, H, W, C]``."""
+        return self.images[index.to(self.images.device)]
+
+    def pick(self, index: Tensor) -> ImageSet:
+        """Return the part with these numbers."""
+        index = index.to(self.labels.device)
+        return ImageSet(self.images[index], self.labels[index])
+
     def to(self, device: torch.device | str) -> ImageSet:
         """Return the set on ``device``; the 50,000 images of CIFAR need 154 MB."""
         return ImageSet(self.images.to(device), self.labels.to(device))
@@ -73,6 +99,14 @@ class ImageData:
         std: Standard deviation of each channel, see :func:`channel_statistics`.
         skipped: Files that could not be read as images, with the reason.
         superclass_of: Name of the superclass of each class, by label; empty if there are none.
+        val: Validation images, where they have a folder of their own; None: :class:`~lresnet.data.ImageTask` may hold
+            out training images.
+        contents: Checksum of each training image's content, by which images are held out, see
+            :func:`stratified_part`. None: the checksums of the pixels.
+        notes: What was done to read the images, one sentence each.
+
+    The images of a part are in memory (:class:`ImageSet`), or in their files
+    (:class:`~lresnet.data.image_files.ImageFiles`).
 
     Raises:
         ValueError: A part has no images, the images have two shapes, there are fewer than two classes, two classes have
@@ -81,13 +115,16 @@ class ImageData:
     """
 
     name: str
-    train: ImageSet
-    test: ImageSet
+    train: ImageSet | ImageFiles
+    test: ImageSet | ImageFiles
     classes: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
     skipped: tuple[tuple[Path, str], ...] = ()
     superclass_of: tuple[str, ...] = ()
+    val: ImageSet | ImageFiles | None = None
+    contents: tuple[bytes, ...] | None = None
+    notes: tuple[str, ...] = ()
 
     @property
     def tree(self) -> ClassTree | None:
@@ -100,12 +137,14 @@ class ImageData:
         return ClassTree.from_groups([names.index(name) for name in self.superclass_of])
 
     def __post_init__(self) -> None:
-        shapes = [tuple(part.images.shape[1:]) for part in (self.train, self.test)]
-        if shapes[0] != shapes[1]:
-            raise ValueError(
-                f"{self.name}: training images are {list(shapes[0])}, test images {list(shapes[1])}; give them "
-                "one shape (for a folder, with size)"
-            )
+        parts = {"training": self.train, "test": self.test} | ({} if self.val is None else {"validation": self.val})
+        shapes = [part.shape for part in parts.values()]
+        for name, shape in zip(parts, shapes, strict=True):
+            if shape != shapes[0]:
+                raise ValueError(
+                    f"{self.name}: training images are {list(shapes[0])}, {name} images {list(shape)}; give them "
+                    "one shape (for a folder, with size)"
+                )
         if len(self.mean) != shapes[0][-1] or len(self.std) != shapes[0][-1]:
             raise ValueError(
                 f"{self.name}: {len(self.mean)} means and {len(self.std)} stds for {shapes[0][-1]} channels"
@@ -119,9 +158,9 @@ class ImageData:
                 f"{self.name}: superclass_of has {len(self.superclass_of)} names for {len(self.classes)} classes; "
                 "give one for each class"
             )
-        for part, images in (("training", self.train), ("test", self.test)):
-            if images.images.numel() == 0:
-                raise ValueError(f"{self.name}: no {part} images (shape {list(images.images.shape)})")
+        for part, images in parts.items():
+            if len(images) == 0 or 0 in images.shape:
+                raise ValueError(f"{self.name}: no {part} images (shape {[len(images), *images.shape]})")
             low, high = int(images.labels.min()), int(images.labels.max())
             if low < 0 or high >= len(self.classes):
                 wrong = low if low < 0 else high
@@ -159,6 +198,16 @@ def _moments(channel: Tensor) -> tuple[float, float]:
     count, total, squares = (
         sum(times * value**power for value, times in enumerate(histogram.tolist())) for power in range(3)
     )
+    return mean_and_std(count, total, squares)
+
+
+def mean_and_std(count: int, total: int, squares: int) -> tuple[float, float]:
+    """Return mean and std of ``count`` bytes in [0, 1] from their sum and the sum of their squares.
+
+    Example:
+        >>> mean_and_std(2, 255, 255**2)
+        (0.5, 0.5)
+    """
     spread = count * squares - total**2
     return total / (255 * count), math.sqrt(spread) / (255 * count) if spread else 1.0
 
@@ -173,7 +222,9 @@ def mean_colour(mean: tuple[float, ...], device: torch.device | str | None = Non
     return torch.tensor([round(255 * value) for value in mean], dtype=torch.uint8, device=device)
 
 
-def hold_out(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
+def hold_out(
+    images: ImageSet | ImageFiles, count: int, seed: int
+) -> tuple[ImageSet | ImageFiles, ImageSet | ImageFiles]:
     """Hold out ``count`` random images, the same ones on every machine.
 
     NumPy's legacy generator draws them: unlike newer generators and those of torch, its streams never change.
@@ -197,9 +248,51 @@ def hold_out(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSe
     return _pick(images, order[count:]), _pick(images, order[:count])
 
 
-def _pick(images: ImageSet, index: Tensor) -> ImageSet:
-    index = index.sort().values.to(images.labels.device)
-    return ImageSet(images.images[index], images.labels[index])
+def stratified_part(labels: Sequence[int], keys: Sequence[bytes], fraction: float, seed: int = 0) -> list[int]:
+    """Return the numbers of the images that are held out: the same fraction of every class, chosen by content.
+
+    The images of a class are sorted by sha256 of the seed and their key, and the first ones are held out. The choice
+    therefore depends neither on names nor on the order of the images, and an image that is added to a class moves at
+    most one other image. Images with the same key, e.g. copies of one file, stay together. A class with two or more
+    different images gives at least one and keeps at least one; a single image is kept.
+
+    Args:
+        labels: Class of each image.
+        keys: Content of each image, e.g. a checksum of its file.
+        fraction: Fraction of the images of each class, above 0 and below 1.
+        seed: Another seed holds out other images.
+
+    Returns:
+        Sorted numbers.
+
+    Example:
+        >>> stratified_part([0, 0, 0, 0, 1, 1, 2], [b"a", b"b", b"c", b"d", b"e", b"f", b"g"], fraction=0.25)
+        [3, 5]
+    """
+    if not 0 < fraction < 1:
+        raise ValueError(f"the fraction to hold out must be above 0 and below 1, got {fraction}")
+    copies, classes = defaultdict[bytes, list[int]](list), defaultdict[int, list[bytes]](list)
+    for number, (label, key) in enumerate(zip(labels, keys, strict=True)):
+        if key not in copies:  # copies in two classes count for the class of the first
+            classes[label].append(key)
+        copies[key].append(number)
+    salt = f"{seed}:".encode()
+    chosen = list[int]()
+    for own in classes.values():
+        if len(own) == 1:
+            continue
+        wanted = max(1, round(fraction * sum(len(copies[key]) for key in own)))
+        taken = list[int]()
+        for key in sorted(own, key=lambda key: hashlib.sha256(salt + key).digest())[:-1]:
+            if len(taken) >= wanted:
+                break
+            taken += copies[key]
+        chosen += taken
+    return sorted(chosen)
+
+
+def _pick(images: ImageSet | ImageFiles, index: Tensor) -> ImageSet | ImageFiles:
+    return images.pick(index.sort().values)
 
 
 def _form(tensor: Tensor) -> str:

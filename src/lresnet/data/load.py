@@ -204,15 +204,31 @@ def load_graph(source: Any, root: Root = None) -> Data:
     return read_graph(source, root).to_data()
 
 
-def load_images(name: str | Path, root: Root = None, size: int | None = None) -> ImageData:
-    """Load training and test images into memory.
+def load_images(
+    name: str | Path,
+    root: Root = None,
+    size: int | None = None,
+    *,
+    test_fraction: float | None = None,
+    split_seed: int | None = None,
+    memory: float | None = None,
+    workers: int | None = None,
+) -> ImageData:
+    """Load training and test images: into memory, or only their file names if a folder holds too many.
 
     Args:
-        name: A name of :data:`lresnet.data.IMAGE_SETS`, or a path: a folder with ``train/CLASS/`` and ``test/CLASS/``
-            (see :func:`~lresnet.data.formats.image_folder.read_image_folder`), or a ``.npz`` file of arrays (see
+        name: A name of :data:`lresnet.data.IMAGE_SETS`, or a path: a folder with a folder for each class, or with
+            ``train/CLASS/`` and ``test/CLASS/`` (see
+            :func:`~lresnet.data.formats.image_folder.read_image_folder`), or a ``.npz`` file of arrays (see
             :func:`~lresnet.data.formats.image_arrays.read_image_arrays`).
         root: Data roots of the named sets, see :func:`lresnet.data.files.data_roots`.
         size: Side of the squares to which the images of a folder are resized; for folders with images of several sizes.
+        test_fraction: Fraction of the images of each class that become the test set of a folder without ``test``;
+            default 0.2.
+        split_seed: Seed that chooses them, by content; default 0.
+        memory: Gigabytes of decoded images of a folder that are kept in memory; default 2. A larger set is decoded
+            batch by batch when it is used.
+        workers: Number of processes that decode the images of a folder; default: one per core, at most 8.
 
     Raises:
         FileNotFoundError: There is no such set, folder or file, and nothing can be downloaded.
@@ -224,19 +240,31 @@ def load_images(name: str | Path, root: Root = None, size: int | None = None) ->
         (torch.Size([50000, 32, 32, 3]), ('airplane', 'automobile', 'bird'))
     """
     path = Path(name)
-    if size is not None and (name in IMAGE_SETS or path.is_file()):
-        raise ValueError(f"size={size} is for folders of image files; the images of {name} have a fixed size")
+    options = {"test_fraction": test_fraction, "split_seed": split_seed, "memory": memory, "workers": workers}
+    if name in IMAGE_SETS or path.is_file():
+        if size is not None:
+            raise ValueError(f"size={size} is for folders of image files; the images of {name} have a fixed size")
+        for option, value in options.items():
+            if value is not None:
+                raise ValueError(f"{option}={value} is for folders of image files, and {name} is none; leave it out")
     if isinstance(name, str) and name in IMAGE_SETS:
         source = find_source(name)
         data: ImageData = reader(source)(source_files(source, root))
         return data
     if path.is_dir():
-        return read_image_folder(path, size)
+        return read_image_folder(
+            path,
+            size,
+            test_fraction=test_fraction,
+            split_seed=split_seed or 0,
+            memory=memory,
+            workers=workers,
+        )
     if path.is_file() and ".npz" in (path.suffix, path.resolve().suffix):  # a link may have any name
         return read_image_arrays(path)
     problem = "is neither a folder nor a .npz file" if path.exists() else "does not exist"
     raise FileNotFoundError(
-        f"{name} {problem}; give {' or '.join(IMAGE_SETS)}, a folder with train/ and test/, or a .npz file"
+        f"{name} {problem}; give {' or '.join(IMAGE_SETS)}, a folder with a folder for each class, or a .npz file"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,12 +10,13 @@ import torch
 from torch import Tensor
 
 from lresnet._metric_names import require_link_metric, require_node_metric
-from lresnet.data.image_data import ImageData, ImageSet, hold_out
+from lresnet.data.image_data import ImageData, ImageSet, hold_out, stratified_part
 from lresnet.data.shaped import shaped
 from lresnet.data.torch_dataset import DatasetTask
 
 if TYPE_CHECKING:
     from lresnet.data.graph import Graph
+    from lresnet.data.image_files import ImageFiles
 
 __all__ = [
     "GraphLevelTask",
@@ -209,10 +211,13 @@ class ImageTask:
         name: Name of the task, e.g. ``"cifar10"``.
         data: Training and test images.
         holdout: Share of the training images that is kept for validation, e.g. 0.1. With 0 all images are used for
-            training, and there is no validation.
+            training, and there is no validation. Data with validation images of their own allow nothing but 0.
+        stratified: Whether the same share of every class is kept, chosen by content, see
+            :func:`lresnet.data.image_data.stratified_part`. Otherwise the images are drawn from all classes together.
 
     Raises:
-        ValueError: ``holdout`` is not in [0, 1), or leaves no images for training or for validation.
+        ValueError: ``holdout`` is not in [0, 1), or leaves no images for training or for validation, or the data have
+            validation images of their own.
 
     Example:
         >>> part = ImageSet(torch.zeros(50, 8, 8, 3, dtype=torch.uint8), torch.arange(50) % 2)
@@ -225,10 +230,16 @@ class ImageTask:
     name: str
     data: ImageData
     holdout: float = 0.0
+    stratified: bool = False
 
     def __post_init__(self) -> None:
         if not 0 <= self.holdout < 1:
             raise ValueError(f"holdout must be a share, at least 0 and below 1, got {self.holdout}")
+        if self.holdout and self.data.val is not None:
+            raise ValueError(
+                f"{self.data.name} has validation images of its own, so none of the training images are held out; "
+                f"leave holdout {self.holdout} out"
+            )
         images, count = len(self.data.train), self.validation_count
         if self.holdout and not 0 < count < images:
             raise ValueError(
@@ -244,26 +255,50 @@ class ImageTask:
     @property
     def in_channels(self) -> int:
         """Number of channels of an image."""
-        return self.data.train.images.shape[-1]
+        return self.data.train.shape[-1]
 
     @property
     def validation_count(self) -> int:
         """Number of training images that are kept for validation."""
+        if self.holdout and self.stratified:
+            return len(self._held_out())
         return round(self.holdout * len(self.data.train))
 
-    def split(self) -> tuple[ImageSet, ImageSet | None]:
+    def split(self) -> tuple[ImageSet | ImageFiles, ImageSet | ImageFiles | None]:
         """Return the training images and the validation images, None without validation.
 
         The split is the same for every seed and on every machine.
         """
         if not self.holdout:
-            return self.data.train, None
-        return hold_out(self.data.train, self.validation_count, _HOLD_OUT_SEED)
+            return self.data.train, self.data.val
+        if not self.stratified:
+            return hold_out(self.data.train, self.validation_count, _HOLD_OUT_SEED)
+        chosen = torch.tensor(self._held_out())
+        rest = torch.ones(len(self.data.train), dtype=torch.bool)
+        rest[chosen] = False
+        return self.data.train.pick(rest.nonzero().flatten()), self.data.train.pick(chosen)
+
+    def _held_out(self) -> list[int]:
+        """Return the numbers of the validation images of a stratified split."""
+        data = self.data
+        contents = data.contents
+        if contents is None:
+            pixels = data.train.images.cpu().numpy()
+            contents = tuple(hashlib.sha256(image.tobytes()).digest() for image in pixels)
+        return stratified_part(data.train.labels.tolist(), contents, self.holdout, _HOLD_OUT_SEED)
 
     def to(self, device: torch.device | str) -> ImageTask:
         """Return the task with its images on ``device``."""
         data = self.data
-        return replace(self, data=replace(data, train=data.train.to(device), test=data.test.to(device)))
+        return replace(
+            self,
+            data=replace(
+                data,
+                train=data.train.to(device),
+                test=data.test.to(device),
+                val=None if data.val is None else data.val.to(device),
+            ),
+        )
 
 
 GraphTask = LinkTask | NodeTask

@@ -15,7 +15,17 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from lresnet._metric_names import require_link_metric, require_node_metric
-from lresnet._options import ABOVE_0_BELOW_1, AT_LEAST_1, FROM_0_BELOW_1, POSITIVE, Range, check_options, option
+from lresnet._options import (
+    ABOVE_0_BELOW_1,
+    AT_LEAST_1,
+    FROM_0_BELOW_1,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SEED,
+    Range,
+    check_options,
+    option,
+)
 from lresnet.residual.registry import RESIDUALS, residual_options
 from lresnet.runs.names import require_known
 from lresnet.train.config import Augment, TrainConfig
@@ -131,6 +141,10 @@ class ImageTaskConfig:
         name: ``"cifar10"``, ``"cifar100"``, or the absolute path of a folder or ``.npz``.
         size: for a folder whose images differ in size: resize all to squares of this side.
         holdout: fraction of the training images held out for validation.
+        stratified: whether the same fraction of every class is held out, by content.
+        test_fraction, split_seed: the test set of a folder without ``test``, see :func:`lresnet.data.load_images`.
+        memory, workers: where the images of a folder are kept and how many processes decode them; they do not change
+            the run.
     """
 
     kind: ClassVar[str] = "images"
@@ -138,7 +152,8 @@ class ImageTaskConfig:
     name: str
     size: int | None = option(
         None,
-        "Resize all images of a folder to squares with this side; needed when their sizes differ.",
+        "Resize all images of a folder to squares with this side. None: that of the images, at most 64 pixels on a CPU "
+        "and 224 on a GPU.",
         range=AT_LEAST_1,
         metavar="PIXELS",
     )
@@ -148,10 +163,45 @@ class ImageTaskConfig:
         range=FROM_0_BELOW_1,
         metavar="FRACTION",
     )
+    stratified: bool | None = option(
+        None,
+        "Hold out the same fraction of every class, with copies of an image on one side; the default for your own "
+        "images.",
+    )
+    test_fraction: float | None = option(
+        None,
+        "Fraction of each class that is the test set of a folder without test/. None: 0.2.",
+        range=ABOVE_0_BELOW_1,
+        metavar="FRACTION",
+    )
+    split_seed: int | None = option(
+        None, "Seed that chooses the test set of a folder without test/. None: 0.", range=SEED, metavar="INT"
+    )
+    memory: float | None = option(
+        None,
+        "Gigabytes of decoded images of a folder that are kept in memory; a larger set is decoded batch by batch. "
+        "None: 2.",
+        range=NOT_NEGATIVE,
+        metavar="GB",
+    )
+    workers: int | None = option(
+        None,
+        "Processes that decode the images of a folder; 0 decodes without. None: one per core, at most 8.",
+        range=NOT_NEGATIVE,
+        metavar="INT",
+    )
 
     def __post_init__(self) -> None:
         check_options(self)
 
+    @property
+    def is_own(self) -> bool:
+        """Whether the images are the user's own."""
+        return Path(self.name).is_absolute()
+
+
+_MACHINE_SETTINGS = ("memory", "workers")
+"""Settings of images that do not change a run, so that it may resume with others."""
 
 TaskConfig = GraphTaskConfig | ImageTaskConfig
 
@@ -366,6 +416,8 @@ class RunConfig:
             split = self.task.split if self.task.split_index is None else self.task.split_index
             words += [] if split is None else ["--split", str(split)]
             words += [] if self.task.task is None else ["--task", self.task.task, "--search", "off"]
+        elif self.task.is_own:
+            words += ["--recipe", "fast"]  # a recipe is not scaled to the images
         for name, value in self.settings().items():
             typed = option_name(name)
             if isinstance(value, bool):
@@ -383,7 +435,8 @@ class RunConfig:
             facts["stem"] = self.model.usual_stem  # where the settings have none
         if isinstance(self.task, GraphTaskConfig):
             facts |= {"split": self.task.split, "split_index": self.task.split_index, "task kind": self.task.task}
-        return facts | {"seed": self.train.seed} | self.settings()
+        settings = {name: value for name, value in self.settings().items() if name not in _MACHINE_SETTINGS}
+        return facts | {"seed": self.train.seed} | settings
 
     def same_run(self, other: RunConfig) -> str | None:
         """Return the first setting in which another configuration differs, as a sentence; None: they are equal."""

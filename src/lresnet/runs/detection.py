@@ -233,7 +233,7 @@ def norm_confidence(model: LorentzResNet, data: ImageData) -> dict[str, float]:
 
 def _require_own_kind(model: LorentzResNet, data: ImageData) -> None:
     own = "the in-distribution images must be those that it was trained on"
-    classes, shape = model.config["num_classes"], list(data.test.images.shape[1:])
+    classes, shape = model.config["num_classes"], list(data.test.shape)
     if classes != len(data.classes):
         raise ValueError(f"the model has {classes} classes, but {data.name} has {len(data.classes)}; {own}")
     if model.in_channels != shape[-1]:
@@ -242,7 +242,7 @@ def _require_own_kind(model: LorentzResNet, data: ImageData) -> None:
 
 def _require_size(ood: OodSet, data: ImageData) -> None:
     """Raise an error for images of another size: a network could separate them by their size alone."""
-    (height, width), found = data.test.images.shape[1:3], ood.images.shape[1:3]
+    (height, width), found = data.test.shape[:2], ood.images.shape[1:3]
     if (height, width) != found:
         size = str(height) if height == width else f"({height}, {width})"
         raise ValueError(

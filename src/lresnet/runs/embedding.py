@@ -198,7 +198,7 @@ def embed_test_images(run: Run, numbers: Sequence[int] | None = None) -> Embeddi
             )
     index = torch.tensor(list(chosen))
     batch = max(1, _PIXELS // (network.height * network.width))
-    parts = [network.embed(data.test.images[part].to(run.device)).float().cpu() for part in index.split(batch)]
+    parts = [network.embed(data.test.read(part).to(run.device)).float().cpu() for part in index.split(batch)]
     return Embedding(
         source=run.record.data_name,
         kind="test image",
@@ -259,9 +259,9 @@ def embedding_delta(run: Run, *, images: int = 1000, samples: int | None = None,
     if images < 4:
         raise ValueError(f"images must be at least 4, because delta compares quadruples, got {images}")
     network = image_network(run)
-    test = run.images.test.images
+    test = run.images.test
     drawn = torch.from_numpy(np.random.RandomState(seed).permutation(len(test))[:images])
-    batches = [part.to(run.device) for part in test[drawn].split(_DELTA_BATCH)]
+    batches = [part.to(run.device) for part in test.read(drawn).split(_DELTA_BATCH)]
     with torch.no_grad():
         inputs = [normalise(part, network.mean, network.std) for part in batches]
         points = torch.cat([head_input(network.model, part).points for part in inputs])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from lresnet.data import ImageData, ImageSet
-from lresnet.data.formats.records import digest_of
+from lresnet.data.image_files import ImageFiles
 
 __all__ = [
     "image_facts",
@@ -18,7 +18,7 @@ __all__ = [
     "require_same_order",
 ]
 
-_ORDER = "training_order"
+_ORDER, _ORDER_OF_IMAGES = "training_order", "training_order_of_images"
 # What run.json records of the images, and what an error message calls it.
 _WORDS = {
     "height": "sizes",
@@ -32,32 +32,45 @@ _WORDS = {
     "training_digest": "training images or training labels",
     "test_digest": "test images or test labels",
     _ORDER: "order of the training images",
+    _ORDER_OF_IMAGES: "order of the training images",
+    "validation_images": "validation images",
+    "validation_digest": "validation images or validation labels",
 }
+
+_ORDERS = (_ORDER, _ORDER_OF_IMAGES)
 
 Facts = Mapping[str, Any]
 
 
 def image_facts(data: ImageData) -> dict[str, Any]:
     """Return the sizes, classes, pixel statistics and checksums of images as JSON values."""
-    height, width, channels = data.train.images.shape[1:]
-    pixels = list(data.classes), list(data.mean), list(data.std)
-    parts = data.train, data.test
-    facts = height, width, channels, *pixels, *map(len, parts), *map(_digest, parts), _order(data.train)
-    return dict(zip(_WORDS, facts, strict=True))
+    values = list(data.classes), list(data.mean), list(data.std), len(data.train), len(data.test)
+    train, test = _digests(data.train), _digests(data.test)
+    facts = dict(zip(_WORDS, (*data.train.shape, *values, _joined(sorted(train)), _joined(sorted(test))), strict=False))
+    # The order decides how images are held out, shuffled and shared. The first form is older and needs all pixels.
+    if isinstance(data.train, ImageSet):
+        facts[_ORDER] = hashlib.sha256(data.train.images.cpu().numpy().tobytes()).hexdigest()
+    if data.contents is not None:
+        facts[_ORDER_OF_IMAGES] = _joined(train)
+    if data.val is not None:
+        facts |= {"validation_images": len(data.val), "validation_digest": _joined(sorted(_digests(data.val)))}
+    return facts
 
 
-def _digest(images: ImageSet) -> str:
-    """Return a checksum of all pairs of image and label, independent of their order.
+def _digests(images: ImageSet | ImageFiles) -> Sequence[bytes]:
+    """Return a checksum of each image with its label.
 
-    Copies of CIFAR differ in their order, and the mean and deviation of the pixels would not notice swapped labels.
+    Sorted, they do not depend on the order: copies of CIFAR differ in it. The mean and deviation of the pixels would
+    not notice swapped labels.
     """
+    if isinstance(images, ImageFiles):
+        return images.digests
     pairs = zip(images.images.cpu().numpy(), images.labels.tolist(), strict=True)
-    return digest_of(label.to_bytes(8, "little") + image.tobytes() for image, label in pairs)
+    return [hashlib.sha256(label.to_bytes(8, "little") + image.tobytes()).digest() for image, label in pairs]
 
 
-def _order(images: ImageSet) -> str:
-    """Return a checksum of the images in their order, which decides how they are held out, shuffled and shared."""
-    return hashlib.sha256(images.images.cpu().numpy().tobytes()).hexdigest()
+def _joined(digests: Sequence[bytes]) -> str:
+    return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
 def require_images_exist(name: str, folder: Path) -> None:
@@ -89,7 +102,7 @@ def require_same_images(facts: Facts | None, before: Facts | None, name: str, fo
         ValueError: the images have changed; the message says in what.
     """
     for key, now in (facts or {}).items():
-        if before is not None and key in before and before[key] != now and key != _ORDER:
+        if before is not None and key in before and before[key] != now and key not in _ORDERS:
             raise ValueError(
                 f"{name} has other {_WORDS[key]} than when the run in {folder} was started; "
                 "restore them, or train in another folder"
@@ -102,8 +115,8 @@ def require_same_order(facts: Facts | None, before: Facts | None, name: str, fol
     Raises:
         ValueError: the order has changed, for example because files were renamed.
     """
-    now, then = (facts or {}).get(_ORDER), (before or {}).get(_ORDER)
-    if then is not None and now != then:
+    pairs = [((facts or {}).get(key), (before or {}).get(key)) for key in _ORDERS]
+    if any(None not in pair and pair[0] != pair[1] for pair in pairs):
         raise ValueError(
             f"{name} has its training images in another order than when the run in {folder} was started, and the order "
             "decides which are held out and how they are shuffled; restore the file names, or train in another folder"
@@ -123,5 +136,5 @@ def require_same_everywhere(facts: Facts, name: str, gather: Callable[[Any], lis
     """
     found = gather(facts)
     for key, word in _WORDS.items():
-        if any(other[key] != found[0][key] for other in found):
+        if any(other.get(key) != found[0].get(key) for other in found):
             raise ValueError(f"the processes find different {word} at {name}; give every machine the same images")

@@ -477,7 +477,9 @@ def load(config: TaskConfig, seed: int = 0) -> Task:
         seed: decides a ``"disjoint"`` split; published splits are the same for every seed.
     """
     if isinstance(config, ImageTaskConfig):
-        return ImageTask(config.name, _images(config.name, config.size), holdout=config.holdout)
+        folder = (config.size, config.test_fraction, config.split_seed, config.memory, config.workers)
+        data = _images(config.name, *folder)
+        return ImageTask(config.name, data, holdout=config.holdout, stratified=bool(config.stratified))
     if config.is_own:
         return load_own_task(config, seed)
     disjoint = config.split_index is None and config.split == "disjoint"
@@ -491,8 +493,16 @@ def _graph_task(config: GraphTaskConfig, seed: int) -> Task:
 
 
 @functools.lru_cache(maxsize=2)
-def _images(name: str, size: int | None) -> ImageData:
-    return load_images(name, size=size)
+def _images(
+    name: str,
+    size: int | None = None,
+    test_fraction: float | None = None,
+    split_seed: int | None = None,
+    memory: float | None = None,
+    workers: int | None = None,
+) -> ImageData:
+    options = {"test_fraction": test_fraction, "split_seed": split_seed, "memory": memory, "workers": workers}
+    return load_images(name, size=size, **{key: value for key, value in options.items() if value is not None})  # type: ignore[arg-type]
 
 
 def build(config: RunConfig, device: torch.device | str = "cpu") -> tuple[Pretrained, Objective[Any]]:
@@ -514,7 +524,7 @@ def build_model(config: ModelConfig, task: Task, device: torch.device | str = "c
     sizes: dict[str, Any]
     config = with_stem(config, task)
     if isinstance(task, ImageTask):
-        sizes = {"num_classes": len(task.data.classes), "in_channels": task.data.train.images.shape[-1]}
+        sizes = {"num_classes": len(task.data.classes), "in_channels": task.in_channels}
     elif isinstance(task, DatasetTask):
         sizes = {"num_classes": task.num_classes, "in_channels": task.in_channels}
     else:

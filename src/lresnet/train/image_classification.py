@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import ClassVar
 
 import torch
@@ -13,10 +13,11 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from lresnet.data import ImageSet, ImageTask
-from lresnet.data.augmentation import Augmentation, normalise
+from lresnet.data.augmentation import Augmentation, Draws, apply_draws, draw, draw_boxes, normalise, paste
 from lresnet.data.augmentation import augment as augment_images
 from lresnet.data.augmentation import cutmix as cut_and_mix
 from lresnet.data.image_data import mean_colour
+from lresnet.data.image_files import ImageFiles, ImageStream
 from lresnet.metrics import accuracy, superclass_accuracy
 from lresnet.models import LorentzResNet
 from lresnet.train.config import Augment
@@ -62,6 +63,9 @@ class ImageClassification(Objective[LorentzResNet]):
     Several processes shuffle and augment in the same way. Each takes its share of every batch, and its batch norms see
     that share only.
 
+    Images that stay in their files (:class:`~lresnet.data.image_files.ImageFiles`) are decoded by worker processes and
+    augmented batch by batch, with the same random numbers: batches are those of images in memory, bit for bit.
+
     Args:
         task: the images and how many of them are held out for validation.
         batch_size: images per step, over all processes together; at most the number of training images.
@@ -93,17 +97,18 @@ class ImageClassification(Objective[LorentzResNet]):
         self.held_out = None if held_out is None else held_out.to(device)
         self.augment = augment
         self._augmentation = Augmentation(pad=augment.pad, flip=augment.flip, cutout=augment.cutout)
-        self.device = self.train.images.device
+        self.device = self.train.labels.device
         self.generator = torch.Generator(self.device).manual_seed(seed)
         self.batch_size, self.processes = min(batch_size, len(self.train)), processes
         self._share = processes.share(self.batch_size, len(self.train))
         # A captured step reads these tensors: advance() copies each batch into them.
-        self._batch = torch.zeros_like(self.train.images[self._share])
         self._labels = torch.zeros_like(self.train.labels[self._share])
+        self._batch = torch.zeros(len(self._labels), *self.train.shape, dtype=torch.uint8, device=self.device)
         self._others, self._kept = torch.zeros_like(self._labels), torch.ones_like(self._labels, dtype=torch.float32)
         self._fill = mean_colour(self.data.mean, self.device)
         self._mean, self._std = (torch.tensor(values, device=self.device) for values in (self.data.mean, self.data.std))
         self._epoch: tuple[Tensor, ...] = ()
+        self._stream = None if isinstance(self.train, ImageSet) else _TrainingStream(self, self.train)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -111,6 +116,10 @@ class ImageClassification(Objective[LorentzResNet]):
 
     def start_epoch(self) -> None:
         order = torch.randperm(len(self.train), generator=self.generator, device=self.device)
+        if self._stream is not None:
+            self._stream.start_epoch(order)
+            return
+        assert isinstance(self.train, ImageSet)
         images = augment_images(self.train.images, order, self._augmentation, self.generator, self._fill)
         labels = self.train.labels[order]
         self._epoch = (images, labels)
@@ -119,16 +128,25 @@ class ImageClassification(Objective[LorentzResNet]):
             self._epoch = (mixed, labels, labels.roll(-1), kept)
 
     def advance(self, step: int) -> None:
+        if self._stream is not None:
+            for target, values in zip(self._targets, self._stream.batch(step), strict=False):
+                target.copy_(values)
+            return
         start = step * self.batch_size
         rows = slice(start + self._share.start, start + self._share.stop)
-        targets = (self._batch, self._labels, self._others, self._kept)
-        for target, values in zip(targets, self._epoch, strict=False):  # only CutMix has values for the last two
+        for target, values in zip(self._targets, self._epoch, strict=False):
             target.copy_(values[rows])
+
+    @property
+    def _targets(self) -> tuple[Tensor, ...]:
+        return self._batch, self._labels, self._others, self._kept  # only CutMix has values for the last two
 
     def precompile(self, model: LorentzResNet) -> None:
         was_training = model.training
         precompile(model.train(), self.loss)
-        precompile(model.eval(), lambda call: self._evaluate(call, self._parts(self.train.images)[0]))
+        together = min(self._together, len(self.train))
+        images = self._batch.new_zeros(together, *self.train.shape)
+        precompile(model.eval(), lambda call: self._evaluate(call, images))
         model.train(was_training)
 
     def loss(self, model: Callable[[Tensor], Tensor]) -> Tensor:
@@ -162,14 +180,22 @@ class ImageClassification(Objective[LorentzResNet]):
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.generator.set_state(state["generator"])
 
-    def _accuracy(self, model: LorentzResNet, images: ImageSet) -> Tensor:
+    def _accuracy(self, model: LorentzResNet, images: ImageSet | ImageFiles) -> Tensor:
         return accuracy(self._all_logits(model, images), images.labels)
 
-    def _all_logits(self, model: LorentzResNet, images: ImageSet) -> Tensor:
-        return torch.cat([self._evaluate(model, part) for part in self._parts(images.images)])
+    def _all_logits(self, model: LorentzResNet, images: ImageSet | ImageFiles) -> Tensor:
+        return torch.cat([self._evaluate(model, part.to(self.device)) for part in self._parts(images)])
 
-    def _parts(self, images: Tensor) -> Sequence[Tensor]:
-        return torch.split(images, max(1, _EVALUATION_PIXELS // images[0, ..., 0].numel()))
+    def _parts(self, images: ImageSet | ImageFiles) -> Iterator[Tensor]:
+        if isinstance(images, ImageSet):
+            return iter(torch.split(images.images, self._together))
+        return ImageStream(images).batches(torch.arange(len(images)).split(self._together))
+
+    @property
+    def _together(self) -> int:
+        """Number of images that are evaluated at once."""
+        height, width, _ = self.train.shape
+        return max(1, _EVALUATION_PIXELS // (height * width))
 
     def _evaluate(self, model: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
         return self._logits(model, images, mirrored_scores if self.augment.flip_test else class_scores)
@@ -184,6 +210,56 @@ class ImageClassification(Objective[LorentzResNet]):
                 f"build it with num_classes={classes}"
             )
         return logits
+
+
+class _TrainingStream:
+    """The batches of an objective whose images stay in their files.
+
+    The random numbers of an epoch are drawn at once, in the order in which those of images in memory are drawn.
+    """
+
+    def __init__(self, objective: ImageClassification, files: ImageFiles) -> None:
+        self.objective, self.files, self.stream = objective, files, ImageStream(files)
+        self._batches: Iterator[Tensor] = iter(())
+        self._order = self._labels = torch.empty(0, dtype=torch.int64)
+        self._draws: Draws | None = None
+        self._boxes: tuple[Tensor, ...] | None = None
+
+    def start_epoch(self, order: Tensor) -> None:
+        objective, (height, width, _) = self.objective, self.files.shape
+        self._order, self._labels = order, self.files.labels[order]
+        augmentation, generator = objective._augmentation, objective.generator
+        self._draws = draw(len(order), height, width, augmentation, generator)
+        share = objective.augment.cutmix
+        self._boxes = draw_boxes(len(order), height, width, share, generator) if share else None
+        numbers = order.cpu()
+        steps = range(objective.steps_per_epoch)
+        self._batches = self.stream.batches([numbers[self._rows(step).cpu()] for step in steps])
+
+    def batch(self, step: int) -> tuple[Tensor, ...]:
+        """Return images and labels of a step; with CutMix also the other labels and the shares of the own ones."""
+        objective, rows = self.objective, self._rows(step)
+        assert self._draws is not None
+        pixels = next(self._batches).to(self._order.device)
+        draws = Draws(*(values[rows] for values in self._draws))
+        own = torch.arange(len(rows), device=pixels.device)
+        images = apply_draws(pixels, own, objective._augmentation, draws, objective._fill)
+        labels = self._labels[rows]
+        if self._boxes is None:
+            return images, labels
+        height, width, _ = self.files.shape
+        top, bottom, left, right = (values[rows] for values in self._boxes)
+        kept = 1 - ((bottom - top) * (right - left)).float() / (height * width)
+        mixed = paste(images, (top, bottom, left, right))  # the last image only lends its rectangle
+        return mixed[:-1], labels[:-1], labels[1:], kept[:-1]
+
+    def _rows(self, step: int) -> Tensor:
+        """Return the places of a batch in the epoch; with CutMix one more, whose image the last one is mixed with."""
+        objective = self.objective
+        start, share = step * objective.batch_size, objective._share
+        more = 1 if objective.augment.cutmix else 0
+        rows = torch.arange(start + share.start, start + share.stop + more, device=self.files.labels.device)
+        return rows % len(self.files)
 
 
 def precompile(model: torch.nn.Module, forward: Callable[[Callable[..., Tensor]], Tensor]) -> None:
