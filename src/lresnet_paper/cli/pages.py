@@ -16,7 +16,7 @@ pages = App("Render the generated pages and pictures of the documentation. Witho
 
 @pages.command
 def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
-    """Write all pages into the folder of the docs: verdict, results, performance, benchmarks, hierarchy, numerics.
+    """Write all generated pages into the folder of the docs.
 
     Example: python -m lresnet_paper pages --results results --docs docs
 
@@ -29,7 +29,8 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
     performance(results, docs / "performance/index.md")
     benchmarks(results, docs / "performance/benchmarks.md")
     hierarchy(results, docs / "reproduction/hierarchy.md")
-    return numerics(results, docs / "performance/numerics.md")
+    numerics(results, docs / "performance/numerics.md")
+    return conversion(results, out=docs / "howto/convert_zoo.md")
 
 
 @pages.command
@@ -120,6 +121,29 @@ def numerics(results: _Results = Path("results"), out: Path = Path("docs/perform
     from lresnet_paper.render import write_page
 
     write_page(out, numerics_page(read_numerics(results)))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
+def conversion(
+    results: _Results = Path("results"),
+    counts: Path = Path("benchmarks"),
+    out: Path = Path("docs/howto/convert_zoo.md"),
+) -> int:
+    """Write the page of converted networks, which `python benchmarks/convert_zoo.py` measures.
+
+    Example: python -m lresnet_paper pages conversion --out docs/howto/convert_zoo.md
+
+    Args:
+        results: The folder with conversion.jsonl.
+        counts: The folder with conversion_truth.toml, the connections counted by hand.
+        out: The Markdown file to write.
+    """
+    from lresnet_paper.pages.conversion_page import conversion_page, read_conversions, read_hand_counts
+    from lresnet_paper.render import write_page
+
+    write_page(out, conversion_page(read_conversions(results), read_hand_counts(counts)))
     print(f"The page: {out}")
     return 0
 
