@@ -176,7 +176,7 @@ def test_whole_graphs_are_classified(
     ("args", "words"),
     [
         (["empty", "--task", "link"], "has no file edges.*, such as edges.csv"),
-        (["empty"], "images must be in train/CLASS/ and test/CLASS/, and a graph in edges.csv"),
+        (["empty"], "or into train/CLASS/ and test/CLASS/ (a graph needs edges.csv)"),
         (["empty", "--task", "graph-level"], "has no labels.csv; write one row per graph"),
         (["empty.csv"], "holds no edges: the file is empty"),
         (["column.csv"], "column.csv, line 1: expected two node names, found '0'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -589,3 +590,62 @@ def test_a_batch_norm_after_a_sum_is_no_post_norm():
 
     (one,) = lresnet.find_sums(Batch(), torch.randn(2, 4, 5, 5))
     assert one.converted
+
+
+@pytest.mark.parametrize("shape", [[4, 5, 5], [5]])
+def test_a_norm_over_other_axes_than_the_coordinates_has_an_effect(shape):
+    class Normed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f, self.norm = nn.Conv2d(4, 4, 1), nn.LayerNorm(shape)
+
+        def forward(self, x):
+            return self.norm(x + self.f(x).relu())
+
+    (one,) = lresnet.find_sums(Normed(), torch.randn(2, 4, 5, 5))
+    assert one.converted
+
+
+def test_an_alias_that_only_training_reads_is_refused():
+    class Auxiliary(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.stem, self.f, self.head = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 2)
+
+        def forward(self, x):
+            x = self.stem(x)
+            aux = x
+            x.add_(self.f(x.relu()))
+            return (self.head(x), aux) if self.training else self.head(x)
+
+    with pytest.raises(ValueError, match="computes something else after the conversion"):
+        lresnet.lorentzify(Auxiliary(), example=torch.randn(2, 6))
+
+
+def test_random_numbers_of_numpy_do_not_disturb_the_check():
+    class Noisy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = nn.Linear(6, 6)
+
+        def forward(self, x):
+            return x + self.f(x) * float(np.random.rand())  # noqa: NPY002
+
+    before = np.random.get_state()[1].copy()  # noqa: NPY002
+    lresnet.lorentzify(Noisy(), example=torch.randn(2, 6))
+    assert (np.random.get_state()[1] == before).all()  # noqa: NPY002
+
+
+def test_a_network_that_keeps_a_tensor_of_an_earlier_pass_is_copied():
+    class Keeps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.f = nn.Linear(6, 6)
+
+        def forward(self, x):
+            self.last = self.f(x)
+            return x + self.last
+
+    net = Keeps()
+    net(torch.randn(2, 6))
+    assert lresnet.lorentzify(net, example=torch.randn(2, 6)).residual is not None

@@ -112,6 +112,18 @@ def test_a_new_head_for_other_classes(tmp_path):
         lresnet.from_pretrained(folder, net=network(5))
 
 
+@pytest.mark.parametrize("number", [0, -1, "7", 2.5, True])
+def test_a_number_of_classes_that_is_none_is_refused(number, tmp_path):
+    with pytest.raises(ValueError, match="num_classes must be a whole number from 1"):
+        lresnet.from_pretrained(tmp_path, num_classes=number)
+
+
+def test_a_network_without_a_head_of_that_size_is_refused(tmp_path):
+    folder = lresnet.lorentzify(build("recurrent"), example=inputs("recurrent")).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="the network has no head of 7 classes"):
+        lresnet.from_pretrained(folder, net=build("recurrent"), num_classes=7)
+
+
 def test_a_new_head_of_our_own_models(tmp_path):
     model = lresnet.create_model("lorentz_resnet20", num_classes=3, widths=[4, 4, 8])
     folder = changed(model).save_pretrained(tmp_path)
@@ -214,6 +226,14 @@ def test_a_network_of_timm_comes_back_by_name(tmp_path):
     found = lresnet.from_pretrained(saved.save_pretrained(tmp_path))
     assert torch.equal(found.eval()(x), saved.eval()(x))
     assert lresnet.from_pretrained(tmp_path, num_classes=9)(x).shape == (2, 9)
+
+
+def test_a_network_of_timm_with_other_arguments_is_not_built_by_its_name(tmp_path):
+    timm = pytest.importorskip("timm")
+    net = timm.create_model("resnet10t", num_classes=5, act_layer="gelu")
+    folder = lresnet.lorentzify(net, example=torch.randn(2, 3, 64, 64)).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="built with other arguments; build it and pass net="):
+        lresnet.from_pretrained(folder)
 
 
 def test_a_network_of_transformers_comes_back_by_name(tmp_path):

@@ -221,3 +221,19 @@ def test_tied_weights_are_written_and_read(tmp_path: Path) -> None:
     opened = lresnet.Run.open(tmp_path / "r", model=tied(), device="cpu")
     assert torch.equal(opened.model[2].weight, run.model[2].weight)
     assert len(network_weights(tied())) == 6
+
+
+def test_a_folder_of_a_run_on_other_data_is_refused(tmp_path):
+    inputs, labels = torch.randn(24, 6), torch.arange(24) % 2
+    config = lresnet.TrainConfig(epochs=1)
+    net = torch.nn.Linear(6, 2)
+    lresnet.fit(torch.utils.data.TensorDataset(inputs, labels), net, config, out=tmp_path / "run", device="cpu")
+    for other in ((inputs + 1, labels), (inputs, 1 - labels)):
+        with pytest.raises(ValueError, match="sha256"):
+            lresnet.fit(torch.utils.data.TensorDataset(*other), net, config, out=tmp_path / "run", device="cpu")
+
+
+def test_a_negative_label_is_refused():
+    data = torch.utils.data.TensorDataset(torch.randn(4, 6), torch.tensor([0, 1, -1, 1]))
+    with pytest.raises(ValueError, match="labels must be whole numbers from 0, got -1"):
+        lresnet.fit(data, torch.nn.Linear(6, 2), lresnet.TrainConfig(epochs=1), device="cpu")

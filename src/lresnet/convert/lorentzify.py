@@ -11,7 +11,6 @@ points are one radius of curvature from the origin, where the space is curved an
 
 from __future__ import annotations
 
-import copy
 import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ import torch
 from torch import Tensor
 
 from lresnet.convert.example import guesses
-from lresnet.convert.plan import Plan, Sum, find_sums, results_of
+from lresnet.convert.plan import Plan, Sum, copy_of, find_sums, results_of
 from lresnet.convert.rewritten_class import Replacement, find_sum, is_rewritten, rewritten_class
 from lresnet.convert.source import enclosed
 from lresnet.geometry import Lorentz, ManifoldModule
@@ -93,7 +92,7 @@ def lorentzify(
         raise ValueError(_nothing_to_convert(plan))
     chosen, axes = _with_axes(chosen, dim)
     manifold = curvature if isinstance(curvature, Lorentz) else Lorentz(_curvature(curvature, chosen, axes))
-    network = copy.deepcopy(module)
+    network = copy_of(module)
     blocks = _blocks(network, chosen)
     options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | options
     _register(next(iter(blocks.values()))[0], manifold)
@@ -173,7 +172,7 @@ def _nothing_to_convert(plan: Plan) -> str:
     normed = [one for one in plan if one.is_post_norm and not one.chosen_by_user]
     if normed:
         return (
-            f"{len(normed)} sums of {plan.network} are followed by a layer norm, which removes the factor of the "
+            f"{len(normed)} sum{'s' if len(normed) > 1 else ''} of {plan.network} {'are' if len(normed) > 1 else 'is'} followed by a layer norm, which removes the factor of the "
             "Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with "
             f"norms before its branches; plan.include({normed[0].class_name!r}) converts them anyway"
         )
@@ -380,20 +379,13 @@ def _verify(
     """Raise an error unless the network with plain sums in place of the residuals computes what the original did."""
     assert plan.example is not None
     paths = {id(module): path for path, module in network.named_modules()}
-    check = copy.deepcopy(network)
+    check = copy_of(network)
     for block, name, skip_first in added:
         owner = check.get_submodule(paths[id(block)])
         part, plain = owner._modules[name], _PlainSum(skip_first)
         many = isinstance(part, torch.nn.ModuleList)
         owner._modules[name] = torch.nn.ModuleList([plain] * len(part)) if many else plain  # type: ignore[arg-type]
-    expected = results_of(copy.deepcopy(module), plan)
-    try:
-        found = results_of(check, plan)
-    except Exception as error:
-        raise ValueError(
-            f"{plan.network} does not run after the conversion: {type(error).__name__}: {error}"
-        ) from error
-    if all(_equal(found.get(name, []), tensors) for name, tensors in expected.items()):
+    if all(_computes_the_same(copy_of(module), copy_of(check), plan, training) for training in (False, True)):
         return
     in_place = [one for one in plan.converted if one.place.in_place]
     hint = (
@@ -406,6 +398,21 @@ def _verify(
         f"{plan.network} computes something else after the conversion, although its residuals were plain sums for this "
         f"check; {hint}"
     )
+
+
+def _computes_the_same(module: torch.nn.Module, check: torch.nn.Module, plan: Plan, training: bool) -> bool:
+    try:
+        expected = results_of(module, plan, training=training)
+    except Exception:
+        if training:  # the example does not fit, e.g. a batch of one image and batch norms
+            return True
+        raise
+    try:
+        found = results_of(check, plan, training=training)
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{plan.network} does not run after the conversion: {text}") from error
+    return all(_equal(found.get(name, []), tensors) for name, tensors in expected.items())
 
 
 def _equal(first: Sequence[Tensor], second: Sequence[Tensor]) -> bool:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import fnmatch
+import random
 import re
 import types
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.overrides import BaseTorchFunctionMode
@@ -30,7 +33,6 @@ SIDES = "the skip connection is the first side in some calls and the second in o
 FUNCTION = "it runs in an autograd function, whose backward pass may rely on the sum, as in reversible blocks"
 _OWN_REASONS = (BOTH_LINEAR, SAME_SHAPE, NOISE)  # about one module, not about the line in all modules
 _MERGING = ("fuse", "reparameterize", "switch_to_deploy", "structural_reparam", "merge_kernel")
-_NORMS = ("layer_norm", "rms_norm", "normalize")
 _NORM = re.compile(r"(layer|rms)_?norm|^norm$", re.IGNORECASE)
 _SUMS = ("add", "add_")
 _OTHER_SUMS = {
@@ -217,14 +219,12 @@ def find_sums(net: torch.nn.Module, *example_inputs: Any, **example_keywords: An
     from lresnet.convert.lorentzify import require_module
 
     require_module(net)
-    network = copy.deepcopy(net)
+    network = copy_of(net)
     search = _Search(network)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+    with _seeded():
         search.run(network.eval(), example_inputs, example_keywords)
     try:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+        with _seeded():
             search.run(network.train(), example_inputs, example_keywords)
     except Exception as error:
         text = " ".join(str(error).split())[:200]
@@ -251,14 +251,21 @@ def kind_of(network: torch.nn.Module) -> tuple[torch.dtype, torch.device] | None
     return next(((one.dtype, one.device) for one in network.parameters() if one.is_floating_point()), None)
 
 
+def copy_of(network: torch.nn.Module) -> torch.nn.Module:
+    """Return a deep copy; tensors that modules keep from an earlier pass are detached, as torch copies leaves only."""
+    values = [value for module in network.modules() for value in vars(module).values()]
+    kept = {id(one): one.detach().clone() for one in tensors_in(values) if not one.is_leaf}
+    return copy.deepcopy(network, kept)
+
+
 def copied(inputs: Any) -> Any:
     """Return a copy of the example, since a network may write into its input."""
     detached = tree_map(lambda one: one.detach().clone() if isinstance(one, Tensor) else one, inputs)
     return copy.deepcopy(detached)
 
 
-def results_of(network: torch.nn.Module, plan: Plan) -> dict[str, list[Tensor]]:
-    """Return the tensors that a forward pass in evaluation mode gives, and those that the modules then keep.
+def results_of(network: torch.nn.Module, plan: Plan, *, training: bool) -> dict[str, list[Tensor]]:
+    """Return the tensors that a forward pass gives, and those that the modules then keep.
 
     The mode for torch functions keeps torch's encoder layers from their fused path.
     """
@@ -271,9 +278,8 @@ def results_of(network: torch.nn.Module, plan: Plan) -> dict[str, list[Tensor]]:
             lambda one: one.to(now[1], now[0] if one.dtype == old else None) if isinstance(one, Tensor) else one,
             (args, keywords),
         )
-    with torch.random.fork_rng(devices=[]), torch.enable_grad(), BaseTorchFunctionMode():
-        torch.manual_seed(0)
-        output = network.eval()(*args, **keywords)
+    with _seeded(), torch.enable_grad(), BaseTorchFunctionMode():
+        output = network.train(training)(*args, **keywords)
     own = ("_parameters", "_modules")
     kept = {
         f"{path}.{name}": value
@@ -282,6 +288,21 @@ def results_of(network: torch.nn.Module, plan: Plan) -> dict[str, list[Tensor]]:
         if name not in own
     }
     return {name: [one.detach().clone() for one in tensors_in(value)] for name, value in {"": output, **kept}.items()}
+
+
+@contextlib.contextmanager
+def _seeded() -> Iterator[None]:
+    """Seed the random numbers of torch, NumPy and Python inside, and restore them after."""
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            np.random.seed(0)  # noqa: NPY002
+            random.seed(0)
+            yield
+    finally:
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        random.setstate(python_state)
 
 
 class _Search:
@@ -435,7 +456,7 @@ class _Search:
         """Find out which sums still run in a copy of the network whose branches were merged."""
         if not any(callable(getattr(one.place.module, name, None)) for one in self.sums.values() for name in _MERGING):
             return
-        merged = _Search(copy.deepcopy(self.network).eval())
+        merged = _Search(copy_of(self.network).eval())
         try:
             _merge(merged.network)
             merged.paths = {id(module): path for path, module in merged.network.named_modules()}
@@ -456,12 +477,17 @@ class _Search:
         return self.classes[modules[-1]] if self._is_leaf(modules) else name
 
     def _is_normed(self, result: Value) -> bool:
-        """Whether nothing but a layer norm or RMS norm reads a value."""
-        uses = list(_uses(result))
-        return bool(uses) and all(
-            name in _NORMS or (self._is_leaf(modules) and _NORM.search(self.classes[modules[-1]]))
-            for name, modules, _ in uses
-        )
+        """Whether nothing but layer norms or RMS norms over the coordinates read a value."""
+        uses = list(_uses_of(result))
+        return bool(uses) and all(self._is_norm(value, use) for value, use in uses)
+
+    def _is_norm(self, value: Value, use: tuple[str, tuple[str, ...], Value]) -> bool:
+        name, modules, normed = use
+        if value.axis not in (None, -1):
+            return False
+        if name in ("layer_norm", "rms_norm"):
+            return normed.normed_axes == 1
+        return self._is_leaf(modules) and _NORM.search(self.classes[modules[-1]]) is not None
 
     def _is_leaf(self, modules: tuple[str, ...]) -> bool:
         """Whether the innermost of the running modules has no parts."""
@@ -496,12 +522,17 @@ def _number(sums: Sequence[Sum]) -> None:
 
 def _uses(value: Value) -> Iterator[tuple[str, tuple[str, ...], Value]]:
     """Yield the operations that read a value, also in another shape or dtype."""
+    return (use for _, use in _uses_of(value))
+
+
+def _uses_of(value: Value) -> Iterator[tuple[Value, tuple[str, tuple[str, ...], Value]]]:
+    """Yield the operations that read a value, each with the value as it is read: in its shape and dtype."""
     for use in value.uses:
         edge = next((edge for edge in use[2].edges if edge.source is value), None)
         if edge is not None and edge.kind is Kind.SAME:
-            yield from _uses(use[2])
+            yield from _uses_of(use[2])
         elif use[0] != "__get__":
-            yield use
+            yield value, use
 
 
 def _is_score(result: Value) -> bool:

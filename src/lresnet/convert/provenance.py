@@ -60,7 +60,18 @@ class Edge(NamedTuple):
 class Value:
     """A tensor of the forward pass at one moment. An operation in place gives a tensor a new value."""
 
-    __slots__ = ("axis", "edges", "index", "is_data", "is_float", "modules", "operation", "shape", "uses")
+    __slots__ = (
+        "axis",
+        "edges",
+        "index",
+        "is_data",
+        "is_float",
+        "modules",
+        "normed_axes",
+        "operation",
+        "shape",
+        "uses",
+    )
 
     def __init__(
         self,
@@ -80,6 +91,8 @@ class Value:
         """Whether it depends on the example inputs."""
         self.axis = axis
         """Axis of the channels, counted from the end; None: unknown."""
+        self.normed_axes = 0
+        """Number of last axes that a layer norm or RMS norm runs over, where it is the result of one."""
         self.uses: list[tuple[str, tuple[str, ...], Value]] = []
         """Operations that read it, the modules around them, and their result."""
 
@@ -320,6 +333,8 @@ class Recorder(TorchFunctionMode):
     ) -> None:
         edges = _edges(name, sources, result)
         value = self._new(result, edges, operation=name, axis=_axis(name, args, sources, result, self.value_of))
+        if name in ("layer_norm", "rms_norm") and len(args) > 1 and isinstance(args[1], Sequence):
+            value.normed_axes = len(args[1])
         for edge in edges:
             edge.source.uses.append((name, value.modules, value))
         _note_consumed_axis(name, sources)

@@ -29,6 +29,7 @@ _FORMAT = 1
 _LONGEST_CONFIG = 2**22  # bytes; a network of 1,000 sums has less than a tenth of it
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]*", re.ASCII)
 # Settings of transformers that download code, or change how weights are stored.
+_VARYING = ("training", "grad_checkpointing", "activation_relu_or_gelu")  # settings that do not belong to the network
 _UNSAFE = ("auto_map", "quantization_config", "_attn_implementation", "attn_implementation", "_experts_implementation")
 
 
@@ -102,8 +103,34 @@ def _origin(net: torch.nn.Module) -> tuple[dict[str, Any], dict[str, Any]]:
     if isinstance(name, str) and type(net).__module__.startswith("timm."):
         classes = getattr(net, "num_classes", None)
         arguments = {"num_classes": classes} if isinstance(classes, int) else {}
-        return {}, {"library": "timm", "name": name, "arguments": arguments}
+        if _is_built_by(net, name, arguments):
+            return {}, {"library": "timm", "name": name, "arguments": arguments}
     return {}, {"library": None, "name": type(net).__name__}
+
+
+def _is_built_by(net: torch.nn.Module, name: str, arguments: dict[str, Any]) -> bool:
+    """Whether timm builds the network from its name and number of classes alone: all settings of all parts agree."""
+    try:
+        with torch.device("meta"):
+            built = import_module("timm").create_model(name, pretrained=False, **arguments)
+    except Exception:
+        return False
+    own = dict(net.named_modules())
+    return all(
+        path in own and type(own[path]).__name__ == type(part).__name__ and _settings(own[path]) == _settings(part)
+        for path, part in built.named_modules()
+    )
+
+
+def _settings(module: torch.nn.Module) -> dict[str, str]:
+    """Return the attributes of a module that are numbers, strings or tuples of them."""
+    plain = (bool, int, float, str, type(None))
+    found = {}
+    for name, value in vars(module).items():
+        parts = value if isinstance(value, tuple) else (value,)
+        if not name.startswith("_") and name not in _VARYING and all(isinstance(part, plain) for part in parts):
+            found[name] = repr(value)
+    return found
 
 
 def from_pretrained(
@@ -129,8 +156,8 @@ def from_pretrained(
         device: Device of the model.
         net: For a converted network, the flat network, built by the caller. It is converted as saved, and its weights
             are replaced by the saved ones in a copy.
-        num_classes: Number of classes of a new head, for fine-tuning. The head keeps its random initial values, all
-            other tensors are loaded. With ``net``, its head must have that number. None: the saved head.
+        num_classes: Number of classes of a new head, for fine-tuning. Its tensors keep their random initial values, all
+            others are loaded. With ``net``, its head must have that number. None, or the saved number: the saved head.
         revision: Branch, tag or commit of the repository. Give a commit to get the same weights always.
         token: Access token for a private or gated repository; None: that of ``hf auth login``; False: none.
         cache_dir: Folder of the downloads; None: the cache of ``huggingface_hub``.
@@ -149,6 +176,8 @@ def from_pretrained(
         >>> from_pretrained(folder, net=flat)[0].residual
         LorentzResidual(curvature=-0.1, dim=-1, weight=learned, scale=learned)
     """
+    if num_classes is not None and (type(num_classes) is not int or num_classes < 1):
+        raise ValueError(f"num_classes must be a whole number from 1, got {num_classes!r}")
     options = {"token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
     found, place = hub.locate(folder, revision=revision, **options)
     config = _read_config(found / "config.json")
@@ -175,6 +204,10 @@ def from_pretrained(
             net = _build(record, config, num_classes)
         network = _convert(net, record)
         require_same_tensors(network, shapes, type(network).__name__, new_head)
+        if num_classes is not None and not any(len(one) == num_classes for one in network.parameters() if one.dim()):
+            raise ValueError(
+                f"the network has no head of {num_classes} classes; build net with num_classes={num_classes}"
+            )
         load_tensors(network, weights, device, shared=shared, new_head=new_head)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         reason = " ".join(str(error).split())[:400]
@@ -198,7 +231,10 @@ def _build(record: Mapping[str, Any], config: Mapping[str, Any], num_classes: in
     origin = record["network"]
     library, name = origin["library"], origin["name"]
     if library not in ("timm", "transformers"):
-        raise ValueError(f"the network {str(name)[:60]!r} is not of a known library; build it and pass net=")
+        raise ValueError(
+            f"the network {str(name)[:60]!r} cannot be built by its name: it is not of timm or transformers, or it was "
+            "built with other arguments; build it and pass net="
+        )
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"{str(name)[:60]!r} is not the name of a network of {library}")
     try:

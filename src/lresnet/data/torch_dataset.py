@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,7 +105,9 @@ class DatasetTask:
         """Return the sizes of the data and the form of the items as JSON values."""
         counts = {f"{part}_items": _count(getattr(self, part)) for part in ("train", "validation", "test")}
         form = {"shape": list(self.form.shape), "bytes": self.form.is_bytes, "mode": self.form.mode}
-        return {"name": self.name, "data": "dataset", **counts, **form, "classes": list(self.classes)}
+        described = {"name": self.name, "data": "dataset", **counts, **form, "classes": list(self.classes)}
+        checksum = _checksum(self.train)
+        return described if checksum is None else described | {"sha256": checksum}
 
     def training_batches(self, batch_size: int | None, seed: int, rank: int = 0, size: int = 1) -> DataLoader[Any]:
         """Return the loader of the training data; each of ``size`` processes has its own share of every batch.
@@ -452,6 +455,27 @@ def _labels_of(data: Any, keys: tuple[str, str] | None) -> NDArray[np.int64] | N
     return labels.astype(np.int64) if is_list else None
 
 
+def _checksum(data: Any) -> str | None:
+    """Return a checksum of the labels and, for tensors in memory, of the inputs; None: neither can be read as it is."""
+    inner = data.dataset if isinstance(data, DataLoader) else data
+    if not _is_map(inner):
+        return None
+    labels = _labels_of(inner, None)
+    while isinstance(inner, Subset):
+        inner = inner.dataset
+    arrays = [] if labels is None else [labels]
+    if isinstance(inner, TensorDataset):
+        arrays += [
+            tensor.detach().cpu().view(-1).view(torch.uint8).numpy() for tensor in inner.tensors if tensor.numel()
+        ]
+    if not arrays:
+        return None
+    checksum = hashlib.sha256()
+    for array in arrays:
+        checksum.update(np.ascontiguousarray(array).tobytes())
+    return checksum.hexdigest()
+
+
 def _class_names(classes: int | Sequence[str] | None, train: Any) -> tuple[str, ...]:
     if isinstance(classes, str):
         raise TypeError(f"classes must be the names of the classes or their number, got {classes!r}")
@@ -477,6 +501,8 @@ def _class_names(classes: int | Sequence[str] | None, train: Any) -> tuple[str, 
     if isinstance(names, list | tuple) and names:
         return tuple(map(str, names))
     labels = _labels_of(data, None) if _is_map(data) else None
+    if labels is not None and labels.size and labels.min() < 0:
+        raise ValueError(f"labels must be whole numbers from 0, got {labels.min()}")
     return () if labels is None or labels.size == 0 else tuple(map(str, range(int(labels.max()) + 1)))
 
 

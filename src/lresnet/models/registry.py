@@ -101,8 +101,8 @@ def from_pretrained(
         folder: A local folder, or a string ``"owner/name"``, the name of a repository on the hub. A local folder takes
             precedence. The hub needs the package ``huggingface_hub``.
         device: Device of the model.
-        num_classes: Number of classes of a new head, for fine-tuning. The head keeps its random initial values, all
-            other tensors are loaded. None: the saved head.
+        num_classes: Number of classes of a new head, for fine-tuning. Its tensors keep their random initial values, all
+            others are loaded. None, or the saved number: the saved head.
         revision: Branch, tag or commit of the repository. Give a commit to get the same weights always.
         token: Access token for a private or gated repository; None: that of ``hf auth login``; False: none.
         cache_dir: Folder of the downloads; None: the cache of ``huggingface_hub``.
