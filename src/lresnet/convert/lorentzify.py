@@ -171,8 +171,9 @@ def _chosen(plan: Plan, residual: str) -> list[Sum]:
 def _nothing_to_convert(plan: Plan) -> str:
     normed = [one for one in plan if one.is_post_norm and not one.chosen_by_user]
     if normed:
+        counted, verb = ("sum", "is") if len(normed) == 1 else ("sums", "are")
         return (
-            f"{len(normed)} sum{'s' if len(normed) > 1 else ''} of {plan.network} {'are' if len(normed) > 1 else 'is'} followed by a layer norm, which removes the factor of the "
+            f"{len(normed)} {counted} of {plan.network} {verb} followed by a layer norm, which removes the factor of the "
             "Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with "
             f"norms before its branches; plan.include({normed[0].class_name!r}) converts them anyway"
         )

@@ -463,11 +463,10 @@ def _checksum(data: Any) -> str | None:
     labels = _labels_of(inner, None)
     while isinstance(inner, Subset):
         inner = inner.dataset
-    arrays = [] if labels is None else [labels]
+    arrays: list[Any] = [] if labels is None else [labels]
     if isinstance(inner, TensorDataset):
-        arrays += [
-            tensor.detach().cpu().view(-1).view(torch.uint8).numpy() for tensor in inner.tensors if tensor.numel()
-        ]
+        tensors = [tensor.detach().cpu().contiguous() for tensor in inner.tensors if tensor.numel()]
+        arrays += [tensor.view(-1).view(torch.uint8).numpy() for tensor in tensors]
     if not arrays:
         return None
     checksum = hashlib.sha256()
