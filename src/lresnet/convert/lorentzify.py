@@ -173,8 +173,8 @@ def _nothing_to_convert(plan: Plan) -> str:
     if normed:
         counted, verb = ("sum", "is") if len(normed) == 1 else ("sums", "are")
         return (
-            f"{len(normed)} {counted} of {plan.network} {verb} followed by a layer norm, which removes the factor of the "
-            "Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with "
+            f"{len(normed)} {counted} of {plan.network} {verb} followed by a layer norm, which removes the factor of "
+            "the Lorentz residual: converting them has no effect. Use residual='parallel_transport', or a network with "
             f"norms before its branches; plan.include({normed[0].class_name!r}) converts them anyway"
         )
     ran = f"{len(plan)} sum{'' if len(plan) == 1 else 's'} of activations ran"
