@@ -346,7 +346,7 @@ class _Search:
             network(*inputs[0], **inputs[1])
         return recorder
 
-    def _on_operation(self, name: str, args: Any, result: Value, frame: types.FrameType, written: bool) -> None:
+    def _on_operation(self, name: str, result: Value, frame: types.FrameType) -> None:
         sides = [edge.source for edge in result.edges]
         form = ""
         if name in ("sum", "mean") and sides and sides[0].operation == "stack":

@@ -150,7 +150,7 @@ _SAME = _names("""
     view reshape permute transpose swapaxes swapdims movedim moveaxis flatten unflatten contiguous to float half double
     bfloat16 type type_as clone detach requires_grad_ dropout dropout_ dropout1d dropout2d dropout3d alpha_dropout
     feature_dropout feature_alpha_dropout squeeze unsqueeze expand expand_as view_as reshape_as t adjoint cpu cuda
-    alias ravel squeeze_ unsqueeze_ transpose_ __get__ copy_to positive as_tensor squeeze_dims rename refine_names
+    alias ravel squeeze_ unsqueeze_ transpose_ __get__ positive as_tensor rename refine_names
     """)
 _PART = _names("""
     __getitem__ chunk split tensor_split split_with_sizes narrow select unbind cat concat concatenate stack hstack
@@ -191,14 +191,14 @@ class Recorder(TorchFunctionMode):
 
     Args:
         network: the network that is run. Its modules are known by their paths.
-        on_operation: called after every operation with the name, the input values by position, the result's value and
-            the frame of the code that called it. Only operations that give one tensor are reported.
+        on_operation: called after every operation with its name, the result's value and the frame of the code that
+            called it. Only operations that give one tensor are reported.
     """
 
     def __init__(
         self,
         network: torch.nn.Module,
-        on_operation: Callable[[str, Sequence[Any], Value, types.FrameType, bool], None] | None = None,
+        on_operation: Callable[[str, Value, types.FrameType], None] | None = None,
     ) -> None:
         super().__init__()
         self.paths = {id(module): path for path, module in network.named_modules()}
@@ -332,7 +332,7 @@ class Recorder(TorchFunctionMode):
         single: bool = True,
     ) -> None:
         edges = _edges(name, sources, result)
-        value = self._new(result, edges, operation=name, axis=_axis(name, args, sources, result, self.value_of))
+        value = self._new(result, edges, operation=name, axis=_axis(name, args, sources, result))
         if name in ("layer_norm", "rms_norm") and len(args) > 1 and isinstance(args[1], Sequence):
             value.normed_axes = len(args[1])
         for edge in edges:
@@ -343,7 +343,7 @@ class Recorder(TorchFunctionMode):
         if base is not None and base in self.values:  # a view was written to: its base has changed too
             self.values[base] = self._new(base, (Edge(self.value_of(base), Kind.SAME), Edge(value, Kind.PART)))
         if self._on_operation is not None and single:
-            self._on_operation(name, args, value, frame, written)
+            self._on_operation(name, value, frame)
 
 
 def _edges(name: str, sources: list[Value], result: Tensor) -> tuple[Edge, ...]:
@@ -384,9 +384,7 @@ def _kind(name: str, data: int, sources: list[Value], result: Tensor) -> Kind:
 # The axis of the channels, counted from the end
 
 
-def _axis(
-    name: str, args: Any, sources: list[Value], result: Tensor, value_of: Callable[[Tensor], Value]
-) -> int | None:
+def _axis(name: str, args: Any, sources: list[Value], result: Tensor) -> int | None:
     """Return the channel axis of a result: known after layers, and followed through changes of the shape."""
     shape = tuple(result.shape)
     spatial = _spatial_axes(name)
