@@ -31,6 +31,7 @@ __all__ = [
     "method_key",
     "read_runs",
     "run_key",
+    "unique_runs",
 ]
 
 T = TypeVar("T")
@@ -61,17 +62,22 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"the results folder {folder} does not exist; `lresnet reproduce` writes one")
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    found = list[dict[str, Any]]()
     for file in sorted(folder.glob("*.jsonl")):
         for record in read_results(file):
             if record.get("missing") or record.get("table") in STUDIES:
                 continue
             if is_run(record):
-                found[run_key(record)] = record
+                found.append(record)
             elif record.keys() >= RUN_FIELDS:
                 place = ", ".join(str(record[name]) for name in ("table", "cell", "method", "seed"))
                 warnings.warn(f"{file}: skipped the run {place}: not in the format of this version", stacklevel=2)
-    return list(found.values())
+    return unique_runs(found)
+
+
+def unique_runs(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return every run once, in order of first appearance. If a run occurs twice, its later line counts."""
+    return list({run_key(run): run for run in runs}.values())
 
 
 def run_key(record: Mapping[str, Any]) -> tuple[str, ...]:

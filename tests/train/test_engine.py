@@ -277,7 +277,7 @@ def test_writing_checkpoints_changes_nothing(tmp_path):
     torch.manual_seed(1)
     train_model(saved, Line(), CONFIG, checkpoint=tmp_path / "a" / "run.ckpt", checkpoint_every=1)
     assert same(plain, saved)
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["run.ckpt"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["run.ckpt", "run.ckpt.previous"]
 
 
 def test_a_finished_run_started_again_returns_its_outcome(tmp_path):
@@ -303,7 +303,9 @@ def test_the_checkpoint_of_another_schedule_is_refused(tmp_path):
     path = tmp_path / "run.ckpt"
     train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
     model, before = network(seed=2), network(seed=2)
-    with pytest.raises(ValueError, match="belongs to a run with another schedule; delete it or use another folder"):
+    with pytest.raises(
+        ValueError, match="belongs to another run: epochs is 5 there, not 6; delete it or use another folder"
+    ):
         train_model(model, Line(), TrainConfig(epochs=6), checkpoint=path)
     assert same(model, before)
 

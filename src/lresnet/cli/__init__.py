@@ -4,10 +4,14 @@ A verb imports its work when it is called, so that ``lresnet --help`` and every 
 packages add verbs through the entry-point group ``lresnet.verbs``.
 """
 
+import contextlib
+import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from lresnet._version import __version__
@@ -58,7 +62,7 @@ def run_command(args: list[str], prog: str, find_verb: Callable[[str], Verb], ov
     # program needs the core, a training step of a small graph takes 10 to 20 times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
-        with print_once():
+        with print_once(), _closed_outputs(), _plain_warnings():
             if args in ([], ["-h"], ["--help"]):
                 print(overview())
                 return 0
@@ -94,8 +98,51 @@ def run_command(args: list[str], prog: str, find_verb: Callable[[str], Verb], ov
         return _report("error: the GPU is out of memory; use a smaller --batch-size, or --device cpu", 1)
 
 
+@contextlib.contextmanager
+def _closed_outputs() -> Iterator[None]:
+    """Replace outputs that are closed from the start (``>&-``), which are None in Python.
+
+    Raises:
+        Failed: at the end, if what the verb has printed is lost.
+    """
+    is_open = {"stdout": sys.stdout is not None, "stderr": sys.stderr is not None}
+    if all(is_open.values()):
+        yield
+        return
+    with _Nowhere(Path(os.devnull).open("wb")) as nowhere, contextlib.ExitStack() as stack:  # takes the closed number
+        if not is_open["stderr"]:
+            stack.enter_context(contextlib.redirect_stderr(_Nowhere(Path(os.devnull).open("wb"))))
+        if not is_open["stdout"]:
+            stack.enter_context(contextlib.redirect_stdout(nowhere))
+        yield
+    if nowhere.was_written:
+        raise Failed("the standard output is closed, so what was to be printed is lost")
+
+
+class _Nowhere(io.TextIOWrapper):
+    """An output that keeps nothing and remembers whether anything was written."""
+
+    was_written = False
+
+    def write(self, text: str) -> int:
+        self.was_written = True
+        return super().write(text)
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print warnings as one line, without the place in the code."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"lresnet: warning: {' '.join(str(message).split())}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
 def _report(message: str, code: int) -> int:
-    print(f"lresnet: {message}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"lresnet: {message}", file=sys.stderr)
     return code
 
 

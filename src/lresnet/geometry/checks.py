@@ -8,6 +8,7 @@ device. :func:`check_everywhere` enables the checks on CUDA too, for debugging.
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from numbers import Real
@@ -25,6 +26,7 @@ __all__ = [
     "forward_mode",
     "full_precision",
     "require_features",
+    "require_finite",
     "require_nonnegative",
     "require_points",
     "require_positive",
@@ -203,6 +205,18 @@ def weight_rows(weight: float | Tensor, points: Tensor, dim: int, name: str = "w
             f"broadcasts to {without}. A weight per coordinate would not give a point of the hyperboloid"
         )
     return rows
+
+
+def require_finite(weight: float | Tensor, what: str = "weight") -> None:
+    """Raise ``ValueError`` if a weight is not finite; of a tensor, if :func:`checks_values` allows reading it."""
+    if not isinstance(weight, Tensor):
+        bad = weight if isinstance(weight, float) and not math.isfinite(weight) else None
+    elif checks_values(weight) and not bool(weight.isfinite().all()):
+        bad = float(weight.detach()[~weight.isfinite()].flatten()[0])
+    else:
+        bad = None
+    if bad is not None:
+        raise ValueError(f"{what} must be finite, got {bad:g}")
 
 
 def require_nonnegative(weight: Tensor, what: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +17,9 @@ from torch import Tensor
 
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.metrics.checks import NonFiniteScores
+from lresnet.models.pretrained import Pretrained
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
-from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
+from lresnet.train.checkpoint import resume_checkpoint, save_checkpoint
 from lresnet.train.config import TrainConfig
 from lresnet.train.distributed import data_parallel_loss, report_lost_processes
 from lresnet.train.non_finite import NonFiniteCheck, check_parameters, diverged
@@ -44,6 +46,7 @@ Execution = Literal["fast", "compiled", "eager"]
 _WORTH_COMPILING = 40_000
 # Statistics of the batches that batch norms have seen.
 _RUNNING_STATISTICS = ("running_mean", "running_var")
+_OTHER_CHECKPOINT = "delete it or use another folder"
 # Autotuners and optimisers must choose and allocate everything before a capture; torch recommends three runs.
 _STEPS_BEFORE_CAPTURE = 3
 
@@ -113,7 +116,8 @@ def train_model(
         objective: the task, bound to its data and device.
         config: optimiser, learning rate, stopping.
         checkpoint: file for the whole state of the run. It is written at the start, so that a folder without write
-            permission fails at once, and every ``checkpoint_every`` epochs. None writes none.
+            permission fails at once, and every ``checkpoint_every`` epochs; the one before it is kept, with the ending
+            ``.previous``, and used if the last one is damaged. None writes none.
         checkpoint_every: epochs between two checkpoints.
         execution: ``"fast"`` captures the training step as a CUDA graph (except for sampled batches of a graph, whose
             sizes change, and with geoopt's optimisers, which count steps on the host) and compiles the model in long
@@ -129,7 +133,7 @@ def train_model(
     with report_lost_processes(), cudnn_benchmark():
         run = TrainingState(model, objective, config, execution)
         run.precompile()
-        state = processes.broadcast(load_checkpoint(written) if written else None)
+        state = processes.broadcast(resume_checkpoint(written) if written else None)
         if state is not None:
             run.load_state_dict(state)
         elif written:
@@ -310,16 +314,29 @@ class TrainingState(Generic[Model]):
             "best": self.best,
             "curve": self.curve,
             "seconds": self.seconds,
-            "schedule": self.config.schedule(),
+            "identity": self._identity(),
         }
+
+    def _identity(self) -> dict[str, Any]:
+        """What makes a resumed run the same run: every setting of the training and, if it has one, of the model."""
+        model = self.model.config if isinstance(self.model, Pretrained) else {}
+        identity = {"train": dataclasses.asdict(self.config), "model": model}
+        return json.loads(json.dumps(identity))  # type: ignore[no-any-return]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned.
 
         Raises:
-            ValueError: the state belongs to another run.
+            ValueError: the state belongs to another run, or is none.
         """
         self._require_same_run(state)
+        try:
+            self._load(state)
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"the checkpoint is not one of this run: {reason}; {_OTHER_CHECKPOINT}") from error
+
+    def _load(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizers.load_state_dict(state["optimizers"])
         self.objective.load_state_dict(state["objective"])
@@ -335,14 +352,56 @@ class TrainingState(Generic[Model]):
 
     def _require_same_run(self, state: dict[str, Any]) -> None:
         own = self.state_dict()
+        if "schedule" in state:  # lresnet 0.2 recorded only a part of the settings
+            state = {name: value for name, value in state.items() if name != "schedule"} | {
+                "identity": {"train": state["schedule"], "model": {}}
+            }
         if own.keys() != state.keys():
-            raise ValueError("another version of lresnet wrote the checkpoint; delete it or use another folder")
-        shapes = [_shapes(each["model"]) for each in (own, state)]
-        for what, same in (("schedule", own["schedule"] == state["schedule"]), ("model", shapes[0] == shapes[1])):
-            if not same:
-                raise ValueError(
-                    f"the checkpoint belongs to a run with another {what}; delete it or use another folder"
-                )
+            raise ValueError(f"another version of lresnet wrote the checkpoint; {_OTHER_CHECKPOINT}")
+        if problem := _structure_problem(state, self.config.epochs):
+            raise ValueError(f"the checkpoint is damaged: its {problem}; {_OTHER_CHECKPOINT}")
+        if difference := _difference(own["identity"], state["identity"]):
+            raise ValueError(f"the checkpoint belongs to another run: {difference}; {_OTHER_CHECKPOINT}")
+        if _shapes(own["model"]) != _shapes(state["model"]):
+            raise ValueError(f"the checkpoint belongs to a run with another model; {_OTHER_CHECKPOINT}")
+
+
+def _structure_problem(state: dict[str, Any], epochs: int) -> str | None:
+    """Return which entry of a state has a value that no training writes, and the value; None: there is none."""
+    epoch = state["epoch"]
+    sound = {
+        "identity": isinstance(state["identity"], dict)
+        and all(isinstance(state["identity"].get(part), dict) for part in ("train", "model")),
+        "epoch": type(epoch) is int and 0 <= epoch <= epochs,
+        "best_epoch": type(state["best_epoch"]) is int and type(epoch) is int and 0 <= state["best_epoch"] <= epoch,
+        "best": state["best"] is None or isinstance(state["best"], int | float),
+        "seconds": isinstance(state["seconds"], int | float) and 0 <= state["seconds"] < math.inf,
+        "curve": isinstance(state["curve"], list)
+        and all(isinstance(point, tuple | list) and len(point) == 2 for point in state["curve"]),
+        "model": _is_state_dict(state["model"]),
+        "best_state": _is_state_dict(state["best_state"]),
+    }
+    return next((f"{name} is {str(state[name])[:60]!r}" for name, is_sound in sound.items() if not is_sound), None)
+
+
+def _is_state_dict(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(name, str) for name in value)
+
+
+def _difference(own: dict[str, Any], other: dict[str, Any]) -> str | None:
+    """Return the first setting in which a checkpoint differs. A setting that it does not know has its default there."""
+    defaults = json.loads(json.dumps(dataclasses.asdict(TrainConfig())))
+    for name, value in other["train"].items():
+        if own["train"].get(name, value) != value or name not in own["train"]:
+            return f"{name} is {value} there, not {own['train'].get(name)}"
+    for name, value in other["model"].items():
+        if name in own["model"] and own["model"][name] != value:
+            return f"{name} of the model is {value} there, not {own['model'][name]}"
+    added = [name for name in own["train"] if name not in other["train"] and "seed" in other["train"]]
+    for name in added:
+        if own["train"][name] != defaults[name]:
+            return f"{name} is {defaults[name]} there, not {own['train'][name]}"
+    return None
 
 
 def _without_extra_state(state: dict[str, Tensor]) -> dict[str, Tensor]:

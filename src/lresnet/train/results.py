@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import platform
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from pathlib import Path
 from typing import Any
 
 import lresnet
+from lresnet._files import CHECKSUM, checksum, is_at, lock_when_free, make_folder, naming, sync_folder, write_all
 
-__all__ = ["append_result", "environment", "read_results"]
+__all__ = ["ResultsFile", "append_result", "environment", "parse_line", "read_results", "result_line"]
+
+_CHECKSUM_LENGTH = 16
 
 
 @functools.cache
@@ -26,31 +30,151 @@ def environment(device: str = "cpu") -> dict[str, Any]:
     return {"versions": versions, "hardware": hardware}
 
 
-def append_result(path: Path, record: dict[str, Any]) -> None:
-    """Append one line, complete or not at all: one write, then a flush to disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(record, allow_nan=False) + "\n"
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+# One line ------------------------------------------------------------------------------------------------------------
+
+
+def result_line(record: Mapping[str, Any]) -> str:
+    """Return a record as one line of JSON with a checksum.
+
+    Raises:
+        TypeError, ValueError: JSON has no such value.
+    """
+    line = json.dumps(record, allow_nan=False)  # raises before the checksum is computed
+    values = json.loads(line)
+    return json.dumps({**values, CHECKSUM: checksum(values)[:_CHECKSUM_LENGTH]}) + "\n"
+
+
+def parse_line(line: str | bytes) -> dict[str, Any] | None:
+    """Return the record of a line, without its checksum; None: the line is incomplete or damaged.
+
+    A line without a checksum (lresnet 0.2 wrote none, and a person may have added it) is not verified.
+
+    Example:
+        >>> parse_line(result_line({"seed": 1}))
+        {'seed': 1}
+    """
     try:
-        end = os.lseek(handle, 0, os.SEEK_END)
-        incomplete = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # do not append to a line that was cut off
-        os.write(handle, (b"\n" if incomplete else b"") + line.encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(values, dict):
+        return None
+    if CHECKSUM in values and values[CHECKSUM] != checksum(values)[:_CHECKSUM_LENGTH]:
+        return None
+    return {name: value for name, value in values.items() if name != CHECKSUM}
+
+
+# A file --------------------------------------------------------------------------------------------------------------
+
+
+def append_result(path: Path, record: Mapping[str, Any]) -> None:
+    """Append one line and flush it to the disk. If that fails or is interrupted, the file stays as it was."""
+    line = result_line(record)
+    with _opened(path) as handle:
+        _append(handle, path, line)
+
+
+class ResultsFile:
+    """A file of results to which several processes append, every run once.
+
+    Args:
+        path: the file; it need not exist.
+        key: returns what identifies the run of a line; None: the line is not a run.
+
+    Example:
+        >>> import tempfile
+        >>> file = ResultsFile(Path(tempfile.mkdtemp()) / "gnn.jsonl", key=lambda line: line["seed"])
+        >>> file.append({"seed": 0, "value": 97.0}), file.append({"seed": 0, "value": 97.0}), file.keys()
+        (True, False, {0})
+    """
+
+    def __init__(self, path: Path, key: Callable[[Mapping[str, Any]], Hashable]) -> None:
+        self.path, self._key = path, key
+        self._keys = set[Hashable]()
+        self._end, self._inode = 0, 0  # what has been read
+
+    def append(self, record: Mapping[str, Any]) -> bool:
+        """Append a line, as :func:`append_result` does, unless the file has the run; return whether it was appended."""
+        line = result_line(record)
+        key = self._key(json.loads(line))
+        with _opened(self.path) as handle:
+            self._read(handle)
+            if key is not None and key in self._keys:
+                return False
+            _append(handle, self.path, line)
+            self._read(handle)
+        return True
+
+    def keys(self) -> Set[Hashable]:
+        """Return the runs that the file holds now."""
+        try:
+            handle = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            self._keys.clear()
+            self._end = 0
+            return self._keys
+        try:
+            self._read(handle)
+        finally:
+            os.close(handle)
+        return self._keys
+
+    def _read(self, handle: int) -> None:
+        """Read the complete lines that were appended since the last call."""
+        now = os.fstat(handle)
+        if now.st_ino != self._inode or now.st_size < self._end:  # another file, or an edited one
+            self._keys.clear()
+            self._inode, self._end = now.st_ino, 0
+        with open(handle, "rb", closefd=False) as file:
+            file.seek(self._end)
+            for line in file:
+                record = parse_line(line)
+                if record is not None and (key := self._key(record)) is not None:
+                    self._keys.add(key)
+                if line.endswith(b"\n"):
+                    self._end += len(line)
 
 
 def read_results(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield every line of ``path``; none if the file does not exist. A warning reports lines that are incomplete."""
+    """Yield every line of ``path``; none if the file does not exist. A warning reports lines that are damaged."""
     if not path.is_file():
         return
-    with path.open() as file:
+    with path.open("rb") as file:
         for number, line in enumerate(file, 1):
-            try:
-                record = json.loads(line)
-            except json.JSONDecodeError:
-                record = None
-            if isinstance(record, dict):
+            record = parse_line(line)
+            if record is not None:
                 yield record
             else:
                 warnings.warn(f"{path}:{number} is not a result and was skipped", stacklevel=2)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """Open and lock a file; it is created if it is missing."""
+    make_folder(path.parent)
+    while True:
+        with naming(path):
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            lock_when_free(handle)
+            if is_at(handle, path):  # and was not replaced while this process waited
+                yield handle
+                return
+        finally:
+            os.close(handle)
+
+
+def _append(handle: int, path: Path, line: str) -> None:
+    end = os.lseek(handle, 0, os.SEEK_END)
+    incomplete = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # do not append to a line that was cut off
+    try:
+        with naming(path):
+            write_all(handle, (b"\n" if incomplete else b"") + line.encode())
+            os.fsync(handle)
+            if end == 0:
+                sync_folder(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, end)
+            os.fsync(handle)
+        raise
