@@ -105,17 +105,14 @@ def _closed_outputs() -> Iterator[None]:
     Raises:
         Failed: at the end, if what the verb has printed is lost.
     """
-    is_open = {"stdout": sys.stdout is not None, "stderr": sys.stderr is not None}
-    if all(is_open.values()):
+    lost: dict[str, _Nowhere] = {}
+    with contextlib.ExitStack() as stack:
+        for name, redirect in (("stdout", contextlib.redirect_stdout), ("stderr", contextlib.redirect_stderr)):
+            if getattr(sys, name) is None:
+                lost[name] = stack.enter_context(_Nowhere(stack.enter_context(Path(os.devnull).open("wb"))))
+                stack.enter_context(redirect(lost[name]))
         yield
-        return
-    with _Nowhere(Path(os.devnull).open("wb")) as nowhere, contextlib.ExitStack() as stack:  # takes the closed number
-        if not is_open["stderr"]:
-            stack.enter_context(contextlib.redirect_stderr(_Nowhere(Path(os.devnull).open("wb"))))
-        if not is_open["stdout"]:
-            stack.enter_context(contextlib.redirect_stdout(nowhere))
-        yield
-    if nowhere.was_written:
+    if "stdout" in lost and lost["stdout"].was_written:
         raise Failed("the standard output is closed, so what was to be printed is lost")
 
 
