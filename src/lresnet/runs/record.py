@@ -241,9 +241,7 @@ def require_undamaged(folder: Path, record: RunRecord, names: Sequence[str]) -> 
     found = None if record.files is None else damage(folder, record, names)
     if found is not None:
         kind = FileNotFoundError if found.endswith("missing") else ValueError
-        raise kind(
-            f"{folder} is damaged: {found}; train the run again with the same settings and folder, which repairs it"
-        )
+        raise kind(f"{folder} is damaged: {found}; train the run again with the same settings, which repairs it")
 
 
 def require_repairable(folder: Path, found: str) -> None:
