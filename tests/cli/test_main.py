@@ -223,7 +223,7 @@ def test_an_output_that_is_closed_from_the_start_is_reported(tmp_path: Path) -> 
 def test_warnings_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def verb() -> int:
         message = warnings.formatwarning(UserWarning("something\n is odd"), UserWarning, "file.py", 3)
-        print(message, end="", file=sys.stderr)
+        sys.stderr.write(message)
         return 0
 
     assert cli.run_command(["verb"], "lresnet", lambda name: verb, str) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import warnings
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.serialization import get_crc32_options, set_crc32_options
 
 from lresnet._files import sync_folder, write_atomically
 
@@ -36,7 +38,8 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     The checkpoint that was there is kept as :func:`previous_checkpoint`.
     """
     buffer = io.BytesIO()
-    torch.save(state, buffer)
+    with _without_crc32():
+        torch.save(state, buffer)
     write_atomically(path, _with_checksum(buffer.getbuffer()), before_rename=lambda: _keep_previous(path))
 
 
@@ -104,6 +107,17 @@ def is_damaged(path: Path, *, previous: bool = True) -> bool:
             continue
         return False
     return True
+
+
+@contextlib.contextmanager
+def _without_crc32() -> Iterator[None]:
+    """Let torch.save compute no checksums of its own, which no reader of a checkpoint looks at."""
+    before = get_crc32_options()
+    set_crc32_options(False)
+    try:
+        yield
+    finally:
+        set_crc32_options(before)
 
 
 def _with_checksum(state: memoryview) -> Iterator[bytes | memoryview]:
