@@ -59,9 +59,11 @@ def parse_line(line: str | bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(values, dict):
         return None
-    if CHECKSUM in values and values[CHECKSUM] != checksum(values)[:_CHECKSUM_LENGTH]:
-        return None
-    return {name: value for name, value in values.items() if name != CHECKSUM}
+    *names, last = values or [""]
+    rest = {name: values[name] for name in names}
+    if values.get(last) == checksum(rest)[:_CHECKSUM_LENGTH]:  # even if its own name is damaged
+        return rest
+    return None if CHECKSUM in values else values
 
 
 # A file --------------------------------------------------------------------------------------------------------------
