@@ -54,6 +54,15 @@ def test_a_full_disk_names_the_file(call: str, tmp_path: Path, monkeypatch: pyte
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_full_disk_names_a_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match=re.escape(f"No space left on device: '{tmp_path}'")):
+        make_folder(tmp_path / "new")
+
+
 def test_new_folders_are_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[str] = []
     monkeypatch.setattr("lresnet._files.sync_folder", lambda folder: flushed.append(str(folder.relative_to(tmp_path))))

@@ -115,14 +115,15 @@ def sync_folder(folder: Path) -> None:
     """Flush the names of a folder's files to the disk, so that a rename survives a power cut."""
     if sys.platform == "win32":  # a folder cannot be opened
         return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that cannot flush folders
-            raise
-    finally:
-        os.close(handle)
+    with naming(folder):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # a file system that cannot flush folders
+                raise
+        finally:
+            os.close(handle)
 
 
 def require_writable(path: Path) -> None:
@@ -142,7 +143,7 @@ def naming(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno is None or error.filename == str(path):
+        if error.errno is None or error.filename == str(path):  # has no number, or is named already
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 

@@ -209,13 +209,13 @@ def weight_rows(weight: float | Tensor, points: Tensor, dim: int, name: str = "w
 
 def require_finite(weight: float | Tensor, what: str = "weight") -> None:
     """Raise ``ValueError`` if a weight is not finite; of a tensor, if :func:`checks_values` allows reading it."""
-    if not isinstance(weight, Tensor):
-        bad = weight if isinstance(weight, float) and not math.isfinite(weight) else None
-    elif checks_values(weight) and not bool(weight.isfinite().all()):
-        bad = float(weight.detach()[~weight.isfinite()].flatten()[0])
-    else:
-        bad = None
-    if bad is not None:
+    bad = 0.0
+    if isinstance(weight, Tensor):
+        if checks_values(weight) and not bool(weight.isfinite().all()):
+            bad = float(weight.detach()[~weight.isfinite()].flatten()[0])
+    elif isinstance(weight, Real):
+        bad = float(weight)
+    if not math.isfinite(bad):
         raise ValueError(f"{what} must be finite, got {bad:g}")
 
 

@@ -107,7 +107,7 @@ class ResultsFile:
             self._read(handle)
         return True
 
-    def keys(self) -> Set[Hashable]:
+    def keys(self) -> Set[Any]:
         """Return the runs that the file holds now."""
         try:
             handle = os.open(self.path, os.O_RDONLY)
