@@ -124,8 +124,8 @@ from pathlib import Path
 from lresnet._files import locked_folder
 with locked_folder(Path(sys.argv[1])):
     worker = os.fork() if len(sys.argv) > 2 else None
-    if worker != 0:
-        print(worker, flush=True)
+    if not worker:  # the forked process has closed the lock when fork returns in it
+        print(os.getpid(), flush=True)
     time.sleep(600)
 """
 

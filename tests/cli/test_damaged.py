@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from lresnet.cli import main
+from tests.runs.folders import unverified
 
 
 def complaint(capsys, *args):
@@ -19,7 +20,7 @@ def test_a_task_that_is_a_number_in_run_json(tmp_path, capsys):
     assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     path = tmp_path / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"task": 5}))
+    path.write_text(unverified(json.loads(path.read_text()) | {"task": 5}))
     assert "its task is 5, not a table of settings" in complaint(capsys, "evaluate", tmp_path)
 
 

@@ -85,7 +85,7 @@ class ResultsFile:
 
     Example:
         >>> import tempfile
-        >>> file = ResultsFile(Path(tempfile.mkdtemp()) / "gnn.jsonl", key=lambda line: line["seed"])
+        >>> file = ResultsFile(Path(tempfile.mkdtemp()) / "runs.jsonl", key=lambda line: line["seed"])
         >>> file.append({"seed": 0, "value": 97.0}), file.append({"seed": 0, "value": 97.0}), file.keys()
         (True, False, {0})
     """
