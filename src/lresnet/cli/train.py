@@ -13,6 +13,7 @@ from lresnet._files import require_no_file
 from lresnet.cli.app import Failed
 from lresnet.cli.evaluate import evaluate
 from lresnet.cli.options import (
+    DeepOptions,
     GraphOptions,
     ImageOptions,
     RunOptions,
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-_RUN, _GRAPHS, _TRANSFORMER, _IMAGES = RunOptions(), GraphOptions(), TransformerOptions(), ImageOptions()
+_RUN, _GRAPHS, _DEEP = RunOptions(), GraphOptions(), DeepOptions()
+_TRANSFORMER, _IMAGES = TransformerOptions(), ImageOptions()
 _DEFAULT_MODELS = ("lorentz_gcn", "lorentz_resnet18")
 _NO_MANIFOLD_PARAMETERS = (
     "warning: no parameter is a point of the manifold (geoopt.ManifoldParameter), so every update is an ordinary Adam "
@@ -56,6 +58,7 @@ def train(
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
     settings: OmitArgPrefixes[RunOptions] = _RUN,
     graphs: OmitArgPrefixes[GraphOptions] = _GRAPHS,
+    deep: OmitArgPrefixes[DeepOptions] = _DEEP,
     transformer: OmitArgPrefixes[TransformerOptions] = _TRANSFORMER,
     images: OmitArgPrefixes[ImageOptions] = _IMAGES,
 ) -> int:
@@ -76,6 +79,8 @@ def train(
     --batch-size there.
 
     Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
+
+    Example: lresnet train cora/nc --model lorentz_gcnii --layers 64 --dropout 0.6
 
     Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
 
@@ -110,6 +115,7 @@ def train(
         verbose: List every image file that could not be read, and why.
         settings: Settings of every task.
         graphs: Settings for graphs only.
+        deep: Settings of lorentz_gcnii only.
         transformer: Settings of lorentz_sgformer only.
         images: Settings for images only.
     """
@@ -123,7 +129,7 @@ def train(
     if learn is not None and data is None:
         raise ValueError(f"--task {learn} needs your own graph: lresnet train GRAPH --task {learn}")
     kind, name = find_task(data, kind)
-    given = given_settings(settings, graphs, transformer, images)
+    given = given_settings(settings, graphs, deep, transformer, images)
     config = run_config(
         name,
         method or "lorentz",

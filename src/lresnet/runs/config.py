@@ -37,6 +37,7 @@ __all__ = [
     "TRAIN_SETTINGS_OF_GRAPHS",
     "TRAIN_SETTINGS_OF_IMAGES",
     "GCNConfig",
+    "GCNIIConfig",
     "GraphTaskConfig",
     "GraphTaskKind",
     "ImageTaskConfig",
@@ -57,6 +58,8 @@ __all__ = [
 ]
 
 _NEGATIVE = Range("negative and finite", lambda value: -math.inf < value < 0)
+# log(theta + 1), the weight of the first matrix beside the identity, is at most 1.
+_THETA = Range("above 0 and at most e - 1 = 1.718", lambda value: 0 < value <= math.e - 1)
 _LEARNED = "learned|FLOAT"
 GraphTaskKind = Literal["link", "node", "graph-level"]
 """What can be learned on a user's graph."""
@@ -283,8 +286,50 @@ class SAGEConfig(_GraphModelConfig):
     )
     norm: Literal["none", "layer", "batch"] | None = option(
         None,
-        "Normalisation: of the space coordinates in lorentz_sage, of the vectors in the Euclidean branches of "
-        "lorentz_sgformer (none or layer).",
+        "Normalisation: of the space coordinates in lorentz_sage and lorentz_gcnii, of the vectors in the Euclidean "
+        "branches of lorentz_sgformer (none or layer).",
+    )
+
+
+@dataclass(frozen=True)
+class GCNIIConfig(_GraphModelConfig):
+    """Settings of ``lorentz_gcnii``."""
+
+    connection: Literal["initial", "chain", "dense", "jumping"] | None = option(
+        None,
+        "Skip branch of a layer of lorentz_gcnii: the first embedding, the layer before, the mean of all layers "
+        "before, or none with the mean of all layers as the result.",
+    )
+    alpha: float | None = option(
+        None,
+        "Weight of the skip branch in lorentz_gcnii, above 0 and below 1. None: 0.1, and 0.5 for a chain.",
+        range=ABOVE_0_BELOW_1,
+        metavar="FRACTION",
+    )
+    learn_alpha: bool | None = option(None, "Train alpha, one for each layer.")
+    identity_map: bool | None = option(
+        None, "Add the identity to the matrices of lorentz_gcnii, less and less of the matrix from layer to layer."
+    )
+    theta: float | None = option(
+        None,
+        "Strength of the matrices beside the identity, lambda in GCNII's paper. None: 0.5.",
+        range=_THETA,
+        metavar="FLOAT",
+    )
+    aggregation: Literal["symmetric", "mean"] | None = option(
+        None, "Weights of the neighbours in lorentz_gcnii: symmetrically normalised, or equal."
+    )
+    skip: Literal["identity", "linear"] | None = option(
+        None, "Whether a matrix of its own maps the skip branch of lorentz_gcnii."
+    )
+    norm: Literal["none", "layer", "batch"] | None = option(
+        None, "Normalisation of the space coordinates before the ReLU of a layer."
+    )
+    head: Literal["linear", "prototypes", "mlr"] | None = option(
+        None, "Classifier: a linear map of the space coordinates, prototypes, or hyperbolic logistic regression."
+    )
+    activation_checkpointing: bool | None = option(
+        None, "Compute most activations again in the backward pass, which needs less memory and more time."
     )
 
 
@@ -334,7 +379,8 @@ class ResNetConfig(ModelConfig):
         None, "How the pixels of an image are pooled into one point."
     )
     head: Literal["mlr", "prototypes", "linear"] | None = option(
-        None, "Classifier that computes logits from the pooled point."
+        None,
+        "Classifier that computes logits from points: of the pooled pixels of an image, of a node in lorentz_gcnii.",
     )
     stem: Literal["imagenet", "cifar"] | None = option(
         None,
@@ -350,6 +396,7 @@ class ResNetConfig(ModelConfig):
 
 GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
     "lorentz_gcn": GCNConfig,
+    "lorentz_gcnii": GCNIIConfig,
     "lorentz_sage": SAGEConfig,
     "lorentz_sgformer": SGFormerConfig,
 }
