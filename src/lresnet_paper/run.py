@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from lresnet.data import TASKS
+from lresnet.data.split_names import split_name
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.run import build as build_run
@@ -44,7 +45,7 @@ class Run:
     seed: int
     config: dict[str, Any]
     split: int | None = None
-    """Number of the official split, where there are several."""
+    """Number of the split, where there are several of its name: an official, class-random or fresh split."""
     stage: str = "final"
     """``"search"``, ``"train"``: the test set is not read. ``"final"``: it is read once. A line of results may also be
     a ``"trial"``, which no table shows."""
@@ -94,16 +95,6 @@ def graph_cell(cell: str) -> str | None:
     """
     base, _ = split_depth(cell)
     return next((task for task in (base, f"{base}/nc") if task in TASKS), None)
-
-
-def split_name(protocol: str) -> str:
-    """Return the split of a protocol. A second recipe on the same split has a suffix after a hyphen.
-
-    Example:
-        >>> split_name("legacy"), split_name("legacy-deep")
-        ('legacy', 'legacy')
-    """
-    return protocol.partition("-")[0]
 
 
 def images_of(run: Run) -> str:
