@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from lresnet.data import TASKS
-from lresnet.data.split_names import split_name
+from lresnet.data.split_names import canonical_split, split_name
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.run import build as build_run
@@ -26,6 +26,7 @@ __all__ = [
     "execute",
     "graph_cell",
     "images_of",
+    "on_paper_split",
     "record_of",
     "require_data",
     "run_config",
@@ -95,6 +96,25 @@ def graph_cell(cell: str) -> str | None:
     """
     base, _ = split_depth(cell)
     return next((task for task in (base, f"{base}/nc") if task in TASKS), None)
+
+
+def on_paper_split(cell: str, protocol: str) -> bool:
+    """Whether a protocol has the split of the paper's figures, so that a result may be compared with them.
+
+    It is the split of the released code: ``legacy`` for the nodes of Cora and PubMed, ``hgcn`` (in older lines
+    ``legacy``) for edges and for the nodes of airport and disease, ``official_splits`` for the other graphs. Images
+    have one split.
+
+    Example:
+        >>> on_paper_split("cora/nc", "legacy-plain"), on_paper_split("cora/nc", "public")
+        (True, False)
+    """
+    task = graph_cell(cell)
+    if task is None:
+        return True
+    splits = TASKS[task].splits
+    paper = next((name for name in ("legacy", "hgcn", "official_splits") if name in splits), None)
+    return canonical_split(split_name(protocol), splits) == paper
 
 
 def images_of(run: Run) -> str:
