@@ -51,6 +51,7 @@ def train(
     seed: int = 0,
     recipe: Annotated[str | None, arg(metavar="fast|long|paper|...")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
+    split_index: int | None = None,
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
     checkpoint_every: Annotated[int | None, arg(metavar="EPOCHS")] = None,
     device: str = "auto",
@@ -84,6 +85,8 @@ def train(
 
     Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
 
+    Example: lresnet train cora/nc --split class-random --split-index 3
+
     Example: lresnet train friends.csv --task link
 
     Example: lresnet train citations/ --task node --metric f1_macro --search 5m
@@ -99,13 +102,15 @@ def train(
             baseline. None: lorentz; the search on your own graph also tries none.
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
             for the first settings. None: 60s. Settings that you give hold in every trial.
-        seed: Seed of parameters, negatives, disjoint splits, shuffling and augmentation.
+        seed: Seed of parameters, negatives, random splits, shuffling and augmentation.
         recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast; for your own images,
             settings that suit their number and size. With a recipe your own images use CIFAR-10's preset, with
             gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4 (--lr).
-        split: Split of a graph: legacy, disjoint, official, or the number of an official split. None: the preset's. On
-            your own graph: random, the number of one of its masks, or a file with rows node,part (links:
-            node,node,part); the parts are train, val and test.
+        split: Split of a graph: public, legacy, class-random, hgcn, disjoint, fresh_splits, or the number of an
+            official split; `lresnet data list` describes them. None: the preset's. On your own graph: random, the
+            number of one of its masks, or a file with rows node,part (links: node,node,part); the parts are train, val
+            and test.
+        split_index: Number of a class-random or fresh split: the seed that draws it. None: the seed of the run.
         out: Folder of the run. None: runs/DATA-METHOD-SEED, with the model and the recipe in the name if they are not
             the default ones (your own graph: runs/DATA-TASK-SEED); a number is added if that folder holds other data of
             the same name.
@@ -136,6 +141,7 @@ def train(
         seed=seed,
         kind=kind,
         split=split,
+        split_index=split_index,
         recipe=recipe,
         settings=given,
         graph_task=learn,

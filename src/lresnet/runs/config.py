@@ -26,6 +26,8 @@ from lresnet._options import (
     check_options,
     option,
 )
+from lresnet.data.registry import TASKS
+from lresnet.data.split_names import canonical_split, require_index
 from lresnet.residual.registry import RESIDUALS, residual_options
 from lresnet.runs.names import require_known
 from lresnet.train.config import Augment, TrainConfig
@@ -76,7 +78,8 @@ class GraphTaskConfig:
         name: the shipped task, e.g. ``"airport/lp"``, or the absolute path of a user's graph.
         split: name of the split, e.g. ``"disjoint"``; for a user's graph ``"random"`` or the absolute path of a split
             file; None: the task's default.
-        split_index: number of the official split, where there are several.
+        split_index: number of the split, where there are several of this name: an official split, or the seed of a
+            ``"class-random"`` or ``"fresh_splits"`` split; None: the run's seed draws it.
         features: how the node features are prepared.
         task: what is to be learned on a user's graph; None for a shipped task.
         node_features: ``"learned"``, ``"structural"``, or the absolute path of a file, for a user's graph.
@@ -108,6 +111,8 @@ class GraphTaskConfig:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if not self.is_own and self.name in TASKS:
+            self._name_split(TASKS[self.name].splits)
         if self.metric is not None and self.task is not None:
             (require_link_metric if self.task == "link" else require_node_metric)(self.metric)
         for name in ("node_features", "labels", "directed", "metric"):
@@ -119,6 +124,14 @@ class GraphTaskConfig:
             self._require_graph_level()
         if self.labels is not None and self.task == "link":
             raise ValueError("--labels is for --task node, but links are predicted without labels; leave one out")
+
+    def _name_split(self, splits: tuple[str, ...]) -> None:
+        """Take the current name of the split of a shipped task, and check its number."""
+        if self.split is None and self.split_index is not None and "official_splits" in splits:
+            object.__setattr__(self, "split", "official_splits")
+        if self.split is not None:
+            object.__setattr__(self, "split", canonical_split(self.split, splits))
+            require_index(self.split, self.split_index)
 
     def _require_graph_level(self) -> None:
         given = [name for name in ("labels", "node_features", "directed") if getattr(self, name) is not None]
@@ -460,8 +473,7 @@ class RunConfig:
         program = ["lresnet"] if processes == 1 else ["torchrun", f"--nproc-per-node={processes}", "-m", "lresnet"]
         words = [*program, "train", self.task.name, "--method", self.model.residual, "--seed", str(self.train.seed)]
         if isinstance(self.task, GraphTaskConfig):
-            split = self.task.split if self.task.split_index is None else self.task.split_index
-            words += [] if split is None else ["--split", str(split)]
+            words += self._split_words(self.task)
             words += [] if self.task.task is None else ["--task", self.task.task, "--search", "off"]
         elif self.task.is_own:
             words += ["--recipe", "fast"]  # a recipe is not scaled to the images
@@ -472,6 +484,14 @@ class RunConfig:
             else:
                 words += [f"--{typed}", _number(value) if isinstance(value, float) else str(value)]
         return shlex.join(words)
+
+    @staticmethod
+    def _split_words(task: GraphTaskConfig) -> list[str]:
+        index = [] if task.split_index is None else [str(task.split_index)]
+        if index and task.split in (None, "official_splits"):
+            return ["--split", *index]
+        name = [] if task.split is None else ["--split", task.split]
+        return name + (["--split-index", *index] if index else [])
 
     def facts(self) -> dict[str, Any]:
         """Return what makes two runs the same, by name; a path is followed through its links."""

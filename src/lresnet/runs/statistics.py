@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -145,7 +145,11 @@ def paired_difference(ours: Mapping[K, float], theirs: Mapping[K, float]) -> Est
 
 
 def resampled_difference(
-    ours: Mapping[K, float], theirs: Mapping[K, float], *, test_per_train: float
+    ours: Mapping[K, float],
+    theirs: Mapping[K, float],
+    *,
+    test_per_train: float,
+    split_of: Callable[[K], Hashable] | None = None,
 ) -> Estimate | None:
     r"""Return the mean of ours minus theirs over resampled splits, with the interval of Nadeau and Bengio (2003).
 
@@ -158,13 +162,18 @@ def resampled_difference(
         ours: value by split (or by seed and split).
         theirs: the same of the other method; keys that only one side has are ignored.
         test_per_train: number of test examples divided by the number of training examples.
+        split_of: returns the split of a key. The differences of several seeds on one split are averaged first, because
+            they are no further splits; n is then the number of splits. None: every key is a split.
 
     Returns:
-        The estimate, or None for fewer than two shared keys.
+        The estimate, or None for fewer than two shared splits.
     """
     if not (math.isfinite(test_per_train) and test_per_train >= 0):
         raise ValueError(f"test_per_train must be a finite number of at least 0, got {test_per_train}")
-    values = shared_differences(ours, theirs)
+    by_split: dict[Hashable, list[float]] = {}
+    for key in sorted(ours.keys() & theirs.keys(), key=str):
+        by_split.setdefault(key if split_of is None else split_of(key), []).append(ours[key] - theirs[key])
+    values = [statistics.fmean(own) for own in by_split.values()]
     n = len(values)
     if n < 2:
         return None
