@@ -30,12 +30,15 @@ __all__ = [
     "recipe_cells",
     "recipe_notes",
     "search_runs",
+    "selection_metric",
 ]
 
 # The seeds that select a configuration are not the seeds that report it.
 SEARCH_SEEDS = (1000, 1001)
 FINAL_SEEDS = tuple(range(10))
 OFFICIAL_SPLITS = 10
+# What a recipe may name in ``select``, and the field of a line that it compares.
+_SELECTED_BY = {"maximum": "validation", "smoothed": "validation_smoothed"}
 
 
 class NothingChosen(ValueError):
@@ -50,6 +53,21 @@ def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]
 
     A cell with several protocols has one file for each, ``CELL.PROTOCOL.toml``. None: ``CELL.toml`` if it exists,
     otherwise the first in alphabetical order.
+
+    Keys that decide which runs a recipe has:
+
+    ================  ===============================================================================================
+    ``search_seeds``  Seeds of the search; default 1000 and 1001.
+    ``search_splits`` Splits of the search, each with every one of ``search_seeds``.
+    ``final_seeds``   Seeds of the final runs; default 0 to 9. ``[seeds]`` has seeds of single methods.
+    ``splits``        Splits of the final runs, each with every one of their seeds.
+    ``select``        What the search compares: ``"maximum"`` (default), the validation score of the best pass, or
+                      ``"smoothed"``, see :func:`lresnet.runs.search.smoothed_best`; the mean over all search runs.
+    ``[only.METHOD]`` Settings of one method, e.g. ``residual`` for a method that is not the name of a residual.
+    ``[own.METHOD]``  Values of one method in place of those of ``space``, see :func:`lresnet_paper.run.complete`.
+    ================  ===============================================================================================
+
+    Without ``search_splits`` and ``splits`` the seed decides the split: seed i has official split i modulo 10.
 
     Raises:
         ValueError: there is no such recipe.
@@ -199,11 +217,11 @@ def search_runs(table: str, cell: str, methods: Sequence[str] = (), protocol: st
     """
     cell, plan = _search_plan(table, cell, protocol)
     return [
-        Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed), stage="search")
+        Run(table, cell, method, plan["protocol"], seed, config, split, stage="search")
         for configuration in plan.get("configurations", ())
         for method in methods or methods_of(plan)
         for config in [complete(plan, method, configuration, "search")]
-        for seed in plan.get("search_seeds", SEARCH_SEEDS)
+        for seed, split in _search_pairs(plan)
     ]
 
 
@@ -228,17 +246,18 @@ def final_runs(
     found = _recorded(results)
     # In the order of the recipe: the order of the lines depends on which worker finished first.
     done = [found[key] for run in search_runs(table, cell, methods, protocol) if (key := run.key()) in found]
-    count = len(searched["configurations"]) * len(searched.get("search_seeds", SEARCH_SEEDS))
+    count = len(searched["configurations"]) * len(_search_pairs(searched))
     runs = []
     for method in methods or methods_of(plan):
         records = [record for record in done if record["method"] == method]
         if len(records) < count:
             continue
-        best = best_configuration(records)
+        best = best_configuration(records, selection_metric(searched))
         chosen = next(c for c in searched["configurations"] if complete(searched, method, c, "search") == best)
         config = complete(plan, method, chosen)
         own = seeds or plan.get("seeds", {}).get(method, plan.get("final_seeds", FINAL_SEEDS))
-        runs += [Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed)) for seed in own]
+        pairs = _pairs(plan, own, plan.get("splits"))
+        runs += [Run(table, cell, method, plan["protocol"], seed, config, split) for seed, split in pairs]
     return runs
 
 
@@ -263,17 +282,41 @@ def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str
             )
         chosen = complete(like, source, like["chosen"][source])
         runs += [
-            Run(table, own, method, plan["protocol"], seed, chosen | variant, _split(plan, seed))
+            Run(table, own, method, plan["protocol"], seed, chosen | variant, split)
             for variant in plan["variants"]
             for own in [depth_cell(base, variant["num_layers"]) if "depths" in plan else cell]
-            for seed in seeds or plan.get("final_seeds", FINAL_SEEDS)
+            for seed, split in _pairs(plan, seeds or plan.get("final_seeds", FINAL_SEEDS), plan.get("splits"))
         ]
     return runs
 
 
-def _split(plan: dict[str, Any], seed: int) -> int | None:
-    """Return the official split that belongs to a seed: 0 to 9 for the seeds 0 to 9, and so on."""
-    return seed % OFFICIAL_SPLITS if split_name(plan["protocol"]) == "official_splits" else None
+def selection_metric(plan: dict[str, Any]) -> str:
+    """Return the field of a search line by which a recipe selects a configuration.
+
+    Raises:
+        ValueError: the recipe names an unknown rule.
+
+    Example:
+        >>> selection_metric({}), selection_metric({"select": "smoothed"})
+        ('validation', 'validation_smoothed')
+    """
+    rule = plan.get("select", "maximum")
+    if rule not in _SELECTED_BY:
+        raise ValueError(f"select must be one of {', '.join(_SELECTED_BY)}, got {rule!r}")
+    return _SELECTED_BY[rule]
+
+
+def _search_pairs(plan: dict[str, Any]) -> list[tuple[int, int | None]]:
+    """Return seed and split of every search run of a configuration."""
+    return _pairs(plan, plan.get("search_seeds", SEARCH_SEEDS), plan.get("search_splits"))
+
+
+def _pairs(plan: dict[str, Any], seeds: Sequence[int], splits: Sequence[int] | None) -> list[tuple[int, int | None]]:
+    """Return every split with every seed; without splits, official split i modulo 10 for seed i."""
+    if splits is not None:
+        return [(seed, split) for seed in seeds for split in splits]
+    official = split_name(plan["protocol"]) == "official_splits"
+    return [(seed, seed % OFFICIAL_SPLITS if official else None) for seed in seeds]
 
 
 def _recorded(results: Path) -> dict[Any, dict[str, Any]]:

@@ -15,6 +15,7 @@ from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.run import build as build_run
 from lresnet.runs.run import load
+from lresnet.runs.search import smoothed_best
 from lresnet.train import Objective, Outcome, TrainConfig, train_model
 from lresnet.train.results import environment
 
@@ -58,9 +59,22 @@ class Run:
 
 
 def complete(plan: dict[str, Any], method: str, configuration: dict[str, Any], stage: str = "final") -> dict[str, Any]:
-    """Complete a configuration with what a recipe fixes for all methods, for this method, and for this stage."""
-    own = plan.get("only", {}).get(method, {})
-    return plan["fixed"] | own | configuration | plan.get(stage, {})  # type: ignore[no-any-return]
+    """Complete a configuration with what a recipe fixes for all methods, for this method, and for this stage.
+
+    ``[only.METHOD]`` adds settings that only this method has. ``[own.METHOD]`` replaces values of the configuration: a
+    list has the method's own value for each value in ``space``, in the same order.
+
+    Example:
+        >>> plan = {"fixed": {"hidden": 64}, "space": {"lr": [0.01, 0.1]}, "own": {"lorentz": {"lr": [0.001, 0.01]}}}
+        >>> complete(plan, "lorentz", {"lr": 0.1}), complete(plan, "euclidean", {"lr": 0.1})
+        ({'hidden': 64, 'lr': 0.01}, {'hidden': 64, 'lr': 0.1})
+    """
+    only, replaced = plan.get("only", {}).get(method, {}), plan.get("own", {}).get(method, {})
+    own = {
+        name: values[plan["space"][name].index(configuration[name])] if isinstance(values, list) else values
+        for name, values in replaced.items()
+    }
+    return plan["fixed"] | only | configuration | own | plan.get(stage, {})  # type: ignore[no-any-return]
 
 
 def depth_cell(cell: str, layers: int) -> str:
@@ -125,6 +139,9 @@ def images_of(run: Run) -> str:
 def run_config(run: Run) -> RunConfig:
     """Return the configuration of a run as the library takes it.
 
+    The method is the residual, unless the settings have a ``residual``: "lorentz_limit" is the residual "lorentz" with
+    a curvature near 0.
+
     Raises:
         ValueError: a setting is unknown or out of its range.
 
@@ -134,10 +151,12 @@ def run_config(run: Run) -> RunConfig:
         GraphTaskConfig(name='chameleon/nc', split='official_splits', split_index=3, features='published')
     """
     cell = graph_cell(run.cell)
+    settings = {name: value for name, value in run.config.items() if name != "residual"}
+    residual = run.config.get("residual", run.method)
     if cell is None:
-        return configure(ImageTaskConfig(images_of(run)), run.method, run.seed, run.config)
+        return configure(ImageTaskConfig(images_of(run)), residual, run.seed, settings)
     task = GraphTaskConfig(cell, split_name(run.protocol), run.split)
-    return configure(task, run.method, run.seed, run.config)
+    return configure(task, residual, run.seed, settings)
 
 
 def build(run: Run, device: torch.device | str = "cpu") -> tuple[Pretrained, Objective[Any], TrainConfig]:
@@ -197,10 +216,15 @@ def record_of(
         record["metrics"] = {name: round(value, 4) for name, value in objective.test(model).items()}
         record["value"] = next(iter(record["metrics"].values()))
     return record | {
-        "validation": None if outcome.validation is None else round(outcome.validation, 4),
+        "validation": _rounded(outcome.validation),
+        "validation_smoothed": _rounded(smoothed_best(outcome.curve)),
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
         "seconds": round(outcome.seconds, 2),
         "command": command,
         **environment(str(device)),
     }
+
+
+def _rounded(score: float | None) -> float | None:
+    return None if score is None else round(score, 4)

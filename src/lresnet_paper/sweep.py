@@ -264,7 +264,7 @@ def _layer_measurements(run: Run, model: Pretrained | None, device: str) -> Reco
 def _diverged_record(run: Run, error: Exception, command: str, device: str) -> Record:
     """Return the record of a diverged run. It is a result too, with None as its value."""
     record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
-    failure = {"value": None, "validation": None, "error": str(error), "command": command}
+    failure = {"value": None, "validation": None, "validation_smoothed": None, "error": str(error), "command": command}
     return record | failure | environment(device)
 
 

@@ -38,6 +38,8 @@ class GraphModel(Pretrained):
     euclidean: bool
     manifold: Lorentz
     head: torch.nn.Module | None
+    drops_features = True
+    """Whether dropout applies to the features themselves, so that each member of a stack has its own."""
 
     def forward(
         self,

@@ -32,7 +32,7 @@ from lresnet.nn.input_map import MAX_RADIUS, Points, model_input
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.row_norm import ROW_NORMS
-from lresnet.nn.sparse import SparseMatrix, adjacency, symmetric_normalisation
+from lresnet.nn.sparse import BlockDiagonal, SparseMatrix, adjacency, symmetric_normalisation
 from lresnet.nn.weighted_join import WeightedJoin
 from lresnet.residual import make_residual
 
@@ -94,6 +94,7 @@ class LorentzSGFormer(GraphModel):
     """
 
     model_name = "lorentz_sgformer"
+    drops_features = False
     generators: Sequence[torch.Generator] = ()
     """Random generators of dropout in a stack, one for each member. Empty: torch's own generator."""
 
@@ -189,7 +190,7 @@ class LorentzSGFormer(GraphModel):
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
         """Return the input of the branches: the features, mapped to points if the branches are hyperbolic."""
-        shape = tuple(features.shape)
+        shape = features.member_shape if isinstance(features, BlockDiagonal) else tuple(features.shape)
         if len(shape) < 2 or shape[-1] != self.in_features:
             raise ValueError(f"the model was built for features [N, {self.in_features}], got shape {shape}")
         return model_input(features, self.manifold if self.hyperbolic_branches else None, self.max_radius)
