@@ -215,6 +215,8 @@ def record_of(
     if run.stage == "final":
         record["metrics"] = {name: round(value, 4) for name, value in objective.test(model).items()}
         record["value"] = next(iter(record["metrics"].values()))
+    if alphas := getattr(model, "alphas", None):  # a large alpha is a shallow network in disguise
+        record["alpha"] = round(sum(alphas) / len(alphas), 4)
     return record | {
         "validation": _rounded(outcome.validation),
         "validation_smoothed": _rounded(smoothed_best(outcome.curve)),
