@@ -176,8 +176,8 @@ def plan_of(table: str, cell: str, protocol: str | None = None) -> dict[str, Any
 def cell_plan(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]:
     """Return :func:`plan_of` a cell; for a recipe with ``depths`` and ``configurations``, the search at this depth.
 
-    A configuration changes what the recipe fixes or, if it names a table ``like``, what that table chose for a method. ``weight_times_layers`` = c sets the weight of
-    the residual to c / L for L layers.
+    A configuration changes what the recipe fixes or, if it names a table ``like``, what that table chose for a method.
+    ``weight_times_layers`` = c sets the weight of the residual to c / L for L layers.
     """
     plan = plan_of(table, cell, protocol)
     base, depth = split_depth(cell)
