@@ -21,10 +21,9 @@ from torch.utils.checkpoint import checkpoint
 from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision
 from lresnet.geometry.curvature import kappa_of
-from lresnet.geometry.distance import unitless_time
 from lresnet.geometry.stack import times_rows
 from lresnet.models.graph_model import GraphModel
-from lresnet.nn.aggregation import centroid_of_sums, least_times
+from lresnet.nn.aggregation import aggregate, rescaled_aggregate
 from lresnet.nn.dropout import dropout, dropout_mask
 from lresnet.nn.euclidean import EuclideanLinear, sparse_linear
 from lresnet.nn.input_map import MAX_RADIUS, Points, coordinate_input, dropout_values
@@ -269,10 +268,7 @@ class LorentzGCNII(GraphModel):
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
         with full_precision(wide):
             kappa = kappa_of(self.manifold.curvature, wide.dtype)
-            h = torch.cat([wide, unitless_time(wide, kappa, -1)], dim=-1)
-            rho = least_times(A, h)
-            y = centroid_of_sums(A.product(h), rho, kappa, some_empty=A.has_empty_rows())
-            return (y * rho if self.symmetric else y).to(x.dtype)
+            return (rescaled_aggregate if self.symmetric else aggregate)(wide, A, kappa).to(x.dtype)
 
     def _mask(self, x: Tensor) -> Tensor | None:
         active = self.training and self.dropout > 0
