@@ -49,7 +49,7 @@ class LorentzGCN(GraphModel):
             embeddings.
         residual: A name of :data:`lresnet.residual.METHODS`.
         residual_options: Options of the residual, e.g. ``{"weight": "learned"}``. The default weight of the Lorentz
-            residual is 1, as in the paper.
+            residual is 1, as in the paper, and it is an average; ``{"scale": "1+w"}`` makes it a sum in flat space.
         curvature: K < 0.
         learn_curvature: Train the curvature.
         dropout: Dropout rate of the space coordinates that enter a layer.
