@@ -160,6 +160,9 @@ class LorentzGCN(GraphModel):
         y = self._apply_layer(self.layers[number], self._activate(inputs), A, edge_weight)
         return self.residuals[number - 1](inputs[: y.shape[0]], y)  # type: ignore[no-any-return]
 
+    def layer_modules(self) -> list[torch.nn.Module]:
+        return [self.layers[0], *self.residuals]
+
     def _embed_by_rows(self, points: Points, A: SparseMatrix) -> Tensor:
         """Return the same for a large graph: sparse products use whole tensors, all other operations blocks of rows."""
         inputs, z = _blocks(points), list[Tensor]()
