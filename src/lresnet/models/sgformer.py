@@ -62,7 +62,7 @@ class LorentzSGFormer(GraphModel):
         num_classes: Classes of the head (prototypes, or linear for the Euclidean baseline). None: the output is the
             embeddings.
         residual: A name of :data:`lresnet.residual.METHODS`; "none" is the graph branch alone.
-        residual_options: Options of the residual, e.g. ``{"scale": 2.0}``. Its weight is set by ``graph_weight``.
+        residual_options: Options of the residual, e.g. ``{"scale": "1+w"}``. Its weight is set by ``graph_weight``.
         branches: "euclidean", as in the paper, or "lorentz": fully hyperbolic, with ``residual`` also for the skip
             connections inside the branches (:class:`LorentzBranches`).
         attention_layers: Number of attention layers.

@@ -233,13 +233,17 @@ class ModelConfig:
     weight: Literal["learned"] | float | None = option(
         None, "Weight of the residual's branch, for a method that has one.", metavar=_LEARNED
     )
-    scale: Literal["learned"] | float | None = option(
-        None, "Scale of the residual's result, for a method that has one.", metavar=_LEARNED
+    scale: Literal["learned", "1+w", "none"] | float | None = option(
+        None,
+        "Scale of the residual's result, for a method that has one: 1+w makes it a sum in flat space, none an average.",
+        metavar="learned|1+w|none|FLOAT",
     )
     initial_scale: float | None = option(None, "Initial value of a learned scale.", range=POSITIVE, metavar="FLOAT")
 
     def __post_init__(self) -> None:
         require_known("method", self.residual, RESIDUALS)
+        if isinstance(self.scale, str):
+            object.__setattr__(self, "scale", self.scale.replace(" ", ""))
         check_options(self)
 
     def arguments(self) -> dict[str, Any]:
@@ -250,10 +254,14 @@ class ModelConfig:
         Example:
             >>> GCNConfig("lorentz_gcn", "tangent", hidden=8, weight=0.5, scale=2.0).arguments()
             {'residual': 'tangent', 'hidden': 8, 'residual_options': {'weight': 0.5}}
+            >>> GCNConfig("lorentz_gcn", scale="none").arguments()
+            {'residual': 'lorentz', 'residual_options': {'scale': None}}
         """
         given = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
         del given["name"]
         options = {name: given.pop(name) for name in ("weight", "scale", "initial_scale") if name in given}
+        if options.get("scale") == "none":
+            options["scale"] = None
         known = residual_options(self.residual)
         own = {name: value for name, value in options.items() if name in known}
         return given | {"residual_options": own or None}
