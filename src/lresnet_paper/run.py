@@ -147,8 +147,9 @@ def run_config(run: Run) -> RunConfig:
 
     Example:
         >>> run = Run("gnn", "chameleon", "space", "official_splits", 3, {"lr": 0.1}, split=3)
-        >>> run_config(run).task
-        GraphTaskConfig(name='chameleon/nc', split='official_splits', split_index=3, features='published')
+        >>> task = run_config(run).task
+        >>> task.name, task.split, task.split_index
+        ('chameleon/nc', 'official_splits', 3)
     """
     cell = graph_cell(run.cell)
     settings = {name: value for name, value in run.config.items() if name != "residual"}

@@ -136,17 +136,18 @@ def require_index(split: str, index: int | None) -> None:
         raise ValueError(f"the number of a split must be at least 0, got {index}")
 
 
-def split_name(protocol: str) -> str:
-    """Return the split of a protocol, the longest known name that is the protocol or its part before a hyphen.
+def split_name(recipe: str) -> str:
+    """Return the split of a recipe: the longest known split name that is the recipe's name or its part before a hyphen.
 
-    A protocol is a split and a recipe on it. The second recipe on a split has a suffix after a hyphen.
+    A second recipe on a split has a suffix after a hyphen. Of an unknown name, the part before the first hyphen is
+    returned.
 
     Example:
         >>> [split_name(name) for name in ("legacy", "legacy-deep", "class-random", "class-random-deep")]
         ['legacy', 'legacy', 'class-random', 'class-random']
     """
-    found = [name for name in (*SPLITS, *ALIASES) if protocol == name or protocol.startswith(f"{name}-")]
-    return max(found, key=len, default=protocol.partition("-")[0])
+    found = [name for name in (*SPLITS, *ALIASES) if recipe == name or recipe.startswith(f"{name}-")]
+    return max(found, key=len, default=recipe.partition("-")[0])
 
 
 def test_per_train(task: TaskSource, split: str) -> float | None:

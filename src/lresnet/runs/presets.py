@@ -203,15 +203,15 @@ def _graph_config(
             raise ValueError(f"--split {wanted} is a number, so --split-index {index} is too much; leave it out")
         wanted, index = "official_splits", int(wanted)
     model = given.get("model", "lorentz_gcn")
-    by_protocol = _presets(task).get("lorentz_gcn", {})
-    default = next(iter(by_protocol), splits[0])
-    protocol = wanted or default
-    name = canonical_split(split_name(protocol), splits)
+    by_split = _presets(task).get("lorentz_gcn", {})
+    default = next(iter(by_split), splits[0])
+    full = wanted or default
+    name = canonical_split(split_name(full), splits)
     if name not in splits:
         raise ValueError(f"{task} has no split {split!r}; choose {' or '.join(map(_split_words, splits))}")
     if model == "lorentz_gcn":
-        own = (protocol, *(older + protocol.removeprefix(name) for older, now in ALIASES.items() if now == name))
-        preset = next((by_protocol[key] for key in own if key in by_protocol), by_protocol.get(default, {}))
+        own = (full, *(older + full.removeprefix(name) for older, now in ALIASES.items() if now == name))
+        preset = next((by_split[key] for key in own if key in by_split), by_split.get(default, {}))
     else:
         preset = next(iter(_presets(task).get(model, {}).values()), {})
     if wanted is None and index is None and name == "official_splits":
