@@ -28,6 +28,8 @@ __all__ = ["ImageClassification", "class_scores", "mirrored_scores", "precompile
 
 # Pixels evaluated at once, as many as in a thousand CIFAR images; more activations would fill the memory.
 _EVALUATION_PIXELS = 1000 * 32 * 32
+# Training images whose mean statistics are those of batch norms in evaluation, with norm_statistics="reestimated".
+_STATISTICS_IMAGES = 10_000
 
 
 def class_scores(
@@ -159,6 +161,15 @@ class ImageClassification(Objective[LorentzResNet]):
             for labels in (self._labels, self._others)
         )
         return torch.lerp(other, own, self._kept).mean()
+
+    def forward_training_data(self, model: LorentzResNet) -> None:
+        """Run the model on up to 10,000 training images without augmentation, in batches of training's size."""
+        order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(0))
+        steps = min(self.steps_per_epoch, max(1, _STATISTICS_IMAGES // self.batch_size))
+        rows = [batch[self._share] for batch in order.split(self.batch_size)[:steps]]
+        is_in_memory = isinstance(self.train, ImageSet)
+        for batch in map(self.train.read, rows) if is_in_memory else ImageStream(self.train).batches(rows):
+            self._logits(model, batch.to(self.device))
 
     def validation(self, model: LorentzResNet) -> Tensor | None:
         return None if self.held_out is None else self._accuracy(model, self.held_out)

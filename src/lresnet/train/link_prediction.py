@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -13,6 +13,7 @@ from lresnet.metrics import average_precision, link_metric, roc_auc
 from lresnet.models import LorentzGCN
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
+from lresnet.train.config import NormStatistics
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.objective import Objective
 
@@ -33,6 +34,8 @@ class LinkPrediction(Objective[LorentzGCN]):
         seed: seed of the training negatives, which are drawn anew at every step.
         device: where the task is kept.
     """
+
+    norm_statistics: ClassVar[NormStatistics] = "reestimated"
 
     def __init__(
         self,
@@ -60,6 +63,9 @@ class LinkPrediction(Objective[LorentzGCN]):
         d2 = lorentz_distance2(z, torch.cat([positive, negative], dim=1), kappa)
         margin = self.margin if kappa is None else self.margin / kappa
         return margin_loss(d2[: positive.shape[1]], d2[positive.shape[1] :], margin)
+
+    def forward_training_data(self, model: LorentzGCN) -> None:
+        self.inputs.apply(model)  # the whole graph is one batch
 
     def validation(self, model: LorentzGCN) -> Tensor:
         scores, labels = self._scores(model, self.task.val_edges, self.task.val_negatives)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -10,6 +10,7 @@ from torch import Tensor
 from lresnet.data import NodeTask
 from lresnet.metrics import node_metric
 from lresnet.models import LorentzGCN
+from lresnet.train.config import NormStatistics
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.objective import Objective
 
@@ -45,6 +46,8 @@ class NodeClassification(Objective[LorentzGCN]):
         device: where the task is kept.
     """
 
+    norm_statistics: ClassVar[NormStatistics] = "reestimated"
+
     def __init__(
         self,
         task: NodeTask,
@@ -64,6 +67,9 @@ class NodeClassification(Objective[LorentzGCN]):
         if self.kind == "cross_entropy":
             return torch.nn.functional.cross_entropy(logits, y)
         return class_margin_loss(logits, y, class_margin(model, self.margin, logits))
+
+    def forward_training_data(self, model: LorentzGCN) -> None:
+        self.inputs.apply(model)  # the whole graph is one batch
 
     def validation(self, model: LorentzGCN) -> Tensor:
         return self.metric(*self._select(model, self.task.val_index))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from lresnet.train.config import Augment, TrainConfig
+from lresnet.train.config import Augment, NormStatistics, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
 
 if TYPE_CHECKING:
@@ -38,6 +38,9 @@ class Objective(abc.ABC, Generic[Model]):
     processes: Processes = ONE_PROCESS
     """The processes that share every batch; ``loss`` is the loss of this process's share."""
 
+    norm_statistics: ClassVar[NormStatistics] = "running"
+    """What batch norms normalise by in evaluation if the configuration does not say it."""
+
     def require_model(self, model: Model) -> None:
         """Raise ``ValueError`` if this objective cannot train the model; called before the first step."""
 
@@ -62,6 +65,15 @@ class Objective(abc.ABC, Generic[Model]):
     @abc.abstractmethod
     def loss(self, model: Model) -> Tensor:
         """Return the training loss of one step, a 0-dimensional tensor; draws what it needs, e.g. negative pairs."""
+
+    def forward_training_data(self, model: Model) -> None:
+        """Run the model on training inputs as evaluation does: without augmentation, and without drawing numbers that
+        training draws. :func:`~lresnet.train.norm_statistics.reestimate_statistics` calls it.
+
+        Batches have about equal sizes and represent the training data. It is optional: without it
+        ``norm_statistics`` must be "running".
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no forward_training_data")
 
     @abc.abstractmethod
     def validation(self, model: Model) -> Tensor | None:
