@@ -295,6 +295,20 @@ def test_an_objective_without_a_pass_evaluates_by_running_statistics():
         TrainingState(net, Line(), TrainConfig(norm_statistics="reestimated"))
 
 
+class Reestimates(LorentzSAGE):
+    norm_statistics = "reestimated"
+
+
+@pytest.mark.parametrize("given", [None, "running", "reestimated"])
+def test_the_default_is_that_of_the_model(given):
+    config = TrainConfig(norm_statistics=given)
+    for model, default in ((LorentzSAGE, "running"), (Reestimates, "reestimated"), (LorentzResNet, "running")):
+        on_graph = model is not LorentzResNet
+        net = model(6, 4, 1, 2, norm="batch") if on_graph else model(8, 3, widths=(4, 6, 8))
+        objective = NodeClassification(task()) if on_graph else ImageClassification(coloured_task())
+        assert TrainingState(net, objective, config).norm_statistics == (given or default)
+
+
 def test_the_record_of_a_run_reports_it(tmp_path):
     config = TrainConfig(epochs=2, norm_statistics="reestimated")
     for norm, expected in (("batch", "reestimated"), ("layer", None)):
@@ -308,9 +322,7 @@ def test_the_record_of_a_run_reports_it(tmp_path):
 
 def test_a_stack_refuses_running_statistics():
     model = network()
-    with pytest.raises(
-        StackError, match="a stack re-estimates the statistics of batch norms, but norm_statistics is"
-    ):
+    with pytest.raises(StackError, match="a stack re-estimates the statistics of batch norms, but norm_statistics is"):
         train_many(
             [model],
             [NodeClassification(task())],
@@ -395,16 +407,12 @@ def test_graphs_in_batches_and_images_have_a_pass():
     edges = [(torch.randint(5, (2, 9), generator=generator), 5) for _ in range(20)]
     graphs = GraphClassification(graph_task(edges, [0, 1] * 10), batch_size=7)
     images = ImageClassification(coloured_task(), batch_size=20)
-    cases: list[tuple[Objective[Any], torch.nn.Module, str]] = [
-        (
-            graphs,
-            create_model("lorentz_sage", in_features=graphs.task.x.shape[1], num_classes=2, hidden=4, norm="batch"),
-            "reestimated",
-        ),
-        (images, LorentzResNet(8, 3, widths=(4, 6, 8)), "running"),
+    in_features = graphs.task.x.shape[1]
+    cases: list[tuple[Objective[Any], torch.nn.Module]] = [
+        (graphs, create_model("lorentz_sage", in_features=in_features, num_classes=2, hidden=4, norm="batch")),
+        (images, LorentzResNet(8, 3, widths=(4, 6, 8))),
     ]
-    for objective, model, default in cases:
-        assert TrainingState(model, objective, TrainConfig()).norm_statistics == default
+    for objective, model in cases:
         passes: list[list[Tensor]] = []
         state = objective.state_dict()
         for _ in range(2):

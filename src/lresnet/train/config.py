@@ -158,8 +158,8 @@ class TrainConfig:
     )
     norm_statistics: NormStatistics | None = option(
         None,
-        "Statistics of batch norms in evaluation: reestimated from training inputs without dropout and augmentation, or "
-        "running averages of training; None takes reestimated for graphs and running for images.",
+        "Statistics of batch norms in evaluation: reestimated from training inputs without dropout and augmentation, "
+        "or the running averages of training; None takes the default of the model, running unless it says otherwise.",
     )
     seed: int = option(
         0, "Seed of parameters, training negatives, shuffling and augmentation.", range=SEED, metavar="INT"

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from lresnet.data import GraphLevelTask
 from lresnet.metrics import node_metric
-from lresnet.train.config import NormStatistics
 from lresnet.train.node_classification import class_margin, class_margin_loss
 from lresnet.train.objective import Objective
 
@@ -86,7 +85,6 @@ class GraphClassification(Objective[Any]):
     """
 
     captures: ClassVar[bool] = False  # batches differ in their numbers of nodes
-    norm_statistics: ClassVar[NormStatistics] = "reestimated"
 
     def __init__(
         self,

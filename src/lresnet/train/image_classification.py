@@ -167,8 +167,7 @@ class ImageClassification(Objective[LorentzResNet]):
         order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(0))
         steps = min(self.steps_per_epoch, max(1, _STATISTICS_IMAGES // self.batch_size))
         rows = [batch[self._share] for batch in order.split(self.batch_size)[:steps]]
-        is_in_memory = isinstance(self.train, ImageSet)
-        for batch in map(self.train.read, rows) if is_in_memory else ImageStream(self.train).batches(rows):
+        for batch in _batches(self.train, rows):
             self._logits(model, batch.to(self.device))
 
     def validation(self, model: LorentzResNet) -> Tensor | None:
@@ -198,9 +197,7 @@ class ImageClassification(Objective[LorentzResNet]):
         return torch.cat([self._evaluate(model, part.to(self.device)) for part in self._parts(images)])
 
     def _parts(self, images: ImageSet | ImageFiles) -> Iterator[Tensor]:
-        if isinstance(images, ImageSet):
-            return iter(torch.split(images.images, self._together))
-        return ImageStream(images).batches(torch.arange(len(images)).split(self._together))
+        return _batches(images, torch.arange(len(images)).split(self._together))
 
     @property
     def _together(self) -> int:
@@ -221,6 +218,11 @@ class ImageClassification(Objective[LorentzResNet]):
                 f"build it with num_classes={classes}"
             )
         return logits
+
+
+def _batches(images: ImageSet | ImageFiles, rows: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the images with the given numbers, one batch for each tensor of numbers."""
+    return map(images.read, rows) if isinstance(images, ImageSet) else ImageStream(images).batches(rows)
 
 
 class _TrainingStream:

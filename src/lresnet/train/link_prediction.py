@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -13,7 +13,6 @@ from lresnet.metrics import average_precision, link_metric, roc_auc
 from lresnet.models import LorentzGCN
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
-from lresnet.train.config import NormStatistics
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.objective import Objective
 
@@ -34,8 +33,6 @@ class LinkPrediction(Objective[LorentzGCN]):
         seed: seed of the training negatives, which are drawn anew at every step.
         device: where the task is kept.
     """
-
-    norm_statistics: ClassVar[NormStatistics] = "reestimated"
 
     def __init__(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -10,7 +10,6 @@ from torch import Tensor
 from lresnet.data import NodeTask
 from lresnet.metrics import node_metric
 from lresnet.models import LorentzGCN
-from lresnet.train.config import NormStatistics
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.objective import Objective
 
@@ -45,8 +44,6 @@ class NodeClassification(Objective[LorentzGCN]):
         margin: margin of the margin loss, in units of 1/kappa. The Euclidean baseline takes it as it is.
         device: where the task is kept.
     """
-
-    norm_statistics: ClassVar[NormStatistics] = "reestimated"
 
     def __init__(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import torch
 from torch import Tensor
 
-from lresnet.train.config import Augment, NormStatistics, TrainConfig
+from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
 
 if TYPE_CHECKING:
@@ -37,9 +37,6 @@ class Objective(abc.ABC, Generic[Model]):
 
     processes: Processes = ONE_PROCESS
     """The processes that share every batch; ``loss`` is the loss of this process's share."""
-
-    norm_statistics: ClassVar[NormStatistics] = "running"
-    """What batch norms normalise by in evaluation if the configuration does not say it."""
 
     def require_model(self, model: Model) -> None:
         """Raise ``ValueError`` if this objective cannot train the model; called before the first step."""
