@@ -359,7 +359,8 @@ def norm_statistics(model: torch.nn.Module, objective: Objective[Any], config: T
     """
     if not tracking_norms(model):
         return None
-    chosen: NormStatistics = config.norm_statistics or getattr(model, "norm_statistics", "running")
+    default: NormStatistics = getattr(model, "norm_statistics", "running")
+    chosen = config.norm_statistics or default
     if chosen == "reestimated" and type(objective).forward_training_data is Objective.forward_training_data:
         raise ValueError(
             f"{type(objective).__name__} cannot re-estimate statistics of batch norms; use norm_statistics='running'"
