@@ -42,10 +42,10 @@ def running_statistics(norms: Iterable[_BatchNorm]) -> list[Tensor]:
 def reestimate_statistics(model: torch.nn.Module, forward: Callable[[], object]) -> None:
     r"""Replace the running statistics of batch norms by those of training inputs without dropout.
 
-    In training a norm sees activations behind dropout, whose mean square is larger: dropout with rate p on zero-mean
-    features multiplies it by 1 / (1 - p). A linear layer passes the factor on as additional variance. A hyperbolic
-    operation is not linear in the scale of its input, so that mean and variance behind it are other ones without
-    dropout, and evaluation with the running statistics of training normalises wrongly.
+    In training a norm sees activations behind dropout, which multiplies their mean square by up to 1 / (1 - rate). A
+    hyperbolic operation is not linear in the length of its input, so that mean and variance behind it are other ones
+    without dropout. Whether evaluation is better with these depends on the network, whose weights were trained with
+    the others; docs/howto/graphs.md has figures.
 
     ``forward`` runs with batch norms in train mode and everything else in eval mode, without gradients: no dropout, no
     random numbers. Each norm normalises by the batch, as later norms expect it from earlier ones. The result is the
