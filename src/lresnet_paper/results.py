@@ -37,8 +37,8 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-STUDIES = frozenset({"hierarchy_images"})
-"""Tables of our own studies, which the paper does not have; each has a page of its own."""
+STUDIES = frozenset({"hierarchy_images", "selected_on_test"})
+"""Tables of our own studies, which no table of results shows; each has a page or a paragraph of its own."""
 DIVERGED = "every run diverged"
 """The verdict on a method without a single finite run."""
 

@@ -18,6 +18,7 @@ from lresnet.runs.statistics import Estimate, Summary, Verdict
 from lresnet_paper.comparisons import Comparison
 from lresnet_paper.render import render
 from lresnet_paper.results import Result, grouped, in_order
+from lresnet_paper.selected_on_test import Selection
 
 __all__ = [
     "TextRow",
@@ -32,6 +33,7 @@ __all__ = [
     "print_json",
     "print_results",
     "result_table",
+    "selection_table",
     "terminal_tables",
     "validation_text",
 ]
@@ -186,6 +188,23 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
             interval = f"{found.low:+.2f} to {found.high:+.2f}"
             table.add_row(f"  {one.method}", f"{found.mean:+.2f}", interval, str(found.n), one.verdict)
         table.add_section()
+    return table
+
+
+def selection_table(selections: Sequence[Selection]) -> Table:
+    """Return a table for the terminal of test scores by what selected the epoch."""
+    table = Table(
+        title="test score at the epoch of the best validation score, and the highest one of all epochs",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for column in ("cell", "method", "by validation", "highest test", "gain", "n"):
+        table.add_column(column, justify="left" if column in ("cell", "method") else "right")
+    for one in selections:
+        gain = "" if one.gain is None else f"{one.gain:+.2f}"
+        scores = f"{one.by_validation:.2f}", f"{one.by_test:.2f}"
+        table.add_row(one.cell, one.method, *scores, gain, str(one.by_test.n))
     return table
 
 
