@@ -28,22 +28,27 @@ _PATIENCE = 200
 
 
 class Selection(NamedTuple):
-    """The test scores of one cell and method over its runs, by what selected the epoch."""
+    """The test scores of one cell, method and number of epochs over the splits, by what selected the epoch."""
 
     cell: str
     method: str
+    epochs: int
+    """Largest number of epochs."""
     by_validation: Summary
     by_test: Summary
     gain: Estimate | None
     """The highest test score minus the one at the best validation score; Student's interval over the runs."""
-    epochs: int
-    """Largest number of epochs of a run."""
     command: str
     hardware: str
 
 
-def published_config(cell: str, method: str = "euclidean") -> dict[str, Any]:
+def published_config(cell: str, method: str = "euclidean", epochs: int | None = None) -> dict[str, Any]:
     """Return the settings of SGFormer's published command as a configuration of ours.
+
+    Args:
+        cell: a cell of the table of graph transformers.
+        method: a method of the recipe.
+        epochs: largest number of epochs; None: that of the command.
 
     Example:
         >>> config = published_config("chameleon")
@@ -51,15 +56,15 @@ def published_config(cell: str, method: str = "euclidean") -> dict[str, Any]:
         (0.001, 0.6, 200, 1)
     """
     plan = recipe("graph_transformer", cell, PROTOCOL)
-    return complete(plan, method, plan["configurations"][-1]) | {"eval_every": 1, "patience": _PATIENCE}
+    config = complete(plan, method, plan["configurations"][-1]) | {"eval_every": 1, "patience": _PATIENCE}
+    return config if epochs is None else config | {"epochs": epochs}
 
 
 def run_selected_on_test(
-    cell: str, method: str, split: int, seed: int, *, command: str, device: str = "cpu"
+    cell: str, config: dict[str, Any], method: str, split: int, *, command: str, device: str = "cpu"
 ) -> dict[str, Any]:
-    """Train the published settings on one official split, read the test set at every epoch, and return the line."""
-    config = published_config(cell, method)
-    run = Run(SELECTED_TABLE, cell, method, split_name(PROTOCOL), seed, config, split, SELECTED_TABLE)
+    """Train on one official split with its number as the seed, read the test set at every epoch, return the line."""
+    run = Run(SELECTED_TABLE, cell, method, split_name(PROTOCOL), split, config, split, SELECTED_TABLE)
     model, objective, training = build(run, device)
     scores: dict[int, float] = {}
 
@@ -83,19 +88,16 @@ def run_selected_on_test(
 
 
 def selections(lines: Iterable[Mapping[str, Any]]) -> list[Selection]:
-    """Return one selection per cell and method, in order of first appearance."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    """Return one selection per cell, method and number of epochs, in order of first appearance."""
+    groups: dict[tuple[str, str, int], list[Mapping[str, Any]]] = {}
     for line in lines:
         if line["table"] == SELECTED_TABLE:
-            groups.setdefault((line["cell"], line["method"]), []).append(line)
+            groups.setdefault((line["cell"], line["method"], line["config"]["epochs"]), []).append(line)
     return [_selection(*key, own) for key, own in groups.items()]
 
 
-def _selection(cell: str, method: str, lines: list[Mapping[str, Any]]) -> Selection:
+def _selection(cell: str, method: str, epochs: int, lines: list[Mapping[str, Any]]) -> Selection:
     honest, highest = ([line[name] for line in lines] for name in ("test_at_best_validation", "highest_test"))
     gain = mean_interval([high - own for high, own in zip(highest, honest, strict=True)])
-    last = lines[-1]
-    epochs = max(line["epochs"] for line in lines)
-    return Selection(
-        cell, method, summarise(honest), summarise(highest), gain, epochs, last["command"], last["hardware"]
-    )
+    last, scores = lines[-1], (summarise(honest), summarise(highest))
+    return Selection(cell, method, epochs, *scores, gain, last["command"], last["hardware"])

@@ -16,7 +16,7 @@ from lresnet_paper.results import aggregate, read_runs
 from lresnet_paper.run import Run, execute
 from lresnet_paper.selected_on_test import published_config, run_selected_on_test, selections
 
-SMALL = {"hidden": 4, "epochs": 12, "lr": 0.05}
+CONFIG = published_config("chameleon") | {"hidden": 4, "epochs": 12, "lr": 0.05}
 
 
 @pytest.fixture
@@ -29,18 +29,16 @@ def tiny(monkeypatch) -> None:
         assert isinstance(task, NodeTask)
         return task
 
-    config = published_config("chameleon") | SMALL
     monkeypatch.setattr(graph_run_module, "load_task", load)
-    monkeypatch.setattr(selected_on_test, "published_config", lambda cell, method: config)
+    monkeypatch.setattr(selected_on_test, "published_config", lambda cell, method, epochs: CONFIG | {"epochs": epochs})
     graph_run_module._graph_task.cache_clear()
     yield
     graph_run_module._graph_task.cache_clear()
 
 
 def test_both_scores_are_of_one_training(tiny) -> None:
-    line = run_selected_on_test("chameleon", "euclidean", 3, 3, command="test")
-    config = published_config("chameleon") | SMALL
-    run = Run("graph_transformer", "chameleon", "euclidean", "official_splits", 3, config, 3)
+    line = run_selected_on_test("chameleon", CONFIG, "euclidean", 3, command="test")
+    run = Run("graph_transformer", "chameleon", "euclidean", "official_splits", 3, CONFIG, 3)
     expected, _ = execute(run, command="test")
     assert line["test_at_best_validation"] == expected["value"]  # reading the test set changes nothing
     assert (line["best_epoch"], line["validation"]) == (expected["best_epoch"], expected["validation"])
@@ -49,7 +47,7 @@ def test_both_scores_are_of_one_training(tiny) -> None:
 
 
 def test_no_table_of_results_reads_the_lines(tiny, tmp_path: Path) -> None:
-    line = run_selected_on_test("chameleon", "euclidean", 0, 0, command="test")
+    line = run_selected_on_test("chameleon", CONFIG, "euclidean", 0, command="test")
     assert "value" not in line
     (tmp_path / "selected_on_test.jsonl").write_text(json.dumps(line) + "\n")
     assert read_runs(tmp_path) == []
@@ -58,7 +56,7 @@ def test_no_table_of_results_reads_the_lines(tiny, tmp_path: Path) -> None:
 
 def test_the_verb_measures_what_is_missing_and_prints_both_scores(tiny, tmp_path: Path, capsys) -> None:
     out = tmp_path / "selected_on_test.jsonl"
-    call = ["selected_on_test", "--cells", "chameleon", "--device", "cpu", "--out", str(out)]
+    call = ["selected_on_test", "--cells", "chameleon", "--epochs", "4", "--device", "cpu", "--out", str(out)]
     assert main(call) == 0
     lines = [json.loads(text) for text in out.read_text().splitlines()]
     assert [(line["split"], line["seed"]) for line in lines] == [(i, i) for i in range(10)]
@@ -76,13 +74,19 @@ def test_an_unknown_cell_or_method_is_an_error(capsys) -> None:
 
 
 def line(honest: float, highest: float, **change: Any) -> dict[str, Any]:
-    place = {"table": "selected_on_test", "cell": "chameleon", "method": "euclidean", "epochs": 200, "hardware": "CPU"}
-    return place | {"test_at_best_validation": honest, "highest_test": highest, "command": "test"} | change
+    place = {"table": "selected_on_test", "cell": "chameleon", "method": "euclidean", "hardware": "CPU"}
+    return (
+        place
+        | {"config": {"epochs": 200}}
+        | {"test_at_best_validation": honest, "highest_test": highest, "command": "test"}
+        | change
+    )
 
 
 def test_means_and_gain_by_hand() -> None:
     lines = [line(44.0, 47.0), line(42.0, 47.0), line(43.0, 47.0), line(10.0, 20.0, cell="squirrel")]
-    chameleon, squirrel = selections([*lines, {"table": "gnn"}])
+    chameleon, squirrel, longer = selections([*lines, {"table": "gnn"}, line(50.0, 51.0, config={"epochs": 500})])
+    assert (chameleon.epochs, longer.epochs, longer.by_test.n) == (200, 500, 1)
     assert (chameleon.by_validation.mean, chameleon.by_test.mean, chameleon.by_test.n) == (43.0, 47.0, 3)
     assert chameleon.gain is not None
     assert (chameleon.gain.mean, chameleon.gain.half_width) == pytest.approx((4.0, 4.302653 / 3**0.5), rel=1e-6)

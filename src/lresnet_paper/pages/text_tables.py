@@ -221,12 +221,12 @@ def selection_table(selections: Sequence[Selection]) -> Table:
         box=box.SIMPLE_HEAD,
         pad_edge=False,
     )
-    for column in ("cell", "method", "by validation", "highest test", "gain", "n"):
+    for column in ("cell", "method", "epochs", "by validation", "highest test", "gain", "n"):
         table.add_column(column, justify="left" if column in ("cell", "method") else "right")
     for one in selections:
         gain = "" if one.gain is None else f"{one.gain:+.2f}"
         scores = f"{one.by_validation:.2f}", f"{one.by_test:.2f}"
-        table.add_row(one.cell, one.method, *scores, gain, str(one.by_test.n))
+        table.add_row(one.cell, one.method, str(one.epochs), *scores, gain, str(one.by_test.n))
     return table
 
 
