@@ -12,7 +12,8 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from lresnet.data.splits import TEST_PER_TRAIN_EDGES, TEST_PER_TRAIN_NODES, TEST_PER_TRAIN_OFFICIAL
+from lresnet.data import TASKS
+from lresnet.data.split_names import test_per_train
 from lresnet.runs.statistics import (
     Estimate,
     Verdict,
@@ -22,7 +23,7 @@ from lresnet.runs.statistics import (
     verdicts,
 )
 from lresnet_paper.plan import non_inferiority_margin
-from lresnet_paper.run import split_name
+from lresnet_paper.run import graph_cell, split_name
 
 __all__ = ["Comparison", "compare_methods", "family_verdicts", "resampling_ratio"]
 
@@ -100,10 +101,8 @@ def resampling_ratio(cell: str, protocol: str) -> float | None:
         >>> resampling_ratio("cora/nc", "legacy"), round(resampling_ratio("airport/nc", "disjoint"), 3)
         (None, 0.214)
     """
-    split = split_name(protocol)
-    if split in ("official_splits", "fresh_splits"):
-        return TEST_PER_TRAIN_OFFICIAL
-    return (TEST_PER_TRAIN_EDGES if cell.endswith("/lp") else TEST_PER_TRAIN_NODES) if split == "disjoint" else None
+    task = graph_cell(cell)
+    return None if task is None else test_per_train(TASKS[task], split_name(protocol))
 
 
 def _difference(
@@ -112,7 +111,10 @@ def _difference(
     ratio = resampling_ratio(cell, protocol)
     if ratio is None:
         return paired_difference(ours, theirs)
-    # Without a number of the split, the seed decides it.
-    return resampled_difference(
-        ours, theirs, test_per_train=ratio, split_of=lambda key: key[0] if key[1] is None else key[1]
-    )
+    return resampled_difference(ours, theirs, test_per_train=ratio, split_of=_split_of)
+
+
+def _split_of(run: tuple[Any, Any]) -> Any:
+    """Return what tells the splits of two runs apart: the number of the split, or the seed that draws it."""
+    seed, split = run
+    return seed if split is None else split

@@ -191,8 +191,8 @@ def plan_of(table: str, cell: str, protocol: str | None = None) -> dict[str, Any
 def cell_plan(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]:
     """Return :func:`plan_of` a cell; for a recipe with ``depths`` and ``configurations``, the search at this depth.
 
-    A configuration changes what the table ``like`` chose for a method. ``weight_times_layers`` = c sets the weight of
-    the residual to c / L for L layers.
+    A configuration changes what the recipe fixes or, if it names a table ``like``, what that table chose for a method.
+    ``weight_times_layers`` = c sets the weight of the residual to c / L for L layers.
     """
     plan = plan_of(table, cell, protocol)
     base, depth = split_depth(cell)
@@ -200,14 +200,19 @@ def cell_plan(table: str, cell: str, protocol: str | None = None) -> dict[str, A
         return plan
     if depth is None:
         raise ValueError(f"{table} {cell} is searched at every depth; name one, e.g. {cell}/{plan['depths'][0]}")
-    like = recipe(plan["like"], base, split_name(plan["protocol"]))
-    own = {
-        method: complete(like, method, like["chosen"][method]) | plan.get("fixed", {}) | {"num_layers": depth}
-        for method in plan["methods"]
-    }
+    own = {method: _at_this_depth(plan, base, method) | {"num_layers": depth} for method in plan["methods"]}
     configurations = [_at_depth(configuration, depth) for configuration in plan["configurations"]]
     rest = {name: value for name, value in plan.items() if name != "variants"}
     return rest | {"fixed": {}, "only": own, "configurations": configurations}
+
+
+def _at_this_depth(plan: dict[str, Any], cell: str, method: str) -> dict[str, Any]:
+    """Return what a recipe with depths fixes for a method, on top of what the table ``like`` chose if it names one."""
+    own = plan.get("fixed", {}) | plan.get("only", {}).get(method, {})
+    if "like" not in plan:
+        return own
+    like = recipe(plan["like"], cell, split_name(plan["protocol"]))
+    return complete(like, method, like["chosen"][method]) | own
 
 
 def _at_depth(configuration: dict[str, Any], depth: int) -> dict[str, Any]:
@@ -251,7 +256,8 @@ def final_runs(
     """Return the runs of the best configuration on all seeds, for each method whose search is complete.
 
     A recipe with ``variants`` has no search: each variant changes what the recipe of the same cell in the table
-    ``like`` states as chosen. A recipe with ``depths`` has one variant, and one cell, per number of layers.
+    ``like`` states as chosen; its protocol is ``like_protocol``, or else the same. A recipe with ``depths`` has one
+    variant, and one cell, per number of layers.
     """
     plan = cell_plan(table, training_cell(table, cell), protocol)
     if "variants" in plan:
@@ -285,7 +291,7 @@ def _search_plan(table: str, cell: str, protocol: str | None) -> tuple[str, dict
 
 def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str], seeds: Sequence[int]) -> list[Run]:
     base = split_depth(training_cell(table, cell))[0]
-    like = recipe(plan["like"], base, plan["protocol"])
+    like = recipe(plan["like"], base, plan.get("like_protocol", plan["protocol"]))
     runs = []
     for method in methods or methods_of(plan):
         source = plan.get("settings_of", {}).get(method, method)

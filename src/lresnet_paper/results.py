@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import Summary, summarise, verdict_against_published
 from lresnet.train.results import read_results
-from lresnet_paper.run import split_depth, split_name
+from lresnet_paper.run import on_paper_split, split_depth, split_name
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
 __all__ = [
@@ -39,14 +39,13 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-STUDIES = frozenset({"hierarchy_images", "selected_on_test"})
-"""Tables of our own studies, which no table of results shows; each has a page or a paragraph of its own."""
+STUDIES = frozenset({"deep", "hierarchy_images", "selected_on_test", "splits"})
+"""Tables of our own studies, which the paper does not have; each has a page or a paragraph of its own."""
 LABELS = {"lorentz_limit": "lorentz, K → 0"}
 """Labels of methods that are no residual of their own; every other method is shown by its name."""
 DIVERGED = "every run diverged"
 """The verdict on a method without a single finite run."""
 
-_OWN_SPLITS = ("disjoint", "fresh_splits")  # which the paper does not have
 _BY_LAYER = ("radius", "distance", "gradient")
 _DETECTION = ("fpr95", "auroc", "aupr", "accuracy")
 
@@ -218,7 +217,9 @@ class Result:
         """
         if not self.n:
             return DIVERGED
-        if self.paper_mean is None or self.table == "runtime" or self.note or split_name(self.protocol) in _OWN_SPLITS:
+        if self.paper_mean is None or self.table == "runtime" or self.note:
+            return ""
+        if not on_paper_split(self.cell, self.protocol):
             return ""
         return verdict_against_published(Summary(self.mean, self.std, self.n), self.paper_mean, self.paper_std) or ""
 

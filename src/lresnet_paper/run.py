@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from lresnet.data import TASKS
+from lresnet.data.split_names import canonical_split, split_name
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.run import build as build_run
@@ -26,6 +27,7 @@ __all__ = [
     "execute",
     "graph_cell",
     "images_of",
+    "on_paper_split",
     "record_of",
     "require_data",
     "run_config",
@@ -45,7 +47,7 @@ class Run:
     seed: int
     config: dict[str, Any]
     split: int | None = None
-    """Number of the official split, where there are several."""
+    """Number of the split, where there are several of its name: an official, class-random or fresh split."""
     stage: str = "final"
     """``"search"``, ``"train"``: the test set is not read. ``"final"``: it is read once. A line of results may also be
     a ``"trial"``, which no table shows."""
@@ -110,14 +112,23 @@ def graph_cell(cell: str) -> str | None:
     return next((task for task in (base, f"{base}/nc") if task in TASKS), None)
 
 
-def split_name(protocol: str) -> str:
-    """Return the split of a protocol. A second recipe on the same split has a suffix after a hyphen.
+def on_paper_split(cell: str, protocol: str) -> bool:
+    """Whether a protocol has the split of the paper's figures, so that a result may be compared with them.
+
+    It is the split of the released code: ``legacy`` for the nodes of Cora and PubMed, ``hgcn`` (in older lines
+    ``legacy``) for edges and for the nodes of airport and disease, ``official_splits`` for the other graphs. Images
+    have one split.
 
     Example:
-        >>> split_name("legacy"), split_name("legacy-deep")
-        ('legacy', 'legacy')
+        >>> on_paper_split("cora/nc", "legacy-plain"), on_paper_split("cora/nc", "public")
+        (True, False)
     """
-    return protocol.partition("-")[0]
+    task = graph_cell(cell)
+    if task is None:
+        return True
+    splits = TASKS[task].splits
+    paper = next((name for name in ("legacy", "hgcn", "official_splits") if name in splits), None)
+    return canonical_split(split_name(protocol), splits) == paper
 
 
 def images_of(run: Run) -> str:
@@ -136,8 +147,9 @@ def run_config(run: Run) -> RunConfig:
 
     Example:
         >>> run = Run("gnn", "chameleon", "space", "official_splits", 3, {"lr": 0.1}, split=3)
-        >>> run_config(run).task
-        GraphTaskConfig(name='chameleon/nc', split='official_splits', split_index=3, features='published')
+        >>> task = run_config(run).task
+        >>> task.name, task.split, task.split_index
+        ('chameleon/nc', 'official_splits', 3)
     """
     cell = graph_cell(run.cell)
     settings = {name: value for name, value in run.config.items() if name != "residual"}
@@ -204,6 +216,8 @@ def record_of(
     if run.stage == "final":
         record["metrics"] = {name: round(value, 4) for name, value in objective.test(model).items()}
         record["value"] = next(iter(record["metrics"].values()))
+    if alphas := getattr(model, "alphas", None):  # a large alpha is a shallow network in disguise
+        record["alpha"] = round(sum(alphas) / len(alphas), 4)
     return record | {
         "validation": _rounded(outcome.validation),
         "validation_smoothed": _rounded(smoothed_best(outcome.curve)),

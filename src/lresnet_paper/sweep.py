@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import torch
 
 from lresnet.metrics.checks import NonFiniteScores
-from lresnet.models import LorentzGCN, LorentzSGFormer
+from lresnet.models import LorentzGCN, LorentzGCNII, LorentzSGFormer
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.workers import worker_pool
 from lresnet.train import NonFiniteError, Objective, TrainConfig
@@ -321,7 +321,7 @@ def execute_many(
     config = TrainConfig()
     for run in runs:
         model, objective, config = build(run, device)
-        if not isinstance(model, LorentzGCN | LorentzSGFormer):
+        if not isinstance(model, LorentzGCN | LorentzGCNII | LorentzSGFormer):
             raise StackError(f"models of class {type(model).__name__} cannot be stacked; execute them one by one")
         models.append(model)
         objectives.append(objective)

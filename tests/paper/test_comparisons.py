@@ -118,6 +118,34 @@ def test_the_ratio_of_test_to_training_nodes_is_that_of_a_disjoint_split() -> No
     ratio = len(task.test_index) / len(task.train_index)
     assert resampling_ratio("disease_tree/nc", "disjoint") == pytest.approx(ratio)
     assert resampling_ratio("airport/nc", "legacy") is None
+    assert resampling_ratio("cora/nc", "class-random-deep") == pytest.approx(1000 / 140)
+    assert resampling_ratio("pubmed/nc", "class-random") == pytest.approx(1000 / 60)
+    assert resampling_ratio("chameleon", "fresh_splits") == pytest.approx(20 / 48)
+
+
+def test_runs_on_different_splits_are_never_compared() -> None:
+    lorentz = [run("lorentz", seed, 90.0 + seed, cell="cora/nc", protocol="public") for seed in range(3)]
+    for protocol in ("class-random", "legacy"):
+        others = [run("none", seed, 80.0, cell="cora/nc", protocol=protocol) for seed in range(3)]
+        assert compare_methods(lorentz + others) == []
+    numbered = [
+        run(name, 0, 80.0, protocol="class-random", cell="cora/nc", split=k)
+        for k, name in enumerate(("lorentz", "none") * 3)
+    ]
+    assert compare_methods(numbered) == []  # no two runs share a split
+
+
+def test_seeds_on_one_split_are_averaged_before_the_splits_are_compared() -> None:
+    where = {"cell": "chameleon/nc", "protocol": "fresh_splits"}
+    one_seed = [
+        run(name, 0, value, split=split, **where)
+        for name, values in (("lorentz", (90.0, 93.0, 91.0)), ("none", (90.0, 91.0, 90.0)))
+        for split, value in enumerate(values)
+    ]
+    more = [line | {"seed": seed, "value": line["value"] + seed} for line in one_seed for seed in (1, 2)]
+    (alone,), (averaged,) = compare_methods(one_seed), compare_methods(one_seed + more)
+    assert averaged.difference == alone.difference
+    assert averaged.difference.n == 3
 
 
 def test_the_comparisons_of_one_table_are_corrected_together() -> None:

@@ -23,9 +23,9 @@ CONFIG = published_config("chameleon") | {"hidden": 4, "epochs": 12, "lr": 0.05}
 def tiny(monkeypatch) -> None:
     """Replace chameleon by a small tree with one seed for each split, and the published settings by small ones."""
 
-    def load(cell: str, split: str | int | None = None, **_: object) -> NodeTask:
-        assert isinstance(split, int)
-        task = load_task("disease_tree/nc", seed=split)
+    def load(cell: str, index: int | None = None, **_: object) -> NodeTask:
+        assert index is not None
+        task = load_task("disease_tree/nc", seed=index)
         assert isinstance(task, NodeTask)
         return task
 

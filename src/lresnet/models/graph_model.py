@@ -110,6 +110,13 @@ class GraphModel(Pretrained):
         """Return the result of the head, or without a head the embeddings."""
         return embedding if self.head is None else self.head(embedding)
 
+    def layer_modules(self) -> list[torch.nn.Module]:
+        """Return the modules whose outputs are the nodes after every layer, in order; none if there are no such modules.
+
+        Each runs once in a pass over a whole graph, so a forward hook sees the output of its layer.
+        """
+        return []
+
     def is_observed(self) -> bool:
         """Return whether a convolution needs single messages, as in an explanation of PyG."""
         return any(module.is_observed() for module in self.modules() if isinstance(module, WeightedPassing))

@@ -41,7 +41,8 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         weight: alpha, above 0 and below 1.
         learn_weight: Train alpha. Without effect for ``"none"``.
         max_radius: Length to which longer tangent vectors are shortened, in radii of curvature.
-        options: Options of the residual.
+        options: Options of the residual. The Lorentz residual has the limit :math:`(1 - \alpha) x + \alpha y` for
+            curvature 0; with ``scale="1+w"`` that is divided by :math:`1 - \alpha`, which gives the sum x + w y.
 
     Shapes:
         [..., n], [..., n] -> [..., n]
@@ -101,7 +102,7 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         if self._branch_weights == "vectors":
             z, g = self._weigh(z, g)
             return self.residual(self._exp(z), self._exp(g))  # type: ignore[no-any-return]
-        if isinstance(self.residual, LorentzResidual) and self.residual.log_scale is None:
+        if isinstance(self.residual, LorentzResidual) and not self.residual.has_scale:
             wide = torch.promote_types(z.dtype, torch.float32)
             kappa = kappa_of(self.manifold.curvature, wide)
             return lorentz_join(z.to(wide), g.to(wide), self.residual.signed_weight, kappa, self.max_radius).to(z.dtype)

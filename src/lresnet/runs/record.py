@@ -15,6 +15,8 @@ from types import UnionType
 from typing import Any
 
 from lresnet._files import require_run_folder, write_atomically
+from lresnet.data.registry import TASKS
+from lresnet.data.split_names import canonical_split
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.images import require_same_images, require_same_order
 from lresnet.train.checkpoint import is_damaged, load_checkpoint
@@ -101,8 +103,16 @@ class RunRecord:
         return int(self.train["seed"])
 
     @property
+    def split(self) -> str | None:
+        """Current name of the split; for a user's graph ``"random"`` or a path; None: the task's default."""
+        split: str | None = self.task.get("split")
+        if split is None or self.own_task is not None or self.task_name not in TASKS:
+            return split
+        return canonical_split(split, TASKS[self.task_name].splits)
+
+    @property
     def split_index(self) -> int | None:
-        """Number of the official split, where there are several."""
+        """Number of the split, where there are several of its name."""
         index: int | None = self.task.get("split_index")
         return index
 

@@ -163,11 +163,11 @@ def resampled_difference(
         ours: value by split (or by seed and split).
         theirs: the same of the other method; keys that only one side has are ignored.
         test_per_train: number of test examples divided by the number of training examples.
-        split_of: the split of a key. The differences of one split are averaged first, because several seeds on a split
-            say nothing about other splits; n is then the number of splits. None: every key is a split of its own.
+        split_of: returns the split of a key. The differences of several seeds on one split are averaged first, because
+            they are no further splits; n is then the number of splits. None: every key is a split.
 
     Returns:
-        The estimate, or None for fewer than two splits.
+        The estimate, or None for fewer than two shared splits.
 
     Example:
         >>> ours, theirs = {(0, 0): 81.0, (1, 0): 83.0, (0, 1): 84.0}, {(0, 0): 80.0, (1, 0): 80.0, (0, 1): 80.0}

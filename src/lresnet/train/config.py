@@ -41,6 +41,7 @@ _IN_CHECKPOINT = (
     "eval_every",
     "optimizer",
     "decay",
+    "layer_decay",
     "warmup",
     "keep",
     "average",
@@ -135,6 +136,12 @@ class TrainConfig:
         "matrices",
         "What weight decay applies to: matrices and convolution kernels only, or norms and biases too.",
     )
+    layer_decay: float | None = option(
+        None,
+        "Weight decay of the layers of a network, without its first and its last map; None takes weight_decay.",
+        range=NOT_NEGATIVE,
+        metavar="FLOAT",
+    )
     warmup: float = option(
         0.0, "Epochs in which the learning rate rises linearly to lr.", range=NOT_NEGATIVE, metavar="EPOCHS"
     )
@@ -211,7 +218,10 @@ class TrainConfig:
 
     def schedule(self) -> dict[str, Any]:
         """Return the fields that a checkpoint records, by name; a resumed run must have the same ones."""
-        return {name: getattr(self, name) for name in _IN_CHECKPOINT}
+        fields = {name: getattr(self, name) for name in _IN_CHECKPOINT}
+        if self.layer_decay is None:  # checkpoints of lresnet 0.2 do not have it
+            del fields["layer_decay"]
+        return fields
 
 
 def _checked_neighbours(value: Any) -> str | None:

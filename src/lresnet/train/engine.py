@@ -357,7 +357,7 @@ def _shapes(state: dict[str, Tensor]) -> dict[str, torch.Size]:
 
 def _make_optimizers(model: torch.nn.Module, config: TrainConfig) -> Optimizers:
     make = {"adam": make_adam, "adam_l2": make_adam_l2, "sgd": make_sgd}[config.optimizer]
-    return make(model, config.lr, config.weight_decay, decay=config.decay)
+    return make(model, config.lr, config.weight_decay, decay=config.decay, layer_decay=config.layer_decay)
 
 
 def _compiled(model: Model) -> Model:

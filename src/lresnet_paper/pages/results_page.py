@@ -24,6 +24,7 @@ from lresnet_paper.pages.text_tables import (
 from lresnet_paper.plan import recipe_notes
 from lresnet_paper.render import render
 from lresnet_paper.results import Result, aggregate, cell_key, grouped, in_order
+from lresnet_paper.run import on_paper_split
 from lresnet_paper.tables import Released, paper_tables, released_figure
 from lresnet_paper.untrained import SCORE_LABELS, UNTRAINED_TABLE, best_untrained
 
@@ -206,7 +207,8 @@ def overview(
         best = max((one for one in finite if one is not ours), key=lambda one: one.mean, default=None)
         comparison = None if best is None else paired.get((ours.cell, ours.protocol, best.name))
         shown = name if protocols[ours.cell] > 1 else ours.cell
-        released = released_figure(ours.table, ours.cell, ours.protocol)
+        same_split = on_paper_split(ours.cell, ours.protocol)
+        released = released_figure(ours.table, ours.cell, ours.protocol) if same_split else None
         baseline = (untrained or {}).get((ours.cell, ours.protocol))
         lines.append(CellLine(shown, ours, released, best, comparison, baseline))
     return lines
@@ -308,8 +310,12 @@ def _counted(verdicts: Iterable[str]) -> dict[str, int]:
 
 
 def _later_work(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return what ILNN reports, our best result and our best with the Lorentz residual, for each cell with both."""
-    cells = grouped((one for one in results if one.table in _LATER_TABLES and one.n), lambda one: one.cell)
+    """Return what ILNN reports, our best result and our best with the Lorentz residual, for each cell with both.
+
+    Its splits are not known. Ours are those of the paper, so that no row mixes splits.
+    """
+    own = (one for one in results if one.table in _LATER_TABLES and one.n and on_paper_split(one.cell, one.protocol))
+    cells = grouped(own, lambda one: one.cell)
     found = []
     for cell, reported in paper_tables()["later_work"]["ilnn"].items():
         if cell in cells:

@@ -14,7 +14,7 @@ from torch import Tensor
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
 from lresnet.optim import Optimizers, RiemannianAdam, parameter_groups
-from lresnet.optim.optimizers import adam_l2, adamw, device_rate
+from lresnet.optim.optimizers import adam_l2, adamw, decay_rates, device_rate
 from lresnet.train.config import TrainConfig
 from lresnet.train.engine import CapturedStep, Execution, Outcome
 from lresnet.train.non_finite import NonFiniteError, check_parameters, non_finite_loss
@@ -287,8 +287,7 @@ def _stack_and_optimizers(
 ) -> tuple[ModelStack[LorentzGCN], Optimizers]:
     """Put parameters of equal weight decay into one tensor. Names decide, because a stack has one more axis."""
     groups = parameter_groups(models[0])
-    decayed = [*groups.decayed, *(groups.plain if config.decay == "all" else ())]
-    rates = dict.fromkeys([*groups.plain, *groups.geometric], 0.0) | dict.fromkeys(decayed, config.weight_decay)
+    rates = decay_rates(groups, config.weight_decay, config.decay, config.layer_decay)
     sections = {rate: [name for name in rates if rates[name] == rate] for rate in sorted(set(rates.values()))}
     stack = ModelStack(models, list(sections.values()), list(groups.manifold))
     flat = [{"params": [leaf], "weight_decay": rate} for leaf, rate in zip(stack.leaves, sections, strict=False)]
