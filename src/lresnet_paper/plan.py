@@ -24,6 +24,7 @@ __all__ = [
     "final_runs",
     "methods_of",
     "missing_runs",
+    "non_inferiority_margin",
     "plan_of",
     "protocols",
     "recipe",
@@ -63,6 +64,8 @@ def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]
     ``splits``        Splits of the final runs, each with every one of their seeds.
     ``select``        What the search compares: ``"maximum"`` (default), the validation score of the best pass, or
                       ``"smoothed"``, see :func:`lresnet.runs.search.smoothed_best`; the mean over all search runs.
+    ``non_inferiority_margin``
+                      By how many points Lorentz may be worse and still be called non-inferior.
     ``[only.METHOD]`` Settings of one method, e.g. ``residual`` for a method that is not the name of a residual.
     ``[own.METHOD]``  Values of one method in place of those of ``space``, see :func:`lresnet_paper.run.complete`.
     ================  ===============================================================================================
@@ -115,6 +118,18 @@ def recipe_notes(cells: Iterable[tuple[str, str]]) -> dict[tuple[str, str, str],
     """
     plans = [(table, cell, plan) for table, cell in sorted(cells) for plan in _plans(table, cell)]
     return {(table, cell, plan["protocol"]): plan["note"] for table, cell, plan in plans if "note" in plan}
+
+
+def non_inferiority_margin(table: str, cell: str, protocol: str) -> float | None:
+    """Return the margin of non-inferiority that a recipe states, in points; None: it states none, or there is none.
+
+    Example:
+        >>> non_inferiority_margin("graph_transformer", "actor", "fresh_splits-sgformer")
+        1.0
+    """
+    plans = _plans(table, split_depth(cell)[0])
+    margins = (plan.get("non_inferiority_margin") for plan in plans if plan["protocol"] == protocol)
+    return next(margins, None)
 
 
 def methods_of(plan: dict[str, Any]) -> Sequence[str]:

@@ -137,10 +137,10 @@ def tiny(monkeypatch) -> list[tuple[str, int]]:
     """Replace chameleon by a small tree, with ten seeds in place of its ten splits."""
     asked: list[tuple[str, int]] = []
 
-    def load(cell: str, split: str | int | None = None, **_: object) -> NodeTask:
-        assert isinstance(split, int)
-        asked.append((cell, split))
-        task = load_task("disease_tree/nc", seed=split)
+    def load(cell: str, index: int | None = None, **_: object) -> NodeTask:
+        assert index is not None
+        asked.append((cell, index))
+        task = load_task("disease_tree/nc", seed=index)
         assert isinstance(task, NodeTask)
         return task
 

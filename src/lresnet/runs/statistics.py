@@ -20,6 +20,7 @@ __all__ = [
     "Summary",
     "Verdict",
     "holm",
+    "is_non_inferior",
     "mean_interval",
     "paired_difference",
     "resampled_difference",
@@ -167,6 +168,12 @@ def resampled_difference(
 
     Returns:
         The estimate, or None for fewer than two shared splits.
+
+    Example:
+        >>> ours, theirs = {(0, 0): 81.0, (1, 0): 83.0, (0, 1): 84.0}, {(0, 0): 80.0, (1, 0): 80.0, (0, 1): 80.0}
+        >>> estimate = resampled_difference(ours, theirs, test_per_train=0.25, split_of=lambda key: key[1])
+        >>> estimate.mean, estimate.n
+        (3.0, 2)
     """
     if not (math.isfinite(test_per_train) and test_per_train >= 0):
         raise ValueError(f"test_per_train must be a finite number of at least 0, got {test_per_train}")
@@ -244,6 +251,21 @@ def verdicts(family: Sequence[Estimate]) -> list[Verdict]:
     return [
         verdict(estimate) if p < _LEVEL else "no difference shown" for estimate, p in zip(family, adjusted, strict=True)
     ]
+
+
+def is_non_inferior(estimate: Estimate, margin: float) -> bool:
+    """Return whether the 95 % interval of a difference lies above ``-margin``: ours is at most that much worse.
+
+    The margin must be stated before the runs. No difference shown is not enough: the interval may reach far below 0.
+
+    Example:
+        >>> estimate = Estimate(mean=0.2, low=-0.6, high=1.0, n=10, p=0.6)
+        >>> is_non_inferior(estimate, margin=1.0), is_non_inferior(estimate, margin=0.5)
+        (True, False)
+    """
+    if not (math.isfinite(margin) and margin >= 0):
+        raise ValueError(f"margin must be a finite number of at least 0, got {margin}")
+    return estimate.low > -margin
 
 
 def verdict_against_published(ours: Summary, mean: float, deviation: float | None) -> Verdict | None:

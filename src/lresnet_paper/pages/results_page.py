@@ -13,7 +13,14 @@ from lresnet_paper.pages.claims import NOT_MEASURED, Claim, answer_claims
 from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_markdown
 from lresnet_paper.pages.ood_page import ood_markdown
 from lresnet_paper.pages.planned import PLANNED_TABLES, missing_sentences
-from lresnet_paper.pages.text_tables import against_paper, difference_text, our_value, paper_value, validation_text
+from lresnet_paper.pages.text_tables import (
+    against_paper,
+    difference_text,
+    our_value,
+    paper_value,
+    validation_text,
+    verdict_text,
+)
 from lresnet_paper.plan import recipe_notes
 from lresnet_paper.render import render
 from lresnet_paper.results import Result, aggregate, cell_key, grouped, in_order
@@ -141,14 +148,14 @@ def _heading(result: Result) -> str:
 
 def _result_row(result: Result, comparison: Comparison | None) -> dict[str, str]:
     return {
-        "method": f"{result.name}, {result.protocol}" if result.table == "runtime" else result.name,
+        "method": f"{result.name}, {result.protocol}" if result.table == "runtime" else result.label,
         "ours": our_value(result),
         "n": result.runs,
         "validation": validation_text(result),
         "paper": paper_value(result),
         "against_paper": against_paper(result),
         "difference": "" if comparison is None else difference_text(comparison.difference),
-        "verdict": "" if comparison is None else comparison.verdict,
+        "verdict": "" if comparison is None else verdict_text(comparison),
     }
 
 
@@ -223,7 +230,7 @@ def overview_markdown(lines: Sequence[CellLine], compact: bool = False) -> str:
             "paper": paper_value(line.lorentz),
             "against_paper": _shortened(against_paper(line.lorentz), compact),
             "released": "" if line.released is None else str(line.released).replace("*", "\\*"),
-            "best": "" if line.best is None else f"{line.best.name} {line.best.mean:.2f}",
+            "best": "" if line.best is None else f"{line.best.label} {line.best.mean:.2f}",
             "verdict": _shortened(_verdict_and_mean(line.comparison), compact),
             "untrained": _untrained_text(line),
         }
