@@ -128,6 +128,7 @@ def sync_folder(folder: Path) -> None:
 
 def require_writable(path: Path) -> None:
     """Raise an error if ``path`` cannot be written, before the work whose result it is to hold."""
+    _remove_leftovers(path.parent)
     if path.exists():
         path.open("ab").close()
         return

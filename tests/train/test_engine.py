@@ -11,9 +11,10 @@ from lresnet import Lorentz, LorentzResidual
 from lresnet.optim import Optimizers, make_adam
 from lresnet.train import TrainConfig, engine, seed_everything, train_model
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
-from lresnet.train.engine import TrainingState, _difference
+from lresnet.train.checkpoint_state import first_difference
+from lresnet.train.engine import TrainingState
 from tests.train.toy import Line, network
-from tests.version_0_2 import as_0_2, optimizer_as_0_2
+from tests.version_0_2 import as_0_2, optimizer_as_0_2, save_checkpoint_as_0_2
 
 
 class Recorder(Optimizers):
@@ -344,17 +345,19 @@ def test_the_checkpoint_of_a_model_with_other_settings_is_refused():
     state = TrainingState(network(), Line(), TrainConfig(epochs=5)).state_dict()
     other = state["identity"] | {"model": {"model": "lorentz_mlp", "dropout": 0.5}}
     own = state["identity"] | {"model": {"model": "lorentz_mlp", "dropout": 0.0, "added_later": 1}}
-    assert _difference(own, other) == "dropout of the model is 0.5 there, not 0.0"
-    assert _difference(own, own | {"model": {"model": "lorentz_mlp", "dropout": 0.0}}) is None
+    assert first_difference(own, other) == "dropout of the model is 0.5 there, not 0.0"
+    assert first_difference(own, own | {"model": {"model": "lorentz_mlp", "dropout": 0.0}}) is None
 
 
 def test_a_setting_that_a_checkpoint_does_not_know_has_its_default_there():
     config = TrainConfig(epochs=5, margin=2.0)
     identity = TrainingState(network(), Line(), config).state_dict()["identity"]
     train = {name: value for name, value in identity["train"].items() if name != "margin"}
-    assert _difference(identity, identity | {"train": train}) == "margin is None there, not 2.0"
-    assert _difference(identity, identity | {"train": identity["train"] | {"new": 1}}) == "new is 1 there, not None"
-    assert _difference(identity, {"train": config.schedule(), "model": {}}) is None  # lresnet 0.2 recorded no more
+    assert first_difference(identity, identity | {"train": train}) == "margin is None there, not 2.0"
+    assert (
+        first_difference(identity, identity | {"train": identity["train"] | {"new": 1}}) == "new is 1 there, not None"
+    )
+    assert first_difference(identity, {"train": config.schedule(), "model": {}}) is None  # lresnet 0.2 recorded no more
 
 
 @pytest.mark.parametrize(
@@ -414,8 +417,7 @@ def test_the_checkpoint_of_an_earlier_version_resumes_bit_identically(config, tm
     for part in ("model", "average", "best_state"):
         state[part] = state[part] and as_0_2(state[part])
     moments = {key: optimizer_as_0_2(each) for key, each in state["optimizers"].items()}
-    schedule = {"schedule": config.schedule(), "optimizers": moments}
-    torch.save({name: value for name, value in (state | schedule).items() if name != "identity"}, path)
+    save_checkpoint_as_0_2(path, state | {"optimizers": moments}, config)
     model = curved()
     train_model(model, Line(), config, checkpoint=path)
     assert same(model, whole)
