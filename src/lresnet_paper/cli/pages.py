@@ -169,6 +169,25 @@ def hierarchy(results: _Results = Path("results"), out: Path = Path("docs/reprod
 
 
 @pages.command
+def deep(results: _Results = Path("results"), out: Path = Path("docs/reproduction/deep.md")) -> int:
+    """Write the page of deep graph networks: Lorentz, its limit for curvature 0, and GCNII.
+
+    Example: python -m lresnet_paper pages deep --out docs/reproduction/deep.md
+
+    Args:
+        results: The folder with deep.jsonl, which `lresnet reproduce deep` writes.
+        out: The Markdown file to write.
+    """
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.deep_page import deep_page
+    from lresnet_paper.render import write_page
+
+    write_page(out, deep_page(list(read_results(results / "deep.jsonl"))))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
 def splits(results: _Results = Path("results"), out: Path = Path("docs/reproduction/splits.md")) -> int:
     """Write the page that shows how much of a published difference is the split.
 
