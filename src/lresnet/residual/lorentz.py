@@ -41,6 +41,9 @@ __all__ = ["LorentzResidual", "lorentz_residual", "lorentz_residual_many", "norm
 
 Weight = float | Tensor
 
+_SUM = "1+w"
+"""The scale with which the residual is a sum in flat space."""
+
 
 def lorentz_residual(
     x: Tensor,
@@ -135,7 +138,9 @@ class LorentzResidual(WeightedResidual):
     Args:
         manifold: Owner of the curvature; it is referenced, not registered as a submodule.
         weight: ``"learned"`` (one parameter), a number, or a tensor with one weight per point; a Parameter is trained.
-        scale: gamma: None, a positive number, or ``"learned"`` (its logarithm is the parameter, so it stays positive).
+        scale: gamma: None, a positive number, ``"learned"`` (its logarithm is the parameter, so it stays positive), or
+            ``"1+w"``: gamma = 1 + \|w\|, which follows a learned weight. For curvature 0 the residual is then the sum
+            x + \|w\| y; without a scale it is the average (x + \|w\| y)/(1 + \|w\|).
         dim: The coordinate axis; 1 for images.
         initial_weight, initial_scale: Initial values of learned weight and scale.
         factory: ``device`` and ``dtype`` of weight and scale.
@@ -152,6 +157,8 @@ class LorentzResidual(WeightedResidual):
     learned_numbers = ("raw_weight", "log_scale")
     log_scale: Tensor | None
     fixed_scale: Tensor | None
+    follows_weight = False
+    """Whether the scale is 1 + w."""
 
     def __init__(
         self,
@@ -165,8 +172,11 @@ class LorentzResidual(WeightedResidual):
         **factory: Any,
     ) -> None:
         super().__init__(manifold, weight, dim, initial_weight=initial_weight, **factory)
-        if isinstance(scale, str):
-            require_learned("scale", scale)
+        if isinstance(scale, str) and scale.replace(" ", "") == _SUM:
+            self.follows_weight = True
+            self.register_buffer("log_scale", None)
+        elif isinstance(scale, str):
+            require_learned("scale", scale, f"{_SUM!r}")
             start = math.log(require_positive_number("initial_scale", initial_scale))
             self.log_scale = torch.nn.Parameter(torch.tensor([start], **factory))
         elif scale is None:
@@ -178,10 +188,21 @@ class LorentzResidual(WeightedResidual):
 
     @property
     def scale(self) -> Tensor | None:
-        """The effective gamma > 0, or None."""
+        """The effective gamma > 0, or None; with ``"1+w"`` it has the shape of the weight."""
+        if self.follows_weight:
+            return _sum_scale(self.signed_weight)
         if "fixed_scale" in self._buffers:
             return self.fixed_scale
         return None if self.log_scale is None else number(self.log_scale).exp()
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether there is a scale."""
+        return self.follows_weight or self.log_scale is not None
+
+    def _weight_and_scale(self) -> tuple[Tensor, Tensor | None]:
+        weight = self.signed_weight  # read once: reading a sharded parameter communicates
+        return weight, _sum_scale(weight) if self.follows_weight else self.scale
 
     def restore(self) -> None:
         super().restore()
@@ -191,14 +212,20 @@ class LorentzResidual(WeightedResidual):
             self.fixed_scale = torch.full_like(log, self._numbers["fixed_scale"]) if same else log.exp()
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return lorentz_residual(x, y, self.signed_weight, self.scale, K=self.manifold.curvature, dim=self.dim)
+        weight, scale = self._weight_and_scale()
+        return lorentz_residual(x, y, weight, scale, K=self.manifold.curvature, dim=self.dim)
 
     def kernel(self) -> dict[str, Any] | None:
-        arguments = {"kind": "lorentz", "weight": self.signed_weight, "scale": self.scale}
-        return arguments | {"kappa": -self.manifold.curvature}
+        weight, scale = self._weight_and_scale()
+        return {"kind": "lorentz", "weight": weight, "scale": scale, "kappa": -self.manifold.curvature}
 
     def extra_repr(self) -> str:
-        kind = "learned" if isinstance(self.log_scale, torch.nn.Parameter) else self.scale and f"{float(self.scale):g}"
+        if self.follows_weight:
+            kind = _SUM
+        elif isinstance(self.log_scale, torch.nn.Parameter):
+            kind = "learned"
+        else:
+            kind = "None" if self.scale is None else f"{float(self.scale):g}"
         return f"{super().extra_repr()}, scale={kind}"
 
 
@@ -359,6 +386,11 @@ def _differentiable(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
     D = separation(x, y, kappa, dim)
     T_x, T_y = unitless_time(x, kappa, dim), unitless_time(y, kappa, dim)
     return Pair(D, D - (T_x - T_y).square() / (2 * T_x * T_y), T_x, T_y)
+
+
+def _sum_scale(weight: Tensor) -> Tensor:
+    """Return 1 + |w|, in float32 or wider: 1 + w in float16 would be rounded twice."""
+    return 1 + weight.abs().to(torch.promote_types(weight.dtype, torch.float32))
 
 
 def _scale_rows(scale: Weight, points: Tensor, dim: int) -> Tensor:
