@@ -392,8 +392,8 @@ class SGFormerConfig(_GraphModelConfig):
     )
     prototype_distance: float | None = option(
         None,
-        "Typical distance of lorentz_sgformer's initial prototypes from the origin; None: one radius of curvature, which "
-        "is far away for a curvature near 0.",
+        "Typical distance of lorentz_sgformer's initial prototypes from the origin; None: one radius of curvature, "
+        "which is far away for a curvature near 0.",
         range=POSITIVE,
         metavar="FLOAT",
     )
