@@ -34,8 +34,8 @@ def diagnose(model: torch.nn.Module, objective: Objective[Any]) -> Diagnosis:
     ``radius`` is the mean norm of the space parts and ``distance`` the mean geodesic distance over a fixed sample of
     pairs of nodes, both in radii of curvature (plain lengths for the Euclidean baseline). ``gradient`` is the norm of
     the gradient of the training loss with respect to all space coordinates of all nodes. The output of a layer is taken
-    after the residual connection, without dropout; a model names them by ``layer_modules()``. The model, its gradients and the objective's generators are left
-    unchanged.
+    after the residual connection, without dropout; a model names them by ``layer_modules()``. The model, its gradients
+    and the objective's generators are left unchanged.
 
     Example:
         >>> from lresnet_paper.run import Run, build

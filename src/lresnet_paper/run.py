@@ -218,6 +218,8 @@ def record_of(
         record["value"] = next(iter(record["metrics"].values()))
     if alphas := getattr(model, "alphas", None):  # a large alpha is a shallow network in disguise
         record["alpha"] = round(sum(alphas) / len(alphas), 4)
+    if outcome.norm_statistics is not None:
+        record["norm_statistics"] = outcome.norm_statistics
     return record | {
         "validation": _rounded(outcome.validation),
         "validation_smoothed": _rounded(smoothed_best(outcome.curve)),

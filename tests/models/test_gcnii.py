@@ -261,7 +261,11 @@ def test_a_stack_trains_as_its_members_do_alone(residual, options, kind):
     for (single, _), member in zip(alone, models, strict=True):
         for (name, p), q in zip(single.named_parameters(), member.parameters(), strict=True):
             torch.testing.assert_close(q, p, rtol=1e-6, atol=1e-9, msg=name)
-    if options.get("norm") != "batch":  # alone, running statistics validate
+        for (name, buffer), other in zip(single.named_buffers(), member.buffers(), strict=True):
+            torch.testing.assert_close(other, buffer, rtol=1e-6, atol=1e-9, msg=name)
+    has_norms = options.get("norm") == "batch"
+    assert {each.norm_statistics for each in outcomes} == {"reestimated" if has_norms else None}
+    if not has_norms:  # a stack validates by the biased variance of the nodes, and running variances are unbiased
         assert [each.validation for each in outcomes] == pytest.approx([one.validation for _, one in alone])
 
 

@@ -217,6 +217,15 @@ def test_runs_of_different_splits_are_never_compared() -> None:
     ]
 
 
+def test_split_files_of_one_name_in_two_folders_are_two_splits() -> None:
+    own = {"name": "/data/friends.csv", "kind": "graph", "task": "node"}
+    one, other = (own | {"split": f"/data/{folder}/parts.csv"} for folder in "ab")
+    (group,) = report_of([run_record("lorentz", 0, task=one)]).groups
+    assert group.split == "parts.csv"
+    groups = report_of([run_record("lorentz", 0, task=one), run_record("lorentz", 1, task=other)]).groups
+    assert [(group.split, group.test.n) for group in groups] == [("/data/a/parts.csv", 1), ("/data/b/parts.csv", 1)]
+
+
 def test_older_and_current_names_of_a_split_are_one_split() -> None:
     records = [run_record("lorentz", seed, 90.0, task={"split": ("official", "public")[seed]}) for seed in range(2)]
     (group,) = report_of(records).groups

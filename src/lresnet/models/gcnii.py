@@ -88,7 +88,8 @@ class LorentzGCNII(GraphModel):
         aggregation: Weights of the neighbours: "symmetric", or "mean" (without :math:`\rho`).
         skip: "identity", or "linear": a matrix of its own maps the skip branch, and the identity map acts on
             :math:`m_l` instead of :math:`r_l`.
-        norm: Norm of the space coordinates before the ReLU: "none", "layer" or "batch".
+        norm: Norm of the space coordinates before the ReLU: "none", "layer" or "batch". A batch norm in evaluation has
+            statistics re-estimated without dropout (:func:`~lresnet.train.norm_statistics.reestimate_statistics`).
         head: "linear", a linear map of the space coordinates as in GCNII, "prototypes" or "mlr". The Euclidean baseline
             has the linear head only.
         activation_checkpointing: Store the activations of about the square root of L layers and compute the others
@@ -105,6 +106,7 @@ class LorentzGCNII(GraphModel):
     """
 
     model_name = "lorentz_gcnii"
+    norm_statistics = "reestimated"
     generators: Sequence[torch.Generator] = ()
     """Random generators of dropout in a stack, one for each member. Empty: torch's own generator."""
 

@@ -262,9 +262,12 @@ class ModelConfig:
         options = {name: given.pop(name) for name in ("weight", "scale", "initial_scale") if name in given}
         if options.get("scale") == "none":
             options["scale"] = None
-        known = residual_options(self.residual)
+        known = self._options_of_residual()
         own = {name: value for name, value in options.items() if name in known}
         return given | {"residual_options": own or None}
+
+    def _options_of_residual(self) -> set[str]:
+        return residual_options(self.residual)
 
 
 @dataclass(frozen=True)
@@ -313,7 +316,16 @@ class SAGEConfig(_GraphModelConfig):
 
 
 @dataclass(frozen=True)
-class GCNIIConfig(_GraphModelConfig):
+class _WeightedJoinConfig(_GraphModelConfig):
+    """Settings of a network whose residuals have a pair of weights: with them, every method has a scale."""
+
+    def _options_of_residual(self) -> set[str]:
+        scaled = set() if self.residual == "none" else {"scale", "initial_scale"}
+        return super()._options_of_residual() | scaled
+
+
+@dataclass(frozen=True)
+class GCNIIConfig(_WeightedJoinConfig):
     """Settings of ``lorentz_gcnii``."""
 
     connection: Literal["initial", "chain", "dense", "jumping"] | None = option(
@@ -355,7 +367,7 @@ class GCNIIConfig(_GraphModelConfig):
 
 
 @dataclass(frozen=True)
-class SGFormerConfig(_GraphModelConfig):
+class SGFormerConfig(_WeightedJoinConfig):
     """Settings of ``lorentz_sgformer``."""
 
     branches: Literal["euclidean", "lorentz"] | None = option(

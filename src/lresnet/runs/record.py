@@ -49,6 +49,8 @@ class RunRecord:
         validation: validation metric in percent; None: nothing was held out, or the run has not finished.
         best_epoch: epoch whose parameters were kept; None: the run has not finished.
         epochs, seconds: how long the run took.
+        norm_statistics: what batch norms normalise by in evaluation, ``"reestimated"`` or ``"running"``; None: no batch
+            norm was trained, or the run has not finished.
         processes: number of processes that shared the run.
         images: sizes, classes and checksums of the images, for a run on images.
         graph: sizes and checksum of the graph, for a run on a user's graph.
@@ -66,6 +68,7 @@ class RunRecord:
     best_epoch: int | None = None
     epochs: int | None = None
     seconds: float | None = None
+    norm_statistics: str | None = None
     processes: int = 1
     images: dict[str, Any] | None = None
     graph: dict[str, Any] | None = None
@@ -153,7 +156,7 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as JSON values."""
         values = {"format": _FORMAT} | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("images", "graph", "metrics"):
+        for name in ("norm_statistics", "images", "graph", "metrics"):
             if values[name] is None:
                 del values[name]
         return values | ({} if self.metrics is None else {"value": self.value})

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -215,10 +216,9 @@ def group_runs(runs: Iterable[tuple[Path, RunRecord]]) -> list[RunGroup]:
     """
     places: dict[tuple[str, str, str], list[tuple[Path, RunRecord]]] = {}
     members = list(runs)
-    titles = _task_titles([record for _, record in members])
-    for title, (folder, record) in zip(titles, members, strict=True):
-        split = record.split or ""
-        place = title, Path(split).name if Path(split).is_absolute() else split, record.method
+    titles, splits = _task_titles([record for _, record in members]), _split_titles([record for _, record in members])
+    for title, split, (folder, record) in zip(titles, splits, members, strict=True):
+        place = title, split, record.method
         places.setdefault(place, []).append((folder, record))
     groups = [
         _group(place, differs, own)
@@ -324,6 +324,14 @@ def _task_titles(records: Sequence[RunRecord]) -> list[str]:
         title if len(sources[title]) == 1 else title.replace(record.data_name, record.task_name, 1)
         for title, record in zip(titles, records, strict=True)
     ]
+
+
+def _split_titles(records: Sequence[RunRecord]) -> list[str]:
+    """Return what tables call the split of each run. Files with the same name in different folders keep their paths."""
+    splits = [record.split or "" for record in records]
+    paths = {split for split in splits if Path(split).is_absolute()}
+    names = Counter(Path(path).name for path in paths)
+    return [Path(split).name if split in paths and names[Path(split).name] == 1 else split for split in splits]
 
 
 def _by_settings(

@@ -717,6 +717,7 @@ def _finished(record: RunRecord, outcome: Outcome) -> RunRecord:
         best_epoch=outcome.best_epoch,
         epochs=outcome.epochs,
         seconds=round(outcome.seconds, 2),
+        norm_statistics=outcome.norm_statistics,
     )
 
 

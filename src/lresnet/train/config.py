@@ -20,10 +20,11 @@ from lresnet._options import (
     option,
 )
 
-__all__ = ["Augment", "Loss", "LrSchedule", "TrainConfig"]
+__all__ = ["Augment", "Loss", "LrSchedule", "NormStatistics", "TrainConfig"]
 
 LrSchedule = Literal["constant", "cosine", "multistep"]
 Loss = Literal["margin", "cross_entropy"]
+NormStatistics = Literal["reestimated", "running"]
 
 # "multistep" multiplies the rate by 0.2 after these fractions of the epochs: at 60, 120 and 160 of the paper's 200.
 _DROPS, _DROP = (0.3, 0.6, 0.8), 0.2
@@ -154,6 +155,11 @@ class TrainConfig:
         "Average the parameters over the steps with this weight of the old value, e.g. 0.999; None does not average.",
         range=ABOVE_0_BELOW_1,
         metavar="FRACTION",
+    )
+    norm_statistics: NormStatistics | None = option(
+        None,
+        "Statistics of batch norms in evaluation: reestimated from training inputs without dropout and augmentation, "
+        "or the running averages of training; None takes the default of the model, running unless it says otherwise.",
     )
     seed: int = option(
         0, "Seed of parameters, training negatives, shuffling and augmentation.", range=SEED, metavar="INT"

@@ -16,8 +16,9 @@ from lresnet.models import LorentzGCN
 from lresnet.optim import Optimizers, RiemannianAdam, parameter_groups
 from lresnet.optim.optimizers import adam_l2, adamw, decay_rates, device_rate
 from lresnet.train.config import TrainConfig
-from lresnet.train.engine import CapturedStep, Execution, Outcome
+from lresnet.train.engine import CapturedStep, Execution, Outcome, norm_statistics
 from lresnet.train.non_finite import NonFiniteError, check_parameters, non_finite_loss
+from lresnet.train.norm_statistics import reestimate_statistics
 from lresnet.train.objective import Objective
 from lresnet.train.stacking.model import ModelStack, StackError
 from lresnet.train.stacking.objectives import stack_objectives
@@ -203,7 +204,10 @@ class StackedTrainingState:
             end = self.ends[member]
             if isinstance(end, int):
                 self.stack.write(member, model, self.kept)
-                results.append(Outcome(int(epochs[member]), scores[member], end, seconds, self.curves[member]))
+                objective = self.objectives[member]
+                reestimate_statistics(model, partial(objective.forward_training_data, model))
+                chosen = norm_statistics(model, objective, self.config)
+                results.append(Outcome(int(epochs[member]), scores[member], end, seconds, self.curves[member], chosen))
             else:
                 results.append(end)
             model.eval()
@@ -312,5 +316,9 @@ def _require_consistent(
         raise ValueError(f"each model needs one generator, got {len(models)} models and {len(generators)} generators")
     if not generators and any(model.dropout > 0 for model in models):
         raise ValueError("dropout needs one generator per model; pass generators=[fork_generator(device), ...]")
+    if norm_statistics(models[0], objectives[0], config) == "running":
+        raise StackError(
+            "a stack re-estimates the statistics of batch norms, but norm_statistics is 'running'; run them one by one"
+        )
     if config.optimizer not in ("adam", "adam_l2"):
         raise StackError(f"a stack is trained with adam or adam_l2, not {config.optimizer!r}; run them one by one")
