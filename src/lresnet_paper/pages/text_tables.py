@@ -219,6 +219,7 @@ def selection_table(selections: Sequence[Selection]) -> Table:
         title="test score at the best validation score, and the highest test score of all epochs",
         title_justify="left",
         box=box.SIMPLE_HEAD,
+        collapse_padding=True,
         pad_edge=False,
     )
     for column in ("cell", "method", "epochs", "validation", "highest test", "gain", "n"):
