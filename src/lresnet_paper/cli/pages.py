@@ -62,12 +62,10 @@ def results_(results: _Results = Path("results"), out: Path = Path("docs/reprodu
         results: The folder with the results, files of JSON lines.
         out: The Markdown file to write.
     """
-    from lresnet_paper.pages.results_page import claims_of_folder, markdown_page
+    from lresnet_paper.pages.results_page import results_page_of_folder
     from lresnet_paper.render import write_page
-    from lresnet_paper.results import read_runs
 
-    runs = read_runs(results)
-    write_page(out, markdown_page(runs, claims_of_folder(runs, results)))
+    write_page(out, results_page_of_folder(results))
     print(f"The page: {out}")
     return 0
 
