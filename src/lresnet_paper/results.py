@@ -37,7 +37,7 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-STUDIES = frozenset({"hierarchy_images"})
+STUDIES = frozenset({"collapse", "hierarchy_images"})
 """Tables of our own studies, which the paper does not have; each has a page of its own."""
 DIVERGED = "every run diverged"
 """The verdict on a method without a single finite run."""

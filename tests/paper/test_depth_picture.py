@@ -135,6 +135,29 @@ def test_runs_that_all_diverged_are_drawn(runs, tmp_path):
     auc_picture(runs)
 
 
+def test_another_network_is_drawn_beside_the_chain(runs, tmp_path):
+    deeper = [
+        run("disease/lp", "lorentz", depth, seed, 97.0 + seed) | {"protocol": "legacy-initial"}
+        for depth in (16, 32)
+        for seed in range(3)
+    ]
+    for record in deeper:
+        record["config"]["model"] = "another_network"
+    alone, both = depth_picture(runs).axes, depth_picture([*runs, *deeper], beside="legacy-initial").axes
+    lines = {line.get_label(): line for line in both[0].lines}
+    assert {line.get_label() for line in alone[0].lines} == lines.keys() - {"lorentz, another_network"}
+    line = lines["lorentz, another_network"]
+    assert list(line.get_ydata()) == [98.0, 98.0]
+    assert (line.get_color(), line.get_markerfacecolor()) == (lines["lorentz"].get_color(), "white")
+    assert len(both[1].lines) == len(alone[1].lines)  # not on airport
+    assert [text.get_text() for text in both[4].texts] == [text.get_text() for text in alone[4].texts]
+    radius = layers_picture([*runs, *deeper], beside="legacy-initial").axes[0]
+    assert [line.get_label() for line in radius.lines].count("lorentz, another_network") == 1
+    assert all(path.is_file() for path in draw_depth(tmp_path / "d.svg", [*runs, *deeper], beside="legacy-initial"))
+    with pytest.raises(ValueError, match="no final runs of the table oversmoothing"):
+        depth_picture(runs, beside="legacy-initial")
+
+
 def test_a_picture_without_runs_is_refused(runs):
     with pytest.raises(ValueError, match="no final runs of the table oversmoothing; run `lresnet reproduce "):
         depth_picture([])
