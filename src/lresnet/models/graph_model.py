@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -38,6 +38,10 @@ class GraphModel(Pretrained):
     euclidean: bool
     manifold: Lorentz
     head: torch.nn.Module | None
+    drops_features = True
+    """Whether dropout applies to the features themselves, so that each member of a stack has its own."""
+    norm_statistics: ClassVar[Literal["running", "reestimated"]] = "running"
+    """Statistics of batch norms in evaluation, see :class:`~lresnet.train.TrainConfig`, which may give other ones."""
 
     def forward(
         self,

@@ -19,7 +19,16 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checked_points, checks_values, forward_mode, require_positive, traced, weight_rows
+from lresnet.geometry.checks import (
+    checked_points,
+    checks_values,
+    forward_mode,
+    on_host,
+    overflowed,
+    require_positive,
+    traced,
+    weight_rows,
+)
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
 from lresnet.geometry.distance import Pair, dot, measure, reusable, separation, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
@@ -74,8 +83,12 @@ def lorentz_residual(
     if forward_mode():
         return _plain(x, y, w, gamma, kappa, dim).to(dtype)
     function = _LorentzResidual if traced() else _EagerLorentzResidual
-    z: Tensor = function.apply(x, y, w, gamma, kappa, dim)[0]  # type: ignore[no-untyped-call]
-    return z.to(dtype)
+    z, n, *_ = function.apply(x, y, w, gamma, kappa, dim)  # type: ignore[no-untyped-call]
+    if overflowed(n):  # norms above 1.8e19, or products of a large weight
+        wide = (t.double() if isinstance(t, Tensor) else t for t in (x, y, w, gamma, kappa))
+        z = function.apply(*wide, dim)[0]  # type: ignore[no-untyped-call]
+    result: Tensor = z.to(dtype)
+    return result
 
 
 @register_formula("lorentz", weighted=True)
@@ -239,11 +252,11 @@ class _LorentzResidual(torch.autograd.Function):
         pair = measure(x, y, kappa, dim)
         n = length = normaliser(1.0, w, pair.separation)
         weight = w
-        if not (w.dim() == 0 and checks_values(w) and float(w) == 1.0):
+        equal = None if _is_one(w) else _equal_points(x, y, pair, dim)
+        if equal is not None:
             # For equal points the result is x; (x + w x)/(1 + w) would round it, except at w = 1.
-            # T_x > 1: so near the origin that T rounds to 1, a separation of 0 may be an underflow.
             # w == w: a NaN weight must give NaN.
-            equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1) & (w == w)
+            equal = equal & (w != 1) & (w == w)
             weight, length = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
         s = torch.addcmul(x, y, weight)
         out = reusable(s)
@@ -284,6 +297,22 @@ class _EagerLorentzResidual(torch.autograd.Function):
         return output
 
     backward = _LorentzResidual.backward
+
+
+def _is_one(w: Tensor) -> bool:
+    return w.dim() == 0 and checks_values(w) and float(w) == 1.0
+
+
+def _equal_points(x: Tensor, y: Tensor, pair: Pair, dim: int) -> Tensor | None:
+    """Return which points are equal, axis kept; None if no two are."""
+    equal, far = pair.separation == 0, pair.T_x > 1
+    host = on_host(x)
+    if host and not bool(equal.any()):
+        return None
+    # So near the origin that T rounds to 1, a separation of 0 may be an underflow: there the points are compared.
+    if host and bool(far.all()):
+        return equal
+    return equal & (far | (x == y).all(dim, keepdim=True))
 
 
 def _gradients(
