@@ -9,7 +9,13 @@ import pytest
 from lresnet_paper.__main__ import main
 from lresnet_paper.pages.claims import HOLDS, NOT_MEASURED, PARTLY, REFUTED, UNDECIDED, depth_claims
 from lresnet_paper.pages.depth_page import all_runs_by_depth, depth_protocols, differences_by_seed, runs_by_depth
-from lresnet_paper.pages.depth_picture import auc_picture, depth_picture, draw_depth, layers_picture
+from lresnet_paper.pages.depth_picture import (
+    auc_picture,
+    connections_picture,
+    depth_picture,
+    draw_depth,
+    layers_picture,
+)
 
 DEPTHS = (4, 8, 16, 32)
 GAIN = {"none": 0.0, "lorentz": 2.0, "tangent": 1.0, "parallel_transport": -1.0, "parallel_transport_textbook": -1.0}
@@ -156,6 +162,34 @@ def test_another_network_is_drawn_beside_the_chain(runs, tmp_path):
     assert all(path.is_file() for path in draw_depth(tmp_path / "d.svg", [*runs, *deeper], beside="legacy-initial"))
     with pytest.raises(ValueError, match="no final runs of the table oversmoothing"):
         depth_picture(runs, beside="legacy-initial")
+
+
+def test_a_chain_and_the_initial_residual_are_drawn_by_depth(tmp_path, capsys):
+    found = []
+    for protocol, connection, score in (("public-chain", "chain", 50.0), ("public-deep", "initial", 80.0)):
+        for method, more in (("lorentz", 2.0), ("lorentz_limit", 1.0), ("euclidean", 0.0)):
+            for depth in (4, 16):
+                found += [run("cora/nc", method, depth, seed, score + more + seed) for seed in range(3)]
+                for record in found[-3:]:
+                    record |= {"table": "deep", "protocol": protocol}
+                    record["config"]["connection"] = connection
+    found += [record | {"protocol": "hgcn-chain", "cell": "airport/lp/4"} for record in found[:3]]  # no counterpart
+    (axes,) = connections_picture(found).axes
+    assert axes.get_title(loc="left") == "cora/nc, public"
+    lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert lines == {
+        "lorentz": [53.0, 53.0],
+        "lorentz, K → 0": [52.0, 52.0],
+        "Euclidean baseline": [51.0, 51.0],
+        "lorentz, initial": [83.0, 83.0],
+        "lorentz, K → 0, initial": [82.0, 82.0],
+        "Euclidean baseline, initial": [81.0, 81.0],
+    }
+    (tmp_path / "deep.jsonl").write_text("".join(json.dumps(record) + "\n" for record in found))
+    assert main(["pages", "connections", str(tmp_path), "--out", str(tmp_path / "c.svg")]) == 0
+    assert "lorentz, initial" in (tmp_path / "c.svg").read_text()
+    with pytest.raises(ValueError, match="run `lresnet reproduce deep` first"):
+        connections_picture(found[:18])
 
 
 def test_a_picture_without_runs_is_refused(runs):

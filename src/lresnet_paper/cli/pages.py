@@ -227,6 +227,26 @@ def depth(
 
 
 @pages.command
+def connections(results: _Results = Path("results"), out: Path = Path("lresnet-connections.png")) -> int:
+    """Draw a chain of residuals and the initial residual by the number of layers.
+
+    Example: python -m lresnet_paper pages connections --out docs/images/depth-connections.png
+
+    Args:
+        results: The folder with the results of `lresnet reproduce deep`.
+        out: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.plots.picture import require_writable_picture, save_picture
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.depth_picture import connections_picture
+
+    require_writable_picture(out)
+    picture = connections_picture(read_results(results / "deep.jsonl"))
+    print(f"The picture: {save_picture(picture, out, dpi=120)}")
+    return 0
+
+
+@pages.command
 def comparison(
     results: _Results = Path("results"),
     table: Annotated[str | None, arg(metavar="TABLE")] = None,

@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 from lresnet.plots.picture import GREY, INK, percent_limits, save_picture
 from lresnet.residual.registry import METHODS
 from lresnet_paper.pages.depth_page import (
+    DEEP_TABLE,
     DEPTH_TABLE,
     Depths,
     all_runs_by_depth,
+    depth_protocols,
     depths_of,
     differences_by_seed,
     finite_values,
     runs_by_depth,
 )
+from lresnet_paper.results import method_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["auc_picture", "depth_picture", "draw_depth", "layers_picture"]
+__all__ = ["auc_picture", "connections_picture", "depth_picture", "draw_depth", "layers_picture"]
 
 _BY_LAYER = {
     "radius": "mean norm",
@@ -114,6 +117,34 @@ def auc_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
     return picture
 
 
+def connections_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
+    """Draw a chain of residuals and the initial residual by depth, one panel for each data set of the table ``deep``.
+
+    The protocols of a data set differ in their ending: ``-chain`` (solid lines) and ``-deep`` (hollow markers).
+
+    Raises:
+        ValueError: no data set has runs of both.
+    """
+    lines, panels = list(runs), dict[str, tuple[Depths, Depths]]()
+    for protocol in depth_protocols(lines, DEEP_TABLE):
+        base, _, kind = protocol.rpartition("-")
+        if kind == "chain":
+            chains, others = (_by_data(lines, f"{base}-{one}", DEEP_TABLE) for one in ("chain", "deep"))
+            panels |= {f"{cell}, {base}": (own, others[cell]) for cell, own in chains.items() if cell in others}
+    if not panels:
+        raise ValueError(
+            f"no data set of the table {DEEP_TABLE} has final runs of a chain and of an initial residual; run "
+            f"`lresnet reproduce {DEEP_TABLE}` first"
+        )
+    picture, grid = _grid(1, len(panels), panel=(2.75, 2.7))
+    limits = _auc_limits([own for pair in panels.values() for own in pair])
+    for axes, (title, (own, other)) in zip(grid[0], panels.items(), strict=True):
+        _draw_values(axes, title, own, limits, other)
+        axes.set_ylabel("test score, percent", fontsize=9, color=INK)
+    _finish_picture(picture, grid, f"Solid: a chain of residuals. Hollow: the initial residual. {_BANDS}")
+    return picture
+
+
 def draw_depth(
     path: str | Path,
     runs: Iterable[Mapping[str, Any]],
@@ -136,8 +167,11 @@ def draw_depth(
 
 def _beside(runs: Sequence[Mapping[str, Any]], protocol: str | None) -> dict[str, Depths]:
     """Return the runs of the second protocol by data set."""
-    found = {} if protocol is None else _required(runs_by_depth(runs, protocol))
-    return {_data_of(cell): own for cell, own in found.items()}
+    return {} if protocol is None else _required(_by_data(runs, protocol))
+
+
+def _by_data(runs: Sequence[Mapping[str, Any]], protocol: str, table: str = DEPTH_TABLE) -> dict[str, Depths]:
+    return {_data_of(cell): own for cell, own in runs_by_depth(runs, protocol, table).items()}
 
 
 def _data_of(cell: str) -> str:
@@ -238,7 +272,7 @@ def _draw_not_finite(axes: Axes, own: Depths) -> None:
             ink = INK if lost else GREY
             axes.text(column, row, f"{lost}/{len(runs)}", ha="center", va="center", fontsize=8.5, color=ink)
     axes.set_xticks(range(len(depths)), [str(depth) for depth in depths])
-    axes.set_yticks(range(len(methods)), [METHODS[method].short_label.replace(", ", ",\n") for method in methods])
+    axes.set_yticks(range(len(methods)), [_style(method)["label"].replace(", ", ",\n") for method in methods])
     axes.set_ylim(len(methods) - 0.5, -0.5)
     _finish(axes, "Runs that were not finite", "layers", "")
     axes.grid(visible=False)
@@ -271,23 +305,29 @@ def _median(values: Iterable[float | None]) -> float:
 
 def _ordered(own: Depths) -> list[str]:
     """Return the methods that were run: the Lorentz residual and "none", which it is compared with, come first."""
-    known = [method for method in METHODS.values() if method.name in own]
-    known.sort(key=lambda method: (method.name not in ("lorentz", "none"), method.picture_rank))
-    return [method.name for method in known]
+    known = [method for method in own if _base(method) in METHODS]
+    return sorted(known, key=lambda name: (name not in ("lorentz", "none"), METHODS[_base(name)].picture_rank, name))
+
+
+def _base(method: str) -> str:
+    """Return the residual of a method: that of lorentz_limit, the curvature 0, is lorentz."""
+    return method.removesuffix("_limit")
 
 
 def _style(method: str) -> dict[str, Any]:
-    entry = METHODS[method]
+    entry = METHODS[_base(method)]
     style: dict[str, Any] = {"color": entry.colour, "marker": entry.marker, "linestyle": entry.line, "linewidth": 1.5}
-    return style | {"label": entry.short_label}
+    if method in METHODS:
+        return style | {"label": entry.short_label}
+    return style | {"label": method_label(method), "marker": "s", "linestyle": "dotted"}
 
 
 def _hollow_style(method: str, own: Depths) -> dict[str, Any]:
-    """Return the style of a method in the second protocol; the label names its network."""
+    """Return the style of a method in the second protocol; the label names its connections or its network."""
     run = next(run for runs in own[method].values() for run in runs)
-    network = run["config"].get("model", run["protocol"])
-    label = f"{METHODS[method].short_label}, {network}"
-    return _style(method) | {"label": label, "linestyle": "dashdot", "markerfacecolor": "white"}
+    config, style = run["config"], _style(method)
+    network = config.get("connection", config.get("model", run["protocol"]))
+    return style | {"label": f"{style['label']}, {network}", "linestyle": "dashdot", "markerfacecolor": "white"}
 
 
 def _depth_axis(axes: Axes, own: Depths, other: Depths) -> None:
