@@ -27,11 +27,17 @@ def collapse(
         device: cpu, cuda, cuda:1, ...
         minutes: Start no training after this many minutes.
     """
-    from lresnet_paper.collapse import read_plan, run_study
+    from rich.console import Console
+
+    from lresnet.train.results import read_results
+    from lresnet_paper.collapse import TABLE, read_plan, run_study
+    from lresnet_paper.pages.collapse_table import collapse_table
+    from lresnet_paper.pages.text_tables import terminal_tables
 
     missing = run_study(read_plan(plan), out, device=device, minutes=minutes)
     if missing:
         count = "1 training is" if missing == 1 else f"{missing} trainings are"
         print(f"{count} still missing; run the same command again to resume")
+    Console().print(terminal_tables(TABLE, [collapse_table(read_results(out))]))
     print(f"The results: {out}")
     return 0
