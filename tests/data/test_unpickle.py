@@ -106,7 +106,7 @@ def test_arrays_of_objects_and_records_are_refused(tmp_path: Path, array: Any, p
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"cbuiltins\ndict\n(NS'get'\ncos\nsystem\ndtb.", "it needs os.system"),
+        (b"cbuiltins\ndict\n(N(S'get'\ncos\nsystem\ndtb.", "it needs os.system"),
         (b"cnumpy\nndarray\n}S'value'\ncposix\nsystem\nsb.", "it needs posix.system"),
         (b"cnumpy\ndtype\n(S'O8'\nI0\nI1\ntR.", "dtype 'O8'"),
         (b"c_codecs\nencode\n(Vtext\nVrot13\ntR.", "other than latin1"),

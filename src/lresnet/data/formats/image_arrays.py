@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tokenize
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lresnet.data.formats.arrays import read_some_arrays
 from lresnet.data.image_data import ImageData, ImageSet, channel_statistics
 
-__all__ = ["NPZ_ERRORS", "read_image_arrays"]
-
-NPZ_ERRORS = (ValueError, EOFError, MemoryError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
-"""Errors that a damaged ``.npz`` file may raise; MemoryError if it announces more data than fits."""
+__all__ = ["read_image_arrays"]
 
 _NEEDED = ("train_images", "train_labels", "test_images", "test_labels")
 _CHANNELS = (1, 3)
@@ -39,7 +34,7 @@ def read_image_arrays(path: str | Path) -> ImageData:
         ValueError: An array is missing, damaged or of another form.
     """
     path = Path(path)
-    arrays = _load(path)
+    arrays = read_some_arrays(path, (*_NEEDED, "classes"), required=_NEEDED)
     parts = []
     for part in ("train", "test"):
         images, labels = f"{part}_images", f"{part}_labels"
@@ -56,19 +51,6 @@ def read_image_arrays(path: str | Path) -> ImageData:
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
     return ImageData(path.stem, train, test, classes, *channel_statistics(train.images))
-
-
-def _load(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("it is not a .npz archive")
-        with np.load(path, allow_pickle=False) as archive:
-            if missing := [name for name in _NEEDED if name not in archive.files]:
-                raise ValueError(f"it has no array {', '.join(missing)}")
-            return {name: archive[name] for name in (*_NEEDED, "classes") if name in archive.files}
-    except NPZ_ERRORS as error:
-        raise ValueError(f"{path} cannot be read as images: {error}") from error
 
 
 def _images(name: str, images: NDArray[Any]) -> Tensor:

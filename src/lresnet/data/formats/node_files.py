@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lresnet.data.formats.arrays import read_all_arrays, read_array, sparse_matrix
 from lresnet.data.formats.edge_list import number_names
-from lresnet.data.formats.graph_arrays import read_all_arrays, read_array, sparse_matrix, split_masks
+from lresnet.data.formats.graph_arrays import split_masks
 from lresnet.data.formats.graph_paths import graph_suffix
 from lresnet.data.formats.split_file import PART_NAMES
 from lresnet.data.formats.text_rows import Table, is_number

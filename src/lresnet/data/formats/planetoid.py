@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lresnet.data.formats.unpickle import read_pickle
+from lresnet.data.formats.unpickle import read_pickle, require_own_items
 from lresnet.data.graph import Graph
 from lresnet.data.source import Files
 from lresnet.data.splits import PLANETOID_VALIDATION
@@ -62,7 +62,11 @@ def _test_order(path: Path, first: int, count: int) -> NDArray[np.int64]:
 
 def _edges(path: Path) -> NDArray[np.int64]:
     neighbours = read_pickle(path)
-    if not isinstance(neighbours, dict):
+    if not isinstance(neighbours, dict) or not all(isinstance(others, list) for others in neighbours.values()):
         raise ValueError(f"{path} does not hold lists of neighbours")
+    require_own_items(path, neighbours.values())
     pairs = [(node, other) for node, others in neighbours.items() for other in others]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    try:
+        return np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+    except (OverflowError, TypeError, ValueError) as error:
+        raise ValueError(f"{path}: a neighbour is not the number of a node") from error
