@@ -33,7 +33,7 @@ EXPANDED_BYTES = 2**28
 EXPANSION = 100
 """How many times its own size a compressed file may expand to beyond that. Real arrays and texts stay far below."""
 
-JSON_BYTES = 2**24
+JSON_BYTES = 2**22
 """Size of ``config.json``, ``run.json``, ``evaluation.json`` and TOML files. Ours have a few kilobytes."""
 
 LINE_BYTES = 2**22

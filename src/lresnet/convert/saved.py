@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from safetensors.torch import save_file
 
+from lresnet._json import read_json
 from lresnet._version import __version__
 from lresnet.convert.lorentzify import CONVERSION, lorentzify
 from lresnet.convert.places import Place
@@ -26,7 +27,6 @@ __all__ = ["from_pretrained", "save_converted"]
 
 _KEY = "lresnet"  # of config.json
 _FORMAT = 1
-_LONGEST_CONFIG = 2**22  # bytes; a network of 1,000 sums has less than a tenth of it
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]*", re.ASCII)
 # Settings of transformers that download code, or change how weights are stored.
 _VARYING = ("training", "grad_checkpointing", "activation_relu_or_gelu")  # settings that do not belong to the network
@@ -217,11 +217,11 @@ def from_pretrained(
 
 def _read_config(path: Path) -> dict[str, Any]:
     """Return ``config.json``; an empty dict if it is missing or damaged, which the reader of our own models reports."""
-    if not path.is_file() or path.stat().st_size > _LONGEST_CONFIG:
+    if not path.is_file():
         return {}
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        config = read_json(path)
+    except ValueError:
         return {}
     return config if isinstance(config, dict) else {}
 

@@ -15,6 +15,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch.nn.parameter import is_lazy
 
+from lresnet._json import read_json
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.models import hub
 
@@ -180,7 +181,6 @@ def load_tensors(
 
 
 _DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, TypeError, ValueError)
-_LONGEST_CONFIG = 2**20  # bytes; ours have less than a thousand
 _LONGEST_REASON = 400  # characters of an error message
 _LAYER_COUNTS = ("attention_layers", "depth", "num_layers")  # every layer has one tensor at least
 _SMALL = 1000  # up to this size a network is built at once, and the comparison of its tensors has the better message
@@ -196,9 +196,10 @@ def _require_file(path: Path, place: str) -> None:
 
 def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the name of the model and the arguments of its constructor."""
-    if path.stat().st_size > _LONGEST_CONFIG:
-        raise ValueError(f"config.json has {path.stat().st_size:,} bytes; the limit is {_LONGEST_CONFIG:,}")
-    config = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        config = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"config.json: {error}") from error
     if not isinstance(config, dict) or "model" not in config:
         other = config.get("model_type", config.get("architecture")) if isinstance(config, dict) else None
         hint = f"; it describes a model of another library, {str(other)[:40]!r}" if other is not None else ""
