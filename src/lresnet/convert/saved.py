@@ -20,7 +20,7 @@ from lresnet.convert.places import Place
 from lresnet.convert.plan import Plan, Sum
 from lresnet.geometry import Lorentz
 from lresnet.models import hub
-from lresnet.models.pretrained import load_tensors, require_same_tensors, tensor_shapes
+from lresnet.models.pretrained import DAMAGE, load_tensors, require_same_tensors, tensor_shapes
 from lresnet.models.registry import from_pretrained as _own_from_pretrained
 
 __all__ = ["from_pretrained", "save_converted"]
@@ -209,7 +209,7 @@ def from_pretrained(
                 f"the network has no head of {num_classes} classes; build net with num_classes={num_classes}"
             )
         load_tensors(network, weights, device, shared=shared, new_head=new_head)
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except DAMAGE as error:
         reason = " ".join(str(error).split())[:400]
         raise ValueError(f"{place} cannot be read as a converted network: {reason}") from error
     return network

@@ -19,7 +19,7 @@ from lresnet._json import read_json
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.models import hub
 
-__all__ = ["Pretrained", "build", "load_tensors", "read", "require_same_tensors", "tensor_shapes"]
+__all__ = ["DAMAGE", "Pretrained", "build", "load_tensors", "read", "require_same_tensors", "tensor_shapes"]
 
 
 class Pretrained(torch.nn.Module):
@@ -148,7 +148,7 @@ def read(
             arguments["num_classes"] = num_classes
         model = build(registry, name, **arguments)
         load_tensors(model, weights, device, new_head=num_classes is not None)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ValueError(f"{place} cannot be read as a model that save_pretrained has written: {reason}") from error
     return model
@@ -180,7 +180,18 @@ def load_tensors(
     model.load_state_dict(state)
 
 
-_DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, TypeError, ValueError)
+DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    SafetensorError,
+    TypeError,
+    ValueError,
+)
+"""Errors that a damaged model folder may raise."""
 _LONGEST_REASON = 400  # characters of an error message
 _LAYER_COUNTS = ("attention_layers", "depth", "num_layers")  # every layer has one tensor at least
 _SMALL = 1000  # up to this size a network is built at once, and the comparison of its tensors has the better message

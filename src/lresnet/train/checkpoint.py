@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,19 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
-    """Return what :func:`save_checkpoint` wrote, or None if there is no file."""
+    """Return what :func:`save_checkpoint` wrote, or None if there is no file.
+
+    Raises:
+        ValueError: the file is damaged.
+    """
     if not path.is_file():
         return None
-    state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    if not zipfile.is_zipfile(path):
+        raise ValueError(f"{path} is damaged: it is not what torch.save writes")
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # the type depends on where the file is damaged
+        raise ValueError(f"{path} is damaged: torch cannot read it ({type(error).__name__})") from error
     return state
 
 

@@ -35,22 +35,23 @@ def read_image_arrays(path: str | Path) -> ImageData:
     """
     path = Path(path)
     arrays = read_some_arrays(path, (*_NEEDED, "classes"), required=_NEEDED)
-    parts = []
-    for part in ("train", "test"):
-        images, labels = f"{part}_images", f"{part}_labels"
-        try:
-            parts.append(ImageSet(_images(images, arrays[images]), _labels(labels, arrays[labels])))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-    train, test = parts
-    if train.images.numel() == 0:
-        shape = list(train.images.shape)
-        raise ValueError(f"{path}: train_images is empty (shape {shape}); training needs images")
     try:
-        classes = _names(arrays["classes"]) if "classes" in arrays else _numbers(train.labels)
+        return _image_data(path.stem, arrays)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    return ImageData(path.stem, train, test, classes, *channel_statistics(train.images))
+        raise ValueError(f"{path}: {str(error).removeprefix(f'{path.stem}: ')}") from error
+
+
+def _image_data(name: str, arrays: dict[str, NDArray[Any]]) -> ImageData:
+    train, test = (
+        ImageSet(
+            _images(f"{part}_images", arrays[f"{part}_images"]), _labels(f"{part}_labels", arrays[f"{part}_labels"])
+        )
+        for part in ("train", "test")
+    )
+    if train.images.numel() == 0:
+        raise ValueError(f"train_images is empty (shape {list(train.images.shape)}); training needs images")
+    classes = _names(arrays["classes"]) if "classes" in arrays else _numbers(train.labels)
+    return ImageData(name, train, test, classes, *channel_statistics(train.images))
 
 
 def _images(name: str, images: NDArray[Any]) -> Tensor:

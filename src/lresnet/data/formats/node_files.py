@@ -295,6 +295,8 @@ def _matrix(path: Path) -> Any:
 
 def _with_matrix(graph: Graph, matrix: Any, source: str) -> Graph:
     """Return the graph with features in the order of its nodes."""
+    if hasattr(matrix, "shape") and not matrix.shape:
+        raise ValueError(f"{source}: the features are a single number; give one row per node, [n, f]")
     rows = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
     graph = _with_rows(graph, rows, Path(source).name)
     if rows != graph.num_nodes:

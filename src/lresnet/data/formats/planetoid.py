@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from lresnet.data.splits import PLANETOID_VALIDATION
 
 __all__ = ["read_planetoid"]
 
+_NUMBER = re.compile(rb"[0-9]{1,18}")
+
 
 def read_planetoid(name: str, files: Files) -> Graph:
     """Read a graph with its public split: the labelled nodes, the next 500 nodes, and the test nodes.
@@ -24,6 +27,7 @@ def read_planetoid(name: str, files: Files) -> Graph:
     that ``test.index`` lists. The result has every node at its own number.
     """
     parts = {part: _matrix(files[f"ind.{name}.{part}"]) for part in ("x", "y", "tx", "ty", "allx", "ally")}
+    _require_sizes(name, files, parts)
     order = _test_order(files[f"ind.{name}.test.index"], first=parts["allx"].shape[0], count=parts["tx"].shape[0])
     n = parts["allx"].shape[0] + order.size
 
@@ -50,11 +54,29 @@ def _matrix(path: Path) -> Any:
     return content
 
 
+def _require_sizes(name: str, files: Files, parts: dict[str, Any]) -> None:
+    """Raise ValueError unless features and labels have the same rows, and all parts the same columns."""
+    for features, labels in (("x", "y"), ("tx", "ty"), ("allx", "ally")):
+        path = files[f"ind.{name}.{labels}"]
+        if not isinstance(parts[labels], np.ndarray) or parts[labels].dtype.kind not in "biuf":
+            raise ValueError(f"{path} does not hold an array of numbers")
+        if parts[labels].shape[0] != parts[features].shape[0]:
+            raise ValueError(
+                f"{path} has {parts[labels].shape[0]} rows, but there are {parts[features].shape[0]} nodes"
+            )
+        for part, whole in ((features, "allx"), (labels, "ally")):
+            if parts[part].shape[1] != parts[whole].shape[1]:
+                raise ValueError(
+                    f"{files[f'ind.{name}.{part}']} has {parts[part].shape[1]} columns, and {whole} has "
+                    f"{parts[whole].shape[1]}"
+                )
+
+
 def _test_order(path: Path, first: int, count: int) -> NDArray[np.int64]:
-    try:
-        order = np.array(path.read_text(encoding="ascii").split(), dtype=np.int64)
-    except ValueError:
-        raise ValueError(f"{path} must hold one node number per line") from None
+    words = path.read_bytes().split()
+    if not all(_NUMBER.fullmatch(word) for word in words):
+        raise ValueError(f"{path} must hold one node number per line")
+    order = np.array([int(word) for word in words], dtype=np.int64)
     if not np.array_equal(np.sort(order), np.arange(first, first + count)):
         raise ValueError(f"{path} must list the {count} test nodes {first} to {first + count - 1}, each once")
     return order
