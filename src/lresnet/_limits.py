@@ -9,13 +9,16 @@ __all__ = [
     "IMAGE_BYTES",
     "IMAGE_PIXELS",
     "JSON_BYTES",
+    "LAYERS",
     "LINE_BYTES",
+    "LIST_ITEMS",
     "NESTING",
     "NODES",
     "NUMBER_DIGITS",
     "PICKLE_BYTES",
     "SIDE",
     "SIDE_PER_ENTRY",
+    "SIZE",
     "STATED",
     "largest_expansion",
     "largest_side",
@@ -41,6 +44,15 @@ LINE_BYTES = 2**22
 
 NUMBER_DIGITS = 20
 """Digits of a whole number in JSON. 64 bits have 20."""
+
+LAYERS = 64
+"""Number of layers that ``config.json`` may request in any case."""
+
+SIZE = 2**20
+"""Any other whole number in the ``config.json`` of a converted network, in any case."""
+
+LIST_ITEMS = 1000
+"""Length of a list in ``config.json`` in any case."""
 
 NODES = 2**31
 """Number of nodes of a graph: pairs of nodes are numbered in 64 bits."""
@@ -70,6 +82,16 @@ STATED = (
     ("size of a JSON or TOML file (`config.json`, `run.json`, `evaluation.json`)", f"{JSON_BYTES:,} bytes"),
     ("length of a line (edge list, table, results)", f"{LINE_BYTES:,} bytes"),
     ("digits of a whole number in JSON", f"{NUMBER_DIGITS}"),
+    (
+        "layers that `config.json` requests (`num_layers`, `depth`, ...)",
+        f"{LAYERS}, or the number of tensors in `model.safetensors` if that is more",
+    ),
+    (
+        "other sizes in `config.json`",
+        f"{LIST_ITEMS:,} ({SIZE:,} for a converted network), or the number of elements in `model.safetensors` if that "
+        "is more",
+    ),
+    ("length of a list in `config.json`", f"{LIST_ITEMS:,}, or the number of tensors if that is more"),
     ("nodes of a graph", f"{NODES:,}"),
     (
         "rows or columns of a sparse matrix in a file",

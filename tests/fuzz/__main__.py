@@ -41,7 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def planned(targets: Mapping[str, Target], inputs: int) -> list[Case]:
-    """Return ``inputs`` cases, spread over the targets by their weights and mixed, so that each process gets all kinds."""
+    """Return ``inputs`` cases, spread over the targets by their weights and mixed: each process gets all kinds."""
     total = sum(target.weight for target in targets.values())
     shares = {name: max(1, round(inputs * target.weight / total)) for name, target in targets.items()}
     cases = [(index / shares[name], name, index) for name in shares for index in range(shares[name])]

@@ -18,8 +18,9 @@ __all__ = ["mutated_files"]
 
 _INTEGERS = (0, 1, 2, 127, 128, 255, 256, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1, 2**62, 2**63 - 1, 2**64 - 1)
 _TEXTS = (
-    "", "0", "-1", "1e999", "nan", "-inf", "9" * 20, "9" * 400, "0.1", "1,5", '"', "'", "\\", "\n", "\r", "\t", ";", "|",
-    "#", "%", "{", "}", "[" * 300, "(" * 300, "\0", "\ufeff", "é", "\u202e", "../../../etc/passwd", "a" * 20_000, "None",
+    "", "0", "-1", "1e999", "nan", "-inf", "9" * 20, "9" * 400, "0.1", "1,5", '"', "'", "\\", "\n", "\r", "\t", ";",
+    "|", "#", "%", "{", "}", "[" * 300, "(" * 300, "\0", "\ufeff", "é", "\u202e", "../../../etc/passwd", "a" * 20_000,
+    "None",
 )  # fmt: skip
 _BYTES = (
     b"\xff",
@@ -174,8 +175,9 @@ def _changed_value(tree: Any, rng: random.Random) -> Any:
     if isinstance(tree, int | float) and rng.random() < 0.4:
         return rng.choice((-tree, tree + 1, tree * 2, tree / 2, float(tree), str(tree), [tree]))
     return rng.choice(
-        (None, True, False, 0, -1, 1, 3, 1000, 10**6, 2**31, 2**63, 1e-300, 1e300, float("nan"), "", "x", "9" * 400, "@huge",
-         "@inf", "@deep", [], {}, [[]], {"": {}}, [1] * 2000, "../../../etc/passwd", "\ud800", "é\n\0", "lorentz_gcn")
+        (None, True, False, 0, -1, 1, 3, 1000, 10**6, 2**31, 2**63, 1e-300, 1e300, float("nan"), "", "x", "9" * 400,
+         "@huge", "@inf", "@deep", [], {}, [[]], {"": {}}, [1] * 2000, "../../../etc/passwd", "\ud800", "é\n\0",
+         "lorentz_gcn")
     )  # fmt: skip
 
 
@@ -310,9 +312,10 @@ def _png(content: bytes, rng: random.Random) -> bytes:
 
 _OPCODES = (
     b"B\xff\xff\xff\xff", b"\x8e" + b"\xff" * 4 + b"\0" * 4, b"\x96" + b"\xff" * 4 + b"\0" * 4, b"r\xff\xff\xff\x7f",
-    b"j\xff\xff\xff\x7f", b"\x8b\xff\xff\xff\x7f", b"\x95" + b"\xff" * 5 + b"\0" * 3, b"(", b"t", b"\x85" * 5_000, b"]", b"a",
-    b"}", b"s", b"u", b"R", b"b", b"\x81", b"0", b"1", b"2", b"N", b"cos\nsystem\n", b"cnumpy\nndarray\n", b"h\0", b"q\0", b".",
-    b"cbuiltins\nbytearray\n", b"I4000000000\n", b"L" + b"9" * 400 + b"L\n", b"V\\ud800\n", b"cnumpy\ndtype\n", b"e" * 20,
+    b"j\xff\xff\xff\x7f", b"\x8b\xff\xff\xff\x7f", b"\x95" + b"\xff" * 5 + b"\0" * 3, b"(", b"t", b"\x85" * 5_000, b"]",
+    b"a", b"}", b"s", b"u", b"R", b"b", b"\x81", b"0", b"1", b"2", b"N", b"cos\nsystem\n", b"cnumpy\nndarray\n", b"h\0",
+    b"q\0", b".", b"cbuiltins\nbytearray\n", b"I4000000000\n", b"L" + b"9" * 400 + b"L\n", b"V\\ud800\n",
+    b"cnumpy\ndtype\n", b"e" * 20,
 )  # fmt: skip
 
 

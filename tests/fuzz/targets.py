@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import io
 import json
@@ -80,7 +79,8 @@ def _text_targets() -> list[Target]:
     }
     graphml = (
         b'<?xml version="1.0"?><graphml xmlns="http://graphml.graphdrawing.org/xmlns"><key id="w" for="edge" '
-        b'attr.name="weight" attr.type="double"/><graph edgedefault="undirected"><node id="a"/><node id="b"/><node id="c"/>'
+        b'attr.name="weight" attr.type="double"/><graph edgedefault="undirected"><node id="a"/><node id="b"/>'
+        b'<node id="c"/>'
         b'<edge source="a" target="b"><data key="w">2.5</data></edge><edge source="b" target="c"/></graph></graphml>'
     )
     gml = b'graph [\n node [ id 0 label "a" ]\n node [ id 1 label "b" ]\n edge [ source 0 target 1 weight 2 ]\n]\n'
@@ -112,7 +112,8 @@ def _array_targets() -> list[Target]:
     matrix = sparse.csr_array(np.eye(5) + np.eye(5, k=1) + np.eye(5, k=-1))
     features = _RNG.standard_normal((5, 3))
     arrays = {
-        "edge_index": np.array(_EDGES).T, "x": features, "y": np.array([0, 1, 0, 1, 0]), "names": np.array(list("abcde")),
+        "edge_index": np.array(_EDGES).T, "x": features, "y": np.array([0, 1, 0, 1, 0]),
+        "names": np.array(list("abcde")),
         "train_mask": np.array([1, 1, 0, 0, 0], bool), "val_mask": np.array([0, 0, 1, 0, 0], bool),
         "test_mask": np.array([0, 0, 0, 1, 1], bool), "edge_weight": np.arange(1.0, 7), "num_nodes": np.array(5),
     }  # fmt: skip
@@ -197,8 +198,9 @@ def _image_targets() -> list[Target]:
     formats: list[tuple[str, Image.Image, dict[str, Any]]] = [
         ("a.png", image, {}), ("a.png", image.convert("P"), {"transparency": 0}), ("a.png", image.convert("LA"), {}),
         ("a.jpg", image, {"exif": exif}), ("a.jpg", image.convert("L"), {"progressive": True}), ("a.bmp", image, {}),
-        ("a.gif", image.convert("P"), {}), ("a.webp", image, {}), ("a.webp", image, {"lossless": True}), ("a.ppm", image, {}),
-        ("a.tiff", image, {}), ("a.tiff", image, {"compression": "tiff_lzw"}), ("a.tif", image, {"compression": "jpeg"}),
+        ("a.gif", image.convert("P"), {}), ("a.webp", image, {}), ("a.webp", image, {"lossless": True}),
+        ("a.ppm", image, {}), ("a.tiff", image, {}), ("a.tiff", image, {"compression": "tiff_lzw"}),
+        ("a.tif", image, {"compression": "jpeg"}),
     ]  # fmt: skip
     single = [{name: _encoded(one, name, options)} for name, one, options in formats]
     folder = {
@@ -211,7 +213,7 @@ def _image_targets() -> list[Target]:
     return [
         Target("image file", single, _unlabelled, weight=5),
         Target("image folder", [folder], lambda path: read_image_folder(path, 8, workers=0)),
-        Target("idx", [{"images": idx}, {"images.gz": gzip.compress(idx, mtime=0)}], _first(functools.partial(read_idx_images, size=(32, 32)))),
+        Target("idx", [{"images": idx}, {"images.gz": gzip.compress(idx, mtime=0)}], _first(_idx)),
     ]  # fmt: skip
 
 
@@ -249,9 +251,9 @@ def _run_targets() -> list[Target]:
         weights = _files(root / "own")
     records = {name: content for name, content in run.items() if name.endswith((".json", ".jsonl"))}
     line = {
-        "table": "gnn", "cell": "cora/nc", "method": "lorentz", "protocol": "legacy", "seed": 0, "split": None, "stage": "final",
-        "config": {"lr": 0.01}, "value": 81.5, "validation": 80.0, "seconds": 3.5, "command": "lresnet", "hardware": "CPU",
-        "versions": {"torch": "2.13"},
+        "table": "gnn", "cell": "cora/nc", "method": "lorentz", "protocol": "legacy", "seed": 0, "split": None,
+        "stage": "final", "config": {"lr": 0.01}, "value": 81.5, "validation": 80.0, "seconds": 3.5,
+        "command": "lresnet", "hardware": "CPU", "versions": {"torch": "2.13"},
     }  # fmt: skip
     curvature = line | {"table": "curvature", "cell": "disease/lp", "config": {"curvature": -0.5}}
     lines = [line, line | {"seed": 1}, curvature, line | {"method": "none", "stage": "search"}]
@@ -289,6 +291,10 @@ def _read_search(folder: Path) -> None:
 
 def _unlabelled(path: Path) -> object:
     return read_unlabelled(path, (8, 8))
+
+
+def _idx(path: Path) -> object:
+    return read_idx_images(path, (32, 32))
 
 
 def _first(read: Callable[[Path], object]) -> Callable[[Path], object]:

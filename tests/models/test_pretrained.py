@@ -319,3 +319,22 @@ assert list(MODELS)[0] == "lorentz_gcn" and "lorentz_resnet20" in MODELS and len
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_layers": 1000},
+        {"model": "lorentz_sgformer", "attention_layers": 1000},
+        {"model": "lorentz_resnet", "depth": 998},
+        {"model": "lorentz_resnet", "widths": [1] * 2000},
+        {"residual_options": {"weight": [1.0] * 2000}},
+        {"residual_options": {"features": [[10**9]]}},
+    ],
+)
+def test_a_network_that_the_tensors_exclude_is_not_built(change, tmp_path, monkeypatch):
+    trained().save_pretrained(tmp_path)
+    _config(tmp_path, **change)
+    monkeypatch.setattr("lresnet.models.pretrained.build", None)  # a call would be a TypeError with other words
+    with pytest.raises(ValueError, match=r"config\.json has .*, but model\.safetensors has only|has a list .* items"):
+        from_pretrained(tmp_path)

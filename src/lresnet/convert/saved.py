@@ -14,13 +14,14 @@ import torch
 from safetensors.torch import save_file
 
 from lresnet._json import read_json
+from lresnet._limits import SIZE
 from lresnet._version import __version__
 from lresnet.convert.lorentzify import CONVERSION, lorentzify
 from lresnet.convert.places import Place
 from lresnet.convert.plan import Plan, Sum
 from lresnet.geometry import Lorentz
 from lresnet.models import hub
-from lresnet.models.pretrained import DAMAGE, load_tensors, require_same_tensors, tensor_shapes
+from lresnet.models.pretrained import DAMAGE, load_tensors, require_plausible, require_same_tensors, tensor_shapes
 from lresnet.models.registry import from_pretrained as _own_from_pretrained
 
 __all__ = ["from_pretrained", "save_converted"]
@@ -198,6 +199,7 @@ def from_pretrained(
         shared = {str(name): str(kept) for name, kept in dict(record["shared"]).items()}
         new_head, shapes = num_classes is not None, tensor_shapes(weights)
         shapes |= {name: shapes[kept] for name, kept in shared.items()}
+        require_plausible(config, shapes, SIZE)
         if net is None:
             with torch.device("meta"):  # takes no memory, whatever the file requests
                 require_same_tensors(_convert(_build(record, config, num_classes), record), shapes, place, new_head)

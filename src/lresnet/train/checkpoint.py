@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,8 @@ import torch
 from lresnet._files import write_atomically
 
 __all__ = ["is_damaged", "load_checkpoint", "save_checkpoint"]
+
+_ARCHIVE = b"PK\x03\x04"  # how torch.save starts a file; its older formats request memory without a check
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
@@ -29,7 +30,9 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
     """
     if not path.is_file():
         return None
-    if not zipfile.is_zipfile(path):
+    with path.open("rb") as file:
+        is_archive = file.read(len(_ARCHIVE)) == _ARCHIVE
+    if not is_archive:
         raise ValueError(f"{path} is damaged: it is not what torch.save writes")
     try:
         state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
