@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-STUDIES = frozenset({"deep", "hierarchy_images", "selected_on_test", "splits"})
+STUDIES = frozenset({"collapse", "deep", "hierarchy_images", "selected_on_test", "splits"})
 """Tables of our own studies, which the paper does not have; each has a page or a paragraph of its own."""
 LABELS = {"lorentz_limit": "lorentz, K → 0"}
 """Labels of methods that are no residual of their own; every other method is shown by its name."""
@@ -68,7 +68,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for file in sorted(folder.glob("*.jsonl")):
         for record in read_results(file):
-            if record.get("missing") or record.get("table") in STUDIES:
+            if record.get("missing") or str(record.get("table")) in STUDIES:
                 continue
             if is_run(record):
                 found[run_key(record)] = record
