@@ -68,7 +68,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     found: dict[tuple[str, ...], dict[str, Any]] = {}
     for file in sorted(folder.glob("*.jsonl")):
         for record in read_results(file):
-            if record.get("missing") or record.get("table") in STUDIES:
+            if record.get("missing") or str(record.get("table")) in STUDIES:
                 continue
             if is_run(record):
                 found[run_key(record)] = record

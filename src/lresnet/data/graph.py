@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from lresnet._limits import NODES
 from lresnet.data.edges import directed_pairs, merge_edges
 from lresnet.data.labels import NumberedLabels, number_labels
 from lresnet.data.pairs import both_directions
@@ -279,8 +280,8 @@ def _checked_count(
 ) -> int:
     if num_nodes is None:
         return _count_nodes(features, torch.from_numpy(pairs), labels, names)
-    if isinstance(num_nodes, bool) or not isinstance(num_nodes, int | np.integer) or num_nodes < 1:
-        raise ValueError(f"{name}: num_nodes={num_nodes!r}; the number of nodes is an integer, at least 1")
+    if isinstance(num_nodes, bool) or not isinstance(num_nodes, int | np.integer) or not 1 <= num_nodes <= NODES:
+        raise ValueError(f"{name}: num_nodes={num_nodes!r}; the number of nodes is an integer from 1 to {NODES:,}")
     if features is not None and features.shape[0] != num_nodes:
         raise ValueError(f"{name}: the features have {features.shape[0]} rows for {num_nodes} nodes")
     return int(num_nodes)
@@ -326,10 +327,10 @@ def _require_finite(name: str, features: Features) -> None:
 
 
 def _require_edges(name: str, edges: NDArray[np.int64], n: int) -> None:
-    outside = np.flatnonzero(((edges < 0) | (edges >= n)).any(axis=0))
+    outside = np.flatnonzero(((edges < 0) | (edges >= min(n, NODES))).any(axis=0))
     if outside.size:
         i, j = edges[:, outside[0]]
-        raise ValueError(f"{name}: edge {outside[0]} joins {i} and {j}, but the nodes are 0 to {n - 1}")
+        raise ValueError(f"{name}: edge {outside[0]} joins {i} and {j}, but the nodes are 0 to {min(n, NODES) - 1}")
     if (edges[0] == edges[1]).all():
         raise ValueError(f"{name}: all {edges.shape[1]} edges are self loops; an edge must join two different nodes")
 

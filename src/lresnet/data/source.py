@@ -82,12 +82,12 @@ class File:
     Args:
         path: Path relative to a data root.
         url: Official address; None if the file is not published.
-        size: Number of bytes; None if unknown.
+        size: Number of bytes; None if unknown, then the file may have :data:`lresnet._limits.DOWNLOAD_BYTES` at most.
         sha256: Checksum; None if unknown, then ``git_blob`` must be given.
         git_blob: The id that git gives the content.
         records: Layout of an archive of images. The extracted folder is accepted in place of the archive.
-        unpacked: Path of the uncompressed file, which is accepted in place of a compressed one. No checksum of it is
-            published.
+        unpacked: Path of a file that is accepted in place of this one, and that is safe to read without a checksum: the
+            same images uncompressed or as an array. No checksum of it is published.
     """
 
     path: str

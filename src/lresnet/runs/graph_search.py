@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import math
 import re
 import shutil
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lresnet._files import write_atomically
+from lresnet._json import parse_json
 from lresnet.runs.config import GraphTaskConfig, RunConfig, configure, task_as_dict
 from lresnet.runs.graph_trials import trials
 
@@ -194,14 +196,25 @@ def read_trials(folder: Path | None) -> list[Trial]:
     path = None if folder is None else folder / _FILE
     if path is None or not path.is_file():
         return []
-    return [trial for line in path.read_text().splitlines() if (trial := _trial(line)) is not None]
+    return [trial for line in path.read_bytes().splitlines() if (trial := _trial(line)) is not None]
 
 
-def _trial(line: str) -> Trial | None:
+def _trial(line: bytes) -> Trial | None:
     try:
-        return Trial(**json.loads(line))
+        trial = Trial(**parse_json(line.decode("utf-8")))
     except (TypeError, ValueError):
         return None
+    kinds = (
+        (trial.number, int),
+        (trial.settings, dict),
+        (trial.validation, int | float | None),
+        (trial.epochs, int),
+        (trial.seconds, int | float),
+        (trial.data, str),
+    )
+    numbers = (trial.validation or 0.0, trial.seconds)
+    valid = all(isinstance(value, kind) for value, kind in kinds) and all(map(math.isfinite, numbers))
+    return trial if valid else None
 
 
 def _write(folder: Path, ended: Sequence[Trial]) -> None:

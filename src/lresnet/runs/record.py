@@ -15,6 +15,8 @@ from types import UnionType
 from typing import Any
 
 from lresnet._files import require_run_folder, write_atomically
+from lresnet._json import read_json
+from lresnet.data.quoting import reason
 from lresnet.data.registry import TASKS
 from lresnet.data.split_names import canonical_split
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
@@ -261,16 +263,16 @@ def require_resumable(folder: Path, before: RunRecord | None, record: RunRecord)
 
 def _read(path: Path) -> RunRecord:
     try:
-        values = json.loads(path.read_text())
+        values = read_json(path)
         if not isinstance(values, dict):
             raise ValueError(f"it holds {type(values).__name__}, not an object")
         _check_outcome(values)
         record = _from_format_1(values) if "cell" in values else _from_format_2(values)
         if not record.from_python:
             record.config  # noqa: B018 - checked here, where the file can be named
-    except (TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         verb = "evaluate" if path.name == _EVALUATION else "train"
-        raise ValueError(f"{path} is not what `lresnet {verb}` writes: {error}") from error
+        raise ValueError(f"{path} is not what `lresnet {verb}` writes: {reason(error)}") from error
     return record
 
 
@@ -279,9 +281,13 @@ def _check_outcome(values: Mapping[str, Any]) -> None:
     kinds: dict[str, tuple[type | UnionType, str]] = {
         "command": (str, "a text"),
         "hardware": (str, "a text"),
+        "device": (str, "a text"),
         "versions": (dict, "an object"),
+        "images": (dict, "an object"),
+        "graph": (dict, "an object"),
         "validation": (int | float, "a number"),
         "seconds": (int | float, "a number"),
+        "processes": (int, "a whole number"),
         "best_epoch": (int, "a whole number"),
         "epochs": (int, "a whole number"),
     }
@@ -289,6 +295,11 @@ def _check_outcome(values: Mapping[str, Any]) -> None:
         value = values.get(name)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
             raise ValueError(f"its {name} is {value!r}, not {words}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"its {name} is {value}, not a finite number")
+    versions = values.get("versions") or {}
+    if not all(isinstance(version, str) for version in versions.values()):
+        raise ValueError(f"its versions are {versions!r}, not texts")
     metrics = values.get("metrics", {"": 0.0})
     if not isinstance(metrics, dict) or not metrics or not all(map(_is_finite, metrics.values())):
         raise ValueError(f"its metrics are {metrics!r}, not finite numbers")

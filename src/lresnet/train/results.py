@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import lresnet
+from lresnet._json import parse_json
+from lresnet._limits import LINE_BYTES
 
 __all__ = ["append_result", "environment", "read_results"]
 
@@ -41,16 +43,24 @@ def append_result(path: Path, record: dict[str, Any]) -> None:
 
 
 def read_results(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield every line of ``path``; none if the file does not exist. A warning reports lines that are incomplete."""
+    """Yield every line of ``path``; none if the file does not exist. A warning names damaged lines."""
     if not path.is_file():
         return
-    with path.open() as file:
-        for number, line in enumerate(file, 1):
+    with path.open("rb") as file:
+        lines = iter(lambda: file.readline(LINE_BYTES), b"")  # a longer line becomes several, none of them a result
+        number = 1
+        for line in lines:
+            problem, record = "", None
             try:
-                record = json.loads(line)
+                record = parse_json(line.decode("utf-8"))
+            except UnicodeDecodeError as error:
+                problem = f": byte {error.start + 1} of the line is not UTF-8"
             except json.JSONDecodeError:
-                record = None
+                pass
+            except ValueError as error:
+                problem = f": {error}"
             if isinstance(record, dict):
                 yield record
             else:
-                warnings.warn(f"{path}:{number} is not a result and was skipped", stacklevel=2)
+                warnings.warn(f"{path}:{number} is not a result and was skipped{problem}", stacklevel=2)
+            number += line.endswith(b"\n")

@@ -62,12 +62,10 @@ def results_(results: _Results = Path("results"), out: Path = Path("docs/reprodu
         results: The folder with the results, files of JSON lines.
         out: The Markdown file to write.
     """
-    from lresnet_paper.pages.results_page import claims_of_folder, markdown_page
+    from lresnet_paper.pages.results_page import results_page_of_folder
     from lresnet_paper.render import write_page
-    from lresnet_paper.results import read_runs
 
-    runs = read_runs(results)
-    write_page(out, markdown_page(runs, claims_of_folder(runs, results)))
+    write_page(out, results_page_of_folder(results))
     print(f"The page: {out}")
     return 0
 
@@ -164,6 +162,25 @@ def hierarchy(results: _Results = Path("results"), out: Path = Path("docs/reprod
     from lresnet_paper.render import write_page
 
     write_page(out, hierarchy_page(list(read_results(results / "hierarchy_images.jsonl"))))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
+def deep(results: _Results = Path("results"), out: Path = Path("docs/reproduction/deep.md")) -> int:
+    """Write the page of deep graph networks: Lorentz, its limit for curvature 0, and GCNII.
+
+    Example: python -m lresnet_paper pages deep --out docs/reproduction/deep.md
+
+    Args:
+        results: The folder with deep.jsonl, which `lresnet reproduce deep` writes.
+        out: The Markdown file to write.
+    """
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.deep_page import deep_page
+    from lresnet_paper.render import write_page
+
+    write_page(out, deep_page(list(read_results(results / "deep.jsonl"))))
     print(f"The page: {out}")
     return 0
 

@@ -28,12 +28,12 @@ def untrained(
     from lresnet.runs.names import require_known
     from lresnet.train.results import append_result, read_results
     from lresnet_paper.pages.text_tables import result_table
-    from lresnet_paper.results import aggregate
+    from lresnet_paper.results import aggregate, is_run
     from lresnet_paper.untrained import SCORES, link_cells, seeds_of, untrained_runs
 
     for cell in cells:
         require_known("link prediction task", cell, link_cells())
-    known = {(line["cell"], line["seed"], line["method"]) for line in read_results(out)}
+    known = {(line["cell"], line["seed"], line["method"]) for line in read_results(out) if is_run(line)}
     for cell in cells or link_cells():
         try:
             for seed in seeds_of(cell):
@@ -46,7 +46,7 @@ def untrained(
             if cells:
                 raise
             print(f"warning: skipped {cell}: {error}", file=sys.stderr)
-    lines = [line for line in read_results(out) if line["cell"] in (cells or link_cells())]
+    lines = [line for line in read_results(out) if is_run(line) and line["cell"] in (cells or link_cells())]
     Console().print(
         result_table(aggregate(lines), "untrained scores: ROC AUC in percent, mean ± deviation over splits")
     )
