@@ -213,7 +213,7 @@ def cell_plan(table: str, cell: str, protocol: str | None = None) -> dict[str, A
 
 def _at_this_depth(plan: dict[str, Any], cell: str, method: str) -> dict[str, Any]:
     """Return what a recipe with depths fixes for a method, on top of what the table ``like`` chose if it names one."""
-    own = plan.get("fixed", {}) | plan.get("only", {}).get(method, {})
+    own: dict[str, Any] = plan.get("fixed", {}) | plan.get("only", {}).get(method, {})
     if "like" not in plan:
         return own
     like = recipe(plan["like"], cell, split_name(plan["protocol"]))

@@ -7,13 +7,13 @@ from typing import Any
 
 from lresnet_paper.comparisons import compare_methods
 from lresnet_paper.pages.results_page import (
-    claims_of_folder,
     computing_time,
     markdown_page,
     overview,
+    results_page_of_folder,
     table_summary,
 )
-from lresnet_paper.results import Result, aggregate, in_order, read_runs
+from lresnet_paper.results import Result, aggregate, in_order
 from lresnet_paper.tables import paper_columns, released_figure
 
 ROOT = Path(__file__).parents[2]
@@ -202,8 +202,7 @@ def test_computing_time() -> None:
 
 
 def test_the_results_page_is_up_to_date() -> None:
-    runs = read_runs(ROOT / "results")
-    page = markdown_page(runs, claims_of_folder(runs, ROOT / "results"))
+    page = results_page_of_folder(ROOT / "results")
     assert page == (ROOT / "docs" / "reproduction" / "results.md").read_text(), (
         "run `python -m lresnet_paper pages results`"
     )

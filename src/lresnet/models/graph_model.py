@@ -113,7 +113,7 @@ class GraphModel(Pretrained):
         return embedding if self.head is None else self.head(embedding)
 
     def layer_modules(self) -> list[torch.nn.Module]:
-        """Return the modules whose outputs are the nodes after every layer, in order; none if there are none.
+        """Return the modules whose outputs are the nodes after every layer, in order; [] if there are none.
 
         Each runs once in a pass over a whole graph, so a forward hook sees the output of its layer.
         """

@@ -402,6 +402,13 @@ class SGFormerConfig(_WeightedJoinConfig):
         "Values of the attention in Euclidean branches: a learned matrix, as in SGFormer's paper, or the identity, as "
         "in the released scripts.",
     )
+    prototype_distance: float | None = option(
+        None,
+        "Typical distance of lorentz_sgformer's initial prototypes from the origin; None: one radius of curvature, "
+        "which is far away for a curvature near 0.",
+        range=POSITIVE,
+        metavar="FLOAT",
+    )
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,10 @@ from lresnet_paper.pages.text_tables import (
 )
 from lresnet_paper.plan import recipe_notes
 from lresnet_paper.render import render
-from lresnet_paper.results import Result, aggregate, cell_key, grouped, in_order
+from lresnet_paper.results import Result, aggregate, cell_key, grouped, in_order, method_label, read_runs
 from lresnet_paper.run import on_paper_split
-from lresnet_paper.tables import Released, paper_tables, released_figure
+from lresnet_paper.selected_on_test import SELECTED_TABLE, Selection, selections
+from lresnet_paper.tables import Released, paper_figure, paper_tables, released_figure
 from lresnet_paper.untrained import SCORE_LABELS, UNTRAINED_TABLE, best_untrained
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "notes_of",
     "overview",
     "overview_markdown",
+    "results_page_of_folder",
+    "selected_on_test_markdown",
     "table_summary",
     "untrained_sentences",
 ]
@@ -52,12 +55,22 @@ Notes = Mapping[tuple[str, str, str], str]
 # --- the page ---------------------------------------------------------------------------------------------------------
 
 
-def markdown_page(runs: Sequence[Mapping[str, Any]], claims: Sequence[Claim] | None = None) -> str:
+def results_page_of_folder(folder: Path) -> str:
+    """Return the whole page for a folder of results."""
+    runs = read_runs(folder)
+    selected = selections(read_results(folder / f"{SELECTED_TABLE}.jsonl"))
+    return markdown_page(runs, claims_of_folder(runs, folder), selected)
+
+
+def markdown_page(
+    runs: Sequence[Mapping[str, Any]], claims: Sequence[Claim] | None = None, selected: Sequence[Selection] = ()
+) -> str:
     """Return the whole page: how to read it, and one section per table of the paper.
 
     Args:
         runs: lines of results, see :func:`lresnet_paper.results.read_runs`.
         claims: the answers to the paper's claims; None: those that ``runs`` allow.
+        selected: the measurement of test-selected epochs, shown after the table of graph transformers.
     """
     results, comparisons, notes = in_order(aggregate(runs)), compare_methods(runs), notes_of(runs)
     claims = answer_claims(results, (), runs) if claims is None else claims
@@ -73,6 +86,8 @@ def markdown_page(runs: Sequence[Mapping[str, Any]], claims: Sequence[Claim] | N
             paired = [one for one in comparisons if one.table == table]
             missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
             body = _table_section(own, paired, notes, missing, untrained if table == "gnn" else {})
+        if table == "graph_transformer" and selected:
+            body = f"{body.strip()}\n\n{selected_on_test_markdown(selected)}"
         own_claims = [claim for claim in claims if claim.table == table and claim.verdict != NOT_MEASURED]
         sections.append({"table": table, "claims": own_claims, "body": body.strip()})
     return render("results.md.j2", time=computing_time(runs), sections=sections)
@@ -115,6 +130,31 @@ def _untrained_cells(
         }
         cells.append(row)
     return cells
+
+
+def selected_on_test_markdown(selected: Sequence[Selection]) -> str:
+    """Return the measurement of test-selected epochs: a sentence, what was measured, and a table."""
+    gains = [one.by_test.mean - one.by_validation.mean for one in selected]
+    rows = [
+        {
+            "cell": one.cell,
+            "method": method_label(one.method),
+            "epochs": one.epochs,
+            "n": one.by_test.n,
+            "by_validation": f"{one.by_validation:.2f}",
+            "by_test": f"{one.by_test:.2f}",
+            "gain": "" if one.gain is None else f"{one.gain:+.2f}",
+            "paper": _paper_text(*paper_figure("graph_transformer", one.cell, one.method, None)),
+        }
+        for one in selected
+    ]
+    commands = dict.fromkeys(one.command for one in selected)
+    ends = {"lowest": f"{min(gains):.1f}", "highest": f"{max(gains):.1f}"}
+    return render("selected_on_test.md.j2", rows=rows, commands=list(commands), **ends)
+
+
+def _paper_text(mean: float | None, deviation: float | None) -> str:
+    return "" if mean is None else f"{mean} ± {deviation}"
 
 
 def _table_section(
