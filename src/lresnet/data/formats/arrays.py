@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lresnet._limits import largest_expansion, largest_side
+from lresnet._limits import SIDE, largest_expansion, largest_side
 from lresnet.data.quoting import quoted, reason
 
 __all__ = ["read_all_arrays", "read_array", "read_arrays", "read_some_arrays", "require_range", "sparse_matrix"]
@@ -34,7 +35,7 @@ def read_array(path: Path) -> NDArray[Any]:
         try:
             _require_complete(file, path.stat().st_size)
             file.seek(0)
-            return npy.read_array(file, allow_pickle=False)
+            return _checked_text(npy.read_array(file, allow_pickle=False))
         except Exception as error:  # NumPy raises many kinds of errors on a damaged header
             raise ValueError(f"{path} cannot be read as an array: {reason(error)}") from error
 
@@ -148,7 +149,7 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
         with archive.open(member) as file:
             _require_complete(file, member.file_size)
         with archive.open(member) as file:
-            return npy.read_array(file, allow_pickle=False)
+            return _checked_text(npy.read_array(file, allow_pickle=False))
     except Exception as error:
         raise ValueError(f"member {quoted(member.filename)}: {reason(error)}") from error
 
@@ -161,11 +162,23 @@ def _require_complete(file: IO[bytes], size: int) -> None:
     shape, _, dtype = _HEADERS[version](file)
     if dtype.hasobject:
         raise ValueError("it holds pickled objects, which are not read; save plain numbers or text")
-    if any(length < 0 for length in shape) or (dtype.itemsize == 0 and math.prod(shape)):
+    impossible = any(length < 0 for length in shape) or (dtype.itemsize == 0 and math.prod(shape) > 0)
+    if impossible or (0 in shape and max(shape) > SIDE):  # as a list, [10^9, 0] would be a billion empty lists
         raise ValueError(f"its header announces the shape {quoted(shape)} of {dtype}")
     needed, found = math.prod(shape) * dtype.itemsize, size - file.tell()
     if needed > found:
         raise ValueError(f"its header announces {_count(needed)} bytes, but {found:,} follow")
+
+
+def _checked_text(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array whose text, if it has any, consists of characters: Python cannot hold other numbers."""
+    if array.dtype.kind == "U" and array.size:
+        characters = (
+            np.ascontiguousarray(array).reshape(-1).view(np.dtype(np.uint32).newbyteorder(array.dtype.byteorder))
+        )
+        if (characters > sys.maxunicode).any() or ((characters >= 0xD800) & (characters < 0xE000)).any():
+            raise ValueError("its text has numbers that are no characters")
+    return array
 
 
 def _count(number: int) -> str:

@@ -88,6 +88,8 @@ def add_labels(graph: Graph, source: Any) -> Graph:
         name = path.name
         if graph_suffix(path) in (".npy", ".npz"):
             labels = _matrix(path)
+            if not isinstance(labels, np.ndarray):
+                raise ValueError(f"{path} holds a sparse matrix; save the labels as an array [n]")
             graph = _with_rows(graph, len(labels) if labels.ndim else 0, path.name)
         else:
             labels = _label_table(graph, path, notes)

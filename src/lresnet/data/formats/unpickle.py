@@ -209,7 +209,7 @@ class _Unpickler(pickle.Unpickler):
         own = {"_codecs.encode": self._latin1, "builtins.bytearray": self._bytearray}
         if full not in _SUBSTITUTES and full not in own:
             raise _Refused(f"it needs {quoted(full)[1:-1]}, which is not allowed in a data set")
-        found = own.get(full) or _SUBSTITUTES[full]
+        found: Any = own.get(full) or _SUBSTITUTES[full]
         return found if isinstance(found, type) else _Function(found)
 
     def persistent_load(self, pid: object) -> NoReturn:
@@ -246,13 +246,13 @@ def _require_modest(data: bytes) -> None:
             marks.append(len(stack))
             continue
         if name in ("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"):
-            number = len(memo) if name == "MEMOIZE" else argument
+            number = len(memo) if name == "MEMOIZE" else int(argument or 0)
             if number > len(data):
                 raise _Refused(f"it numbers its objects up to {number:,} in {len(data):,} bytes")
             memo[number] = stack[-1]
             continue
         if name in ("GET", "BINGET", "LONG_BINGET"):
-            stack.append(memo[argument])
+            stack.append(memo[int(argument or 0)])
             continue
         if name == "POP" and marks and marks[-1] == len(stack):
             marks.pop()
