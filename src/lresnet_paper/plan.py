@@ -218,7 +218,8 @@ def final_runs(
     """Return the runs of the best configuration on all seeds, for each method whose search is complete.
 
     A recipe with ``variants`` has no search: each variant changes what the recipe of the same cell in the table
-    ``like`` states as chosen. A recipe with ``depths`` has one variant, and one cell, per number of layers.
+    ``like`` states as chosen, under ``like_protocol`` or else its own protocol. A recipe with ``depths`` has one variant,
+    and one cell, per number of layers.
     """
     plan = cell_plan(table, training_cell(table, cell), protocol)
     if "variants" in plan:
@@ -251,7 +252,7 @@ def _search_plan(table: str, cell: str, protocol: str | None) -> tuple[str, dict
 
 def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str], seeds: Sequence[int]) -> list[Run]:
     base = split_depth(training_cell(table, cell))[0]
-    like = recipe(plan["like"], base, plan["protocol"])
+    like = recipe(plan["like"], base, plan.get("like_protocol", plan["protocol"]))
     runs = []
     for method in methods or methods_of(plan):
         source = plan.get("settings_of", {}).get(method, method)

@@ -489,7 +489,8 @@ def load(config: TaskConfig, seed: int = 0) -> Task:
 @functools.lru_cache(maxsize=12)  # the ten official splits of a data set, and a few more
 def _graph_task(config: GraphTaskConfig, seed: int) -> Task:
     split = config.split if config.split_index is None else config.split_index
-    return load_task(config.name, split=split, seed=seed, features=config.features)
+    dropped = config.drop_columns or ()
+    return load_task(config.name, split=split, seed=seed, features=config.features, drop_columns=dropped)
 
 
 @functools.lru_cache(maxsize=2)
