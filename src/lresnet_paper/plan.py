@@ -218,8 +218,8 @@ def final_runs(
     """Return the runs of the best configuration on all seeds, for each method whose search is complete.
 
     A recipe with ``variants`` has no search: each variant changes what the recipe of the same cell in the table
-    ``like`` states as chosen, under ``like_protocol`` or else its own protocol. A recipe with ``depths`` has one variant,
-    and one cell, per number of layers.
+    ``like`` states as chosen, under ``like_protocol`` or else its own protocol. A recipe with ``depths`` has one
+    variant, and one cell, per number of layers.
     """
     plan = cell_plan(table, training_cell(table, cell), protocol)
     if "variants" in plan:
