@@ -135,20 +135,21 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Group":
     if untrained is not None:
         table.add_section()
         row = [f"{untrained.test:.2f}", str(untrained.test.n), f"{untrained.validation.mean:.2f}"]
-        table.add_row(*map(Text, [f"untrained: {untrained.label}", *row]), style="dim")
+        table.add_row(*map(Text, ["untrained", *row]), style="dim")
     notes = [*_untrained_notes(groups), *_setting_notes(groups), *_search_notes(groups)]
     return Group(heading, table, *(Text(note, style="dim") for note in notes), *([Text()] if notes else []))
 
 
 def _untrained_notes(groups: "Sequence[RunGroup]") -> list[str]:
-    """Return one line if an untrained score is higher than a method."""
+    """Return one line that names the untrained score, and the methods that are below it."""
     from lresnet.runs.report import untrained_result
 
     untrained = untrained_result(record for group in groups for record in group.records)
     if untrained is None:
         return []
     lower = [group.name for group in groups if group.test.mean < untrained.test.mean]
-    return [f"A score that learns nothing ({untrained.label}) is higher than: {'; '.join(lower)}."] if lower else []
+    higher = f"; higher than {', '.join(lower)}" if lower else ""
+    return [f"untrained: {untrained.label}, which learns nothing; chosen on validation pairs{higher}"]
 
 
 def _search_notes(groups: "Sequence[RunGroup]") -> list[str]:
