@@ -13,6 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import lresnet
 from lresnet import Lorentz
 from lresnet.functional import (
     equivalent_weights,
@@ -102,6 +103,16 @@ def test_flat_limit(w: float) -> None:
     torch.testing.assert_close(tangent_residual(x, y, w, K=K), x + w * y, **near)
     torch.testing.assert_close(parallel_transport_residual(x, y, K=K), x + y, **near)
     torch.testing.assert_close(space_residual(x, y), x + y)
+
+
+def test_gradients_through_a_chain_of_averages_and_sums(capsys: pytest.CaptureFixture[str]) -> None:
+    page = (DOCS / "theory" / "residuals.md").read_text()
+    code, printed = re.search(r"```python\n(branches = .*?)```\s+```text\n(.*?)```", page, re.DOTALL).groups()  # type: ignore[union-attr]
+    exec(code, {"torch": torch, "lresnet": lresnet})
+    assert capsys.readouterr().out == printed
+    reach = [line.split(": ")[1] for line in printed.splitlines()]
+    assert f"{reach[0]} reaches the input" in (DOCS / "start" / "choosing.md").read_text()
+    assert f"average, and {float(reach[1]):.2f} as a sum" in (DOCS / "start" / "choosing.md").read_text()
 
 
 def test_norm_bound_of_points_at_an_angle() -> None:

@@ -105,14 +105,24 @@ def check_options(config: Any) -> None:
         if allowed is not None and value not in allowed:
             raise ValueError(f"{each.name} must be {allowed}, got {value!r}")
         choices = _choices(hints[each.name])
-        if choices and value not in choices:
-            listed = ", ".join(map(str, choices[:-1]))
-            raise ValueError(f"{each.name} must be {listed} or {choices[-1]}, got {value!r}")
+        words = choices or (_words(hints[each.name]) if isinstance(value, str) else ())
+        if words and value not in words:
+            listed = [*map(str, words), *([] if choices else ["a number"])]
+            raise ValueError(f"{each.name} must be {', '.join(listed[:-1])} or {listed[-1]}, got {value!r}")
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:
     """The values that a type allows, if it is a ``Literal`` or a ``Literal | None``; otherwise none."""
-    if get_origin(hint) in (Union, UnionType):
-        own = [each for each in get_args(hint) if each is not type(None)]
-        return _choices(own[0]) if len(own) == 1 else ()
-    return get_args(hint) if get_origin(hint) is Literal else ()
+    own = _alternatives(hint)
+    return get_args(own[0]) if len(own) == 1 and get_origin(own[0]) is Literal else ()
+
+
+def _words(hint: Any) -> tuple[Any, ...]:
+    """The words that a type allows beside numbers: those of ``Literal["learned"] | float``."""
+    own = _alternatives(hint)
+    return tuple(word for each in own if get_origin(each) is Literal for word in get_args(each)) if float in own else ()
+
+
+def _alternatives(hint: Any) -> list[Any]:
+    given = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    return [each for each in given if each is not type(None)]

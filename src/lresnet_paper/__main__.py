@@ -39,7 +39,7 @@ def _find_verb(name: str) -> App | Callable[..., int]:
 
 
 def _overview() -> str:
-    lines = [f"  {name:<11} {summary}" for name, summary in SUMMARIES.items()]
+    lines = [f"  {name:<17} {summary}" for name, summary in SUMMARIES.items()]
     return "\n".join([_ABOUT, "", *lines, "", "`python -m lresnet_paper VERB --help` explains a verb."])
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry.checks import check_nowhere
-from lresnet.models import LorentzGCN
+from lresnet.models.graph_model import GraphModel
 from lresnet.train import Objective
 
 __all__ = ["Diagnosis", "diagnose"]
@@ -34,8 +34,8 @@ def diagnose(model: torch.nn.Module, objective: Objective[Any]) -> Diagnosis:
     ``radius`` is the mean norm of the space parts and ``distance`` the mean geodesic distance over a fixed sample of
     pairs of nodes, both in radii of curvature (plain lengths for the Euclidean baseline). ``gradient`` is the norm of
     the gradient of the training loss with respect to all space coordinates of all nodes. The output of a layer is taken
-    after the residual connection, without dropout. The model, its gradients and the objective's generators are left
-    unchanged.
+    after the residual connection, without dropout; a model names them by ``layer_modules()``. The model, its gradients
+    and the objective's generators are left unchanged.
 
     Example:
         >>> from lresnet_paper.run import Run, build
@@ -43,8 +43,8 @@ def diagnose(model: torch.nn.Module, objective: Objective[Any]) -> Diagnosis:
         >>> [len(values) for values in diagnose(*build(run)[:2]).values()]
         [3, 3, 3]
     """
-    if not isinstance(model, LorentzGCN):
-        raise TypeError(f"only a LorentzGCN can be diagnosed layer by layer, got {type(model).__name__}")
+    if not isinstance(model, GraphModel) or not model.layer_modules():
+        raise TypeError(f"only a graph network with layer_modules() can be diagnosed, got {type(model).__name__}")
     training, drawn = model.training, objective.state_dict()
     outputs, loss = _outputs_and_loss(model.eval(), objective)
     gradients = torch.autograd.grad(loss, outputs)
@@ -57,28 +57,29 @@ def diagnose(model: torch.nn.Module, objective: Objective[Any]) -> Diagnosis:
     return {"radius": _short(radius), "distance": _short(distance), "gradient": _short(gradient)}
 
 
-def _outputs_and_loss(model: LorentzGCN, objective: Objective[Any]) -> tuple[list[Tensor], Tensor]:
+def _outputs_and_loss(model: GraphModel, objective: Objective[Any]) -> tuple[list[Tensor], Tensor]:
     outputs: list[Tensor] = []
 
     def keep(module: torch.nn.Module, inputs: Any, output: Tensor) -> None:
         outputs.append(output)
 
-    handles = [module.register_forward_hook(keep) for module in (model.layers[0], *model.residuals)]
+    modules = model.layer_modules()
+    handles = [module.register_forward_hook(keep) for module in modules]
     try:
         with check_nowhere():  # a number that is not finite is recorded, not refused
             loss = objective.loss(model)
     finally:
         for handle in handles:
             handle.remove()
-    if len(outputs) != len(model.layers):
+    if len(outputs) != len(modules):
         raise ValueError(
-            f"{len(outputs)} of {len(model.layers)} layers could be measured: on a CPU so large a graph is computed "
+            f"{len(outputs)} of {len(modules)} layers could be measured: on a CPU so large a graph is computed "
             "in blocks of rows; use a GPU"
         )
     return outputs, loss
 
 
-def _measure(model: LorentzGCN, z: Tensor, gradient: Tensor) -> Tensor:
+def _measure(model: GraphModel, z: Tensor, gradient: Tensor) -> Tensor:
     """Return radius, distance and gradient of one layer, ``[3]``."""
     i, j = _pairs(z.shape[0]).to(z.device)
     if model.euclidean:

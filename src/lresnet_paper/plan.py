@@ -24,18 +24,22 @@ __all__ = [
     "final_runs",
     "methods_of",
     "missing_runs",
+    "non_inferiority_margin",
     "plan_of",
     "protocols",
     "recipe",
     "recipe_cells",
     "recipe_notes",
     "search_runs",
+    "selection_metric",
 ]
 
 # The seeds that select a configuration are not the seeds that report it.
 SEARCH_SEEDS = (1000, 1001)
 FINAL_SEEDS = tuple(range(10))
 OFFICIAL_SPLITS = 10
+# What a recipe may name in ``select``, and the field of a line that it compares.
+_SELECTED_BY = {"maximum": "validation", "smoothed": "validation_smoothed"}
 
 
 class NothingChosen(ValueError):
@@ -50,6 +54,23 @@ def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]
 
     A cell with several protocols has one file for each, ``CELL.PROTOCOL.toml``. None: ``CELL.toml`` if it exists,
     otherwise the first in alphabetical order.
+
+    Keys that decide which runs a recipe has:
+
+    ================  ===============================================================================================
+    ``search_seeds``  Seeds of the search; default 1000 and 1001.
+    ``search_splits`` Splits of the search, each with every one of ``search_seeds``.
+    ``final_seeds``   Seeds of the final runs; default 0 to 9. ``[seeds]`` has seeds of single methods.
+    ``splits``        Splits of the final runs, each with every one of their seeds.
+    ``select``        What the search compares: ``"maximum"`` (default), the validation score of the best pass, or
+                      ``"smoothed"``, see :func:`lresnet.runs.search.smoothed_best`; the mean over all search runs.
+    ``non_inferiority_margin``
+                      By how many points Lorentz may be worse and still be called non-inferior.
+    ``[only.METHOD]`` Settings of one method, e.g. ``residual`` for a method that is not the name of a residual.
+    ``[own.METHOD]``  Values of one method in place of those of ``space``, see :func:`lresnet_paper.run.complete`.
+    ================  ===============================================================================================
+
+    Without ``search_splits`` and ``splits`` the seed decides the split: seed i has official split i modulo 10.
 
     Raises:
         ValueError: there is no such recipe.
@@ -97,6 +118,18 @@ def recipe_notes(cells: Iterable[tuple[str, str]]) -> dict[tuple[str, str, str],
     """
     plans = [(table, cell, plan) for table, cell in sorted(cells) for plan in _plans(table, cell)]
     return {(table, cell, plan["protocol"]): plan["note"] for table, cell, plan in plans if "note" in plan}
+
+
+def non_inferiority_margin(table: str, cell: str, protocol: str) -> float | None:
+    """Return the margin of non-inferiority that a recipe states, in points; None: it states none, or there is none.
+
+    Example:
+        >>> non_inferiority_margin("graph_transformer", "actor", "fresh_splits-sgformer")
+        1.0
+    """
+    plans = _plans(table, split_depth(cell)[0])
+    margins = (plan.get("non_inferiority_margin") for plan in plans if plan["protocol"] == protocol)
+    return next(margins, None)
 
 
 def methods_of(plan: dict[str, Any]) -> Sequence[str]:
@@ -158,8 +191,8 @@ def plan_of(table: str, cell: str, protocol: str | None = None) -> dict[str, Any
 def cell_plan(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]:
     """Return :func:`plan_of` a cell; for a recipe with ``depths`` and ``configurations``, the search at this depth.
 
-    A configuration changes what the table ``like`` chose for a method. ``weight_times_layers`` = c sets the weight of
-    the residual to c / L for L layers.
+    A configuration changes what the recipe fixes or, if it names a table ``like``, what that table chose for a method.
+    ``weight_times_layers`` = c sets the weight of the residual to c / L for L layers.
     """
     plan = plan_of(table, cell, protocol)
     base, depth = split_depth(cell)
@@ -167,14 +200,19 @@ def cell_plan(table: str, cell: str, protocol: str | None = None) -> dict[str, A
         return plan
     if depth is None:
         raise ValueError(f"{table} {cell} is searched at every depth; name one, e.g. {cell}/{plan['depths'][0]}")
-    like = recipe(plan["like"], base, split_name(plan["protocol"]))
-    own = {
-        method: complete(like, method, like["chosen"][method]) | plan.get("fixed", {}) | {"num_layers": depth}
-        for method in plan["methods"]
-    }
+    own = {method: _at_this_depth(plan, base, method) | {"num_layers": depth} for method in plan["methods"]}
     configurations = [_at_depth(configuration, depth) for configuration in plan["configurations"]]
     rest = {name: value for name, value in plan.items() if name != "variants"}
     return rest | {"fixed": {}, "only": own, "configurations": configurations}
+
+
+def _at_this_depth(plan: dict[str, Any], cell: str, method: str) -> dict[str, Any]:
+    """Return what a recipe with depths fixes for a method, on top of what the table ``like`` chose if it names one."""
+    own = plan.get("fixed", {}) | plan.get("only", {}).get(method, {})
+    if "like" not in plan:
+        return own
+    like = recipe(plan["like"], cell, split_name(plan["protocol"]))
+    return complete(like, method, like["chosen"][method]) | own
 
 
 def _at_depth(configuration: dict[str, Any], depth: int) -> dict[str, Any]:
@@ -199,11 +237,11 @@ def search_runs(table: str, cell: str, methods: Sequence[str] = (), protocol: st
     """
     cell, plan = _search_plan(table, cell, protocol)
     return [
-        Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed), stage="search")
+        Run(table, cell, method, plan["protocol"], seed, config, split, stage="search")
         for configuration in plan.get("configurations", ())
         for method in methods or methods_of(plan)
         for config in [complete(plan, method, configuration, "search")]
-        for seed in plan.get("search_seeds", SEARCH_SEEDS)
+        for seed, split in _search_pairs(plan)
     ]
 
 
@@ -218,7 +256,7 @@ def final_runs(
     """Return the runs of the best configuration on all seeds, for each method whose search is complete.
 
     A recipe with ``variants`` has no search: each variant changes what the recipe of the same cell in the table
-    ``like`` states as chosen, under ``like_protocol`` or else its own protocol. A recipe with ``depths`` has one
+    ``like`` states as chosen; its protocol is ``like_protocol``, or else the same. A recipe with ``depths`` has one
     variant, and one cell, per number of layers.
     """
     plan = cell_plan(table, training_cell(table, cell), protocol)
@@ -228,17 +266,18 @@ def final_runs(
     found = _recorded(results)
     # In the order of the recipe: the order of the lines depends on which worker finished first.
     done = [found[key] for run in search_runs(table, cell, methods, protocol) if (key := run.key()) in found]
-    count = len(searched["configurations"]) * len(searched.get("search_seeds", SEARCH_SEEDS))
+    count = len(searched["configurations"]) * len(_search_pairs(searched))
     runs = []
     for method in methods or methods_of(plan):
         records = [record for record in done if record["method"] == method]
         if len(records) < count:
             continue
-        best = best_configuration(records)
+        best = best_configuration(records, selection_metric(searched))
         chosen = next(c for c in searched["configurations"] if complete(searched, method, c, "search") == best)
         config = complete(plan, method, chosen)
         own = seeds or plan.get("seeds", {}).get(method, plan.get("final_seeds", FINAL_SEEDS))
-        runs += [Run(table, cell, method, plan["protocol"], seed, config, _split(plan, seed)) for seed in own]
+        pairs = _pairs(plan, own, plan.get("splits"))
+        runs += [Run(table, cell, method, plan["protocol"], seed, config, split) for seed, split in pairs]
     return runs
 
 
@@ -263,17 +302,41 @@ def _variants(table: str, cell: str, plan: dict[str, Any], methods: Sequence[str
             )
         chosen = complete(like, source, like["chosen"][source])
         runs += [
-            Run(table, own, method, plan["protocol"], seed, chosen | variant, _split(plan, seed))
+            Run(table, own, method, plan["protocol"], seed, chosen | variant, split)
             for variant in plan["variants"]
             for own in [depth_cell(base, variant["num_layers"]) if "depths" in plan else cell]
-            for seed in seeds or plan.get("final_seeds", FINAL_SEEDS)
+            for seed, split in _pairs(plan, seeds or plan.get("final_seeds", FINAL_SEEDS), plan.get("splits"))
         ]
     return runs
 
 
-def _split(plan: dict[str, Any], seed: int) -> int | None:
-    """Return the official split that belongs to a seed: 0 to 9 for the seeds 0 to 9, and so on."""
-    return seed % OFFICIAL_SPLITS if split_name(plan["protocol"]) == "official_splits" else None
+def selection_metric(plan: dict[str, Any]) -> str:
+    """Return the field of a search line by which a recipe selects a configuration.
+
+    Raises:
+        ValueError: the recipe names an unknown rule.
+
+    Example:
+        >>> selection_metric({}), selection_metric({"select": "smoothed"})
+        ('validation', 'validation_smoothed')
+    """
+    rule = plan.get("select", "maximum")
+    if rule not in _SELECTED_BY:
+        raise ValueError(f"select must be one of {', '.join(_SELECTED_BY)}, got {rule!r}")
+    return _SELECTED_BY[rule]
+
+
+def _search_pairs(plan: dict[str, Any]) -> list[tuple[int, int | None]]:
+    """Return seed and split of every search run of a configuration."""
+    return _pairs(plan, plan.get("search_seeds", SEARCH_SEEDS), plan.get("search_splits"))
+
+
+def _pairs(plan: dict[str, Any], seeds: Sequence[int], splits: Sequence[int] | None) -> list[tuple[int, int | None]]:
+    """Return every split with every seed; without splits, official split i modulo 10 for seed i."""
+    if splits is not None:
+        return [(seed, split) for seed in seeds for split in splits]
+    official = split_name(plan["protocol"]) == "official_splits"
+    return [(seed, seed % OFFICIAL_SPLITS if official else None) for seed in seeds]
 
 
 def _recorded(results: Path) -> dict[Any, dict[str, Any]]:

@@ -14,11 +14,12 @@ from typing import Any, TypeVar
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import Summary, summarise, verdict_against_published
 from lresnet.train.results import read_results
-from lresnet_paper.run import split_depth, split_name
+from lresnet_paper.run import on_paper_split, split_depth, split_name
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
 __all__ = [
     "DIVERGED",
+    "LABELS",
     "RUN_FIELDS",
     "STUDIES",
     "Result",
@@ -29,6 +30,7 @@ __all__ = [
     "is_finite",
     "is_run",
     "method_key",
+    "method_label",
     "read_runs",
     "run_key",
 ]
@@ -37,8 +39,10 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-STUDIES = frozenset({"hierarchy_images"})
-"""Tables of our own studies, which the paper does not have; each has a page of its own."""
+STUDIES = frozenset({"deep", "hierarchy_images", "selected_on_test", "splits"})
+"""Tables of our own studies, which the paper does not have; each has a page or a paragraph of its own."""
+LABELS = {"lorentz_limit": "lorentz, K → 0"}
+"""Labels of methods that are no residual of their own; every other method is shown by its name."""
 DIVERGED = "every run diverged"
 """The verdict on a method without a single finite run."""
 
@@ -195,6 +199,11 @@ class Result:
         return self.method if self.curvature is None else f"{self.method}, K = {self.curvature}"
 
     @property
+    def label(self) -> str:
+        """The name as tables show it."""
+        return method_label(self.name)
+
+    @property
     def runs(self) -> str:
         """The number of runs behind the mean: ``"10"``, or ``"9 of 10"`` if the tenth run diverged."""
         return f"{self.n} of {self.n + self.diverged}" if self.diverged else str(self.n)
@@ -208,7 +217,9 @@ class Result:
         """
         if not self.n:
             return DIVERGED
-        if self.paper_mean is None or self.table == "runtime" or self.note or split_name(self.protocol) == "disjoint":
+        if self.paper_mean is None or self.table == "runtime" or self.note:
+            return ""
+        if not on_paper_split(self.cell, self.protocol):
             return ""
         return verdict_against_published(Summary(self.mean, self.std, self.n), self.paper_mean, self.paper_std) or ""
 
@@ -309,8 +320,22 @@ def grouped(results: Iterable[T], name: Callable[[T], str]) -> dict[str, list[T]
 
 
 def method_key(method: str) -> tuple[int, int, str]:
-    """Return a sort key: the order of the table of methods, then unknown methods by name."""
-    return (0, METHODS[method].table_rank, method) if method in METHODS else (1, 0, method)
+    """Return a sort key: the order of the table of methods, then unknown methods by name.
+
+    The limit of a method follows it: lorentz_limit after lorentz.
+    """
+    base = method.removesuffix("_limit")
+    return (0, METHODS[base].table_rank, method) if base in METHODS else (1, 0, method)
+
+
+def method_label(method: str) -> str:
+    """Return the name of a method as tables show it.
+
+    Example:
+        >>> method_label("lorentz_limit"), method_label("lorentz")
+        ('lorentz, K → 0', 'lorentz')
+    """
+    return LABELS.get(method, method)
 
 
 def cell_key(table: str, cell: str) -> tuple[Any, ...]:

@@ -10,10 +10,12 @@ from typing import Any
 import torch
 
 from lresnet.data import TASKS
+from lresnet.data.split_names import canonical_split, split_name
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.run import build as build_run
 from lresnet.runs.run import load
+from lresnet.runs.search import smoothed_best
 from lresnet.train import Objective, Outcome, TrainConfig, train_model
 from lresnet.train.results import environment
 
@@ -25,6 +27,7 @@ __all__ = [
     "execute",
     "graph_cell",
     "images_of",
+    "on_paper_split",
     "record_of",
     "require_data",
     "run_config",
@@ -44,7 +47,7 @@ class Run:
     seed: int
     config: dict[str, Any]
     split: int | None = None
-    """Number of the official split, where there are several."""
+    """Number of the split, where there are several of its name: an official, class-random or fresh split."""
     stage: str = "final"
     """``"search"``, ``"train"``: the test set is not read. ``"final"``: it is read once. A line of results may also be
     a ``"trial"``, which no table shows."""
@@ -56,9 +59,22 @@ class Run:
 
 
 def complete(plan: dict[str, Any], method: str, configuration: dict[str, Any], stage: str = "final") -> dict[str, Any]:
-    """Complete a configuration with what a recipe fixes for all methods, for this method, and for this stage."""
-    own = plan.get("only", {}).get(method, {})
-    return plan["fixed"] | own | configuration | plan.get(stage, {})  # type: ignore[no-any-return]
+    """Complete a configuration with what a recipe fixes for all methods, for this method, and for this stage.
+
+    ``[only.METHOD]`` adds settings that only this method has. ``[own.METHOD]`` replaces values of the configuration: a
+    list has the method's own value for each value in ``space``, in the same order.
+
+    Example:
+        >>> plan = {"fixed": {"hidden": 64}, "space": {"lr": [0.01, 0.1]}, "own": {"lorentz": {"lr": [0.001, 0.01]}}}
+        >>> complete(plan, "lorentz", {"lr": 0.1}), complete(plan, "euclidean", {"lr": 0.1})
+        ({'hidden': 64, 'lr': 0.01}, {'hidden': 64, 'lr': 0.1})
+    """
+    only, replaced = plan.get("only", {}).get(method, {}), plan.get("own", {}).get(method, {})
+    own = {
+        name: values[plan["space"][name].index(configuration[name])] if isinstance(values, list) else values
+        for name, values in replaced.items()
+    }
+    return plan["fixed"] | only | configuration | own | plan.get(stage, {})  # type: ignore[no-any-return]
 
 
 def depth_cell(cell: str, layers: int) -> str:
@@ -96,14 +112,23 @@ def graph_cell(cell: str) -> str | None:
     return next((task for task in (base, f"{base}/nc") if task in TASKS), None)
 
 
-def split_name(protocol: str) -> str:
-    """Return the split of a protocol. A second recipe on the same split has a suffix after a hyphen.
+def on_paper_split(cell: str, protocol: str) -> bool:
+    """Whether a protocol has the split of the paper's figures, so that a result may be compared with them.
+
+    It is the split of the released code: ``legacy`` for the nodes of Cora and PubMed, ``hgcn`` (in older lines
+    ``legacy``) for edges and for the nodes of airport and disease, ``official_splits`` for the other graphs. Images
+    have one split.
 
     Example:
-        >>> split_name("legacy"), split_name("legacy-deep")
-        ('legacy', 'legacy')
+        >>> on_paper_split("cora/nc", "legacy-plain"), on_paper_split("cora/nc", "public")
+        (True, False)
     """
-    return protocol.partition("-")[0]
+    task = graph_cell(cell)
+    if task is None:
+        return True
+    splits = TASKS[task].splits
+    paper = next((name for name in ("legacy", "hgcn", "official_splits") if name in splits), None)
+    return canonical_split(split_name(protocol), splits) == paper
 
 
 def images_of(run: Run) -> str:
@@ -114,19 +139,25 @@ def images_of(run: Run) -> str:
 def run_config(run: Run) -> RunConfig:
     """Return the configuration of a run as the library takes it.
 
+    The method is the residual, unless the settings have a ``residual``: "lorentz_limit" is the residual "lorentz" with
+    a curvature near 0.
+
     Raises:
         ValueError: a setting is unknown or out of its range.
 
     Example:
         >>> run = Run("gnn", "chameleon", "space", "official_splits", 3, {"lr": 0.1}, split=3)
-        >>> run_config(run).task
-        GraphTaskConfig(name='chameleon/nc', split='official_splits', split_index=3, features='published')
+        >>> task = run_config(run).task
+        >>> task.name, task.split, task.split_index
+        ('chameleon/nc', 'official_splits', 3)
     """
     cell = graph_cell(run.cell)
+    settings = {name: value for name, value in run.config.items() if name != "residual"}
+    residual = run.config.get("residual", run.method)
     if cell is None:
-        return configure(ImageTaskConfig(images_of(run)), run.method, run.seed, run.config)
+        return configure(ImageTaskConfig(images_of(run)), residual, run.seed, settings)
     task = GraphTaskConfig(cell, split_name(run.protocol), run.split)
-    return configure(task, run.method, run.seed, run.config)
+    return configure(task, residual, run.seed, settings)
 
 
 def build(run: Run, device: torch.device | str = "cpu") -> tuple[Pretrained, Objective[Any], TrainConfig]:
@@ -185,11 +216,20 @@ def record_of(
     if run.stage == "final":
         record["metrics"] = {name: round(value, 4) for name, value in objective.test(model).items()}
         record["value"] = next(iter(record["metrics"].values()))
+    if alphas := getattr(model, "alphas", None):  # a large alpha is a shallow network in disguise
+        record["alpha"] = round(sum(alphas) / len(alphas), 4)
+    if outcome.norm_statistics is not None:
+        record["norm_statistics"] = outcome.norm_statistics
     return record | {
-        "validation": None if outcome.validation is None else round(outcome.validation, 4),
+        "validation": _rounded(outcome.validation),
+        "validation_smoothed": _rounded(smoothed_best(outcome.curve)),
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
         "seconds": round(outcome.seconds, 2),
         "command": command,
         **environment(str(device)),
     }
+
+
+def _rounded(score: float | None) -> float | None:
+    return None if score is None else round(score, 4)

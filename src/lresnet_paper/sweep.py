@@ -15,7 +15,7 @@ from typing import Any, Literal, Protocol
 import torch
 
 from lresnet.metrics.checks import NonFiniteScores
-from lresnet.models import LorentzGCN, LorentzSGFormer
+from lresnet.models import LorentzGCN, LorentzGCNII, LorentzSGFormer
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.workers import worker_pool
 from lresnet.train import NonFiniteError, Objective, TrainConfig
@@ -264,7 +264,7 @@ def _layer_measurements(run: Run, model: Pretrained | None, device: str) -> Reco
 def _diverged_record(run: Run, error: Exception, command: str, device: str) -> Record:
     """Return the record of a diverged run. It is a result too, with None as its value."""
     record = {name: getattr(run, name) for name in Run.__dataclass_fields__}
-    failure = {"value": None, "validation": None, "error": str(error), "command": command}
+    failure = {"value": None, "validation": None, "validation_smoothed": None, "error": str(error), "command": command}
     return record | failure | environment(device)
 
 
@@ -321,7 +321,7 @@ def execute_many(
     config = TrainConfig()
     for run in runs:
         model, objective, config = build(run, device)
-        if not isinstance(model, LorentzGCN | LorentzSGFormer):
+        if not isinstance(model, LorentzGCN | LorentzGCNII | LorentzSGFormer):
             raise StackError(f"models of class {type(model).__name__} cannot be stacked; execute them one by one")
         models.append(model)
         objectives.append(objective)

@@ -8,6 +8,7 @@ import pytest
 from lresnet import cli
 from lresnet.data.registry import DATASETS
 from lresnet.data.source import File, GraphSource
+from lresnet.data.split_names import SPLITS
 
 CONTENT = b"0 1\n1 2\n"
 
@@ -38,6 +39,14 @@ def test_list_shows_every_data_set(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"│ {name} " in out
     assert "generated" in out
     assert "0 of 8" in out
+
+
+def test_list_shows_every_split_with_its_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["data", "list", "--data-root", "no-such-folder"]) == 0
+    out = capsys.readouterr().out
+    for name in SPLITS:
+        assert f"│ {name} " in out
+    assert "48/32/20" in out
 
 
 def test_list_counts_the_files_that_are_present(toy: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["coloured.npz", "--cutmix", "-1"], "cutmix must be 0 to 1, got -1.0"),
         (["coloured.npz", "--epochs", "3", "--warmup", "3"], "warmup must be shorter than the 3 epochs, got 3.0"),
         (["coloured.npz", "--scale", "-1"], "scale"),
+        (["coloured.npz", "--scale", "2+w"], "{None,learned,1+w,none}|FLOAT"),
         (["coloured.npz", "--checkpoint-every", "0"], "checkpoint_every must be at least 1, got 0"),
         (["coloured.npz", "--out", "file/run"], "file is a file, and a run needs a folder"),
     ],

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lresnet import cli
+from lresnet import cli, from_pretrained
 from lresnet.runs import graphs
 from tests.data.graph_folders import write_graph_files, write_tu_files
 
@@ -232,6 +232,16 @@ def test_a_given_network_uses_the_first_settings_that_it_has(model: str, here: P
     for task in (["--task", "link"], ["--labels", "labels.csv"]):
         call = ["train", "friends.csv", *task, "--model", model, *QUICK]
         assert cli.main([*call, "--search", "2", "--out", f"searched{len(task[1])}"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("model", "scale", "expected"), [("lorentz_gcn", "1+w", "1+w"), ("lorentz_sage", "none", None)]
+)
+def test_a_scale_is_given_by_name(model: str, scale: str, expected: str | None, here: Path) -> None:
+    call = ["train", "friends.csv", "--labels", "labels.csv", "--model", model, "--scale", scale, "--search", "off"]
+    assert cli.main([*call, *QUICK, "--out", "run"]) == 0
+    assert json.loads(Path("run/run.json").read_text())["model"]["scale"] == scale
+    assert from_pretrained("run/model").config["residual_options"] == {"scale": expected}
 
 
 def test_an_own_metric_and_split_are_used(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,5 +1,6 @@
 """Splits of edges and nodes, and the replay of a legacy shuffle."""
 
+import hashlib
 from itertools import combinations_with_replacement
 
 import numpy as np
@@ -11,11 +12,24 @@ from torch import Tensor
 
 from lresnet.data import disease_tree
 from lresnet.data.pairs import undirected
-from lresnet.data.splits import disjoint_edges, disjoint_nodes, front_of_shuffle, legacy_edges, legacy_nodes
+from lresnet.data.splits import (
+    NodeSplit,
+    class_random_nodes,
+    disjoint_edges,
+    disjoint_nodes,
+    fresh_nodes,
+    front_of_shuffle,
+    legacy_edges,
+    legacy_nodes,
+)
 
 
 def _pairs(edges: Tensor) -> list[tuple[int, int]]:
     return [(a, b) for a, b in edges.T.tolist()]
+
+
+def _digest(split: NodeSplit) -> str:
+    return hashlib.sha256(b"".join(part.numpy().astype("<i8").tobytes() for part in split)).hexdigest()[:16]
 
 
 def _random_graph(nodes: int, seed: int) -> Tensor:
@@ -102,6 +116,59 @@ def test_disjoint_nodes_are_disjoint_and_follow_the_seed() -> None:
     assert torch.cat(list(split)).unique().numel() == 101
     assert torch.equal(split.test, disjoint_nodes(101, seed=1).test)
     assert not torch.equal(split.test, disjoint_nodes(101, seed=2).test)
+
+
+def test_class_random_splits_have_20_training_nodes_per_class() -> None:
+    labels = torch.arange(2708) ** 2 % 7  # classes of different sizes
+    labels[5] = -1
+    split = class_random_nodes(labels, 3)
+    assert torch.bincount(labels[split.train], minlength=5).tolist() == [20, 20, 20, 0, 20]
+    assert [part.numel() for part in split] == [80, 500, 1000]
+    every = torch.cat(list(split))
+    assert every.unique().numel() == every.numel()
+    assert 5 not in every
+    assert not torch.equal(split.test, class_random_nodes(labels, 4).test)
+
+
+def test_class_random_splits_are_uniform() -> None:
+    """Over 200 splits, every node of a class is in training equally often, by the statistic chi squared."""
+    labels = torch.arange(3000) % 30
+    counts = torch.zeros(3000)
+    for number in range(200):
+        counts[class_random_nodes(labels, number).train] += 1
+    expected = 200 * 20 / 100
+    variance = expected * (1 - 20 / 100)
+    statistic = ((counts - expected) ** 2 / variance).sum() * 99 / 100
+    assert abs(statistic - 2970) < 5 * (2 * 2970) ** 0.5
+    assert counts.min() > 0
+
+
+def test_fresh_splits_have_the_sizes_of_the_published_ones() -> None:
+    split = fresh_nodes(7600, 1)  # actor
+    assert [part.numel() for part in split] == [3648, 2432, 1520]
+    assert torch.cat(list(split)).unique().numel() == 7600
+    assert not torch.equal(split.test, fresh_nodes(7600, 2).test)
+
+
+def test_numbered_splits_are_the_same_on_every_machine() -> None:
+    assert [_digest(class_random_nodes(torch.arange(2000) % 7, number)) for number in (0, 1)] == [
+        "d136ab747adcad16",
+        "532ebf7ae0eec122",
+    ]
+    assert [_digest(fresh_nodes(890, number)) for number in (0, 1)] == ["7e0b2b98885cbbaf", "0cef7dd7ed45f984"]
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        (torch.arange(2000).clamp_max(1), "class 0 has 1 nodes; the split class-random needs at least 20"),
+        (torch.arange(1539) % 2, "1499 nodes are left for validation and test"),
+        (torch.full((3,), -1), "0 nodes are left"),
+    ],
+)
+def test_a_graph_too_small_for_class_random_splits_is_refused(labels: Tensor, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        class_random_nodes(labels, 0)
 
 
 @pytest.mark.parametrize(

@@ -27,8 +27,8 @@ WRITERS: dict[str, Any] = {
     "disease_lp": lambda root: official.write_disease(root, "disease_lp"),
     "disease_nc": lambda root: official.write_disease(root, "disease_nc"),
     "airport": official.write_airport,
-    "cora": lambda root: official.write_planetoid(root, "cora"),
-    "pubmed": lambda root: official.write_planetoid(root, "pubmed"),
+    "cora": lambda root: official.write_planetoid(root, "cora", nodes=1600),
+    "pubmed": lambda root: official.write_planetoid(root, "pubmed", nodes=1600),
     "chameleon": lambda root: official.write_heterophilous(root, "chameleon_filtered"),
     "squirrel": lambda root: official.write_heterophilous(root, "squirrel_filtered"),
     "actor": lambda root: official.write_heterophilous(root, "actor"),
@@ -67,7 +67,7 @@ def test_every_name_and_split_gives_a_task(data: Path, name: str, split: str) ->
         index = torch.cat([task.train_index, task.val_index, task.test_index])
         assert (index >= 0).all()
         assert (index < task.num_nodes).all()
-        if (name, split) != ("airport/nc", "legacy"):
+        if (name, split) != ("airport/nc", "hgcn"):
             assert index.unique().numel() == index.numel()
 
 
@@ -110,13 +110,52 @@ def test_row_of_zeros_stays_zero() -> None:
     assert torch.equal(prepare_features(tree, tree.edges, "published")[4], torch.zeros(6))
 
 
+def _parts(name: str, **options: Any) -> list[torch.Tensor]:
+    task = load_task(name, **options)
+    if isinstance(task, NodeTask):
+        return [task.train_index, task.val_index, task.test_index]
+    assert isinstance(task, LinkTask)
+    return [task.train_edges, task.val_edges, task.val_negatives, task.test_edges, task.test_negatives]
+
+
+def _equal(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    return all(map(torch.equal, some, others))
+
+
 def test_planetoid_splits(data: Path) -> None:
-    official_split, legacy = load_task("cora/nc"), load_task("cora/nc", split="legacy")
-    assert isinstance(official_split, NodeTask)
+    public, legacy = load_task("cora/nc"), load_task("cora/nc", split="legacy")
+    assert isinstance(public, NodeTask)
     assert isinstance(legacy, NodeTask)
-    assert official_split.val_index.tolist() == list(range(20, 520))
+    assert public.val_index.tolist() == list(range(20, 520))
     assert legacy.val_index.tolist() == list(range(20, 1020))
-    assert torch.equal(official_split.test_index, legacy.test_index)
+    assert torch.equal(public.test_index, legacy.test_index)
+
+
+def test_older_names_of_splits_keep_their_meaning(data: Path) -> None:
+    assert _equal(_parts("cora/nc", split="official"), _parts("cora/nc", split="public"))
+    for name in ("airport/nc", "airport/lp", "cora/lp", "disease/nc"):
+        assert _equal(_parts(name, split="legacy"), _parts(name, split="hgcn"))
+
+
+@pytest.mark.parametrize(("name", "split"), [("cora/nc", "class-random"), ("actor/nc", "fresh_splits")])
+def test_the_number_of_a_random_split_is_its_seed(data: Path, name: str, split: str) -> None:
+    third = _parts(name, split=split, index=3, seed=8)
+    assert _equal(third, _parts(name, split=split, index=3))
+    assert _equal(third, _parts(name, split=split, seed=3))
+    assert not _equal(third, _parts(name, split=split, index=4))
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "index", "words"),
+    [
+        ("cora/nc", "public", 1, "the split public has no number, but 1 was given; splits with numbers: class-random"),
+        ("disease_tree/lp", "disjoint", 0, "the split disjoint has no number"),
+        ("cora/nc", "class-random", -1, "must be at least 0, got -1"),
+    ],
+)
+def test_a_number_that_selects_nothing_is_refused(name: str, split: str, index: int, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_task(name, split=split, index=index)
 
 
 def test_official_splits_are_chosen_by_number(data: Path) -> None:
@@ -147,7 +186,10 @@ def test_task_moves_to_a_device() -> None:
     ("arguments", "words"),
     [
         ({"name": "cora"}, "there is no task 'cora'; choose one of actor/nc, airport/lp"),
-        ({"name": "cora/nc", "split": "random"}, "cora/nc has no split 'random'; choose one of official, legacy"),
+        (
+            {"name": "cora/nc", "split": "random"},
+            "cora/nc has no split 'random'; choose one of public, legacy",
+        ),
         ({"name": "disease_tree/lp", "split": "legacy"}, "choose one of disjoint"),
     ],
 )

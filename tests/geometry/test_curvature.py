@@ -2,6 +2,7 @@
 
 import copy
 import math
+import re
 
 import geoopt
 import numpy as np
@@ -54,6 +55,23 @@ def test_not_one_number(value):
 def test_accepted_curvatures(value):
     assert parse_curvature(value) == -0.5
     assert float(Lorentz(value).K) == -0.5
+
+
+@pytest.mark.parametrize("value", [-1e40, -1e-40, -1e31, -1e-31])
+def test_range(value):
+    for call in (lambda: Lorentz(value), lambda: kappa_of(value, torch.float64)):
+        with pytest.raises(
+            ValueError, match=f"between -1e30 and -1e-30, got {re.escape(f'{value:g}')}: .* Rescale the points"
+        ):
+            call()
+    with pytest.raises(ValueError, match="between -1e30 and -1e-30, got"):
+        kappa_of(torch.tensor([-1.0, value], dtype=torch.float64), torch.float64)
+
+
+@pytest.mark.parametrize("value", [-1e30, -1e-30])
+def test_ends_of_the_range(value):
+    for K in (Lorentz(value).curvature, torch.tensor(value), Lorentz(value, learnable=True).curvature):
+        assert float(constant(kappa_of(K, torch.float32))) == pytest.approx(-value, rel=1e-4)
 
 
 def test_functional_curvature_is_checked_too():

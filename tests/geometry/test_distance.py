@@ -1,7 +1,7 @@
 """Distances and pairwise quantities: accuracy against 90 digits, exactness, derivatives.
 
 Tolerances of distances are relative, in units of the last place (eps): a few of them, plus T of them for two points on
-one ray, with T the unitless time (derived in lresnet/geometry/distance.py).
+one ray in float64, with T the unitless time (derived in lresnet/geometry/distance.py).
 """
 
 import itertools
@@ -218,6 +218,32 @@ def test_distance_accuracy_of_tiny_and_huge_points(norm, kappa):
         got = Lorentz(-kappa).dist(a, b)
         assert worst(got.detach(), a.detach(), b, -kappa) <= 6
         assert torch.autograd.grad(got.sum(), a)[0].isfinite().all()
+
+
+def test_distance_accuracy_of_points_nearly_on_one_ray():
+    # Their distance is 2000 times shorter than the difference of their coordinates.
+    x = torch.tensor([[3000.0, 4000.0], [3e6, 4e6], [30.0, 40.0]])
+    y = torch.tensor([[3003.0, 4004.0005], [3.003e6, 4.004e6], [60.0, 80.00001]])
+    M = Lorentz(-1.0)
+    assert worst(M.dist(x, y), x, y, -1.0) <= 6
+    images = (t.T.reshape(1, 2, 3, 1) for t in (x, y))
+    kappa = torch.ones(1, 1, 3, 1)
+    assert torch.equal(distance.dist(*images, kappa, 1).flatten(), M.dist(x, y))
+    assert torch.equal(M.dist(x.requires_grad_(), y), M.dist(x.detach(), y))
+
+
+def test_norms_with_squares_beyond_float32():
+    # For 3e19 the distance is 46 radii of curvature, although the square of the norm overflows.
+    x = torch.tensor([[3e19, 0.0], [3e19, 4e19], [-1e38, 2e38], [1.0, 2.0]], requires_grad=True)
+    M = Lorentz(-1.0)
+    assert torch.equal(M.time(x), x.double().norm(dim=-1).clamp(min=6**0.5).float())
+    assert torch.equal(M.drop(M.lift(x)), x)
+    for y in (torch.zeros(2), torch.tensor([3e19, 1.0]), torch.tensor([-2e38, 1e20])):
+        exact = M.dist(x.detach().double(), y.double())
+        assert ((M.dist(x, y) - exact).abs() <= 2.0**-24 * exact).all()
+        assert torch.autograd.grad(M.dist(x, y).sum(), x)[0].isfinite().all()
+    assert M.dist(x, x.clone()).eq(0).all()
+    assert M.dist(x * torch.nan, x).isnan().all()
 
 
 def test_distance_accuracy_in_one_dimension():

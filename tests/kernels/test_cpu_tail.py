@@ -52,6 +52,12 @@ def test_values_and_gradients_are_those_of_the_formula(dtype, tolerance, weight,
         assert (own.double() - other).abs().max() <= tolerance * other.abs().max()
 
 
+def test_equal_points_near_the_origin():
+    for norm in (1e-11, 1e-6, 1e-4):
+        x = points(torch.float32, norm, 0)
+        assert torch.equal(cpu_tail(x, x, 0.3), x.relu())
+
+
 def test_equal_points_return_that_point_times_the_scale():
     x = points(torch.float32, 3.0, 0)
     for weight in (0.3, 1.0, 1.7):

@@ -11,9 +11,11 @@ from torch import Tensor
 from lresnet.kernels import disabled, enabled, is_available, supports_rows
 from lresnet.kernels.tiles import stack_rows
 from lresnet.models import LorentzGCN
+from lresnet.nn.aggregation import rescaled_aggregate, with_unitless_time
 from lresnet.nn.graph_conv import centroid_of_sums
 from lresnet.nn.linear import ambient_product, on_sphere
 from lresnet.nn.pair_distance import lorentz_distance2
+from lresnet.nn.sparse import adjacency, symmetric_normalisation
 
 pytest.importorskip("triton")
 
@@ -82,6 +84,20 @@ def test_centroid(layout, kappa):
     compare(lambda s: centroid_of_sums(s, shared.to(s.dtype), kappa, some_empty=True), sums, rtol=1e-5)
     own = normals(*sums.shape[:-1], 1, seed=4).abs()
     compare(lambda s: centroid_of_sums(s, own.to(s.dtype), kappa, some_empty=False), sums, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_points_with_their_time(layout, kappa):
+    compare(lambda x: with_unitless_time(x, kappa), points(n, layout))
+
+
+@pytest.mark.parametrize("kappa", KAPPAS)
+@pytest.mark.parametrize("layout", ["rows", "nodes first"])
+def test_rescaled_aggregation(layout, kappa):
+    g = torch.Generator().manual_seed(1)
+    A = symmetric_normalisation(adjacency(torch.randint(N - 1, (2, 200), generator=g), N, self_loops=False)).to(DEVICE)
+    compare(lambda x: rescaled_aggregate(x, A, kappa), points(n, layout), rtol=1e-5)
 
 
 @pytest.mark.parametrize("kappa", KAPPAS)

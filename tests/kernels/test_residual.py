@@ -10,6 +10,7 @@ import torch
 from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
 from lresnet.kernels import enabled, is_available
 from lresnet.kernels.tiles import Tile
+from tests import numeric_cases as cases
 from tests.kernels.cases import DEVICE, KINDS, gradients, on_device, residual, row_errors
 from tests.residual.common import HALF_ULP, MORE_FAMILIES, float32, geodesic, more_pairs, normals, per_point
 
@@ -81,6 +82,22 @@ def test_equal_points_give_that_point_exactly():
     for norm, weight in itertools.product((1.0, 1e4, 1e8, 1e15), (1.0, 0.37, 100.0, 0.0)):
         x = (norm * normals(40, 16)).to(DEVICE)
         assert torch.equal(lorentz_residual(x, x.clone(), weight, K=-0.1), x), (norm, weight)
+
+
+def test_equal_points_near_the_origin():
+    # Exact from norm 1e-12 on; below it the weighted mean is rounded.
+    for norm in (0.0, 1e-40, 1e-30, 1e-20, 1e-11, 1e-6, 1e-4):
+        x = (norm * normals(40, 16)).to(DEVICE)
+        got = lorentz_residual(x, x.clone(), 0.3)
+        assert torch.equal(got, x) if norm > 1e-12 else ((got - x).abs() <= 2.0**-22 * x.abs() + 2.0**-148).all()
+
+
+@pytest.mark.skipif(not cases.EXACT, reason="numpy.longdouble is not wider than float64 here")
+@pytest.mark.parametrize("n", [1, 2, 3, 20])
+def test_the_documented_bound_on_hard_pairs(n):
+    pairs = cases.draw(n, 200, (-3.0, 6.0), seed=4)
+    x, y, weight = on_device(*map(torch.from_numpy, (pairs.x, pairs.y, pairs.weight)))
+    cases.check_residual(lorentz_residual(x, y, weight), pairs, 1.0, "kernel", roundings=4)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -127,6 +127,8 @@ def test_options_of_the_sum():
     assert sum_options("lorentz", {"weight": "learned", "initial_weight": 0.5})["scale"] == 1.5
     learned = {"weight": 0.5, "scale": "learned"}
     assert sum_options("lorentz", learned) == learned | {"initial_scale": 1.5}
+    follows = {"weight": "learned", "scale": "1+w"}
+    assert sum_options("lorentz", follows) == follows
     assert sum_options("lorentz", {"scale": None}) == {"weight": 1.0, "scale": None}
     assert sum_options("tangent", {"weight": 0.5}) == {"weight": 0.5}
     assert all(make(-1.0, residual=name) for name, method in METHODS.items() if method.role != "textbook")

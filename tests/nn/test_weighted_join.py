@@ -100,3 +100,26 @@ def test_options_are_passed_on_and_wrong_weights_rejected():
         with pytest.raises(ValueError, match=f"must be above 0 and below 1, got {weight}"):
             WeightedJoin("space", M, weight)
     assert "alpha=0.8" in repr(WeightedJoin("tangent", M, 0.8))
+
+
+@pytest.mark.parametrize("kind", ["lorentz", "euclidean", "space", "tangent", "parallel_transport"])
+def test_every_method_has_the_same_scales(kind):
+    M, x, y = Lorentz(-0.5), *torch.randn(2, 5, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    plain = WeightedJoin(kind, M, 0.8)(x, y)
+    torch.testing.assert_close(WeightedJoin(kind, M, 0.8, scale=3.0)(x, y), 3 * plain)
+    torch.testing.assert_close(WeightedJoin(kind, M, 0.8, scale="1+w")(x, y), 5 * plain)  # w = 0.8 / 0.2
+    learned = WeightedJoin(kind, M, 0.8, scale="learned", initial_scale=2.0).double()
+    torch.testing.assert_close(learned(x, y), 2 * plain, rtol=1e-6, atol=1e-6)
+    learned(x, y).sum().backward()
+    assert [name.rsplit(".", 1)[-1] for name, p in learned.named_parameters() if p.grad.any()] == ["log_scale"]
+    for name, options in (("number", {"scale": 3.0}), ("sum", {"scale": "1+w"})):
+        join, loaded = WeightedJoin(kind, M, 0.8, **options), WeightedJoin(kind, M, 0.5, **options)
+        loaded.load_state_dict(join.state_dict())
+        torch.testing.assert_close(loaded(x, y), join(x, y), msg=name)
+    with pytest.raises(ValueError, match="scale must be 'learned', a number or '1\\+w'"):
+        WeightedJoin(kind, M, 0.8, scale="twice")
+
+
+def test_without_a_residual_there_is_no_scale():
+    with pytest.raises(TypeError, match="no option 'scale'"):
+        WeightedJoin("none", Lorentz(-1.0), scale=2.0)

@@ -8,7 +8,8 @@ import pytest
 
 from lresnet.runs.search import best_configuration
 from lresnet.train.results import read_results
-from lresnet_paper.plan import search_runs
+from lresnet_paper.plan import search_runs, selection_metric
+from lresnet_paper.run import complete
 
 RESULTS = Path(__file__).parents[2] / "results"
 TABLES = ("gnn", "commutativity", "graph_transformer", "image_classification")
@@ -36,8 +37,6 @@ def test_chosen_settings_are_the_best_by_validation(table, cell, plan):
         own = [r for r in lines if (r["method"], r["protocol"]) == (method, plan["protocol"])]
         assert len(own) == len(search_runs(table, cell, [method], plan["protocol"]))
         # In the order of the recipe, which decides ties; the lines are in the order in which workers finished.
-        order = [{name: c[name] for name in plan["space"]} for c in plan["configurations"]]
-        own.sort(key=lambda r: order.index({name: r["config"][name] for name in plan["space"]}))
-        best = best_configuration(own)
-        assert {name: best[name] for name in plan["space"]} == chosen
-        assert chosen in plan["configurations"]
+        order = [complete(plan, method, configuration, "search") for configuration in plan["configurations"]]
+        own.sort(key=lambda r: order.index(r["config"]))
+        assert plan["configurations"][order.index(best_configuration(own, selection_metric(plan)))] == chosen

@@ -16,7 +16,7 @@ from lresnet.runs.search import draw
 from lresnet.train import TrainConfig
 from lresnet.train.results import append_result
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, recipe, recipe_cells, search_runs
-from lresnet_paper.run import Run, build, execute, graph_cell
+from lresnet_paper.run import Run, build, complete, execute, graph_cell
 from lresnet_paper.sweep import execute_many, group_runs
 from tests.paper.settings import settings_of
 
@@ -53,6 +53,47 @@ def test_configurations_are_what_the_stated_seed_draws_and_every_setting_exists(
     assert plan["fixed"]["model"] == "lorentz_sgformer"
     assert "only" not in plan  # the same for every method
     assert -1.0 in plan["space"]["curvature"]
+
+
+STUDIES = [(cell, f"{split}-sgformer") for cell in CELLS_OF_TABLE for split in ("official_splits", "fresh_splits")]
+
+
+@pytest.mark.parametrize(("cell", "protocol"), STUDIES)
+def test_the_recipe_at_sgformers_settings_draws_the_same_for_all_methods(cell, protocol):
+    plan = recipe(TABLE, cell, protocol)
+    *drawn, published = plan["configurations"]
+    assert drawn == draw(plan["space"], plan["count"], plan["seed"], ignoring=["curvature"])
+    assert len(drawn) == plan["count"]
+    for name in ("lr", "weight_decay", "dropout", "graph_weight", "num_layers"):
+        assert {each[name] for each in drawn} == set(plan["space"][name])
+    assert set(plan["space"]) <= set(published)  # every method has its own value of each
+    known = settings_of(SGFormerConfig, GraphTaskConfig, TrainConfig) | {"model"}
+    assert set(published) | set(plan["fixed"]) <= known
+    for method in plan["methods"]:
+        ignored = () if method == "lorentz" else ("curvature",)
+        configs = [complete(plan, method, each, "search") for each in plan["configurations"]]
+        kept = {str(sorted((name, one[name]) for name in one if name not in ignored)) for one in configs}
+        assert len(kept) == len(plan["configurations"])
+
+
+@pytest.mark.parametrize("cell", CELLS_OF_TABLE)
+def test_fresh_splits_repeat_the_search_of_the_official_ones(cell):
+    official, fresh = (recipe(TABLE, cell, f"{split}-sgformer") for split in ("official_splits", "fresh_splits"))
+    assert {name for name in official if official[name] != fresh[name]} == {"protocol", "note"}
+    runs = search_runs(TABLE, cell, ["lorentz"], official["protocol"])
+    assert {(run.seed, run.split) for run in runs} == {(seed, split) for seed in (1000, 1001) for split in range(10)}
+
+
+def test_every_setting_of_sgformers_command_is_in_the_euclidean_run(tiny):
+    plan = recipe(TABLE, "chameleon", "official_splits-sgformer")
+    config = complete(plan, "euclidean", plan["configurations"][-1])
+    model, _, training = build(
+        run(0, "chameleon", method="euclidean", protocol=plan["protocol"], split=0, config=config)
+    )
+    assert (model.config["graph_input"], model.config["values"]) == ("features", "identity")
+    assert (training.lr, training.weight_decay, training.optimizer, training.decay) == (0.001, 0.001, "adam_l2", "all")
+    assert (training.epochs, training.patience) == (200, None)
+    assert (model.dropout, model.config["hidden"], model.config["num_layers"]) == (0.6, 64, 2)
 
 
 # --- splits -----------------------------------------------------------------------------------------------------------
@@ -96,10 +137,10 @@ def tiny(monkeypatch) -> list[tuple[str, int]]:
     """Replace chameleon by a small tree, with ten seeds in place of its ten splits."""
     asked: list[tuple[str, int]] = []
 
-    def load(cell: str, split: str | int | None = None, **_: object) -> NodeTask:
-        assert isinstance(split, int)
-        asked.append((cell, split))
-        task = load_task("disease_tree/nc", seed=split)
+    def load(cell: str, index: int | None = None, **_: object) -> NodeTask:
+        assert index is not None
+        asked.append((cell, index))
+        task = load_task("disease_tree/nc", seed=index)
         assert isinstance(task, NodeTask)
         return task
 

@@ -62,6 +62,7 @@ def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
         "reproduction/hierarchy.md",
         "reproduction/index.md",
         "reproduction/results.md",
+        "reproduction/splits.md",
     ]
     for page in pages:
         assert (tmp_path / page).read_text() == (ROOT / "docs" / page).read_text(), page

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from lresnet.data import IMAGE_SETS, TASKS
+from lresnet.data.split_names import ALIASES
 from lresnet.residual.registry import RESIDUALS
 from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, configure
 from lresnet.runs.presets import image_recipes, run_config
@@ -21,7 +22,8 @@ def graph_plan(task: str, split: str | None) -> dict[str, Any]:
     table = next((name for name in ("demo", "gnn") if task in recipe_cells(name)), None)
     if table is None:
         return {"fixed": {}}
-    return recipe(table, task, split if split in protocols(table, task) else None)
+    older = next((name for name, now in ALIASES.items() if now == split), None)  # recipes keep the older names
+    return recipe(table, task, next((name for name in (split, older) if name in protocols(table, task)), None))
 
 
 def splits_of(task: str) -> list[str | None]:

@@ -9,7 +9,7 @@ import torch
 
 from lresnet.residual.registry import compared_methods
 from lresnet.train import LinkPrediction, NodeClassification
-from lresnet_paper.run import Run, build, execute
+from lresnet_paper.run import Run, build, execute, on_paper_split, run_config
 
 CONFIG = {"hidden": 4, "num_layers": 2, "epochs": 3, "eval_every": 1, "lr": 0.01}
 
@@ -46,6 +46,40 @@ def test_the_key_survives_json_and_any_order_of_settings():
 )
 def test_different_runs_have_different_keys(change):
     assert run(**change).key() != run().key()
+
+
+@pytest.mark.parametrize(
+    ("cell", "protocol", "split", "expected"),
+    [
+        ("cora/nc", "class-random-deep", 3, ("class-random", 3)),
+        ("actor", "fresh_splits", 12, ("fresh_splits", 12)),
+        ("actor", "official_splits-released", 3, ("official_splits", 3)),
+        ("cora/nc", "legacy-plain", None, ("legacy", None)),
+        ("cora/lp", "legacy", None, ("hgcn", None)),
+    ],
+)
+def test_the_split_of_a_run_reaches_its_task(cell, protocol, split, expected):
+    task = run_config(run(cell, protocol=protocol, split=split)).task
+    assert (task.split, task.split_index) == expected
+
+
+@pytest.mark.parametrize(
+    ("cell", "protocol", "same"),
+    [
+        ("cora/nc", "legacy-plain", True),
+        ("cora/nc", "public", False),
+        ("cora/nc", "class-random", False),
+        ("airport/nc", "legacy", True),
+        ("airport/nc", "hgcn-plain", True),
+        ("airport/nc", "disjoint", False),
+        ("chameleon", "official_splits-released", True),
+        ("chameleon/nc", "fresh_splits", False),
+        ("disease/lp/64", "legacy-deep", True),
+        ("cifar10", "fast", True),
+    ],
+)
+def test_the_split_of_the_papers_figures(cell, protocol, same):
+    assert on_paper_split(cell, protocol) is same
 
 
 @pytest.mark.parametrize("method", compared_methods())

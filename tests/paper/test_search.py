@@ -6,7 +6,7 @@ import pytest
 
 from lresnet.residual.registry import compared_methods
 from lresnet.runs.config import GCNConfig, GraphTaskConfig, SGFormerConfig
-from lresnet.runs.search import best_configuration, draw
+from lresnet.runs.search import best_configuration, draw, smoothed_best
 from lresnet.train import TrainConfig
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, protocols, recipe, recipe_cells
 from lresnet_paper.run import split_name
@@ -58,7 +58,8 @@ def test_the_second_recipe_is_selected_by_name(cell):
 
 
 def test_the_second_recipe_of_chameleons_transformer_is_what_its_seed_draws():
-    assert protocols("graph_transformer", "chameleon") == ["official_splits", "official_splits-released"]
+    later = ["fresh_splits-sgformer", "official_splits-released", "official_splits-sgformer"]
+    assert protocols("graph_transformer", "chameleon") == ["official_splits", *later]
     plan = recipe("graph_transformer", "chameleon", "official_splits-released")
     assert plan["configurations"] == draw(plan["space"], plan["count"], plan["seed"])
     known = settings_of(SGFormerConfig, GraphTaskConfig, TrainConfig) | {"model"}
@@ -119,6 +120,14 @@ def test_every_value_is_drawn_about_as_often():
         assert 60 <= sum(configuration["a"] == value for configuration in drawn) <= 140
 
 
+def test_settings_that_are_ignored_do_not_make_two_configurations():
+    space = {"a": [1, 2, 3], "b": ["x", "y"], "K": [-1.0, -4.0]}
+    drawn = draw(space, 24, seed=1, ignoring=["K"])
+    assert sorted((each["a"], each["b"]) for each in drawn) == [(a, b) for a in (1, 2, 3) for b in ("x", "y")]
+    assert {each["K"] for each in drawn} == {-1.0, -4.0}
+    assert drawn[:4] == draw(space, 4, seed=1, ignoring=["K"])
+
+
 # --- the choice -------------------------------------------------------------------------------------------------------
 
 
@@ -152,3 +161,33 @@ def test_a_configuration_that_diverged_once_is_never_chosen():
 def test_no_search_run_is_an_error():
     with pytest.raises(ValueError, match="there are no search runs to choose from"):
         best_configuration([])
+
+
+def test_the_choice_may_be_by_another_metric():
+    records = [record(0.1, 90.0, validation_smoothed=70.0), record(0.2, 80.0, validation_smoothed=75.0)]
+    assert best_configuration(records, "validation_smoothed")["lr"] == 0.2
+    diverged = [record(0.2, None, validation_smoothed=None)]
+    assert best_configuration(records + diverged, "validation_smoothed")["lr"] == 0.1
+
+
+# --- the smoothed validation score ------------------------------------------------------------------------------------
+
+
+def curve(*scores: float) -> list[tuple[int, float]]:
+    return [(5 * i, score) for i, score in enumerate(scores, 1)]
+
+
+def test_the_smoothed_score_is_the_highest_mean_of_five_passes():
+    scores = [50.0, 91.0, 52.0, 60.0, 61.0, 63.0, 62.0, 70.0, 58.0, 57.0]
+    windows = [sum(scores[i - 2 : i + 3]) / 5 for i in range(2, 8)]
+    assert smoothed_best(curve(*scores)) == pytest.approx(max(windows))
+
+
+def test_one_outlier_counts_a_fifth():
+    assert smoothed_best(curve(*[60.0] * 10, 100.0, *[60.0] * 10)) == pytest.approx(68.0)
+
+
+def test_a_short_curve_is_averaged_whole():
+    assert smoothed_best(curve(60.0, 80.0, 70.0)) == pytest.approx(70.0)
+    assert smoothed_best(curve(60.0)) == 60.0
+    assert smoothed_best([]) is None

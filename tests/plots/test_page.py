@@ -172,7 +172,7 @@ def test_a_single_run_has_no_deviation_and_no_comparison() -> None:
     assert '<p class="verdict">lorentz reaches a test accuracy of 97.00 (1 run).</p>' in page
     assert "Run folders (1 not evaluated)" in page
     assert "1 evaluated run. CPU: 2 seconds (1 run on CPU &lt;x&gt;)." in page
-    assert "cora/nc, official: 1 run</summary>" in page
+    assert "cora/nc, public: 1 run</summary>" in page
     assert "<code>lresnet evaluate runs/b</code> reads the test set" in page
 
 

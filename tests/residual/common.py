@@ -58,7 +58,7 @@ CONFIGURATIONS: tuple[tuple[str, dict[str, Any]], ...] = (
     *(
         ("lorentz", {"weight": weight, "scale": scale})
         for weight in ("learned", 0.5, "per point")
-        for scale in (None, 2.0, "learned")
+        for scale in (None, 2.0, "learned", "1+w")
     ),
     *(("tangent", {"weight": weight}) for weight in ("learned", 0.5, "per point")),
     *((kind, {}) for kind in RESIDUALS if kind not in ("lorentz", "tangent")),

@@ -218,7 +218,7 @@ def test_weight_and_scale_of_the_module():
     M = Lorentz()
     with pytest.raises(ValueError, match=r"weight must be 'learned', a number .*got 'fixed'"):
         LorentzResidual(M, weight="fixed")
-    with pytest.raises(ValueError, match=r"scale must be 'learned', a number .*got 'trainable'"):
+    with pytest.raises(ValueError, match=r"scale must be 'learned', a number or '1\+w'; got 'trainable'"):
         LorentzResidual(M, scale="trainable")
     for weight in (NAN, INF, -INF):
         with pytest.raises(ValueError, match=rf"weight must be finite, got {weight}"):

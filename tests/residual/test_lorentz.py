@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lresnet import Lorentz
-from lresnet.functional import lorentz_residual
+from lresnet.functional import lorentz_residual, parallel_transport_residual, tangent_residual
 from lresnet.geometry.distance import measure
 from lresnet.residual.lorentz import normaliser
 from lresnet.residual.textbook import lorentz_textbook
@@ -99,12 +99,27 @@ def test_equal_points_give_that_point_exactly(K, dtype):
 
 
 def test_equal_points_near_the_origin():
-    # Exact at equal weights down to subnormals; otherwise up to one rounding of the sum and one of the quotient.
+    # Down to subnormals, where the separation of different points underflows to 0 too.
     for norm in (0.0, 1e-44, 1e-40, 1e-30, 1e-20, 1e-10, 1e-5, 1e-4):
         x = norm * normals(64, 16)
-        assert torch.equal(lorentz_residual(x, x.clone()), x)
-        got = lorentz_residual(x, x.clone(), 0.37)
-        assert ((got - x).abs() <= 2.0**-22 * x.abs() + 2.0**-148).all()
+        for weight in (1.0, 0.3, 0.37, 1e6, per_point(64)):
+            assert torch.equal(lorentz_residual(x, x.clone(), weight), x), (norm, weight)
+            assert torch.equal(lorentz_residual(x.mT, x.mT, weight, dim=0), x.mT), (norm, weight)
+        assert torch.equal(torch.vmap(lambda point: lorentz_residual(point, point, 0.3))(x), x)
+
+
+def test_norms_with_squares_beyond_float32():
+    x = torch.tensor([[3e19, 0.0], [1e25, 2e25], [3e38, 0.0], [0.0, 0.0]], requires_grad=True)
+    y = torch.tensor([[0.0, 3e19], [-2e25, 1e25], [3e38, 0.0], [1e20, 1.0]], requires_grad=True)
+    weight = torch.tensor(0.3, requires_grad=True)
+    z = lorentz_residual(x, y, weight)
+    exact = lorentz_residual(x.double(), y.double(), weight.double())
+    assert z.dtype == torch.float32
+    torch.testing.assert_close(z.double(), exact, rtol=2.0**-23, atol=0.0)
+    assert torch.equal(z[2], x[2])
+    assert all(g.isfinite().all() for g in torch.autograd.grad(z[:2].sum(), (x, y, weight)))
+    for other in (tangent_residual, parallel_transport_residual):
+        assert torch.equal(other(x, torch.zeros_like(y)), x)
 
 
 @pytest.mark.parametrize("norm", [1e-5, 1e-10, 1e-20, 1e-25, 1e-30, 1e-37])

@@ -68,6 +68,16 @@ def test_without_a_given_method_some_trials_have_no_residual() -> None:
         assert {settings["method"] for settings in _first(12, kind)} == {"lorentz", "none"}
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("model", ["lorentz_gcn", "lorentz_sage", "lorentz_sgformer"])
+def test_both_scales_are_drawn_for_a_method_that_has_one(kind: GraphTaskKind, model: str) -> None:
+    drawn = _first(60, kind, {"model": model}, method="lorentz")
+    assert {"none", "1+w"} <= {settings.get("scale") for settings in drawn}
+    for method in ("none", "tangent", "euclidean"):
+        assert not any("scale" in settings for settings in _first(60, kind, {"model": model}, method=method))
+    assert "scale" not in first_settings(kind)
+
+
 @pytest.mark.parametrize(
     "text", ["", "0", "-1", "1.5", "60", "60s", "0s", "2m", "1.5h", "1d", "s", "1e3", "off", "none"]
 )

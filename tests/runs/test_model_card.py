@@ -20,10 +20,11 @@ from torch_geometric.data import Data
 import lresnet
 from lresnet.cli import main
 from lresnet.runs import Run, run_config
-from lresnet.runs.model_card import _command, _inline, _without_folder, find_baseline
+from lresnet.runs.model_card import _command, _inline, _shipped_split, _without_folder, find_baseline
 from lresnet.runs.record import read_record, write_record
 from lresnet.runs.report import record_of
 from tests.coloured import write_coloured
+from tests.data import official
 from tests.runs.folders import opened, trained
 
 TASK = "disease_tree/lp"
@@ -289,3 +290,31 @@ def test_names_of_files_are_plain_text_without_folders(name: str, shown: str) ->
 def test_a_command_with_a_line_break_or_a_path_of_windows_is_left_out(runs: Path, command: str) -> None:
     record = dataclasses.replace(read_record(runs / "lorentz-0"), command=command)
     assert _command(record) is None
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "index", "shown", "options"),
+    [
+        (["--split", "fresh_splits", "--split-index", "2"], "fresh_splits", 2, "fresh_splits, number 2", {"index": 2}),
+        (["--split", "fresh_splits"], "fresh_splits", None, "fresh_splits, drawn with seed 3", {"seed": 3}),
+        (["--split", "2"], "official_splits", 2, "official split 2", {}),
+    ],
+)
+def test_a_card_selects_the_split_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], name: str, index: int | None, shown: str, options
+) -> None:
+    official.write_heterophilous(tmp_path, "actor")
+    official.use(monkeypatch, tmp_path, "actor")
+    folder = tmp_path / "run"
+    call = ["train", "actor/nc", *words, "--epochs", "1", "--seed", "3", "--device", "cpu", "--out", str(folder)]
+    assert main(call) == 0
+    record = record_of(folder)
+    assert (record.split, record.split_index) == (name, index)
+    assert shlex.join(words) in record.command
+    run = opened(folder)
+    card = run.model_card()
+    assert f"| split | {shown} |".replace("_", r"\_") in card
+    split = 2 if not options else name
+    assert {"split": split} | options == _shipped_split(record)
+    task = lresnet.data.load_task("actor/nc", **_shipped_split(record))
+    assert torch.equal(task.test_index, run.task.test_index)

@@ -12,7 +12,7 @@ from lresnet.runs.presets import find_task, run_config
 
 def test_the_preset_supplies_what_is_not_given() -> None:
     run = run_config("disease/lp", "euclidean", seed=3, settings={"epochs": 7})
-    assert run.task == GraphTaskConfig("disease/lp", "legacy")
+    assert run.task == GraphTaskConfig("disease/lp", "hgcn")
     assert (run.model.residual, run.train.seed, run.train.epochs) == ("euclidean", 3, 7)
     assert isinstance(run.model, GCNConfig)
     assert (run.model.hidden, run.model.activation) == (15, "relu")
@@ -25,7 +25,8 @@ def test_the_preset_is_that_of_the_split() -> None:
     assert run_config("airport/nc").task == GraphTaskConfig("airport/nc", "disjoint", features="standardised")
     legacy = run_config("airport/nc", split="legacy")
     assert isinstance(legacy.task, GraphTaskConfig)
-    assert legacy.task.split == "legacy"
+    assert legacy.task.split == "hgcn"
+    assert legacy == run_config("airport/nc", split="hgcn")
     assert legacy.train.margin != run_config("airport/nc").train.margin
     chameleon = run_config("chameleon/nc").model
     assert isinstance(chameleon, GCNConfig)
@@ -50,6 +51,8 @@ def test_a_task_without_a_preset_has_the_defaults_of_the_library() -> None:
         (None, "official_splits", 0),
         ("7", "official_splits", 7),
         (7, "official_splits", 7),
+        ("official_splits", "official_splits", None),
+        ("fresh_splits", "fresh_splits", None),
         ("disjoint", "disjoint", None),
     ],
 )
@@ -57,6 +60,55 @@ def test_official_splits_by_number(split: str | int | None, name: str, index: in
     task = run_config("chameleon/nc", split=split).task
     assert isinstance(task, GraphTaskConfig)
     assert (task.split, task.split_index) == (name, index)
+
+
+def test_older_names_of_splits_are_accepted_and_the_current_ones_recorded() -> None:
+    assert GraphTaskConfig("cora/nc", "official") == GraphTaskConfig("cora/nc", "public")
+    assert GraphTaskConfig("cora/nc", "legacy").split == "legacy"
+    assert GraphTaskConfig("cora/lp", "legacy").split == "hgcn"
+    before = run_config("cora/lp").as_dict()
+    before["task"]["split"] = "legacy"  # as an earlier version recorded it
+    assert RunConfig.from_dict(before) == run_config("cora/lp")
+
+
+def test_a_split_without_a_preset_has_the_settings_of_the_default_split() -> None:
+    default, other = run_config("cora/nc"), run_config("cora/nc", split="class-random", split_index=3)
+    assert isinstance(other.task, GraphTaskConfig)
+    assert (other.task.split, other.task.split_index) == ("class-random", 3)
+    assert (other.model, other.train) == (default.model, default.train)
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "index", "words"),
+    [
+        ("cora/nc", "class-random", 3, ["--split", "class-random", "--split-index", "3"]),
+        ("cora/nc", "class-random", None, ["--split", "class-random"]),
+        ("cora/nc", "official", None, ["--split", "public"]),
+        ("actor/nc", "official_splits", 3, ["--split", "3"]),
+        ("actor/nc", "fresh_splits", 3, ["--split", "fresh_splits", "--split-index", "3"]),
+    ],
+)
+def test_the_command_selects_the_same_split(task: str, split: str, index: int | None, words: list[str]) -> None:
+    run = run_config(task, split=split, split_index=index)
+    typed = run.command().split()
+    assert typed[typed.index("--split") :][: len(words)] == words
+    again = {"split": words[1]} | ({"split_index": int(words[3])} if len(words) > 2 else {})
+    assert run_config(task, **again) == run  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("task", "split", "index", "words"),
+    [
+        ("cora/nc", "public", 0, "the split public has no number"),
+        ("chameleon/nc", "3", 4, "--split 3 is a number, so --split-index 4"),
+        ("cifar10", None, 4, "--split is for graphs"),
+    ],
+)
+def test_a_number_of_a_split_that_selects_nothing_is_refused(
+    task: str, split: str | None, index: int, words: str
+) -> None:
+    with pytest.raises(ValueError, match=words):
+        run_config(task, split=split, split_index=index)
 
 
 def test_the_transformer_has_presets_of_its_own() -> None:

@@ -211,6 +211,56 @@ def test_different_splits_widen_the_interval() -> None:
     assert numbered.resampled
 
 
+def test_runs_of_different_splits_are_never_compared() -> None:
+    ours = [run_record("lorentz", seed, 90.0 + seed, task={"split": "public"}) for seed in range(3)]
+    theirs = [run_record("euclidean", seed, 80.0, task={"split": "class-random"}) for seed in range(3)]
+    groups = report_of(ours + theirs).groups
+    assert [(group.title, group.difference) for group in groups] == [
+        ("cora/nc, class-random", None),
+        ("cora/nc, public", None),
+    ]
+
+
+def test_split_files_of_one_name_in_two_folders_are_two_splits() -> None:
+    own = {"name": "/data/friends.csv", "kind": "graph", "task": "node"}
+    one, other = (own | {"split": f"/data/{folder}/parts.csv"} for folder in "ab")
+    (group,) = report_of([run_record("lorentz", 0, task=one)]).groups
+    assert group.split == "parts.csv"
+    groups = report_of([run_record("lorentz", 0, task=one), run_record("lorentz", 1, task=other)]).groups
+    assert [(group.split, group.test.n) for group in groups] == [("/data/a/parts.csv", 1), ("/data/b/parts.csv", 1)]
+
+
+def test_older_and_current_names_of_a_split_are_one_split() -> None:
+    records = [run_record("lorentz", seed, 90.0, task={"split": ("official", "public")[seed]}) for seed in range(2)]
+    (group,) = report_of(records).groups
+    assert (group.split, group.test.n) == ("public", 2)
+
+
+def test_seeds_on_one_numbered_split_are_no_further_splits() -> None:
+    values = {"lorentz": [[90.0, 92.0], [93.0, 93.0], [91.0, 97.0]], "euclidean": [[90.0] * 2, [91.0] * 2, [90.0] * 2]}
+    records = [
+        run_record(method, seed, value, split_index=index, task={"split": "class-random"})
+        for method, splits in values.items()
+        for index, own in enumerate(splits)
+        for seed, value in enumerate(own)
+    ]
+    (difference,) = (group.difference for group in report_of(records).groups if group.difference is not None)
+    student = stats.ttest_1samp([1.0, 2.0, 4.0], 0.0).confidence_interval()
+    assert (difference.resampled, difference.estimate.n) == (True, 3)
+    factor = (1 + 3 * 1000 / 140) ** 0.5
+    assert difference.estimate.half_width == pytest.approx((student.high - student.low) / 2 * factor)
+
+
+def test_one_numbered_split_is_a_fixed_split() -> None:
+    records = [
+        run_record(method, seed, value + seed * (method == "lorentz"), split_index=4, task={"split": "class-random"})
+        for method, value in (("lorentz", 90.0), ("euclidean", 80.0))
+        for seed in range(3)
+    ]
+    (difference,) = (group.difference for group in report_of(records).groups if group.difference is not None)
+    assert (difference.resampled, difference.estimate.n) == (False, 3)
+
+
 def test_all_comparisons_of_a_task_are_one_family() -> None:
     """A difference with p = 0.03 is shown alone, but not as one of two (2 x 0.03 > 0.05)."""
     base = [90.0, 91.0, 92.0, 93.0, 94.0]
@@ -254,7 +304,7 @@ def test_json_has_one_object_per_group() -> None:
     ours, other, baseline = json.loads(report_json(report_of(records)))
     assert {name: ours[name] for name in ("task", "split", "method", "settings", "metric", "mean", "n")} == {
         "task": "cora/nc",
-        "split": "official",
+        "split": "public",
         "method": "lorentz",
         "settings": {"lr": 0.1},
         "metric": "accuracy",

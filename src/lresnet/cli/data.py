@@ -22,7 +22,9 @@ data = App("List, fetch and verify data sets.")
 
 
 def list_(data_root: _Root = None) -> int:
-    """List the data sets: what they are, how many of their files are present, and their licences.
+    """List the data sets: what they are, how many of their files are present, and their licences; then the splits.
+
+    Results are only comparable within one split of a graph.
 
     Example: lresnet data list
 
@@ -33,7 +35,9 @@ def list_(data_root: _Root = None) -> int:
 
     from lresnet.data.files import list_datasets
 
-    Console().print(dataset_table(list_datasets(data_root)))
+    console = Console()
+    console.print(dataset_table(list_datasets(data_root)))
+    console.print(split_table())
     return 0
 
 
@@ -92,6 +96,22 @@ def dataset_table(rows: "Sequence[DatasetRow]") -> "Table":
         here = f"{row.present} of {row.files}" if row.files else "generated"
         note = f" ({row.note})" if row.note else ""
         table.add_row(row.name, here, escape(row.summary + note), escape(row.licence))
+    return table
+
+
+def split_table() -> "Table":
+    """Return one row per split of the shipped graph tasks, for the terminal."""
+    from rich.table import Table
+
+    from lresnet.data.registry import TASKS
+    from lresnet.data.split_names import SPLITS
+
+    drawn = {None: "fixed", "index": "its number", "seed": "the seed", "index or seed": "its number, or the seed"}
+    table = Table("split", "what it is", "drawn by", "tasks", title="Splits of graphs", title_justify="left")
+    table.columns[0].no_wrap = True
+    for rule in SPLITS.values():
+        tasks = ", ".join(task.name for task in TASKS.values() if rule.name in task.splits)
+        table.add_row(rule.name, rule.rule, drawn[rule.drawn_by], tasks)
     return table
 
 

@@ -16,6 +16,7 @@ from lresnet.runs.config import (
     MODEL_CONFIGS,
     TRAIN_SETTINGS_OF_GRAPHS,
     TRAIN_SETTINGS_OF_IMAGES,
+    GCNIIConfig,
     GraphTaskConfig,
     ImageTaskConfig,
     ModelConfig,
@@ -26,7 +27,15 @@ from lresnet.runs.config import (
 )
 from lresnet.train.config import Augment, TrainConfig
 
-__all__ = ["GraphOptions", "ImageOptions", "RunOptions", "TransformerOptions", "given_settings", "require_seeds"]
+__all__ = [
+    "DeepOptions",
+    "GraphOptions",
+    "ImageOptions",
+    "RunOptions",
+    "TransformerOptions",
+    "given_settings",
+    "require_seeds",
+]
 
 _option = functools.partial(arg, help_behavior_hint="")  # without "(default: None)": the preset decides
 _OF_GRAPHS, _OF_IMAGES = TRAIN_SETTINGS_OF_GRAPHS, TRAIN_SETTINGS_OF_IMAGES
@@ -64,8 +73,8 @@ def _group(name: str, title: str, settings: dict[str, Any]) -> Any:
 _MODEL = {
     "model": (
         Literal[tuple(MODEL_CONFIGS)],
-        "Network: lorentz_gcn, lorentz_sage or lorentz_sgformer for graphs; lorentz_resnet18, 20, 32, 34 or 50 for "
-        "images.",
+        "Network: lorentz_gcn, lorentz_gcnii, lorentz_sage or lorentz_sgformer for graphs; lorentz_resnet18, 20, 32, "
+        "34 or 50 for images.",
         {"name": "model", "metavar": "NAME"},
     )
 }
@@ -82,6 +91,12 @@ GraphOptions = _group(
     "GraphOptions",
     "Settings for graphs.",
     _fields(SAGEConfig, without=_BASE) | _fields(GraphTaskConfig) | _fields(TrainConfig, _OF_GRAPHS),
+)
+DeepOptions = _group(
+    "DeepOptions",
+    "Settings of lorentz_gcnii.",
+    # --head is among the settings for images, with the same choices.
+    _fields(GCNIIConfig, without=_BASE | _OF_GRAPH_MODELS | {"head"}),
 )
 TransformerOptions = _group(
     "TransformerOptions",

@@ -28,7 +28,8 @@ def report(
 ) -> int:
     """Show the test results of your runs: mean and deviation over seeds and splits, and the Euclidean baseline.
 
-    Runs are averaged if they differ only in seed or split; runs with other settings have their own row.
+    Runs are averaged if they differ only in the seed or in the number of the split; runs with other settings have
+    their own row. Runs on splits of different names are in different tables and are never compared.
 
     Example: lresnet report runs --json > results.json
 

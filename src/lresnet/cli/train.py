@@ -13,6 +13,7 @@ from lresnet._files import require_no_file
 from lresnet.cli.app import Failed
 from lresnet.cli.evaluate import evaluate, untrained_lines
 from lresnet.cli.options import (
+    DeepOptions,
     GraphOptions,
     ImageOptions,
     RunOptions,
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-_RUN, _GRAPHS, _TRANSFORMER, _IMAGES = RunOptions(), GraphOptions(), TransformerOptions(), ImageOptions()
+_RUN, _GRAPHS, _DEEP = RunOptions(), GraphOptions(), DeepOptions()
+_TRANSFORMER, _IMAGES = TransformerOptions(), ImageOptions()
 _DEFAULT_MODELS = ("lorentz_gcn", "lorentz_resnet18")
 _NO_MANIFOLD_PARAMETERS = (
     "warning: no parameter is a point of the manifold (geoopt.ManifoldParameter), so every update is an ordinary Adam "
@@ -49,6 +51,7 @@ def train(
     seed: int = 0,
     recipe: Annotated[str | None, arg(metavar="fast|long|paper|...")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
+    split_index: int | None = None,
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
     checkpoint_every: Annotated[int | None, arg(metavar="EPOCHS")] = None,
     device: str = "auto",
@@ -56,6 +59,7 @@ def train(
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
     settings: OmitArgPrefixes[RunOptions] = _RUN,
     graphs: OmitArgPrefixes[GraphOptions] = _GRAPHS,
+    deep: OmitArgPrefixes[DeepOptions] = _DEEP,
     transformer: OmitArgPrefixes[TransformerOptions] = _TRANSFORMER,
     images: OmitArgPrefixes[ImageOptions] = _IMAGES,
 ) -> int:
@@ -77,7 +81,11 @@ def train(
 
     Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
 
+    Example: lresnet train cora/nc --model lorentz_gcnii --layers 64 --dropout 0.6
+
     Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
+
+    Example: lresnet train cora/nc --split class-random --split-index 3
 
     Example: lresnet train friends.csv --task link
 
@@ -94,13 +102,15 @@ def train(
             baseline. None: lorentz; the search on your own graph also tries none.
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
             for the first settings. None: 60s. Settings that you give hold in every trial.
-        seed: Seed of parameters, negatives, disjoint splits, shuffling and augmentation.
+        seed: Seed of parameters, negatives, random splits, shuffling and augmentation.
         recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast; for your own images,
             settings that suit their number and size. With a recipe your own images use CIFAR-10's preset, with
             gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4 (--lr).
-        split: Split of a graph: legacy, disjoint, official, or the number of an official split. None: the preset's. On
-            your own graph: random, the number of one of its masks, or a file with rows node,part (links:
-            node,node,part); the parts are train, val and test.
+        split: Split of a graph: public, legacy, class-random, hgcn, disjoint, fresh_splits, or the number of an
+            official split; `lresnet data list` describes them. None: the preset's. On your own graph: random, the
+            number of one of its masks, or a file with rows node,part (links: node,node,part); the parts are train, val
+            and test.
+        split_index: Number of a class-random or fresh split: the seed that draws it. None: the seed of the run.
         out: Folder of the run. None: runs/DATA-METHOD-SEED, with the model and the recipe in the name if they are not
             the default ones (your own graph: runs/DATA-TASK-SEED); a number is added if that folder holds other data of
             the same name.
@@ -110,6 +120,7 @@ def train(
         verbose: List every image file that could not be read, and why.
         settings: Settings of every task.
         graphs: Settings for graphs only.
+        deep: Settings of lorentz_gcnii only.
         transformer: Settings of lorentz_sgformer only.
         images: Settings for images only.
     """
@@ -123,13 +134,14 @@ def train(
     if learn is not None and data is None:
         raise ValueError(f"--task {learn} needs your own graph: lresnet train GRAPH --task {learn}")
     kind, name = find_task(data, kind)
-    given = given_settings(settings, graphs, transformer, images)
+    given = given_settings(settings, graphs, deep, transformer, images)
     config = run_config(
         name,
         method or "lorentz",
         seed=seed,
         kind=kind,
         split=split,
+        split_index=split_index,
         recipe=recipe,
         settings=given,
         graph_task=learn,

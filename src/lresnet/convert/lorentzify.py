@@ -69,6 +69,8 @@ def lorentzify(
         plan: the result of :func:`lresnet.find_sums`, perhaps changed; it replaces the example.
         options: options of the residual. By default the Lorentz residual has a learned weight (initially 1) and a
             learned scale (initially 2). With a small curvature the network then computes the same as before.
+            ``scale="1+w"`` keeps each residual near the sum x + w f(x) while the weight is trained, ``scale=None``
+            makes it an average.
 
     Raises:
         TypeError: ``module`` is not a module, or an option is unknown.

@@ -24,6 +24,7 @@ from lresnet.data.image_data import ImageData
 from lresnet.data.pairs import both_directions
 from lresnet.data.registry import GRAPHS, IMAGE_SETS, TASKS, find_source, reader
 from lresnet.data.source import GraphSource, ImageSource, TaskSource
+from lresnet.data.split_names import canonical_split, require_index
 from lresnet.data.tasks import GraphTask, LinkTask, NodeTask
 
 if TYPE_CHECKING:
@@ -274,7 +275,7 @@ def load_task(
     seed: int = 0,
     root: Root = None,
     features: FeatureKind = "published",
-    index: int = 0,
+    index: int | None = None,
     graph: Graph | None = None,
     drop_columns: Sequence[int] = (),
 ) -> GraphTask:
@@ -282,15 +283,18 @@ def load_task(
 
     Args:
         name: A name of :data:`lresnet.data.TASKS`; ``/lp`` is link prediction, ``/nc`` is node classification.
-        split: ``"legacy"``: the split of the literature, bit for bit, the same for every seed. ``"disjoint"``: follows
-            the seed; its parts do not overlap. ``"official"``: the public split of Planetoid. ``"official_splits"``:
-            one of the ten published splits, chosen by ``index``; a number selects one of them directly. None means the
-            first split of the task; ``lresnet train`` takes the first split of the task's preset instead, which may
-            differ (``"legacy"`` for airport/lp).
-        seed: Seed of the ``"disjoint"`` split; the others are fixed.
+        split: A name of :data:`lresnet.data.split_names.SPLITS` that the task has. Fixed, bit for bit: ``"public"``,
+            ``"legacy"``, ``"hgcn"``. One of ten published splits, chosen by ``index``: ``"official_splits"``; a number
+            in place of the name selects one of them directly. Drawn by ``index``, or else by the seed:
+            ``"class-random"``, ``"fresh_splits"``. Drawn by the seed: ``"disjoint"``. Older names are accepted:
+            ``"official"`` for ``"public"``, and ``"legacy"`` for ``"hgcn"``. None means the first split of the task;
+            ``lresnet train`` takes the first split of the task's preset instead, which may differ (``"hgcn"`` for
+            airport/lp).
+        seed: Seed of a split that is drawn at random.
         root: Data roots, see :func:`lresnet.data.files.data_roots`.
         features: ``"published"``, ``"standardised"`` or ``"raw"``, see :func:`lresnet.data.graph.prepare_features`.
-        index: Number of the official split, 0 to 9.
+        index: Number of the split: 0 to 9 for ``"official_splits"`` (None: 0); any number of at least 0 for
+            ``"class-random"`` and ``"fresh_splits"``, whose seed it is (None: ``seed``).
         graph: Another version of the task's graph, of the same name, e.g. ``disease_tree(nodes=500)``. For other graphs
             use :func:`lresnet.data.link_task` or :func:`lresnet.data.node_task`.
         drop_columns: Raw feature columns to leave out, numbered from 0: ``(10,)`` for disease/lp without the column
@@ -314,9 +318,10 @@ def load_task(
     if isinstance(split, int):
         index = split
         split = "official_splits"
-    split = facts.splits[0] if split is None else split
+    split = facts.splits[0] if split is None else canonical_split(split, facts.splits)
     if split not in facts.splits:
         raise ValueError(f"{name} has no split {split!r}; choose one of {', '.join(facts.splits)}")
+    require_index(split, index)
     if graph is not None and graph.name != facts.dataset:
         function = "link_task" if name.endswith("/lp") else "node_task"
         raise ValueError(
@@ -333,7 +338,7 @@ def _link_task(
     facts: TaskSource, graph: Graph, split: str, seed: int, features: FeatureKind, drop_columns: Sequence[int]
 ) -> LinkTask:
     n = graph.num_nodes
-    parts = splits.legacy_edges(graph.edges, n) if split == "legacy" else splits.disjoint_edges(graph.edges, n, seed)
+    parts = splits.legacy_edges(graph.edges, n) if split == "hgcn" else splits.disjoint_edges(graph.edges, n, seed)
     edge_index = both_directions(parts.train, n)
     return LinkTask(
         name=facts.name,
@@ -355,7 +360,7 @@ def _node_task(
     seed: int,
     features: FeatureKind,
     drop_columns: Sequence[int],
-    index: int,
+    index: int | None,
 ) -> NodeTask:
     if graph.labels is None:
         raise ValueError(f"{facts.name}: the graph has no labels")
@@ -374,14 +379,20 @@ def _node_task(
     )
 
 
-def _node_split(facts: TaskSource, graph: Graph, labels: Tensor, split: str, seed: int, index: int) -> splits.NodeSplit:
+def _node_split(
+    facts: TaskSource, graph: Graph, labels: Tensor, split: str, seed: int, index: int | None
+) -> splits.NodeSplit:
     if split == "official_splits":
-        return splits.masked_nodes(graph.name, graph.masks, index)
-    if split == "official":
+        return splits.masked_nodes(graph.name, graph.masks, index or 0)
+    if split == "class-random":
+        return splits.class_random_nodes(labels, seed if index is None else index)
+    if split == "fresh_splits":
+        return splits.fresh_nodes(graph.num_nodes, seed if index is None else index)
+    if split == "public":
         return splits.planetoid_nodes(graph.masks, splits.PLANETOID_VALIDATION)
-    if split == "legacy" and facts.balanced is None:
+    if split == "legacy":
         return splits.planetoid_nodes(graph.masks, splits.LEGACY_PLANETOID_VALIDATION)
-    if split == "legacy" and facts.balanced is not None:
+    if split == "hgcn" and facts.balanced is not None:
         return splits.legacy_nodes(labels, *facts.balanced)
     if facts.balanced is not None and graph.num_classes == 2:
         return splits.balanced_nodes(labels, *facts.balanced, np.random.Generator(np.random.PCG64(seed)))

@@ -112,12 +112,14 @@ class TaskSource:
         name: Name of the task, e.g. ``"airport/nc"``; it ends in ``/lp`` (link prediction) or ``/nc`` (node
             classification).
         dataset: Name of the graph.
-        splits: Names of the splits; the first one is the default of :func:`lresnet.data.load_task`. ``lresnet train``
-            takes the first split of the task's preset instead, which may differ: for airport/lp it is ``"legacy"``.
+        splits: Names of :data:`lresnet.data.split_names.SPLITS`; the first one is the default of
+            :func:`lresnet.data.load_task`. ``lresnet train`` takes the first split of the task's preset instead, which
+            may differ: for airport/lp it is ``"hgcn"``.
         metric: Metric of node classification.
         columns: Number of raw feature columns that the model may see; None means all.
         balanced: Validation and test shares of the balanced rule of HGCN, for graphs whose nodes the literature splits
             by it (see :func:`lresnet.data.splits.balanced_nodes`).
+        classes: Number of classes, where the sizes of a split depend on it (class-random).
     """
 
     name: str
@@ -126,6 +128,7 @@ class TaskSource:
     metric: NodeMetric = "accuracy"
     columns: int | None = None
     balanced: tuple[float, float] | None = None
+    classes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

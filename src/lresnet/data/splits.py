@@ -1,7 +1,7 @@
 """Splits: which edges and nodes are held out for validation and test.
 
-:func:`lresnet.data.load_task` combines these rules with a graph. There are two kinds of rules. *Legacy* splits are
-those of the literature: fixed for all seeds, drawn with NumPy's legacy generator, and reproduced bit for bit.
+:func:`lresnet.data.load_task` combines these rules with a graph; :mod:`lresnet.data.split_names` has their names. The
+published splits are fixed for all seeds and reproduced bit for bit; HGCN's are drawn with NumPy's legacy generator.
 *Disjoint* splits are the recommended ones: they follow the seed, contain no self loops, and no validation or test item
 occurs twice or in training.
 """
@@ -22,14 +22,13 @@ from lresnet.data.pairs import PairNumbering, kth_free
 __all__ = [
     "LEGACY_PLANETOID_VALIDATION",
     "PLANETOID_VALIDATION",
-    "TEST_PER_TRAIN_EDGES",
-    "TEST_PER_TRAIN_NODES",
-    "TEST_PER_TRAIN_OFFICIAL",
     "EdgeSplit",
     "NodeSplit",
     "balanced_nodes",
+    "class_random_nodes",
     "disjoint_edges",
     "disjoint_nodes",
+    "fresh_nodes",
     "front_of_shuffle",
     "legacy_edges",
     "legacy_nodes",
@@ -47,19 +46,12 @@ PLANETOID_VALIDATION = 500
 LEGACY_PLANETOID_VALIDATION = 1000
 """Number of validation nodes that the released code of the literature uses on Planetoid graphs."""
 
-TEST_PER_TRAIN_EDGES = 10 / 85
-"""Number of test edges per training edge of the default link splits, for intervals over resampled splits."""
-
-TEST_PER_TRAIN_NODES = 15 / 70
-"""The same for the nodes of a disjoint split."""
-
-TEST_PER_TRAIN_OFFICIAL = 20 / 48
-"""The same for the ten official splits of chameleon, squirrel and actor, about 48 / 32 / 20 % of the nodes."""
-
 # The published split of HGCN: changing a number here changes a split that is promised bit for bit.
 _LEGACY_SEED, _LEGACY_EDGES_VAL, _LEGACY_EDGES_TEST = 1234, 0.05, 0.10
 _DISJOINT_EDGES_VAL, _DISJOINT_EDGES_TEST = 0.05, 0.10
 _DISJOINT_NODES_VAL, _DISJOINT_NODES_TEST = 0.15, 0.15
+_CLASS_RANDOM_TRAIN, _CLASS_RANDOM_VAL, _CLASS_RANDOM_TEST = 20, 500, 1000
+_FRESH_VAL, _FRESH_TEST = 0.32, 0.20
 
 _DRAWS = 2**16  # random numbers processed together; they fit the cache
 _MARKS = 2**20  # size of the table of positions that may be tracked
@@ -247,6 +239,53 @@ def disjoint_nodes(nodes: int, seed: int) -> NodeSplit:
     """Split the nodes at random: 70 % training, 15 % validation, 15 % test."""
     order = torch.from_numpy(np.random.Generator(np.random.PCG64(seed)).permutation(nodes))
     val, test = int(nodes * _DISJOINT_NODES_VAL), int(nodes * _DISJOINT_NODES_TEST)
+    return NodeSplit(train=order[val + test :], val=order[:val], test=order[val : val + test])
+
+
+def class_random_nodes(labels: Tensor, number: int) -> NodeSplit:
+    """Split the nodes at random: 20 training nodes of every class, 500 validation and 1,000 test nodes.
+
+    The labelled nodes are put in a random order (PCG64). In this order, the first 20 nodes of each class are for
+    training. Of the other nodes, the first 500 are for validation and the next 1,000 for test. Nodes after these are in
+    no part. Classes are not balanced in validation and test. Training nodes are sorted by class.
+
+    Args:
+        labels: ``[n]``; negative for a node without a label, which is in no part.
+        number: Number of the split: the seed of the random order.
+
+    Raises:
+        ValueError: A class has fewer than 20 nodes, or fewer than 1,500 other nodes are left.
+    """
+    known = labels.numpy()
+    order = np.random.Generator(np.random.PCG64(number)).permutation(np.flatnonzero(known >= 0))
+    train = []
+    for label in np.unique(known[order]):
+        members = order[known[order] == label]
+        if members.size < _CLASS_RANDOM_TRAIN:
+            raise ValueError(
+                f"class {label} has {members.size} nodes; the split class-random needs at least {_CLASS_RANDOM_TRAIN}"
+            )
+        train.append(members[:_CLASS_RANDOM_TRAIN])
+    chosen = np.concatenate(train) if train else order[:0]
+    rest = order[~np.isin(order, chosen)]
+    if rest.size < (needed := _CLASS_RANDOM_VAL + _CLASS_RANDOM_TEST):
+        raise ValueError(f"{rest.size} nodes are left for validation and test; the split class-random needs {needed}")
+    val, test = rest[:_CLASS_RANDOM_VAL], rest[_CLASS_RANDOM_VAL:needed]
+    return NodeSplit(torch.from_numpy(chosen), torch.from_numpy(val), torch.from_numpy(test))
+
+
+def fresh_nodes(nodes: int, number: int) -> NodeSplit:
+    """Split the nodes at random: 48 % training, 32 % validation, 20 % test, with no regard to the classes.
+
+    The ten published splits of actor have exactly these sizes (3,648 / 2,432 / 1,520), and the shares of its classes
+    differ between the parts; so they are not stratified, and neither are these.
+
+    Args:
+        nodes: Number of nodes n.
+        number: Number of the split: the seed of the random order (PCG64).
+    """
+    order = torch.from_numpy(np.random.Generator(np.random.PCG64(number)).permutation(nodes))
+    val, test = round(nodes * _FRESH_VAL), round(nodes * _FRESH_TEST)
     return NodeSplit(train=order[val + test :], val=order[:val], test=order[val : val + test])
 
 

@@ -8,9 +8,11 @@ device. :func:`check_everywhere` enables the checks on CUDA too, for debugging.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from numbers import Real
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -24,6 +26,9 @@ __all__ = [
     "checks_values",
     "forward_mode",
     "full_precision",
+    "in_range",
+    "on_host",
+    "overflowed",
     "require_features",
     "require_nonnegative",
     "require_points",
@@ -102,6 +107,27 @@ def checks_values(x: Tensor) -> bool:
     if isinstance(x, FakeTensor) or _nowhere.get():
         return False
     return x.device.type == "cpu" or (x.device.type == "cuda" and _everywhere.get())
+
+
+def on_host(x: Tensor) -> bool:
+    """Return whether a formula may branch on the values of ``x``: an eager tensor on a CPU."""
+    return x.device.type == "cpu" and not traced() and not isinstance(x, FakeTensor)
+
+
+def overflowed(result: Tensor) -> bool:
+    """Return whether float32 may have overflowed on the way to ``result``, where :func:`on_host` allows reading it."""
+    return result.dtype == torch.float32 and on_host(result) and not math.isfinite(float(result.detach().sum()))
+
+
+def in_range(formula: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    """Return ``formula(*arguments)``, computed again in float64 if float32 overflowed on the way (:func:`overflowed`).
+
+    The squares of norms above 1.8e19 overflow in float32, although the result may be a float32 number.
+    """
+    result = formula(*arguments)
+    if overflowed(result):
+        result = formula(*(a.double() if isinstance(a, Tensor) else a for a in arguments)).to(result.dtype)
+    return result
 
 
 def require_points(x: object, dim: int = -1, name: str = "x") -> Tensor:

@@ -19,6 +19,10 @@ __all__ = ["Curvature", "constant", "kappa_among", "kappa_of", "parse_curvature"
 
 Curvature: TypeAlias = float | Tensor
 
+# Allowed values of -K, 1e-30 to 1e30: kappa, 1/kappa and their products with squares of norms are float32 numbers.
+# (float32 itself rounds 1e-30 and 1e30 to numbers slightly outside.)
+_LEAST, _LARGEST = 0.999e-30, 1.001e30
+
 _CONVENTIONS = (
     "In lresnet the curvature is signed, K < 0, and points satisfy <x, x> = 1/K. To convert from other libraries: "
     "geoopt.Lorentz(k), HyperbolicCV, HyperCore: curvature = -1/k (Lorentz.from_geoopt(k) does it); "
@@ -27,7 +31,7 @@ _CONVENTIONS = (
 
 
 def parse_curvature(value: object) -> float:
-    """Return ``value`` as a Python float, or raise an error that shows the conversion.
+    """Return ``value`` as a Python float, or raise an error that shows the conversion or the range, -1e30 to -1e-30.
 
     Example:
         >>> parse_curvature(-0.5)
@@ -39,7 +43,7 @@ def parse_curvature(value: object) -> float:
         K = float(value.detach() if isinstance(value, Tensor) else value)  # type: ignore[arg-type]
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"curvature must be one negative number, got {type(value).__name__}. {_CONVENTIONS}") from error
-    _require_negative(K)
+    _require_valid(K)
     return K
 
 
@@ -52,9 +56,11 @@ def kappa_of(K: Curvature, dtype: torch.dtype) -> Curvature:
         return -parse_curvature(K)
     if not K.is_floating_point():
         raise TypeError(f"curvature must be a floating point number, got a tensor of {K.dtype}. {_CONVENTIONS}")
-    if checks_values(K) and not bool(((K < 0) & torch.isfinite(K)).all()):
-        worst = K.detach().flatten()
-        _require_negative(float(worst[~((worst < 0) & torch.isfinite(worst))][0]))
+    if checks_values(K):
+        values = K.detach().double().flatten()
+        valid = (values <= -_LEAST) & (values >= -_LARGEST)
+        if not bool(valid.all()):
+            _require_valid(float(values[~valid][0]))
     return -K.to(dtype)
 
 
@@ -95,7 +101,13 @@ def constant(kappa: Curvature) -> Curvature:
     return kappa.detach() if isinstance(kappa, Tensor) else kappa
 
 
-def _require_negative(K: float) -> None:
+def _require_valid(K: float) -> None:
+    if _LEAST <= -K <= _LARGEST:
+        return
     if math.isnan(K) or math.isinf(K) or K >= 0:
         hint = f" If {K:g} is geoopt's k, you want {-1 / K:g}; if it is c, you want {-K:g}." if 0 < K < math.inf else ""
         raise ValueError(f"curvature must be negative and finite, got {K}.{hint} {_CONVENTIONS}")
+    raise ValueError(
+        f"curvature must be between -1e30 and -1e-30, got {K:g}: beyond that float32 overflows. Rescale the points: "
+        "the space of curvature K is that of curvature -1 with all lengths divided by sqrt(-K)"
+    )

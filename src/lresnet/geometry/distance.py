@@ -29,8 +29,10 @@ Two forms of :math:`\cosh d - 1`, the *separation* of x and y, are used:
   in the last place), so the error of the distance is a few :math:`\epsilon`, with one exception. Far from the origin, a
   step along the radius is T times shorter than its coordinates, and a step across the radius is not. For points on
   nearly one ray, :math:`|p| \approx |d| / T`, the relative error of the distance is therefore about
-  :math:`\epsilon T`. Avoiding it would need twice the digits for the products in p. (Rounding the coordinates by
-  :math:`\epsilon` changes such a distance by :math:`\epsilon T` radii of curvature, which is more.)
+  :math:`\epsilon T`. Avoiding it needs twice the digits for the products in p. Eager float32 points on a CPU get them:
+  such pairs are few and are computed again in float64. On other devices, in compiled code, in transforms, and for
+  float64 points the error stays at :math:`\epsilon T`. (Rounding the coordinates by :math:`\epsilon` changes such a
+  distance by :math:`\epsilon T` radii of curvature, which is more.)
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import full_precision, traced
+from lresnet.geometry.checks import full_precision, on_host, traced
 from lresnet.geometry.curvature import Curvature, constant, root
 from lresnet.geometry.smooth import asinhc, safe_sqrt, with_derivatives_of
 from lresnet.geometry.stack import times_rows
@@ -204,8 +206,25 @@ def _chord2_value(x: Tensor, y: Tensor, d: Tensor, s: Tensor, kappa: Curvature, 
     # The error of p is a few eps |d| if computed from d, and a few eps (r_x + r_y)/2 if computed from u - v. Both are
     # equal at |d| = (r_x + r_y)/2. The switch is at half of that, so that y = 2 x (where |d| is two thirds of
     # (r_x + r_y)/2) still uses u - v, which is then exactly 0.
-    near = _length(d, dim) < 0.25 * total
-    return radial + torch.where(near, 4 * share_x * share_y * p.square(), r_x * r_y * apart.square())
+    length = _length(d, dim)
+    near = length < 0.25 * total
+    chord = radial + torch.where(near, 4 * share_x * share_y * p.square(), r_x * r_y * apart.square())
+    if chord.dtype != torch.float32 or not on_host(chord):
+        return chord
+    # The error of the angular part is about eps times the root of `against`: at most 4 eps of the rest.
+    against = torch.where(near, length.square(), r_x * r_y)
+    lost = against > 16 * chord
+    return _again_in_float64(chord, lost, x, y, kappa, dim) if bool(lost.any()) else chord
+
+
+def _again_in_float64(chord: Tensor, lost: Tensor, x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Tensor:
+    """Return ``chord`` with the values of the pairs marked in ``lost`` computed in float64."""
+    pairs = lost.movedim(dim, -1).squeeze(-1)
+    a, b = (point.movedim(dim, -1)[pairs].double() for point in torch.broadcast_tensors(x, y))
+    if isinstance(kappa, Tensor):
+        kappa = kappa.double().expand(lost.shape).movedim(dim, -1)[pairs]
+    chord.movedim(dim, -1)[pairs] = _chord2_value(a, b, a - b, a + b, kappa, -1).to(chord.dtype)
+    return chord
 
 
 def _smooth_chord2(x: Tensor, y: Tensor, d: Tensor, s: Tensor, kappa: Curvature, dim: int) -> Tensor:

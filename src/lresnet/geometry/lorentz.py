@@ -12,7 +12,14 @@ from torch import Tensor
 
 from lresnet.geometry import charts, distance, maps, pairwise
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checked_points, checks_values, require_nonnegative, require_points, weight_rows
+from lresnet.geometry.checks import (
+    checked_points,
+    checks_values,
+    in_range,
+    require_nonnegative,
+    require_points,
+    weight_rows,
+)
 from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
 from lresnet.geometry.state import EXTRA_STATE, CurvatureState, is_sharded, number
 from lresnet.geometry.tracing import as_graph_node
@@ -157,8 +164,7 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
 
     def time(self, x: Tensor) -> Tensor:
         r"""Return the time coordinate :math:`\sqrt{|x|^2 - 1/K}`: [..., n] -> [...]."""
-        (x,), dtype = checked_points(x)
-        return distance.time_of(x, kappa_of(self.curvature, x.dtype), -1).squeeze(-1).to(dtype)
+        return self._scalar(distance.time_of, (x,), False)
 
     def lift(self, x: Tensor) -> Tensor:
         """Return space coordinates as time-first vectors: [..., n] -> [..., n+1]."""
@@ -336,7 +342,7 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
     def _vector(self, f: Callable[..., Tensor], tensors: tuple[Tensor, ...], names: tuple[str, ...]) -> Tensor:
         """Return ``f(*tensors, kappa, -1)``. Wrong types and shapes are reported by :func:`checks.checked_points`."""
         points, dtype = checked_points(*tensors, names=names)
-        return f(*points, kappa_of(self.curvature, points[0].dtype), -1).to(dtype)
+        return in_range(f, *points, kappa_of(self.curvature, points[0].dtype), -1).to(dtype)
 
     def _scalar(
         self, f: Callable[..., Tensor], tensors: tuple[Tensor, ...], keepdim: bool, names: tuple[str, ...] = ("x", "y")

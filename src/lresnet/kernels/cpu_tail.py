@@ -146,8 +146,8 @@ def _forward(x: Tensor, y: Tensor, w: Tensor, gamma: Tensor | None, kappa: Curva
         excess = 2 * w * D
         n = total + excess / (total + (total * total + excess).sqrt())  # `normaliser` of residual/lorentz.py
         length, weight = n, w
-        if has_weight:  # equal points give that point; so near the origin that T rounds to 1, D may be an underflow
-            equal = (D == 0) & (T[0] > 1)
+        if has_weight:  # equal points give that point; for norms below 1e-12 a difference of 0 may be an underflow
+            equal = (apart == 0) & (r_x == r_y) & (r_x > 1e-12) & (n == n)
             length, weight = torch.where(equal, 1.0, n), torch.where(equal, 0.0, w)
         c = 1 / length if gamma is None else gamma / length
         torch.mul(b, c * weight, out=out).addcmul_(a, c).relu_()

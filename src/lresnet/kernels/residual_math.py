@@ -52,12 +52,12 @@ def boost_weight(x2, y2, xy, second2, kappa):
 def value_coefficients(x2, y2, xy, second2, w, scale, kappa, KIND: tl.constexpr):
     """Return (alpha, beta) of ``z = alpha x + beta y``. Only parallel transport uses ``xy``."""
     if KIND == "lorentz":
-        D, _, T_x, _ = polar(x2, y2, second2, kappa)
+        D, _, _, _ = polar(x2, y2, second2, kappa)
         n = normaliser(w, D)
         c = scale * tl.div_rn(1.0, n)
-        # Equal points give that point exactly. (If T rounds to 1, D = 0 may be an underflow. A NaN in the weight makes
-        # n a NaN, and the result too.)
-        equal = (D == 0.0) & (T_x > 1.0) & (n == n)
+        # Equal points give that point exactly. (For norms below 1e-12 a difference of 0 may be an underflow. A NaN in
+        # the weight makes n a NaN, and the result too.)
+        equal = (second2 == 0.0) & (x2 == y2) & (x2 > 1e-24) & (n == n)
         return tl.where(equal, scale, c), tl.where(equal, 0.0, c * w)
     elif KIND == "parallel_transport":
         weight, _, _ = boost_weight(x2, y2, xy, second2, kappa)

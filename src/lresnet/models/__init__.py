@@ -7,6 +7,7 @@ from lresnet.models.registry import MODELS, create_model, from_pretrained
 
 if TYPE_CHECKING:
     from lresnet.models.gcn import LorentzGCN
+    from lresnet.models.gcnii import LorentzGCNII
     from lresnet.models.mlp import LorentzMLP
     from lresnet.models.pretrained import Pretrained
     from lresnet.models.resnet import LorentzResNet
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MODELS",
     "LorentzGCN",
+    "LorentzGCNII",
     "LorentzMLP",
     "LorentzResNet",
     "LorentzSAGE",
@@ -30,6 +32,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
         __name__,
         {
             "LorentzGCN": "gcn",
+            "LorentzGCNII": "gcnii",
             "LorentzMLP": "mlp",
             "LorentzResNet": "resnet",
             "LorentzSAGE": "sage",

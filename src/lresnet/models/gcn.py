@@ -49,7 +49,7 @@ class LorentzGCN(GraphModel):
             embeddings.
         residual: A name of :data:`lresnet.residual.METHODS`.
         residual_options: Options of the residual, e.g. ``{"weight": "learned"}``. The default weight of the Lorentz
-            residual is 1, as in the paper.
+            residual is 1, as in the paper, and it is an average; ``{"scale": "1+w"}`` makes it a sum in flat space.
         curvature: K < 0.
         learn_curvature: Train the curvature.
         dropout: Dropout rate of the space coordinates that enter a layer.
@@ -159,6 +159,9 @@ class LorentzGCN(GraphModel):
             return self._apply_layer(self.layers[number], inputs, A, edge_weight)
         y = self._apply_layer(self.layers[number], self._activate(inputs), A, edge_weight)
         return self.residuals[number - 1](inputs[: y.shape[0]], y)  # type: ignore[no-any-return]
+
+    def layer_modules(self) -> list[torch.nn.Module]:
+        return [self.layers[0], *self.residuals]
 
     def _embed_by_rows(self, points: Points, A: SparseMatrix) -> Tensor:
         """Return the same for a large graph: sparse products use whole tensors, all other operations blocks of rows."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -38,6 +38,10 @@ class GraphModel(Pretrained):
     euclidean: bool
     manifold: Lorentz
     head: torch.nn.Module | None
+    drops_features = True
+    """Whether dropout applies to the features themselves, so that each member of a stack has its own."""
+    norm_statistics: ClassVar[Literal["running", "reestimated"]] = "running"
+    """Statistics of batch norms in evaluation, see :class:`~lresnet.train.TrainConfig`, which may give other ones."""
 
     def forward(
         self,
@@ -107,6 +111,13 @@ class GraphModel(Pretrained):
     def logits(self, embedding: Tensor) -> Tensor:
         """Return the result of the head, or without a head the embeddings."""
         return embedding if self.head is None else self.head(embedding)
+
+    def layer_modules(self) -> list[torch.nn.Module]:
+        """Return the modules whose outputs are the nodes after every layer, in order; none if there are none.
+
+        Each runs once in a pass over a whole graph, so a forward hook sees the output of its layer.
+        """
+        return []
 
     def is_observed(self) -> bool:
         """Return whether a convolution needs single messages, as in an explanation of PyG."""

@@ -23,6 +23,7 @@ _RESNET = "lresnet.models.resnet:LorentzResNet"
 # The class of every model and its leading arguments.
 _TABLE: dict[str, tuple[Any, ...]] = {
     "lorentz_gcn": ("lresnet.models.gcn:LorentzGCN",),
+    "lorentz_gcnii": ("lresnet.models.gcnii:LorentzGCNII",),
     "lorentz_mlp": ("lresnet.models.mlp:LorentzMLP",),
     "lorentz_resnet": (_RESNET,),
     "lorentz_sage": ("lresnet.models.sage:LorentzSAGE",),

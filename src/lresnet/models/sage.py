@@ -189,6 +189,9 @@ class LorentzSAGE(GraphModel):
         y = self.layers[number](z, targets, A, edge_weight, self._drop)
         return self.residuals[number](z[:targets], y)  # type: ignore[no-any-return]
 
+    def layer_modules(self) -> list[torch.nn.Module]:
+        return list(self.residuals)
+
     def _start(self, points: Points) -> Tensor:
         """Return x^(0)."""
         if self.euclidean:

@@ -31,11 +31,12 @@ from lresnet.nn.graph_conv import LorentzGraphConv, centroid_of_sums, least_time
 from lresnet.nn.input_map import MAX_RADIUS, Points, model_input
 from lresnet.nn.linear import LorentzLinear
 from lresnet.nn.prototypes import Prototypes
-from lresnet.nn.sparse import SparseMatrix, adjacency, symmetric_normalisation
+from lresnet.nn.row_norm import ROW_NORMS
+from lresnet.nn.sparse import BlockDiagonal, SparseMatrix, adjacency, symmetric_normalisation
 from lresnet.nn.weighted_join import WeightedJoin
 from lresnet.residual import make_residual
 
-__all__ = ["NORMS", "EuclideanBranches", "LorentzBranches", "LorentzSGFormer", "RowNorm"]
+__all__ = ["NORMS", "EuclideanBranches", "LorentzBranches", "LorentzSGFormer"]
 
 Drop = Callable[[Tensor], Tensor]
 
@@ -61,7 +62,7 @@ class LorentzSGFormer(GraphModel):
         num_classes: Classes of the head (prototypes, or linear for the Euclidean baseline). None: the output is the
             embeddings.
         residual: A name of :data:`lresnet.residual.METHODS`; "none" is the graph branch alone.
-        residual_options: Options of the residual, e.g. ``{"scale": 2.0}``. Its weight is set by ``graph_weight``.
+        residual_options: Options of the residual, e.g. ``{"scale": "1+w"}``. Its weight is set by ``graph_weight``.
         branches: "euclidean", as in the paper, or "lorentz": fully hyperbolic, with ``residual`` also for the skip
             connections inside the branches (:class:`LorentzBranches`).
         attention_layers: Number of attention layers.
@@ -93,6 +94,7 @@ class LorentzSGFormer(GraphModel):
     """
 
     model_name = "lorentz_sgformer"
+    drops_features = False
     generators: Sequence[torch.Generator] = ()
     """Random generators of dropout in a stack, one for each member. Empty: torch's own generator."""
 
@@ -188,7 +190,7 @@ class LorentzSGFormer(GraphModel):
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
         """Return the input of the branches: the features, mapped to points if the branches are hyperbolic."""
-        shape = tuple(features.shape)
+        shape = features.member_shape if isinstance(features, BlockDiagonal) else tuple(features.shape)
         if len(shape) < 2 or shape[-1] != self.in_features:
             raise ValueError(f"the model was built for features [N, {self.in_features}], got shape {shape}")
         return model_input(features, self.manifold if self.hyperbolic_branches else None, self.max_radius)
@@ -201,23 +203,7 @@ class LorentzSGFormer(GraphModel):
 # --- The two branches -------------------------------------------------------------------------------------------------
 
 
-class RowNorm(torch.nn.LayerNorm):
-    """torch's layer norm of the coordinates, which also accepts the parameters of a stack, [S, n].
-
-    Shapes:
-        [..., n] -> [..., n]; with the parameters of a stack [N, S, n] -> [N, S, n].
-
-    Example:
-        >>> RowNorm(4)(torch.randn(5, 4)).shape
-        torch.Size([5, 4])
-    """
-
-    def forward(self, x: Tensor) -> Tensor:
-        rows = torch.nn.functional.layer_norm(x, self.normalized_shape, eps=self.eps)
-        return torch.addcmul(self.bias, rows, self.weight)
-
-
-NORMS: dict[str, Callable[[int], torch.nn.Module]] = {"none": torch.nn.Identity, "layer": RowNorm}
+NORMS: dict[str, Callable[[int], torch.nn.Module]] = {name: ROW_NORMS[name] for name in ("none", "layer")}
 """Norms of Euclidean branches, by name."""
 
 

@@ -15,7 +15,14 @@ from lresnet.geometry.stack import sum_to
 from lresnet.kernels import supports_rows
 from lresnet.nn.sparse import SparseMatrix
 
-__all__ = ["aggregate", "aggregate_with_time", "centroid_of_sums", "least_times"]
+__all__ = [
+    "aggregate",
+    "aggregate_with_time",
+    "centroid_of_sums",
+    "least_times",
+    "rescaled_aggregate",
+    "with_unitless_time",
+]
 
 
 def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
@@ -23,7 +30,20 @@ def aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
 
     See :func:`aggregate_with_time`.
     """
-    return aggregate_with_time(torch.cat([x, unitless_time(x, kappa, -1)], dim=-1), A, kappa)
+    return aggregate_with_time(with_unitless_time(x, kappa), A, kappa)
+
+
+def rescaled_aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
+    r"""Return :func:`aggregate` times the sum of each row of A, which tends to ``A x`` as kappa goes to 0.
+
+    .. math:: y_i = \rho_i\, s_i / n_i, \qquad \rho_i = \sum_j A_{ij}
+
+    The factor moves a point along the geodesic through the origin. It commutes with rotations about the origin, not
+    with boosts.
+    """
+    h = with_unitless_time(x, kappa)
+    sums, least = A.product(h), least_times(A, h)
+    return _centroid_of_sums(sums, least, kappa, A.has_empty_rows(), rescaled=True)
 
 
 def aggregate_with_time(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
@@ -62,14 +82,19 @@ def centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, *, some_empt
         kappa: -K > 0.
         some_empty: Whether a bound is 0, that is, whether a row has no neighbours.
     """
+    return _centroid_of_sums(sums, least, kappa, some_empty, rescaled=False)
+
+
+def _centroid_of_sums(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool, *, rescaled: bool) -> Tensor:
     if traced():
-        return _centroid(sums, least, kappa, some_empty)[0]
+        y = _centroid(sums, least, kappa, some_empty)[0]
+        return y * least if rescaled else y
     if supports_rows(sums, kappa):
         from lresnet.kernels.centroid import fused_centroid
 
-        return fused_centroid(sums, least, float(kappa), _plain_centroid)
+        return fused_centroid(sums, least, float(kappa), _plain_centroid, rescaled=rescaled)
     kappa_tensor = kappa if isinstance(kappa, Tensor) else None
-    result: Tensor = _Centroid.apply(sums, least, kappa_tensor, kappa, some_empty)  # type: ignore[no-untyped-call]
+    result: Tensor = _Centroid.apply(sums, least, kappa_tensor, kappa, some_empty, rescaled)  # type: ignore[no-untyped-call]
     return result
 
 
@@ -87,8 +112,9 @@ def _centroid(sums: Tensor, least: Tensor, kappa: Curvature, some_empty: bool) -
     return s * inverse, inverse, S_T * inverse
 
 
-def _plain_centroid(sums: Tensor, least: Tensor, kappa: Curvature) -> Tensor:
-    return _centroid(sums, least, kappa, some_empty=True)[0]
+def _plain_centroid(sums: Tensor, least: Tensor, kappa: Curvature, rescaled: bool) -> Tensor:
+    y = _centroid(sums, least, kappa, some_empty=True)[0]
+    return y * least if rescaled else y
 
 
 class _Centroid(torch.autograd.Function):
@@ -96,25 +122,78 @@ class _Centroid(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, sums: Tensor, least: Tensor, kappa_tensor: Tensor | None, kappa: Curvature, some_empty: bool
+        ctx: Any,
+        sums: Tensor,
+        least: Tensor,
+        kappa_tensor: Tensor | None,
+        kappa: Curvature,
+        some_empty: bool,
+        rescaled: bool,
     ) -> Tensor:
         y, inverse, T_y = _centroid(sums, least, kappa, some_empty)
-        ctx.kappa, ctx.some_empty = None if kappa_tensor is not None else kappa, some_empty
+        ctx.kappa, ctx.some_empty, ctx.rescaled = None if kappa_tensor is not None else kappa, some_empty, rescaled
         ctx.save_for_backward(sums, least, y, inverse, T_y, kappa_tensor)
-        return y
+        return y * least if rescaled else y
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         sums, least, y, inverse, T_y, kappa_tensor = ctx.saved_tensors
         kappa = kappa_tensor if kappa_tensor is not None else ctx.kappa
+        g = g * least if ctx.rescaled else g
         if torch.is_grad_enabled():  # a second derivative is needed: autograd computes both
             # Differentiate with respect to aliases, so that gradients stop here: the sums may depend on kappa.
             sums, alias = sums.view_as(sums), None if kappa_tensor is None else kappa_tensor.view_as(kappa_tensor)
             y = _centroid(sums, least, kappa if alias is None else alias, ctx.some_empty)[0]
             inputs = [sums] if alias is None else [sums, alias]
             g_sums, *rest = torch.autograd.grad(y, inputs, g, create_graph=True)
-            return g_sums, None, rest[0] if rest else None, None, None
+            return g_sums, None, rest[0] if rest else None, None, None, None
         a = dot(g, y, -1)
-        back = torch.cat([torch.addcmul(g, kappa * a, y), -a * T_y], dim=-1) * inverse
+        back = sums.new_empty(sums.shape)
+        torch.addcmul(g, kappa * a, y, out=back[..., :-1]).mul_(inverse)
+        torch.mul(a * T_y, -inverse, out=back[..., -1:])
         gk = None if kappa_tensor is None else 0.5 * sum_to(kappa_tensor.shape, a * dot(y, y, -1))
-        return back, None, gk, None, None
+        return back, None, gk, None, None, None
+
+
+# --- Points with their time -------------------------------------------------------------------------------------------
+
+
+def with_unitless_time(x: Tensor, kappa: Curvature) -> Tensor:
+    r"""Return the points, then :math:`T = \sqrt\kappa` times their time, [..., n] -> [..., n+1].
+
+    Example:
+        >>> with_unitless_time(torch.tensor([[3.0, 4.0]]), 1.0)
+        tensor([[3.0000, 4.0000, 5.0990]])
+    """
+    if traced() or isinstance(kappa, Tensor):
+        return _plain_with_time(x, kappa)
+    if supports_rows(x, kappa):
+        from lresnet.kernels.ambient import fused_unitless
+
+        return fused_unitless(x, float(kappa), _plain_with_time)
+    result: Tensor = _WithTime.apply(x, kappa)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _plain_with_time(x: Tensor, kappa: Curvature) -> Tensor:
+    T = unitless_time(x, kappa, -1)
+    if T.shape[:-1] != x.shape[:-1]:  # points that all members of a stack share, each with its own curvature
+        x = x.expand(*T.shape[:-1], -1)
+    return torch.cat([x, T], dim=-1)
+
+
+class _WithTime(torch.autograd.Function):
+    r"""Derivative :math:`\partial x = g_x + \kappa (g_T / T)\, x`, in one pass over x."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, kappa: float) -> Tensor:
+        h = _plain_with_time(x, kappa)
+        ctx.kappa = kappa
+        ctx.save_for_backward(x, h)
+        return h
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        x, h = ctx.saved_tensors
+        T = unitless_time(x, ctx.kappa, -1) if torch.is_grad_enabled() else h[..., -1:]
+        return torch.addcmul(g[..., :-1], x, g[..., -1:] / T, value=ctx.kappa), None

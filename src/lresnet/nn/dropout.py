@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["dropout"]
+__all__ = ["dropout", "dropout_mask"]
 
 
 def dropout(
@@ -30,13 +30,23 @@ def dropout(
         >>> dropout(torch.ones(50, 1, 4), 0.5, generators).shape
         torch.Size([50, 3, 4])
     """
+    return x * dropout_mask(x, rate, generators, counts).div_(1 - rate)
+
+
+def dropout_mask(
+    x: Tensor, rate: float, generators: Sequence[torch.Generator] = (), counts: Sequence[int] | None = None
+) -> Tensor:
+    """Return the entries that :func:`dropout` keeps as 1 and those that it drops as 0, in the dtype of x.
+
+    Example:
+        >>> dropout_mask(torch.ones(3), 0.0)
+        tensor([1., 1., 1.])
+    """
     keep = 1 - rate
     if not generators:
-        mask = torch.empty_like(x).bernoulli_(keep)
-    elif counts is not None:
+        return torch.empty_like(x).bernoulli_(keep)
+    if counts is not None:
         sizes = zip(counts, generators, strict=True)
-        mask = torch.cat([x.new_empty(size).bernoulli_(keep, generator=generator) for size, generator in sizes])
-    else:
-        shape = x.shape[0], *x.shape[2:]
-        mask = torch.stack([x.new_empty(shape).bernoulli_(keep, generator=g) for g in generators], dim=1)
-    return x * mask.div_(keep)
+        return torch.cat([x.new_empty(size).bernoulli_(keep, generator=generator) for size, generator in sizes])
+    shape = x.shape[0], *x.shape[2:]
+    return torch.stack([x.new_empty(shape).bernoulli_(keep, generator=g) for g in generators], dim=1)

@@ -32,6 +32,7 @@ __all__ = [
     "checked_features",
     "coordinate_input",
     "dropout_points",
+    "dropout_values",
     "factor_slope",
     "features_to_points",
     "model_input",
@@ -130,12 +131,21 @@ def dropout_points(
     if rate == 0.0 or not training:
         return points
     if isinstance(points.x, SparseMatrix):
-        counts = points.x.counts if isinstance(points.x, BlockDiagonal) else None
-        values = dropout(points.x.values, rate, generators, counts)
-        time = (points.x.sum_rows(values.square()) + 1 / kappa).sqrt()
-        return Points(points.x.with_values(values), time)
+        sparse = dropout_values(points.x, rate, generators)
+        return Points(sparse, (sparse.sum_rows(sparse.values.square()) + 1 / kappa).sqrt())
     x = dropout(points.x, rate, generators)
     return Points(x, time_of(x, kappa, -1))
+
+
+def dropout_values(x: SparseMatrix, rate: float, generators: Sequence[torch.Generator] = ()) -> SparseMatrix:
+    """Apply dropout to the entries of a sparse matrix; that of a stack is a :class:`~lresnet.nn.sparse.BlockDiagonal`.
+
+    Example:
+        >>> dropout_values(SparseMatrix.from_dense(torch.eye(3)), 0.0).values
+        tensor([1., 1., 1.])
+    """
+    counts = x.counts if isinstance(x, BlockDiagonal) else None
+    return x.with_values(dropout(x.values, rate, generators, counts))
 
 
 def _factor(length2: Tensor, max_radius: float) -> Tensor:

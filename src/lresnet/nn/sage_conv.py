@@ -24,7 +24,8 @@ def sum_options(residual: str, options: dict[str, Any] | None = None) -> dict[st
 
     The Lorentz residual :math:`\gamma (x + w y)/n` with :math:`n \ge 1 + w` is an average for :math:`\gamma = 1`. With
     :math:`\gamma = 1 + w` it tends to the sum x + w y as the curvature goes to 0. The default is w = 1 and this gamma;
-    ``{"scale": None}`` requests the average. Other residuals are returned as given.
+    ``{"scale": None}`` requests the average. A learned weight starts with this gamma, and ``{"scale": "1+w"}`` makes
+    gamma follow it. Other residuals are returned as given.
 
     Example:
         >>> sum_options("lorentz"), sum_options("lorentz", {"weight": 0.5}), sum_options("space")

@@ -233,6 +233,11 @@ class BlockDiagonal(SparseMatrix):
     counts: list[int]
     """Number of entries of each member; the values are stored member after member."""
 
+    @property
+    def member_shape(self) -> tuple[int, int]:
+        """Numbers of rows and columns of one member."""
+        return self.shape[0] // len(self.counts), self.shape[1] // len(self.counts)
+
     @classmethod
     def of(cls, matrices: Sequence[SparseMatrix]) -> Self:
         """Build from one matrix for each member. Their shapes are equal; their entries may differ."""

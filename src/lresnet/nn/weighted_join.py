@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -16,7 +17,7 @@ from lresnet.geometry.state import is_sharded, number
 from lresnet.kernels import supports_pair, supports_rows
 from lresnet.nn.input_map import MAX_RADIUS, bounded_exp, bounded_radius, factor_slope
 from lresnet.residual import METHODS, LorentzResidual, make_residual
-from lresnet.residual.base import FixedNumbers
+from lresnet.residual.base import FixedNumbers, require_learned, require_positive_number
 from lresnet.residual.lorentz import lorentz_residual, normaliser
 
 __all__ = ["WeightedJoin", "lorentz_join"]
@@ -41,7 +42,9 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         weight: alpha, above 0 and below 1.
         learn_weight: Train alpha. Without effect for ``"none"``.
         max_radius: Length to which longer tangent vectors are shortened, in radii of curvature.
-        options: Options of the residual.
+        options: Options of the residual. Every kind but ``"none"`` also has ``scale`` and ``initial_scale``, those of
+            :class:`~lresnet.LorentzResidual`: a factor of the result. With ``scale="1+w"`` the limit for curvature 0,
+            :math:`(1 - \alpha) x + \alpha y`, is divided by :math:`1 - \alpha`, which gives the sum x + w y.
 
     Shapes:
         [..., n], [..., n] -> [..., n]
@@ -52,7 +55,9 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         torch.Size([5, 4])
     """
 
-    learned_numbers = ("raw_weight",)
+    learned_numbers = ("raw_weight", "log_scale")
+    scale_is_sum = False
+    """Whether a scale of 1 + w is applied here; the Lorentz residual applies its own."""
 
     def __init__(
         self,
@@ -70,6 +75,8 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         self.kind, self.max_radius = kind, max_radius
         ratio = weight / (1 - weight)
         self._branch_weights = METHODS[kind].branch_weights if kind in METHODS else "vectors"
+        if self._branch_weights in ("coordinates", "vectors"):
+            self._set_scale(options.pop("scale", None), options.pop("initial_scale", 1.0))
         if self._branch_weights == "own":
             options |= {"weight": "learned", "initial_weight": ratio} if learn_weight else {"weight": ratio}
         elif learn_weight and self._branch_weights != "unused":
@@ -85,8 +92,31 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         ratio = number(owner.raw_weight).abs()  # type: ignore[arg-type]
         return ratio / (1 + ratio)
 
+    def _set_scale(self, scale: str | float | None, initial_scale: float) -> None:
+        """Register the scale of a residual that has none of its own."""
+        if isinstance(scale, str) and scale.replace(" ", "") == "1+w":
+            self.scale_is_sum = True
+        elif isinstance(scale, str):
+            require_learned("scale", scale, "'1+w'")
+            start = math.log(require_positive_number("initial_scale", initial_scale))
+            self.log_scale = torch.nn.Parameter(torch.tensor([start]))
+        elif scale is not None:
+            self.fix("log_scale", math.log(require_positive_number("scale", scale)))
+
+    def _scaled(self, points: Tensor) -> Tensor:
+        if self.scale_is_sum:
+            gamma = 1 + number(self.raw_weight).abs()
+        elif getattr(self, "log_scale", None) is not None:
+            gamma = number(self.log_scale).exp()  # type: ignore[arg-type]
+        else:
+            return points
+        return points * gamma.to(points.dtype).unsqueeze(-1)
+
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         """Join points, or vectors for ``"euclidean"``."""
+        return self._scaled(self._join(x, y))
+
+    def _join(self, x: Tensor, y: Tensor) -> Tensor:
         if self._branch_weights == "vectors":
             z, g = self._weigh(self.manifold.logmap0(x), self.manifold.logmap0(y))
             return self.residual(self.manifold.expmap0(z), self.manifold.expmap0(g))  # type: ignore[no-any-return]
@@ -100,8 +130,8 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         """Join tangent vectors at the origin and return a point."""
         if self._branch_weights == "vectors":
             z, g = self._weigh(z, g)
-            return self.residual(self._exp(z), self._exp(g))  # type: ignore[no-any-return]
-        if isinstance(self.residual, LorentzResidual) and self.residual.log_scale is None:
+            return self._scaled(self.residual(self._exp(z), self._exp(g)))
+        if isinstance(self.residual, LorentzResidual) and not self.residual.has_scale:
             wide = torch.promote_types(z.dtype, torch.float32)
             kappa = kappa_of(self.manifold.curvature, wide)
             return lorentz_join(z.to(wide), g.to(wide), self.residual.signed_weight, kappa, self.max_radius).to(z.dtype)

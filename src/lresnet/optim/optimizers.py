@@ -20,6 +20,7 @@ __all__ = [
     "ParameterGroups",
     "adam_l2",
     "adamw",
+    "decay_rates",
     "device_rate",
     "make_adam",
     "make_adam_l2",
@@ -210,6 +211,7 @@ def make_adam(
     weight_decay: float = 0.0,
     *,
     decay: Decay = "matrices",
+    layer_decay: float | None = None,
     expect_manifold: bool = False,
 ) -> Optimizers:
     """Return AdamW (fused, decoupled decay) for Euclidean parameters and RiemannianAdam for points of a manifold.
@@ -219,6 +221,7 @@ def make_adam(
         lr: Learning rate.
         weight_decay: Decoupled weight decay.
         decay: Parameters with weight decay: "matrices", or "all" for norms and biases too.
+        layer_decay: Weight decay of the parameters whose names start with ``layers.``; None: ``weight_decay``.
         expect_manifold: Warn if the model has no manifold parameter, so that a Riemannian optimiser has no effect.
 
     Example:
@@ -232,11 +235,16 @@ def make_adam(
             "all of its parameters get ordinary Adam updates",
             stacklevel=2,
         )
-    return _adam(groups, adamw, lr, weight_decay, decay)
+    return _adam(groups, adamw, lr, (weight_decay, decay, layer_decay))
 
 
 def make_adam_l2(
-    model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, decay: Decay = "matrices"
+    model: torch.nn.Module,
+    lr: float,
+    weight_decay: float = 0.0,
+    *,
+    decay: Decay = "matrices",
+    layer_decay: float | None = None,
 ) -> Optimizers:
     r"""Return Adam with weight decay in the gradient, :math:`g + \lambda w`, the penalty :math:`\lambda |w|^2 / 2`.
 
@@ -245,18 +253,17 @@ def make_adam_l2(
     would shrink by lr times ``weight_decay`` times its value. Points of a manifold have no decay. The arguments are
     those of :func:`make_adam`.
     """
-    return _adam(parameter_groups(model), adam_l2, lr, weight_decay, decay)
+    return _adam(parameter_groups(model), adam_l2, lr, (weight_decay, decay, layer_decay))
 
 
 def _adam(
     groups: ParameterGroups,
     euclidean_adam: Callable[[list[dict[str, Any]], float], torch.optim.Optimizer],
     lr: float,
-    weight_decay: float,
-    decay: Decay,
+    decay: tuple[float, Decay, float | None],
 ) -> Optimizers:
     optimizers: list[torch.optim.Optimizer] = []
-    if euclidean := _euclidean(groups, weight_decay, decay):
+    if euclidean := _euclidean(groups, *decay):
         optimizers.append(euclidean_adam(euclidean, lr))
     if groups.manifold:
         optimizers.append(_riemannian_adam(list(groups.manifold.values()), lr))
@@ -289,7 +296,14 @@ def adam_l2(groups: list[dict[str, Any]], lr: float) -> torch.optim.Adam:
     return torch.optim.Adam(groups, **options, capturable=isinstance(options["lr"], torch.Tensor))
 
 
-def make_sgd(model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, decay: Decay = "matrices") -> Optimizers:
+def make_sgd(
+    model: torch.nn.Module,
+    lr: float,
+    weight_decay: float = 0.0,
+    *,
+    decay: Decay = "matrices",
+    layer_decay: float | None = None,
+) -> Optimizers:
     """Return SGD (fused, Nesterov momentum 0.9) for Euclidean parameters and RiemannianSGD for points of a manifold.
 
     Args:
@@ -297,10 +311,11 @@ def make_sgd(model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, de
         lr: Learning rate.
         weight_decay: Weight decay, added to the gradient as in the paper.
         decay: Parameters with weight decay: "matrices", or "all" for norms and biases too.
+        layer_decay: Weight decay of the parameters whose names start with ``layers.``; None: ``weight_decay``.
     """
     groups = parameter_groups(model)
     optimizers: list[torch.optim.Optimizer] = []
-    if euclidean := _euclidean(groups, weight_decay, decay):
+    if euclidean := _euclidean(groups, weight_decay, decay, layer_decay):
         optimizers.append(torch.optim.SGD(euclidean, **_fused(euclidean, lr), momentum=_MOMENTUM, nesterov=True))
     if groups.manifold:
         points = list(groups.manifold.values())
@@ -308,11 +323,38 @@ def make_sgd(model: torch.nn.Module, lr: float, weight_decay: float = 0.0, *, de
     return Optimizers(optimizers)
 
 
-def _euclidean(groups: ParameterGroups, weight_decay: float, decay: Decay) -> list[dict[str, Any]]:
+def decay_rates(
+    groups: ParameterGroups, weight_decay: float, decay: Decay = "matrices", layer_decay: float | None = None
+) -> dict[str, float]:
+    """Return the weight decay of every Euclidean parameter by name.
+
+    Args:
+        groups: Parameters of a model.
+        weight_decay: Weight decay.
+        decay: Parameters with weight decay: "matrices", or "all" for norms and biases too.
+        layer_decay: Weight decay of the parameters whose names start with ``layers.``; None: ``weight_decay``.
+
+    Example:
+        >>> net = torch.nn.ModuleDict({"layers": torch.nn.Linear(3, 2), "head": torch.nn.Linear(2, 2)})
+        >>> decay_rates(parameter_groups(net), 0.1, layer_decay=0.5)
+        {'layers.weight': 0.5, 'head.weight': 0.1, 'layers.bias': 0.0, 'head.bias': 0.0}
+    """
+    inner = weight_decay if layer_decay is None else layer_decay
+    decayed = {name: inner if name.startswith("layers.") else weight_decay for name in [*groups.decayed, *groups.plain]}
+    plain = {} if decay == "all" else dict.fromkeys(groups.plain, 0.0)
+    return decayed | plain | dict.fromkeys(groups.geometric, 0.0)
+
+
+def _euclidean(
+    groups: ParameterGroups, weight_decay: float, decay: Decay, layer_decay: float | None = None
+) -> list[dict[str, Any]]:
     """Return the parameter groups of a torch optimiser, without empty ones."""
-    plain = weight_decay if decay == "all" else 0.0
-    rates = ((groups.decayed, weight_decay), (groups.plain, plain), (groups.geometric, 0.0))
-    return [{"params": list(group.values()), "weight_decay": rate} for group, rate in rates if group]
+    rates = decay_rates(groups, weight_decay, decay, layer_decay)
+    return [
+        {"params": [group[name] for name in group if rates[name] == rate], "weight_decay": rate}
+        for group in (groups.decayed, groups.plain, groups.geometric)
+        for rate in dict.fromkeys(rates[name] for name in group)
+    ]
 
 
 def _fused(groups: list[dict[str, Any]], lr: float) -> dict[str, Any]:

@@ -111,7 +111,7 @@ class WeightedResidual(Residual, FixedNumbers):
     ) -> None:
         super().__init__(manifold, dim)
         if isinstance(weight, str):
-            require_learned("weight", weight)
+            require_learned("weight", weight, "a tensor")
             start = require_positive_number("initial_weight", initial_weight)
             self.raw_weight = torch.nn.Parameter(torch.tensor([start], **factory))
         elif isinstance(weight, torch.nn.Parameter):
@@ -139,10 +139,10 @@ class WeightedResidual(Residual, FixedNumbers):
         return f"{super().extra_repr()}, weight={kind}{shape}"
 
 
-def require_learned(name: str, value: str) -> None:
-    """Raise ``ValueError`` unless the string given for ``name`` is ``"learned"``."""
+def require_learned(name: str, value: str, other: str) -> None:
+    """Raise ``ValueError`` unless the string given for ``name`` is ``"learned"``; ``other`` is allowed as well."""
     if value != "learned":
-        raise ValueError(f"{name} must be 'learned', a number or, for weights, a tensor; got {value!r}")
+        raise ValueError(f"{name} must be 'learned', a number or {other}; got {value!r}")
 
 
 def require_positive_number(name: str, value: float) -> float:

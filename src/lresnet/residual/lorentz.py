@@ -19,7 +19,16 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.geometry.centroid import centroid
-from lresnet.geometry.checks import checked_points, checks_values, forward_mode, require_positive, traced, weight_rows
+from lresnet.geometry.checks import (
+    checked_points,
+    checks_values,
+    forward_mode,
+    on_host,
+    overflowed,
+    require_positive,
+    traced,
+    weight_rows,
+)
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of, root
 from lresnet.geometry.distance import Pair, dot, measure, reusable, separation, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
@@ -31,6 +40,9 @@ from lresnet.residual.base import WeightedResidual, require_learned, require_pos
 __all__ = ["LorentzResidual", "lorentz_residual", "lorentz_residual_many", "normaliser"]
 
 Weight = float | Tensor
+
+_SUM = "1+w"
+"""The scale with which the residual is a sum in flat space."""
 
 
 def lorentz_residual(
@@ -71,8 +83,12 @@ def lorentz_residual(
     if forward_mode():
         return _plain(x, y, w, gamma, kappa, dim).to(dtype)
     function = _LorentzResidual if traced() else _EagerLorentzResidual
-    z: Tensor = function.apply(x, y, w, gamma, kappa, dim)[0]  # type: ignore[no-untyped-call]
-    return z.to(dtype)
+    z, n, *_ = function.apply(x, y, w, gamma, kappa, dim)  # type: ignore[no-untyped-call]
+    if overflowed(n):  # norms above 1.8e19, or products of a large weight
+        wide = (t.double() if isinstance(t, Tensor) else t for t in (x, y, w, gamma, kappa))
+        z = function.apply(*wide, dim)[0]  # type: ignore[no-untyped-call]
+    result: Tensor = z.to(dtype)
+    return result
 
 
 @register_formula("lorentz", weighted=True)
@@ -122,7 +138,9 @@ class LorentzResidual(WeightedResidual):
     Args:
         manifold: Owner of the curvature; it is referenced, not registered as a submodule.
         weight: ``"learned"`` (one parameter), a number, or a tensor with one weight per point; a Parameter is trained.
-        scale: gamma: None, a positive number, or ``"learned"`` (its logarithm is the parameter, so it stays positive).
+        scale: gamma: None, a positive number, ``"learned"`` (its logarithm is the parameter, so it stays positive), or
+            ``"1+w"``: gamma = 1 + \|w\|, which follows a learned weight. For curvature 0 the residual is then the sum
+            x + \|w\| y; without a scale it is the average (x + \|w\| y)/(1 + \|w\|).
         dim: The coordinate axis; 1 for images.
         initial_weight, initial_scale: Initial values of learned weight and scale.
         factory: ``device`` and ``dtype`` of weight and scale.
@@ -139,6 +157,8 @@ class LorentzResidual(WeightedResidual):
     learned_numbers = ("raw_weight", "log_scale")
     log_scale: Tensor | None
     fixed_scale: Tensor | None
+    follows_weight = False
+    """Whether the scale is 1 + w."""
 
     def __init__(
         self,
@@ -152,8 +172,11 @@ class LorentzResidual(WeightedResidual):
         **factory: Any,
     ) -> None:
         super().__init__(manifold, weight, dim, initial_weight=initial_weight, **factory)
-        if isinstance(scale, str):
-            require_learned("scale", scale)
+        if isinstance(scale, str) and scale.replace(" ", "") == _SUM:
+            self.follows_weight = True
+            self.register_buffer("log_scale", None)
+        elif isinstance(scale, str):
+            require_learned("scale", scale, f"{_SUM!r}")
             start = math.log(require_positive_number("initial_scale", initial_scale))
             self.log_scale = torch.nn.Parameter(torch.tensor([start], **factory))
         elif scale is None:
@@ -165,10 +188,21 @@ class LorentzResidual(WeightedResidual):
 
     @property
     def scale(self) -> Tensor | None:
-        """The effective gamma > 0, or None."""
+        """The effective gamma > 0, or None; with ``"1+w"`` it has the shape of the weight."""
+        if self.follows_weight:
+            return _sum_scale(self.signed_weight)
         if "fixed_scale" in self._buffers:
             return self.fixed_scale
         return None if self.log_scale is None else number(self.log_scale).exp()
+
+    @property
+    def has_scale(self) -> bool:
+        """Whether there is a scale."""
+        return self.follows_weight or self.log_scale is not None
+
+    def _weight_and_scale(self) -> tuple[Tensor, Tensor | None]:
+        weight = self.signed_weight  # read once: reading a sharded parameter communicates
+        return weight, _sum_scale(weight) if self.follows_weight else self.scale
 
     def restore(self) -> None:
         super().restore()
@@ -178,14 +212,20 @@ class LorentzResidual(WeightedResidual):
             self.fixed_scale = torch.full_like(log, self._numbers["fixed_scale"]) if same else log.exp()
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return lorentz_residual(x, y, self.signed_weight, self.scale, K=self.manifold.curvature, dim=self.dim)
+        weight, scale = self._weight_and_scale()
+        return lorentz_residual(x, y, weight, scale, K=self.manifold.curvature, dim=self.dim)
 
     def kernel(self) -> dict[str, Any] | None:
-        arguments = {"kind": "lorentz", "weight": self.signed_weight, "scale": self.scale}
-        return arguments | {"kappa": -self.manifold.curvature}
+        weight, scale = self._weight_and_scale()
+        return {"kind": "lorentz", "weight": weight, "scale": scale, "kappa": -self.manifold.curvature}
 
     def extra_repr(self) -> str:
-        kind = "learned" if isinstance(self.log_scale, torch.nn.Parameter) else self.scale and f"{float(self.scale):g}"
+        if self.follows_weight:
+            kind = _SUM
+        elif isinstance(self.log_scale, torch.nn.Parameter):
+            kind = "learned"
+        else:
+            kind = "None" if self.scale is None else f"{float(self.scale):g}"
         return f"{super().extra_repr()}, scale={kind}"
 
 
@@ -212,11 +252,11 @@ class _LorentzResidual(torch.autograd.Function):
         pair = measure(x, y, kappa, dim)
         n = length = normaliser(1.0, w, pair.separation)
         weight = w
-        if not (w.dim() == 0 and checks_values(w) and float(w) == 1.0):
+        equal = None if _is_one(w) else _equal_points(x, y, pair, dim)
+        if equal is not None:
             # For equal points the result is x; (x + w x)/(1 + w) would round it, except at w = 1.
-            # T_x > 1: so near the origin that T rounds to 1, a separation of 0 may be an underflow.
             # w == w: a NaN weight must give NaN.
-            equal = (pair.separation == 0) & (pair.T_x > 1) & (w != 1) & (w == w)
+            equal = equal & (w != 1) & (w == w)
             weight, length = torch.where(equal, 0.0, w), torch.where(equal, 1.0, n)
         s = torch.addcmul(x, y, weight)
         out = reusable(s)
@@ -257,6 +297,22 @@ class _EagerLorentzResidual(torch.autograd.Function):
         return output
 
     backward = _LorentzResidual.backward
+
+
+def _is_one(w: Tensor) -> bool:
+    return w.dim() == 0 and checks_values(w) and float(w) == 1.0
+
+
+def _equal_points(x: Tensor, y: Tensor, pair: Pair, dim: int) -> Tensor | None:
+    """Return which points are equal, axis kept; None if no two are."""
+    equal, far = pair.separation == 0, pair.T_x > 1
+    host = on_host(x)
+    if host and not bool(equal.any()):
+        return None
+    # So near the origin that T rounds to 1, a separation of 0 may be an underflow: there the points are compared.
+    if host and bool(far.all()):
+        return equal
+    return equal & (far | (x == y).all(dim, keepdim=True))
 
 
 def _gradients(
@@ -330,6 +386,11 @@ def _differentiable(x: Tensor, y: Tensor, kappa: Curvature, dim: int) -> Pair:
     D = separation(x, y, kappa, dim)
     T_x, T_y = unitless_time(x, kappa, dim), unitless_time(y, kappa, dim)
     return Pair(D, D - (T_x - T_y).square() / (2 * T_x * T_y), T_x, T_y)
+
+
+def _sum_scale(weight: Tensor) -> Tensor:
+    """Return 1 + |w|, in float32 or wider: 1 + w in float16 would be rounded twice."""
+    return 1 + weight.abs().to(torch.promote_types(weight.dtype, torch.float32))
 
 
 def _scale_rows(scale: Weight, points: Tensor, dim: int) -> Tensor:

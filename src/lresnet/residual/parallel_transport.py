@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import maps
-from lresnet.geometry.checks import checked_points
+from lresnet.geometry.checks import checked_points, in_range
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.kernels import supports_pair
 from lresnet.kernels.formulas import register_formula
@@ -36,7 +36,7 @@ def parallel_transport_residual(x: Tensor, y: Tensor, *, K: Curvature = -1.0, di
         return fused_residual("parallel_transport", x, y, None, None, kappa_of(K, torch.float32), dim)
     points, dtype = checked_points(x, y, dim=dim)
     (x, y), kappa = kappa_among(points, K, dim)
-    return maps.boost(x, y, kappa, dim).to(dtype)
+    return in_range(maps.boost, x, y, kappa, dim).to(dtype)
 
 
 @register_formula("parallel_transport")

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, maps
-from lresnet.geometry.checks import checked_points, weight_rows
+from lresnet.geometry.checks import checked_points, in_range, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.kernels import supports_pair
 from lresnet.kernels.formulas import register_formula
@@ -38,8 +38,11 @@ def tangent_residual(
         return fused_residual("tangent", x, y, weight, None, kappa_of(K, torch.float32), dim)
     points, dtype = checked_points(x, y, dim=dim)
     (x, y), kappa = kappa_among(points, K, dim)
-    total = maps.logmap0(x, kappa, dim) + weight_rows(weight, x, dim).abs() * maps.logmap0(y, kappa, dim)
-    return maps.expmap0(total, kappa, dim).to(dtype)
+    return in_range(_sum_of_logarithms, x, y, weight_rows(weight, x, dim).abs(), kappa, dim).to(dtype)
+
+
+def _sum_of_logarithms(x: Tensor, y: Tensor, w: Tensor, kappa: Curvature, dim: int) -> Tensor:
+    return maps.expmap0(maps.logmap0(x, kappa, dim) + w * maps.logmap0(y, kappa, dim), kappa, dim)
 
 
 @register_formula("tangent", weighted=True)

@@ -7,6 +7,7 @@ from lresnet._lazy import lazy_names
 if TYPE_CHECKING:
     from lresnet.runs.config import (
         GCNConfig,
+        GCNIIConfig,
         GraphTaskConfig,
         ImageTaskConfig,
         ModelConfig,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "GCNConfig",
+    "GCNIIConfig",
     "GraphTaskConfig",
     "ImageTaskConfig",
     "ModelConfig",
@@ -37,6 +39,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
         __name__,
         {
             "GCNConfig": "config",
+            "GCNIIConfig": "config",
             "GraphTaskConfig": "config",
             "ImageTaskConfig": "config",
             "ModelConfig": "config",

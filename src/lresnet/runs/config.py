@@ -26,6 +26,8 @@ from lresnet._options import (
     check_options,
     option,
 )
+from lresnet.data.registry import TASKS
+from lresnet.data.split_names import canonical_split, require_index
 from lresnet.residual.registry import RESIDUALS, residual_options
 from lresnet.runs.names import require_known
 from lresnet.train.config import Augment, TrainConfig
@@ -37,6 +39,7 @@ __all__ = [
     "TRAIN_SETTINGS_OF_GRAPHS",
     "TRAIN_SETTINGS_OF_IMAGES",
     "GCNConfig",
+    "GCNIIConfig",
     "GraphTaskConfig",
     "GraphTaskKind",
     "ImageTaskConfig",
@@ -57,6 +60,8 @@ __all__ = [
 ]
 
 _NEGATIVE = Range("negative and finite", lambda value: -math.inf < value < 0)
+# log(theta + 1), the weight of the first matrix beside the identity, is at most 1.
+_THETA = Range("above 0 and at most e - 1 = 1.718", lambda value: 0 < value <= math.e - 1)
 _LEARNED = "learned|FLOAT"
 GraphTaskKind = Literal["link", "node", "graph-level"]
 """What can be learned on a user's graph."""
@@ -73,7 +78,8 @@ class GraphTaskConfig:
         name: the shipped task, e.g. ``"airport/lp"``, or the absolute path of a user's graph.
         split: name of the split, e.g. ``"disjoint"``; for a user's graph ``"random"`` or the absolute path of a split
             file; None: the task's default.
-        split_index: number of the official split, where there are several.
+        split_index: number of the split, where there are several of this name: an official split, or the seed of a
+            ``"class-random"`` or ``"fresh_splits"`` split; None: the run's seed draws it.
         features: how the node features are prepared.
         drop_columns: raw feature columns of a shipped task that are left out, numbered from 0; None: none.
         task: what is to be learned on a user's graph; None for a shipped task.
@@ -111,6 +117,8 @@ class GraphTaskConfig:
         check_options(self)
         if self.drop_columns is not None:
             object.__setattr__(self, "drop_columns", self._checked_columns(self.drop_columns))
+        if not self.is_own and self.name in TASKS:
+            self._name_split(TASKS[self.name].splits)
         if self.metric is not None and self.task is not None:
             (require_link_metric if self.task == "link" else require_node_metric)(self.metric)
         for name in ("node_features", "labels", "directed", "metric"):
@@ -130,6 +138,14 @@ class GraphTaskConfig:
         if not isinstance(columns, list | tuple) or not all(type(one) is int and one >= 0 for one in columns):
             raise ValueError(f"drop_columns must be a list of whole numbers, 0 or more, got {columns!r}")
         return tuple(sorted(set(columns))) or None
+
+    def _name_split(self, splits: tuple[str, ...]) -> None:
+        """Take the current name of the split of a shipped task, and check its number."""
+        if self.split is None and self.split_index is not None and "official_splits" in splits:
+            object.__setattr__(self, "split", "official_splits")
+        if self.split is not None:
+            object.__setattr__(self, "split", canonical_split(self.split, splits))
+            require_index(self.split, self.split_index)
 
     def _require_graph_level(self) -> None:
         given = [name for name in ("labels", "node_features", "directed") if getattr(self, name) is not None]
@@ -231,13 +247,17 @@ class ModelConfig:
     weight: Literal["learned"] | float | None = option(
         None, "Weight of the residual's branch, for a method that has one.", metavar=_LEARNED
     )
-    scale: Literal["learned"] | float | None = option(
-        None, "Scale of the residual's result, for a method that has one.", metavar=_LEARNED
+    scale: Literal["learned", "1+w", "none"] | float | None = option(
+        None,
+        "Scale of the residual's result, for a method that has one: 1+w makes it a sum in flat space, none an average.",
+        metavar="learned|1+w|none|FLOAT",
     )
     initial_scale: float | None = option(None, "Initial value of a learned scale.", range=POSITIVE, metavar="FLOAT")
 
     def __post_init__(self) -> None:
         require_known("method", self.residual, RESIDUALS)
+        if isinstance(self.scale, str):
+            object.__setattr__(self, "scale", self.scale.replace(" ", ""))
         check_options(self)
 
     def arguments(self) -> dict[str, Any]:
@@ -248,13 +268,20 @@ class ModelConfig:
         Example:
             >>> GCNConfig("lorentz_gcn", "tangent", hidden=8, weight=0.5, scale=2.0).arguments()
             {'residual': 'tangent', 'hidden': 8, 'residual_options': {'weight': 0.5}}
+            >>> GCNConfig("lorentz_gcn", scale="none").arguments()
+            {'residual': 'lorentz', 'residual_options': {'scale': None}}
         """
         given = {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
         del given["name"]
         options = {name: given.pop(name) for name in ("weight", "scale", "initial_scale") if name in given}
-        known = residual_options(self.residual)
+        if options.get("scale") == "none":
+            options["scale"] = None
+        known = self._options_of_residual()
         own = {name: value for name, value in options.items() if name in known}
         return given | {"residual_options": own or None}
+
+    def _options_of_residual(self) -> set[str]:
+        return residual_options(self.residual)
 
 
 @dataclass(frozen=True)
@@ -297,13 +324,64 @@ class SAGEConfig(_GraphModelConfig):
     )
     norm: Literal["none", "layer", "batch"] | None = option(
         None,
-        "Normalisation: of the space coordinates in lorentz_sage, of the vectors in the Euclidean branches of "
-        "lorentz_sgformer (none or layer).",
+        "Normalisation: of the space coordinates in lorentz_sage and lorentz_gcnii, of the vectors in the Euclidean "
+        "branches of lorentz_sgformer (none or layer).",
     )
 
 
 @dataclass(frozen=True)
-class SGFormerConfig(_GraphModelConfig):
+class _WeightedJoinConfig(_GraphModelConfig):
+    """Settings of a network whose residuals have a pair of weights: with them, every method has a scale."""
+
+    def _options_of_residual(self) -> set[str]:
+        scaled = set() if self.residual == "none" else {"scale", "initial_scale"}
+        return super()._options_of_residual() | scaled
+
+
+@dataclass(frozen=True)
+class GCNIIConfig(_WeightedJoinConfig):
+    """Settings of ``lorentz_gcnii``."""
+
+    connection: Literal["initial", "chain", "dense", "jumping"] | None = option(
+        None,
+        "Skip branch of a layer of lorentz_gcnii: the first embedding, the layer before, the mean of all layers "
+        "before, or none with the mean of all layers as the result.",
+    )
+    alpha: float | None = option(
+        None,
+        "Weight of the skip branch in lorentz_gcnii, above 0 and below 1. None: 0.1, and 0.5 for a chain.",
+        range=ABOVE_0_BELOW_1,
+        metavar="FRACTION",
+    )
+    learn_alpha: bool | None = option(None, "Train alpha, one for each layer.")
+    identity_map: bool | None = option(
+        None, "Add the identity to the matrices of lorentz_gcnii, less and less of the matrix from layer to layer."
+    )
+    theta: float | None = option(
+        None,
+        "Strength of the matrices beside the identity, lambda in GCNII's paper. None: 0.5.",
+        range=_THETA,
+        metavar="FLOAT",
+    )
+    aggregation: Literal["symmetric", "mean"] | None = option(
+        None, "Weights of the neighbours in lorentz_gcnii: symmetrically normalised, or equal."
+    )
+    skip: Literal["identity", "linear"] | None = option(
+        None, "Whether a matrix of its own maps the skip branch of lorentz_gcnii."
+    )
+    norm: Literal["none", "layer", "batch"] | None = option(
+        None, "Normalisation of the space coordinates before the ReLU of a layer."
+    )
+    head: Literal["linear", "prototypes", "mlr"] | None = option(
+        None, "Classifier: a linear map of the space coordinates, prototypes, or hyperbolic logistic regression."
+    )
+    activation_checkpointing: bool | None = option(
+        None, "Compute most activations again in the backward pass, which needs less memory and more time."
+    )
+
+
+@dataclass(frozen=True)
+class SGFormerConfig(_WeightedJoinConfig):
     """Settings of ``lorentz_sgformer``."""
 
     branches: Literal["euclidean", "lorentz"] | None = option(
@@ -348,7 +426,8 @@ class ResNetConfig(ModelConfig):
         None, "How the pixels of an image are pooled into one point."
     )
     head: Literal["mlr", "prototypes", "linear"] | None = option(
-        None, "Classifier that computes logits from the pooled point."
+        None,
+        "Classifier that computes logits from points: of the pooled pixels of an image, of a node in lorentz_gcnii.",
     )
     stem: Literal["imagenet", "cifar"] | None = option(
         None,
@@ -364,6 +443,7 @@ class ResNetConfig(ModelConfig):
 
 GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
     "lorentz_gcn": GCNConfig,
+    "lorentz_gcnii": GCNIIConfig,
     "lorentz_sage": SAGEConfig,
     "lorentz_sgformer": SGFormerConfig,
 }
@@ -427,8 +507,7 @@ class RunConfig:
         program = ["lresnet"] if processes == 1 else ["torchrun", f"--nproc-per-node={processes}", "-m", "lresnet"]
         words = [*program, "train", self.task.name, "--method", self.model.residual, "--seed", str(self.train.seed)]
         if isinstance(self.task, GraphTaskConfig):
-            split = self.task.split if self.task.split_index is None else self.task.split_index
-            words += [] if split is None else ["--split", str(split)]
+            words += self._split_words(self.task)
             words += [] if self.task.task is None else ["--task", self.task.task, "--search", "off"]
         elif self.task.is_own:
             words += ["--recipe", "fast"]  # a recipe is not scaled to the images
@@ -441,6 +520,14 @@ class RunConfig:
             else:
                 words += [f"--{typed}", _number(value) if isinstance(value, float) else str(value)]
         return shlex.join(words)
+
+    @staticmethod
+    def _split_words(task: GraphTaskConfig) -> list[str]:
+        index = [] if task.split_index is None else [str(task.split_index)]
+        if index and task.split in (None, "official_splits"):
+            return ["--split", *index]
+        name = [] if task.split is None else ["--split", task.split]
+        return name + (["--split-index", *index] if index else [])
 
     def facts(self) -> dict[str, Any]:
         """Return what makes two runs the same, by name; a path is followed through its links."""

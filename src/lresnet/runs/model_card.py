@@ -15,6 +15,7 @@ import jinja2
 
 from lresnet.data.registry import DATASETS, TASKS
 from lresnet.data.source import DataSource
+from lresnet.data.split_names import SPLITS
 from lresnet.residual.registry import METHODS
 from lresnet.runs.config import MODEL_CONFIGS, train_from_dict
 from lresnet.runs.graph_search import read_trials
@@ -43,7 +44,6 @@ __all__ = ["Baseline", "find_baseline", "model_card"]
 _ONLY_HYPERBOLIC = ("curvature", "initial_scale", "learn_curvature", "residual_options", "scale", "weight")
 _METRIC_LABELS = {"roc_auc": "ROC AUC", "mrr": "MRR", "f1": "F1", "f1_binary": "F1 (binary)", "f1_macro": "F1 (macro)"}
 _GOALS = {"link": "link prediction", "node": "node classification", "graph-level": "graph classification"}
-_DRAWN = "disjoint"  # the split of shipped tasks that a seed draws
 _MOST_CLASSES = 1000  # names of more classes are left out of the code that loads the model
 
 
@@ -167,7 +167,7 @@ def _misfit(record: RunRecord, other: RunRecord) -> str | None:
         return f"its residual is {other.method}, not {BASELINE}"
     for name, own, theirs in (
         ("task", (record.task_name, record.own_task), (other.task_name, other.own_task)),
-        ("split", (record.task.get("split"), record.split_index), (other.task.get("split"), other.split_index)),
+        ("split", (record.split, record.split_index), (other.split, other.split_index)),
         ("metric", record.task.get("metric"), other.task.get("metric")),
         ("features", list(record.task.get("drop_columns") or ()), list(other.task.get("drop_columns") or ())),
         ("seed", record.seed, other.seed),
@@ -237,33 +237,36 @@ def _data(record: RunRecord) -> DataSource | None:
     return DATASETS.get(name)
 
 
-def _shipped_split(record: RunRecord) -> tuple[str | int, int] | None:
-    """Return the split of a shipped task on a graph and the seed that draws it; None for other data.
+def _shipped_split(record: RunRecord) -> dict[str, Any] | None:
+    """Return the options of ``load_task`` that select the split of a shipped task; None for other data.
 
     A run that was started in Python by the name of its task has the first split of the task, drawn with seed 0.
     """
     if record.task.get("kind") != "graph" or record.own_task is not None:
         return None
-    if record.split_index is not None:
-        return record.split_index, 0
-    if (split := record.task.get("split")) is not None:
-        return split, record.seed if split == _DRAWN else 0
-    first = TASKS[record.task_name].splits[0]
-    return (0 if first == "official_splits" else first), 0
+    split, index = record.split or TASKS[record.task_name].splits[0], record.split_index
+    if split == "official_splits":
+        return {"split": index or 0}
+    if index is not None:
+        return {"split": split, "index": index}
+    seed = 0 if record.split is None else record.seed
+    return {"split": split, "seed": seed} if SPLITS[split].follows_seed else {"split": split}
 
 
 def _split(record: RunRecord) -> str | None:
     """Return the name of the split; None for images, and for a task that was built in Python."""
     shipped = _shipped_split(record)
     if shipped is not None:
-        split, seed = shipped
-        drawn = f"{split}, drawn with seed {seed}" if split == _DRAWN else str(split)
-        return f"official split {split}" if isinstance(split, int) else drawn
+        split = shipped["split"]
+        if isinstance(split, int):
+            return f"official split {split}"
+        number = f", number {shipped['index']}" if "index" in shipped else ""
+        return f"{split}, drawn with seed {shipped['seed']}" if "seed" in shipped else f"{split}{number}"
     if record.own_task is None or record.task.get("kind") != "graph":
         return None
     if record.split_index is not None:
         return f"number {record.split_index} of the graph's own splits"
-    return _without_folder(record.task.get("split") or "random")
+    return _without_folder(record.split or "random")
 
 
 def _has_one_point_per_node(record: RunRecord, config: Mapping[str, Any]) -> bool:
@@ -283,11 +286,10 @@ def _command(record: RunRecord) -> str | None:
         return None
     command = record.command.removesuffix("; lresnet evaluate")
     shipped = _shipped_split(record)
-    if shipped is not None and record.split_index is None and record.task.get("split") is None:
-        split, seed = shipped
-        if split == _DRAWN and seed != record.seed:  # the command would draw the split with the seed of the run
+    if shipped is not None and record.split_index is None and record.split is None:
+        if shipped.get("seed", record.seed) != record.seed:  # the command would draw the split with the seed of the run
             return None
-        command = f"{command} --split {split}"
+        command = f"{command} --split {shipped['split']}"
     if not command.isprintable() or "\\" in command:  # a line break in a name, or paths of Windows
         return None
     try:
@@ -302,8 +304,7 @@ def _load_task(record: RunRecord) -> str | None:
     shipped = _shipped_split(record)
     if shipped is None:
         return None
-    split, seed = shipped
-    options: dict[str, Any] = {"split": split} | ({"seed": seed} if split == _DRAWN else {})
+    options = dict(shipped)
     if (features := record.task.get("features", "published")) != "published":
         options["features"] = features
     if dropped := record.task.get("drop_columns"):

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from lresnet.data.formats.graph_paths import looks_like_graph
 from lresnet.data.registry import IMAGE_SETS, TASKS
 from lresnet.data.source import FEATURE_SOURCES
+from lresnet.data.split_names import ALIASES, canonical_split, split_name
 from lresnet.residual.registry import RESIDUALS
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, GraphTaskKind, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.graph_trials import first_settings
@@ -84,6 +85,7 @@ def run_config(
     seed: int = 0,
     kind: TaskKind | None = None,
     split: str | int | None = None,
+    split_index: int | None = None,
     recipe: str | None = None,
     settings: Mapping[str, Any] | None = None,
     graph_task: GraphTaskKind | None = None,
@@ -98,6 +100,8 @@ def run_config(
         kind: whether ``task`` is on graphs or images; None: decided by its name, see :func:`find_task`.
         split: split of a graph: its name, or the number of an official one; None: that of the preset, otherwise the
             task's first.
+        split_index: number of the split, where there are several of its name; None: the seed draws it, and of the
+            official splits the first one is taken.
         recipe: preset of images: fast, fast-learned, long, long-cutmix or paper; None: fast.
         settings: values by name, see :func:`lresnet.runs.config.configure`. If they change ``epochs`` but not
             ``warmup``, the warm-up keeps its fraction of the epochs.
@@ -118,17 +122,17 @@ def run_config(
         if recipe is not None:
             raise ValueError(f"--recipe is for images, but {task} is a task on graphs; leave it out")
         if task not in TASKS and Path(task).exists():
-            return _own_graph_config(task, method, seed, split, graph_task, given)
+            return _own_graph_config(task, method, seed, _own_split(split, split_index), graph_task, given)
         if task not in TASKS and graph_task is not None:
             problem = "is a set of images" if task in IMAGE_SETS else "does not exist"
             raise ValueError(f"{task} {problem}; --task {graph_task} needs the path of your own graph")
         require_known("task", task, TASKS)
         if graph_task is not None:
             raise ValueError(f"--task {graph_task} is for your own graph, but {task} is a shipped task; leave it out")
-        return _graph_config(task, method, seed, split, given)
+        return _graph_config(task, method, seed, split, split_index, given)
     if graph_task is not None:
         raise ValueError(f"--task {graph_task} is for graphs, but {task} is a task on images; leave it out")
-    return _image_config(task, method, seed, split, recipe, given)
+    return _image_config(task, method, seed, split if split_index is None else split_index, recipe, given)
 
 
 def has_searched_preset(config: RunConfig, recipe: str | None = None) -> bool:
@@ -181,21 +185,37 @@ def _has_labels(path: Path) -> bool:
     return path.is_dir() and any(child.name.startswith("labels.") for child in path.iterdir())
 
 
-def _graph_config(task: str, method: str, seed: int, split: str | int | None, given: dict[str, Any]) -> RunConfig:
-    model = given.get("model", "lorentz_gcn")
+def _own_split(split: str | int | None, index: int | None) -> str | int | None:
+    if index is not None:
+        raise ValueError(
+            f"--split-index {index} is for shipped tasks on graphs; for a mask of your own graph use --split {index}"
+        )
+    return split
+
+
+def _graph_config(
+    task: str, method: str, seed: int, split: str | int | None, index: int | None, given: dict[str, Any]
+) -> RunConfig:
+    splits = TASKS[task].splits
     wanted = None if split is None else str(split)
+    if wanted is not None and wanted.isdigit():
+        if index is not None:
+            raise ValueError(f"--split {wanted} is a number, so --split-index {index} is too much; leave it out")
+        wanted, index = "official_splits", int(wanted)
+    model = given.get("model", "lorentz_gcn")
     by_split = _presets(task).get("lorentz_gcn", {})
-    default = next(iter(by_split), TASKS[task].splits[0])
+    default = next(iter(by_split), splits[0])
+    full = wanted or default
+    name = canonical_split(split_name(full), splits)
+    if name not in splits:
+        raise ValueError(f"{task} has no split {split!r}; choose {' or '.join(map(_split_words, splits))}")
     if model == "lorentz_gcn":
-        preset = by_split.get(wanted or default, by_split.get(default, {}))
+        own = (full, *(older + full.removeprefix(name) for older, now in ALIASES.items() if now == name))
+        preset = next((by_split[key] for key in own if key in by_split), by_split.get(default, {}))
     else:
         preset = next(iter(_presets(task).get(model, {}).values()), {})
-    index = int(wanted) if wanted is not None and wanted.isdigit() else None
-    if wanted is None and default == "official_splits":
+    if wanted is None and index is None and name == "official_splits":
         index = 0
-    name = "official_splits" if index is not None else (wanted or default).partition("-")[0]
-    if name not in TASKS[task].splits:
-        raise ValueError(f"{task} has no split {wanted!r}; choose {' or '.join(map(_split_words, TASKS[task].splits))}")
     return configure(GraphTaskConfig(task, name, index), method, seed, _settings(preset, method) | given)
 
 

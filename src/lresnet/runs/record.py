@@ -15,6 +15,8 @@ from types import UnionType
 from typing import Any
 
 from lresnet._files import require_run_folder, write_atomically
+from lresnet.data.registry import TASKS
+from lresnet.data.split_names import canonical_split
 from lresnet.metrics.untrained_links import UntrainedScore
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.images import require_same_images, require_same_order
@@ -48,6 +50,8 @@ class RunRecord:
         validation: validation metric in percent; None: nothing was held out, or the run has not finished.
         best_epoch: epoch whose parameters were kept; None: the run has not finished.
         epochs, seconds: how long the run took.
+        norm_statistics: what batch norms normalise by in evaluation, ``"reestimated"`` or ``"running"``; None: no batch
+            norm was trained, or the run has not finished.
         processes: number of processes that shared the run.
         images: sizes, classes and checksums of the images, for a run on images.
         graph: sizes and checksum of the graph, for a run on a user's graph.
@@ -67,6 +71,7 @@ class RunRecord:
     best_epoch: int | None = None
     epochs: int | None = None
     seconds: float | None = None
+    norm_statistics: str | None = None
     processes: int = 1
     images: dict[str, Any] | None = None
     graph: dict[str, Any] | None = None
@@ -112,8 +117,16 @@ class RunRecord:
         return int(self.train["seed"])
 
     @property
+    def split(self) -> str | None:
+        """Current name of the split; for a user's graph ``"random"`` or a path; None: the task's default."""
+        split: str | None = self.task.get("split")
+        if split is None or self.own_task is not None or self.task_name not in TASKS:
+            return split
+        return canonical_split(split, TASKS[self.task_name].splits)
+
+    @property
     def split_index(self) -> int | None:
-        """Number of the official split, where there are several."""
+        """Number of the split, where there are several of its name."""
         index: int | None = self.task.get("split_index")
         return index
 
@@ -159,7 +172,7 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as JSON values."""
         values = {"format": _FORMAT} | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("images", "graph", "metrics", "untrained"):
+        for name in ("norm_statistics", "images", "graph", "metrics", "untrained"):
             if values[name] is None:
                 del values[name]
         return values | ({} if self.metrics is None else {"value": self.value})

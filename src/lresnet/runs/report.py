@@ -6,13 +6,15 @@ import dataclasses
 import json
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lresnet._version import __version__
-from lresnet.data.splits import TEST_PER_TRAIN_EDGES, TEST_PER_TRAIN_NODES, TEST_PER_TRAIN_OFFICIAL
+from lresnet.data.registry import TASKS
+from lresnet.data.split_names import SPLITS, test_per_train
 from lresnet.metrics.untrained_links import UNTRAINED_SCORES, UntrainedScore
 from lresnet.residual.registry import METHODS
 from lresnet.runs.graph_search import read_trials
@@ -237,10 +239,9 @@ def group_runs(runs: Iterable[tuple[Path, RunRecord]]) -> list[RunGroup]:
     """
     places: dict[tuple[str, str, str], list[tuple[Path, RunRecord]]] = {}
     members = list(runs)
-    titles = _task_titles([record for _, record in members])
-    for title, (folder, record) in zip(titles, members, strict=True):
-        split = str(record.task.get("split") or "")
-        place = title, Path(split).name if Path(split).is_absolute() else split, record.method
+    titles, splits = _task_titles([record for _, record in members]), _split_titles([record for _, record in members])
+    for title, split, (folder, record) in zip(titles, splits, members, strict=True):
+        place = title, split, record.method
         places.setdefault(place, []).append((folder, record))
     groups = [
         _group(place, differs, own)
@@ -357,17 +358,9 @@ def _state(folder: Path) -> FolderState:
 
 # Grouping and comparing ----------------------------------------------------------------------------------------------
 
-_FOLLOWS_SEED = "disjoint"  # the split of shipped tasks that is drawn anew for every seed
-_RANDOM = "random"  # the same of a user's graph, and its default
-# Test examples per training example, by split and kind of task.
-_TEST_PER_TRAIN = {
-    "disjoint/lp": TEST_PER_TRAIN_EDGES,
-    "disjoint/nc": TEST_PER_TRAIN_NODES,
-    "official_splits/nc": TEST_PER_TRAIN_OFFICIAL,
-    "random/link": TEST_PER_TRAIN_EDGES,
-    "random/node": 20 / 60,
-    "random/graph-level": 10 / 80,
-}
+_RANDOM = "random"  # the split of a user's graph that is drawn anew for every seed, and its default
+# Test examples per training example of this split, by what is learned.
+_TEST_PER_TRAIN = {"link": 10 / 85, "node": 20 / 60, "graph-level": 10 / 80}
 _ASSUMED_TEST_PER_TRAIN = 0.5  # of other splits; runs do not record the sizes of their split
 
 
@@ -381,6 +374,14 @@ def _task_titles(records: Sequence[RunRecord]) -> list[str]:
         title if len(sources[title]) == 1 else title.replace(record.data_name, record.task_name, 1)
         for title, record in zip(titles, records, strict=True)
     ]
+
+
+def _split_titles(records: Sequence[RunRecord]) -> list[str]:
+    """Return what tables call the split of each run. Files with the same name in different folders keep their paths."""
+    splits = [record.split or "" for record in records]
+    paths = {split for split in splits if Path(split).is_absolute()}
+    names = Counter(Path(path).name for path in paths)
+    return [Path(split).name if split in paths and names[Path(split).name] == 1 else split for split in splits]
 
 
 def _by_settings(
@@ -450,19 +451,30 @@ def _baseline_of(group: RunGroup, baselines: Sequence[RunGroup]) -> RunGroup | N
 def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, bool]:
     """Return the difference of two groups, and whether its pairs have different splits."""
     ours, theirs = group.values, baseline.values
-    shared = ours.keys() & theirs.keys()
     record = group.runs[0][1]
-    follows_seed = group.split == _FOLLOWS_SEED or (record.own_task is not None and group.split in ("", _RANDOM))
-    resampled = follows_seed or len({index for _, index in shared}) > 1
-    if resampled:
-        return resampled_difference(ours, theirs, test_per_train=_test_per_train(record)), True
+    if record.own_task is None:
+        follows_seed = group.split in SPLITS and SPLITS[group.split].follows_seed
+    else:
+        follows_seed = group.split in ("", _RANDOM)
+
+    def drawn(run: tuple[int, int | None]) -> int | None:
+        """Return what tells the splits of two runs apart: the number, or the seed that draws the split."""
+        seed, index = run
+        return seed if index is None and follows_seed else index
+
+    if len({drawn(run) for run in ours.keys() & theirs.keys()}) > 1:
+        return resampled_difference(ours, theirs, test_per_train=_test_per_train(record), split_of=drawn), True
     return paired_difference(ours, theirs), False
 
 
 def _test_per_train(record: RunRecord) -> float:
-    kind = record.own_task or record.task_name.rpartition("/")[2]
-    split = record.task.get("split") or (None if record.split_index is not None else _RANDOM)
-    return _TEST_PER_TRAIN.get(f"{split}/{kind}", _ASSUMED_TEST_PER_TRAIN)
+    if record.own_task is not None:
+        random = record.split_index is None and record.split in (None, _RANDOM)
+        return _TEST_PER_TRAIN[record.own_task] if random else _ASSUMED_TEST_PER_TRAIN
+    ratio = None
+    if record.split is not None and record.task_name in TASKS:
+        ratio = test_per_train(TASKS[record.task_name], record.split)
+    return _ASSUMED_TEST_PER_TRAIN if ratio is None else ratio
 
 
 def _settings(group: RunGroup) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from lresnet.data import (
     load_images,
     load_task,
 )
+from lresnet.data.split_names import SPLITS
 from lresnet.metrics.untrained_links import UntrainedScore, untrained_link_scores
 from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
@@ -516,7 +517,7 @@ def load(config: TaskConfig, seed: int = 0) -> Task:
     """Load the task of a configuration. The last few tasks stay in memory.
 
     Args:
-        seed: decides a ``"disjoint"`` split; published splits are the same for every seed.
+        seed: draws a random split that has no number; published splits are the same for every seed.
     """
     if isinstance(config, ImageTaskConfig):
         folder = (config.size, config.test_fraction, config.split_seed, config.memory, config.workers)
@@ -524,15 +525,22 @@ def load(config: TaskConfig, seed: int = 0) -> Task:
         return ImageTask(config.name, data, holdout=config.holdout, stratified=bool(config.stratified))
     if config.is_own:
         return load_own_task(config, seed)
-    disjoint = config.split_index is None and config.split == "disjoint"
-    return _graph_task(config, seed if disjoint else 0)
+    rule = SPLITS.get(config.split or "")
+    drawn = config.split_index is None and rule is not None and rule.follows_seed
+    return _graph_task(config, seed if drawn else 0)
 
 
 @functools.lru_cache(maxsize=12)  # the ten official splits of a data set, and a few more
 def _graph_task(config: GraphTaskConfig, seed: int) -> Task:
-    split = config.split if config.split_index is None else config.split_index
     dropped = config.drop_columns or ()
-    return load_task(config.name, split=split, seed=seed, features=config.features, drop_columns=dropped)
+    return load_task(
+        config.name,
+        split=config.split,
+        seed=seed,
+        features=config.features,
+        index=config.split_index,
+        drop_columns=dropped,
+    )
 
 
 @functools.lru_cache(maxsize=2)
@@ -759,6 +767,7 @@ def _finished(record: RunRecord, outcome: Outcome) -> RunRecord:
         best_epoch=outcome.best_epoch,
         epochs=outcome.epochs,
         seconds=round(outcome.seconds, 2),
+        norm_statistics=outcome.norm_statistics,
     )
 
 

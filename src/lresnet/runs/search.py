@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-__all__ = ["best_configuration", "draw", "draws"]
+__all__ = ["SMOOTHING", "best_configuration", "draw", "draws", "smoothed_best"]
+
+SMOOTHING = 5
+"""Number of consecutive validation passes that :func:`smoothed_best` averages."""
 
 
-def draw(space: Mapping[str, Sequence[Any]], count: int, seed: int) -> list[dict[str, Any]]:
+def draw(
+    space: Mapping[str, Sequence[Any]], count: int, seed: int, ignoring: Sequence[str] = ()
+) -> list[dict[str, Any]]:
     """Draw ``count`` different configurations uniformly from the grid ``space``; the seed decides which.
+
+    Args:
+        space: values by setting.
+        count: number of configurations; fewer if the grid has fewer.
+        seed: seed of the draws.
+        ignoring: settings that do not count as a difference between two configurations, because one of the compared
+            methods ignores them, as a Euclidean baseline ignores the curvature.
 
     Example:
         >>> draw({"lr": [0.1, 0.01], "dropout": [0.0]}, 2, seed=0)
         [{'lr': 0.01, 'dropout': 0.0}, {'lr': 0.1, 'dropout': 0.0}]
+        >>> draw({"lr": [0.1, 0.01], "curvature": [-1.0, -4.0]}, 4, seed=0, ignoring=["curvature"])
+        [{'lr': 0.01, 'curvature': -4.0}, {'lr': 0.1, 'curvature': -1.0}]
     """
-    return list(itertools.islice(draws(space, seed), count))
+    drawn: dict[str, dict[str, Any]] = {}
+    for configuration in draws(space, seed):
+        if len(drawn) == count:
+            break
+        counted = {name: value for name, value in configuration.items() if name not in ignoring}
+        drawn.setdefault(repr(counted), configuration)
+    return list(drawn.values())
 
 
 def draws(space: Mapping[str, Sequence[Any]], seed: int) -> Iterator[dict[str, Any]]:
@@ -40,11 +60,32 @@ def draws(space: Mapping[str, Sequence[Any]], seed: int) -> Iterator[dict[str, A
             yield configuration
 
 
-def best_configuration(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the configuration with the highest mean validation metric over its seeds, the earlier one of equals.
+def smoothed_best(curve: Sequence[tuple[int, float]]) -> float | None:
+    """Return the highest mean score of :data:`SMOOTHING` consecutive validation passes; None without a pass.
+
+    A centred moving average, so no window reaches beyond the curve. A curve with fewer passes is one window. The
+    maximum of a noisy curve favours runs with many passes and large noise; the maximum of its average does so less.
 
     Args:
-        records: objects with ``config`` and ``validation``; None is the validation metric of a run that diverged.
+        curve: epoch and score of every validation pass, as in :attr:`lresnet.train.Outcome.curve`.
+
+    Example:
+        >>> smoothed_best([(5, 60.0), (10, 90.0), (15, 60.0), (20, 70.0), (25, 70.0), (30, 70.0)])
+        72.0
+    """
+    scores = [score for _, score in curve]
+    if not scores:
+        return None
+    width = min(SMOOTHING, len(scores))
+    return max(statistics.fmean(scores[i : i + width]) for i in range(len(scores) - width + 1))
+
+
+def best_configuration(records: Iterable[Mapping[str, Any]], metric: str = "validation") -> dict[str, Any]:
+    """Return the configuration with the highest mean validation metric over its runs, the earlier one of equals.
+
+    Args:
+        records: objects with ``config`` and ``metric``; None is the metric of a run that diverged.
+        metric: ``"validation"``, the score of the best pass, or ``"validation_smoothed"``, see :func:`smoothed_best`.
 
     Raises:
         ValueError: there are no records.
@@ -53,8 +94,7 @@ def best_configuration(records: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     configurations: dict[str, dict[str, Any]] = {}
     for record in records:
         key = repr(sorted(record["config"].items()))
-        diverged = record["validation"] is None
-        metrics[key].append(-math.inf if diverged else record["validation"])
+        metrics[key].append(-math.inf if record[metric] is None else record[metric])
         configurations.setdefault(key, record["config"])
     if not metrics:
         raise ValueError("there are no search runs to choose from")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
@@ -20,6 +20,7 @@ __all__ = [
     "Summary",
     "Verdict",
     "holm",
+    "is_non_inferior",
     "mean_interval",
     "paired_difference",
     "resampled_difference",
@@ -145,7 +146,11 @@ def paired_difference(ours: Mapping[K, float], theirs: Mapping[K, float]) -> Est
 
 
 def resampled_difference(
-    ours: Mapping[K, float], theirs: Mapping[K, float], *, test_per_train: float
+    ours: Mapping[K, float],
+    theirs: Mapping[K, float],
+    *,
+    test_per_train: float,
+    split_of: Callable[[K], Hashable] | None = None,
 ) -> Estimate | None:
     r"""Return the mean of ours minus theirs over resampled splits, with the interval of Nadeau and Bengio (2003).
 
@@ -158,13 +163,24 @@ def resampled_difference(
         ours: value by split (or by seed and split).
         theirs: the same of the other method; keys that only one side has are ignored.
         test_per_train: number of test examples divided by the number of training examples.
+        split_of: returns the split of a key. The differences of several seeds on one split are averaged first, because
+            they are no further splits; n is then the number of splits. None: every key is a split.
 
     Returns:
-        The estimate, or None for fewer than two shared keys.
+        The estimate, or None for fewer than two shared splits.
+
+    Example:
+        >>> ours, theirs = {(0, 0): 81.0, (1, 0): 83.0, (0, 1): 84.0}, {(0, 0): 80.0, (1, 0): 80.0, (0, 1): 80.0}
+        >>> estimate = resampled_difference(ours, theirs, test_per_train=0.25, split_of=lambda key: key[1])
+        >>> estimate.mean, estimate.n
+        (3.0, 2)
     """
     if not (math.isfinite(test_per_train) and test_per_train >= 0):
         raise ValueError(f"test_per_train must be a finite number of at least 0, got {test_per_train}")
-    values = shared_differences(ours, theirs)
+    by_split: dict[Hashable, list[float]] = {}
+    for key in sorted(ours.keys() & theirs.keys(), key=str):
+        by_split.setdefault(key if split_of is None else split_of(key), []).append(ours[key] - theirs[key])
+    values = [statistics.fmean(own) for own in by_split.values()]
     n = len(values)
     if n < 2:
         return None
@@ -235,6 +251,21 @@ def verdicts(family: Sequence[Estimate]) -> list[Verdict]:
     return [
         verdict(estimate) if p < _LEVEL else "no difference shown" for estimate, p in zip(family, adjusted, strict=True)
     ]
+
+
+def is_non_inferior(estimate: Estimate, margin: float) -> bool:
+    """Return whether the 95 % interval of a difference lies above ``-margin``: ours is at most that much worse.
+
+    The margin must be stated before the runs. No difference shown is not enough: the interval may reach far below 0.
+
+    Example:
+        >>> estimate = Estimate(mean=0.2, low=-0.6, high=1.0, n=10, p=0.6)
+        >>> is_non_inferior(estimate, margin=1.0), is_non_inferior(estimate, margin=0.5)
+        (True, False)
+    """
+    if not (math.isfinite(margin) and margin >= 0):
+        raise ValueError(f"margin must be a finite number of at least 0, got {margin}")
+    return estimate.low > -margin
 
 
 def verdict_against_published(ours: Summary, mean: float, deviation: float | None) -> Verdict | None:

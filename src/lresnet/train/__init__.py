@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lresnet.train.link_prediction import LinkPrediction
     from lresnet.train.node_classification import NodeClassification
     from lresnet.train.non_finite import NonFiniteError
+    from lresnet.train.norm_statistics import reestimate_statistics
     from lresnet.train.objective import Objective, make_objective
     from lresnet.train.sampled import SampledLinkPrediction, SampledNodeClassification
     from lresnet.train.stacking.engine import StackedTrainingState, fork_generator, train_many
@@ -35,6 +36,7 @@ __all__ = [
     "TrainingState",
     "fork_generator",
     "make_objective",
+    "reestimate_statistics",
     "seed_everything",
     "train_many",
     "train_model",
@@ -61,6 +63,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "TrainingState": "engine",
             "fork_generator": "stacking.engine",
             "make_objective": "objective",
+            "reestimate_statistics": "norm_statistics",
             "seed_everything": "engine",
             "train_many": "stacking.engine",
             "train_model": "engine",

@@ -20,10 +20,11 @@ from lresnet._options import (
     option,
 )
 
-__all__ = ["Augment", "Loss", "LrSchedule", "TrainConfig"]
+__all__ = ["Augment", "Loss", "LrSchedule", "NormStatistics", "TrainConfig"]
 
 LrSchedule = Literal["constant", "cosine", "multistep"]
 Loss = Literal["margin", "cross_entropy"]
+NormStatistics = Literal["reestimated", "running"]
 
 # "multistep" multiplies the rate by 0.2 after these fractions of the epochs: at 60, 120 and 160 of the paper's 200.
 _DROPS, _DROP = (0.3, 0.6, 0.8), 0.2
@@ -41,6 +42,7 @@ _IN_CHECKPOINT = (
     "eval_every",
     "optimizer",
     "decay",
+    "layer_decay",
     "warmup",
     "keep",
     "average",
@@ -135,6 +137,12 @@ class TrainConfig:
         "matrices",
         "What weight decay applies to: matrices and convolution kernels only, or norms and biases too.",
     )
+    layer_decay: float | None = option(
+        None,
+        "Weight decay of the layers of a network, without its first and its last map; None takes weight_decay.",
+        range=NOT_NEGATIVE,
+        metavar="FLOAT",
+    )
     warmup: float = option(
         0.0, "Epochs in which the learning rate rises linearly to lr.", range=NOT_NEGATIVE, metavar="EPOCHS"
     )
@@ -147,6 +155,11 @@ class TrainConfig:
         "Average the parameters over the steps with this weight of the old value, e.g. 0.999; None does not average.",
         range=ABOVE_0_BELOW_1,
         metavar="FRACTION",
+    )
+    norm_statistics: NormStatistics | None = option(
+        None,
+        "Statistics of batch norms in evaluation: reestimated from training inputs without dropout and augmentation, "
+        "or the running averages of training; None takes the default of the model, running unless it says otherwise.",
     )
     seed: int = option(
         0, "Seed of parameters, training negatives, shuffling and augmentation.", range=SEED, metavar="INT"
@@ -211,7 +224,10 @@ class TrainConfig:
 
     def schedule(self) -> dict[str, Any]:
         """Return the fields that a checkpoint records, by name; a resumed run must have the same ones."""
-        return {name: getattr(self, name) for name in _IN_CHECKPOINT}
+        fields = {name: getattr(self, name) for name in _IN_CHECKPOINT}
+        if self.layer_decay is None:  # checkpoints of lresnet 0.2 do not have it
+            del fields["layer_decay"]
+        return fields
 
 
 def _checked_neighbours(value: Any) -> str | None:

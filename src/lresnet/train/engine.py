@@ -18,10 +18,12 @@ from lresnet.geometry.state import EXTRA_STATE
 from lresnet.metrics.checks import NonFiniteScores
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
-from lresnet.train.config import TrainConfig
+from lresnet.train.config import NormStatistics, TrainConfig
 from lresnet.train.distributed import data_parallel_loss, report_lost_processes
 from lresnet.train.non_finite import NonFiniteCheck, check_parameters, diverged
+from lresnet.train.norm_statistics import reestimate_statistics, running_statistics, tracking_norms
 from lresnet.train.objective import Objective
+from lresnet.train.training_mode import frozen_parts
 
 __all__ = [
     "CapturedStep",
@@ -62,30 +64,13 @@ class Outcome:
     """Wall-clock time."""
     curve: list[tuple[int, float]] = dataclasses.field(default_factory=list)
     """Epoch and score of every validation pass."""
+    norm_statistics: NormStatistics | None = None
+    """What batch norms normalise by in evaluation; None for a model without batch norms that are trained."""
 
 
 def seed_everything(seed: int) -> None:
     """Seed torch's generators on every device. All other generators of lresnet have explicit seeds."""
     torch.manual_seed(seed)
-
-
-def frozen_parts(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """Return the frozen parts of a model: modules whose parameters all have ``requires_grad=False``.
-
-    Training keeps them in eval mode as a whole: batch norms keep their statistics, and there is no dropout. A module
-    without parameters follows the module that contains it.
-
-    Example:
-        >>> net = torch.nn.Sequential(torch.nn.BatchNorm1d(3).requires_grad_(False), torch.nn.Linear(3, 2))
-        >>> [type(part).__name__ for part in frozen_parts(net)]
-        ['BatchNorm1d']
-    """
-    frozen = []
-    for module in model.modules():
-        parameters = list(module.parameters())
-        if parameters and not any(parameter.requires_grad for parameter in parameters):
-            frozen.append(module)
-    return frozen
 
 
 def train_model(
@@ -194,6 +179,7 @@ class TrainingState(Generic[Model]):
         self.best: float | None = None
         self.curve: list[tuple[int, float]] = []
         self.best_state: dict[str, Tensor] = {}
+        self.norm_statistics = norm_statistics(model, objective, config)
         fast = execution != "eager" and self.device.type == "cuda"
         pays = execution == "compiled" or config.epochs * objective.steps_per_epoch > _WORTH_COMPILING
         self.network = _compiled(model) if fast and pays and objective.compiles else model
@@ -255,34 +241,44 @@ class TrainingState(Generic[Model]):
         self._raise_if_not_finite()
         step = self.epoch * self.objective.steps_per_epoch - 1
         check_parameters(self.model, step)
-        try:
-            value = self.processes.broadcast(self._score())
-        except NonFiniteScores as error:  # finite with the statistics of a batch, but not with the running ones
-            raise diverged(error, step) from error
-        if value is not None:
-            self.curve.append((self.epoch, value))
-        if value is None or self.config.keep == "last":
-            self.best, self.best_epoch = value, self.epoch
-        elif value > (-math.inf if self.best is None else self.best):
-            self.best, self.best_epoch = value, self.epoch
-            self.best_state = {name: tensor.detach().clone() for name, tensor in self._current().items()}
-
-    def _current(self) -> dict[str, Tensor]:
-        """The state that would be kept now: the average of the parameters if there is one."""
-        return self.model.state_dict() if self.average is None else self.average.state
+        with self._evaluated_state():
+            try:
+                value = self.processes.broadcast(self._score())
+            except NonFiniteScores as error:  # finite with the statistics of a batch, but not with those of evaluation
+                raise diverged(error, step) from error
+            if value is not None:
+                self.curve.append((self.epoch, value))
+            if value is None or self.config.keep == "last":
+                self.best, self.best_epoch = value, self.epoch
+            elif value > (-math.inf if self.best is None else self.best):
+                self.best, self.best_epoch = value, self.epoch
+                self.best_state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     @torch.no_grad()
     def _score(self) -> float | None:
-        """The validation score of the current state, in percent. Training continues with the model's own parameters."""
-        trained = None
+        """The validation score of the model as it is, in percent."""
+        score = self.objective.validation(self.model)
+        return None if score is None else 100 * float(score)
+
+    @contextlib.contextmanager
+    def _evaluated_state(self) -> Iterator[None]:
+        """Give the model the state that would be kept now. Training continues with its own state."""
+        own = None
+        if self.average is not None or self.norm_statistics == "reestimated":
+            own = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
+        self._load_evaluated_state()
+        yield
+        if own is not None:
+            self.model.load_state_dict(own)
+
+    def _load_evaluated_state(self) -> None:
+        """Put the model in eval mode, with averaged parameters and re-estimated statistics if the run has them."""
         if self.average is not None:
-            trained = {name: tensor.clone() for name, tensor in self.model.state_dict().items()}
             self.model.load_state_dict(self.average.state)
         self.model.eval()
-        score = self.objective.validation(self.model)
-        if trained is not None:
-            self.model.load_state_dict(trained)
-        return None if score is None else 100 * float(score)
+        if self.norm_statistics == "reestimated":
+            reestimate_statistics(self.model, lambda: self.objective.forward_training_data(self.model))
+            self.processes.average_(running_statistics(tracking_norms(self.model)))
 
     def out_of_patience(self) -> bool:
         """Whether the best validation pass is ``config.patience`` epochs or more before the last one."""
@@ -291,9 +287,12 @@ class TrainingState(Generic[Model]):
 
     def outcome(self) -> Outcome:
         """Give the model the parameters to keep, and return the result of the run."""
-        self.model.load_state_dict(self.best_state or self._current())
-        self.model.eval()
-        return Outcome(self.best_epoch, self.best, self.epoch, self.seconds, self.curve)
+        if self.best_state:
+            self.model.load_state_dict(self.best_state)
+            self.model.eval()
+        else:
+            self._load_evaluated_state()
+        return Outcome(self.best_epoch, self.best, self.epoch, self.seconds, self.curve, self.norm_statistics)
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a resumed run needs."""
@@ -310,8 +309,13 @@ class TrainingState(Generic[Model]):
             "best": self.best,
             "curve": self.curve,
             "seconds": self.seconds,
-            "schedule": self.config.schedule(),
+            "schedule": self._schedule(),
         }
+
+    def _schedule(self) -> dict[str, Any]:
+        """The settings that a resumed run must share. Without ``norm_statistics`` a run evaluates by running ones."""
+        given = self.config.schedule()
+        return given | {"norm_statistics": "reestimated"} if self.norm_statistics == "reestimated" else given
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned.
@@ -319,6 +323,8 @@ class TrainingState(Generic[Model]):
         Raises:
             ValueError: the state belongs to another run.
         """
+        if self.norm_statistics is not None and self.config.norm_statistics is None:  # older versions had no other ones
+            self.norm_statistics = state.get("schedule", {}).get("norm_statistics", "running")
         self._require_same_run(state)
         self.model.load_state_dict(state["model"])
         self.optimizers.load_state_dict(state["optimizers"])
@@ -345,6 +351,23 @@ class TrainingState(Generic[Model]):
                 )
 
 
+def norm_statistics(model: torch.nn.Module, objective: Objective[Any], config: TrainConfig) -> NormStatistics | None:
+    """Return what the batch norms of a run normalise by in evaluation; None: there is no batch norm to train.
+
+    Raises:
+        ValueError: the objective cannot re-estimate statistics.
+    """
+    if not tracking_norms(model):
+        return None
+    default: NormStatistics = getattr(model, "norm_statistics", "running")
+    chosen = config.norm_statistics or default
+    if chosen == "reestimated" and type(objective).forward_training_data is Objective.forward_training_data:
+        raise ValueError(
+            f"{type(objective).__name__} cannot re-estimate statistics of batch norms; use norm_statistics='running'"
+        )
+    return chosen
+
+
 def _without_extra_state(state: dict[str, Tensor]) -> dict[str, Tensor]:
     """The parameters and buffers of a state dict. Extra state, such as a fixed curvature, does not change."""
     return {name: tensor for name, tensor in state.items() if not name.endswith(EXTRA_STATE)}
@@ -357,7 +380,7 @@ def _shapes(state: dict[str, Tensor]) -> dict[str, torch.Size]:
 
 def _make_optimizers(model: torch.nn.Module, config: TrainConfig) -> Optimizers:
     make = {"adam": make_adam, "adam_l2": make_adam_l2, "sgd": make_sgd}[config.optimizer]
-    return make(model, config.lr, config.weight_decay, decay=config.decay)
+    return make(model, config.lr, config.weight_decay, decay=config.decay, layer_decay=config.layer_decay)
 
 
 def _compiled(model: Model) -> Model:

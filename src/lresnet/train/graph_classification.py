@@ -130,6 +130,13 @@ class GraphClassification(Objective[Any]):
             return torch.nn.functional.cross_entropy(logits, y)
         return class_margin_loss(logits, y, class_margin(model, self.margin, logits))
 
+    def forward_training_data(self, model: Any) -> None:
+        """Run the model on all training graphs, in batches of about the size of those in training."""
+        index = self.task.train_index
+        order = torch.randperm(index.numel(), generator=torch.Generator().manual_seed(0)).to(index.device)
+        for part in index[order].tensor_split(self.steps_per_epoch):
+            graphs_of(self.task, part).logits(model)
+
     def validation(self, model: Any) -> Tensor:
         return node_metric(self.task.metric)(*self._evaluate(model, self.task.val_index))
 

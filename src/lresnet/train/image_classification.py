@@ -28,6 +28,8 @@ __all__ = ["ImageClassification", "class_scores", "mirrored_scores", "precompile
 
 # Pixels evaluated at once, as many as in a thousand CIFAR images; more activations would fill the memory.
 _EVALUATION_PIXELS = 1000 * 32 * 32
+# Training images whose mean statistics are those of batch norms in evaluation, with norm_statistics="reestimated".
+_STATISTICS_IMAGES = 10_000
 
 
 def class_scores(
@@ -160,6 +162,14 @@ class ImageClassification(Objective[LorentzResNet]):
         )
         return torch.lerp(other, own, self._kept).mean()
 
+    def forward_training_data(self, model: LorentzResNet) -> None:
+        """Run the model on up to 10,000 training images without augmentation, in batches of training's size."""
+        order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(0))
+        steps = min(self.steps_per_epoch, max(1, _STATISTICS_IMAGES // self.batch_size))
+        rows = [batch[self._share] for batch in order.split(self.batch_size)[:steps]]
+        for batch in _batches(self.train, rows):
+            self._logits(model, batch.to(self.device))
+
     def validation(self, model: LorentzResNet) -> Tensor | None:
         return None if self.held_out is None else self._accuracy(model, self.held_out)
 
@@ -187,9 +197,7 @@ class ImageClassification(Objective[LorentzResNet]):
         return torch.cat([self._evaluate(model, part.to(self.device)) for part in self._parts(images)])
 
     def _parts(self, images: ImageSet | ImageFiles) -> Iterator[Tensor]:
-        if isinstance(images, ImageSet):
-            return iter(torch.split(images.images, self._together))
-        return ImageStream(images).batches(torch.arange(len(images)).split(self._together))
+        return _batches(images, torch.arange(len(images)).split(self._together))
 
     @property
     def _together(self) -> int:
@@ -210,6 +218,11 @@ class ImageClassification(Objective[LorentzResNet]):
                 f"build it with num_classes={classes}"
             )
         return logits
+
+
+def _batches(images: ImageSet | ImageFiles, rows: Sequence[Tensor]) -> Iterator[Tensor]:
+    """Yield the images with the given numbers, one batch for each tensor of numbers."""
+    return map(images.read, rows) if isinstance(images, ImageSet) else ImageStream(images).batches(rows)
 
 
 class _TrainingStream:

@@ -61,6 +61,9 @@ class LinkPrediction(Objective[LorentzGCN]):
         margin = self.margin if kappa is None else self.margin / kappa
         return margin_loss(d2[: positive.shape[1]], d2[positive.shape[1] :], margin)
 
+    def forward_training_data(self, model: LorentzGCN) -> None:
+        self.inputs.apply(model)  # the whole graph is one batch
+
     def validation(self, model: LorentzGCN) -> Tensor:
         scores, labels = self._scores(model, self.task.val_edges, self.task.val_negatives)
         if self.task.metric is not None:

@@ -65,6 +65,9 @@ class NodeClassification(Objective[LorentzGCN]):
             return torch.nn.functional.cross_entropy(logits, y)
         return class_margin_loss(logits, y, class_margin(model, self.margin, logits))
 
+    def forward_training_data(self, model: LorentzGCN) -> None:
+        self.inputs.apply(model)  # the whole graph is one batch
+
     def validation(self, model: LorentzGCN) -> Tensor:
         return self.metric(*self._select(model, self.task.val_index))
 

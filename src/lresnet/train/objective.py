@@ -63,6 +63,15 @@ class Objective(abc.ABC, Generic[Model]):
     def loss(self, model: Model) -> Tensor:
         """Return the training loss of one step, a 0-dimensional tensor; draws what it needs, e.g. negative pairs."""
 
+    def forward_training_data(self, model: Model) -> None:
+        """Run the model on training inputs as evaluation does: without augmentation, and without drawing numbers that
+        training draws. :func:`~lresnet.train.norm_statistics.reestimate_statistics` calls it.
+
+        Batches have about equal sizes and represent the training data. It is optional: without it
+        ``norm_statistics`` must be "running".
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no forward_training_data")
+
     @abc.abstractmethod
     def validation(self, model: Model) -> Tensor | None:
         """Return the score that selects epochs and configurations, higher is better; 0-dimensional, on the device.

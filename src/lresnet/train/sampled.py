@@ -34,6 +34,8 @@ __all__ = ["SampledLinkPrediction", "SampledNodeClassification"]
 
 TaskT = TypeVar("TaskT", LinkTask, NodeTask)
 
+# Batches whose mean statistics are those of batch norms in evaluation.
+_STATISTICS_BATCHES = 32
 _ORDER, _NEIGHBOURS, _NEGATIVES, _DROPOUT = range(4)
 """What a random number is for; part of its key."""
 
@@ -90,7 +92,7 @@ class _Sampled(Objective[LorentzGCN], Generic[TaskT]):
         self._prefetch, self._executor = prefetch, ThreadPoolExecutor(1, "lresnet-sampling")
         self._futures: dict[int, Future[_Batch]] = {}
         self._epoch, self._step = -1, 0
-        self._order: tuple[int, Tensor] = -1, torch.empty(0)
+        self._order: tuple[int | None, Tensor] = None, torch.empty(0)
         self._batch: _Batch | None = None
 
     @property
@@ -135,6 +137,14 @@ class _Sampled(Objective[LorentzGCN], Generic[TaskT]):
             self._futures = ahead
             self._batch = ahead.pop(now).result().to(self.device)
         return self._batch
+
+    def forward_training_data(self, model: LorentzGCN) -> None:
+        """Run the model on the full batches, at most 32, of an epoch -1, which training does not have."""
+        fanouts, steps = self._fanouts(model), self.steps_per_epoch
+        for number in range(min(_STATISTICS_BATCHES, self.samples // self.batch_size)):
+            # The thread that prepares training batches prepares these too, because they share a generator.
+            batch = self._executor.submit(self._prepare, number - steps, fanouts).result()
+            apply_layers(model, batch.graph.to(self.device))
 
     def _fanouts(self, model: LorentzGCN) -> tuple[int, ...]:
         layers = len(model.layers)

@@ -29,6 +29,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
     performance(results, docs / "performance/index.md")
     benchmarks(results, docs / "performance/benchmarks.md")
     hierarchy(results, docs / "reproduction/hierarchy.md")
+    splits(results, docs / "reproduction/splits.md")
     numerics(results, docs / "performance/numerics.md")
     return conversion(results, out=docs / "howto/convert_zoo.md")
 
@@ -163,6 +164,25 @@ def hierarchy(results: _Results = Path("results"), out: Path = Path("docs/reprod
     from lresnet_paper.render import write_page
 
     write_page(out, hierarchy_page(list(read_results(results / "hierarchy_images.jsonl"))))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
+def splits(results: _Results = Path("results"), out: Path = Path("docs/reproduction/splits.md")) -> int:
+    """Write the page that shows how much of a published difference is the split.
+
+    Example: python -m lresnet_paper pages splits --out docs/reproduction/splits.md
+
+    Args:
+        results: The folder with splits.jsonl, which `lresnet reproduce splits` writes.
+        out: The Markdown file to write.
+    """
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.splits_page import splits_page
+    from lresnet_paper.render import write_page
+
+    write_page(out, splits_page(list(read_results(results / "splits.jsonl"))))
     print(f"The page: {out}")
     return 0
 

@@ -52,7 +52,7 @@ def draw_comparison(path: str | Path, results: Sequence[Result]) -> Path:
 
 def _method_result(result: Result) -> MethodResult:
     reference = None if result.paper_mean is None else (result.paper_mean, result.paper_std)
-    name = f"{result.name}, {result.protocol}" if result.table == "runtime" else result.name
+    name = f"{result.name}, {result.protocol}" if result.table == "runtime" else result.label
     return MethodResult(name, result.method, result.mean if result.n else None, result.std, reference)
 
 

@@ -54,6 +54,7 @@ from lresnet_paper.pages.text_tables import (
     TextTable,
     difference_text,
     has_paper_values,
+    non_inferiority_text,
     our_value,
     paper_value,
     validation_text,
@@ -293,7 +294,7 @@ def _overview_table(lines: Sequence[CellLine]) -> Markup:
         return Markup()
     for line in lines:
         released = "" if line.released is None else str(line.released)
-        best = "" if line.best is None else f"{line.best.name} {line.best.mean:.2f}"
+        best = "" if line.best is None else f"{line.best.label} {line.best.mean:.2f}"
         one = line.comparison
         against_best = Markup() if one is None else _verdict(one.verdict, f"{one.difference.mean:+.2f}")
         numbers = (our_value(line.lorentz), *[paper_value(line.lorentz), released] * known, best)
@@ -321,8 +322,10 @@ def _results_table(panels: Mapping[str, Sequence[Result]], comparisons: Sequence
                 texts.append(_against_paper(one))
             if paired:
                 numbers.append("" if comparison is None else difference_text(comparison.difference))
-                texts.append(Markup() if comparison is None else _verdict(comparison.verdict))
-            name = f"{one.name}, {one.protocol}" if one.table == "runtime" else one.name
+                texts.append(
+                    Markup() if comparison is None else _verdict(comparison.verdict, non_inferiority_text(comparison))
+                )
+            name = f"{one.name}, {one.protocol}" if one.table == "runtime" else one.label
             rows.append(Row(name, numbers, texts, one.method == "lorentz"))
     unit = unit_of(results[0].table)
     caption = _text().results_caption(unit, known, bool(paired))

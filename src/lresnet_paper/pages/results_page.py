@@ -14,10 +14,18 @@ from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_markdown
 from lresnet_paper.pages.features_page import FEATURES_TABLE, features_markdown, without_column_sentences
 from lresnet_paper.pages.ood_page import ood_markdown
 from lresnet_paper.pages.planned import PLANNED_TABLES, missing_sentences
-from lresnet_paper.pages.text_tables import against_paper, difference_text, our_value, paper_value, validation_text
+from lresnet_paper.pages.text_tables import (
+    against_paper,
+    difference_text,
+    our_value,
+    paper_value,
+    validation_text,
+    verdict_text,
+)
 from lresnet_paper.plan import recipe_notes
 from lresnet_paper.render import render
 from lresnet_paper.results import Result, aggregate, cell_key, grouped, in_order
+from lresnet_paper.run import on_paper_split
 from lresnet_paper.tables import Released, paper_tables, released_figure
 from lresnet_paper.untrained import SCORE_LABELS, UNTRAINED_TABLE, best_untrained
 
@@ -150,14 +158,14 @@ def _heading(result: Result) -> str:
 
 def _result_row(result: Result, comparison: Comparison | None) -> dict[str, str]:
     return {
-        "method": f"{result.name}, {result.protocol}" if result.table == "runtime" else result.name,
+        "method": f"{result.name}, {result.protocol}" if result.table == "runtime" else result.label,
         "ours": our_value(result),
         "n": result.runs,
         "validation": validation_text(result),
         "paper": paper_value(result),
         "against_paper": against_paper(result),
         "difference": "" if comparison is None else difference_text(comparison.difference),
-        "verdict": "" if comparison is None else comparison.verdict,
+        "verdict": "" if comparison is None else verdict_text(comparison),
     }
 
 
@@ -213,7 +221,8 @@ def overview(
         best = max((one for one in finite if one is not ours), key=lambda one: one.mean, default=None)
         comparison = None if best is None else paired.get((ours.cell, ours.protocol, best.name))
         shown = name if protocols[ours.cell] > 1 else ours.cell
-        released = released_figure(ours.table, ours.cell, ours.protocol)
+        same_split = on_paper_split(ours.cell, ours.protocol)
+        released = released_figure(ours.table, ours.cell, ours.protocol) if same_split else None
         baseline = (untrained or {}).get((ours.cell, ours.protocol))
         sentence = (without_column or {}).get(ours.cell, "")
         lines.append(CellLine(shown, ours, released, best, comparison, baseline, sentence))
@@ -236,7 +245,7 @@ def overview_markdown(lines: Sequence[CellLine], compact: bool = False) -> str:
             "paper": paper_value(line.lorentz),
             "against_paper": _shortened(against_paper(line.lorentz), compact),
             "released": "" if line.released is None else str(line.released).replace("*", "\\*"),
-            "best": "" if line.best is None else f"{line.best.name} {line.best.mean:.2f}",
+            "best": "" if line.best is None else f"{line.best.label} {line.best.mean:.2f}",
             "verdict": _shortened(_verdict_and_mean(line.comparison), compact),
             "untrained": _untrained_text(line),
         }
@@ -317,8 +326,12 @@ def _counted(verdicts: Iterable[str]) -> dict[str, int]:
 
 
 def _later_work(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Return what ILNN reports, our best result and our best with the Lorentz residual, for each cell with both."""
-    cells = grouped((one for one in results if one.table in _LATER_TABLES and one.n), lambda one: one.cell)
+    """Return what ILNN reports, our best result and our best with the Lorentz residual, for each cell with both.
+
+    Its splits are not known. Ours are those of the paper, so that no row mixes splits.
+    """
+    own = (one for one in results if one.table in _LATER_TABLES and one.n and on_paper_split(one.cell, one.protocol))
+    cells = grouped(own, lambda one: one.cell)
     found = []
     for cell, reported in paper_tables()["later_work"]["ilnn"].items():
         if cell in cells:

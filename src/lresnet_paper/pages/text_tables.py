@@ -17,7 +17,8 @@ from rich.text import Text
 from lresnet.runs.statistics import Estimate, Summary, Verdict
 from lresnet_paper.comparisons import Comparison
 from lresnet_paper.render import render
-from lresnet_paper.results import Result, grouped, in_order
+from lresnet_paper.results import Result, grouped, in_order, method_label
+from lresnet_paper.selected_on_test import Selection
 
 __all__ = [
     "TextRow",
@@ -27,13 +28,16 @@ __all__ = [
     "difference_text",
     "has_paper_values",
     "markdown_tables",
+    "non_inferiority_text",
     "our_value",
     "paper_value",
     "print_json",
     "print_results",
     "result_table",
+    "selection_table",
     "terminal_tables",
     "validation_text",
+    "verdict_text",
 ]
 
 # --- numbers as text --------------------------------------------------------------------------------------------------
@@ -85,6 +89,25 @@ def difference_text(difference: Estimate, verdict: Verdict | None = None) -> str
     """
     words = "" if verdict in (None, "no difference shown") else f", {verdict}"
     return f"{difference:+.2f} ({difference.n}){words}"
+
+
+def verdict_text(comparison: Comparison) -> str:
+    """Return the verdict on Lorentz, with non-inferiority if the recipe states a margin.
+
+    Example:
+        >>> estimate = Estimate(mean=0.2, low=-0.6, high=1.0, n=10, p=0.6)
+        >>> place = "graph_transformer", "actor", "fresh_splits-sgformer", "euclidean"
+        >>> verdict_text(Comparison(*place, estimate, "no difference shown", margin=1.0))
+        'no difference shown, non-inferior'
+    """
+    return ", ".join(filter(None, [comparison.verdict, non_inferiority_text(comparison)]))
+
+
+def non_inferiority_text(comparison: Comparison) -> str:
+    """Return whether Lorentz is non-inferior; empty without a margin, and where it is better anyway."""
+    if comparison.non_inferior is None or comparison.verdict == "better":
+        return ""
+    return "non-inferior" if comparison.non_inferior else "non-inferiority not shown"
 
 
 # --- tables of text ---------------------------------------------------------------------------------------------------
@@ -154,12 +177,12 @@ def result_table(results: Sequence[Result], title: str) -> Table:
         justify: Literal["left", "right"] = "left" if column in ("method", "against the paper") else "right"
         is_verdict = column == "against the paper"  # the only column that may wrap, between words
         table.add_column(column, justify=justify, no_wrap=not is_verdict, min_width=10 if is_verdict else None)
-    width = max((max(2 + len(one.name), len(one.protocol)) for one in results), default=0)
+    width = max((max(2 + len(one.label), len(one.protocol)) for one in results), default=0)
     for heading, own in grouped(in_order(results), lambda one: f"{one.cell}, {one.protocol}").items():
         table.add_row(Text(textwrap.fill(heading, width, break_on_hyphens=False), style="bold"))
         for one in own:
             values = our_value(one), one.runs, validation_text(one), paper_value(one), one.verdict
-            table.add_row(f"  {one.name}", *values[: len(columns) - 1])
+            table.add_row(f"  {one.label}", *values[: len(columns) - 1])
         table.add_section()
     return table
 
@@ -184,8 +207,26 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         for one in own:
             found = one.difference
             interval = f"{found.low:+.2f} to {found.high:+.2f}"
-            table.add_row(f"  {one.method}", f"{found.mean:+.2f}", interval, str(found.n), one.verdict)
+            label = method_label(one.method)
+            table.add_row(f"  {label}", f"{found.mean:+.2f}", interval, str(found.n), verdict_text(one))
         table.add_section()
+    return table
+
+
+def selection_table(selections: Sequence[Selection]) -> Table:
+    """Return a table for the terminal of test scores by what selected the epoch."""
+    table = Table(
+        title="test score at the epoch of the best validation score, and the highest one of all epochs",
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        pad_edge=False,
+    )
+    for column in ("cell", "method", "epochs", "by validation", "highest test", "gain", "n"):
+        table.add_column(column, justify="left" if column in ("cell", "method") else "right")
+    for one in selections:
+        gain = "" if one.gain is None else f"{one.gain:+.2f}"
+        scores = f"{one.by_validation:.2f}", f"{one.by_test:.2f}"
+        table.add_row(one.cell, one.method, str(one.epochs), *scores, gain, str(one.by_test.n))
     return table
 
 

@@ -159,9 +159,10 @@ def test_space_layers(learned):
     agree(lambda: runs(wide(NC), model), dataclasses.replace(BRIEF, optimizer="adam_l2"))
 
 
+@pytest.mark.parametrize("scale", ["learned", "1+w"])
 @pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
-def test_learned_curvature_weights_and_scales(task):
-    options = {"weight": "learned", "scale": "learned"}
+def test_learned_curvature_weights_and_scales(task, scale):
+    options = {"weight": "learned", "scale": scale}
     agree(lambda: runs(wide(task), {"learn_curvature": True, "residual_options": options, "curvature": -0.5}))
 
 

@@ -27,7 +27,7 @@ SOURCE = GraphSource(
         "Pei et al.: Geom-GCN: Geometric Graph Convolutional Networks, ICLR 2020; "
         "Platonov et al.: A critical look at the evaluation of GNNs under heterophily, ICLR 2023"
     ),
-    tasks=(TaskSource("actor/nc", "actor", splits=("official_splits", "disjoint")),),
+    tasks=(TaskSource("actor/nc", "actor", splits=("official_splits", "fresh_splits", "disjoint")),),
 )
 
 

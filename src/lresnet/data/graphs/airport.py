@@ -28,9 +28,9 @@ SOURCE = GraphSource(
     licence="none stated by the publisher; made from OpenFlights data (Open Database License)",
     citation="Chami, Ying, Re, Leskovec: Hyperbolic Graph Convolutional Neural Networks, NeurIPS 2019",
     tasks=(
-        TaskSource("airport/lp", "airport", splits=("disjoint", "legacy")),
+        TaskSource("airport/lp", "airport", splits=("disjoint", "hgcn")),
         # The class is a bin of the fifth feature, so the model must not see that feature.
-        TaskSource("airport/nc", "airport", splits=("disjoint", "legacy"), columns=4, balanced=(0.15, 0.15)),
+        TaskSource("airport/nc", "airport", splits=("disjoint", "hgcn"), columns=4, balanced=(0.15, 0.15)),
     ),
     degree_columns=True,
 )

@@ -30,8 +30,8 @@ SOURCE = GraphSource(
     licence="MIT (the Planetoid repository)",
     citation="Yang, Cohen, Salakhutdinov: Revisiting Semi-Supervised Learning with Graph Embeddings, ICML 2016",
     tasks=(
-        TaskSource("cora/lp", "cora", splits=("disjoint", "legacy")),
-        TaskSource("cora/nc", "cora", splits=("official", "legacy", "disjoint")),
+        TaskSource("cora/lp", "cora", splits=("disjoint", "hgcn")),
+        TaskSource("cora/nc", "cora", splits=("public", "legacy", "class-random", "disjoint"), classes=7),
     ),
 )
 

@@ -38,7 +38,7 @@ SOURCE = GraphSource(
     ),
     licence="none stated by the publisher",
     citation="Chami, Ying, Re, Leskovec: Hyperbolic Graph Convolutional Neural Networks, NeurIPS 2019",
-    tasks=(TaskSource("disease/lp", "disease_lp", splits=("disjoint", "legacy")),),
+    tasks=(TaskSource("disease/lp", "disease_lp", splits=("disjoint", "hgcn")),),
     row_normalised=False,
 )
 

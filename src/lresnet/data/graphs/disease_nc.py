@@ -38,9 +38,7 @@ SOURCE = GraphSource(
     licence="none stated by the publisher",
     citation="Chami, Ying, Re, Leskovec: Hyperbolic Graph Convolutional Neural Networks, NeurIPS 2019",
     tasks=(
-        TaskSource(
-            "disease/nc", "disease_nc", splits=("disjoint", "legacy"), metric="f1_binary", balanced=(0.10, 0.60)
-        ),
+        TaskSource("disease/nc", "disease_nc", splits=("disjoint", "hgcn"), metric="f1_binary", balanced=(0.10, 0.60)),
     ),
 )
 

@@ -30,8 +30,8 @@ SOURCE = GraphSource(
     licence="MIT (the Planetoid repository)",
     citation="Yang, Cohen, Salakhutdinov: Revisiting Semi-Supervised Learning with Graph Embeddings, ICML 2016",
     tasks=(
-        TaskSource("pubmed/lp", "pubmed", splits=("disjoint", "legacy")),
-        TaskSource("pubmed/nc", "pubmed", splits=("official", "legacy", "disjoint")),
+        TaskSource("pubmed/lp", "pubmed", splits=("disjoint", "hgcn")),
+        TaskSource("pubmed/nc", "pubmed", splits=("public", "legacy", "class-random", "disjoint"), classes=3),
     ),
 )
 

@@ -24,7 +24,7 @@ SOURCE = GraphSource(
     ),
     licence="MIT (the heterophilous-graphs repository)",
     citation="Platonov et al.: A critical look at the evaluation of GNNs under heterophily, ICLR 2023",
-    tasks=(TaskSource("squirrel/nc", "squirrel", splits=("official_splits", "disjoint")),),
+    tasks=(TaskSource("squirrel/nc", "squirrel", splits=("official_splits", "fresh_splits", "disjoint")),),
 )
 
 

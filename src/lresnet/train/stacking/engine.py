@@ -14,10 +14,11 @@ from torch import Tensor
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
 from lresnet.optim import Optimizers, RiemannianAdam, parameter_groups
-from lresnet.optim.optimizers import adam_l2, adamw, device_rate
+from lresnet.optim.optimizers import adam_l2, adamw, decay_rates, device_rate
 from lresnet.train.config import TrainConfig
-from lresnet.train.engine import CapturedStep, Execution, Outcome
+from lresnet.train.engine import CapturedStep, Execution, Outcome, norm_statistics
 from lresnet.train.non_finite import NonFiniteError, check_parameters, non_finite_loss
+from lresnet.train.norm_statistics import reestimate_statistics
 from lresnet.train.objective import Objective
 from lresnet.train.stacking.model import ModelStack, StackError
 from lresnet.train.stacking.objectives import stack_objectives
@@ -203,7 +204,10 @@ class StackedTrainingState:
             end = self.ends[member]
             if isinstance(end, int):
                 self.stack.write(member, model, self.kept)
-                results.append(Outcome(int(epochs[member]), scores[member], end, seconds, self.curves[member]))
+                objective = self.objectives[member]
+                reestimate_statistics(model, partial(objective.forward_training_data, model))
+                chosen = norm_statistics(model, objective, self.config)
+                results.append(Outcome(int(epochs[member]), scores[member], end, seconds, self.curves[member], chosen))
             else:
                 results.append(end)
             model.eval()
@@ -287,8 +291,7 @@ def _stack_and_optimizers(
 ) -> tuple[ModelStack[LorentzGCN], Optimizers]:
     """Put parameters of equal weight decay into one tensor. Names decide, because a stack has one more axis."""
     groups = parameter_groups(models[0])
-    decayed = [*groups.decayed, *(groups.plain if config.decay == "all" else ())]
-    rates = dict.fromkeys([*groups.plain, *groups.geometric], 0.0) | dict.fromkeys(decayed, config.weight_decay)
+    rates = decay_rates(groups, config.weight_decay, config.decay, config.layer_decay)
     sections = {rate: [name for name in rates if rates[name] == rate] for rate in sorted(set(rates.values()))}
     stack = ModelStack(models, list(sections.values()), list(groups.manifold))
     flat = [{"params": [leaf], "weight_decay": rate} for leaf, rate in zip(stack.leaves, sections, strict=False)]
@@ -313,5 +316,9 @@ def _require_consistent(
         raise ValueError(f"each model needs one generator, got {len(models)} models and {len(generators)} generators")
     if not generators and any(model.dropout > 0 for model in models):
         raise ValueError("dropout needs one generator per model; pass generators=[fork_generator(device), ...]")
+    if norm_statistics(models[0], objectives[0], config) == "running":
+        raise StackError(
+            "a stack re-estimates the statistics of batch norms, but norm_statistics is 'running'; run them one by one"
+        )
     if config.optimizer not in ("adam", "adam_l2"):
         raise StackError(f"a stack is trained with adam or adam_l2, not {config.optimizer!r}; run them one by one")

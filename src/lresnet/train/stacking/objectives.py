@@ -202,8 +202,8 @@ class StackedInputs:
         same_graph = all(torch.equal(each.edge_index, first.edge_index) for each in inputs[1:])
         graphs = [model.graph(each.edge_index, each.num_nodes) for each in (inputs[:1] if same_graph else inputs)]
         self._graph = graphs[0] if same_graph else BlockDiagonal.of(graphs)
-        # With dropout or a learned curvature, each member has its own values of sparse features.
-        own_values = model.dropout > 0 or model.manifold.learnable
+        # With dropout of the features or a learned curvature, each member has its own values of sparse features.
+        own_values = (model.drops_features and model.dropout > 0) or model.manifold.learnable
         self._features = _stack_features([each.features for each in inputs], own_values)
         self._points = None if model.manifold.learnable else self._make_points(model)
 

@@ -1,0 +1,93 @@
+"""The measurement of test-selected epochs: what its lines hold, and that no table of results reads them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lresnet.data import NodeTask, load_task
+from lresnet.runs import run as graph_run_module
+from lresnet_paper import selected_on_test
+from lresnet_paper.__main__ import main
+from lresnet_paper.results import aggregate, read_runs
+from lresnet_paper.run import Run, execute
+from lresnet_paper.selected_on_test import published_config, run_selected_on_test, selections
+
+CONFIG = published_config("chameleon") | {"hidden": 4, "epochs": 12, "lr": 0.05}
+
+
+@pytest.fixture
+def tiny(monkeypatch) -> None:
+    """Replace chameleon by a small tree with one seed for each split, and the published settings by small ones."""
+
+    def load(cell: str, index: int | None = None, **_: object) -> NodeTask:
+        assert index is not None
+        task = load_task("disease_tree/nc", seed=index)
+        assert isinstance(task, NodeTask)
+        return task
+
+    monkeypatch.setattr(graph_run_module, "load_task", load)
+    monkeypatch.setattr(selected_on_test, "published_config", lambda cell, method, epochs: CONFIG | {"epochs": epochs})
+    graph_run_module._graph_task.cache_clear()
+    yield
+    graph_run_module._graph_task.cache_clear()
+
+
+def test_both_scores_are_of_one_training(tiny) -> None:
+    line = run_selected_on_test("chameleon", CONFIG, "euclidean", 3, command="test")
+    run = Run("graph_transformer", "chameleon", "euclidean", "official_splits", 3, CONFIG, 3)
+    expected, _ = execute(run, command="test")
+    assert line["test_at_best_validation"] == expected["value"]  # reading the test set changes nothing
+    assert (line["best_epoch"], line["validation"]) == (expected["best_epoch"], expected["validation"])
+    assert line["highest_test"] >= line["test_at_best_validation"]
+    assert 1 <= line["highest_test_epoch"] <= line["epochs"] == 12
+
+
+def test_no_table_of_results_reads_the_lines(tiny, tmp_path: Path) -> None:
+    line = run_selected_on_test("chameleon", CONFIG, "euclidean", 0, command="test")
+    assert "value" not in line
+    (tmp_path / "selected_on_test.jsonl").write_text(json.dumps(line) + "\n")
+    assert read_runs(tmp_path) == []
+    assert aggregate([line]) == []
+
+
+def test_the_verb_measures_what_is_missing_and_prints_both_scores(tiny, tmp_path: Path, capsys) -> None:
+    out = tmp_path / "selected_on_test.jsonl"
+    call = ["selected_on_test", "--cells", "chameleon", "--epochs", "4", "--device", "cpu", "--out", str(out)]
+    assert main(call) == 0
+    lines = [json.loads(text) for text in out.read_text().splitlines()]
+    assert [(line["split"], line["seed"]) for line in lines] == [(i, i) for i in range(10)]
+    assert "highest test" in capsys.readouterr().out
+    out.write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))
+    assert main(call) == 0
+    assert [json.loads(text)["split"] for text in out.read_text().splitlines()] == [*range(1, 10), 0]
+
+
+def test_an_unknown_cell_or_method_is_an_error(capsys) -> None:
+    assert main(["selected_on_test", "--cells", "cora"]) != 0
+    assert "unknown cell 'cora'" in capsys.readouterr().err
+    assert main(["selected_on_test", "--methods", "tangent"]) != 0
+    assert "unknown method 'tangent'" in capsys.readouterr().err
+
+
+def line(honest: float, highest: float, **change: Any) -> dict[str, Any]:
+    place = {"table": "selected_on_test", "cell": "chameleon", "method": "euclidean", "hardware": "CPU"}
+    return (
+        place
+        | {"config": {"epochs": 200}}
+        | {"test_at_best_validation": honest, "highest_test": highest, "command": "test"}
+        | change
+    )
+
+
+def test_means_and_gain_by_hand() -> None:
+    lines = [line(44.0, 47.0), line(42.0, 47.0), line(43.0, 47.0), line(10.0, 20.0, cell="squirrel")]
+    chameleon, squirrel, longer = selections([*lines, {"table": "gnn"}, line(50.0, 51.0, config={"epochs": 500})])
+    assert (chameleon.epochs, longer.epochs, longer.by_test.n) == (200, 500, 1)
+    assert (chameleon.by_validation.mean, chameleon.by_test.mean, chameleon.by_test.n) == (43.0, 47.0, 3)
+    assert chameleon.gain is not None
+    assert (chameleon.gain.mean, chameleon.gain.half_width) == pytest.approx((4.0, 4.302653 / 3**0.5), rel=1e-6)
+    assert (squirrel.by_test.mean, squirrel.gain) == (20.0, None)
