@@ -338,6 +338,58 @@ def _draw_auc(axes: Axes, runs: list[dict[str, Any]], cell: str, left: bool) -> 
     _plain(axes, ticks=True)
 
 
+def draw_training(path: Path) -> None:
+    """Draw chains of 32 and 16 layers during training, from results/collapse.jsonl."""
+    lines = _lines("collapse")
+    figure = Figure(figsize=(WIDTH, 5.9))
+    panels: tuple[tuple[str, int, Callable[[dict[str, Any]], list[float]]], ...] = (
+        ("distance between nodes, last layer", 32, lambda line: [state["distance"][-1] for state in line["states"]]),
+        ("gradient at the first layer", 32, lambda line: [state["gradient"][0] for state in line["states"]]),
+        ("training loss / margin", 16, _share_of_margin),
+        ("AUC of the distances after each layer", 16, lambda line: line["states"][-1]["ranking"]),
+    )
+    for number, (name, layers, values_of) in enumerate(panels):
+        axes = figure.add_axes((0.085 + 0.49 * (number % 2), 0.63 - 0.55 * (number // 2), 0.41, 0.32))
+        for setting, look in _TRAINING_CURVES.items():
+            found = [line for line in lines if (line["setting"], line["config"]["num_layers"]) == (setting, layers)]
+            curves = [values_of(line) for line in found if "error" not in line]
+            middle = [statistics.median(values) for values in zip(*curves, strict=True)]
+            axes.plot(range(number == 3, len(middle) + (number == 3)), middle, **look)
+        axes.set_title(f"{layers} layers: {name}", fontsize=11, color=INK, loc="left")
+        _plain(axes, ticks=True)
+        if number == 3:
+            axes.set_xlabel("layer", fontsize=10.5, color=TEXT)
+            axes.set(xticks=[1, 4, 8, 12, 16], ylim=(25, 100))
+            axes.axhline(50, color=LIGHT, zorder=0)
+            continue
+        epochs = lines[0]["state_epochs"]
+        axes.set_xticks(range(len(epochs)), [str(epoch) for epoch in epochs])
+        axes.set_xlabel("training step", fontsize=10.5, color=TEXT)
+        if number < 2:
+            axes.set_yscale("log")
+    place = {"loc": "center", "bbox_to_anchor": (0.53, 0.5), "ncols": 4, "fontsize": 9.5, "frameon": False}
+    figure.legend(*figure.axes[0].get_legend_handles_labels(), **place)
+    save_picture(figure, path)
+
+
+def _share_of_margin(line: dict[str, Any]) -> list[float]:
+    """Return the training loss as a share of its value where all nodes coincide."""
+    margin = line["config"]["margin"] / (1 if line["method"] == "euclidean" else -line["config"]["curvature"])
+    return [state["loss"] / margin for state in line["states"]]
+
+
+_TRAINING_CURVES: dict[str, dict[str, Any]] = {
+    "average": {**_THICK, "label": "weight 1, average"},
+    "average, rate / 10": {**_THICK, "ls": "--", "label": "the same, rate / 10"},
+    "average, warm-up": {**_THICK, "ls": ":", "label": "the same, warm-up"},
+    "sum": {**_THICK, "color": PURPLE, "label": "weight 1, sum"},
+    "weight 1/L": {**_THICK, "color": GREEN, "label": "weight 1/L, average"},
+    "sum, weight 1/L": {**_THICK, "color": GREEN, "ls": "--", "label": "weight 1/L, sum"},
+    "none": {**_THICK, "color": NONE, "label": "no residual"},
+    "euclidean": {**_THICK, "color": "#8C8C8C", "ls": "--", "label": "Euclidean baseline"},
+}
+
+
 def draw_numerics(path: Path) -> None:
     """Draw the float32 error by norm of our forms and of the textbook forms, from results/numerics.jsonl."""
     lines = [line for line in _lines("numerics") if line["dtype"] == "float32" and line["K"] == -1.0]
@@ -425,6 +477,7 @@ PICTURES: dict[str, Callable[[Path], object]] = {
     "weights": draw_weights,
     "curvature": draw_curvature,
     "depth-by-layer": draw_depth,
+    "depth-training": draw_training,
     "numerics": draw_numerics,
 }
 

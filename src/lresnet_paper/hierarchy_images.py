@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from lresnet._json import read_toml
 from lresnet.data import ImageData, ImageTask, load_images
 from lresnet.geometry.checks import full_precision
 from lresnet.metrics import accuracy, hierarchy_metrics
@@ -60,7 +60,7 @@ def read_plan(path: Path | None = None) -> Plan:
         >>> read_plan()["losses"]["superclass_cross_entropy"]
         {'weight': [0.3, 1.0, 3.0]}
     """
-    return tomllib.loads((path or Path(__file__).with_suffix(".toml")).read_text(encoding="utf-8"))
+    return read_toml(path or Path(__file__).with_suffix(".toml"))
 
 
 class Training(NamedTuple):
@@ -256,7 +256,7 @@ def run_study(plan: Plan, out: Path, *, device: str = "cpu", workers: int = 1, d
 
     Trainings whose lines are in the file are not repeated.
     """
-    file = ResultsFile(out, key=_training_of)
+    file = ResultsFile(out, key=lambda line: _training_of(line) if line.get("table") == TABLE else None)
     with worker_pool(workers) if workers > 1 else contextlib.nullcontext() as pool:
         for stage in ("search", "final"):
             planned = trainings(plan, None if stage == "search" else chosen_settings(_own_lines(out)))
@@ -273,7 +273,7 @@ def run_study(plan: Plan, out: Path, *, device: str = "cpu", workers: int = 1, d
 
 def _own_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of the study, one for each training."""
-    lines = (line for line in read_results(path) if line["table"] == TABLE)
+    lines = (line for line in read_results(path) if line.get("table") == TABLE)
     return list({_training_of(line): line for line in lines}.values())
 
 

@@ -12,7 +12,8 @@ from lresnet.residual.registry import compared_methods
 from lresnet.runs.search import best_configuration
 from lresnet.train.results import read_results
 from lresnet_paper.ood import remaining, training_cell
-from lresnet_paper.run import Run, complete, depth_cell, key_of_line, split_depth, split_name
+from lresnet_paper.results import key_of_line
+from lresnet_paper.run import Run, complete, depth_cell, split_depth, split_name
 
 __all__ = [
     "FINAL_SEEDS",
@@ -143,9 +144,13 @@ def _plans(table: str, cell: str) -> list[dict[str, Any]]:
 
 
 def _files(table: str) -> dict[str, str]:
-    """Return the recipe files of a table, name without .toml to content, in alphabetical order."""
-    folder = resources.files("lresnet_paper.recipes").joinpath(table)
-    files = sorted(folder.iterdir(), key=lambda path: path.name.removesuffix(".toml")) if folder.is_dir() else []
+    """Return the recipe files of a table, name without .toml to content, in alphabetical order.
+
+    ``table`` may come from a line of results, so it is compared with the names of the folders and never part of a path.
+    """
+    folders = {folder.name: folder for folder in resources.files("lresnet_paper.recipes").iterdir() if folder.is_dir()}
+    content = folders[table].iterdir() if table in folders else ()
+    files = sorted(content, key=lambda path: path.name.removesuffix(".toml"))
     return {file.name[:-5]: file.read_text() for file in files if file.name.endswith(".toml")}
 
 
@@ -208,7 +213,7 @@ def cell_plan(table: str, cell: str, protocol: str | None = None) -> dict[str, A
 
 def _at_this_depth(plan: dict[str, Any], cell: str, method: str) -> dict[str, Any]:
     """Return what a recipe with depths fixes for a method, on top of what the table ``like`` chose if it names one."""
-    own = plan.get("fixed", {}) | plan.get("only", {}).get(method, {})
+    own: dict[str, Any] = plan.get("fixed", {}) | plan.get("only", {}).get(method, {})
     if "like" not in plan:
         return own
     like = recipe(plan["like"], cell, split_name(plan["protocol"]))

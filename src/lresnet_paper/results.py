@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import Summary, summarise, verdict_against_published
 from lresnet.train.results import read_results
-from lresnet_paper.run import on_paper_split, split_depth, split_name
+from lresnet_paper.run import Run, on_paper_split, split_depth, split_name
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "in_order",
     "is_finite",
     "is_run",
+    "key_of_line",
     "method_key",
     "method_label",
     "read_runs",
@@ -40,7 +41,7 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-STUDIES = frozenset({"deep", "hierarchy_images", "selected_on_test", "splits"})
+STUDIES = frozenset({"collapse", "deep", "hierarchy_images", "selected_on_test", "splits"})
 """Tables of our own studies, which the paper does not have; each has a page or a paragraph of its own."""
 LABELS = {"lorentz_limit": "lorentz, K → 0"}
 """Labels of methods that are no residual of their own; every other method is shown by its name."""
@@ -69,7 +70,7 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     found = list[dict[str, Any]]()
     for file in sorted(folder.glob("*.jsonl")):
         for record in read_results(file):
-            if record.get("missing") or record.get("table") in STUDIES:
+            if record.get("missing") or str(record.get("table")) in STUDIES:
                 continue
             if is_run(record):
                 found.append(record)
@@ -77,6 +78,20 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
                 place = ", ".join(str(record[name]) for name in ("table", "cell", "method", "seed"))
                 warnings.warn(f"{file}: skipped the run {place}: not in the format of this version", stacklevel=2)
     return unique_runs(found)
+
+
+def key_of_line(line: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return :meth:`lresnet_paper.run.Run.key` of the run that a line is about; None: the line is not a valid run.
+
+    Example:
+        >>> run = Run("gnn", "disease/lp", "lorentz", "legacy", 0, {"lr": 0.1})
+        >>> key_of_line(asdict(run) | {"value": 90.0}) == run.key(), key_of_line({"milliseconds": 3.0})
+        (True, None)
+    """
+    known = Run.__dataclass_fields__
+    if not (line.keys() >= known.keys() and is_run(line)):
+        return None
+    return Run(**{name: line[name] for name in known}).key()
 
 
 def unique_runs(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

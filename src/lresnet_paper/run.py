@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ __all__ = [
     "execute",
     "graph_cell",
     "images_of",
-    "key_of_line",
     "on_paper_split",
     "record_of",
     "require_data",
@@ -57,20 +56,6 @@ class Run:
         """Return what makes two runs the same run."""
         config = tuple(sorted((name, str(value)) for name, value in self.config.items()))
         return (self.table, self.cell, self.method, self.protocol, self.seed, self.split, self.stage, config)
-
-
-def key_of_line(line: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Return the key of the run that a line of results is about; None: the line is not a run.
-
-    Example:
-        >>> run = Run("gnn", "disease/lp", "lorentz", "legacy", 0, {"lr": 0.1})
-        >>> key_of_line(dataclasses.asdict(run) | {"value": 90.0}) == run.key(), key_of_line({"milliseconds": 3.0})
-        (True, None)
-    """
-    known = Run.__dataclass_fields__
-    if not line.keys() >= known.keys() or not isinstance(line["config"], dict) or not isinstance(line["seed"], int):
-        return None
-    return Run(**{name: line[name] for name in known}).key()
 
 
 def complete(plan: dict[str, Any], method: str, configuration: dict[str, Any], stage: str = "final") -> dict[str, Any]:

@@ -10,9 +10,10 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lresnet.runs.statistics import Estimate, Summary, mean_interval, summarise
+from lresnet.runs.statistics import Estimate, Summary, resampled_difference, summarise
 from lresnet.train import train_model
 from lresnet.train.results import environment
+from lresnet_paper.comparisons import resampling_ratio
 from lresnet_paper.plan import recipe
 from lresnet_paper.run import Run, build, complete, split_name
 
@@ -37,7 +38,7 @@ class Selection(NamedTuple):
     by_validation: Summary
     by_test: Summary
     gain: Estimate | None
-    """The highest test score minus the one at the best validation score; Student's interval over the runs."""
+    """The highest test score minus the one at the best validation score, over resampled splits."""
     command: str
     hardware: str
 
@@ -97,7 +98,10 @@ def selections(lines: Iterable[Mapping[str, Any]]) -> list[Selection]:
 
 
 def _selection(cell: str, method: str, epochs: int, lines: list[Mapping[str, Any]]) -> Selection:
-    honest, highest = ([line[name] for line in lines] for name in ("test_at_best_validation", "highest_test"))
-    gain = mean_interval([high - own for high, own in zip(highest, honest, strict=True)])
-    last, scores = lines[-1], (summarise(honest), summarise(highest))
+    honest, highest = (
+        {line["split"]: line[name] for line in lines} for name in ("test_at_best_validation", "highest_test")
+    )
+    ratio = resampling_ratio(cell, PROTOCOL)
+    gain = None if ratio is None else resampled_difference(highest, honest, test_per_train=ratio)
+    last, scores = lines[-1], (summarise(honest.values()), summarise(highest.values()))
     return Selection(cell, method, epochs, *scores, gain, last["command"], last["hardware"])

@@ -29,7 +29,8 @@ from lresnet.train.stacking.model import StackError
 from lresnet_paper.depth import diagnose
 from lresnet_paper.ood import detections, lines_of, remaining, require_sets
 from lresnet_paper.plan import final_runs, missing_runs, search_runs
-from lresnet_paper.run import Run, build, execute, graph_cell, key_of_line, record_of, require_data, split_depth
+from lresnet_paper.results import key_of_line
+from lresnet_paper.run import Run, build, execute, graph_cell, record_of, require_data, split_depth
 
 __all__ = [
     "Stage",

@@ -80,7 +80,7 @@ def test_verify_of_all_fails_for_wrong_files_only(toy: Path, capsys: pytest.Capt
 def test_fetch_downloads_missing_files(
     toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target: target.write_bytes(CONTENT))
+    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target, limit: target.write_bytes(CONTENT))
     (toy / "toy" / "b.csv").write_bytes(CONTENT)
     assert cli.main(["data", "fetch", "toy", "--data-root", str(toy)]) == 0
     assert (toy / "toy" / "a.csv").read_bytes() == CONTENT
@@ -109,7 +109,7 @@ def test_errors_are_reported_in_one_line(
 def test_wrong_download_is_refused_and_kept_as_part(
     toy: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target: target.write_bytes(b"torn"))
+    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target, limit: target.write_bytes(b"torn"))
     assert cli.main(["data", "fetch", "toy", "--data-root", str(toy)]) == 2
     assert "is not the official file" in capsys.readouterr().err
     assert [path.name for path in (toy / "toy").iterdir()] == ["a.csv.part"]

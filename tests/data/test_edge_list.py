@@ -333,3 +333,13 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
     assert len(sizes) > 20
     assert max(sizes) <= 2048
     assert np.array_equal(read.edges.T, pairs)
+
+
+def test_a_compressed_list_that_expands_beyond_the_limit_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lresnet._limits.EXPANDED_BYTES", 10_000)
+    path = written(tmp_path, gzip.compress(b"0,1\n" + b"#\n" * 100_000), "g.csv.gz")
+    with pytest.raises(ValueError, match=r"g\.csv\.gz expands to more than [\d,]+ bytes, the limit for this file"):
+        read_edge_list(path)
+    assert read_edge_list(written(tmp_path, b"0,1\n" + b"#\n" * 100_000, "g.csv")).num_nodes == 2

@@ -1,9 +1,11 @@
 """Data files: where they are found, downloads, checks, and the list of data sets."""
 
+import hashlib
 import http.server
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -124,6 +126,28 @@ def test_failed_download_is_reported_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_download_is_stopped_at_the_size_of_the_official_file(tmp_path: Path, publisher: str) -> None:
+    file = replace(file_of(CONTENT, url=f"{publisher}/right"), size=len(CONTENT) - 1)
+    with pytest.raises(ValueError, match=r"it has more than 20,999 bytes; the download was stopped"):
+        download(file, tmp_path)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_download_without_a_published_size_has_a_limit(
+    tmp_path: Path, publisher: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blob = hashlib.sha1(b"blob %d\0" % len(CONTENT) + CONTENT, usedforsecurity=False).hexdigest()
+    file = File("file.bin", f"{publisher}/right", git_blob=blob)
+    monkeypatch.setattr("lresnet.data.files.DOWNLOAD_BYTES", 1000)
+    with pytest.raises(ValueError, match=r"it has more than 1,000 bytes; the download was stopped"):
+        download(file, tmp_path)
+    (tmp_path / "file.bin").write_bytes(CONTENT)
+    with pytest.raises(ValueError, match=r"it has 21,000 bytes; the limit is 1,000"):
+        find(file, tmp_path)
+    monkeypatch.undo()
+    assert find(file, tmp_path) == tmp_path / "file.bin"
+
+
 def test_unpublished_file_is_not_downloaded(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="it is not published"):
         download(file_of(CONTENT), tmp_path)
@@ -139,8 +163,11 @@ def test_every_file_has_a_checksum_and_a_path_of_its_own() -> None:
     every_file = [file for source in DATASETS.values() for file in source.files]
     assert len({file.path for file in every_file}) == len(every_file)
     for file in every_file:
+        if file.path != "hgcn/disease_nc.feats.npz":  # its sha256 is not known, only its id in git
+            assert file.sha256
+            assert file.size
         assert file.sha256 or file.git_blob
-        assert file.url is None or file.url.startswith("https://") or file.sha256
+        assert file.url is None or file.url.startswith("https://") or (file.sha256 and file.size)
     assert all(source.licence and source.citation and source.name == name for name, source in DATASETS.items())
     assert files.ROOT_VARIABLE == "LRESNET_DATA"
 
@@ -184,7 +211,7 @@ def test_fetch_downloads_missing_files(root: Path, monkeypatch: pytest.MonkeyPat
     edges = root / "hgcn" / "disease_lp.edges.csv"
     content = edges.read_bytes()
     edges.unlink()
-    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target: target.write_bytes(content))
+    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target, limit: target.write_bytes(content))
     row = fetch(["disease_lp"], root)[0]
     assert (row.state, row.detail, row.where) == ("right", "downloaded", root)
     assert edges.read_bytes() == content

@@ -86,7 +86,7 @@ def test_column_of_labels_and_class_names_are_read(tmp_path: Path) -> None:
         ({"classes": np.array("cat")}, r"classes is <U3 \[\]; save the names as text"),
         ({"classes": np.array([b"cat", b"dog", b"owl"])}, "classes is |S3"),
         ({"train_images": GREY[:0], "train_labels": LABELS[:0]}, "train_images is empty"),
-        ({"classes": np.array(["cat", None])}, "cannot be read as images"),
+        ({"classes": np.array(["cat", None])}, "cannot be read"),
     ],
 )
 def test_errors_are_reported_in_one_line(tmp_path: Path, changes: dict[str, Any], words: str) -> None:
@@ -101,7 +101,7 @@ def test_errors_are_reported_in_one_line(tmp_path: Path, changes: dict[str, Any]
 def test_damaged_file_is_reported(tmp_path: Path, damage: Any) -> None:
     path = save(tmp_path)
     path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(ValueError, match=r"mine\.npz cannot be read as images: it is not a \.npz archive"):
+    with pytest.raises(ValueError, match=r"mine\.npz cannot be read: it is not a \.npz archive"):
         load_images(path)
 
 
@@ -110,5 +110,5 @@ def test_damaged_array_is_reported(tmp_path: Path) -> None:
     content = bytearray(path.read_bytes())
     content[200:260] = bytes(60)
     path.write_bytes(content)
-    with pytest.raises(ValueError, match=r"mine\.npz cannot be read as images: .*CRC"):
+    with pytest.raises(ValueError, match=r"mine\.npz cannot be read: .*CRC"):
         load_images(path)

@@ -192,6 +192,31 @@ def test_arrays_of_a_folder_are_checked(tmp_path: Path) -> None:
 # --- .npz -------------------------------------------------------------------------------------------------------------
 
 
+def test_features_and_labels_of_another_kind_are_refused(tmp_path: Path) -> None:
+    path = folder(tmp_path / "g", edges_csv="0,1\n1,2\n")
+    np.save(path / "features.npy", np.array(5.0))
+    with pytest.raises(ValueError, match=r"features\.npy: the features are a single number"):
+        read_graph(path)
+    (path / "features.npy").unlink()
+    sparse.save_npz(path / "labels.npz", sparse.csr_array(np.eye(3)))
+    with pytest.raises(ValueError, match=r"labels\.npz holds a sparse matrix"):
+        read_graph(path)
+    (path / "labels.npz").unlink()
+    np.save(path / "labels.npy", np.array([0, 1, 0], dtype=np.uint8))
+    labels = read_graph(path).labels
+    assert labels is not None
+    assert labels.tolist() == [0, 1, 0]
+
+
+def test_numbers_of_nodes_that_the_file_does_not_describe_are_refused(tmp_path: Path) -> None:
+    edges = np.array([[0, 1], [1, 2]])
+    for arrays in ({"edge_index": edges, "num_nodes": np.array(10**9)}, {"edge_index": edges * 10**9}):
+        with pytest.raises(ValueError, match=r"nodes and 2 edges; the limit for so few edges is 4,194,304 nodes"):
+            read_graph(saved(tmp_path, **arrays))
+    with pytest.raises(ValueError, match=r"the number of nodes is an integer from 1 to 2,147,483,648"):
+        read_graph((edges, 2**40))  # pairs of nodes could not be numbered in 64 bits
+
+
 def saved(path: Path, **arrays: Any) -> Path:
     np.savez(path / "graph.npz", **arrays)
     return path / "graph.npz"
@@ -267,7 +292,7 @@ CSR: dict[str, Any] = {
         (CSR | {"shape": np.array([-3, 3])}, "the shape of the sparse matrix is"),
         (CSR | {"data": np.array([1.0, -1.0])}, "the weight of edge 1 is -1"),
         (CSR | {"format": np.array(b"dia")}, "the sparse matrix has the format 'dia'"),
-        ({"edge_index": np.array([{}], dtype=object)}, "cannot be read: Object arrays cannot be loaded"),
+        ({"edge_index": np.array([{}], dtype=object)}, "it holds pickled objects"),
     ],
 )
 def test_bad_arrays_are_refused_in_one_line(arrays: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -250,7 +250,7 @@ def registered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Toy:
     toy = Toy()
     packed = toy.archive()
     monkeypatch.setitem(DATASETS, "toy", toy.source(packed))
-    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target: target.write_bytes(packed))
+    monkeypatch.setattr("lresnet.data.files._stream", lambda url, target, limit: target.write_bytes(packed))
     return toy
 
 

@@ -7,8 +7,10 @@ computed and not guessed: :class:`Replay` keeps what was flushed and drops, cuts
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import signal
+import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -44,6 +46,8 @@ class Disk:
         self.operations: list[Operation] = []
         self.marks: list[tuple[int, Any]] = []
         self.is_full = False
+        self._inodes: dict[int, int] = {}
+        self._numbers = itertools.count(1)
         self._handles: dict[int, list[Any]] = {}  # path, inode, position, whether it appends
         self._real = {name: getattr(os, name) for name in _PATCHED}
 
@@ -73,7 +77,7 @@ class Disk:
         if creates:
             self._at(Operation("create", name), None)
         handle: int = self._real["open"](path, flags, mode)
-        inode = os.fstat(handle).st_ino
+        inode = self._inode(os.fstat(handle), creates)
         if creates:
             self.operations[-1] = self.operations[-1]._replace(inode=inode)
         self._handles[handle] = [name, inode, 0, bool(flags & os.O_APPEND)]
@@ -124,6 +128,14 @@ class Disk:
         self._real["mkdir"](path, mode, dir_fd=dir_fd)
 
     # ------------------------------------------------------------------------------------------------------------------
+
+    def _inode(self, facts: os.stat_result, is_new: bool) -> int:
+        """Return a number for a file; 0 is a folder. The file system uses its own numbers again, these are used once."""
+        if stat.S_ISDIR(facts.st_mode):
+            return 0
+        if is_new or facts.st_ino not in self._inodes:
+            self._inodes[facts.st_ino] = next(self._numbers)
+        return self._inodes[facts.st_ino]
 
     def _name(self, path: Any) -> str | None:
         if isinstance(path, int):
@@ -190,7 +202,7 @@ class Replay:
             self.names[one.target] = self.names.pop(one.path)
         elif one.kind == "unlink":
             self.names.pop(one.path)
-        elif one.inode in self.data:
+        elif one.inode:
             self.flushed[one.inode] = bytes(self.data[one.inode])
         else:  # fsync of a folder
             of_folder = [name for name in {*self.names, *self.durable} if _parent(name) == one.path]

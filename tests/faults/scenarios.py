@@ -23,7 +23,8 @@ from lresnet.runs.presets import run_config
 from lresnet.train import TrainConfig, engine
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.results import ResultsFile, read_results
-from lresnet_paper.run import Run, key_of_line
+from lresnet_paper.results import key_of_line
+from lresnet_paper.run import Run
 from lresnet_paper.sweep import run_all
 from tests.coloured import coloured_task
 from tests.faults.disk import Disk

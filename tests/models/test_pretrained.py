@@ -241,9 +241,9 @@ def _extra_tensor(folder: Path) -> None:
         (lambda f: _config(f, curvature=float("nan")), "curvature must be"),
         (lambda f: _config(f, self=1), "no argument 'self'"),
         (lambda f: _config(f, registry={}, name="x"), "no argument 'name', 'registry'"),
-        (lambda f: _text(f, "[" * 100_000), "recursion"),
-        (lambda f: _text(f, " " * 2**21), "config.json has 2,097,152 bytes"),
-        (lambda f: (f / "config.json").write_bytes(b"\x80\x04K\x01."), "codec"),
+        (lambda f: _text(f, "[" * 100_000), "nested too deeply"),
+        (lambda f: _text(f, " " * (2**22 + 1)), "config.json: it has more than 4,194,304 bytes"),
+        (lambda f: (f / "config.json").write_bytes(b"\x80\x04K\x01."), "config.json: line 1 is not UTF-8"),
         (lambda f: _text(f, '{"model_type": "bert"}'), "a model of another library, 'bert'"),
         (lambda f: (f / "model.safetensors").write_bytes(b"\x80\x04K\x01."), "deserializing"),
         (_integers, "has the type I64 in model.safetensors, but torch.float32 is needed"),
@@ -319,3 +319,22 @@ assert list(MODELS)[0] == "lorentz_gcn" and "lorentz_resnet20" in MODELS and len
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"num_layers": 1000},
+        {"model": "lorentz_sgformer", "attention_layers": 1000},
+        {"model": "lorentz_resnet", "depth": 998},
+        {"model": "lorentz_resnet", "widths": [1] * 2000},
+        {"residual_options": {"weight": [1.0] * 2000}},
+        {"residual_options": {"features": [[10**9]]}},
+    ],
+)
+def test_a_network_that_the_tensors_exclude_is_not_built(change, tmp_path, monkeypatch):
+    trained().save_pretrained(tmp_path)
+    _config(tmp_path, **change)
+    monkeypatch.setattr("lresnet.models.pretrained.build", None)  # a call would be a TypeError with other words
+    with pytest.raises(ValueError, match=r"config\.json has .*, but model\.safetensors has only|has a list .* items"):
+        from_pretrained(tmp_path)

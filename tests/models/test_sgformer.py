@@ -10,6 +10,7 @@ import torch
 from torch_geometric.nn import GCNConv
 
 from lresnet.geometry import ManifoldModule
+from lresnet.models import LorentzSGFormer
 from lresnet.nn import SparseMatrix
 from lresnet.nn.input_map import features_to_points
 from lresnet.optim import parameter_groups
@@ -343,6 +344,15 @@ def test_wrong_widths_of_features_and_wrong_nodes_are_rejected(branches):
     for wrong in (torch.tensor(0), torch.tensor([0.0])):
         with pytest.raises(ValueError, match=r"nodes must be integers of shape \[R\], got torch"):
             model.attention(features(), wrong)
+
+
+def test_the_initial_prototypes_are_where_the_option_puts_them():
+    for K in (-1e-6, -4.0):
+        torch.manual_seed(0)
+        model = LorentzSGFormer(6, 64, num_classes=100, curvature=K, prototype_distance=1.0)
+        distances = model.manifold.dist0(model.head.points.detach())
+        assert float(distances.mean()) == pytest.approx(1.0, rel=0.05)
+        assert model.config["prototype_distance"] == 1.0
 
 
 @both_branches

@@ -41,6 +41,21 @@ def test_shapes_and_state():
     assert head(device="meta").points.device.type == "meta"
 
 
+@pytest.mark.parametrize("K", [-1e-6, -1.0, -4.0])
+def test_the_initial_distance_of_prototypes_does_not_depend_on_the_curvature(K):
+    torch.manual_seed(0)
+    M = Lorentz(K)
+    h = Prototypes(64, 500, manifold=M, initial_distance=1.5)
+    distances = M.dist(h.points.detach(), M.origin(64))
+    assert float(distances.mean()) == pytest.approx(1.5, rel=0.02)
+
+
+@pytest.mark.parametrize("distance", [0.0, -1.0, float("inf"), float("nan")])
+def test_an_impossible_initial_distance_is_an_error(distance):
+    with pytest.raises(ValueError, match="initial_distance must be positive and finite, or None, got"):
+        head(initial_distance=distance)
+
+
 def test_initial_prototypes_are_about_one_radius_from_the_origin():
     torch.manual_seed(0)
     for K in (-0.1, -10.0):

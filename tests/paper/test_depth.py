@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import torch
 
+from lresnet.metrics import roc_auc
 from lresnet.models import create_model
 from lresnet.residual.registry import compared_methods
 from lresnet.train import NonFiniteError
 from lresnet.train.results import read_results
 from lresnet_paper import sweep
-from lresnet_paper.depth import diagnose
+from lresnet_paper.depth import diagnose, training_state
 from lresnet_paper.plan import cells_of, final_runs, plan_of, recipe, search_runs
 from lresnet_paper.run import Run, build, complete, depth_cell, graph_cell, split_depth
 from lresnet_paper.sweep import run_all
@@ -126,8 +127,56 @@ def test_non_finite_numbers_are_none():
 
 def test_other_models_are_an_error():
     _, objective, _ = build(run())
-    with pytest.raises(TypeError, match="got LorentzMLP"):
-        diagnose(create_model("lorentz_mlp", in_features=3), objective)
+    for name in ("lorentz_mlp", "lorentz_sgformer"):
+        with pytest.raises(TypeError, match="network with layer_modules"):
+            diagnose(create_model(name, in_features=3), objective)
+
+
+@pytest.mark.parametrize("network", ["lorentz_gcn", "lorentz_sage"])
+def test_the_last_layer_of_a_network_is_its_embedding(network):
+    model, objective, _ = build(run(model=network))
+    outputs = []
+    modules = model.layer_modules()
+    modules[-1].register_forward_hook(lambda module, inputs, output: outputs.append(output))
+    assert torch.equal(objective.inputs.apply(model.eval()), outputs[0])
+    assert len(diagnose(model, objective)["distance"]) == len(modules) == 4
+
+
+# --- during training --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["lorentz", "euclidean"])
+def test_the_state_of_a_training_agrees_with_the_objective(method):
+    model, objective, _ = build(run(method=method))
+    model.train()
+    drawn = objective.state_dict()
+    state = training_state(model, objective)
+    assert model.training
+    assert state["distance"] == diagnose(model, objective)["distance"]
+    loss = objective.loss(model.eval())
+    objective.load_state_dict(drawn)
+    assert state["loss"] == pytest.approx(loss.item(), rel=1e-3)
+    gradients = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+    squares = sum(float(g.square().sum()) for g in gradients if g is not None)
+    assert state["parameter_gradient"] == pytest.approx(squares**0.5, rel=1e-3)
+    task = objective.task
+    pairs = torch.cat([task.val_edges, task.val_negatives], dim=1)
+    z = model.embed(task.x, task.edge_index).detach()
+    d = torch.cdist(z, z)[tuple(pairs)] if method == "euclidean" else model.manifold.dist(*z[pairs])
+    auc = 100 * float(roc_auc(-d, torch.arange(len(d)) < task.val_edges.shape[1]))
+    assert state["ranking"][-1] == pytest.approx(auc, abs=0.5)
+
+
+def test_nodes_at_one_point_are_ranked_by_chance_and_get_no_gradient():
+    model, objective, _ = build(run(method="euclidean"))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    state = training_state(model, objective)
+    assert state["ranking"] == [50.0] * 4
+    assert state["distance"] == state["gradient"] == [0.0] * 4
+    assert state["parameter_gradient"] == 0.0
+    assert state["loss"] == pytest.approx(2.0)  # the margin
 
 
 # --- the lines --------------------------------------------------------------------------------------------------------

@@ -9,7 +9,13 @@ import pytest
 from lresnet_paper.__main__ import main
 from lresnet_paper.pages.claims import HOLDS, NOT_MEASURED, PARTLY, REFUTED, UNDECIDED, depth_claims
 from lresnet_paper.pages.depth_page import all_runs_by_depth, depth_protocols, differences_by_seed, runs_by_depth
-from lresnet_paper.pages.depth_picture import auc_picture, depth_picture, draw_depth, layers_picture
+from lresnet_paper.pages.depth_picture import (
+    auc_picture,
+    connections_picture,
+    depth_picture,
+    draw_depth,
+    layers_picture,
+)
 
 DEPTHS = (4, 8, 16, 32)
 GAIN = {"none": 0.0, "lorentz": 2.0, "tangent": 1.0, "parallel_transport": -1.0, "parallel_transport_textbook": -1.0}
@@ -133,6 +139,57 @@ def test_runs_that_all_diverged_are_drawn(runs, tmp_path):
     assert [path.name for path in paths] == ["d.png", "d-layers.png"]
     assert all(path.stat().st_size > 10_000 for path in paths)
     auc_picture(runs)
+
+
+def test_another_network_is_drawn_beside_the_chain(runs, tmp_path):
+    deeper = [
+        run("disease/lp", "lorentz", depth, seed, 97.0 + seed) | {"protocol": "legacy-initial"}
+        for depth in (16, 32)
+        for seed in range(3)
+    ]
+    for record in deeper:
+        record["config"]["model"] = "another_network"
+    alone, both = depth_picture(runs).axes, depth_picture([*runs, *deeper], beside="legacy-initial").axes
+    lines = {line.get_label(): line for line in both[0].lines}
+    assert {line.get_label() for line in alone[0].lines} == lines.keys() - {"lorentz, another_network"}
+    line = lines["lorentz, another_network"]
+    assert list(line.get_ydata()) == [98.0, 98.0]
+    assert (line.get_color(), line.get_markerfacecolor()) == (lines["lorentz"].get_color(), "white")
+    assert len(both[1].lines) == len(alone[1].lines)  # not on airport
+    assert [text.get_text() for text in both[4].texts] == [text.get_text() for text in alone[4].texts]
+    radius = layers_picture([*runs, *deeper], beside="legacy-initial").axes[0]
+    assert [line.get_label() for line in radius.lines].count("lorentz, another_network") == 1
+    assert all(path.is_file() for path in draw_depth(tmp_path / "d.svg", [*runs, *deeper], beside="legacy-initial"))
+    with pytest.raises(ValueError, match="no final runs of the table oversmoothing"):
+        depth_picture(runs, beside="legacy-initial")
+
+
+def test_a_chain_and_the_initial_residual_are_drawn_by_depth(tmp_path, capsys):
+    found = []
+    for protocol, connection, score in (("public-chain", "chain", 50.0), ("public-deep", "initial", 80.0)):
+        for method, more in (("lorentz", 2.0), ("lorentz_limit", 1.0), ("euclidean", 0.0)):
+            for depth in (4, 16):
+                found += [run("cora/nc", method, depth, seed, score + more + seed) for seed in range(3)]
+                for record in found[-3:]:
+                    record |= {"table": "deep", "protocol": protocol}
+                    record["config"]["connection"] = connection
+    found += [record | {"protocol": "hgcn-chain", "cell": "airport/lp/4"} for record in found[:3]]  # no counterpart
+    (axes,) = connections_picture(found).axes
+    assert axes.get_title(loc="left") == "cora/nc, public"
+    lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
+    assert lines == {
+        "lorentz": [53.0, 53.0],
+        "lorentz, K → 0": [52.0, 52.0],
+        "Euclidean baseline": [51.0, 51.0],
+        "lorentz, initial": [83.0, 83.0],
+        "lorentz, K → 0, initial": [82.0, 82.0],
+        "Euclidean baseline, initial": [81.0, 81.0],
+    }
+    (tmp_path / "deep.jsonl").write_text("".join(json.dumps(record) + "\n" for record in found))
+    assert main(["pages", "connections", str(tmp_path), "--out", str(tmp_path / "c.svg")]) == 0
+    assert "lorentz, initial" in (tmp_path / "c.svg").read_text()
+    with pytest.raises(ValueError, match="run `lresnet reproduce deep` first"):
+        connections_picture(found[:18])
 
 
 def test_a_picture_without_runs_is_refused(runs):

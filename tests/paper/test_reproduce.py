@@ -19,7 +19,8 @@ from lresnet.train.results import ResultsFile, append_result, read_results
 from lresnet.train.stacking.model import StackError
 from lresnet_paper import sweep
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, missing_runs, recipe, search_runs
-from lresnet_paper.run import Run, key_of_line
+from lresnet_paper.results import key_of_line
+from lresnet_paper.run import Run
 from lresnet_paper.sweep import checkpoint_path, group_runs, reproduce_cell, run_all
 from tests.runs.inline_pool import Inline
 

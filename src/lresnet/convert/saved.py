@@ -14,20 +14,21 @@ import torch
 from safetensors.torch import save as to_safetensors
 
 from lresnet._files import write_atomically
+from lresnet._json import read_json
+from lresnet._limits import SIZE
 from lresnet._version import __version__
 from lresnet.convert.lorentzify import CONVERSION, lorentzify
 from lresnet.convert.places import Place
 from lresnet.convert.plan import Plan, Sum
 from lresnet.geometry import Lorentz
 from lresnet.models import hub
-from lresnet.models.pretrained import load_tensors, require_same_tensors, tensor_shapes
+from lresnet.models.pretrained import DAMAGE, load_tensors, require_plausible, require_same_tensors, tensor_shapes
 from lresnet.models.registry import from_pretrained as _own_from_pretrained
 
 __all__ = ["from_pretrained", "save_converted"]
 
 _KEY = "lresnet"  # of config.json
 _FORMAT = 1
-_LONGEST_CONFIG = 2**22  # bytes; a network of 1,000 sums has less than a tenth of it
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.]*", re.ASCII)
 # Settings of transformers that download code, or change how weights are stored.
 _VARYING = ("training", "grad_checkpointing", "activation_relu_or_gelu")  # settings that do not belong to the network
@@ -198,6 +199,7 @@ def from_pretrained(
         shared = {str(name): str(kept) for name, kept in dict(record["shared"]).items()}
         new_head, shapes = num_classes is not None, tensor_shapes(weights)
         shapes |= {name: shapes[kept] for name, kept in shared.items()}
+        require_plausible(config, shapes, SIZE)
         if net is None:
             with torch.device("meta"):  # takes no memory, whatever the file requests
                 require_same_tensors(_convert(_build(record, config, num_classes), record), shapes, place, new_head)
@@ -209,7 +211,7 @@ def from_pretrained(
                 f"the network has no head of {num_classes} classes; build net with num_classes={num_classes}"
             )
         load_tensors(network, weights, device, shared=shared, new_head=new_head)
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+    except DAMAGE as error:
         reason = " ".join(str(error).split())[:400]
         raise ValueError(f"{place} cannot be read as a converted network: {reason}") from error
     return network
@@ -217,11 +219,11 @@ def from_pretrained(
 
 def _read_config(path: Path) -> dict[str, Any]:
     """Return ``config.json``; an empty dict if it is missing or damaged, which the reader of our own models reports."""
-    if not path.is_file() or path.stat().st_size > _LONGEST_CONFIG:
+    if not path.is_file():
         return {}
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError):
+        config = read_json(path)
+    except ValueError:
         return {}
     return config if isinstance(config, dict) else {}
 

@@ -12,9 +12,11 @@ import hashlib
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal
 
+from lresnet._limits import DOWNLOAD_BYTES
 from lresnet.data.registry import DATASETS, find_source
 from lresnet.data.source import DataSource, File, ImageRecords, OodSource
 
@@ -140,6 +142,8 @@ def problem_with(path: Path, file: File) -> str | None:
         return None
     if file.size is not None and status.st_size != file.size:
         return f"it has {status.st_size:,} bytes, not {file.size:,}"
+    if file.size is None and status.st_size > DOWNLOAD_BYTES:
+        return f"it has {status.st_size:,} bytes; the limit is {DOWNLOAD_BYTES:,}"
     if file.sha256 is not None:
         found = _sha256(path)
         if found != file.sha256:
@@ -157,7 +161,8 @@ def download(file: File, root: Root = None) -> Path:
 
     Raises:
         FileNotFoundError: The file has no address, or the address did not answer.
-        ValueError: The download is not the official file; it is kept with the ending ``.part``.
+        ValueError: The download is not the official file; it is kept with the ending ``.part``. A download that is
+            larger than the official file is stopped and removed.
         OSError: The root is not writable.
     """
     roots = data_roots(root)
@@ -177,7 +182,10 @@ def download(file: File, root: Root = None) -> Path:
             f"{target.parent} ({error.strerror}); add a writable folder at the end of {ROOT_VARIABLE}"
         ) from error
     try:
-        _stream(file.url, part)
+        _stream(file.url, part, DOWNLOAD_BYTES if file.size is None else file.size)
+    except _TooLargeError as error:
+        part.unlink(missing_ok=True)
+        raise ValueError(f"the download of {file.url} is not the official file: {error}") from None
     except OSError as error:  # requests raises network errors as OSError without a number
         if part.stat().st_size == 0:  # nothing arrived, so nothing is kept; an interrupted download is
             part.unlink()
@@ -338,19 +346,49 @@ def _root_of(path: Path, relative: str) -> Path:
     return path.parents[len(Path(relative).parts) - 1]
 
 
-def _stream(url: str, target: Path) -> None:
-    """Write the answer of ``url`` to ``target`` and flush it to the disk."""
+class _TooLargeError(Exception):
+    """A download is larger than the official file."""
+
+
+class _LimitedFile:
+    """A file that :func:`_stream` writes; opened with the first bytes, so that an earlier attempt stays until then."""
+
+    def __init__(self, path: Path, limit: int) -> None:
+        self._path, self._limit, self._written = path, limit, 0
+        self._file: BufferedWriter | None = None
+
+    def write(self, data: bytes) -> int:
+        self._written += len(data)
+        if self._written > self._limit:
+            raise _TooLargeError(f"it has more than {self._limit:,} bytes; the download was stopped")
+        if self._file is None:
+            self._file = self._path.open("wb")
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        if self._file is not None:
+            self._file.flush()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+
+
+def _stream(url: str, target: Path, limit: int) -> None:
+    """Write the answer of ``url`` to ``target`` and flush it to the disk; stop after ``limit`` bytes."""
     import pooch
 
+    file = _LimitedFile(target, limit)
     responses: list[Any] = []  # pooch leaves the connection open if the download is interrupted
     keep = {"response": lambda response, *_, **__: responses.append(response)}
     try:
-        pooch.HTTPDownloader(chunk_size=2**14, timeout=_TIMEOUT, hooks=keep)(url, str(target), None)
+        pooch.HTTPDownloader(chunk_size=2**14, timeout=_TIMEOUT, hooks=keep)(url, file, None)
     finally:
+        file.close()
         for response in responses:
             response.close()
-    with target.open("rb+") as file:
-        os.fsync(file.fileno())
 
 
 def _reason(error: OSError) -> str:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 from torch import Tensor
 
+from lresnet._limits import NODES
 from lresnet.data.edges import directed_pairs, merge_edges
 from lresnet.data.labels import NumberedLabels, number_labels
 from lresnet.data.pairs import both_directions
@@ -279,8 +280,8 @@ def _checked_count(
 ) -> int:
     if num_nodes is None:
         return _count_nodes(features, torch.from_numpy(pairs), labels, names)
-    if isinstance(num_nodes, bool) or not isinstance(num_nodes, int | np.integer) or num_nodes < 1:
-        raise ValueError(f"{name}: num_nodes={num_nodes!r}; the number of nodes is an integer, at least 1")
+    if isinstance(num_nodes, bool) or not isinstance(num_nodes, int | np.integer) or not 1 <= num_nodes <= NODES:
+        raise ValueError(f"{name}: num_nodes={num_nodes!r}; the number of nodes is an integer from 1 to {NODES:,}")
     if features is not None and features.shape[0] != num_nodes:
         raise ValueError(f"{name}: the features have {features.shape[0]} rows for {num_nodes} nodes")
     return int(num_nodes)
@@ -326,15 +327,22 @@ def _require_finite(name: str, features: Features) -> None:
 
 
 def _require_edges(name: str, edges: NDArray[np.int64], n: int) -> None:
-    outside = np.flatnonzero(((edges < 0) | (edges >= n)).any(axis=0))
+    outside = np.flatnonzero(((edges < 0) | (edges >= min(n, NODES))).any(axis=0))
     if outside.size:
         i, j = edges[:, outside[0]]
-        raise ValueError(f"{name}: edge {outside[0]} joins {i} and {j}, but the nodes are 0 to {n - 1}")
+        raise ValueError(f"{name}: edge {outside[0]} joins {i} and {j}, but the nodes are 0 to {min(n, NODES) - 1}")
     if (edges[0] == edges[1]).all():
         raise ValueError(f"{name}: all {edges.shape[1]} edges are self loops; an edge must join two different nodes")
 
 
-def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, columns: int | None = None) -> Tensor:
+def prepare_features(
+    graph: Graph,
+    edge_index: Tensor,
+    kind: FeatureKind,
+    columns: int | None = None,
+    *,
+    drop_columns: Sequence[int] = (),
+) -> Tensor:
     """Return the features of ``graph`` as the input of a model.
 
     Args:
@@ -345,12 +353,13 @@ def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, column
             files. For a graph with degree columns (airport) the first two kinds append the one-hot degree, clipped at
             5, and a constant 1.
         columns: Number of raw columns to use; None means all.
+        drop_columns: Raw columns to leave out, numbered from 0, before anything else is done to the features.
 
     Returns:
         ``[n, f]``, float32.
 
     Raises:
-        ValueError: ``kind`` is unknown, or the graph has no features.
+        ValueError: ``kind`` is unknown, the graph has no features, or a column to drop is none of them.
     """
     if kind not in ("published", "standardised", "raw"):
         raise ValueError(f'features={kind!r}; choose "published", "standardised" or "raw"')
@@ -358,6 +367,8 @@ def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, column
         raise ValueError(f"{graph.name} has no node features")
     source = GRAPHS.get(graph.name)
     raw = graph.features if columns is None else graph.features[:, :columns]
+    if drop_columns:
+        raw = _without_columns(graph.name, raw, drop_columns)
     if kind == "raw":
         return dense(raw)
     if kind == "standardised":
@@ -367,6 +378,16 @@ def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, column
     if source is not None and source.degree_columns:
         x = torch.cat([x, _degree_columns(edge_index, graph.num_nodes), torch.ones(graph.num_nodes, 1)], dim=1)
     return x
+
+
+def _without_columns(name: str, features: Features, dropped: Sequence[int]) -> Features:
+    count = features.shape[1]
+    if unknown := [column for column in dropped if not 0 <= column < count]:
+        raise ValueError(f"{name} has the feature columns 0 to {count - 1}, not {unknown[0]}; drop_columns lists some")
+    kept = np.setdiff1d(np.arange(count), dropped)
+    if not kept.size:
+        raise ValueError(f"{name} has {count} feature columns, and drop_columns lists all of them; keep at least one")
+    return features[:, kept]
 
 
 def _row_normalised(features: Features) -> Features:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
-from lresnet.data.formats.image_file import read_pixels, why_unreadable
+from lresnet.data.formats.image_file import read_pixels, require_small_file, why_unreadable
 
 __all__ = ["ImageFiles", "ImageStream", "default_workers", "exact_statistics", "scan_files"]
 
@@ -245,6 +245,7 @@ class _Scanner(Dataset[Any]):
         read, keys, images, problems = list[int](), list[bytes](), list[NDArray[np.uint8]](), list[tuple[int, str]]()
         for row in rows:
             try:
+                require_small_file(Path(self.files[row]))
                 content = Path(self.files[row]).read_bytes()
                 images.append(read_pixels(io.BytesIO(content), self.size))
             except Exception as error:  # decoders raise many kinds of errors on a damaged file

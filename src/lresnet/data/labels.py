@@ -86,7 +86,7 @@ def _of_numbers(name: str, array: NDArray[Any], n: int) -> NDArray[np.int64]:
         if (array != np.floor(array)).any():
             node = np.flatnonzero(array != np.floor(array))[0]
             raise ValueError(f"{name}: node {node} has the label {array[node]:g}; labels must be integers")
-    highest = array.max(initial=-1)
+    highest = array.max() if array.size else -1
     if highest >= max(n, _MANY_CLASSES):
         raise ValueError(
             f"{name}: the highest label is {highest:.0f}, but there are {n} nodes; number the classes 0, 1, ..."

@@ -12,10 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data.files import Root, download, first_existing, problem_with, user_images
+from lresnet.data.files import Root, download, find, first_existing, user_images
 from lresnet.data.formats.unlabelled_images import UnlabelledImages, fill_frames, read_unlabelled, require_images
 from lresnet.data.registry import OOD_SETS, reader
-from lresnet.data.source import Files, OodSource
+from lresnet.data.source import File, Files, OodSource
 
 __all__ = ["OodSet", "load_ood_set"]
 
@@ -89,14 +89,25 @@ def load_ood_set(name: str | Path, *, size: int | tuple[int, int] = 32, root: Ro
 
 
 def _files(source: OodSource, root: Root) -> dict[str, Path]:
-    """Return the files of ``source``. A file that is not the official one is accepted; :func:`_note` mentions it."""
+    """Return the files of ``source``, after a check: no parser gets a file that is not official.
+
+    Raises:
+        ValueError: A file is not the official one.
+    """
     if source.folder:
         return {source.name: user_images(source, root)}
     paths = {}
     for file in source.files:
-        accepted = [file.path] if file.unpacked is None else [file.path, file.unpacked]
-        paths[file.name] = first_existing(accepted, root) or download(file, root)
+        unpacked = None if file.unpacked is None else first_existing([file.unpacked], root)
+        paths[file.name] = _official(file, root) or unpacked or download(file, root)
     return paths
+
+
+def _official(file: File, root: Root) -> Path | None:
+    try:
+        return find(file, root)
+    except ValueError as error:
+        raise ValueError(f"{error}; other images can be used by the path of their folder or .npz file") from error
 
 
 def _note(source: OodSource, files: Files, found: UnlabelledImages) -> str:
@@ -104,11 +115,8 @@ def _note(source: OodSource, files: Files, found: UnlabelledImages) -> str:
     if source.folder:
         return _substitute(found.images) or found.note
     for file in source.files:
-        path, count = files[file.name], len(found.images)
-        if path.name != file.name:
-            return f"{count:,} images of an unpacked file, for which no checksum is published"
-        if problem := problem_with(path, file):
-            caveat = f"{count:,} images, not from the official {file.name}: {problem}"
+        if files[file.name].name != file.name:
+            caveat = f"{len(found.images):,} images of an unpacked file, for which no checksum is published"
             return _substitute(found.images) or caveat
     return ""
 

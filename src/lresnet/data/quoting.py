@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["quoted"]
+__all__ = ["quoted", "reason"]
 
 _LONGEST = 60
 
@@ -20,3 +20,16 @@ def quoted(text: object) -> str:
     if len(text) <= _LONGEST:
         return repr(text)
     return f"{text[:40] + '...'!r} ({len(text):,} characters)"
+
+
+def reason(error: BaseException) -> str:
+    r"""Return the message of an error of another library on one line of at most 200 characters.
+
+    Example:
+        >>> reason(ValueError("bad\n  header"))
+        'bad header'
+        >>> reason(KeyError())
+        'KeyError'
+    """
+    text = " ".join("".join(letter if letter.isprintable() else " " for letter in str(error)).split())
+    return text[:200] or type(error).__name__

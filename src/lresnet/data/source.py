@@ -82,12 +82,12 @@ class File:
     Args:
         path: Path relative to a data root.
         url: Official address; None if the file is not published.
-        size: Number of bytes; None if unknown.
+        size: Number of bytes; None if unknown, then the file may have :data:`lresnet._limits.DOWNLOAD_BYTES` at most.
         sha256: Checksum; None if unknown, then ``git_blob`` must be given.
         git_blob: The id that git gives the content.
         records: Layout of an archive of images. The extracted folder is accepted in place of the archive.
-        unpacked: Path of the uncompressed file, which is accepted in place of a compressed one. No checksum of it is
-            published.
+        unpacked: Path of a file that is accepted in place of this one, and that is safe to read without a checksum: the
+            same images uncompressed or as an array. No checksum of it is published.
     """
 
     path: str
@@ -119,7 +119,7 @@ class TaskSource:
         columns: Number of raw feature columns that the model may see; None means all.
         balanced: Validation and test shares of the balanced rule of HGCN, for graphs whose nodes the literature splits
             by it (see :func:`lresnet.data.splits.balanced_nodes`).
-        classes: Number of classes, where the sizes of a split depend on it (class-random).
+        nodes: Number of nodes, where a split leaves some of them out (class-random).
     """
 
     name: str
@@ -128,7 +128,7 @@ class TaskSource:
     metric: NodeMetric = "accuracy"
     columns: int | None = None
     balanced: tuple[float, float] | None = None
-    classes: int | None = None
+    nodes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

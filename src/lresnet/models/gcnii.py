@@ -183,8 +183,7 @@ class LorentzGCNII(GraphModel):
         joins = [module for name, module in self.named_modules() if name.endswith(".join")]
         return [1 - float(join.weight.detach()) for join in joins if join.kind != "none"]
 
-    def layer_modules(self) -> Sequence[torch.nn.Module]:
-        """Return the modules whose outputs are x_1, ..., x_L."""
+    def layer_modules(self) -> list[torch.nn.Module]:
         return list(self.layers)
 
     def embed_nodes(

@@ -6,7 +6,8 @@ import difflib
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,10 +18,21 @@ from safetensors.torch import save as to_safetensors
 from torch.nn.parameter import is_lazy
 
 from lresnet._files import write_atomically
+from lresnet._json import read_json
+from lresnet._limits import LAYERS, LIST_ITEMS
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.models import hub
 
-__all__ = ["Pretrained", "build", "load_tensors", "read", "require_same_tensors", "tensor_shapes"]
+__all__ = [
+    "DAMAGE",
+    "Pretrained",
+    "build",
+    "load_tensors",
+    "read",
+    "require_plausible",
+    "require_same_tensors",
+    "tensor_shapes",
+]
 
 
 class Pretrained(torch.nn.Module):
@@ -139,7 +151,7 @@ def read(
         name, arguments = _read_config(config)
         _require_file(weights, place)
         shapes = tensor_shapes(weights)
-        _require_plausible(arguments, shapes)
+        require_plausible(arguments, shapes)
         with torch.device("meta"):  # takes no memory
             require_same_tensors(build(registry, name, **arguments), shapes, name)
         if num_classes is not None:
@@ -148,7 +160,7 @@ def read(
             arguments["num_classes"] = num_classes
         model = build(registry, name, **arguments)
         load_tensors(model, weights, device, new_head=num_classes is not None)
-    except _DAMAGE as error:
+    except DAMAGE as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ValueError(f"{place} cannot be read as a model that save_pretrained has written: {reason}") from error
     return model
@@ -180,11 +192,21 @@ def load_tensors(
     model.load_state_dict(state)
 
 
-_DAMAGE = (ArithmeticError, AttributeError, LookupError, RuntimeError, SafetensorError, TypeError, ValueError)
-_LONGEST_CONFIG = 2**20  # bytes; ours have less than a thousand
+DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    MemoryError,
+    RuntimeError,
+    SafetensorError,
+    TypeError,
+    ValueError,
+)
+"""Errors that a damaged model folder may raise."""
 _LONGEST_REASON = 400  # characters of an error message
-_LAYER_COUNTS = ("attention_layers", "depth", "num_layers")  # every layer has one tensor at least
-_SMALL = 1000  # up to this size a network is built at once, and the comparison of its tensors has the better message
+_LAYER_COUNT = re.compile("(layers?|depths?|blocks|experts)$")  # each of them has one tensor at least
+_SMALL = 1000  # up to this size the comparison of the tensors has the better message
 
 
 def _require_file(path: Path, place: str) -> None:
@@ -197,9 +219,10 @@ def _require_file(path: Path, place: str) -> None:
 
 def _read_config(path: Path) -> tuple[str, dict[str, Any]]:
     """Return the name of the model and the arguments of its constructor."""
-    if path.stat().st_size > _LONGEST_CONFIG:
-        raise ValueError(f"config.json has {path.stat().st_size:,} bytes; the limit is {_LONGEST_CONFIG:,}")
-    config = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        config = read_json(path)
+    except ValueError as error:
+        raise ValueError(f"config.json: {error}") from error
     if not isinstance(config, dict) or "model" not in config:
         other = config.get("model_type", config.get("architecture")) if isinstance(config, dict) else None
         hint = f"; it describes a model of another library, {str(other)[:40]!r}" if other is not None else ""
@@ -217,22 +240,31 @@ def tensor_shapes(path: Path) -> dict[str, tuple[tuple[int, ...], str]]:
         return {name: (tuple(one.get_shape()), str(one.get_dtype())) for name, one in slices.items()}
 
 
-def _require_plausible(arguments: Mapping[str, Any], shapes: Mapping[str, tuple[tuple[int, ...], str]]) -> None:
-    """Raise an error for sizes that the tensors of the file exclude: building such a network would take for ever."""
+def require_plausible(
+    arguments: Mapping[str, Any], shapes: Mapping[str, tuple[tuple[int, ...], str]], small: int = _SMALL
+) -> None:
+    """Raise an error for sizes that the tensors of the file exclude: building such a network would take for ever.
+
+    Args:
+        arguments: The content of ``config.json``.
+        shapes: Shape and type of every tensor of the file.
+        small: A number that is allowed in any case.
+    """
     elements = sum(math.prod(shape) for shape, _ in shapes.values())
     for name, value in arguments.items():
-        limit, unit = (len(shapes), "tensors") if name in _LAYER_COUNTS else (elements, "numbers")
-        for number in _whole_numbers(value):
-            if number > max(limit, _SMALL):
-                raise ValueError(f"config.json has {name}={number}, but model.safetensors has only {limit} {unit}")
-
-
-def _whole_numbers(value: object) -> Iterator[int]:
-    if isinstance(value, int):
-        yield value
-    elif isinstance(value, list | dict):
-        for one in value.values() if isinstance(value, dict) else value:
-            yield from _whole_numbers(one)
+        if isinstance(value, dict):
+            require_plausible(value, shapes, small)
+            continue
+        items = value if isinstance(value, list) else [value]
+        if len(items) > max(LIST_ITEMS, len(shapes)):
+            raise ValueError(f"config.json has a list {name} of {len(items):,} items; the limit is {LIST_ITEMS:,}")
+        is_count = _LAYER_COUNT.search(name) is not None
+        limit, unit, least = (len(shapes), "tensors", LAYERS) if is_count else (elements, "numbers", small)
+        for item in items:
+            if isinstance(item, list | dict):
+                require_plausible({name: item} if isinstance(item, list) else item, shapes, small)
+            elif isinstance(item, int) and item > max(limit, least):
+                raise ValueError(f"config.json has {name}={item}, but model.safetensors has only {limit} {unit}")
 
 
 def _tensors(model: torch.nn.Module) -> dict[str, torch.Tensor]:

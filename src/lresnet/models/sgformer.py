@@ -80,6 +80,7 @@ class LorentzSGFormer(GraphModel):
             as in the released code.
         values: Values of the attention in Euclidean branches: "matrix", as in the SGFormer paper, or "identity", as in
             the released scripts.
+        prototype_distance: Typical distance of the initial prototypes from the origin. None: one radius of curvature.
 
     Shapes:
         x [N, in], edge_index [2, E], edge_weight [E] -> embeddings [N, hidden] or logits [N, num_classes]
@@ -120,6 +121,7 @@ class LorentzSGFormer(GraphModel):
         max_radius: float = MAX_RADIUS,
         graph_input: str = "embedding",
         values: str = "matrix",
+        prototype_distance: float | None = None,
     ) -> None:
         super().__init__()
         _require_released_options(branches, graph_input, values)
@@ -150,7 +152,7 @@ class LorentzSGFormer(GraphModel):
         if num_classes is not None and self.euclidean:
             self.head = EuclideanLinear(hidden, num_classes)
         elif num_classes is not None:
-            self.head = Prototypes(hidden, num_classes, manifold=self.manifold)
+            self.head = Prototypes(hidden, num_classes, manifold=self.manifold, initial_distance=prototype_distance)
 
     def pool(self, embedding: Tensor, batch: Tensor | None, batch_size: int | None = None) -> Tensor:
         if batch is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import geoopt
@@ -31,6 +32,8 @@ class Prototypes(ManifoldModule):
         in_features: Dimension n of the space.
         num_classes: Number of classes C.
         manifold: Owner of the curvature. It is not registered as a submodule.
+        initial_distance: Typical distance of the initial prototypes from the origin. None: one radius of curvature,
+            1/sqrt(-K). With a curvature near 0 that is far from all data: at K = -1e-6 the first loss is about 1e6.
 
     Shapes:
         [..., n] -> [..., C]
@@ -49,11 +52,14 @@ class Prototypes(ManifoldModule):
         num_classes: int,
         *,
         manifold: Lorentz,
+        initial_distance: float | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(manifold)
-        self.in_features, self.num_classes = in_features, num_classes
+        if initial_distance is not None and not (math.isfinite(initial_distance) and initial_distance > 0):
+            raise ValueError(f"initial_distance must be positive and finite, or None, got {initial_distance}")
+        self.in_features, self.num_classes, self.initial_distance = in_features, num_classes, initial_distance
         start = torch.zeros(num_classes, in_features, device=device, dtype=dtype)
         self.points = geoopt.ManifoldParameter(start, manifold=manifold)
         self.bias = torch.nn.Parameter(torch.zeros(num_classes, device=device, dtype=dtype))
@@ -61,10 +67,12 @@ class Prototypes(ManifoldModule):
 
     @torch.no_grad()
     def reset_parameters(self) -> None:
-        """Initialise with random directions, about one radius of curvature from the origin."""
-        kappa = self.manifold.kappa.detach()
-        # Tensors on the meta device have no values.
-        std = 1.0 if kappa.is_meta else (self.in_features * float(kappa)) ** -0.5
+        """Initialise with random directions, about ``initial_distance`` from the origin."""
+        kappa, std = self.manifold.kappa.detach(), 1.0
+        if self.initial_distance is not None:
+            std = self.initial_distance * self.in_features**-0.5
+        elif not kappa.is_meta:  # tensors on the meta device have no values
+            std = (self.in_features * float(kappa)) ** -0.5
         torch.nn.init.normal_(self.points, std=std)
         self.points.copy_(self.manifold.expmap0(self.points))
         torch.nn.init.zeros_(self.bias)

@@ -107,7 +107,7 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
         if self.scale_is_sum:
             gamma = 1 + number(self.raw_weight).abs()
         elif getattr(self, "log_scale", None) is not None:
-            gamma = number(self.log_scale).exp()  # type: ignore[arg-type]
+            gamma = number(self.log_scale).exp()
         else:
             return points
         return points * gamma.to(points.dtype).unsqueeze(-1)

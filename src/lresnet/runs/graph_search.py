@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import hashlib
 import json
+import math
 import re
 import shutil
 import time
@@ -202,11 +203,21 @@ def read_trials(folder: Path | None) -> list[Trial]:
 
 
 def _trial(line: bytes) -> Trial | None:
-    record = parse_line(line)
     try:
-        return None if record is None else Trial(**record)
+        trial = Trial(**parse_line(line))
     except (TypeError, ValueError):
         return None
+    kinds = (
+        (trial.number, int),
+        (trial.settings, dict),
+        (trial.validation, int | float | None),
+        (trial.epochs, int),
+        (trial.seconds, int | float),
+        (trial.data, str),
+    )
+    numbers = (trial.validation or 0.0, trial.seconds)
+    valid = all(isinstance(value, kind) for value, kind in kinds) and all(map(math.isfinite, numbers))
+    return trial if valid else None
 
 
 def _write(folder: Path, ended: Sequence[Trial]) -> None:

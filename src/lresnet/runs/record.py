@@ -16,8 +16,11 @@ from types import UnionType
 from typing import Any
 
 from lresnet._files import CHECKSUM, checksum, digest, require_run_folder, write_atomically
+from lresnet._json import read_json
+from lresnet.data.quoting import reason
 from lresnet.data.registry import TASKS
 from lresnet.data.split_names import canonical_split
+from lresnet.metrics.untrained_links import UntrainedScore
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.images import require_same_images, require_same_order
 from lresnet.train.checkpoint import has_checkpoint, is_damaged, load_checkpoint, previous_checkpoint
@@ -68,6 +71,8 @@ class RunRecord:
         graph: sizes and checksum of the graph, for a run on a user's graph.
         metrics: test metrics in percent, in ``evaluation.json`` only.
         files: sha256 and size of the files of a finished run, by name; None: lresnet 0.2 wrote the record.
+        untrained: for link prediction, what scores without any training reach on the same test pairs, best first by
+            validation pairs, see :class:`lresnet.metrics.UntrainedScore`; in ``evaluation.json`` only.
     """
 
     task: dict[str, Any]
@@ -87,6 +92,7 @@ class RunRecord:
     graph: dict[str, Any] | None = None
     metrics: dict[str, float] | None = None
     files: dict[str, dict[str, Any]] | None = None
+    untrained: list[dict[str, Any]] | None = None
 
     @property
     def task_name(self) -> str:
@@ -100,7 +106,14 @@ class RunRecord:
 
     @property
     def title(self) -> str:
-        """Data and task, e.g. ``"friends.csv, link"``; a shipped task and a set of images go by their names."""
+        """Data and task, e.g. ``"friends.csv, link"``; a shipped task and a set of images go by their names.
+
+        A task whose features lack columns is another one: ``"disease/lp without column 10"``.
+        """
+        dropped = self.task.get("drop_columns")
+        if dropped:
+            columns = ", ".join(map(str, dropped))
+            return f"{self.data_name} without column{'s' if len(dropped) > 1 else ''} {columns}"
         return self.data_name if self.own_task is None else f"{self.data_name}, {self.own_task}"
 
     @property
@@ -159,6 +172,11 @@ class RunRecord:
         return None if self.metrics is None else next(iter(self.metrics.values()))
 
     @property
+    def untrained_scores(self) -> list[UntrainedScore]:
+        """The untrained scores, best first; none for other tasks and in records of earlier versions."""
+        return [UntrainedScore(**values) for values in self.untrained or ()]
+
+    @property
     def config(self) -> RunConfig:
         """The typed configuration of a run on a shipped task or on images.
 
@@ -170,7 +188,7 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as JSON values."""
         values = {"format": _FORMAT} | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("norm_statistics", "images", "graph", "metrics", "files"):
+        for name in ("norm_statistics", "images", "graph", "metrics", "files", "untrained"):
             if values[name] is None:
                 del values[name]
         return values | ({} if self.metrics is None else {"value": self.value})
@@ -333,7 +351,7 @@ def require_resumable(folder: Path, before: RunRecord | None, record: RunRecord)
 
 def _read(path: Path) -> RunRecord:
     try:
-        values = json.loads(path.read_text())
+        values = read_json(path)
         if not isinstance(values, dict):
             raise ValueError(f"it holds {type(values).__name__}, not an object")
         _require_checksum(values)
@@ -341,9 +359,9 @@ def _read(path: Path) -> RunRecord:
         record = _from_format_1(values) if "cell" in values else _from_format_2(values)
         if not record.from_python:
             record.config  # noqa: B018 - checked here, where the file can be named
-    except (TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         verb = "evaluate" if path.name == _EVALUATION else "train"
-        raise ValueError(f"{path} is not what `lresnet {verb}` writes: {error}") from error
+        raise ValueError(f"{path} is not what `lresnet {verb}` writes: {reason(error)}") from error
     return record
 
 
@@ -363,9 +381,13 @@ def _check_outcome(values: Mapping[str, Any]) -> None:
     kinds: dict[str, tuple[type | UnionType, str]] = {
         "command": (str, "a text"),
         "hardware": (str, "a text"),
+        "device": (str, "a text"),
         "versions": (dict, "an object"),
+        "images": (dict, "an object"),
+        "graph": (dict, "an object"),
         "validation": (int | float, "a number"),
         "seconds": (int | float, "a number"),
+        "processes": (int, "a whole number"),
         "best_epoch": (int, "a whole number"),
         "epochs": (int, "a whole number"),
     }
@@ -373,12 +395,30 @@ def _check_outcome(values: Mapping[str, Any]) -> None:
         value = values.get(name)
         if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
             raise ValueError(f"its {name} is {value!r}, not {words}")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ValueError(f"its {name} is {value}, not a finite number")
+    versions = values.get("versions") or {}
+    if not all(isinstance(version, str) for version in versions.values()):
+        raise ValueError(f"its versions are {versions!r}, not texts")
     files = values.get("files") or {}
     if not isinstance(files, dict) or not all(isinstance(name, str) and _is_digest(own) for name, own in files.items()):
         raise ValueError(f"its files are {files!r}, not names with sha256 and size")
     metrics = values.get("metrics", {"": 0.0})
     if not isinstance(metrics, dict) or not metrics or not all(map(_is_finite, metrics.values())):
         raise ValueError(f"its metrics are {metrics!r}, not finite numbers")
+    untrained = values.get("untrained", [])
+    if not isinstance(untrained, list) or not all(map(_is_untrained_score, untrained)):
+        raise ValueError(f"its untrained scores are {untrained!r}, not a list of scores with test metrics")
+
+
+def _is_untrained_score(values: object) -> bool:
+    """Whether a value from JSON is an untrained score with test metrics."""
+    known = {field.name for field in dataclasses.fields(UntrainedScore)}
+    if not isinstance(values, dict) or not {"name", "validation", "metrics"} <= values.keys() <= known:
+        return False
+    metrics = values["metrics"]
+    numbers = [values["validation"], *(metrics.values() if isinstance(metrics, dict) else [None])]
+    return isinstance(values["name"], str) and len(numbers) > 1 and all(map(_is_finite, numbers))
 
 
 def _is_finite(value: object) -> bool:

@@ -31,7 +31,7 @@ def draw(
         >>> draw({"lr": [0.1, 0.01], "dropout": [0.0]}, 2, seed=0)
         [{'lr': 0.01, 'dropout': 0.0}, {'lr': 0.1, 'dropout': 0.0}]
         >>> draw({"lr": [0.1, 0.01], "curvature": [-1.0, -4.0]}, 4, seed=0, ignoring=["curvature"])
-        [{'lr': 0.01, 'curvature': -4.0}, {'lr': 0.1, 'curvature': -1.0}]
+        [{'lr': 0.01, 'curvature': -4.0}, {'lr': 0.1, 'curvature': -4.0}]
     """
     drawn: dict[str, dict[str, Any]] = {}
     for configuration in draws(space, seed):

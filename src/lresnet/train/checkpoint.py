@@ -29,7 +29,7 @@ __all__ = [
 # that comes before. Files of lresnet 0.2 are the state alone.
 _HEAD = b"lresnet checkpoint, format 1\n"
 _LENGTH, _DIGEST = 8, hashlib.sha256().digest_size
-_PLAIN = b"PK\x03\x04"  # how torch.save starts a file
+_PLAIN = b"PK\x03\x04"  # how torch.save starts a file; its older formats request memory without a check
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
@@ -147,6 +147,8 @@ def _load(path: Path) -> dict[str, Any]:
     content = memoryview(path.read_bytes())
     if content[: len(_PLAIN)] != _PLAIN:
         content = _verified(path, content)
+        if content[: len(_PLAIN)] != _PLAIN:
+            raise ValueError(f"{path} is damaged: it does not hold what torch.save writes")
     try:
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # the type depends on where the file is damaged

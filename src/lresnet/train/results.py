@@ -10,10 +10,12 @@ import platform
 import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import lresnet
 from lresnet._files import CHECKSUM, checksum, is_at, lock_when_free, make_folder, naming, sync_folder, write_all
+from lresnet._json import parse_json
+from lresnet._limits import LINE_BYTES
 
 __all__ = ["ResultsFile", "append_result", "environment", "parse_line", "read_results", "result_line"]
 
@@ -44,26 +46,28 @@ def result_line(record: Mapping[str, Any]) -> str:
     return json.dumps({**values, CHECKSUM: checksum(values)[:_CHECKSUM_LENGTH]}) + "\n"
 
 
-def parse_line(line: str | bytes) -> dict[str, Any] | None:
-    """Return the record of a line, without its checksum; None: the line is incomplete or damaged.
+def parse_line(line: bytes) -> dict[str, Any]:
+    """Return the record of a line, without its checksum.
 
     A line without a checksum (lresnet 0.2 wrote none, and a person may have added it) is not verified.
 
+    Raises:
+        ValueError: the line is incomplete or damaged.
+
     Example:
-        >>> parse_line(result_line({"seed": 1}))
+        >>> parse_line(result_line({"seed": 1}).encode())
         {'seed': 1}
     """
-    try:
-        values = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
+    values = parse_json(line.decode("utf-8"))
     if not isinstance(values, dict):
-        return None
+        raise ValueError("it is not a JSON object")
     *names, last = values or [""]
     rest = {name: values[name] for name in names}
     if values.get(last) == checksum(rest)[:_CHECKSUM_LENGTH]:  # even if its own name is damaged
         return rest
-    return None if CHECKSUM in values else values
+    if CHECKSUM in values:
+        raise ValueError("its checksum does not match")
+    return values
 
 
 # A file --------------------------------------------------------------------------------------------------------------
@@ -129,25 +133,42 @@ class ResultsFile:
             self._inode, self._end = now.st_ino, 0
         with open(handle, "rb", closefd=False) as file:
             file.seek(self._end)
-            for line in file:
-                record = parse_line(line)
-                if record is not None and (key := self._key(record)) is not None:
-                    self._keys.add(key)
+            position = self._end
+            for line in _lines(file):
+                position += len(line)
                 if line.endswith(b"\n"):
-                    self._end += len(line)
+                    self._end = position
+                with contextlib.suppress(ValueError):  # read_results reports it
+                    self._keys.add(self._key(parse_line(line)))
+        self._keys.discard(None)
 
 
 def read_results(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield every line of ``path``; none if the file does not exist. A warning reports lines that are damaged."""
+    """Yield every line of ``path``; none if the file does not exist. A warning names damaged lines."""
     if not path.is_file():
         return
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            record = parse_line(line)
+        number = 1
+        for line in _lines(file):
+            problem, record = "", None
+            try:
+                record = parse_line(line)
+            except UnicodeDecodeError as error:
+                problem = f": byte {error.start + 1} of the line is not UTF-8"
+            except json.JSONDecodeError:
+                pass
+            except ValueError as error:
+                problem = f": {error}"
             if record is not None:
                 yield record
             else:
-                warnings.warn(f"{path}:{number} is not a result and was skipped", stacklevel=2)
+                warnings.warn(f"{path}:{number} is not a result and was skipped{problem}", stacklevel=2)
+            number += line.endswith(b"\n")
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; one that is too long becomes several, none of them a result."""
+    return iter(lambda: file.readline(LINE_BYTES), b"")
 
 
 @contextlib.contextmanager

@@ -62,12 +62,10 @@ def results_(results: _Results = Path("results"), out: Path = Path("docs/reprodu
         results: The folder with the results, files of JSON lines.
         out: The Markdown file to write.
     """
-    from lresnet_paper.pages.results_page import claims_of_folder, markdown_page
+    from lresnet_paper.pages.results_page import results_page_of_folder
     from lresnet_paper.render import write_page
-    from lresnet_paper.results import read_runs
 
-    runs = read_runs(results)
-    write_page(out, markdown_page(runs, claims_of_folder(runs, results)))
+    write_page(out, results_page_of_folder(results))
     print(f"The page: {out}")
     return 0
 
@@ -169,6 +167,25 @@ def hierarchy(results: _Results = Path("results"), out: Path = Path("docs/reprod
 
 
 @pages.command
+def deep(results: _Results = Path("results"), out: Path = Path("docs/reproduction/deep.md")) -> int:
+    """Write the page of deep graph networks: Lorentz, its limit for curvature 0, and GCNII.
+
+    Example: python -m lresnet_paper pages deep --out docs/reproduction/deep.md
+
+    Args:
+        results: The folder with deep.jsonl, which `lresnet reproduce deep` writes.
+        out: The Markdown file to write.
+    """
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.deep_page import deep_page
+    from lresnet_paper.render import write_page
+
+    write_page(out, deep_page(list(read_results(results / "deep.jsonl"))))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
 def splits(results: _Results = Path("results"), out: Path = Path("docs/reproduction/splits.md")) -> int:
     """Write the page that shows how much of a published difference is the split.
 
@@ -192,6 +209,7 @@ def depth(
     results: _Results = Path("results"),
     layers: Annotated[int | None, arg(metavar="INT")] = None,
     protocol: Annotated[str | None, arg(metavar="NAME")] = None,
+    beside: Annotated[str | None, arg(metavar="NAME")] = None,
     out: Path = Path("lresnet-depth.png"),
 ) -> int:
     """Draw AUC by the number of layers, and in a second file each layer; print the paper's claims about depth.
@@ -202,6 +220,8 @@ def depth(
         results: The folder with the results of `lresnet reproduce oversmoothing`.
         layers: Depth of the networks that are drawn layer by layer. None: the deepest.
         protocol: Which runs to draw if there are several protocols: legacy or legacy-deep. None: the first.
+        beside: A second protocol that is drawn into the same panels, with hollow markers: tuned settings or another
+            network.
         out: The picture by depth to write; .png, .svg or .pdf. The name of the one by layer ends with -layers.
     """
     from lresnet.plots.picture import require_writable_picture
@@ -213,12 +233,33 @@ def depth(
 
     runs = read_runs(results)
     require_writable_picture(out)
-    if protocol is not None:
-        require_known("protocol with results", protocol, depth_protocols(runs) or ["legacy"])
-    paths = draw_depth(out, runs, layers, protocol)
+    for name in (protocol, beside):
+        if name is not None:
+            require_known("protocol with results", name, depth_protocols(runs) or ["legacy"])
+    paths = draw_depth(out, runs, layers, protocol, beside)
     for claim in depth_claims(runs):
         print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
     print(f"The pictures: {', '.join(map(str, paths))}")
+    return 0
+
+
+@pages.command
+def connections(results: _Results = Path("results"), out: Path = Path("lresnet-connections.png")) -> int:
+    """Draw a chain of residuals and the initial residual by the number of layers.
+
+    Example: python -m lresnet_paper pages connections --out docs/images/depth-connections.png
+
+    Args:
+        results: The folder with the results of `lresnet reproduce deep`.
+        out: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.plots.picture import require_writable_picture, save_picture
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.depth_picture import connections_picture
+
+    require_writable_picture(out)
+    picture = connections_picture(read_results(results / "deep.jsonl"))
+    print(f"The picture: {save_picture(picture, out, dpi=120)}")
     return 0
 
 

@@ -22,6 +22,7 @@ from lresnet_paper.results import cell_key, method_key
 from lresnet_paper.run import split_depth
 
 __all__ = [
+    "DEEP_TABLE",
     "DEPTH_TABLE",
     "TEXTBOOK",
     "Depths",
@@ -39,6 +40,8 @@ __all__ = [
 ]
 
 DEPTH_TABLE, TEXTBOOK = "oversmoothing", "parallel_transport_textbook"
+DEEP_TABLE = "deep"
+"""The table of networks with an initial residual, and of chains of residuals beside them."""
 
 Depths = dict[str, dict[int, list[dict[str, Any]]]]
 """The runs on one data set, by method and number of layers."""
@@ -56,25 +59,28 @@ def shown_name(method: str) -> str:
     return METHODS[method].short_label if method in METHODS else method
 
 
-def depth_protocols(runs: Iterable[Mapping[str, Any]]) -> list[str]:
+def depth_protocols(runs: Iterable[Mapping[str, Any]], table: str = DEPTH_TABLE) -> list[str]:
     """Return the protocols with final runs. The paper's protocol, which tunes no depth, comes first."""
-    return sorted({run["protocol"] for run in runs if run["table"] == DEPTH_TABLE and _is_final(run)})
+    return sorted({run["protocol"] for run in runs if run["table"] == table and _is_final(run)})
 
 
-def runs_by_depth(runs: Iterable[Mapping[str, Any]], protocol: str | None = None) -> dict[str, Depths]:
+def runs_by_depth(
+    runs: Iterable[Mapping[str, Any]], protocol: str | None = None, table: str = DEPTH_TABLE
+) -> dict[str, Depths]:
     """Return the final runs of one protocol by data set, method and depth, with ascending depths.
 
     Args:
         protocol: None for the first. For another one, the names of the data sets end with it:
             ``"disease/lp, legacy-deep"``.
+        table: the table of the runs.
     """
     lines = list(runs)
-    first, *_ = [*depth_protocols(lines), ""]
+    first, *_ = [*depth_protocols(lines, table), ""]
     wanted = first if protocol is None else protocol
     found: dict[str, Depths] = {}
     for run in sorted(lines, key=lambda run: split_depth(run["cell"])[1] or 0):
         cell, depth = split_depth(run["cell"])
-        if run["table"] == DEPTH_TABLE and depth is not None and _is_final(run) and run["protocol"] == wanted:
+        if run["table"] == table and depth is not None and _is_final(run) and run["protocol"] == wanted:
             found.setdefault(cell, {}).setdefault(run["method"], {}).setdefault(depth, []).append(dict(run))
     ordered = sorted(found.items(), key=lambda item: cell_key("gnn", item[0]))
     return {cell if wanted == first else f"{cell}, {wanted}": own for cell, own in ordered}

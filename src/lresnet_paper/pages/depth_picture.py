@@ -11,20 +11,23 @@ from typing import TYPE_CHECKING, Any
 from lresnet.plots.picture import GREY, INK, percent_limits, save_picture
 from lresnet.residual.registry import METHODS
 from lresnet_paper.pages.depth_page import (
+    DEEP_TABLE,
     DEPTH_TABLE,
     Depths,
     all_runs_by_depth,
+    depth_protocols,
     depths_of,
     differences_by_seed,
     finite_values,
     runs_by_depth,
 )
+from lresnet_paper.results import method_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["auc_picture", "depth_picture", "draw_depth", "layers_picture"]
+__all__ = ["auc_picture", "connections_picture", "depth_picture", "draw_depth", "layers_picture"]
 
 _BY_LAYER = {
     "radius": "mean norm",
@@ -38,7 +41,7 @@ Medians over the seeds; norms and distances in radii of curvature, in plain unit
 A line ends where a value is 0 or not finite. Dotted: the network before training, where every run diverged."""
 
 
-def depth_picture(runs: Iterable[Mapping[str, Any]], protocol: str | None = None) -> Figure:
+def depth_picture(runs: Iterable[Mapping[str, Any]], protocol: str | None = None, beside: str | None = None) -> Figure:
     """Draw one column for each data set: AUC by depth, AUC minus that of none, and the number of runs not finite.
 
     Means, with bands of one deviation over the seeds. The panels of a row have the same axis.
@@ -46,22 +49,31 @@ def depth_picture(runs: Iterable[Mapping[str, Any]], protocol: str | None = None
     Args:
         runs: lines of results.
         protocol: which runs to draw; None: the first protocol.
+        beside: a second protocol, e.g. of a deeper network, drawn into the same panels with hollow markers; not among
+            the numbers of runs that were not finite.
 
     Raises:
         ValueError: there are no runs.
     """
-    groups = _required(runs_by_depth(runs, protocol))
+    lines = list(runs)
+    groups, others = _required(runs_by_depth(lines, protocol)), _beside(lines, beside)
     picture, grid = _grid(3, len(groups), heights=(1.0, 1.0, 1.05))
-    limits = _auc_limits(groups.values())
+    limits = _auc_limits([*groups.values(), *others.values()])
     for column, (cell, own) in enumerate(groups.items()):
-        _draw_values(grid[0][column], cell, own, limits)
-        _draw_differences(grid[1][column], own)
+        other = others.get(_data_of(cell), {})
+        _draw_values(grid[0][column], cell, own, limits, other)
+        _draw_differences(grid[1][column], own, other)
         _draw_not_finite(grid[2][column], own)
     _finish_picture(picture, grid, _BANDS)
     return picture
 
 
-def layers_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None, protocol: str | None = None) -> Figure:
+def layers_picture(
+    runs: Iterable[Mapping[str, Any]],
+    layers: int | None = None,
+    protocol: str | None = None,
+    beside: str | None = None,
+) -> Figure:
     """Draw one column for each data set: norms, distances and gradients layer by layer.
 
     Medians over the seeds of trained networks; of initialised ones for a method whose runs all diverged.
@@ -69,12 +81,13 @@ def layers_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None,
     Args:
         runs: lines of results.
         layers: depth of the networks; None: the deepest.
-        protocol: which runs to draw; None: the first protocol.
+        protocol, beside: as for :func:`depth_picture`.
 
     Raises:
         ValueError: there are no runs, or none with ``layers`` layers.
     """
-    groups = _required(runs_by_depth(runs, protocol))
+    lines = list(runs)
+    groups, others = _required(runs_by_depth(lines, protocol)), _beside(lines, beside)
     known = sorted({depth for own in groups.values() for depth in depths_of(own)})
     layers = known[-1] if layers is None else layers
     if layers not in known:
@@ -82,7 +95,9 @@ def layers_picture(runs: Iterable[Mapping[str, Any]], layers: int | None = None,
     picture, grid = _grid(3, len(groups))
     for row, (name, label) in enumerate(_BY_LAYER.items()):
         for axes, (cell, own) in zip(grid[row], groups.items(), strict=True):
-            _draw_layers(axes, "" if row else f"{cell}, {layers} layers", label, own, name, layers)
+            _draw_layers(axes, own, name, layers)
+            _draw_layers(axes, others.get(_data_of(cell), {}), name, layers, hollow=True)
+            _finish_layers(axes, "" if row else f"{cell}, {layers} layers", label)
     _finish_picture(picture, grid, _LAYERS_NOTE)
     return picture
 
@@ -102,8 +117,40 @@ def auc_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
     return picture
 
 
+def connections_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
+    """Draw a chain of residuals and the initial residual by depth, one panel for each data set of the table ``deep``.
+
+    The protocols of a data set differ in their ending: ``-chain`` (solid lines) and ``-deep`` (hollow markers).
+
+    Raises:
+        ValueError: no data set has runs of both.
+    """
+    lines, panels = list(runs), dict[str, tuple[Depths, Depths]]()
+    for protocol in depth_protocols(lines, DEEP_TABLE):
+        base, _, kind = protocol.rpartition("-")
+        if kind == "chain":
+            chains, others = (_by_data(lines, f"{base}-{one}", DEEP_TABLE) for one in ("chain", "deep"))
+            panels |= {f"{cell}, {base}": (own, others[cell]) for cell, own in chains.items() if cell in others}
+    if not panels:
+        raise ValueError(
+            f"no data set of the table {DEEP_TABLE} has final runs of a chain and of an initial residual; run "
+            f"`lresnet reproduce {DEEP_TABLE}` first"
+        )
+    picture, grid = _grid(1, len(panels), panel=(2.75, 2.7))
+    limits = _auc_limits([own for pair in panels.values() for own in pair])
+    for axes, (title, (own, other)) in zip(grid[0], panels.items(), strict=True):
+        _draw_values(axes, title, own, limits, other)
+        axes.set_ylabel("test score, percent", fontsize=9, color=INK)
+    _finish_picture(picture, grid, f"Solid: a chain of residuals. Hollow: the initial residual. {_BANDS}")
+    return picture
+
+
 def draw_depth(
-    path: str | Path, runs: Iterable[Mapping[str, Any]], layers: int | None = None, protocol: str | None = None
+    path: str | Path,
+    runs: Iterable[Mapping[str, Any]],
+    layers: int | None = None,
+    protocol: str | None = None,
+    beside: str | None = None,
 ) -> list[Path]:
     """Write :func:`depth_picture` to ``path`` (.png, .svg or .pdf) and :func:`layers_picture` next to it.
 
@@ -114,8 +161,22 @@ def draw_depth(
     """
     path, runs = Path(path), list(runs)
     by_layer = path.with_name(f"{path.stem}-layers{path.suffix}")
-    pictures = {path: depth_picture(runs, protocol), by_layer: layers_picture(runs, layers, protocol)}
+    pictures = {path: depth_picture(runs, protocol, beside), by_layer: layers_picture(runs, layers, protocol, beside)}
     return [save_picture(picture, file, dpi=120) for file, picture in pictures.items()]
+
+
+def _beside(runs: Sequence[Mapping[str, Any]], protocol: str | None) -> dict[str, Depths]:
+    """Return the runs of the second protocol by data set."""
+    return {} if protocol is None else _required(_by_data(runs, protocol))
+
+
+def _by_data(runs: Sequence[Mapping[str, Any]], protocol: str, table: str = DEPTH_TABLE) -> dict[str, Depths]:
+    return {_data_of(cell): own for cell, own in runs_by_depth(runs, protocol, table).items()}
+
+
+def _data_of(cell: str) -> str:
+    """Return a cell without the protocol that :func:`runs_by_depth` adds."""
+    return cell.partition(", ")[0]
 
 
 def _required(groups: dict[str, Depths]) -> dict[str, Depths]:
@@ -167,31 +228,35 @@ def _deviation(values: Collection[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def _draw_differences(axes: Axes, own: Depths) -> None:
+def _draw_differences(axes: Axes, own: Depths, other: Depths) -> None:
     axes.axhline(0, color=INK, linewidth=0.8)
-    for method in _ordered(own):
-        if method != "none":
-            by_depth = differences_by_seed("none", own, method)
-            _draw_band(axes, method, {depth: list(found.values()) for depth, found in by_depth.items()})
+    for group in (own, other):
+        for method in _ordered(group):
+            if method != "none":
+                by_depth = differences_by_seed("none", group, method)
+                values = {depth: list(found.values()) for depth, found in by_depth.items()}
+                _draw_band(axes, _style(method) if group is own else _hollow_style(method, group), values)
     _finish(axes, "", "layers", "AUC minus that of none, points")
-    _depth_axis(axes, own)
+    _depth_axis(axes, own, other)
 
 
-def _draw_values(axes: Axes, title: str, own: Depths, limits: tuple[float, float]) -> None:
-    for method in _ordered(own):
-        _draw_band(axes, method, {depth: list(finite_values(runs).values()) for depth, runs in own[method].items()})
+def _draw_values(axes: Axes, title: str, own: Depths, limits: tuple[float, float], other: Depths | None = None) -> None:
+    for group in (own, other or {}):
+        for method in _ordered(group):
+            values = {depth: list(finite_values(runs).values()) for depth, runs in group[method].items()}
+            _draw_band(axes, _style(method) if group is own else _hollow_style(method, group), values)
     _finish(axes, title, "layers", "test AUC, percent")
-    _depth_axis(axes, own)
+    _depth_axis(axes, own, other or {})
     axes.set_ylim(limits)
 
 
-def _draw_band(axes: Axes, method: str, values: Mapping[int, Sequence[float]]) -> None:
+def _draw_band(axes: Axes, style: dict[str, Any], values: Mapping[int, Sequence[float]]) -> None:
     depths = list(values)
     means = [statistics.fmean(own) if own else math.nan for own in values.values()]
     spread = [_deviation(own) for own in values.values()]
-    axes.plot(depths, means, markersize=6.5, **_style(method))
+    axes.plot(depths, means, markersize=6.5, **style)
     low, high = ([m + sign * s for m, s in zip(means, spread, strict=True)] for sign in (-1, 1))
-    axes.fill_between(depths, low, high, color=METHODS[method].colour, alpha=0.15, linewidth=0)
+    axes.fill_between(depths, low, high, color=style["color"], alpha=0.15, linewidth=0)
 
 
 def _draw_not_finite(axes: Axes, own: Depths) -> None:
@@ -207,21 +272,25 @@ def _draw_not_finite(axes: Axes, own: Depths) -> None:
             ink = INK if lost else GREY
             axes.text(column, row, f"{lost}/{len(runs)}", ha="center", va="center", fontsize=8.5, color=ink)
     axes.set_xticks(range(len(depths)), [str(depth) for depth in depths])
-    axes.set_yticks(range(len(methods)), [METHODS[method].short_label.replace(", ", ",\n") for method in methods])
+    axes.set_yticks(range(len(methods)), [_style(method)["label"].replace(", ", ",\n") for method in methods])
     axes.set_ylim(len(methods) - 0.5, -0.5)
     _finish(axes, "Runs that were not finite", "layers", "")
     axes.grid(visible=False)
 
 
-def _draw_layers(axes: Axes, title: str, label: str, own: Depths, name: str, layers: int) -> None:
+def _draw_layers(axes: Axes, own: Depths, name: str, layers: int, hollow: bool = False) -> None:
     for method in _ordered(own):
         runs = own[method].get(layers, [])
         trained = [run["layers"][name] for run in runs if "layers" in run]
         rows = trained or [run["initial_layers"][name] for run in runs if "initial_layers" in run]
         if rows:
             medians = [_median(values) for values in zip(*rows, strict=True)]
-            style = _style(method) | ({} if trained else {"linestyle": "dotted"})
+            style = _hollow_style(method, own) if hollow else _style(method)
+            style |= {} if trained else {"linestyle": "dotted"}
             axes.plot(range(1, len(medians) + 1), medians, markersize=5, markevery=max(1, layers // 8), **style)
+
+
+def _finish_layers(axes: Axes, title: str, label: str) -> None:
     if any(value > 0 for line in axes.lines for value in line.get_ydata()):  # type: ignore[union-attr, operator]
         axes.set_yscale("log")
     axes.locator_params(axis="x", integer=True)
@@ -236,20 +305,35 @@ def _median(values: Iterable[float | None]) -> float:
 
 def _ordered(own: Depths) -> list[str]:
     """Return the methods that were run: the Lorentz residual and "none", which it is compared with, come first."""
-    known = [method for method in METHODS.values() if method.name in own]
-    known.sort(key=lambda method: (method.name not in ("lorentz", "none"), method.picture_rank))
-    return [method.name for method in known]
+    known = [method for method in own if _base(method) in METHODS]
+    return sorted(known, key=lambda name: (name not in ("lorentz", "none"), METHODS[_base(name)].picture_rank, name))
+
+
+def _base(method: str) -> str:
+    """Return the residual of a method: that of lorentz_limit, the curvature 0, is lorentz."""
+    return method.removesuffix("_limit")
 
 
 def _style(method: str) -> dict[str, Any]:
-    entry = METHODS[method]
+    entry = METHODS[_base(method)]
     style: dict[str, Any] = {"color": entry.colour, "marker": entry.marker, "linestyle": entry.line, "linewidth": 1.5}
-    return style | {"label": entry.short_label}
+    if method in METHODS:
+        return style | {"label": entry.short_label}
+    return style | {"label": method_label(method), "marker": "s", "linestyle": "dotted"}
 
 
-def _depth_axis(axes: Axes, own: Depths) -> None:
+def _hollow_style(method: str, own: Depths) -> dict[str, Any]:
+    """Return the style of a method in the second protocol; the label names its connections or its network."""
+    run = next(run for runs in own[method].values() for run in runs)
+    config, style = run["config"], _style(method)
+    network = config.get("connection", config.get("model", run["protocol"]))
+    return style | {"label": f"{style['label']}, {network}", "linestyle": "dashdot", "markerfacecolor": "white"}
+
+
+def _depth_axis(axes: Axes, own: Depths, other: Depths) -> None:
+    depths = sorted({*depths_of(own), *depths_of(other)})
     axes.set_xscale("log", base=2)
-    axes.set_xticks(depths_of(own), [str(depth) for depth in depths_of(own)], minor=False)
+    axes.set_xticks(depths, [str(depth) for depth in depths], minor=False)
     axes.minorticks_off()
 
 

@@ -6,13 +6,14 @@ import functools
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from lresnet.data.split_names import SPLITS
 from lresnet.runs.statistics import Estimate, Summary, summarise, welch_difference
 from lresnet_paper.comparisons import compare_methods
 from lresnet_paper.pages.text_tables import difference_text
-from lresnet_paper.plan import recipe
+from lresnet_paper.plan import final_runs, recipe
 from lresnet_paper.render import render
 
 __all__ = ["TABLE", "SplitEffect", "published_figures", "split_effects", "splits_page"]
@@ -86,6 +87,9 @@ def splits_page(lines: Sequence[Run]) -> str:
     return render(
         "splits.md.j2",
         effects=effects,
+        across=_published_differences(),
+        planned=(planned := _planned_runs()),
+        missing=planned - len(final),
         ranges=[one.highest - one.lowest for one in effects],
         methods=METHODS,
         rules={name: SPLITS[name].rule for name in (FIXED, DRAWN)},
@@ -110,6 +114,23 @@ def splits_page(lines: Sequence[Run]) -> str:
 def _final(runs: Iterable[Run]) -> list[Run]:
     """Return the finished final runs of the study."""
     return [run for run in runs if run["table"] == TABLE and run["stage"] == "final" and run.get("value") is not None]
+
+
+def _planned_runs() -> int:
+    """Return the number of runs in the recipes of the study."""
+    recipes = [(cell, split) for cell in CELLS for split in (FIXED, DRAWN)]
+    return sum(len(final_runs(TABLE, cell, Path(), protocol=split)) for cell, split in recipes)
+
+
+def _published_differences() -> list[dict[str, Any]]:
+    """Return, by cell, the published figure on the random split minus the one on the public split."""
+    found = []
+    for cell in CELLS:
+        own = {figure["split"]: figure for figure in published_figures() if figure["cell"] == cell}
+        fixed, drawn = own[FIXED], own[DRAWN]
+        difference = drawn["value"] - fixed["value"]
+        found.append({"cell": cell, "difference": difference, "drawn": drawn["network"], "fixed": fixed["network"]})
+    return found
 
 
 def _sides(effect: SplitEffect) -> dict[str, Summary]:

@@ -216,13 +216,14 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
 def selection_table(selections: Sequence[Selection]) -> Table:
     """Return a table for the terminal of test scores by what selected the epoch."""
     table = Table(
-        title="test score at the epoch of the best validation score, and the highest one of all epochs",
+        title="test score at the best validation score, and the highest test score of all epochs",
         title_justify="left",
         box=box.SIMPLE_HEAD,
+        collapse_padding=True,
         pad_edge=False,
     )
-    for column in ("cell", "method", "epochs", "by validation", "highest test", "gain", "n"):
-        table.add_column(column, justify="left" if column in ("cell", "method") else "right")
+    for column in ("cell", "method", "epochs", "validation", "highest test", "gain", "n"):
+        table.add_column(column, justify="left" if column in ("cell", "method") else "right", no_wrap=True)
     for one in selections:
         gain = "" if one.gain is None else f"{one.gain:+.2f}"
         scores = f"{one.by_validation:.2f}", f"{one.by_test:.2f}"

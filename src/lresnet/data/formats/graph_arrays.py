@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,18 +10,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lresnet.data.formats.image_arrays import NPZ_ERRORS
+from lresnet._limits import largest_side
+from lresnet.data.formats.arrays import read_all_arrays, read_arrays, require_range, sparse_matrix
 from lresnet.data.graph import Graph
 from lresnet.data.source import Files
 
 __all__ = [
     "adjacency_graph",
-    "read_all_arrays",
-    "read_array",
-    "read_arrays",
     "read_graph_arrays",
     "read_heterophilous",
-    "sparse_matrix",
     "split_masks",
 ]
 
@@ -43,22 +38,6 @@ def read_heterophilous(name: str, files: Files) -> Graph:
     masks = {part: arrays[f"{part}_masks"].T for part in parts}
     features = arrays["node_features"].astype(np.float64)
     return Graph.checked(name, features, arrays["edges"].T, arrays["node_labels"], masks)
-
-
-def read_arrays(path: Path, *names: str) -> dict[str, NDArray[Any]]:
-    """Read the arrays ``names`` of a ``.npz`` file; pickled objects are refused.
-
-    Raises:
-        ValueError: An array is missing, or the file is damaged.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            missing = [name for name in names if name not in archive.files]
-            if missing:
-                raise ValueError(f"it has no array {', '.join(missing)}")
-            return {name: archive[name] for name in names}
-    except (ValueError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
 
 
 def read_graph_arrays(path: Path) -> Graph:
@@ -92,6 +71,10 @@ def read_graph_arrays(path: Path) -> Graph:
             return adjacency_graph(sparse_matrix(_under("adj_", arrays)), name, features, **optional)
         edges, weights, notes = _without_loops(_edges(arrays), _first(arrays, _WEIGHTS))
         directed, nodes = arrays.get("directed"), arrays.get("num_nodes")
+        rows = max(
+            (array.shape[0] for array in (features, optional["labels"]) if array is not None and array.ndim), default=0
+        )
+        _require_plausible(edges, nodes, rows)
         return Graph.checked(
             name,
             features,
@@ -154,71 +137,6 @@ def adjacency_graph(
     )
 
 
-def read_all_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read every array of a ``.npz`` file; pickled objects are refused."""
-    try:
-        with path.open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("it is not a .npz archive")
-        with np.load(path, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
-    except (*NPZ_ERRORS, KeyError) as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-
-
-def read_array(path: Path) -> NDArray[Any]:
-    """Read the array of a ``.npy`` file; pickled objects are refused."""
-    try:
-        with path.open("rb") as file:
-            array = np.lib.format.read_array(file, allow_pickle=False)
-    except NPZ_ERRORS as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
-    return array
-
-
-def sparse_matrix(arrays: Mapping[str, NDArray[Any]]) -> sparse.csr_array:
-    """Return the CSR matrix of the arrays that ``scipy.sparse.save_npz`` writes (CSR, CSC or COO), fully checked.
-
-    SciPy itself trusts the index arrays; a wrong one would read outside the memory of the matrix.
-
-    Raises:
-        ValueError: An array is missing or inconsistent with the others.
-    """
-    kind = arrays["format"].item() if "format" in arrays and arrays["format"].ndim == 0 else b"csr"
-    kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
-    needed = {"csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "coo": ("row", "col")}
-    if kind not in needed:
-        raise ValueError(f"the sparse matrix has the format {kind!r}; save it as csr, csc or coo")
-    keys = ("shape", "data", *needed[kind])
-    if missing := [key for key in keys if key not in arrays]:
-        raise ValueError(f"the sparse matrix has no array {', '.join(missing)}")
-    shape, data, *indices = (arrays[key] for key in keys)
-    if shape.shape != (2,) or shape.dtype.kind not in "iu" or (shape < 0).any():
-        raise ValueError(f"the shape of the sparse matrix is {shape.tolist()}; it must be two sizes")
-    if data.dtype.kind not in "biuf":
-        raise ValueError(f"the data of the sparse matrix are {data.dtype}; they must be numbers")
-    for key, array in zip(keys[1:], (data, *indices), strict=True):
-        if array.ndim != 1 or (key != "data" and array.dtype.kind not in "iu"):
-            raise ValueError(f"{key} of the sparse matrix is {array.dtype} {list(array.shape)}; it must be one column")
-    size = (int(shape[0]), int(shape[1]))
-    first, second = (array.astype(np.int64) for array in indices)
-    if kind == "coo":
-        _require_range("row", first, size[0], data.size)
-        _require_range("col", second, size[1], data.size)
-        return sparse.csr_array(sparse.coo_array((data, (first, second)), shape=size))
-    rows, columns = size if kind == "csr" else size[::-1]
-    _require_range("indices", first, columns, data.size)
-    if second.size != rows + 1 or second[0] != 0 or second[-1] != data.size or (np.diff(second) < 0).any():
-        raise ValueError(
-            f"indptr of the sparse matrix must rise from 0 to {data.size} in {rows + 1} entries, "
-            f"found {second.size} entries from {second[:1].tolist()} to {second[-1:].tolist()}"
-        )
-    build = sparse.csr_array if kind == "csr" else sparse.csc_array
-    matrix = sparse.csr_array(build((data, first, second), shape=size))
-    matrix.sum_duplicates()
-    return matrix
-
-
 def split_masks(arrays: Mapping[str, NDArray[Any]], n: int) -> dict[str, NDArray[Any]]:
     """Return the masks of a ``.npz`` file of splits: masks as in :func:`read_graph_arrays`, or node numbers.
 
@@ -235,20 +153,12 @@ def split_masks(arrays: Mapping[str, NDArray[Any]], n: int) -> dict[str, NDArray
             continue
         if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
             raise ValueError(f"{part} is {numbers.dtype} {list(numbers.shape)}; give a mask or node numbers")
-        _require_range(part, numbers, n, numbers.size)
+        require_range(part, numbers, n, numbers.size)
         masks[part] = np.zeros(n, dtype=np.bool_)
         masks[part][numbers] = True
     if not masks:
         raise ValueError(f"there is no train_mask, val_mask or test_mask among {', '.join(arrays) or 'its arrays'}")
     return masks
-
-
-def _require_range(key: str, indices: NDArray[Any], count: int, size: int) -> None:
-    if indices.size != size:
-        raise ValueError(f"{key} has {indices.size} entries, but there are {size}")
-    if indices.size and (indices.min() < 0 or indices.max() >= count):
-        wrong = indices[(indices < 0) | (indices >= count)][0]
-        raise ValueError(f"{key} contains {wrong}, but the numbers are 0 to {count - 1}")
 
 
 def _require_format(matrix: Any) -> None:
@@ -281,6 +191,19 @@ def _edges(arrays: Mapping[str, NDArray[Any]]) -> NDArray[Any]:
     if edges.ndim != 2 or 2 not in edges.shape:
         raise ValueError(f"edges has shape {list(edges.shape)}; it must be [m, 2] or [2, m]")
     return edges if edges.shape[0] == 2 else edges.T
+
+
+def _require_plausible(edges: NDArray[Any], nodes: NDArray[Any] | None, rows: int) -> None:
+    """Raise an error for a number of nodes that the file does not describe: its arrays would not fit in memory."""
+    highest = max(
+        int(edges.max(initial=0)) + 1 if edges.dtype.kind in "iu" else 0,
+        0 if nodes is None else _scalar("num_nodes", nodes),
+    )
+    limit = max(largest_side(edges.shape[1]), rows)
+    if highest > limit:
+        raise ValueError(
+            f"there are {highest:,} nodes and {edges.shape[1]:,} edges; the limit for so few edges is {limit:,} nodes"
+        )
 
 
 def _without_loops(

@@ -2,40 +2,46 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+import math
+import re
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
 
+from lresnet._limits import largest_expansion
+from lresnet.data.formats.arrays import read_all_arrays, read_array, sparse_matrix
 from lresnet.data.graph import Graph
+from lresnet.data.quoting import quoted
 from lresnet.data.source import Files
 
 __all__ = ["read_disease"]
+
+_EDGE = re.compile(rb" *([0-9]{1,18}) *, *([0-9]{1,18}) *")
 
 
 def read_disease(name: str, files: Files) -> Graph:
     """Read ``<name>.edges.csv``, ``<name>.feats.npz`` and ``<name>.labels.npy``."""
     features_file, labels_file = files[f"{name}.feats.npz"], files[f"{name}.labels.npy"]
     try:
-        features = sparse.csr_array(sparse.load_npz(features_file)).astype(np.float64)
-    except (ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{features_file} cannot be read as a sparse matrix: {error}") from error
-    try:
-        labels = np.load(labels_file, allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{labels_file} cannot be read as an array: {error}") from error
-    return Graph.checked(name, features.toarray(), _edges(files[f"{name}.edges.csv"]), labels)
+        features = sparse_matrix(read_all_arrays(features_file))
+    except ValueError as error:
+        text = str(error).removeprefix(f"{features_file} ")
+        raise ValueError(f"{features_file} cannot be read as a sparse matrix: {text}") from error
+    labels, edges = read_array(labels_file), _edges(files[f"{name}.edges.csv"])
+    if features.shape[0] != labels.size:
+        raise ValueError(f"{features_file} has {features.shape[0]:,} rows for {labels.size:,} labels")
+    if 8 * math.prod(features.shape) > (limit := largest_expansion(features_file.stat().st_size)):
+        raise ValueError(f"{features_file} has the shape {list(features.shape)}; the limit is {limit:,} bytes")
+    return Graph.checked(name, features.astype(np.float64).toarray(), edges, labels)
 
 
 def _edges(path: Path) -> NDArray[np.int64]:
     rows = []
-    for line_number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            first, second = line.split(",")
-            rows.append((int(first), int(second)))
-        except ValueError:
-            raise ValueError(f"{path}, line {line_number}: expected two node numbers, found {line!r}") from None
+    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+        match = _EDGE.fullmatch(line)
+        if match is None:
+            found = quoted(line.decode("utf-8", "replace"))
+            raise ValueError(f"{path}, line {number}: expected two node numbers, found {found}")
+        rows.append((int(match[1]), int(match[2])))
     return np.array(rows, dtype=np.int64).reshape(-1, 2).T

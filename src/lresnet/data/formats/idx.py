@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import struct
-import zlib
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet.data.formats.compressed import read_expanded
+
 __all__ = ["read_idx_images"]
 
 _BYTES_IN_THREE_AXES = 0x0803
 _HEADER = struct.Struct(">4I")  # magic number, number of images, rows, columns
-_GZIP = b"\x1f\x8b"
 _PADDED_SIDE = 32  # images of 28 x 28 are padded to this side, as for LeNet-5
 
 
@@ -41,12 +40,7 @@ def read_idx_images(path: Path, size: tuple[int, int]) -> NDArray[np.uint8]:
 
 def _grey_images(path: Path) -> NDArray[np.uint8]:
     """Return the images ``[N, H, W]``."""
-    content = path.read_bytes()
-    if content.startswith(_GZIP):
-        try:
-            content = gzip.decompress(content)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise ValueError(f"{path} is damaged: {error}; download it again") from error
+    content = read_expanded(path)
     if len(content) < _HEADER.size:
         raise ValueError(f"{path} has {len(content)} bytes and no idx header; download it again")
     magic, *shape = _HEADER.unpack_from(content)

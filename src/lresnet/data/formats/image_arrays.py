@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import tokenize
-import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lresnet.data.formats.arrays import read_some_arrays
 from lresnet.data.image_data import ImageData, ImageSet, channel_statistics
 
-__all__ = ["NPZ_ERRORS", "read_image_arrays"]
-
-NPZ_ERRORS = (ValueError, EOFError, MemoryError, RuntimeError, tokenize.TokenError, zipfile.BadZipFile, zlib.error)
-"""Errors that a damaged ``.npz`` file may raise; MemoryError if it announces more data than fits."""
+__all__ = ["read_image_arrays"]
 
 _NEEDED = ("train_images", "train_labels", "test_images", "test_labels")
 _CHANNELS = (1, 3)
@@ -39,36 +34,24 @@ def read_image_arrays(path: str | Path) -> ImageData:
         ValueError: An array is missing, damaged or of another form.
     """
     path = Path(path)
-    arrays = _load(path)
-    parts = []
-    for part in ("train", "test"):
-        images, labels = f"{part}_images", f"{part}_labels"
-        try:
-            parts.append(ImageSet(_images(images, arrays[images]), _labels(labels, arrays[labels])))
-        except ValueError as error:
-            raise ValueError(f"{path}: {error}") from error
-    train, test = parts
-    if train.images.numel() == 0:
-        shape = list(train.images.shape)
-        raise ValueError(f"{path}: train_images is empty (shape {shape}); training needs images")
+    arrays = read_some_arrays(path, (*_NEEDED, "classes"), required=_NEEDED)
     try:
-        classes = _names(arrays["classes"]) if "classes" in arrays else _numbers(train.labels)
+        return _image_data(path.stem, arrays)
     except ValueError as error:
-        raise ValueError(f"{path}: {error}") from error
-    return ImageData(path.stem, train, test, classes, *channel_statistics(train.images))
+        raise ValueError(f"{path}: {str(error).removeprefix(f'{path.stem}: ')}") from error
 
 
-def _load(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("it is not a .npz archive")
-        with np.load(path, allow_pickle=False) as archive:
-            if missing := [name for name in _NEEDED if name not in archive.files]:
-                raise ValueError(f"it has no array {', '.join(missing)}")
-            return {name: archive[name] for name in (*_NEEDED, "classes") if name in archive.files}
-    except NPZ_ERRORS as error:
-        raise ValueError(f"{path} cannot be read as images: {error}") from error
+def _image_data(name: str, arrays: dict[str, NDArray[Any]]) -> ImageData:
+    train, test = (
+        ImageSet(
+            _images(f"{part}_images", arrays[f"{part}_images"]), _labels(f"{part}_labels", arrays[f"{part}_labels"])
+        )
+        for part in ("train", "test")
+    )
+    if train.images.numel() == 0:
+        raise ValueError(f"train_images is empty (shape {list(train.images.shape)}); training needs images")
+    classes = _names(arrays["classes"]) if "classes" in arrays else _numbers(train.labels)
+    return ImageData(name, train, test, classes, *channel_statistics(train.images))
 
 
 def _images(name: str, images: NDArray[Any]) -> Tensor:

@@ -9,13 +9,17 @@ from typing import IO, TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet._limits import IMAGE_BYTES, IMAGE_PIXELS
+from lresnet.data.quoting import reason
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["SUFFIXES", "fill_frame", "image_size", "open_image", "read_pixels", "why_unreadable"]
+__all__ = ["SUFFIXES", "fill_frame", "image_size", "open_image", "read_pixels", "require_small_file", "why_unreadable"]
 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
+_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow's names; others may start programs
 _ORIENTATION = 0x0112  # EXIF tag; the values 5 to 8 exchange width and height
 
 
@@ -26,17 +30,28 @@ def open_image(file: Path | IO[bytes], mode: Literal["L", "RGB"] = "RGB") -> Ima
     they do not affect the pixels.
 
     Raises:
-        ValueError: The image is grey with more than 8 bits. A damaged file may raise any other error.
+        ValueError: The file or the image is larger than :data:`lresnet._limits.IMAGE_BYTES` or ``IMAGE_PIXELS``; its
+            pixels are not decoded. Or the image is grey with more than 8 bits. A damaged file may raise any error.
     """
     from PIL import Image, ImageOps
 
-    with warnings.catch_warnings(action="ignore"), Image.open(file) as opened:
+    if isinstance(file, Path):
+        require_small_file(file)
+    with warnings.catch_warnings(action="ignore"), Image.open(file, formats=_FORMATS) as opened:
+        width, height = opened.size
+        if width * height > IMAGE_PIXELS:
+            raise ValueError(f"it has {width:,} x {height:,} pixels; the limit is {IMAGE_PIXELS:,}")
         if opened.mode.startswith(("I", "F")):  # Pillow would clip their values at 255
             raise ValueError("grey with more than 8 bits per channel; save it with 8 bits")
-        image = ImageOps.exif_transpose(opened)
-        if image.mode == "P":  # a palette may have transparent colours
-            image = image.convert("RGBA")
-        return image.convert(mode)
+        ImageOps.exif_transpose(opened, in_place=True)  # a copy would need as much memory again
+        # A palette may have transparent colours.
+        return (opened.convert("RGBA") if opened.mode == "P" else opened).convert(mode)
+
+
+def require_small_file(file: Path) -> None:
+    """Raise ValueError for an image file that is too large to be read."""
+    if (size := file.stat().st_size) > IMAGE_BYTES:
+        raise ValueError(f"it has {size:,} bytes; the limit for an image file is {IMAGE_BYTES:,}")
 
 
 def fill_frame(image: Image, width: int, height: int) -> Image:
@@ -72,8 +87,10 @@ def image_size(file: Path) -> tuple[int, int] | None:
     from PIL import Image
 
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(file) as opened:
+        with warnings.catch_warnings(action="ignore"), Image.open(file, formats=_FORMATS) as opened:
             width, height = opened.size
+            if width * height > IMAGE_PIXELS:
+                return None
             turned = opened.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
     except Exception:  # decoders raise many kinds of errors on a damaged file
         return None
@@ -86,4 +103,4 @@ def why_unreadable(error: Exception) -> str:
 
     if isinstance(error, UnidentifiedImageError):  # Pillow's message has the address of a buffer
         return "cannot identify image file"
-    return " ".join(str(error).split()) or type(error).__name__
+    return reason(error)

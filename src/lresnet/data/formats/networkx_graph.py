@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import io
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +10,7 @@ from xml.parsers import expat
 
 import numpy as np
 
+from lresnet.data.formats.compressed import read_expanded
 from lresnet.data.formats.edge_list import number_names
 from lresnet.data.formats.graph_paths import graph_suffix
 from lresnet.data.formats.text_rows import LONGEST_NAME, RestartError, TextFile, encoding_note
@@ -107,7 +106,7 @@ def read_network_file(path: Path) -> tuple[nx.Graph, tuple[str, ...]]:
 def _graphml(path: Path) -> tuple[nx.Graph, tuple[str, ...]]:
     import networkx as nx
 
-    data = _content(path)
+    data = read_expanded(path)
     _require_plain_xml(path, data)
     try:
         return nx.read_graphml(io.BytesIO(data)), ()
@@ -134,14 +133,6 @@ def _gml(path: Path) -> tuple[nx.Graph, tuple[str, ...]]:
             return nx.parse_gml(text, label="id"), notes
     except Exception as error:
         raise ValueError(f"{path} cannot be read as GML: {_one_line(error)}") from error
-
-
-def _content(path: Path) -> bytes:
-    try:
-        data = path.read_bytes()
-        return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} cannot be decompressed: {error}") from error
 
 
 class _DoctypeError(Exception):

@@ -12,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lresnet.data.formats.arrays import read_all_arrays, read_array, sparse_matrix
 from lresnet.data.formats.edge_list import number_names
-from lresnet.data.formats.graph_arrays import read_all_arrays, read_array, sparse_matrix, split_masks
+from lresnet.data.formats.graph_arrays import split_masks
 from lresnet.data.formats.graph_paths import graph_suffix
 from lresnet.data.formats.split_file import PART_NAMES
 from lresnet.data.formats.text_rows import Table, is_number
@@ -87,6 +88,8 @@ def add_labels(graph: Graph, source: Any) -> Graph:
         name = path.name
         if graph_suffix(path) in (".npy", ".npz"):
             labels = _matrix(path)
+            if not isinstance(labels, np.ndarray):
+                raise ValueError(f"{path} holds a sparse matrix; save the labels as an array [n]")
             graph = _with_rows(graph, len(labels) if labels.ndim else 0, path.name)
         else:
             labels = _label_table(graph, path, notes)
@@ -294,6 +297,8 @@ def _matrix(path: Path) -> Any:
 
 def _with_matrix(graph: Graph, matrix: Any, source: str) -> Graph:
     """Return the graph with features in the order of its nodes."""
+    if hasattr(matrix, "shape") and not matrix.shape:
+        raise ValueError(f"{source}: the features are a single number; give one row per node, [n, f]")
     rows = matrix.shape[0] if hasattr(matrix, "shape") else len(matrix)
     graph = _with_rows(graph, rows, Path(source).name)
     if rows != graph.num_nodes:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet.data.formats.arrays import read_all_arrays, read_array, sparse_matrix
 from lresnet.data.formats.edge_list import read_edge_list
-from lresnet.data.formats.graph_arrays import read_all_arrays, read_graph_arrays, sparse_matrix
+from lresnet.data.formats.graph_arrays import read_graph_arrays
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -43,21 +42,19 @@ def read_space(path: str | Path) -> NDArray[Any] | sparse.sparray | sparse.spmat
 
 
 def _arrays(path: Path) -> NDArray[Any] | sparse.sparray | sparse.spmatrix:
-    try:
-        with path.open("rb") as file:
-            content = np.load(file, allow_pickle=False)
-            if isinstance(content, np.ndarray):
-                return _distances(content, path)
-            names = content.files
-            if "edge_index" in names or "edges" in names:
-                return read_graph_arrays(path).edges.numpy()
-            if len(names) == 1:
-                return _distances(content[names[0]], path)
-        if {"format", "shape", "data"} <= set(names):
-            return sparse_matrix(read_all_arrays(path))
-    except (EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path} cannot be read as NumPy arrays: {error}") from error
-    raise ValueError(f"{path} holds several arrays ({', '.join(names)}); save only the matrix of distances")
+    if path.suffix == ".npy":
+        return _distances(read_array(path), path)
+    arrays = read_all_arrays(path)
+    if "edge_index" in arrays or "edges" in arrays:
+        return read_graph_arrays(path).edges.numpy()
+    if len(arrays) == 1:
+        return _distances(next(iter(arrays.values())), path)
+    if {"format", "shape", "data"} <= arrays.keys():
+        try:
+            return sparse_matrix(arrays)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+    raise ValueError(f"{path} holds several arrays ({', '.join(arrays)}); save only the matrix of distances")
 
 
 def _distances(matrix: NDArray[Any], path: Path) -> NDArray[Any]:
@@ -65,5 +62,7 @@ def _distances(matrix: NDArray[Any], path: Path) -> NDArray[Any]:
         raise ValueError(
             f"{path} holds an array of shape {list(matrix.shape)}; distances must be a square matrix [n, n]"
         )
+    if matrix.dtype.kind not in "biuf":
+        raise ValueError(f"{path} holds {matrix.dtype}; distances must be numbers")
     # Integers of shape [2, 2] would be taken for two edges; a floating-point matrix always holds distances.
     return matrix.astype(np.float64) if matrix.dtype.kind in "iu" else matrix

@@ -6,12 +6,13 @@ import codecs
 import csv
 import gzip
 import io
-import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lresnet._limits import LINE_BYTES, largest_expansion
+from lresnet.data.formats.compressed import GZIP, GZIP_ERRORS
 from lresnet.data.quoting import quoted
 
 __all__ = [
@@ -33,7 +34,7 @@ SEPARATORS = {"\t": "a tab", ";": "a semicolon", ",": "a comma", "|": "a vertica
 LONGEST_NAME = 10_000
 """Longest name of a node, in characters. A longer one is a sign of a damaged file."""
 
-_BLOCK = 2**22  # bytes read at a time; a longer line is refused
+_BLOCK = LINE_BYTES  # bytes read at a time; a longer line is refused
 _TABLE_SAMPLE = 200  # lines that determine the separator of a table
 _COMMENTS = ("#", "%")
 _BLANK = " \t\r"
@@ -69,6 +70,7 @@ class TextFile:
         self.path = path
         self.encoding = "UTF-8"
         self.latin_line = 0
+        self._left: int | None = None  # bytes to which a compressed file may still expand
 
     def blocks(self) -> Iterator[Block]:
         """Yield the file in blocks of about 4 MB.
@@ -80,16 +82,17 @@ class TextFile:
         try:
             with self._open() as file:
                 yield from self._blocks(file)
-        except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        except GZIP_ERRORS as error:
             raise ValueError(f"{self.path} cannot be decompressed: {error}") from error
 
     def _open(self) -> gzip.GzipFile | io.BufferedReader:
         with self.path.open("rb") as file:
-            compressed = file.read(2) == b"\x1f\x8b"
+            compressed = file.read(2) == GZIP
+        self._left = largest_expansion(self.path.stat().st_size) if compressed else None
         return gzip.open(self.path) if compressed else self.path.open("rb")
 
     def _blocks(self, file: gzip.GzipFile | io.BufferedReader) -> Iterator[Block]:
-        start = file.read(_BLOCK)
+        start = self._next(file)
         decoder: codecs.IncrementalDecoder | None = None
         if self.encoding == "Latin-1":
             decoder = codecs.getincrementaldecoder("latin-1")()
@@ -104,7 +107,7 @@ class TextFile:
             if old_mac is None:
                 old_mac = b"\r" in chunk and b"\n" not in chunk
             data = rest + (chunk.replace(b"\r", b"\n") if old_mac else chunk)
-            start = file.read(_BLOCK)
+            start = self._next(file)
             end = len(data) if not start else data.rfind(b"\n") + 1
             text, rest = data[:end], data[end:]
             if len(rest) > _BLOCK:
@@ -118,6 +121,17 @@ class TextFile:
                 line += text.count(b"\n")
             if not start:
                 return
+
+    def _next(self, file: gzip.GzipFile | io.BufferedReader) -> bytes:
+        chunk = file.read(_BLOCK)
+        if self._left is not None:
+            self._left -= len(chunk)
+            if self._left < 0:
+                limit = largest_expansion(self.path.stat().st_size)
+                raise ValueError(
+                    f"{self.path} expands to more than {limit:,} bytes, the limit for this file; decompress it first"
+                )
+        return chunk
 
     def _decoded(self, decoder: codecs.IncrementalDecoder | None, chunk: bytes) -> bytes:
         if decoder is None:

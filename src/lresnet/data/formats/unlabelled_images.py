@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lresnet.data.formats.image_arrays import NPZ_ERRORS
+from lresnet.data.formats.arrays import read_some_arrays
+from lresnet.data.formats.image_file import why_unreadable
 from lresnet.data.formats.image_folder import fill_frame, images_below, open_image
 
 __all__ = ["UnlabelledImages", "fill_frames", "read_unlabelled", "require_images"]
@@ -87,21 +87,18 @@ def _read_folder(folder: Path, height: int, width: int) -> UnlabelledImages:
             images[read] = np.asarray(fill_frame(open_image(file), width, height))
             read += 1
         except Exception as error:  # decoders raise many kinds of errors on a damaged file
-            skipped.append((file, " ".join(str(error).split())))
+            skipped.append((file, why_unreadable(error)))
     return UnlabelledImages(images[:read], tuple(skipped))
 
 
 def _read_array(path: Path) -> NDArray[np.uint8]:
+    arrays = read_some_arrays(path, _NAMES)
+    name = next((name for name in _NAMES if name in arrays), None)
+    if name is None:
+        raise ValueError(f"{path} cannot be read as images: it has no array {', '.join(_NAMES[:-1])} or {_NAMES[-1]}")
     try:
-        with path.open("rb") as file:
-            if not zipfile.is_zipfile(file):
-                raise ValueError("it is not a .npz archive")
-        with np.load(path, allow_pickle=False) as archive:
-            name = next((name for name in _NAMES if name in archive.files), None)
-            if name is None:
-                raise ValueError(f"it has no array {', '.join(_NAMES[:-1])} or {_NAMES[-1]}")
-            return _in_colour(name, archive[name])
-    except NPZ_ERRORS as error:
+        return _in_colour(name, arrays[name])
+    except ValueError as error:
         raise ValueError(f"{path} cannot be read as images: {error}") from error
 
 

@@ -40,7 +40,7 @@ def read(files: Files) -> Graph:
     """Return the graph with five features per node; nodes keep the order of the file."""
     import numpy as np
 
-    from lresnet.data.formats.unpickle import PickledGraph, read_pickle
+    from lresnet.data.formats.unpickle import PickledGraph, read_pickle, require_own_items
     from lresnet.data.graph import Graph
 
     path = files["airport.p"]
@@ -49,9 +49,10 @@ def read(files: Files) -> Graph:
         raise ValueError(f"{path} does not hold a graph")
     number = {node: index for index, node in enumerate(graph.node)}
     try:
+        require_own_items(path, [*graph.adj.values(), *(attributes["feat"] for attributes in graph.node.values())])
         features = np.array([attributes["feat"] for attributes in graph.node.values()], dtype=np.float64)
         pairs = [(number[a], number[b]) for a, neighbours in graph.adj.items() for b in neighbours]
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: a node has no features, or an edge leads to a node that does not exist") from error
     edges = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
     return Graph.checked(SOURCE.name, features, edges, np.digitize(features[:, -1], _POPULATION_BINS))

@@ -26,6 +26,7 @@ SOURCE = GraphSource(
         File(
             "hgcn/disease_nc.feats.npz",
             f"{_URL}/disease_nc.feats.npz",
+            # No sha256: nobody who wrote this had the file.
             git_blob="a80617c2b4ccf3f96b3adc936cf3d784451e459d",
         ),
         File(

@@ -37,17 +37,16 @@ def read(files: Files) -> Graph:
 
     A node has the name of the first word of its synset. Several nodes may share a name.
     """
-    import numpy as np
-    from scipy import sparse
-
-    from lresnet.data.formats.graph_arrays import read_arrays
+    from lresnet.data.formats.arrays import read_arrays, sparse_matrix
     from lresnet.data.graph import Graph
 
     (path,) = files.values()
     arrays = read_arrays(
         path, "edge_index", "y", "x_data", "x_indices", "x_indptr", "x_shape", "synset_first_word", "lexnames"
     )
-    csr = (arrays["x_data"].astype(np.float64), arrays["x_indices"], arrays["x_indptr"])
-    features = sparse.csr_array(csr, shape=tuple(arrays["x_shape"].tolist()))
+    try:
+        features = sparse_matrix({key: arrays[f"x_{key}"] for key in ("data", "indices", "indptr", "shape")})
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
     names, classes = arrays["synset_first_word"].tolist(), arrays["lexnames"].tolist()
     return Graph.checked(SOURCE.name, features, arrays["edge_index"], arrays["y"], names=names, classes=classes)

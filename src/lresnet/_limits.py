@@ -1,0 +1,124 @@
+"""Limits on files that may come from strangers. Sizes are compared with them before memory is allocated."""
+
+from __future__ import annotations
+
+__all__ = [
+    "DOWNLOAD_BYTES",
+    "EXPANDED_BYTES",
+    "EXPANSION",
+    "IMAGE_BYTES",
+    "IMAGE_PIXELS",
+    "JSON_BYTES",
+    "LAYERS",
+    "LINE_BYTES",
+    "LIST_ITEMS",
+    "NESTING",
+    "NODES",
+    "NUMBER_DIGITS",
+    "PICKLE_BYTES",
+    "SIDE",
+    "SIDE_PER_ENTRY",
+    "SIZE",
+    "STATED",
+    "largest_expansion",
+    "largest_side",
+]
+
+IMAGE_PIXELS = 2**26
+"""Width times height of an image, from its header: 8,192 x 8,192."""
+
+IMAGE_BYTES = 2**28
+"""Size of one image file."""
+
+EXPANDED_BYTES = 2**28
+"""What a compressed file may expand to in any case."""
+
+EXPANSION = 100
+"""How many times its own size a compressed file may expand to beyond that. Real arrays and texts stay far below."""
+
+JSON_BYTES = 2**22
+"""Size of ``config.json``, ``run.json``, ``evaluation.json`` and TOML files. Ours have a few kilobytes."""
+
+LINE_BYTES = 2**22
+"""Length of one line: an edge, a row of a table, a result."""
+
+NUMBER_DIGITS = 20
+"""Digits of a whole number in JSON. 64 bits have 20."""
+
+LAYERS = 64
+"""Number of layers that ``config.json`` may request in any case."""
+
+SIZE = 2**20
+"""Any other whole number in the ``config.json`` of a converted network, in any case."""
+
+LIST_ITEMS = 1000
+"""Length of a list in ``config.json`` in any case."""
+
+NODES = 2**31
+"""Number of nodes of a graph: pairs of nodes are numbered in 64 bits."""
+
+SIDE = 2**22
+"""Rows or columns that a sparse matrix may have in any case."""
+
+SIDE_PER_ENTRY = 100
+"""Rows or columns per stored entry that a sparse matrix may have beyond that: the others are empty."""
+
+PICKLE_BYTES = 2**28
+"""Size of a pickle. The arrays and texts built from one take at most eight times its size."""
+
+NESTING = 32
+"""Depth of tuples in a pickle."""
+
+DOWNLOAD_BYTES = 2**25
+"""Size of a download for which no size is published."""
+
+STATED = (
+    ("pixels of an image (width times height, from the header)", f"{IMAGE_PIXELS:,}"),
+    ("size of an image file", f"{IMAGE_BYTES:,} bytes"),
+    (
+        "expanded size of a compressed file (`.npz`, `.gz`)",
+        f"{EXPANDED_BYTES:,} bytes, or {EXPANSION} times the size of the file if that is more",
+    ),
+    ("size of a JSON or TOML file (`config.json`, `run.json`, `evaluation.json`)", f"{JSON_BYTES:,} bytes"),
+    ("length of a line (edge list, table, results)", f"{LINE_BYTES:,} bytes"),
+    ("digits of a whole number in JSON", f"{NUMBER_DIGITS}"),
+    (
+        "layers that `config.json` requests (`num_layers`, `depth`, ...)",
+        f"{LAYERS}, or the number of tensors in `model.safetensors` if that is more",
+    ),
+    (
+        "other sizes in `config.json`",
+        f"{LIST_ITEMS:,} ({SIZE:,} for a converted network), or the number of elements in `model.safetensors` if that "
+        "is more",
+    ),
+    ("length of a list in `config.json`", f"{LIST_ITEMS:,}, or the number of tensors if that is more"),
+    ("nodes of a graph", f"{NODES:,}"),
+    (
+        "rows or columns of a sparse matrix in a file",
+        f"{SIDE:,}, or {SIDE_PER_ENTRY} times the number of its entries if that is more",
+    ),
+    ("size of a pickle (published data sets only)", f"{PICKLE_BYTES:,} bytes"),
+    ("depth of tuples in a pickle", f"{NESTING}"),
+    ("download of a file whose size is not published", f"{DOWNLOAD_BYTES:,} bytes"),
+)
+"""What is limited, and the limit in words; SECURITY.md shows this table."""
+
+
+def largest_expansion(size: int) -> int:
+    """Return the number of bytes to which a compressed file of ``size`` bytes may expand.
+
+    Example:
+        >>> largest_expansion(1000), largest_expansion(10**9)
+        (268435456, 100000000000)
+    """
+    return max(EXPANDED_BYTES, EXPANSION * size)
+
+
+def largest_side(entries: int) -> int:
+    """Return the number of rows or columns that a sparse matrix with so many entries may have.
+
+    Example:
+        >>> largest_side(5), largest_side(10**6)
+        (4194304, 100000000)
+    """
+    return max(SIDE, SIDE_PER_ENTRY * entries)

@@ -1,0 +1,38 @@
+"""Files that may be gzipped, read into memory up to a limit."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from lresnet._limits import largest_expansion
+
+__all__ = ["GZIP", "GZIP_ERRORS", "read_expanded"]
+
+GZIP = b"\x1f\x8b"
+"""The first bytes of a gzipped file."""
+
+GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
+"""Errors that a damaged gzipped file may raise."""
+
+
+def read_expanded(path: Path) -> bytes:
+    """Return the content of a file, decompressed if it is gzipped.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is damaged, or expands beyond the limit.
+    """
+    with path.open("rb") as file:
+        if file.read(len(GZIP)) != GZIP:
+            return path.read_bytes()
+        file.seek(0)
+        limit = largest_expansion(path.stat().st_size)
+        try:
+            content = gzip.GzipFile(fileobj=file).read(limit + 1)
+        except GZIP_ERRORS as error:
+            raise ValueError(f"{path} is damaged, it cannot be decompressed: {error}") from error
+    if len(content) > limit:
+        raise ValueError(f"{path} expands to more than {limit:,} bytes, the limit for this file; decompress it first")
+    return content
