@@ -182,7 +182,7 @@ def _reported_runs() -> Path:
 
 
 def _start_report(folder: Path) -> None:
-    with contextlib.redirect_stdout(io.StringIO()):
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         code = cli.run_command(["report", str(_reported_runs()), "-o", str(folder / "page.html")], "x", _report, str)
     if code:
         raise OSError(28, "No space left on device", str(folder / "page.html"))
