@@ -8,28 +8,29 @@ epoch is one step: forward pass, cross entropy of 140 nodes, backward pass, Adam
 graph, as in every training. Both networks run in every round, in reverse order in every second one; the ratio is the
 median over the rounds. On a CPU the clock is process time of one thread, which other programs affect least.
 
-Activations are the bytes of the tensors that autograd keeps for the backward pass, each storage counted once. On a GPU
-the line also has the peak of allocated memory in a step.
+Memory is the peak of a training step above what is in use before it, on a random graph of 20,000 nodes: allocated
+memory on a GPU, resident memory of a fresh process on a CPU.
 
-What an epoch must cost at least: the Lorentz layer reads and writes one column more (the times) and computes about forty
-operations more per number in the centroid and the residual, which need no data that the Euclidean layer does not read.
-Matrices, dropout and the sparse product are the same. The floor of the ratio is therefore near 1.
+What an epoch must cost at least: the Lorentz layer reads and writes one column more (the times) and computes about
+forty operations more per number in the centroid and the residual, which need no data that the Euclidean layer does not
+read. Matrices, dropout and the sparse product are the same. The floor of the ratio is therefore near 1.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
 from lresnet.data import NodeTask
 from lresnet.models import create_model
 from lresnet.train import NodeClassification, TrainConfig, TrainingState
 from lresnet.train.results import append_result, environment
+from lresnet_paper.bench.memory import peak_resident, print_json, process_result, start_process
 from lresnet_paper.bench.timing import Batch, device_clock, interleave, ratios, single_thread, spread
 
 NODES, EDGES, FEATURES, CLASSES, TRAINING = 2708, 5278, 1433, 7, 140
@@ -37,16 +38,16 @@ METHODS = ("lorentz", "none", "tangent", "euclidean")
 LAYERS, SHALLOW, WIDTH, DROPOUT = 64, 8, 64, 0.6
 
 
-def cora_like() -> NodeTask:
+def cora_like(nodes: int = NODES) -> NodeTask:
     generator = torch.Generator().manual_seed(0)
-    edges = torch.randint(NODES, (2, EDGES), generator=generator)
-    x = (torch.rand(NODES, FEATURES, generator=generator) < 0.013).float()
-    order = torch.randperm(NODES, generator=generator)
+    edges = torch.randint(nodes, (2, EDGES * nodes // NODES), generator=generator)
+    x = (torch.rand(nodes, FEATURES, generator=generator) < 0.013).float()
+    order = torch.randperm(nodes, generator=generator)
     return NodeTask(
         name="random",
         x=x / x.sum(1, keepdim=True).clamp(min=1),
         edge_index=torch.cat([edges, edges.flip(0)], dim=1),
-        y=torch.randint(CLASSES, (NODES,), generator=generator),
+        y=torch.randint(CLASSES, (nodes,), generator=generator),
         train_index=order[:TRAINING],
         val_index=order[TRAINING : TRAINING + 500],
         test_index=order[-1000:],
@@ -54,43 +55,42 @@ def cora_like() -> NodeTask:
     )
 
 
-def training(method: str, layers: int, device: torch.device, checkpointing: bool = False) -> TrainingState:
+def training(
+    method: str, layers: int, device: torch.device, checkpointing: bool = False, nodes: int = NODES
+) -> TrainingState:
     torch.manual_seed(0)
     options = {"num_layers": layers, "hidden": WIDTH, "dropout": DROPOUT, "activation_checkpointing": checkpointing}
     model = create_model("lorentz_gcnii", method, -0.1, in_features=FEATURES, num_classes=CLASSES, **options)
     config = TrainConfig(epochs=10_000, optimizer="adam_l2", weight_decay=5e-4, layer_decay=0.01, decay="all")
-    return TrainingState(model.to(device), NodeClassification(cora_like(), device=device), config)
+    return TrainingState(model.to(device), NodeClassification(cora_like(nodes), device=device), config)
 
 
-def stored_bytes(state: TrainingState) -> int:
-    """The activations that one forward pass in training keeps for the backward pass."""
-    kept: dict[int, int] = {}
+def peak_bytes(method: str, layers: str, checkpointing: str, device: str) -> None:
+    """Print the peak memory of a training step, without what was in use before it."""
+    print_json(lambda: {"peak_bytes": _peak(method, int(layers), checkpointing == "True", torch.device(device))})
 
-    def pack(tensor: Tensor) -> Tensor:
-        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
-        return tensor
 
-    parameters = {parameter.untyped_storage().data_ptr() for parameter in state.model.parameters()}
-    state.objective.loss(state.model)  # caches the constant inputs
+def _peak(method: str, layers: int, checkpointing: bool, device: torch.device) -> int:
+    state = training(method, layers, device, checkpointing, nodes=20_000)
     state.model.train()
-    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        loss = state.objective.loss(state.model)
-    del loss
-    return sum(size for address, size in kept.items() if address not in parameters)
-
-
-def peak_bytes(state: TrainingState) -> int | None:
-    """The peak of allocated memory in an uncaptured step, without what was allocated before; None on a CPU."""
-    if state.device.type != "cuda":
-        return None
-    state.model.train()
-    for _ in range(2):
-        torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
+    with torch.no_grad():
+        state.objective.loss(state.model)  # builds the constant inputs
+    if device.type == "cpu":
+        before = resident()
         state._step()
-        torch.cuda.synchronize()
+        return peak_resident() - before
+    state._step()  # builds the state of the optimiser
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    state._step()
+    torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated() - before
+
+
+def resident() -> int:
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
 def main() -> None:
@@ -120,27 +120,18 @@ def main() -> None:
         }
         lines.append({"benchmark": "deep_graphs", "method": method, "clock": clock.name} | figures | shared)
         print(f"{method:10} {1e3 * figures['seconds']:8.1f} ms an epoch, {ratio.median:.2f} x the Euclidean baseline")
+    forms = {"8 layers": (SHALLOW, False), "64 layers": (LAYERS, False), "64 layers, checkpointing": (LAYERS, True)}
     for method in ("lorentz", "euclidean"):
-        sizes = {}
-        for name, layers, checkpointing in (
-            ("shallow", SHALLOW, False),
-            ("deep", LAYERS, False),
-            ("deep, checkpointing", LAYERS, True),
-        ):
-            state = training(method, layers, device, checkpointing)
-            sizes[name] = {"stored": stored_bytes(state), "peak": peak_bytes(state)}
-            lines.append(
-                {"benchmark": "deep_graphs memory", "method": method, "form": name}
-                | sizes[name]
-                | shared
-                | {"layers": layers}
-            )
-        stored = {name: size["stored"] / 2**20 for name, size in sizes.items()}
-        print(
-            f"{method:10} activations: {SHALLOW} layers {stored['shallow']:.1f} MB, {LAYERS} layers {stored['deep']:.1f} MB, "
-            f"with checkpointing {stored['deep, checkpointing']:.1f} MB, "
-            f"{stored['deep, checkpointing'] / stored['shallow']:.2f} x {SHALLOW} layers"
-        )
+        peaks = {}
+        for form, (layers, checkpointing) in forms.items():
+            path = os.pathsep.join([str(Path(__file__).parent), *filter(None, [os.environ.get("PYTHONPATH")])])
+            asked = method, layers, checkpointing, device
+            process = start_process("deep_graphs", "peak_bytes", *asked, environment={"PYTHONPATH": path})
+            peaks[form] = process_result(process)["peak_bytes"]
+            facts = shared | {"layers": layers, "peak_bytes": peaks[form]}
+            lines.append({"benchmark": "deep_graphs memory", "method": method, "form": form} | facts)
+        shown = ", ".join(f"{form} {size / 2**20:.0f} MB" for form, size in peaks.items())
+        print(f"{method:10} {shown}: {peaks['64 layers, checkpointing'] / peaks['8 layers']:.2f} x 8 layers")
     if arguments.results:
         for line in lines:
             append_result(arguments.results / "deep_speed.jsonl", line)

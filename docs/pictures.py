@@ -341,7 +341,7 @@ def _draw_auc(axes: Axes, runs: list[dict[str, Any]], cell: str, left: bool) -> 
 def draw_training(path: Path) -> None:
     """Draw chains of 32 and 16 layers during training, from results/collapse.jsonl."""
     lines = _lines("collapse")
-    figure = Figure(figsize=(WIDTH, 7.6))
+    figure = Figure(figsize=(WIDTH, 5.9))
     panels: tuple[tuple[str, int, Callable[[dict[str, Any]], list[float]]], ...] = (
         ("distance between nodes, last layer", 32, lambda line: [state["distance"][-1] for state in line["states"]]),
         ("gradient at the first layer", 32, lambda line: [state["gradient"][0] for state in line["states"]]),
@@ -349,7 +349,7 @@ def draw_training(path: Path) -> None:
         ("AUC of the distances after each layer", 16, lambda line: line["states"][-1]["ranking"]),
     )
     for number, (name, layers, values_of) in enumerate(panels):
-        axes = figure.add_axes((0.085 + 0.49 * (number % 2), 0.63 - 0.555 * (number // 2), 0.41, 0.3))
+        axes = figure.add_axes((0.085 + 0.49 * (number % 2), 0.63 - 0.55 * (number // 2), 0.41, 0.32))
         for setting, look in _TRAINING_CURVES.items():
             found = [line for line in lines if (line["setting"], line["config"]["num_layers"]) == (setting, layers)]
             curves = [values_of(line) for line in found if "error" not in line]
@@ -367,7 +367,7 @@ def draw_training(path: Path) -> None:
         axes.set_xlabel("training step", fontsize=10.5, color=TEXT)
         if number < 2:
             axes.set_yscale("log")
-    place = {"loc": "center", "bbox_to_anchor": (0.53, 0.5), "ncols": 4, "fontsize": 10, "frameon": False}
+    place = {"loc": "center", "bbox_to_anchor": (0.53, 0.5), "ncols": 4, "fontsize": 9.5, "frameon": False}
     figure.legend(*figure.axes[0].get_legend_handles_labels(), **place)
     save_picture(figure, path)
 
@@ -383,7 +383,8 @@ _TRAINING_CURVES: dict[str, dict[str, Any]] = {
     "average, rate / 10": {**_THICK, "ls": "--", "label": "the same, rate / 10"},
     "average, warm-up": {**_THICK, "ls": ":", "label": "the same, warm-up"},
     "sum": {**_THICK, "color": PURPLE, "label": "weight 1, sum"},
-    "weight 1/L": {**_THICK, "color": GREEN, "label": "weight 1/L"},
+    "weight 1/L": {**_THICK, "color": GREEN, "label": "weight 1/L, average"},
+    "sum, weight 1/L": {**_THICK, "color": GREEN, "ls": "--", "label": "weight 1/L, sum"},
     "none": {**_THICK, "color": NONE, "label": "no residual"},
     "euclidean": {**_THICK, "color": "#8C8C8C", "ls": "--", "label": "Euclidean baseline"},
 }

@@ -23,6 +23,7 @@ from lresnet.functional import (
     tangent_residual,
 )
 from lresnet.residual.registry import METHODS, make_residual
+from lresnet_paper.pages.collapse_table import collapse_table, collapsed_at, share_of_margin
 from lresnet_paper.pages.verdict_page import claim_counts_of_folder
 
 ROOT = Path(__file__).parent.parent
@@ -221,6 +222,60 @@ def test_figures_of_the_depth_page() -> None:
     )
     by_weight = [chosen(f"{graph}/lp/{L}", "legacy-deep") for graph in ("disease", "airport") for L in (16, 32, 64)]
     assert sum("weight" in cell[0]["config"] for cell in by_weight) == 5
+
+
+def test_figures_of_the_study_during_training() -> None:
+    runs = list(lines("collapse"))
+    text = " ".join(read("theory/depth.md").split())
+    for row in collapse_table(runs).rows:
+        assert f"| {row.name} | {' | '.join(row.cells)} |" in text
+
+    def chosen(setting: str, layers: int) -> list[dict[str, Any]]:
+        return [run for run in runs if (run["setting"], run["config"]["num_layers"]) == (setting, layers)]
+
+    def score(setting: str, layers: int) -> str:
+        return f"{statistics.fmean(run['states'][-1]['validation'] for run in chosen(setting, layers)):.1f}"
+
+    def middle(setting: str, layers: int, state: int, name: str, layer: int) -> float:
+        return statistics.median(run["states"][state][name][layer] for run in chosen(setting, layers))
+
+    def loss(setting: str, layers: int) -> str:
+        own = chosen(setting, layers)
+        return f"{statistics.median(share_of_margin(run, run['states'][-1]) for run in own):.2f}"
+
+    def collapsed(setting: str, layers: int) -> int:
+        return sum(collapsed_at(run) is not None for run in chosen(setting, layers))
+
+    counts = [collapsed(setting, 32) for setting in ("sum", "average", "none")]
+    assert (
+        "collapses as a sum ({} of 3 runs), as an average ({} of 3) and without a residual ({} of 3)".format(*counts)
+        in text
+    )
+    assert f"(loss {loss('sum', 16)} against {loss('average', 16)})" in text
+    assert f"as badly ({score('sum', 16)} against {score('average', 16)})" in text
+    pairs = [score(setting, layers) for layers in (16, 32) for setting in ("sum, weight 1/L", "weight 1/L")]
+    assert "the sum is better: {} against {} at 16 layers, {} against {} at 32".format(*pairs) in text
+    worst = min(run["states"][-1]["validation"] for run in chosen("sum, weight 1/L", 32))
+    assert f"one of its three runs is at {worst:.1f}" in text
+    first, last = (middle("average", 32, 0, "gradient", layer) for layer in (0, -1))
+    assert f"has the norm {first:.1f}, at the last one {last:.2f}" in text
+    ten = runs[0]["state_epochs"].index(10)
+    assert f"after ten steps it is {middle('average', 32, ten, 'gradient', 0):.0e}" in text
+    assert f"32-layer chain are {middle('average', 32, 0, 'distance', -1):.2f} radii apart" in text
+    step = max(collapsed_at(run) or 0 for run in chosen("average", 32))
+    assert f"From step {step} on, the loss of all three runs is that of one point" in text
+    apart = [middle("average", 16, state, "distance", -1) for state in (0, -1)]
+    assert "move apart, from {:.2f} to {:.1f} radii".format(*apart) in text
+    assert collapsed("average, rate / 10", 32) == collapsed("weight 1/L", 32) == collapsed("average", 16) == 0
+    assert f"{collapsed('average, warm-up', 32)} of 3 runs collapse later" in text
+    rate = (
+        f"it scores {score('average, rate / 10', 32)} on validation pairs, and the weight 1/L {score('weight 1/L', 32)}"
+    )
+    assert rate in text
+    assert f"16 layers does not train either (loss {loss('average, no clipping', 16)})" in text
+    hyperbolic = {run["setting"] for run in runs} - {"euclidean"}
+    assert min(hyperbolic, key=lambda setting: float(loss(setting, 16))) == "sum"
+    assert f"{len(runs)} trainings" in text
 
 
 def test_counts_of_rows_and_claims_are_those_of_the_results_page() -> None:

@@ -70,7 +70,7 @@ def training_state(model: torch.nn.Module, objective: LinkPrediction) -> dict[st
         parameters = torch.stack([torch.linalg.vector_norm(g.double()) for g in passed.parameter_gradients])
         ranking = [100 * float(_ranking(model, objective, z)) for z in passed.outputs]
         training = model.training
-        validation = 100 * float(objective.validation(model.eval()))
+        validation = 100 * float(objective.validation(model.eval()))  # type: ignore[arg-type]
         model.train(training)
     loss, parameter_gradient, validation_value = _short([float(passed.loss), float(parameters.norm()), validation])
     return {
@@ -99,7 +99,7 @@ def _backward(model: torch.nn.Module, objective: Objective[Any]) -> _Pass:
     training, drawn = model.training, objective.state_dict()
     outputs, loss = _outputs_and_loss(model.eval(), objective)
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    gradients = torch.autograd.grad(loss, [*outputs, *parameters], allow_unused=True)
+    gradients: Sequence[Tensor | None] = torch.autograd.grad(loss, [*outputs, *parameters], allow_unused=True)
     model.train(training)
     objective.load_state_dict(drawn)
     found = [torch.zeros_like(z) if g is None else g for z, g in zip(outputs, gradients, strict=False)]

@@ -1,34 +1,27 @@
-"""Untrained baselines of link prediction: scores of raw features and of the training graph, on the splits of our runs.
+"""Untrained baselines of link prediction on the splits of our runs, as lines of results.
 
-A network that is trained for a link prediction task should rank the test pairs better than these scores, which learn
-nothing. Where it does not, the task shows little about the network.
+The scores are those of :mod:`lresnet.metrics.untrained_links`.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from scipy import sparse
-
 from lresnet.data import TASKS, LinkTask, load_task
-from lresnet.metrics import average_precision, roc_auc
-from lresnet.metrics.ranking import link_scores
+from lresnet.metrics import UNTRAINED_SCORES, UntrainedScore, untrained_link_scores
 from lresnet.train.results import environment
 from lresnet_paper.results import Result
+from lresnet_paper.run import split_name
 
 __all__ = [
-    "SCORES",
     "SCORE_LABELS",
     "UNTRAINED_TABLE",
-    "PairScores",
     "best_untrained",
     "link_cells",
     "protocol_of",
+    "protocols_of",
     "seeds_of",
     "untrained_runs",
 ]
@@ -39,95 +32,18 @@ UNTRAINED_TABLE = "untrained"
 _SEEDS = (0, 1, 2, 3, 4)  # of splits that follow the seed; the demo has the same
 _CHUNK = 4096  # pairs at a time: a row of the squared adjacency may have thousands of entries
 
-Array = NDArray[np.float64]
-
-
-class PairScores:
-    r"""What the scores of pairs are computed from: raw features and the graph of the training edges.
-
-    Args:
-        task: a link prediction task with raw features (``load_task(..., features="raw")``).
-
-    Example:
-        >>> scores = PairScores(load_task("disease_tree/lp", features="raw"))
-        >>> scores.degree(np.array([[0, 1], [2, 3]])).shape
-        (2,)
-    """
-
-    def __init__(self, task: LinkTask) -> None:
-        n = task.num_nodes
-        x = task.x.to_dense() if task.x.is_sparse else task.x
-        self.features = sparse.csr_array(x.numpy().astype(np.float64))
-        row, column = task.edge_index.numpy()
-        self.degrees = np.bincount(row, minlength=n).astype(np.float64)
-        root = np.sqrt(np.maximum(self.degrees, 1.0))
-        self.adjacency = sparse.csr_array((1 / (root[row] * root[column]), (row, column)), shape=(n, n))
-        self._squared: sparse.csr_array | None = None
-
-    def column_differences(self, pairs: NDArray[np.int64]) -> sparse.csc_array:
-        """Return ``|x_i - x_j|`` of every raw feature column, ``[m, f]``."""
-        return sparse.csc_array(abs(self.features[pairs[0]] - self.features[pairs[1]]))
-
-    def feature_column(self, pairs: NDArray[np.int64], column: int) -> Array:
-        """Return minus the difference of one raw feature, ``-|x_i - x_j|``, ``[m]``."""
-        return -_dense_column(self.column_differences(pairs), column)
-
-    def feature_distance(self, pairs: NDArray[np.int64]) -> Array:
-        """Return minus the Euclidean distance of all raw features, ``[m]``."""
-        return -np.sqrt(_row_sums(self.column_differences(pairs).power(2)))
-
-    def feature_cosine(self, pairs: NDArray[np.int64]) -> Array:
-        """Return the cosine of the angle between the raw features, ``[m]``; 0 for a node without features."""
-        norm = np.sqrt(_row_sums(self.features.power(2)))
-        product = _row_sums(self.features[pairs[0]].multiply(self.features[pairs[1]]))
-        lengths = norm[pairs[0]] * norm[pairs[1]]
-        return np.where(lengths > 0, product / np.where(lengths > 0, lengths, 1.0), 0.0)
-
-    def hops(self, pairs: NDArray[np.int64]) -> Array:
-        r"""Return :math:`(S^2 + S^3)_{ij}`, ``[m]``: weighted numbers of two- and three-hop paths.
-
-        Here :math:`S = D^{-1/2} A D^{-1/2}` is the symmetrically normalised adjacency matrix of the training edges.
-        """
-        if self._squared is None:
-            self._squared = sparse.csr_array(self.adjacency @ self.adjacency)
-        reach = self._squared
-        found = [
-            _row_sums((self.adjacency[i] + reach[i]).multiply(self.adjacency[j]))
-            for start in range(0, pairs.shape[1], _CHUNK)
-            for i, j in [pairs[:, start : start + _CHUNK]]
-        ]
-        return np.concatenate(found)
-
-    def degree(self, pairs: NDArray[np.int64]) -> Array:
-        """Return the larger of the two degrees in the training graph, ``[m]``."""
-        return np.asarray(self.degrees[pairs].max(axis=0))
-
-
-def _dense_column(matrix: Any, column: int) -> Array:
-    return np.asarray(matrix[:, [column]].toarray(), dtype=np.float64)[:, 0]
-
-
-def _row_sums(matrix: Any) -> Array:
-    return np.asarray(matrix.sum(axis=1)).reshape(-1)
-
-
-SCORES: dict[str, Callable[[PairScores, NDArray[np.int64]], Array] | None] = {
-    "feature_column": None,  # it has a column, which validation data choose
-    "feature_distance": PairScores.feature_distance,
-    "feature_cosine": PairScores.feature_cosine,
-    "hops": PairScores.hops,
-    "degree": PairScores.degree,
-}
-"""The untrained scores by name."""
-
 SCORE_LABELS = {
     "feature_column": "one column",
     "feature_distance": "distance",
     "feature_cosine": "cosine",
+    "common_neighbours": "common neighbours",
     "hops": "hops",
     "degree": "degree",
 }
-"""The short names of the scores in tables."""
+"""The short names of :data:`lresnet.metrics.UNTRAINED_SCORES` in tables."""
+
+_WITHOUT_COLUMN = {"disease/lp": {"legacy-without_column": (10,)}}
+"""Protocols by cell in which the networks do not see some raw feature columns, and these columns."""
 
 
 # --- lines of results -------------------------------------------------------------------------------------------------
@@ -158,75 +74,76 @@ def seeds_of(cell: str) -> tuple[int, ...]:
     return (0,) if protocol_of(cell) == "legacy" else _SEEDS
 
 
-def untrained_runs(cell: str, seed: int, *, command: str, task: LinkTask | None = None) -> list[dict[str, Any]]:
+def protocols_of(cell: str) -> tuple[str, ...]:
+    """Return the split of a cell, and our protocols on it in which the networks do not see all features.
+
+    Example:
+        >>> protocols_of("disease/lp"), protocols_of("airport/lp")
+        (('legacy', 'legacy-without_column'), ('legacy',))
+    """
+    return protocol_of(cell), *_WITHOUT_COLUMN.get(cell, ())
+
+
+def untrained_runs(
+    cell: str, seed: int, *, command: str, protocol: str | None = None, task: LinkTask | None = None
+) -> list[dict[str, Any]]:
     """Return one line of results per score. Validation pairs choose the column; the test pairs are read once per score.
 
     Args:
         cell: a link prediction task, e.g. ``"disease/lp"``.
         seed: seed of the split, where it follows the seed.
         command: the command that the lines record.
+        protocol: one of :func:`protocols_of`; None: the first.
         task: the task with raw features; None: it is loaded.
 
     Raises:
         FileNotFoundError: the data are not there and cannot be downloaded.
     """
-    protocol = protocol_of(cell)
+    protocol = protocol or protocol_of(cell)
+    dropped = _WITHOUT_COLUMN.get(cell, {}).get(protocol, ())
     if task is None:
-        loaded = load_task(cell, protocol, seed=seed, features="raw")
+        loaded = load_task(cell, split_name(protocol), seed=seed, features="raw", drop_columns=dropped)
         assert isinstance(loaded, LinkTask)
         task = loaded
-    source = PairScores(task)
-    return [_line(name, source, task, cell, protocol, seed, command) for name in SCORES]
+    started = time.monotonic()
+    scores = {score.name: score for score in untrained_link_scores(task)}
+    seconds = (time.monotonic() - started) / len(scores)
+    return [_line(scores[name], task, cell, protocol, seed, command, dropped, seconds) for name in UNTRAINED_SCORES]
 
 
 def _line(
-    name: str, source: PairScores, task: LinkTask, cell: str, protocol: str, seed: int, command: str
+    score: UntrainedScore,
+    task: LinkTask,
+    cell: str,
+    protocol: str,
+    seed: int,
+    command: str,
+    dropped: Sequence[int],
+    seconds: float,
 ) -> dict[str, Any]:
-    started = time.monotonic()
-    valid = np.concatenate([task.val_edges.numpy(), task.val_negatives.numpy()], axis=1)
-    test = np.concatenate([task.test_edges.numpy(), task.test_negatives.numpy()], axis=1)
-    config: dict[str, Any] = {"score": name}
-    score = SCORES[name]
-    if score is None:
-        differences = source.column_differences(valid)
-        columns = [-_dense_column(differences, k) for k in range(differences.shape[1])]
-        found = [_selection(_metrics(own, task.val_edges.shape[1])) for own in columns]
-        chosen = int(np.argmax(found))
-        validation, tested = found[chosen], source.feature_column(test, chosen)
-        config |= {"features": "raw", "column": chosen, "columns": len(columns)}
-    else:
-        validation = _selection(_metrics(score(source, valid), task.val_edges.shape[1]))
-        tested = score(source, test)
-        config |= {"features": "raw"} if name.startswith("feature_") else {}
-    metrics = _metrics(tested, task.test_edges.shape[1])
+    config: dict[str, Any] = {"score": score.name}
+    if score.name.startswith("feature_"):
+        config |= {"features": "raw"} | ({"drop_columns": list(dropped)} if dropped else {})
+    if score.column is not None:
+        config |= {"column": score.column, "columns": task.x.shape[1]}
+        config |= {} if score.sign == -1 else {"sign": score.sign}
+    values = score.as_dict()
     return {
         "table": UNTRAINED_TABLE,
         "cell": cell,
-        "method": name,
+        "method": score.name,
         "protocol": protocol,
         "seed": seed,
         "config": config,
         "split": None,
         "stage": "final",
-        "metrics": {key: round(value, 4) for key, value in metrics.items()},
-        "value": round(metrics["roc_auc"], 4),
-        "validation": round(validation, 4),
-        "seconds": round(time.monotonic() - started, 2),
+        "metrics": values["metrics"],
+        "value": values["metrics"]["roc_auc"],
+        "validation": values["validation"],
+        "seconds": round(seconds, 2),
         "command": command,
         **environment("cpu"),
     }
-
-
-def _metrics(scores: Array, edges: int) -> dict[str, float]:
-    """Return both metrics in percent of scores whose first ``edges`` belong to edges."""
-    own = torch.from_numpy(np.ascontiguousarray(scores))
-    ranked = link_scores(own[:edges], own[edges:])
-    return {"roc_auc": 100 * float(roc_auc(*ranked)), "average_precision": 100 * float(average_precision(*ranked))}
-
-
-def _selection(metrics: Mapping[str, float]) -> float:
-    """Return what our trained runs select by, too: the mean of both metrics."""
-    return (metrics["roc_auc"] + metrics["average_precision"]) / 2
 
 
 # --- the best one of a cell -------------------------------------------------------------------------------------------

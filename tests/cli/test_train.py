@@ -8,6 +8,8 @@ import pytest
 import torch
 
 from lresnet import cli
+from lresnet.cli.evaluate import untrained_lines
+from lresnet.metrics import UntrainedScore
 from lresnet.models import LorentzGCN, from_pretrained
 from lresnet.train import LinkPrediction
 
@@ -190,3 +192,38 @@ def test_a_task_on_a_graph_is_refused_under_torchrun(
     assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(tmp_path / "run")]) == 2
     assert "start it without torchrun" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
+
+
+def test_link_prediction_shows_the_best_score_without_training(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    options = ["--epochs", "2", "--hidden", "3", "--device", "cpu", "--drop-columns", "0", "--out", str(folder)]
+    assert cli.main(["train", "disease_tree/lp", *options]) == 0
+    printed = capsys.readouterr().out
+    assert "untrained baseline: one raw feature (column 4), validation 98.41 (this network " in printed
+    assert "warning: a score that learns nothing (one raw feature (column 4)) ranks the validation pairs" in printed
+    assert not (folder / "evaluation.json").exists()  # the test pairs were not read
+    assert cli.main(["evaluate", str(folder), "--device", "cpu"]) == 0
+    assert "untrained baseline: one raw feature (column 4) 97.71 (this network " in capsys.readouterr().out
+    record = json.loads((folder / "evaluation.json").read_text())
+    assert record["task"]["drop_columns"] == [0]
+    assert record["untrained"][0]["metrics"] == {"roc_auc": 97.7145, "average_precision": 95.969}
+
+
+def test_a_network_that_beats_every_untrained_score_gives_no_warning() -> None:
+    scores = [UntrainedScore("hops", 95.0, {"roc_auc": 94.0}), UntrainedScore("degree", 90.0, {"roc_auc": 99.0})]
+    assert untrained_lines(scores, 96.0, "test") == [
+        "untrained baseline: two- and three-hop counts 94.00 (this network 96.00)"  # validation chose it
+    ]
+    assert len(untrained_lines(scores, 93.0, "test")) == 2
+    assert untrained_lines([], 93.0, "test") == untrained_lines(scores, None, "validation") == []
+
+
+def test_a_run_with_dropped_columns_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    options = ["--epochs", "1", "--hidden", "3", "--device", "cpu"]
+    assert cli.main(["train", "disease_tree/nc", *options, "--drop-columns", "5", "4"]) == 0
+    assert cli.main(["train", "disease_tree/nc", *options]) == 0
+    names = sorted(folder.name for folder in (tmp_path / "runs").iterdir())
+    assert names == ["disease_tree_nc-lorentz-0", "disease_tree_nc-without_4_5-lorentz-0"]

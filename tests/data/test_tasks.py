@@ -20,7 +20,7 @@ from lresnet.data import (
     load_graph,
     load_task,
 )
-from lresnet.data.graph import prepare_features
+from lresnet.data.graph import FeatureKind, prepare_features
 from tests.data import official
 
 WRITERS: dict[str, Any] = {
@@ -239,3 +239,28 @@ def test_another_graph_is_not_given_the_features_of_the_task():
     other = Graph.checked("webkb", np.eye(30), np.array([np.arange(29), np.arange(1, 30)]), np.arange(30) % 2)
     with pytest.raises(ValueError, match=r"airport/nc prepares .* use lresnet\.data\.node_task\(graph\)"):
         load_task("airport/nc", graph=other)
+
+
+@pytest.mark.parametrize("kind", ["published", "standardised", "raw"])
+def test_dropped_columns_are_left_out_before_the_features_are_prepared(kind: FeatureKind) -> None:
+    for name in ("disease_tree/lp", "disease_tree/nc"):
+        whole = load_task(name, features=kind)
+        part = load_task(name, features=kind, drop_columns=(5, 1, 1))
+        assert part.x.shape == (whole.x.shape[0], whole.x.shape[1] - 2)
+        assert torch.equal(part.edge_index, whole.edge_index)
+        if kind != "published":  # there a row is divided by its sum
+            assert torch.equal(part.x, whole.x[:, [0, 2, 3, 4]])
+
+
+def test_a_published_row_is_divided_by_the_sum_of_the_columns_that_are_left() -> None:
+    graph = Graph.checked("own", np.array([[1.0, 3.0, 4.0], [2.0, 2.0, 2.0]]), np.array([[0], [1]]))
+    x = prepare_features(graph, graph.edges, "published", drop_columns=(2,))
+    assert x.tolist() == [[0.25, 0.75], [0.5, 0.5]]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"), [((6,), "columns 0 to 5, not 6"), (tuple(range(6)), "lists all of them")]
+)
+def test_columns_that_cannot_be_dropped_are_named(columns: tuple[int, ...], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        load_task("disease_tree/lp", drop_columns=columns)

@@ -14,7 +14,7 @@ from lresnet_paper import collapse
 from lresnet_paper.__main__ import main
 from lresnet_paper.collapse import Training, missing_trainings, read_plan, run_of, run_study, run_training, trainings
 from lresnet_paper.depth import training_state
-from lresnet_paper.pages.collapse_table import collapse_table, collapsed_at
+from lresnet_paper.pages.collapse_table import collapse_table, collapsed_at, share_of_margin
 from lresnet_paper.results import read_runs
 from lresnet_paper.run import build
 
@@ -90,24 +90,27 @@ def test_the_command_runs_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "average, 2 layers, seed 0: loss " in capsys.readouterr().out
 
 
-def line(setting: str, distances: list[float], loss: float = 50.0, validation: float = 70.0) -> dict[str, Any]:
-    states = [{"loss": loss, "validation": validation, "distance": [1.0, distance]} for distance in distances]
-    config = {"num_layers": 2, "margin": 50.0, "curvature": -0.5}
-    epochs = list(range(len(distances)))
+def line(setting: str, losses: list[float], validation: float = 70.0) -> dict[str, Any]:
+    states = [{"loss": loss, "validation": validation} for loss in losses]
+    config = {"num_layers": 2, "margin": 50.0, "curvature": -0.5}  # the loss of one point is 100
+    epochs = list(range(len(losses)))
     return {"setting": setting, "method": "lorentz", "config": config, "state_epochs": epochs, "states": states}
 
 
-def test_a_run_has_collapsed_if_its_nodes_stay_at_one_point():
-    assert collapsed_at(line("average", [1.0, 1e-6, 1e-7])) == 1
-    assert collapsed_at(line("average", [1.0, 1e-6, 1.0, 1e-6])) == 3
-    assert collapsed_at(line("average", [1.0, 1e-6, 1.0])) is None
+def test_a_run_has_collapsed_if_its_loss_stays_that_of_one_point():
+    assert collapsed_at(line("average", [98.0, 99.5, 100.0])) == 1
+    assert collapsed_at(line("average", [98.0, 100.0, 98.0, 100.0])) == 3
+    assert collapsed_at(line("average", [98.0, 100.0, 98.0])) is None
+    euclidean = line("euclidean", [60.0, 4.0]) | {"method": "euclidean"}
+    assert collapsed_at(euclidean) is None
+    assert share_of_margin(euclidean, euclidean["states"][1]) == 4.0 / 50.0
 
 
 def test_the_table_has_medians_of_the_loss_and_means_of_the_validation():
-    lines = [line("average", [1e-6], 100.0, 50.0), line("average", [1.0], 10.0, 80.0), line("sum", [1.0])]
-    lines.append(line("sum", [1.0]) | {"error": "diverged"})
+    lines = [line("average", [98.0, 100.0], 50.0), line("average", [98.0, 10.0], 80.0), line("sum", [50.0])]
+    lines.append(line("sum", [50.0]) | {"error": "diverged"})
     table = collapse_table(lines)
-    assert table.columns == ("2: loss", "2: validation", "2: one point")
+    assert table.columns == ("2: loss", "2: validation", "2: collapsed")
     assert [(row.name, row.cells) for row in table.rows] == [
         ("average", ("0.55", "65.0", "1 of 2")),
         ("sum", ("0.50", "70.0", "0 of 2")),

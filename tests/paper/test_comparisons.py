@@ -118,8 +118,8 @@ def test_the_ratio_of_test_to_training_nodes_is_that_of_a_disjoint_split() -> No
     ratio = len(task.test_index) / len(task.train_index)
     assert resampling_ratio("disease_tree/nc", "disjoint") == pytest.approx(ratio)
     assert resampling_ratio("airport/nc", "legacy") is None
-    assert resampling_ratio("cora/nc", "class-random-deep") == pytest.approx(1000 / 140)
-    assert resampling_ratio("pubmed/nc", "class-random") == pytest.approx(1000 / 60)
+    assert resampling_ratio("cora/nc", "class-random-deep") == pytest.approx(1000 / 1708)
+    assert resampling_ratio("pubmed/nc", "class-random") == pytest.approx(1000 / 18717)
     assert resampling_ratio("chameleon", "fresh_splits") == pytest.approx(20 / 48)
 
 

@@ -56,6 +56,7 @@ def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
     assert main(["pages", "--results", str(ROOT / "results"), "--docs", str(tmp_path)]) == 0
     pages = sorted(path.relative_to(tmp_path) for path in tmp_path.rglob("*.md"))
     assert [str(page) for page in pages] == [
+        "howto/convert_zoo.md",
         "performance/benchmarks.md",
         "performance/index.md",
         "performance/numerics.md",

@@ -136,10 +136,35 @@ def test_an_untrained_score_stands_next_to_the_trained_methods_of_the_same_split
         "\n\nOn disease/lp, one raw feature column reaches 99.31 without any training, the trained Lorentz residual "
         "90.50; the score is higher than the means of all 3 trained methods." in page
     )
-    assert "| disease/lp | **99.31** (column 10) |  |  | 99.90 |  | 90.50 ± 0.71 | 70.50 ± 0.71 |" in page
+    assert "| disease/lp | **99.31** (column 10) |  |  |  | 99.90 |  | 90.50 ± 0.71 | 70.50 ± 0.71 |" in page
     other = [one | {"protocol": "disjoint"} for one in cells]
     lines = overview(aggregate(RUNS), [], {(one["cell"], one["protocol"]): aggregate([one])[0] for one in other})
     assert [line.untrained for line in lines] == [None, None]
+
+
+def without_column(method: str, values: list[float], protocol: str = "legacy-without_column") -> list[dict[str, Any]]:
+    return [
+        run("disease/lp", method, seed, value, table="features", protocol=protocol) for seed, value in enumerate(values)
+    ]
+
+
+def test_disease_without_the_column_stands_beside_the_figure_with_it() -> None:
+    cells = [
+        untrained("disease/lp", "feature_column", 99.31, 97.0),
+        untrained("disease/lp", "degree", 86.26, 85.0, "legacy-without_column"),
+    ]
+    own = [*without_column("lorentz", [51.0, 53.0]), *without_column("none", [61.0, 63.0])]
+    only = without_column("lorentz", [98.0, 99.0], "legacy-column_only")
+    page = markdown_page(RUNS + cells + own + only)
+    sentence = (
+        "Without that column, tuned anew, the means are none 62.0, lorentz 52.0 (n = 2); lorentz is within 5 points of "
+        "chance. The larger degree, untrained, reaches 86.3, more than every trained method."
+    )
+    assert f"It is no evidence for hyperbolic geometry. {sentence}" in page
+    assert "| lorentz | 90.50 ± 0.71 (2) | 52.00 ± 1.41 (2) | 98.50 ± 0.71 (2) |" in page
+    assert "| best untrained score | feature_column 99.31 | degree 86.26 |  |" in page
+    assert "| disease/lp, legacy-without_column |" in page
+    assert "Without that column" not in markdown_page(RUNS + cells)
 
 
 def test_an_untrained_score_below_the_lorentz_residual_names_the_methods_below_it() -> None:

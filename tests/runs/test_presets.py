@@ -1,5 +1,6 @@
 """Presets and the configuration of a run: names, splits, recipes, settings, and the command that repeats a run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -234,3 +235,27 @@ def test_own_images_are_trained_with_clipped_gradients_and_a_smaller_rate(tmp_pa
 def test_a_configuration_survives_json(task: str, method: str) -> None:
     run = run_config(task, method, seed=4)
     assert RunConfig.from_dict(run.as_dict()) == run
+
+
+def test_dropped_columns_are_part_of_the_run_and_of_its_command() -> None:
+    run = run_config("disease/lp", settings={"drop_columns": [10, 2, 10]})
+    assert isinstance(run.task, GraphTaskConfig)
+    assert run.task.drop_columns == (2, 10)
+    assert "--drop-columns 2 10" in run.command()
+    values = json.loads(json.dumps(run.as_dict()))
+    assert values["task"] == run.as_dict()["task"]  # JSON has no tuples
+    assert RunConfig.from_dict(values) == run
+    assert run.same_run(run_config("disease/lp")) == "drop_columns is None there, not (2, 10)"
+    assert run_config("disease/lp", settings={"drop_columns": []}) == run_config("disease/lp")
+
+
+@pytest.mark.parametrize("columns", [[-1], [1.5], [True], 10, "10"])
+def test_dropped_columns_are_a_list_of_numbers(columns: object) -> None:
+    with pytest.raises(ValueError, match="drop_columns must be a list of whole numbers, 0 or more, got"):
+        run_config("disease/lp", settings={"drop_columns": columns})
+
+
+def test_columns_of_an_own_graph_are_left_out_of_its_file(tmp_path: Path) -> None:
+    (tmp_path / "g.csv").write_text("a,b\n")
+    with pytest.raises(ValueError, match="--drop-columns is for shipped tasks; leave the columns out of the file"):
+        run_config(str(tmp_path / "g.csv"), graph_task="link", settings={"drop_columns": [1]})

@@ -1,5 +1,6 @@
 """The report of a user's own runs: states of folders, groups, differences to the baseline, and output formats."""
 
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -12,7 +13,9 @@ from scipy import stats
 from lresnet import cli
 from lresnet._version import __version__
 from lresnet.cli.report import results_table
+from lresnet.plots.html.runs_page import runs_page
 from lresnet.runs.report import (
+    RunRecord,
     computing_time,
     finished_record,
     folder_states,
@@ -20,6 +23,7 @@ from lresnet.runs.report import (
     read_report,
     report_json,
     shown,
+    untrained_result,
 )
 from tests.runs.run_records import report_of, run_record
 
@@ -467,3 +471,49 @@ def test_what_a_record_calls_its_data(task: dict[str, Any], name: str, title: st
     assert (record.data_name, record.title) == (name, title)
     assert record.name == f"{name}, lorentz, seed 0"
     assert record.task_name == task["name"]
+
+
+def link_record(method: str, seed: int, value: float, hops: float, **task: Any) -> RunRecord:
+    """An evaluated run on links, in which the column is the better score on validation and hops on test pairs."""
+    record = run_record(method, seed, value, task={"name": "airport/lp", "split": "disjoint"} | task)
+    column = {
+        "name": "feature_column",
+        "validation": 92.0,
+        "metrics": {"accuracy": 91.0 + seed},
+        "column": 3,
+        "sign": -1,
+    }
+    other = {"name": "hops", "validation": 90.0, "metrics": {"accuracy": hops}}
+    return dataclasses.replace(record, untrained=[column, other])
+
+
+def test_every_figure_of_links_has_the_untrained_score_that_validation_chose() -> None:
+    records = [link_record(method, seed, 90.0 + seed, 99.0) for method in ("lorentz", "euclidean") for seed in range(2)]
+    result = untrained_result(records)
+    assert result is not None
+    assert (result.label, result.test.mean, result.test.n) == ("one raw feature (column 3)", 91.5, 2)
+    report = report_of(records)
+    for found in json.loads(report_json(report)):
+        assert (found["untrained"]["score"], found["untrained"]["mean"]) == ("one raw feature (column 3)", 91.5)
+    console = Console(width=80)
+    with console.capture() as capture:
+        console.print(results_table("airport/lp", report.groups))
+    printed = " ".join(capture.get().split())
+    assert "91.50 ± 0.71" in printed
+    assert "untrained: one raw feature (column 3), which learns nothing; chosen on validation pairs;" in printed
+    assert "higher than lorentz, euclidean" in printed
+    assert "untrained: one raw feature (column 3)" in runs_page(report)
+
+
+def test_runs_of_earlier_versions_have_no_untrained_score() -> None:
+    report = report_of([run_record(seed=seed) for seed in range(2)])
+    assert untrained_result(report.records) is None
+    assert json.loads(report_json(report))[0]["untrained"] is None
+    assert "untrained" not in runs_page(report)
+
+
+def test_runs_without_a_column_are_another_table() -> None:
+    records = [link_record("lorentz", 0, 60.0, 50.0, drop_columns=[10]), link_record("euclidean", 0, 90.0, 50.0)]
+    report = report_of(records)
+    assert list(report.tables) == ["airport/lp, disjoint", "airport/lp without column 10, disjoint"]
+    assert all(group.difference is None for group in report.groups)

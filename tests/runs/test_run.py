@@ -11,14 +11,15 @@ from PIL import Image
 from safetensors.torch import load_file
 
 import lresnet
-from lresnet.data import ImageSet
+from lresnet.data import ImageSet, LinkTask, load_task
+from lresnet.metrics import untrained_link_scores
 from lresnet.models import LorentzResNet
-from lresnet.runs import GraphTaskConfig, Run, RunConfig
+from lresnet.runs import GCNConfig, GraphTaskConfig, Run, RunConfig
 from lresnet.runs.config import configure
 from lresnet.runs.presets import run_config
-from lresnet.runs.record import read_record
+from lresnet.runs.record import read_evaluation, read_record
 from lresnet.runs.run import fit, usable_device
-from lresnet.train import LinkPrediction, NodeClassification
+from lresnet.train import LinkPrediction, NodeClassification, TrainConfig
 from tests.coloured import coloured_data, write_coloured
 from tests.runs.folders import opened, trained
 
@@ -473,3 +474,54 @@ def test_checkpoints_are_rarer_for_graphs_than_for_images(
     monkeypatch.setattr("lresnet.runs.run.train_model", train)
     with pytest.raises(Reached):
         trained(tmp_path, images if on_images else run())
+
+
+def test_untrained_scores_are_read_with_the_test_set_and_kept(tmp_path: Path) -> None:
+    config = run_config("disease_tree/lp", seed=1, settings={"epochs": 1, "hidden": 3})
+    run = fit(config.task, config.model, config.train, out=tmp_path / "run", device="cpu")
+    before = run.untrained()
+    assert all(one.metrics is None for one in before)
+    assert not (tmp_path / "run" / "evaluation.json").exists()
+    run.evaluate()
+    after = run.untrained()
+    assert [one.name for one in after] == [one.name for one in before]
+    assert all(one.metrics is not None and list(one.metrics) == list(run.evaluate()) for one in after)
+    opened = Run.open(tmp_path / "run", device="cpu")
+    assert opened.untrained() == after
+    # An evaluation of an earlier version has no such scores; its test set has been read.
+    file = tmp_path / "run" / "evaluation.json"
+    values = json.loads(file.read_text())
+    del values["untrained"]
+    file.write_text(json.dumps(values))
+    older = Run.open(tmp_path / "run", device="cpu")
+    older.evaluate()
+    assert older.record.untrained is None
+    assert [one.as_dict() for one in older.untrained()] == [one.as_dict() for one in after]
+
+
+def test_untrained_scores_of_a_task_from_python_are_those_of_its_features() -> None:
+    task = load_task("disease_tree/lp", features="raw")
+    assert isinstance(task, LinkTask)
+    run = fit(task, GCNConfig("lorentz_gcn", hidden=3), TrainConfig(epochs=1), device="cpu")
+    assert run.untrained() == untrained_link_scores(task, test=False)
+
+
+def test_only_links_have_untrained_scores() -> None:
+    config = run_config("disease_tree/nc", settings={"epochs": 1, "hidden": 3})
+    run = fit(config.task, config.model, config.train, device="cpu")
+    with pytest.raises(ValueError, match="does not predict links; untrained scores are for link prediction"):
+        run.untrained()
+    run.evaluate()
+    assert run.record.untrained is None
+
+
+@pytest.mark.parametrize(
+    "wrong", [{}, ["hops"], [{"name": "hops", "validation": 1.0, "metrics": {}}], [{"name": "hops"}]]
+)
+def test_damaged_untrained_scores_are_refused(tmp_path: Path, wrong: object) -> None:
+    config = run_config("disease_tree/lp", settings={"epochs": 1, "hidden": 3})
+    fit(config.task, config.model, config.train, out=tmp_path, device="cpu").evaluate()
+    file = tmp_path / "evaluation.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"untrained": wrong}))
+    with pytest.raises(ValueError, match="is not what `lresnet evaluate` writes: its untrained scores are"):
+        read_evaluation(tmp_path)

@@ -36,8 +36,7 @@ def demo(out: Path = Path("lresnet-demo.png"), workers: int = 2) -> int:
     from lresnet.cli.console import progress_bars
     from lresnet.plots.demo import draw_embedding
     from lresnet.plots.picture import require_writable_picture
-    from lresnet.runs.demo import DEMO_TASKS, demo_runs, home_scores, run_demo
-    from lresnet.runs.statistics import summarise
+    from lresnet.runs.demo import DEMO_TASKS, demo_runs, run_demo
     from lresnet.runs.workers import require_workers
 
     require_writable_picture(out)  # before half a minute of training
@@ -57,10 +56,9 @@ def demo(out: Path = Path("lresnet-demo.png"), workers: int = 2) -> int:
         records, embedding = run_demo(runs, workers=workers, report=show)
     console = Console()
     console.print(demo_table(records))
-    home = f"{summarise(home_scores()):.1f}"
     console.print(
-        f"Without any training, one feature (the home) reaches {home} in link prediction:\n"
-        "the column compares how methods use that feature, not how well a geometry fits.",
+        "The last row learns nothing: it ranks pairs by the difference of one feature, the home. Link prediction\n"
+        "here compares how methods use that feature, not how well a geometry fits.",
         highlight=False,
     )
     console.print(f"The picture: {draw_embedding(out, embedding)}", soft_wrap=True, highlight=False)
@@ -71,6 +69,8 @@ def demo(out: Path = Path("lresnet-demo.png"), workers: int = 2) -> int:
 def demo_table(records: "Sequence[RunRecord]") -> "Table":
     """Return one row per method and one column per task: mean and deviation of the test results over the seeds."""
     from rich.table import Table
+
+    from lresnet.runs.report import untrained_result
 
     tasks = list(dict.fromkeys(record.task_name for record in records))
     seeds = len({record.seed for record in records})
@@ -88,7 +88,11 @@ def demo_table(records: "Sequence[RunRecord]") -> "Table":
     for method in dict.fromkeys(record.method for record in records):
         shown = [f"{own[method]:.1f}" for own in summaries.values()]
         bold = [f"[bold]{text}[/]" if best[task] == method else text for task, text in zip(tasks, shown, strict=True)]
-        table.add_row(method, *bold, end_section=False)
+        table.add_row(method, *bold)
+    untrained = [untrained_result(record for record in records if record.task_name == task) for task in tasks]
+    if any(untrained):
+        table.add_section()
+        table.add_row("no training", *(f"{one.test:.1f}" if one else "" for one in untrained))
     return table
 
 

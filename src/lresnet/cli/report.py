@@ -112,7 +112,7 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Group":
     from rich.text import Text
 
     from lresnet.runs.one_line import one_line
-    from lresnet.runs.report import BASELINE
+    from lresnet.runs.report import BASELINE, untrained_result
 
     compared = any(group.difference is not None for group in groups)
     heading = Text(f"{one_line(title)}: {groups[0].metric} in percent, mean ± deviation over n runs", style="italic")
@@ -132,8 +132,25 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Group":
             mark = " *" if group.difference.settings else ""
             values += [f"{group.difference.estimate:+.2f}", f"{group.difference.verdict}{mark}"]
         table.add_row(*map(Text, values))
-    notes = [*_setting_notes(groups), *_search_notes(groups)]
+    untrained = untrained_result(record for group in groups for record in group.records)
+    if untrained is not None:
+        table.add_section()
+        row = [f"{untrained.test:.2f}", str(untrained.test.n), f"{untrained.validation.mean:.2f}"]
+        table.add_row(*map(Text, ["untrained", *row]), style="dim")
+    notes = [*_untrained_notes(groups), *_setting_notes(groups), *_search_notes(groups)]
     return Group(heading, table, *(Text(note, style="dim") for note in notes), *([Text()] if notes else []))
+
+
+def _untrained_notes(groups: "Sequence[RunGroup]") -> list[str]:
+    """Return one line that names the untrained score, and the methods that are below it."""
+    from lresnet.runs.report import untrained_result
+
+    untrained = untrained_result(record for group in groups for record in group.records)
+    if untrained is None:
+        return []
+    lower = [group.name for group in groups if group.test.mean < untrained.test.mean]
+    higher = f"; higher than {', '.join(lower)}" if lower else ""
+    return [f"untrained: {untrained.label}, which learns nothing; chosen on validation pairs{higher}"]
 
 
 def _search_notes(groups: "Sequence[RunGroup]") -> list[str]:

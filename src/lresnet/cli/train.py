@@ -11,7 +11,7 @@ from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
 from lresnet._files import require_no_file
 from lresnet.cli.app import Failed
-from lresnet.cli.evaluate import evaluate
+from lresnet.cli.evaluate import evaluate, untrained_lines
 from lresnet.cli.options import (
     DeepOptions,
     GraphOptions,
@@ -235,7 +235,9 @@ def _default_folder(config: "RunConfig", recipe: str | None) -> Path:
 
     preset = f"-{recipe}" if recipe in image_recipes()[1:] else ""
     model = "" if config.model.name in _DEFAULT_MODELS else f"-{config.model.name.removeprefix('lorentz_')}"
-    name, rest = _folder_name(config.task.name), f"{model}{preset}-{config.model.residual}-{config.train.seed}"
+    dropped = "_".join(map(str, getattr(config.task, "drop_columns", None) or ()))
+    name = _folder_name(config.task.name) + (f"-without_{dropped}" if dropped else "")
+    rest = f"{model}{preset}-{config.model.residual}-{config.train.seed}"
     names = itertools.chain([name], (f"{name}_{number}" for number in itertools.count(2)))
     folders = (Path("runs") / f"{each}{rest}" for each in names)
     return next(folder for folder in folders if not _holds_other_data(folder, config.task.name))
@@ -273,6 +275,7 @@ def _train(
     given: dict[str, Any],
 ) -> None:
     from lresnet.cli.console import progress_bars
+    from lresnet.data import LinkTask
     from lresnet.runs.config import ImageTaskConfig
     from lresnet.runs.run import fit
     from lresnet.train import NonFiniteError
@@ -315,6 +318,9 @@ def _train(
             progress.stop()
     metric = "nothing held out" if run.record.validation is None else f"validation {run.record.validation:.2f}"
     print(f"{metric}, epoch {run.record.best_epoch}")
+    if not test and is_main_process() and isinstance(run.known_task, LinkTask):
+        for line in untrained_lines(run.untrained(), run.record.validation, "validation"):
+            print(line)
     hint = "" if test else f"; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set"
     print(f"The run is in {folder}{hint}")
 

@@ -335,7 +335,14 @@ def _require_edges(name: str, edges: NDArray[np.int64], n: int) -> None:
         raise ValueError(f"{name}: all {edges.shape[1]} edges are self loops; an edge must join two different nodes")
 
 
-def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, columns: int | None = None) -> Tensor:
+def prepare_features(
+    graph: Graph,
+    edge_index: Tensor,
+    kind: FeatureKind,
+    columns: int | None = None,
+    *,
+    drop_columns: Sequence[int] = (),
+) -> Tensor:
     """Return the features of ``graph`` as the input of a model.
 
     Args:
@@ -346,12 +353,13 @@ def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, column
             files. For a graph with degree columns (airport) the first two kinds append the one-hot degree, clipped at
             5, and a constant 1.
         columns: Number of raw columns to use; None means all.
+        drop_columns: Raw columns to leave out, numbered from 0, before anything else is done to the features.
 
     Returns:
         ``[n, f]``, float32.
 
     Raises:
-        ValueError: ``kind`` is unknown, or the graph has no features.
+        ValueError: ``kind`` is unknown, the graph has no features, or a column to drop is none of them.
     """
     if kind not in ("published", "standardised", "raw"):
         raise ValueError(f'features={kind!r}; choose "published", "standardised" or "raw"')
@@ -359,6 +367,8 @@ def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, column
         raise ValueError(f"{graph.name} has no node features")
     source = GRAPHS.get(graph.name)
     raw = graph.features if columns is None else graph.features[:, :columns]
+    if drop_columns:
+        raw = _without_columns(graph.name, raw, drop_columns)
     if kind == "raw":
         return dense(raw)
     if kind == "standardised":
@@ -368,6 +378,16 @@ def prepare_features(graph: Graph, edge_index: Tensor, kind: FeatureKind, column
     if source is not None and source.degree_columns:
         x = torch.cat([x, _degree_columns(edge_index, graph.num_nodes), torch.ones(graph.num_nodes, 1)], dim=1)
     return x
+
+
+def _without_columns(name: str, features: Features, dropped: Sequence[int]) -> Features:
+    count = features.shape[1]
+    if unknown := [column for column in dropped if not 0 <= column < count]:
+        raise ValueError(f"{name} has the feature columns 0 to {count - 1}, not {unknown[0]}; drop_columns lists some")
+    kept = np.setdiff1d(np.arange(count), dropped)
+    if not kept.size:
+        raise ValueError(f"{name} has {count} feature columns, and drop_columns lists all of them; keep at least one")
+    return features[:, kept]
 
 
 def _row_normalised(features: Features) -> Features:

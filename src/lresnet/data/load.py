@@ -277,6 +277,7 @@ def load_task(
     features: FeatureKind = "published",
     index: int | None = None,
     graph: Graph | None = None,
+    drop_columns: Sequence[int] = (),
 ) -> GraphTask:
     """Build a task: a graph, its features, and its split into training, validation and test parts.
 
@@ -296,12 +297,14 @@ def load_task(
             ``"class-random"`` and ``"fresh_splits"``, whose seed it is (None: ``seed``).
         graph: Another version of the task's graph, of the same name, e.g. ``disease_tree(nodes=500)``. For other graphs
             use :func:`lresnet.data.link_task` or :func:`lresnet.data.node_task`.
+        drop_columns: Raw feature columns to leave out, numbered from 0: ``(10,)`` for disease/lp without the column
+            that nearly solves it.
 
     Returns:
         A :class:`~lresnet.data.LinkTask` or a :class:`~lresnet.data.NodeTask`.
 
     Raises:
-        ValueError: There is no such task or split, or a file is not the official one.
+        ValueError: There is no such task, split or feature column, or a file is not the official one.
         FileNotFoundError: A file is not under any root, and it cannot be downloaded.
 
     Example:
@@ -327,17 +330,19 @@ def load_task(
         )
     graph = read_graph(facts.dataset, root) if graph is None else graph
     if name.endswith("/lp"):
-        return _link_task(facts, graph, split, seed, features)
-    return _node_task(facts, graph, split, seed, features, index)
+        return _link_task(facts, graph, split, seed, features, drop_columns)
+    return _node_task(facts, graph, split, seed, features, drop_columns, index)
 
 
-def _link_task(facts: TaskSource, graph: Graph, split: str, seed: int, features: FeatureKind) -> LinkTask:
+def _link_task(
+    facts: TaskSource, graph: Graph, split: str, seed: int, features: FeatureKind, drop_columns: Sequence[int]
+) -> LinkTask:
     n = graph.num_nodes
     parts = splits.legacy_edges(graph.edges, n) if split == "hgcn" else splits.disjoint_edges(graph.edges, n, seed)
     edge_index = both_directions(parts.train, n)
     return LinkTask(
         name=facts.name,
-        x=prepare_features(graph, edge_index, features, facts.columns),
+        x=prepare_features(graph, edge_index, features, facts.columns, drop_columns=drop_columns),
         edge_index=edge_index,
         train_edges=parts.train,
         val_edges=parts.val,
@@ -349,7 +354,13 @@ def _link_task(facts: TaskSource, graph: Graph, split: str, seed: int, features:
 
 
 def _node_task(
-    facts: TaskSource, graph: Graph, split: str, seed: int, features: FeatureKind, index: int | None
+    facts: TaskSource,
+    graph: Graph,
+    split: str,
+    seed: int,
+    features: FeatureKind,
+    drop_columns: Sequence[int],
+    index: int | None,
 ) -> NodeTask:
     if graph.labels is None:
         raise ValueError(f"{facts.name}: the graph has no labels")
@@ -357,7 +368,7 @@ def _node_task(
     edge_index = both_directions(graph.edges, graph.num_nodes)
     return NodeTask(
         name=facts.name,
-        x=prepare_features(graph, edge_index, features, facts.columns),
+        x=prepare_features(graph, edge_index, features, facts.columns, drop_columns=drop_columns),
         edge_index=edge_index,
         y=graph.labels,
         train_index=parts.train,

@@ -119,7 +119,7 @@ class TaskSource:
         columns: Number of raw feature columns that the model may see; None means all.
         balanced: Validation and test shares of the balanced rule of HGCN, for graphs whose nodes the literature splits
             by it (see :func:`lresnet.data.splits.balanced_nodes`).
-        classes: Number of classes, where the sizes of a split depend on it (class-random).
+        nodes: Number of nodes, where a split leaves some of them out (class-random).
     """
 
     name: str
@@ -128,7 +128,7 @@ class TaskSource:
     metric: NodeMetric = "accuracy"
     columns: int | None = None
     balanced: tuple[float, float] | None = None
-    classes: int | None = None
+    nodes: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ class SplitRule:
         drawn_by: ``None``: one fixed split. ``"index"``: ten published splits, chosen by their number. ``"seed"``: the
             seed of the run draws the split. ``"index or seed"``: the given number is the seed of the split; without a
             number, the seed of the run is.
-        test_per_train: Returns the number of test examples per training example of a task, which the interval over
+        test_per_train: Returns the number of test examples per example that is not tested, which the interval over
             resampled splits needs; None for a fixed split.
     """
 
@@ -53,9 +53,13 @@ def _of_disjoint(task: TaskSource) -> float:
 
 
 def _of_class_random(task: TaskSource) -> float:
-    if task.classes is None:
-        raise ValueError(f"{task.name} has the split class-random, but its number of classes is not stated")
-    return 1000 / (20 * task.classes)
+    """The interval estimates how much splits have in common by the share of the nodes that are tested.
+
+    This split leaves most nodes out, so the share is that of all nodes, not of training and test nodes.
+    """
+    if task.nodes is None:
+        raise ValueError(f"{task.name} has the split class-random, but its number of nodes is not stated")
+    return 1000 / (task.nodes - 1000)
 
 
 def _of_48_32_20(task: TaskSource) -> float:

@@ -12,13 +12,24 @@ from lresnet.metrics.hierarchy import (
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
+from lresnet.metrics.untrained_links import (
+    UNTRAINED_SCORES,
+    PairScores,
+    UntrainedScore,
+    best_untrained_score,
+    untrained_link_scores,
+)
 
 __all__ = [
     "LINK_METRICS",
     "NODE_METRICS",
     "OOD_METRICS",
+    "UNTRAINED_SCORES",
+    "PairScores",
+    "UntrainedScore",
     "accuracy",
     "average_precision",
+    "best_untrained_score",
     "energy_score",
     "f1",
     "hierarchical_distance",
@@ -33,4 +44,5 @@ __all__ = [
     "ood_metrics_by_draws",
     "roc_auc",
     "superclass_accuracy",
+    "untrained_link_scores",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import torch
@@ -112,7 +113,7 @@ class GraphModel(Pretrained):
         """Return the result of the head, or without a head the embeddings."""
         return embedding if self.head is None else self.head(embedding)
 
-    def layer_modules(self) -> list[torch.nn.Module]:
+    def layer_modules(self) -> Sequence[torch.nn.Module]:
         """Return the modules whose outputs are the nodes after every layer, in order; [] if there are none.
 
         Each runs once in a pass over a whole graph, so a forward hook sees the output of its layer.

@@ -81,6 +81,7 @@ class GraphTaskConfig:
         split_index: number of the split, where there are several of this name: an official split, or the seed of a
             ``"class-random"`` or ``"fresh_splits"`` split; None: the run's seed draws it.
         features: how the node features are prepared.
+        drop_columns: raw feature columns of a shipped task that are left out, numbered from 0; None: none.
         task: what is to be learned on a user's graph; None for a shipped task.
         node_features: ``"learned"``, ``"structural"``, or the absolute path of a file, for a user's graph.
         labels: absolute path of a file of labels, for a user's graph.
@@ -94,6 +95,9 @@ class GraphTaskConfig:
     split: str | None = None
     split_index: int | None = None
     features: Literal["published", "standardised", "raw"] = option("published", "How the node features are prepared.")
+    drop_columns: tuple[int, ...] | None = option(
+        None, "Raw feature columns of a shipped task to leave out, numbered from 0.", metavar="INT"
+    )
     task: GraphTaskKind | None = option(None, "What to learn on your own graph.")
     node_features: str | None = option(
         None,
@@ -111,6 +115,8 @@ class GraphTaskConfig:
 
     def __post_init__(self) -> None:
         check_options(self)
+        if self.drop_columns is not None:
+            object.__setattr__(self, "drop_columns", self._checked_columns(self.drop_columns))
         if not self.is_own and self.name in TASKS:
             self._name_split(TASKS[self.name].splits)
         if self.metric is not None and self.task is not None:
@@ -124,6 +130,14 @@ class GraphTaskConfig:
             self._require_graph_level()
         if self.labels is not None and self.task == "link":
             raise ValueError("--labels is for --task node, but links are predicted without labels; leave one out")
+
+    def _checked_columns(self, columns: Any) -> tuple[int, ...] | None:
+        """Return the columns to drop, sorted and each once; None if there are none."""
+        if self.task is not None:
+            raise ValueError("--drop-columns is for shipped tasks; leave the columns out of the file of your own graph")
+        if not isinstance(columns, list | tuple) or not all(type(one) is int and one >= 0 for one in columns):
+            raise ValueError(f"drop_columns must be a list of whole numbers, 0 or more, got {columns!r}")
+        return tuple(sorted(set(columns))) or None
 
     def _name_split(self, splits: tuple[str, ...]) -> None:
         """Take the current name of the split of a shipped task, and check its number."""
@@ -506,7 +520,9 @@ class RunConfig:
             words += ["--recipe", "fast"]  # a recipe is not scaled to the images
         for name, value in self.settings().items():
             typed = option_name(name)
-            if isinstance(value, bool):
+            if isinstance(value, tuple):
+                words += [f"--{typed}", *map(str, value)]
+            elif isinstance(value, bool):
                 words.append(f"--{typed}" if value else f"--no-{typed}")
             else:
                 words += [f"--{typed}", _number(value) if isinstance(value, float) else str(value)]
@@ -593,7 +609,10 @@ def require_shareable(task: TaskConfig, processes: int, batch_size: int | None) 
 
 def task_as_dict(task: TaskConfig) -> dict[str, Any]:
     """Return the configuration of a task as JSON values, see :meth:`RunConfig.as_dict`."""
-    return {"kind": task.kind} | given_fields(task)
+    fields = given_fields(task)
+    return {"kind": task.kind} | {
+        name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()
+    }
 
 
 def task_from_dict(values: Mapping[str, Any]) -> TaskConfig:

@@ -10,9 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from lresnet.data import LinkTask, disease_tree, load_task
-from lresnet.metrics import roc_auc
-from lresnet.metrics.ranking import link_scores
+from lresnet.data import LinkTask, disease_tree
 from lresnet.models import LorentzGCN
 from lresnet.residual.registry import compared_methods
 from lresnet.runs.config import RunConfig
@@ -21,7 +19,7 @@ from lresnet.runs.record import RunRecord
 from lresnet.runs.run import fit
 from lresnet.runs.workers import worker_pool
 
-__all__ = ["DEMO_SEEDS", "DEMO_TASKS", "TreeEmbedding", "demo_runs", "home_scores", "learn_embedding", "run_demo"]
+__all__ = ["DEMO_SEEDS", "DEMO_TASKS", "TreeEmbedding", "demo_runs", "learn_embedding", "run_demo"]
 
 DEMO_TASKS = ("disease_tree/lp", "disease_tree/nc")
 DEMO_SEEDS = (0, 1, 2, 3, 4)
@@ -61,22 +59,6 @@ def run_demo(
             if report is not None:
                 report(future.result())
         return [future.result() for future in futures], embedding.result()
-
-
-def home_scores(seeds: Sequence[int] = DEMO_SEEDS) -> list[float]:
-    """Return, by seed, the ROC AUC of link prediction without training: by the difference of the homes alone, percent.
-
-    The home is the last feature of a person. Contacts live close together by construction (see
-    :func:`lresnet.data.disease_tree`), so this one feature nearly solves the task.
-    """
-    found = []
-    for seed in seeds:
-        task = load_task("disease_tree/lp", seed=seed, features="raw")
-        assert isinstance(task, LinkTask)
-        home = task.x[:, -1]
-        edges, others = (-(home[pairs[0]] - home[pairs[1]]).abs() for pairs in (task.test_edges, task.test_negatives))
-        found.append(100 * float(roc_auc(*link_scores(edges, others))))
-    return found
 
 
 def learn_embedding(seed: int = 0, epochs: int | None = None) -> TreeEmbedding:

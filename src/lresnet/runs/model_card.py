@@ -108,6 +108,7 @@ def model_card(
         one_point_per_node=_has_one_point_per_node(record, config),
         figures=_figures(record),
         metric_labels=_METRIC_LABELS,
+        untrained=next(iter(record.untrained_scores), None),
         baseline=other,
         baseline_figures=None if other is None else _figures(other.record),
         group=None if run.folder is None else _group(run.folder, record),
@@ -168,6 +169,7 @@ def _misfit(record: RunRecord, other: RunRecord) -> str | None:
         ("task", (record.task_name, record.own_task), (other.task_name, other.own_task)),
         ("split", (record.split, record.split_index), (other.split, other.split_index)),
         ("metric", record.task.get("metric"), other.task.get("metric")),
+        ("features", list(record.task.get("drop_columns") or ()), list(other.task.get("drop_columns") or ())),
         ("seed", record.seed, other.seed),
         ("data", _digests(record), _digests(other)),
     ):
@@ -305,6 +307,8 @@ def _load_task(record: RunRecord) -> str | None:
     options = dict(shipped)
     if (features := record.task.get("features", "published")) != "published":
         options["features"] = features
+    if dropped := record.task.get("drop_columns"):
+        options["drop_columns"] = tuple(dropped)
     return _call("lresnet.data.load_task", record.task_name, **options)
 
 

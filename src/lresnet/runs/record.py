@@ -19,6 +19,7 @@ from lresnet._json import read_json
 from lresnet.data.quoting import reason
 from lresnet.data.registry import TASKS
 from lresnet.data.split_names import canonical_split
+from lresnet.metrics.untrained_links import UntrainedScore
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.images import require_same_images, require_same_order
 from lresnet.train.checkpoint import is_damaged, load_checkpoint
@@ -57,6 +58,8 @@ class RunRecord:
         images: sizes, classes and checksums of the images, for a run on images.
         graph: sizes and checksum of the graph, for a run on a user's graph.
         metrics: test metrics in percent, in ``evaluation.json`` only.
+        untrained: for link prediction, what scores without any training reach on the same test pairs, best first by
+            validation pairs, see :class:`lresnet.metrics.UntrainedScore`; in ``evaluation.json`` only.
     """
 
     task: dict[str, Any]
@@ -75,6 +78,7 @@ class RunRecord:
     images: dict[str, Any] | None = None
     graph: dict[str, Any] | None = None
     metrics: dict[str, float] | None = None
+    untrained: list[dict[str, Any]] | None = None
 
     @property
     def task_name(self) -> str:
@@ -88,7 +92,14 @@ class RunRecord:
 
     @property
     def title(self) -> str:
-        """Data and task, e.g. ``"friends.csv, link"``; a shipped task and a set of images go by their names."""
+        """Data and task, e.g. ``"friends.csv, link"``; a shipped task and a set of images go by their names.
+
+        A task whose features lack columns is another one: ``"disease/lp without column 10"``.
+        """
+        dropped = self.task.get("drop_columns")
+        if dropped:
+            columns = ", ".join(map(str, dropped))
+            return f"{self.data_name} without column{'s' if len(dropped) > 1 else ''} {columns}"
         return self.data_name if self.own_task is None else f"{self.data_name}, {self.own_task}"
 
     @property
@@ -147,6 +158,11 @@ class RunRecord:
         return None if self.metrics is None else next(iter(self.metrics.values()))
 
     @property
+    def untrained_scores(self) -> list[UntrainedScore]:
+        """The untrained scores, best first; none for other tasks and in records of earlier versions."""
+        return [UntrainedScore(**values) for values in self.untrained or ()]
+
+    @property
     def config(self) -> RunConfig:
         """The typed configuration of a run on a shipped task or on images.
 
@@ -158,7 +174,7 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as JSON values."""
         values = {"format": _FORMAT} | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("norm_statistics", "images", "graph", "metrics"):
+        for name in ("norm_statistics", "images", "graph", "metrics", "untrained"):
             if values[name] is None:
                 del values[name]
         return values | ({} if self.metrics is None else {"value": self.value})
@@ -303,6 +319,19 @@ def _check_outcome(values: Mapping[str, Any]) -> None:
     metrics = values.get("metrics", {"": 0.0})
     if not isinstance(metrics, dict) or not metrics or not all(map(_is_finite, metrics.values())):
         raise ValueError(f"its metrics are {metrics!r}, not finite numbers")
+    untrained = values.get("untrained", [])
+    if not isinstance(untrained, list) or not all(map(_is_untrained_score, untrained)):
+        raise ValueError(f"its untrained scores are {untrained!r}, not a list of scores with test metrics")
+
+
+def _is_untrained_score(values: object) -> bool:
+    """Whether a value from JSON is an untrained score with test metrics."""
+    known = {field.name for field in dataclasses.fields(UntrainedScore)}
+    if not isinstance(values, dict) or not {"name", "validation", "metrics"} <= values.keys() <= known:
+        return False
+    metrics = values["metrics"]
+    numbers = [values["validation"], *(metrics.values() if isinstance(metrics, dict) else [None])]
+    return isinstance(values["name"], str) and len(numbers) > 1 and all(map(_is_finite, numbers))
 
 
 def _is_finite(value: object) -> bool:

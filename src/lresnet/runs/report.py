@@ -15,6 +15,7 @@ from typing import Any
 from lresnet._version import __version__
 from lresnet.data.registry import TASKS
 from lresnet.data.split_names import SPLITS, test_per_train
+from lresnet.metrics.untrained_links import UNTRAINED_SCORES, UntrainedScore
 from lresnet.residual.registry import METHODS
 from lresnet.runs.graph_search import read_trials
 from lresnet.runs.record import RunRecord, read_evaluation, read_record
@@ -36,6 +37,7 @@ __all__ = [
     "Report",
     "RunGroup",
     "RunRecord",
+    "UntrainedResult",
     "computing_time",
     "finished_record",
     "folder_states",
@@ -46,6 +48,7 @@ __all__ = [
     "settings_apart",
     "settings_of",
     "shown",
+    "untrained_result",
 ]
 
 BASELINE = "euclidean"
@@ -135,9 +138,29 @@ class RunGroup:
         return [len(read_trials(folder)) for folder, _ in self.runs]
 
     @property
+    def records(self) -> list[RunRecord]:
+        """The record of each run."""
+        return [record for _, record in self.runs]
+
+    @property
     def values(self) -> dict[tuple[int, int | None], float]:
         """The main metric by seed and split index."""
         return {(record.seed, record.split_index): _main_value(record) for _, record in self.runs}
+
+
+@dataclass(frozen=True)
+class UntrainedResult:
+    """The best untrained score of link prediction over several runs, see :class:`lresnet.metrics.UntrainedScore`.
+
+    Args:
+        label: The score in words.
+        test: Summary of the test metric that the runs report first.
+        validation: Summary of the validation metric, which chose the score.
+    """
+
+    label: str
+    test: Summary
+    validation: Summary
 
 
 @dataclass(frozen=True)
@@ -228,11 +251,36 @@ def group_runs(runs: Iterable[tuple[Path, RunRecord]]) -> list[RunGroup]:
     return [group for own in _by_title(groups).values() for group in _compared(own)]
 
 
+def untrained_result(records: Iterable[RunRecord]) -> UntrainedResult | None:
+    """Return the untrained score with the highest mean on validation pairs; None: no run recorded any.
+
+    Args:
+        records: Runs on one task and split. Of runs with the same seed and split index the first one counts, because
+            an untrained score is the same for all methods.
+    """
+    runs: dict[tuple[int, int | None], list[UntrainedScore]] = {}
+    for record in records:
+        if record.untrained:
+            runs.setdefault((record.seed, record.split_index), record.untrained_scores)
+    found: dict[str, list[UntrainedScore]] = {}
+    for scores in runs.values():
+        for score in scores:
+            found.setdefault(score.name, []).append(score)
+    complete = {name: own for name, own in found.items() if len(own) == len(runs)}
+    if not complete:
+        return None
+    validation = {name: summarise(score.validation for score in own) for name, own in complete.items()}
+    best = max(validation, key=lambda name: validation[name].mean)
+    labels = {score.label for score in complete[best]}
+    test = summarise(score.value for score in complete[best] if score.value is not None)
+    return UntrainedResult(labels.pop() if len(labels) == 1 else UNTRAINED_SCORES[best], test, validation[best])
+
+
 def settings_of(record: RunRecord) -> dict[str, Any]:
     """Return all settings of a run except method, seed and split, with the model's name as ``"model"``."""
     return {
         "model": record.model.get("name") or _DEFAULT,
-        **_without(record.task, "name", "split", "split_index"),
+        **_without(record.task, "name", "split", "split_index", "drop_columns"),  # the title names the columns
         **_without(record.model, "name", "residual"),
         **_without(record.train, "seed", "augment"),
         **record.train.get("augment", {}),
@@ -291,7 +339,9 @@ def record_of(folder: Path) -> RunRecord:
     record, evaluation = read_record(folder), read_evaluation(folder)
     if record is None:
         raise FileNotFoundError(f"{folder} holds no run: run.json is missing (`lresnet train` writes it)")
-    return record if evaluation is None else dataclasses.replace(record, metrics=evaluation.metrics)
+    if evaluation is None:
+        return record
+    return dataclasses.replace(record, metrics=evaluation.metrics, untrained=evaluation.untrained)
 
 
 def _state(folder: Path) -> FolderState:
@@ -472,9 +522,16 @@ def _json_object(group: RunGroup) -> dict[str, Any]:
             "other_settings": difference.settings,
             "resampled_splits": difference.resampled,
         },
+        "untrained": _json_untrained(untrained_result(group.records)),
         "search_trials": group.search_trials,
         "runs": [str(folder) for folder, _ in group.runs],
     }
+
+
+def _json_untrained(result: UntrainedResult | None) -> dict[str, Any] | None:
+    if result is None:
+        return None
+    return {"score": result.label, **_json_summary(result.test), "validation": _json_summary(result.validation)}
 
 
 def _json_summary(summary: Summary) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from lresnet.data import (
     load_task,
 )
 from lresnet.data.split_names import SPLITS
+from lresnet.metrics.untrained_links import UntrainedScore, untrained_link_scores
 from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import (
@@ -305,8 +306,9 @@ class Run:
     def evaluate(self) -> dict[str, float]:
         """Return the test metrics in percent, the one to report first.
 
-        The test set is read once: a run with a folder writes the metrics to ``evaluation.json`` and reads them from
-        there afterwards.
+        For link prediction, scores without any training (:meth:`untrained`) are computed on the same pairs. The test
+        set is read once: a run with a folder writes the metrics to ``evaluation.json`` and reads them from there
+        afterwards.
 
         Raises:
             FileNotFoundError: the data are gone.
@@ -318,13 +320,53 @@ class Run:
             objective = make_objective(self.task, self.train_config, self.device)
             metrics = {name: round(value, 4) for name, value in objective.test(self.model.eval()).items()}
             command = f"{self.record.command}; lresnet evaluate"
+            untrained = [one.as_dict() for one in self._untrained(test=True)] or None
             self.record = dataclasses.replace(
-                self.record, metrics=metrics, command=command, **environment(str(self.device))
+                self.record, metrics=metrics, untrained=untrained, command=command, **environment(str(self.device))
             )
             if self.folder is not None:
                 write_record(self.folder, self.record)
         assert self.record.metrics is not None
         return dict(self.record.metrics)
+
+    def untrained(self) -> list[UntrainedScore]:
+        """Return what scores without any training reach on the links of this run, best first.
+
+        They are raw features, common neighbours, two- and three-hop counts and degrees, see
+        :func:`lresnet.metrics.untrained_link_scores`. Validation pairs choose and order them; test metrics are there
+        once the run has been evaluated.
+
+        Raises:
+            FileNotFoundError: the data are gone.
+            ValueError: the run does not predict links.
+
+        Example:
+            >>> import lresnet
+            >>> run = lresnet.fit("disease_tree/lp", "lorentz_gcn", lresnet.TrainConfig(epochs=5))
+            >>> best = run.untrained()[0]
+            >>> best.label, round(best.validation, 1), best.value
+            ('one raw feature (column 5)', 98.4, None)
+        """
+        if self.record.metrics is None and self.folder is not None:
+            self.record = read_evaluation(self.folder) or self.record
+        if self.record.untrained:
+            return self.record.untrained_scores
+        if not isinstance(self.task, LinkTask):
+            raise ValueError(f"{self.place} does not predict links; untrained scores are for link prediction")
+        return self._untrained(test=self.record.metrics is not None)
+
+    def _untrained(self, *, test: bool) -> list[UntrainedScore]:
+        """Return the untrained scores of the task; none if it is not link prediction."""
+        if not isinstance(self.task, LinkTask):
+            return []
+        features = None
+        if self.record.task.get("kind") == "graph" and self.record.own_task is None:
+            config = task_from_dict(self.record.task)
+            assert isinstance(config, GraphTaskConfig)
+            raw = load(dataclasses.replace(config, features="raw"), self.record.seed)
+            assert isinstance(raw, LinkTask)
+            features = raw.x
+        return untrained_link_scores(self.task, features, test=test)
 
     def predict(
         self, items: Sequence[Any] | Tensor = (), *, top: int = 1, graph: Any = None
@@ -490,7 +532,15 @@ def load(config: TaskConfig, seed: int = 0) -> Task:
 
 @functools.lru_cache(maxsize=12)  # the ten official splits of a data set, and a few more
 def _graph_task(config: GraphTaskConfig, seed: int) -> Task:
-    return load_task(config.name, split=config.split, seed=seed, features=config.features, index=config.split_index)
+    dropped = config.drop_columns or ()
+    return load_task(
+        config.name,
+        split=config.split,
+        seed=seed,
+        features=config.features,
+        index=config.split_index,
+        drop_columns=dropped,
+    )
 
 
 @functools.lru_cache(maxsize=2)

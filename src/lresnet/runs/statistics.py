@@ -162,7 +162,8 @@ def resampled_difference(
     Args:
         ours: value by split (or by seed and split).
         theirs: the same of the other method; keys that only one side has are ignored.
-        test_per_train: number of test examples divided by the number of training examples.
+        test_per_train: number of test examples divided by the number of training examples, or of all other examples if
+            a split leaves some out.
         split_of: returns the split of a key. The differences of several seeds on one split are averaged first, because
             they are no further splits; n is then the number of splits. None: every key is a split.
 

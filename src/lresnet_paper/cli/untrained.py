@@ -1,5 +1,6 @@
 """The verb ``untrained``: link prediction by scores that learn nothing."""
 
+import itertools
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +13,7 @@ __all__ = ["untrained"]
 def untrained(
     cells: Annotated[tuple[str, ...], arg(metavar="CELL")] = (), out: Path = Path("results/untrained.jsonl")
 ) -> int:
-    """Rank the test pairs of link prediction by scores that are not trained: raw features, paths and degrees.
+    """Rank the test pairs of link prediction by scores that are not trained: features, neighbours, paths, degrees.
 
     Each score is one line of the file. Validation pairs choose the feature column, and the test pairs are read once
     per score. Lines that are already in the file are not measured again.
@@ -25,22 +26,25 @@ def untrained(
     """
     from rich.console import Console
 
+    from lresnet.metrics import UNTRAINED_SCORES
     from lresnet.runs.names import require_known
     from lresnet.train.results import append_result, read_results
     from lresnet_paper.pages.text_tables import result_table
     from lresnet_paper.results import aggregate, is_run
-    from lresnet_paper.untrained import SCORES, link_cells, seeds_of, untrained_runs
+    from lresnet_paper.untrained import link_cells, protocols_of, seeds_of, untrained_runs
 
     for cell in cells:
         require_known("link prediction task", cell, link_cells())
-    known = {(line["cell"], line["seed"], line["method"]) for line in read_results(out) if is_run(line)}
+    recorded = filter(is_run, read_results(out))
+    known = {(line["cell"], line["protocol"], line["seed"], line["method"]) for line in recorded}
     for cell in cells or link_cells():
+        command = f"python -m lresnet_paper untrained --cells {cell}"
         try:
-            for seed in seeds_of(cell):
-                if all((cell, seed, name) in known for name in SCORES):
+            for protocol, seed in itertools.product(protocols_of(cell), seeds_of(cell)):
+                if all((cell, protocol, seed, name) in known for name in UNTRAINED_SCORES):
                     continue
-                for line in untrained_runs(cell, seed, command=f"python -m lresnet_paper untrained --cells {cell}"):
-                    if (cell, seed, line["method"]) not in known:
+                for line in untrained_runs(cell, seed, command=command, protocol=protocol):
+                    if (cell, protocol, seed, line["method"]) not in known:
                         append_result(out, line)
         except FileNotFoundError as error:
             if cells:

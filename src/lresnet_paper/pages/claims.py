@@ -26,6 +26,7 @@ from lresnet_paper.pages.depth_page import (
     differences_by_seed,
     shown_name,
 )
+from lresnet_paper.pages.features_page import without_column_sentences
 from lresnet_paper.pages.ood_page import detection_counts, first_protocol, ood_runs, spearman
 from lresnet_paper.pages.planned import is_begun
 from lresnet_paper.render import macros
@@ -181,7 +182,8 @@ def _answered(topic: str, sentence: str, measured: Measured) -> Claim:
     short = _one_line(getattr(texts, f"{judge.__name__}_short")(**answer.numbers))
     for cell, (untrained, lorentz) in measured.given_away().items():
         if re.search(rf"\b{re.escape(cell)}\b", evidence):
-            evidence += " " + _one_line(texts.given_away_sentence(cell, untrained, lorentz))
+            without = without_column_sentences(measured.results).get(cell, "")
+            evidence = f"{evidence} {_one_line(texts.given_away_sentence(cell, untrained, lorentz))} {without}".strip()
     return Claim(topic, sentence, answer.verdict, evidence, short)
 
 

@@ -10,8 +10,8 @@ from lresnet_paper.pages.text_tables import TextRow, TextTable
 
 __all__ = ["COLLAPSED", "collapse_table", "collapsed_at", "share_of_margin"]
 
-COLLAPSED = 1e-4
-"""Distance in radii of curvature below which all nodes are one point."""
+COLLAPSED = 0.995
+"""Share of the margin from which on the training loss shows a collapse: it is 1 if all nodes are one point."""
 
 
 def collapse_table(lines: Iterable[Mapping[str, Any]]) -> TextTable:
@@ -25,7 +25,7 @@ def collapse_table(lines: Iterable[Mapping[str, Any]]) -> TextTable:
     for line in lines:
         groups.setdefault(line["setting"], {}).setdefault(line["config"]["num_layers"], []).append(line)
     depths = sorted({layers for own in groups.values() for layers in own})
-    columns = [f"{layers}: {name}" for layers in depths for name in ("loss", "validation", "one point")]
+    columns = [f"{layers}: {name}" for layers in depths for name in ("loss", "validation", "collapsed")]
     rows = [
         TextRow(setting, tuple(text for layers in depths for text in _cells(own.get(layers, []))))
         for setting, own in groups.items()
@@ -51,7 +51,6 @@ def share_of_margin(run: Mapping[str, Any], state: Mapping[str, Any]) -> float:
 
 
 def collapsed_at(run: Mapping[str, Any]) -> int | None:
-    """Return the first measured epoch from which on all nodes are one point; None if they are not at the end."""
-    distances = [state["distance"][-1] for state in run["states"]]
-    below = [distance is not None and distance < COLLAPSED for distance in distances]
-    return next((epoch for number, epoch in enumerate(run["state_epochs"]) if all(below[number:])), None)
+    """Return the first measured epoch from which on the training loss is that of one point; None: it is not."""
+    collapsed = [share_of_margin(run, state) >= COLLAPSED for state in run["states"]]
+    return next((epoch for number, epoch in enumerate(run["state_epochs"]) if all(collapsed[number:])), None)

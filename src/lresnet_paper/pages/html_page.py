@@ -28,6 +28,7 @@ from lresnet_paper.pages.depth_page import (
     shown_name,
 )
 from lresnet_paper.pages.depth_picture import auc_picture, depth_picture, layers_picture
+from lresnet_paper.pages.features_page import FEATURES_TABLE, without_column_sentences
 from lresnet_paper.pages.ood_page import (
     Counts,
     first_protocol,
@@ -46,6 +47,7 @@ from lresnet_paper.pages.results_page import (
     overview,
     released_notes,
     table_summary,
+    untrained_cell_name,
     untrained_sentences,
 )
 from lresnet_paper.pages.text_tables import (
@@ -162,7 +164,11 @@ def _table_section(
     elif table == "ood":
         body = _ood_body(results, runs)
     else:
-        lines = overview(results, comparisons, best_untrained(aggregate(runs)) if table == "gnn" else None)
+        lines = overview(results, comparisons)
+        if table in ("gnn", FEATURES_TABLE):
+            everything = aggregate(runs)
+            without = without_column_sentences(everything) if table == "gnn" else None
+            lines = overview(results, comparisons, best_untrained(everything), without)
         panels, shown = grouped(results, panel_title), _overview_table(lines)
         missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
         given_away = [one for one in lines if one.untrained is not None and one.untrained.mean >= one.lorentz.mean]
@@ -188,7 +194,7 @@ def _table_verdict(table: str, panels: Mapping[str, Sequence[Result]], lines: Se
         return _runtime_verdict(panels)
     if table == UNTRAINED_TABLE:
         best = best_untrained(one for own in panels.values() for one in own)
-        scores = [(one.cell, SCORE_LABELS[one.method], one.mean) for one in best.values()]
+        scores = [(untrained_cell_name(one), SCORE_LABELS[one.method], one.mean) for one in best.values()]
         return str(_text().untrained_verdict(scores)).strip()
     if table == "curvature":
         ranges = [(cell, max(means.values()) - min(means.values())) for cell, means in finite.items() if means]

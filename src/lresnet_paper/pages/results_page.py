@@ -11,6 +11,7 @@ from lresnet.train.results import read_results
 from lresnet_paper.comparisons import Comparison, compare_methods
 from lresnet_paper.pages.claims import NOT_MEASURED, Claim, answer_claims
 from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_markdown
+from lresnet_paper.pages.features_page import FEATURES_TABLE, features_markdown, without_column_sentences
 from lresnet_paper.pages.ood_page import ood_markdown
 from lresnet_paper.pages.planned import PLANNED_TABLES, missing_sentences
 from lresnet_paper.pages.text_tables import (
@@ -43,6 +44,7 @@ __all__ = [
     "results_page_of_folder",
     "selected_on_test_markdown",
     "table_summary",
+    "untrained_cell_name",
     "untrained_sentences",
 ]
 
@@ -74,18 +76,21 @@ def markdown_page(
     """
     results, comparisons, notes = in_order(aggregate(runs)), compare_methods(runs), notes_of(runs)
     claims = answer_claims(results, (), runs) if claims is None else claims
-    untrained, sections = best_untrained(results), []
+    untrained, without, sections = best_untrained(results), without_column_sentences(results), []
     for table, own in grouped(results, lambda one: one.table).items():
         if table == "ood":
             body = ood_markdown(runs)
         elif table == DEPTH_TABLE:
             body = depth_markdown(runs)
+        elif table == FEATURES_TABLE:
+            body = features_markdown(results)
         elif table == UNTRAINED_TABLE:
             body = render("untrained.md.j2", labels=SCORE_LABELS, cells=_untrained_cells(own, results, runs))
         else:
             paired = [one for one in comparisons if one.table == table]
             missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
-            body = _table_section(own, paired, notes, missing, untrained if table == "gnn" else {})
+            lines = overview(own, paired, untrained, without) if table == "gnn" else overview(own, paired)
+            body = _table_section(own, lines, paired, notes, missing)
         if table == "graph_transformer" and selected:
             body = f"{body.strip()}\n\n{selected_on_test_markdown(selected)}"
         own_claims = [claim for claim in claims if claim.table == table and claim.verdict != NOT_MEASURED]
@@ -113,16 +118,17 @@ def _untrained_cells(
     untrained: Sequence[Result], results: Sequence[Result], runs: Iterable[Mapping[str, Any]]
 ) -> list[dict[str, Any]]:
     """Return the untrained scores of each cell, the chosen columns, and our trained methods next to them."""
-    columns: dict[str, set[int]] = {}
+    columns: dict[tuple[str, str], set[int]] = {}
     for run in runs:
         if run["table"] == UNTRAINED_TABLE and "column" in run["config"]:
-            columns.setdefault(run["cell"], set()).add(run["config"]["column"])
+            columns.setdefault((run["cell"], run["protocol"]), set()).add(run["config"]["column"])
     cells = []
-    by_cell = grouped(sorted(untrained, key=lambda one: cell_key("gnn", one.cell)), lambda one: one.cell)
-    for cell, own in by_cell.items():
+    ordered = sorted(untrained, key=lambda one: (cell_key("gnn", one.cell), one.protocol))
+    for name, own in grouped(ordered, untrained_cell_name).items():
         place = own[0].cell, own[0].protocol
-        trained = {one.method: one for one in results if one.table == "gnn" and (one.cell, one.protocol) == place}
-        row: dict[str, Any] = {"cell": cell, "splits": own[0].n, "columns": sorted(columns.get(cell, ()))}
+        of_networks = [one for one in results if one.table in ("gnn", FEATURES_TABLE)]
+        trained = {one.method: one for one in of_networks if (one.cell, one.protocol) == place}
+        row: dict[str, Any] = {"cell": name, "splits": own[0].n, "columns": sorted(columns.get(place, ()))}
         row["scores"] = {one.method: our_value(one) for one in own}
         row["best"] = best_untrained(own)[place].method
         row["trained"] = {
@@ -157,14 +163,18 @@ def _paper_text(mean: float | None, deviation: float | None) -> str:
     return "" if mean is None else f"{mean} ± {deviation}"
 
 
+def untrained_cell_name(result: Result) -> str:
+    """Return the cell of an untrained score, with its protocol where that is a second one on the split."""
+    return result.cell if "-" not in result.protocol else f"{result.cell}, {result.protocol}"
+
+
 def _table_section(
     results: Sequence[Result],
+    lines: Sequence[CellLine],
     comparisons: Sequence[Comparison],
     notes: Notes,
     missing: Sequence[str],
-    untrained: Mapping[tuple[str, str], Result],
 ) -> str:
-    lines = overview(results, comparisons, untrained)
     paired = {(one.cell, one.protocol, one.method): one for one in comparisons}
     cells = []
     for name, own in grouped(results, _heading).items():
@@ -214,6 +224,8 @@ class CellLine(NamedTuple):
     """Lorentz minus the best other method."""
     untrained: Result | None = None
     """The untrained score that ranks the validation pairs of this cell best."""
+    without_column: str = ""
+    """What the methods reach without the feature column that gives the answer away, in a sentence."""
 
     @property
     def is_best(self) -> bool:
@@ -225,6 +237,7 @@ def overview(
     results: Sequence[Result],
     comparisons: Sequence[Comparison],
     untrained: Mapping[tuple[str, str], Result] | None = None,
+    without_column: Mapping[str, str] | None = None,
 ) -> list[CellLine]:
     """Return a line for each cell and protocol of one table in which the Lorentz residual has a result.
 
@@ -234,6 +247,7 @@ def overview(
         results: the results of one table.
         comparisons: the paired differences in that table.
         untrained: the best untrained score by cell and protocol, see :func:`lresnet_paper.untrained.best_untrained`.
+        without_column: a sentence by cell, see :func:`lresnet_paper.pages.features_page.without_column_sentences`.
     """
     lines = []
     paired = {(one.cell, one.protocol, one.method): one for one in comparisons}
@@ -250,7 +264,8 @@ def overview(
         same_split = on_paper_split(ours.cell, ours.protocol)
         released = released_figure(ours.table, ours.cell, ours.protocol) if same_split else None
         baseline = (untrained or {}).get((ours.cell, ours.protocol))
-        lines.append(CellLine(shown, ours, released, best, comparison, baseline))
+        sentence = (without_column or {}).get(ours.cell, "")
+        lines.append(CellLine(shown, ours, released, best, comparison, baseline, sentence))
     return lines
 
 
@@ -339,7 +354,8 @@ def untrained_sentences(results: Sequence[Result], lines: Sequence[CellLine]) ->
         lower = [one for one in methods if one.mean < line.untrained.mean]
         if lower:
             values = {"untrained": line.untrained, "lorentz": line.lorentz, "lower": lower, "methods": len(methods)}
-            found.append(" ".join(render("untrained_sentence.md.j2", **values).split()))
+            own = " ".join(render("untrained_sentence.md.j2", **values).split())
+            found.append(f"{own} {line.without_column}".strip())
     return found
 
 

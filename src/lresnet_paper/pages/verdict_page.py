@@ -9,6 +9,7 @@ from typing import Any
 
 from lresnet_paper.comparisons import Comparison, compare_methods, family_verdicts
 from lresnet_paper.pages.claims import VERDICTS, Claim, Measured, claim_counts, gap_widens
+from lresnet_paper.pages.features_page import without_column_sentences
 from lresnet_paper.pages.ood_page import (
     Counts,
     detection_counts,
@@ -78,6 +79,7 @@ def verdict_page(runs: Sequence[Run], claims: Sequence[Claim]) -> str:
         "against_paper": _against_paper_rows(lines),
         "overviews": {table: overview_markdown(own, compact=True) for table, own in lines.items()},
         "given_away": measured.given_away(),
+        "without_column": without_column_sentences(results),
         "untrained": untrained_sentences([one for one in results if one.table == "gnn"], lines["gnn"]),
         "images": _image_rows(results, comparisons),
         "pairs": _pairs_behind(runs),
@@ -93,10 +95,12 @@ def verdict_page(runs: Sequence[Run], claims: Sequence[Claim]) -> str:
 # --- accuracy ---------------------------------------------------------------------------------------------------------
 
 
-def _lines(table: str, results: Iterable[Result], comparisons: Iterable[Comparison]) -> list[CellLine]:
+def _lines(table: str, results: Sequence[Result], comparisons: Iterable[Comparison]) -> list[CellLine]:
     own = [one for one in results if one.table == table]
     paired = [one for one in comparisons if one.table == table]
-    return overview(own, paired, best_untrained(results) if table == "gnn" else None)
+    if table != "gnn":
+        return overview(own, paired)
+    return overview(own, paired, best_untrained(results), without_column_sentences(results))
 
 
 def _row_counts(lines: Sequence[CellLine]) -> dict[str, Any]:

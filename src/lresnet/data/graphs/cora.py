@@ -31,7 +31,7 @@ SOURCE = GraphSource(
     citation="Yang, Cohen, Salakhutdinov: Revisiting Semi-Supervised Learning with Graph Embeddings, ICML 2016",
     tasks=(
         TaskSource("cora/lp", "cora", splits=("disjoint", "hgcn")),
-        TaskSource("cora/nc", "cora", splits=("public", "legacy", "class-random", "disjoint"), classes=7),
+        TaskSource("cora/nc", "cora", splits=("public", "legacy", "class-random", "disjoint"), nodes=2708),
     ),
 )
 

@@ -31,7 +31,7 @@ SOURCE = GraphSource(
     citation="Yang, Cohen, Salakhutdinov: Revisiting Semi-Supervised Learning with Graph Embeddings, ICML 2016",
     tasks=(
         TaskSource("pubmed/lp", "pubmed", splits=("disjoint", "hgcn")),
-        TaskSource("pubmed/nc", "pubmed", splits=("public", "legacy", "class-random", "disjoint"), classes=3),
+        TaskSource("pubmed/nc", "pubmed", splits=("public", "legacy", "class-random", "disjoint"), nodes=19717),
     ),
 )
 

@@ -33,6 +33,7 @@ from lresnet.runs.report import (
     computing_time,
     settings_of,
     shown,
+    untrained_result,
 )
 
 __all__ = ["runs_page"]
@@ -86,6 +87,11 @@ def _verdict(groups: Sequence[RunGroup]) -> dict[str, Any]:
 def _results_table(groups: Sequence[RunGroup], text: Any) -> Markup:
     compared = [group.difference for group in groups if group.difference is not None]
     rows = [_row(group, with_difference=bool(compared)) for group in groups]
+    untrained = untrained_result(record for group in groups for record in group.records)
+    if untrained is not None:
+        numbers = [f"{untrained.test:.2f}", str(untrained.test.n), f"{untrained.validation.mean:.2f}"]
+        empty = [""] if compared else []
+        rows.append(Row(f"untrained: {untrained.label}", [*numbers, *empty], empty))
     caption = text.caption(BASELINE, bool(compared), any(one.resampled for one in compared))
     columns = ("method", "test", "n", "valid.", *(("difference", f"against {BASELINE}") if compared else ()))
     return html_table(Table(columns, rows, " ".join(caption.split()), "details" if compared else ""))
