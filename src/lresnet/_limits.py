@@ -16,6 +16,7 @@ __all__ = [
     "NODES",
     "NUMBER_DIGITS",
     "PICKLE_BYTES",
+    "SCAN_PIXELS",
     "SIDE",
     "SIDE_PER_ENTRY",
     "SIZE",
@@ -35,6 +36,9 @@ EXPANDED_BYTES = 2**28
 
 EXPANSION = 100
 """How many times its own size a compressed file may expand to beyond that. Real arrays and texts stay far below."""
+
+SCAN_PIXELS = 2**30
+"""Pixels of a JPEG image times the number of its scans, each of which takes the time of all pixels."""
 
 JSON_BYTES = 2**22
 """Size of ``config.json``, ``run.json``, ``evaluation.json`` and TOML files. Ours have a few kilobytes."""
@@ -74,9 +78,10 @@ DOWNLOAD_BYTES = 2**25
 
 STATED = (
     ("pixels of an image (width times height, from the header)", f"{IMAGE_PIXELS:,}"),
+    ("pixels of a JPEG image times the number of its scans", f"{SCAN_PIXELS:,}"),
     ("size of an image file", f"{IMAGE_BYTES:,} bytes"),
     (
-        "expanded size of a compressed file (`.npz`, `.gz`)",
+        "expanded size of a compressed file (`.npz`, `.gz`), and of masks and one-hot columns made from a table",
         f"{EXPANDED_BYTES:,} bytes, or {EXPANSION} times the size of the file if that is more",
     ),
     ("size of a JSON or TOML file (`config.json`, `run.json`, `evaluation.json`)", f"{JSON_BYTES:,} bytes"),

@@ -29,12 +29,13 @@ from lresnet.data.formats.split_file import read_link_split, read_node_split
 from lresnet.data.formats.unlabelled_images import read_unlabelled
 from lresnet.data.formats.unpickle import read_pickle
 from lresnet.data.registry import DATASETS, reader
+from lresnet.plots.curves import read_curve
 from lresnet.runs import Run, fit
 from lresnet.runs.graph_search import read_trials
 from lresnet.runs.own_network import load_weights, save_weights
 from lresnet.runs.presets import run_config
 from lresnet.runs.record import read_evaluation, read_record
-from lresnet.runs.report import read_report
+from lresnet.runs.report import computing_time, read_report, report_json
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.results import read_results
 from lresnet_paper.hierarchy_images import read_plan
@@ -249,7 +250,8 @@ def _run_targets() -> list[Target]:
         torch.save(state, plain)
         checkpoints = [{"checkpoint.pt": (root / "checkpoint.pt").read_bytes()}, {"checkpoint.pt": plain.getvalue()}]
         weights = _files(root / "own")
-    records = {name: content for name, content in run.items() if name.endswith((".json", ".jsonl"))}
+    records = {name: content for name, content in run.items() if name.endswith(".json") and "/" not in name}
+    curve = {name: content for name, content in run.items() if name == "curve.jsonl"}
     line = {
         "table": "gnn", "cell": "cora/nc", "method": "lorentz", "protocol": "legacy", "seed": 0, "split": None,
         "stage": "final", "config": {"lr": 0.01}, "value": 81.5, "validation": 80.0, "seconds": 3.5,
@@ -261,6 +263,7 @@ def _run_targets() -> list[Target]:
 
     return [
         Target("run.json and evaluation.json", [records], _read_records, weight=4),
+        Target("curve", [{**records, **curve}], _read_curve, fixed=frozenset(records)),
         Target("run folder", [run], lambda folder: Run.open(folder, device="cpu"), weight=1),
         Target("results", [{"gnn.jsonl": _lines(lines)}], _read_results, weight=2),
         Target("search.jsonl", [{"search.jsonl": _lines([trial, trial | {"number": 2}])}], _read_search),
@@ -272,9 +275,15 @@ def _run_targets() -> list[Target]:
 
 
 def _read_records(folder: Path) -> None:
-    read_report(folder)
-    read_record(folder)
-    read_evaluation(folder)
+    found = read_report(folder)
+    report_json(found)
+    computing_time(found.records)
+    for read in (read_record, read_evaluation):
+        read(folder)
+
+
+def _read_curve(folder: Path) -> None:
+    read_curve(folder)
 
 
 def _read_results(folder: Path) -> None:
