@@ -95,8 +95,7 @@ def check_options(config: Any) -> None:
     """Check every field of a dataclass made of :func:`option` fields; call it from ``__post_init__``.
 
     Raises:
-        ValueError: a number is out of its range, a value is no text where one is needed, or a word is not among the
-            choices of its ``Literal``.
+        ValueError: a number is out of its range, or a word is not among the choices of its ``Literal``.
     """
     hints = get_type_hints(type(config))
     for each in fields(config):
@@ -105,8 +104,6 @@ def check_options(config: Any) -> None:
             continue
         if allowed is not None and value not in allowed:
             raise ValueError(f"{each.name} must be {allowed}, got {value!r}")
-        if _alternatives(hints[each.name]) == [str] and not isinstance(value, str):
-            raise ValueError(f"{each.name} must be a text, got {value!r}")
         choices = _choices(hints[each.name])
         words = choices or (_words(hints[each.name]) if isinstance(value, str) else ())
         if words and value not in words:
