@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from lresnet._limits import JSON_BYTES, NUMBER_DIGITS
+from lresnet._limits import JSON_BYTES, NUMBER_DIGITS, TOML_BYTES
 
 __all__ = ["parse_json", "read_json", "read_small_text", "read_toml"]
 
@@ -47,14 +47,14 @@ def read_toml(path: Path) -> dict[str, Any]:
         ValueError: The file is too large, not UTF-8 or not TOML; the message names it.
     """
     try:
-        return tomllib.loads(read_small_text(path))
+        return tomllib.loads(read_small_text(path, TOML_BYTES))
     except RecursionError:
         raise ValueError(f"{path} cannot be read as TOML: its tables and lists are nested too deeply") from None
     except ValueError as error:
         raise ValueError(f"{path} cannot be read as TOML: {error}") from error
 
 
-def read_small_text(path: Path) -> str:
+def read_small_text(path: Path, limit: int = JSON_BYTES) -> str:
     """Return the content of a UTF-8 file of limited size.
 
     Raises:
@@ -62,9 +62,9 @@ def read_small_text(path: Path) -> str:
         ValueError: The file is too large or not UTF-8; the message has the line, but not the path.
     """
     with path.open("rb") as file:
-        content = file.read(JSON_BYTES + 1)
-    if len(content) > JSON_BYTES:
-        raise ValueError(f"it has more than {JSON_BYTES:,} bytes, the limit for such a file")
+        content = file.read(limit + 1)
+    if len(content) > limit:
+        raise ValueError(f"it has more than {limit:,} bytes, the limit for such a file")
     try:
         return content.decode("utf-8")
     except UnicodeDecodeError as error:

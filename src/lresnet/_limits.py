@@ -16,10 +16,12 @@ __all__ = [
     "NODES",
     "NUMBER_DIGITS",
     "PICKLE_BYTES",
+    "SCAN_PIXELS",
     "SIDE",
     "SIDE_PER_ENTRY",
     "SIZE",
     "STATED",
+    "TOML_BYTES",
     "largest_expansion",
     "largest_side",
 ]
@@ -36,8 +38,14 @@ EXPANDED_BYTES = 2**28
 EXPANSION = 100
 """How many times its own size a compressed file may expand to beyond that. Real arrays and texts stay far below."""
 
+SCAN_PIXELS = 2**30
+"""Pixels of a JPEG image times the number of its scans, each of which takes the time of all pixels."""
+
 JSON_BYTES = 2**22
-"""Size of ``config.json``, ``run.json``, ``evaluation.json`` and TOML files. Ours have a few kilobytes."""
+"""Size of ``config.json``, ``run.json`` and ``evaluation.json``. Ours have a few kilobytes."""
+
+TOML_BYTES = 2**15
+"""Size of a TOML file. Python's reader takes a time that grows with the square of the longest dotted key."""
 
 LINE_BYTES = 2**22
 """Length of one line: an edge, a row of a table, a result."""
@@ -74,12 +82,14 @@ DOWNLOAD_BYTES = 2**25
 
 STATED = (
     ("pixels of an image (width times height, from the header)", f"{IMAGE_PIXELS:,}"),
+    ("pixels of a JPEG image times the number of its scans", f"{SCAN_PIXELS:,}"),
     ("size of an image file", f"{IMAGE_BYTES:,} bytes"),
     (
-        "expanded size of a compressed file (`.npz`, `.gz`)",
+        "expanded size of a compressed file (`.npz`, `.gz`), and of masks and one-hot columns made from a table",
         f"{EXPANDED_BYTES:,} bytes, or {EXPANSION} times the size of the file if that is more",
     ),
-    ("size of a JSON or TOML file (`config.json`, `run.json`, `evaluation.json`)", f"{JSON_BYTES:,} bytes"),
+    ("size of `config.json`, `run.json` and `evaluation.json`", f"{JSON_BYTES:,} bytes"),
+    ("size of a TOML file", f"{TOML_BYTES:,} bytes"),
     ("length of a line (edge list, table, results)", f"{LINE_BYTES:,} bytes"),
     ("digits of a whole number in JSON", f"{NUMBER_DIGITS}"),
     (

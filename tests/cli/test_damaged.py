@@ -71,6 +71,7 @@ def finished(tmp_path_factory):
         (lambda text: text.replace(b'"processes": 1', b'"processes": "1"'), "its processes is '1'"),
         (lambda text: text.replace(b'"torch": "', b'"torch": 1, "was": "'), "not texts"),
         (lambda text: text.replace(b'"lr": ', b'"lr": [1], "was": '), "is not what"),
+        (lambda text: text.replace(b'"split": "disjoint"', b'"split": 0.5'), "split must be a text, got 0.5"),
         (lambda text: b"", "is not what"),
     ],
 )
@@ -124,3 +125,8 @@ def test_damaged_arrays_are_one_line_on_the_command_line(tmp_path, capsys):
     parts = {"data": np.ones(9), "indices": np.arange(9) % 5, "indptr": indptr, "shape": np.array([5, 5])}
     np.savez(tmp_path / "space.npz", format=b"csr", **parts)
     assert "indptr of the sparse matrix must rise" in complaint(capsys, "delta", tmp_path / "space.npz")
+
+
+def test_a_matrix_that_holds_no_distances_is_named(tmp_path, capsys):
+    np.save(tmp_path / "space.npy", np.eye(4))
+    assert f"{tmp_path / 'space.npy'}: distances[0, 0] = 1.0" in complaint(capsys, "delta", tmp_path / "space.npy")

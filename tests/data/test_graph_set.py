@@ -123,3 +123,13 @@ def test_wrong_split_files_are_refused_with_their_line(tmp_path: Path, content: 
         read_node_split(file, _NAMED)
     assert str(file) in str(caught.value)
     assert words in str(caught.value)
+
+
+def test_one_hot_labels_beyond_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lresnet._limits.EXPANDED_BYTES", 10_000)
+    monkeypatch.setattr("lresnet._limits.EXPANSION", 1)
+    folder = write_tu_files(tmp_path)
+    nodes = len((folder / "X_graph_indicator.txt").read_text().split())
+    (folder / "X_node_labels.txt").write_text("".join(f"{i}\n" for i in range(nodes)))  # all different
+    with pytest.raises(ValueError, match=rf"X_node_labels\.txt has {nodes} labels of {nodes} nodes; one-hot"):
+        read_graphs(folder)

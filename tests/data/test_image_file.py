@@ -1,5 +1,6 @@
 """One image file: limits that are compared with its header before its pixels are decoded."""
 
+import io
 import resource
 import struct
 import zlib
@@ -49,6 +50,20 @@ def test_an_image_at_the_limit_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("lresnet.data.formats.image_file.IMAGE_BYTES", 10)
     with pytest.raises(ValueError, match=r"it has \d+ bytes; the limit for an image file is 10"):
         open_image(tmp_path / "a.png")
+
+
+def test_a_jpeg_file_of_many_scans_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(np.zeros((40, 40, 3), np.uint8)).save(tmp_path / "a.jpg", progressive=True)
+    content = (tmp_path / "a.jpg").read_bytes()
+    scans = content.count(b"\xff\xda")
+    assert scans > 1
+    monkeypatch.setattr("lresnet.data.formats.image_file.SCAN_PIXELS", scans * 1600)
+    for file in (tmp_path / "a.jpg", io.BytesIO(content)):
+        assert read_pixels(file, None).shape == (40, 40, 3)
+    monkeypatch.setattr("lresnet.data.formats.image_file.SCAN_PIXELS", scans * 1600 - 1)
+    for file in (tmp_path / "a.jpg", io.BytesIO(content)):
+        with pytest.raises(ValueError, match=rf"it has {scans} scans of 1,600 pixels; the limit is "):
+            open_image(file)
 
 
 def test_only_image_formats_of_our_suffixes_are_opened(tmp_path: Path) -> None:

@@ -208,6 +208,17 @@ def test_features_and_labels_of_another_kind_are_refused(tmp_path: Path) -> None
     assert labels.tolist() == [0, 1, 0]
 
 
+def test_masks_of_more_splits_than_the_limit_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lresnet._limits.EXPANDED_BYTES", 10_000)
+    monkeypatch.setattr("lresnet._limits.EXPANSION", 1)
+    rows = "".join(f"{node},{node + 1}\n" for node in range(100))
+    path = folder(tmp_path / "g", edges_csv=rows, splits_csv="0" + ",train" * 40 + "\n")
+    with pytest.raises(
+        ValueError, match=r"splits\.csv has 40 splits for 101 nodes; as masks they need more than 10,000"
+    ):
+        read_graph(path)
+
+
 def test_numbers_of_nodes_that_the_file_does_not_describe_are_refused(tmp_path: Path) -> None:
     edges = np.array([[0, 1], [1, 2]])
     for arrays in ({"edge_index": edges, "num_nodes": np.array(10**9)}, {"edge_index": edges * 10**9}):

@@ -130,7 +130,7 @@ class Disk:
     # ------------------------------------------------------------------------------------------------------------------
 
     def _inode(self, facts: os.stat_result, is_new: bool) -> int:
-        """Return a number for a file; 0 is a folder. A file system gives its numbers again, these are given once."""
+        """Return a number for a file; 0 is a folder. The file system reuses its own numbers, these are used once."""
         if stat.S_ISDIR(facts.st_mode):
             return 0
         if is_new or facts.st_ino not in self._inodes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import json
@@ -18,6 +19,7 @@ from scipy import sparse
 
 import lresnet
 from lresnet._json import read_toml
+from lresnet.cli import main
 from lresnet.convert import lorentzify
 from lresnet.data import load_images, read_graph, read_graphs
 from lresnet.data.files import source_files
@@ -29,12 +31,13 @@ from lresnet.data.formats.split_file import read_link_split, read_node_split
 from lresnet.data.formats.unlabelled_images import read_unlabelled
 from lresnet.data.formats.unpickle import read_pickle
 from lresnet.data.registry import DATASETS, reader
+from lresnet.plots.curves import read_curve
 from lresnet.runs import Run, fit
 from lresnet.runs.graph_search import read_trials
 from lresnet.runs.own_network import load_weights, save_weights
 from lresnet.runs.presets import run_config
 from lresnet.runs.record import read_evaluation, read_record
-from lresnet.runs.report import read_report
+from lresnet.runs.report import computing_time, read_report, report_json
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.results import read_results
 from lresnet_paper.hierarchy_images import read_plan
@@ -55,7 +58,62 @@ _EDGES = [(0, 1), (1, 2), (2, 3), (3, 4), (4, 0), (0, 2)]
 def all_targets() -> dict[str, Target]:
     """Return the targets by name; their valid inputs are written now, which takes a second or two."""
     found = [*_text_targets(), *_array_targets(), *_data_set_targets(), *_image_targets(), *_run_targets()]
-    return {target.name: target for target in found}
+    named = {target.name: target for target in found}
+    return named | {target.name: target for target in _command_targets(named)}
+
+
+def _command_targets(readers: Mapping[str, Target]) -> list[Target]:
+    """Return verbs of the command line, which get the inputs of several readers."""
+
+    def inputs(*names: str) -> list[Mapping[str, bytes]]:
+        return [files for name in names for files in readers[name].inputs]
+
+    train = (
+        "train",
+        "--method",
+        "space",
+        "--epochs",
+        "1",
+        "--search",
+        "off",
+        "--device",
+        "cpu",
+        "--out",
+        "{folder}/run",
+    )
+    pairs = [(node, (node + step) % 30) for step in (1, 7) for node in range(30)]
+    rows = b"".join(b"%d,%d\n" % pair for pair in pairs)
+    labels = np.arange(30) % 2
+    arrays = {"edge_index": np.array(pairs).T, "x": _RNG.standard_normal((30, 3)), "y": labels}
+    folder = {
+        "edges.csv": rows,
+        "features.csv": b"node,a\n" + b"".join(b"%d,%d\n" % (node, node % 5) for node in range(30)),
+        "labels.csv": b"node,label\n" + b"".join(b"%d,c%d\n" % (node, label) for node, label in enumerate(labels)),
+    }
+    files = [{"graph.csv": rows}, {"graph.npz": _npz(arrays)}]
+    # A graph that is too small for a split is refused without the name of the file, which the command has.
+    on_any = {"title": "lresnet: error", "weight": 0.3}
+    return [
+        Target("lresnet delta", inputs("space (.npy, .npz)"), _first(_command("delta", "{file}")), weight=2),
+        Target("lresnet report", inputs("run.json and evaluation.json"), _command("report", "{file}"), weight=0.5),
+        Target("lresnet train, one file", files, _first(_command(*train, "{file}")), **on_any),
+        Target("lresnet train, a folder", [folder], _command(*train, "{file}"), **on_any),
+    ]
+
+
+def _command(*words: str) -> Callable[[Path], object]:
+    """Return a function that runs a command on a path; a wrong call becomes the error that it prints."""
+
+    def run(path: Path) -> int:
+        output, errors = io.StringIO(), io.StringIO()
+        filled = [word.format(file=path, folder=path.parent) for word in words]
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            code = main(filled)
+        if code:
+            raise ValueError(errors.getvalue().removesuffix("\n").rpartition("\nlresnet: error: ")[2])
+        return code
+
+    return run
 
 
 def _text_targets() -> list[Target]:
@@ -249,7 +307,8 @@ def _run_targets() -> list[Target]:
         torch.save(state, plain)
         checkpoints = [{"checkpoint.pt": (root / "checkpoint.pt").read_bytes()}, {"checkpoint.pt": plain.getvalue()}]
         weights = _files(root / "own")
-    records = {name: content for name, content in run.items() if name.endswith((".json", ".jsonl"))}
+    records = {name: content for name, content in run.items() if name.endswith(".json") and "/" not in name}
+    curve = {name: content for name, content in run.items() if name == "curve.jsonl"}
     unverified = records | {name: _without_checksums(records[name]) for name in ("run.json", "evaluation.json")}
     line = {
         "table": "gnn", "cell": "cora/nc", "method": "lorentz", "protocol": "legacy", "seed": 0, "split": None,
@@ -262,6 +321,7 @@ def _run_targets() -> list[Target]:
 
     return [
         Target("run.json and evaluation.json", [records, unverified], _read_records, weight=4),
+        Target("curve", [{**records, **curve}], _read_curve, fixed=frozenset(records)),
         Target("run folder", [run], lambda folder: Run.open(folder, device="cpu"), weight=1),
         Target("results", [{"gnn.jsonl": _lines(lines)}], _read_results, weight=2),
         Target("search.jsonl", [{"search.jsonl": _lines([trial, trial | {"number": 2}])}], _read_search),
@@ -279,9 +339,15 @@ def _without_checksums(record: bytes) -> bytes:
 
 
 def _read_records(folder: Path) -> None:
-    read_report(folder)
-    read_record(folder)
-    read_evaluation(folder)
+    found = read_report(folder)
+    report_json(found)
+    computing_time(found.records)
+    for read in (read_record, read_evaluation):
+        read(folder)
+
+
+def _read_curve(folder: Path) -> None:
+    read_curve(folder)
 
 
 def _read_results(folder: Path) -> None:

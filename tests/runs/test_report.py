@@ -248,7 +248,7 @@ def test_seeds_on_one_numbered_split_are_no_further_splits() -> None:
     (difference,) = (group.difference for group in report_of(records).groups if group.difference is not None)
     student = stats.ttest_1samp([1.0, 2.0, 4.0], 0.0).confidence_interval()
     assert (difference.resampled, difference.estimate.n) == (True, 3)
-    factor = (1 + 3 * 1000 / 140) ** 0.5
+    factor = (1 + 3 * 1000 / 1708) ** 0.5
     assert difference.estimate.half_width == pytest.approx((student.high - student.low) / 2 * factor)
 
 

@@ -67,7 +67,10 @@ def delta(
         from lresnet.geometry.delta import delta_hyperbolicity
 
         points, notes = _points(file, data_root)
-        found, title = delta_hyperbolicity(points, samples=samples, seed=seed), file.name
+        try:
+            found, title = delta_hyperbolicity(points, samples=samples, seed=seed), file.name
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
     for note in notes:
         Console().print(note, markup=False, highlight=False)
     Console().print(delta_table(found, title))

@@ -115,6 +115,9 @@ class GraphTaskConfig:
 
     def __post_init__(self) -> None:
         check_options(self)
+        for name in ("name", "split", "node_features", "labels", "metric"):
+            if not isinstance(getattr(self, name), str | None):
+                raise ValueError(f"{name} must be a text, got {getattr(self, name)!r}")
         if self.drop_columns is not None:
             object.__setattr__(self, "drop_columns", self._checked_columns(self.drop_columns))
         if not self.is_own and self.name in TASKS:

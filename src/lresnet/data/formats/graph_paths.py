@@ -44,7 +44,7 @@ def looks_like_graph(path: str | Path) -> bool:
         try:
             with zipfile.ZipFile(path) as archive:
                 names = {name.removesuffix(".npy") for name in archive.namelist()}
-        except (zipfile.BadZipFile, OSError):
+        except Exception:  # a damaged directory fails in many ways
             return False
         return bool(names & _EDGE_ARRAYS) or names >= _SPARSE_ARRAYS
     return suffix in EDGE_LISTS + NETWORKS

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet._limits import largest_expansion
 from lresnet.data.formats.graph_paths import EDGE_LISTS, NETWORKS, find_part, graph_suffix
 from lresnet.data.formats.text_rows import Table
 from lresnet.data.graph import Graph
@@ -109,6 +110,10 @@ def _tu_features(folder: Path, name: str, nodes: int) -> NDArray[np.float64] | N
         parts.append(_numbers(attributes))
     if classes.is_file():
         values, number = np.unique(_numbers(classes)[:, 0], return_inverse=True)
+        if 8 * values.size * number.size > (limit := largest_expansion(classes.stat().st_size)):
+            raise ValueError(
+                f"{classes} has {values.size:,} labels of {number.size:,} nodes; one-hot, they exceed {limit:,} bytes"
+            )
         parts.append(np.eye(values.size)[number])
     for part in parts:
         if part.shape[0] != nodes:

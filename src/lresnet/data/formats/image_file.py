@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lresnet._limits import IMAGE_BYTES, IMAGE_PIXELS
+from lresnet._limits import IMAGE_BYTES, IMAGE_PIXELS, SCAN_PIXELS
 from lresnet.data.quoting import reason
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ __all__ = ["SUFFIXES", "fill_frame", "image_size", "open_image", "read_pixels", 
 SUFFIXES = frozenset({".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp"})
 
 _FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")  # Pillow's names; others may start programs
+_SCAN = b"\xff\xda"  # the marker of a JPEG file before a scan; a progressive file has about ten
 _ORIENTATION = 0x0112  # EXIF tag; the values 5 to 8 exchange width and height
 
 
@@ -41,11 +42,28 @@ def open_image(file: Path | IO[bytes], mode: Literal["L", "RGB"] = "RGB") -> Ima
         width, height = opened.size
         if width * height > IMAGE_PIXELS:
             raise ValueError(f"it has {width:,} x {height:,} pixels; the limit is {IMAGE_PIXELS:,}")
+        if opened.format in ("JPEG", "MPO"):
+            _require_few_scans(file, width * height)
         if opened.mode.startswith(("I", "F")):  # Pillow would clip their values at 255
             raise ValueError("grey with more than 8 bits per channel; save it with 8 bits")
         ImageOps.exif_transpose(opened, in_place=True)  # a copy would need as much memory again
         # A palette may have transparent colours.
         return (opened.convert("RGBA") if opened.mode == "P" else opened).convert(mode)
+
+
+def _require_few_scans(file: Path | IO[bytes], pixels: int) -> None:
+    """Raise ValueError for a JPEG file of so many scans that decoding takes for ever; each decodes all pixels."""
+    if isinstance(file, Path):
+        content = file.read_bytes()
+    else:
+        place = file.tell()
+        file.seek(0)
+        content = file.read()
+        file.seek(place)
+    if pixels * (scans := content.count(_SCAN)) > SCAN_PIXELS:
+        raise ValueError(
+            f"it has {scans:,} scans of {pixels:,} pixels; the limit is {SCAN_PIXELS:,} pixels in all scans"
+        )
 
 
 def require_small_file(file: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,7 @@ def networkx_graph(
     nodes = list(network.nodes)
     texts = [str(node) for node in nodes]
     if len(set(texts)) < len(texts):
-        twice = next(text for position, text in enumerate(texts) if text in texts[:position])
+        twice = next(text for text, count in Counter(texts).items() if count > 1)
         raise ValueError(f"{name}: two nodes have the name {quoted(twice)}; names must differ as text")
     if longest := next((text for text in texts if len(text) > LONGEST_NAME), None):
         raise ValueError(f"{name}: the node name {quoted(longest)} is too long; up to {LONGEST_NAME:,} characters")

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lresnet._limits import largest_expansion
 from lresnet.data.formats.arrays import read_all_arrays, read_array, sparse_matrix
 from lresnet.data.formats.edge_list import number_names
 from lresnet.data.formats.graph_arrays import split_masks
@@ -60,7 +61,8 @@ def add_features(graph: Graph, source: Any) -> Graph:
     graph = _with_nodes(graph, names, path)
     number = _numbers_of(graph)
     if len(names) < graph.num_nodes:
-        missing = next(name for name in number if name not in set(names))
+        described = set(names)
+        missing = next(name for name in number if name not in described)
         raise ValueError(
             f"{path} has no row for node {quoted(missing)}; it describes {len(names):,} of {graph.num_nodes:,} nodes"
         )
@@ -130,6 +132,10 @@ def add_splits(graph: Graph, path: Path) -> Graph:
     splits = len(rows[0][1]) - 1 if rows else 0
     if splits < 1:
         raise ValueError(f"{path} has one column; it needs node names and their part: train, val or test")
+    if 3 * graph.num_nodes * splits > (limit := largest_expansion(path.stat().st_size)):
+        raise ValueError(
+            f"{path} has {splits:,} splits for {graph.num_nodes:,} nodes; as masks they need more than {limit:,} bytes"
+        )
     table = np.zeros((3, graph.num_nodes, splits), dtype=np.bool_)
     kinds = ("train", "val", "test")
     _unique_names(path, rows)
