@@ -111,8 +111,11 @@ def checks_values(x: Tensor) -> bool:
 
 
 def on_host(x: Tensor) -> bool:
-    """Return whether a formula may branch on the values of ``x``: an eager tensor on a CPU."""
-    return x.device.type == "cpu" and not traced() and not isinstance(x, FakeTensor)
+    """Return whether a formula may branch on the values of ``x``: an eager tensor on a CPU, outside check_nowhere().
+
+    In a stack, a member that has become NaN must not change how the others are computed.
+    """
+    return x.device.type == "cpu" and not traced() and not isinstance(x, FakeTensor) and not _nowhere.get()
 
 
 def overflowed(result: Tensor) -> bool:
