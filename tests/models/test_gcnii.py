@@ -241,6 +241,7 @@ def test_activation_checkpointing_stores_less():
         ("euclidean", {"norm": "layer", "skip": "linear", "connection": "chain"}),
         ("tangent", {"connection": "jumping", "activation_checkpointing": True}),
         ("lorentz", {"activation_checkpointing": True, "head": "prototypes"}),
+        ("lorentz", {"head": "mlr", "learn_curvature": True}),
     ],
     ids=str,
 )

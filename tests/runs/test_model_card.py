@@ -133,6 +133,12 @@ def test_the_code_of_a_card_runs_and_sees_the_inputs_of_the_training(method, run
     assert torch.equal(names["points"], run.model(run.task.x, run.task.edge_index))
 
 
+def test_a_card_names_the_feature_columns_that_are_left_out(runs, tmp_path):
+    assert "left out" not in Run.open(runs / "lorentz-0").model_card()
+    card = train(tmp_path, "lorentz", drop_columns=[1, 3]).model_card()
+    assert "| feature columns left out | 1, 3 |" in card
+
+
 def test_a_baseline_has_no_baseline(runs):
     card = opened(runs / "euclidean-0").model_card()
     assert "It is a Euclidean baseline" in card

@@ -9,6 +9,7 @@ from lresnet.geometry import Lorentz, ManifoldModule
 from lresnet.geometry.checks import checked_points, full_precision, require_features
 from lresnet.geometry.curvature import Curvature, kappa_of, root
 from lresnet.geometry.distance import unit, unitless_time
+from lresnet.geometry.stack import times_rows
 
 __all__ = ["LorentzMLR", "hyperplane_sines", "lorentz_mlr"]
 
@@ -24,8 +25,8 @@ def lorentz_mlr(x: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0)
 
     Args:
         x: Points, [..., n].
-        weight: z, one direction per class, [C, n].
-        bias: r, one offset per class, [C].
+        weight: z, one direction per class, [C, n]; of a stack [S, C, n].
+        bias: r, one offset per class, [C]; of a stack [S, C].
         K: Curvature, a negative float or tensor.
 
     Returns:
@@ -37,7 +38,8 @@ def lorentz_mlr(x: Tensor, weight: Tensor, bias: Tensor, *, K: Curvature = -1.0)
         kappa = kappa_of(K, points.dtype)
         k = root(kappa)
         direction, norm = unit(z, -1)
-        sines = hyperplane_sines(points @ direction.mT, unitless_time(points, kappa, -1), r, k)
+        along = times_rows(direction, points)
+        sines = hyperplane_sines(along, unitless_time(points, kappa, -1), r, k)
         return (2 / k * norm.squeeze(-1) * sines.asinh()).to(dtype)
 
 
@@ -66,7 +68,7 @@ class LorentzMLR(ManifoldModule):
         manifold: Owner of the curvature. It is not registered as a submodule.
 
     Shapes:
-        [..., n] -> [..., C]
+        [..., n] -> [..., C]; with the parameters of a stack [N, S, n] -> [N, S, C]
 
     Example:
         >>> head = LorentzMLR(16, 10, manifold=Lorentz(-1.0))
