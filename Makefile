@@ -17,7 +17,7 @@ RELEASE := build==1.6.1 twine==7.0.0
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-browser test-pages bench-disk screenshot check format bench bench-graphs bench-sgformer bench-scale pages docs docs-serve notebooks dist test-wheel lock clean
+.PHONY: help demo test test-all test-faults test-browser test-pages bench-disk screenshot check format bench bench-graphs bench-sgformer bench-scale pages docs docs-serve notebooks dist test-wheel lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -30,6 +30,9 @@ test: $(STAMP) ## run all tests that are not marked slow (two processes, a few m
 
 test-all: $(STAMP) ## run all tests, including the slow ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+test-faults: $(STAMP) ## end, cut off and damage small runs at every file operation, and count what is lost (half an hour)
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 
 test-browser: $(STAMP) ## test the report's page, and the site if it is built, in headless Chromium (Debian: apt-get install chromium)
 	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"

@@ -25,7 +25,7 @@ from lresnet.nn import path_log_probabilities, supervised_contrastive_loss
 from lresnet.runs.workers import worker_pool
 from lresnet.train import Augment, TrainConfig, train_model
 from lresnet.train.image_classification import ImageClassification, class_scores
-from lresnet.train.results import append_result, environment, read_results
+from lresnet.train.results import ResultsFile, environment, read_results
 
 __all__ = [
     "LOSSES",
@@ -256,6 +256,7 @@ def run_study(plan: Plan, out: Path, *, device: str = "cpu", workers: int = 1, d
 
     Trainings whose lines are in the file are not repeated.
     """
+    file = ResultsFile(out, key=lambda line: _training_of(line) if line.get("table") == TABLE else None)
     with worker_pool(workers) if workers > 1 else contextlib.nullcontext() as pool:
         for stage in ("search", "final"):
             planned = trainings(plan, None if stage == "search" else chosen_settings(_own_lines(out)))
@@ -267,11 +268,13 @@ def run_study(plan: Plan, out: Path, *, device: str = "cpu", workers: int = 1, d
                 futures = [pool.submit(run_training, plan, training, device, data) for training in missing]
                 lines = (future.result() for future in as_completed(futures))
             for line in lines:
-                append_result(out, line)
+                file.append(line)
 
 
 def _own_lines(path: Path) -> list[dict[str, Any]]:
-    return [line for line in read_results(path) if line.get("table") == TABLE]
+    """Return the lines of the study, one for each training."""
+    lines = (line for line in read_results(path) if line.get("table") == TABLE)
+    return list({_training_of(line): line for line in lines}.values())
 
 
 def _training_of(line: Mapping[str, Any]) -> Training:

@@ -12,7 +12,7 @@ from lresnet.residual.registry import compared_methods
 from lresnet.runs.search import best_configuration
 from lresnet.train.results import read_results
 from lresnet_paper.ood import remaining, training_cell
-from lresnet_paper.results import is_run
+from lresnet_paper.results import key_of_line
 from lresnet_paper.run import Run, complete, depth_cell, split_depth, split_name
 
 __all__ = [
@@ -346,5 +346,5 @@ def _pairs(plan: dict[str, Any], seeds: Sequence[int], splits: Sequence[int] | N
 
 def _recorded(results: Path) -> dict[Any, dict[str, Any]]:
     """Return the lines of ``results`` that are runs, by their keys; a repeated line counts once."""
-    runs = (line for line in read_results(results) if line.keys() >= Run.__dataclass_fields__.keys() and is_run(line))
-    return {Run(**{name: line[name] for name in Run.__dataclass_fields__}).key(): line for line in runs}
+    keyed = ((key_of_line(line), line) for line in read_results(results))
+    return {key: line for key, line in keyed if key is not None}

@@ -8,6 +8,8 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from lresnet._files import write_atomically
+
 __all__ = ["macros", "render", "write_page"]
 
 
@@ -30,8 +32,7 @@ def macros(template_name: str) -> Any:
 
 def write_page(path: Path, text: str) -> None:
     """Write a page as UTF-8; its folder is created if it does not exist."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    write_atomically(path, text.encode())
 
 
 @functools.cache

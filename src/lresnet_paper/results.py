@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import Summary, summarise, verdict_against_published
 from lresnet.train.results import read_results
-from lresnet_paper.run import on_paper_split, split_depth, split_name
+from lresnet_paper.run import Run, on_paper_split, split_depth, split_name
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
 __all__ = [
@@ -29,10 +29,12 @@ __all__ = [
     "in_order",
     "is_finite",
     "is_run",
+    "key_of_line",
     "method_key",
     "method_label",
     "read_runs",
     "run_key",
+    "unique_runs",
 ]
 
 T = TypeVar("T")
@@ -65,17 +67,36 @@ def read_runs(folder: Path) -> list[dict[str, Any]]:
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"the results folder {folder} does not exist; `lresnet reproduce` writes one")
-    found: dict[tuple[str, ...], dict[str, Any]] = {}
+    found = list[dict[str, Any]]()
     for file in sorted(folder.glob("*.jsonl")):
         for record in read_results(file):
             if record.get("missing") or str(record.get("table")) in STUDIES:
                 continue
             if is_run(record):
-                found[run_key(record)] = record
+                found.append(record)
             elif record.keys() >= RUN_FIELDS:
                 place = ", ".join(str(record[name]) for name in ("table", "cell", "method", "seed"))
                 warnings.warn(f"{file}: skipped the run {place}: not in the format of this version", stacklevel=2)
-    return list(found.values())
+    return unique_runs(found)
+
+
+def key_of_line(line: Mapping[str, Any]) -> tuple[Any, ...] | None:
+    """Return :meth:`lresnet_paper.run.Run.key` of the run that a line is about; None: the line is not a valid run.
+
+    Example:
+        >>> run = Run("gnn", "disease/lp", "lorentz", "legacy", 0, {"lr": 0.1})
+        >>> key_of_line(asdict(run) | {"value": 90.0}) == run.key(), key_of_line({"milliseconds": 3.0})
+        (True, None)
+    """
+    known = Run.__dataclass_fields__
+    if not (line.keys() >= known.keys() and is_run(line)):
+        return None
+    return Run(**{name: line[name] for name in known}).key()
+
+
+def unique_runs(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return every run once, in order of first appearance. If a run occurs twice, its later line counts."""
+    return list({run_key(run): run for run in runs}.values())
 
 
 def run_key(record: Mapping[str, Any]) -> tuple[str, ...]:

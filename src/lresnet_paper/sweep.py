@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import torch
 
+from lresnet._files import InUse, locked, make_folder, require_writable
 from lresnet.metrics.checks import NonFiniteScores
 from lresnet.models import LorentzGCN, LorentzGCNII, LorentzSGFormer
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.workers import worker_pool
 from lresnet.train import NonFiniteError, Objective, TrainConfig
-from lresnet.train.checkpoint import is_damaged
-from lresnet.train.results import append_result, environment
+from lresnet.train.checkpoint import is_damaged, previous_checkpoint
+from lresnet.train.results import ResultsFile, environment
 from lresnet.train.stacking import fork_generator, train_many
 from lresnet.train.stacking.model import StackError
 from lresnet_paper.depth import diagnose
-from lresnet_paper.ood import detections, lines_of, require_sets
+from lresnet_paper.ood import detections, lines_of, remaining, require_sets
 from lresnet_paper.plan import final_runs, missing_runs, search_runs
+from lresnet_paper.results import key_of_line
 from lresnet_paper.run import Run, build, execute, graph_cell, record_of, require_data, split_depth
 
 __all__ = [
@@ -124,7 +128,8 @@ def run_all(
 ) -> int:
     """Execute the runs that are not in ``results`` yet, and append one line as each run finishes.
 
-    An interrupted final training on images resumes from its checkpoint in the folder ``unfinished`` next to
+    Several processes may work on one file: each starts only runs that no other has finished, and no run is written
+    twice. An interrupted final training on images resumes from its checkpoint in the folder ``unfinished`` next to
     ``results``.
 
     Args:
@@ -146,22 +151,32 @@ def run_all(
     groups = [[run] for run in todo] if device == "cpu" else group_runs(todo)
     groups.sort(key=lambda group: group[0].seed)  # seed by seed: an interrupted sweep still compares all methods
     recorder = _Recorder(results, len(todo), report)
+    waiting = recorder.missing(groups)
     # A worker on a CPU has one thread, so even a single worker is a process of its own.
     if device == "cpu" or workers > 1:
-        _run_in_workers(groups, command, device, workers, deadline, recorder)
+        _run_in_workers(waiting, command, device, workers, deadline, recorder)
     else:
-        _run_here(groups, command, device, deadline, recorder)
-    return len(todo) - recorder.done
+        _run_here(waiting, command, device, deadline, recorder)
+    return sum(map(len, recorder.missing([todo])))
 
 
 class _Recorder:
-    """Appends finished runs to the results and reports them.
+    """Appends finished runs to the results, each once, and reports them.
 
     The report may raise or be interrupted; the other finished runs are then written without a report.
     """
 
     def __init__(self, results: Path, total: int, report: Report | None) -> None:
         self.results, self.total, self.report, self.done = results, total, report, 0
+        self._file = ResultsFile(results, key_of_line)
+
+    def missing(self, groups: Iterable[list[Run]]) -> Iterator[list[Run]]:
+        """Yield the groups one by one, without the runs that another process has finished when it is their turn."""
+        for group in groups:
+            finished = self._file.keys()
+            left = [run for run in group if remaining(run, finished)]
+            if left:
+                yield left
 
     def write_and_report(self, records: Iterable[Record]) -> None:
         unwritten = list(records)
@@ -179,11 +194,11 @@ class _Recorder:
     def write(self, *records: Record) -> None:
         for record in records:
             for line in lines_of(record):
-                append_result(self.results, line)
+                self._file.append(line)
             remove_checkpoints(Run(**{name: record[name] for name in Run.__dataclass_fields__}), self.results)
 
 
-def _run_here(groups: Sequence[list[Run]], command: str, device: str, deadline: float, recorder: _Recorder) -> None:
+def _run_here(groups: Iterable[list[Run]], command: str, device: str, deadline: float, recorder: _Recorder) -> None:
     for group in groups:
         if time.monotonic() > deadline:
             return
@@ -191,14 +206,17 @@ def _run_here(groups: Sequence[list[Run]], command: str, device: str, deadline: 
 
 
 def _run_in_workers(
-    groups: Sequence[list[Run]], command: str, device: str, workers: int, deadline: float, recorder: _Recorder
+    groups: Iterable[list[Run]], command: str, device: str, workers: int, deadline: float, recorder: _Recorder
 ) -> None:
-    queue, running = list(groups), set[Future[list[Record]]]()
+    queue, running = iter(groups), set[Future[list[Record]]]()
     with worker_pool(workers) as pool:
         try:
-            while queue or running:
-                while queue and time.monotonic() <= deadline and len(running) < 2 * workers:
-                    running.add(pool.submit(_execute_group, queue.pop(0), command, device, recorder.results))
+            while True:
+                while time.monotonic() <= deadline and len(running) < 2 * workers:
+                    group = next(queue, None)
+                    if group is None:
+                        break
+                    running.add(pool.submit(_execute_group, group, command, device, recorder.results))
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
@@ -213,11 +231,8 @@ def _run_in_workers(
 
 def _require_writable(results: Path) -> None:
     """Raise an error before the first run if ``results`` cannot be written."""
-    results.parent.mkdir(parents=True, exist_ok=True)
-    new = not results.exists()
-    results.open("a").close()
-    if new:
-        results.unlink()
+    make_folder(results.parent)
+    require_writable(results)
 
 
 # One run or one group ------------------------------------------------------------------------------------------------
@@ -230,7 +245,12 @@ def _execute_group(runs: Sequence[Run], command: str, device: str, results: Path
             return [_complete_record(run, own, command, device) for run, own in zip(runs, outcomes, strict=True)]
     except StackError:  # for example tasks of unequal shape
         pass
-    return [_execute_one(run, command, device, results) for run in runs]
+    records = []
+    for run in runs:
+        with _alone(run, results) as alone:
+            if alone:
+                records.append(_execute_one(run, command, device, results))
+    return records
 
 
 def _execute_one(run: Run, command: str, device: str, results: Path) -> Record:
@@ -240,6 +260,23 @@ def _execute_one(run: Run, command: str, device: str, results: Path) -> Record:
         return _complete_record(run, outcome, command, device)
     except (NonFiniteError, NonFiniteScores) as error:  # in training, on the test images or on an OOD set
         return _complete_record(run, error, command, device)
+
+
+@contextlib.contextmanager
+def _alone(run: Run, results: Path) -> Iterator[bool]:
+    """Lock the checkpoint of a run that has one; yield False, with a warning, if another process trains the run."""
+    if not _has_checkpoint(run):
+        yield True
+        return
+    lock = _checkpoint_folder(results) / f"{_digest(run.key())}.lock"
+    with contextlib.ExitStack() as stack:
+        try:
+            stack.enter_context(locked(lock, f"{run.cell} {run.method} with seed {run.seed} is being trained by {{}}"))
+        except InUse as error:
+            warnings.warn(f"skipped: {error}", stacklevel=2)
+            yield False
+            return
+        yield True
 
 
 def _complete_record(run: Run, outcome: tuple[Record, Pretrained] | Exception, command: str, device: str) -> Record:
@@ -351,11 +388,12 @@ def checkpoint_path(run: Run, results: Path, device: str) -> Path | None:
     Runs on graphs and search runs have none. The file name depends on hardware and versions, because a run resumes
     only where it was started. A damaged file is removed.
     """
-    if graph_cell(run.cell) is not None or run.stage != "final":
+    if not _has_checkpoint(run):
         return None
     path = _checkpoint_folder(results) / f"{_digest(run.key())}-{_digest(environment(device))}.pt"
     if is_damaged(path):
-        path.unlink()
+        for file in (path, previous_checkpoint(path)):
+            file.unlink(missing_ok=True)
     return path
 
 
@@ -364,8 +402,12 @@ def remove_checkpoints(run: Run, results: Path) -> None:
 
     The folder stays, because another process may be about to write into it.
     """
-    for path in _checkpoint_folder(results).glob(f"{_digest(run.key())}-*.pt"):
+    for path in _checkpoint_folder(results).glob(f"{_digest(run.key())}-*.pt*"):
         path.unlink(missing_ok=True)
+
+
+def _has_checkpoint(run: Run) -> bool:
+    return graph_cell(run.cell) is None and run.stage == "final"
 
 
 def _checkpoint_folder(results: Path) -> Path:

@@ -11,6 +11,7 @@ from lresnet.cli import main
 from lresnet.runs.record import read_evaluation, read_record
 from lresnet.train.results import read_results
 from lresnet_paper.plan import protocols
+from tests.runs.folders import unverified
 
 
 def complaint(capsys, *args):
@@ -24,7 +25,7 @@ def test_a_task_that_is_a_number_in_run_json(tmp_path, capsys):
     assert main(["train", "disease_tree/lp", "--epochs", "1", "--out", str(tmp_path)]) == 0
     capsys.readouterr()
     path = tmp_path / "run.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"task": 5}))
+    path.write_text(unverified(json.loads(path.read_text()) | {"task": 5}))
     assert "its task is 5, not a table of settings" in complaint(capsys, "evaluate", tmp_path)
 
 
@@ -77,6 +78,7 @@ def finished(tmp_path_factory):
 def test_a_damaged_record_is_named(finished, tmp_path, capsys, name, damage, words):
     shutil.copytree(finished, tmp_path / "run")
     path = tmp_path / "run" / name
+    path.write_text(unverified(json.loads(path.read_text())))  # otherwise the checksum would be named
     changed = damage(path.read_bytes())
     assert changed != path.read_bytes()
     path.write_bytes(changed)

@@ -11,6 +11,7 @@ from lresnet import cli
 from lresnet.models import LorentzResNet
 from lresnet.runs.run import _images
 from tests.coloured import write_coloured
+from tests.runs.folders import forget_checksums
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "1", "--batch-size", "20", "--cutout", "0", "--device", "cpu"]
 
@@ -150,6 +151,7 @@ def test_changed_training_labels_are_refused(run: str, here: Path, capsys: pytes
 
 def test_a_model_that_does_not_fit_the_run_is_refused(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     LorentzResNet(20, num_classes=4).save_pretrained(here / run / "model")
+    forget_checksums(here / run)
     assert "the model has 4 classes, but coloured has 3" in complaint(capsys, "evaluate", run)
     assert "the model has 4 classes, the run has 3" in complaint(capsys, "predict", run, "image.png")
     LorentzResNet(20, num_classes=3, in_channels=1).save_pretrained(here / run / "model")

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import warnings
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -182,6 +183,51 @@ def test_an_interruption_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setattr("lresnet.doctor.examine", interrupted)
     assert cli.main(["doctor"]) == 130
     assert capsys.readouterr().err == "lresnet: interrupted\n"
+
+
+_INTERRUPTED = """
+import atexit, os, signal, sys
+moment, folder = sys.argv[1:]
+class Interrupts:
+    def find_spec(self, name, path=None, target=None):
+        if name == moment:
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Interrupts())
+if moment == "the end":
+    atexit.register(lambda: os.kill(os.getpid(), signal.SIGINT))
+from lresnet.__main__ import main
+sys.argv[1:] = ["data", "list"] if moment == "the end" else ["evaluate", folder]
+sys.exit(main())
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+@pytest.mark.parametrize("moment", ["lresnet.cli", "tyro", "torch", "torch.nn", "the end"])
+def test_an_interruption_is_one_line_during_imports_and_at_the_end(moment: str, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text("{}")
+    done = subprocess.run([sys.executable, "-c", _INTERRUPTED, moment, tmp_path], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "lresnet: interrupted\n")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="descriptors are those of POSIX")
+def test_an_output_that_is_closed_from_the_start_is_reported(tmp_path: Path) -> None:
+    shell = f"{sys.executable} -m lresnet data list"
+    done = subprocess.run(["sh", "-c", f"{shell} >&-"], stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+    words = "lresnet: error: the standard output is closed, so what was to be printed is lost\n"
+    assert (done.returncode, done.stderr) == (1, words)
+    done = subprocess.run(["sh", "-c", f"{shell} 2>&-"], stdout=subprocess.PIPE, text=True, cwd=tmp_path)
+    assert done.returncode == 0
+    assert "cora" in done.stdout
+
+
+def test_warnings_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    def verb() -> int:
+        message = warnings.formatwarning(UserWarning("something\n is odd"), UserWarning, "file.py", 3)
+        sys.stderr.write(message)
+        return 0
+
+    assert cli.run_command(["verb"], "lresnet", lambda name: verb, str) == 0
+    assert capsys.readouterr().err == "lresnet: warning: something is odd\n"
 
 
 def test_a_full_memory_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

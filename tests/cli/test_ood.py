@@ -10,6 +10,7 @@ from PIL import Image
 from lresnet import cli
 from lresnet.models import LorentzResNet
 from tests.coloured import write_coloured
+from tests.runs.folders import forget_checksums
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "4", "--batch-size", "9", "--pad", "1", "--cutout", "0"]
 CPU = ["--device", "cpu"]
@@ -216,6 +217,7 @@ def test_changed_images_and_models_are_refused(capsys: pytest.CaptureFixture[str
     _images.cache_clear()
     assert "own.npz has other classes than when the run in" in complaint(capsys, *call)
     LorentzResNet(20, num_classes=4).save_pretrained(tmp_path / "run" / "model")
+    forget_checksums(tmp_path / "run")
     assert "the model has 4 classes, the run has 3" in complaint(capsys, *call)
     images.unlink()
     _images.cache_clear()

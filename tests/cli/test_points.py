@@ -15,7 +15,7 @@ from lresnet.runs.embedding import Embedding, embed_run
 from lresnet.runs.neighbours import nearest
 from lresnet.runs.presets import run_config
 from tests.coloured import CLASSES, coloured_data, write_coloured
-from tests.runs.folders import opened, trained
+from tests.runs.folders import opened, trained, unverified
 
 GRAPH = {"epochs": 2, "hidden": 4, "eval_every": 1, "lr": 0.05, "curvature": -0.5}
 IMAGES = {"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20, "cutout": 0}
@@ -37,7 +37,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "empty").mkdir()
     shutil.copytree(folder / "tree", folder / "unfinished")
     record = json.loads((folder / "tree" / "run.json").read_text())
-    (folder / "unfinished" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))
+    (folder / "unfinished" / "run.json").write_text(unverified(record | {"best_epoch": None}))
     return folder
 
 

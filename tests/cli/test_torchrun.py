@@ -25,7 +25,7 @@ from lresnet.train import ImageClassification, SampledNodeClassification
 from lresnet.train.distributed import Processes, join_processes
 from tests.coloured import coloured_data, write_coloured
 from tests.processes import KILLED, run_in_two_processes
-from tests.runs.folders import trained
+from tests.runs.folders import trained, unverified
 
 QUICK = ["--model", "lorentz_resnet20", "--epochs", "2", "--batch-size", "20", "--lr", "0.05", "--device", "cpu"]
 
@@ -109,12 +109,12 @@ def test_a_run_resumes_bit_identically_with_the_same_number_of_processes(images:
     assert resumed == whole
 
     record = json.loads((tmp_path / "interrupted" / "run.json").read_text())
-    (tmp_path / "interrupted" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))  # as before its end
+    (tmp_path / "interrupted" / "run.json").write_text(unverified(record | {"best_epoch": None}))  # as before its end
     words = r"started by 2 processes and cannot resume with 1, .* start it with torchrun --nproc-per-node=2"
     with pytest.raises(ValueError, match=words):
         trained(tmp_path / "interrupted", run)
     record["processes"] = 1
-    (tmp_path / "interrupted" / "run.json").write_text(json.dumps(record | {"best_epoch": None}))
+    (tmp_path / "interrupted" / "run.json").write_text(unverified(record | {"best_epoch": None}))
     for code, out, err in run_in_two_processes(
         _call, "train", str(images), *_options(run), "--out", str(tmp_path / "interrupted")
     ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import gc
 import json
 import os
@@ -147,6 +148,7 @@ def _start(targets: Mapping[str, Target], cases: Sequence[Case], seed: int, fold
 
 def _work(targets: Mapping[str, Target], cases: Sequence[Case], seed: int, root: Path, pipe: int) -> None:
     gc.freeze()
+    faulthandler.disable()  # pytest's would print the crashes that are counted
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (_status("VmSize") + GROWTH_BYTES,) * 2)

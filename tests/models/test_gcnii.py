@@ -201,6 +201,17 @@ def test_activation_checkpointing_changes_neither_results_nor_gradients(connecti
     assert torch.equal(model(features(), *graph()), make(**options).eval()(features(), *graph()))
 
 
+def test_activation_checkpointing_allows_a_second_backward_pass():
+    model = make(num_layers=4, dropout=0.4, norm="batch", activation_checkpointing=True)
+    loss = model(features(), *graph()).square().sum()
+    loss.backward(retain_graph=True)
+    once = [parameter.grad.clone() for parameter in model.parameters()]
+    statistics = [buffer.clone() for buffer in model.buffers()]
+    loss.backward()
+    torch.testing.assert_close([parameter.grad for parameter in model.parameters()], [2 * grad for grad in once])
+    assert all(map(torch.equal, model.buffers(), statistics))
+
+
 def test_activation_checkpointing_stores_less():
     """The bytes of the tensors that autograd keeps for the backward pass."""
 
@@ -277,6 +288,27 @@ def test_compiles_into_one_graph():
     assert_compiles(lambda x: model(x, A), features())
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's tracer
+def test_activation_checkpointing_is_left_to_the_compiler():
+    models = [make(num_layers=3, activation_checkpointing=active) for active in (False, True)]
+    A = models[0].graph(*(graph()[0], NODES, graph()[1]))
+    compiled = torch.compile(models[1], fullgraph=True, backend="aot_eager")
+    for model, call in zip(models, (models[0], compiled), strict=True):
+        call(features(), A).square().sum().backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+    for one, other in zip(*(model.parameters() for model in models), strict=True):
+        torch.testing.assert_close(other.grad, one.grad)
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_features_of_another_width_are_named(sparse):
+    x = features()[:, :-1]
+    with pytest.raises(
+        ValueError, match=rf"was built for features \[N, {FEATURES}\], got shape \({NODES}, {FEATURES - 1}\)"
+    ):
+        make()(x.to_sparse() if sparse else x, *graph())
+
+
 def test_half_precision_and_autocast():
     model = make(num_layers=4).eval()
     x, edges = features(), simple_edges()
@@ -300,7 +332,8 @@ def test_decay_of_the_layers_is_a_setting_of_its_own():
     ("options", "message"),
     [
         ({"connection": "sideways"}, "connection must be one of initial, chain, dense, jumping, got 'sideways'"),
-        ({"alpha": 1.0}, "the weight of a branch must be above 0 and below 1"),
+        ({"alpha": 1.0}, "alpha must be above 0 and below 1, got 1.0"),
+        ({"alpha": 0.0, "connection": "jumping"}, "alpha must be above 0 and below 1, got 0.0"),
         ({"theta": 2.0}, "theta must be above 0 and at most e - 1"),
         ({"theta": math.nan}, "theta must be above 0 and at most e - 1"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
@@ -330,3 +363,16 @@ def test_a_network_of_64_layers_keeps_distances_and_gradients():
     model(features(), simple_edges()).square().sum().backward()
     norms = torch.stack([layer.weight.grad.norm() for layer in model.layers])
     assert norms.min() > 0
+
+
+@pytest.mark.parametrize("aggregation", ["symmetric", "mean"])
+@pytest.mark.parametrize("residual", ["lorentz", "none", "euclidean"])
+def test_gradients_of_edge_weights(residual, aggregation):
+    model, x = make(residual, aggregation=aggregation).double(), features(torch.float64)
+    edge_index, weight = graph()
+    weight = weight.double().requires_grad_()
+    assert torch.autograd.gradcheck(lambda own: model(x, edge_index, own), (weight,))
+    derivative, total = torch.func.grad_and_value(lambda own: model(x, edge_index, own).sum())(weight.detach())
+    (own,) = torch.autograd.grad(model(x, edge_index, weight).sum(), weight)
+    torch.testing.assert_close(derivative, own)
+    torch.testing.assert_close(total, model(x, edge_index, weight.detach()).sum())

@@ -181,6 +181,19 @@ def test_autocast_does_not_change_lorentz_attention():
     assert torch.equal(narrow, module(x))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_points_may_have_another_dtype_than_the_weights(dtype):
+    """The input is rounded, nothing else is: half precision is computed in float32, as in the other layers."""
+    module, (x,), nodes = layer("points"), tensors(6, 5, count=1), torch.tensor([4, 2])
+    x = x.to(dtype)
+    wide = layer("points").double() if dtype == torch.float64 else module
+    wide.load_state_dict(module.state_dict())
+    other = x.double() if dtype == torch.float64 else x.float()
+    assert module(x).dtype == module.rows(x, nodes).dtype == dtype
+    torch.testing.assert_close(module(x), wide(other).to(dtype))
+    torch.testing.assert_close(module.rows(x, nodes), wide.rows(other, nodes).to(dtype))
+
+
 # --- shapes and names -------------------------------------------------------------------------------------------------
 
 

@@ -357,3 +357,17 @@ def test_the_state_of_an_optimiser_of_ones_own_can_be_reshaped():
     assert {state["exp_avg"].shape for state in again.state.values()} == {(1,)}
     assert {state["step"].shape for state in again.state.values()} == {()}
     step(residual, again, 1)
+
+
+def test_the_decay_of_layers_needs_layers():
+    with pytest.raises(ValueError, match="layer_decay has no effect"):
+        make_adam(torch.nn.Linear(3, 2), 0.01, 1e-3, layer_decay=0.1)
+
+
+@pytest.mark.parametrize("prefix", ["_orig_mod", "module"])
+def test_the_decay_of_layers_applies_to_wrapped_models(prefix):
+    net = torch.nn.ModuleDict({"layers": torch.nn.Linear(3, 2), "head": torch.nn.Linear(2, 2)})
+    wrapped = torch.nn.ModuleDict({prefix: net})
+    optimizer = make_adam(wrapped, 0.01, 1e-3, layer_decay=0.1)
+    rates = {id(p): group["weight_decay"] for group in optimizer.param_groups for p in group["params"]}
+    assert (rates[id(net["layers"].weight)], rates[id(net["head"].weight)]) == (0.1, 1e-3)

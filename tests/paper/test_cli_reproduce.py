@@ -11,7 +11,7 @@ import pytest
 from lresnet import cli
 from lresnet.runs.run import _images
 from lresnet.runs.search import best_configuration
-from lresnet.train.results import read_results
+from lresnet.train.results import append_result, read_results
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen, cells_of, recipe
 from tests.coloured import coloured_data
 
@@ -203,6 +203,14 @@ def test_images_in_several_calls(
     before = len(list(read_results(file)))
     assert cli.main([*call, "--seeds", "7", "8"]) == 0
     assert len(list(read_results(file))) == before  # every run was there
+
+    capsys.readouterr()
+    for line in final:  # as two sweeps of lresnet 0.2 at the same time
+        append_result(file, line)
+    assert cli.main([*call, "--seeds", "7", "8"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    shown = next(row for row in rows if row[:1] == ["lorentz"])
+    assert shown == next(line.split() for line in out.splitlines() if line.split()[:1] == ["lorentz"])
 
 
 def test_each_protocol_has_its_own_runs_and_table(

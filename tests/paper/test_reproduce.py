@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Iterator
@@ -11,14 +12,16 @@ from typing import Any
 
 import pytest
 
+from lresnet._files import locked
 from lresnet.residual.registry import compared_methods
 from lresnet.train import NonFiniteError
-from lresnet.train.results import append_result, read_results
+from lresnet.train.results import ResultsFile, append_result, read_results
 from lresnet.train.stacking.model import StackError
 from lresnet_paper import sweep
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, missing_runs, recipe, search_runs
+from lresnet_paper.results import key_of_line
 from lresnet_paper.run import Run
-from lresnet_paper.sweep import group_runs, reproduce_cell, run_all
+from lresnet_paper.sweep import checkpoint_path, group_runs, reproduce_cell, run_all
 from tests.runs.inline_pool import Inline
 
 CELL = "disease/lp"
@@ -122,6 +125,37 @@ def test_methods_advance_side_by_side_seed_by_seed(executed, tmp_path):
     assert [(run.seed, run.method) for run in executed] == [
         (seed, method) for seed in (0, 1) for method in ("lorentz", "euclidean")
     ]
+
+
+def test_runs_that_another_sweep_finishes_meanwhile_are_neither_repeated_nor_written_twice(
+    executed, tmp_path, monkeypatch
+):
+    path, original = tmp_path / "gnn.jsonl", sweep.execute
+    other = ResultsFile(path, key_of_line)
+
+    def execute(run: Run, **options: Any) -> tuple[dict[str, Any], None]:
+        if run.seed == 0:  # before this run has ended, the other sweep has finished it and the last two
+            for seed in (0, 3, 4):
+                other.append(dataclasses.asdict(runs(5)[seed]) | {"value": 1.0, "validation": 1.0})
+        return original(run, **options)
+
+    monkeypatch.setattr(sweep, "execute", execute)
+    monkeypatch.setattr(sweep, "group_runs", lambda todo: [[run] for run in todo])
+    assert run_all(runs(5), path, command="c", device="cpu:0") == 0  # in this process, as on a GPU
+    assert [run.seed for run in executed] == [0, 1, 2]
+    assert sorted(record["seed"] for record in read_results(path)) == [0, 1, 2, 3, 4]
+
+
+def test_a_run_that_another_process_trains_is_skipped_and_counted_as_missing(executed, tmp_path):
+    (one,) = runs(1, cell="cifar10", table="image_classification", protocol="fast")
+    lock = checkpoint_path(one, tmp_path / "r.jsonl", "cpu").parent / f"{sweep._digest(one.key())}.lock"
+    with (
+        locked(lock, "{}"),
+        pytest.warns(UserWarning, match=r"skipped: cifar10 lorentz .* is being trained by process"),
+    ):
+        assert run_all([one], tmp_path / "r.jsonl", command="c", device="cpu:0") == 1
+    assert executed == []
+    assert run_all([one], tmp_path / "r.jsonl", command="c", device="cpu:0") == 0
 
 
 def test_after_the_time_limit_no_run_starts_and_missing_runs_are_counted(executed, tmp_path):

@@ -53,7 +53,7 @@ def test_a_resumed_training_has_the_same_results(tmp_path, monkeypatch):
     interrupt_at(3, monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         run_all([run()], torn, command="c", device=ON_A_GPU)
-    (checkpoint,) = (torn.parent / "unfinished").iterdir()
+    (checkpoint,) = (torn.parent / "unfinished").glob("*.pt")
     assert load_checkpoint(checkpoint)["epoch"] == 2  # the callback runs before the third checkpoint is written
     seen: list[int] = []
     monkeypatch.setattr(
@@ -104,7 +104,7 @@ def test_a_damaged_checkpoint_is_ignored(tmp_path):
 
 def test_a_diverged_run_leaves_no_checkpoint(tmp_path, monkeypatch):
     def diverge(one: Run, *, checkpoint: Path, **_: Any) -> None:
-        checkpoint.parent.mkdir()
+        checkpoint.parent.mkdir(exist_ok=True)
         checkpoint.touch()
         raise NonFiniteError("the loss stopped being finite at step 7")
 

@@ -15,7 +15,7 @@ from lresnet.plots.poincare_disk import CLASS_COLOURS, DiskEmbedding, move_to_ce
 from lresnet.runs import run_config
 from lresnet.train.results import append_result
 from tests.coloured import write_coloured
-from tests.runs.folders import trained
+from tests.runs.folders import forget_checksums, trained, unverified
 
 TRIPLE = DiskEmbedding(
     "three",
@@ -81,6 +81,7 @@ def test_a_curve_has_every_validation_pass_and_the_later_of_two_lines_counts(tre
     assert curve.name == "disease_tree/lp, lorentz, seed 0"
     assert max(curve.validation) == pytest.approx(json.loads((tree / "run.json").read_text())["validation"], abs=1e-4)
     (tmp_path / "run.json").write_text((tree / "run.json").read_text())
+    forget_checksums(tmp_path)
     for epoch, value in ((5, 50.0), (10, 60.0), (10, 61.0), (15, None)):
         append_result(tmp_path / CURVE_FILE, {"epoch": epoch, "validation": value})
     assert read_curve(tmp_path).validation == (50.0, 61.0)
@@ -95,7 +96,7 @@ def test_a_damaged_record_is_reported_in_one_line(
 ) -> None:
     shutil.copytree(tree, tmp_path / "odd")
     record = json.loads((tree / "run.json").read_text()) | change
-    (tmp_path / "odd" / "run.json").write_text(json.dumps(record))
+    (tmp_path / "odd" / "run.json").write_text(unverified(record))
     for verb in ("curves", "embedding"):
         assert cli.main(["plot", verb, str(tmp_path / "odd"), "--out", str(tmp_path / "p.png")]) == 2
         err = capsys.readouterr().err

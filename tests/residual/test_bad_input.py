@@ -211,6 +211,27 @@ def test_branches_of_lorentz_residual_many_as_one_tensor():
     assert torch.equal(stacked, lorentz_residual_many([x, y], [1.0, 0.5]))
 
 
+@pytest.mark.parametrize("function", [lorentz_residual, tangent_residual, klein_residual, poincare_residual])
+@pytest.mark.parametrize("bad", [NAN, INF, torch.tensor(NAN), torch.tensor([1.0, INF])])
+def test_a_weight_that_is_not_finite_is_refused(function, bad):
+    x, y = 0.1 * normals(2, 3), 0.1 * normals(2, 3)
+    with pytest.raises(ValueError, match=r"weight must be finite, got (nan|inf)"):
+        function(x, y, bad)
+    with pytest.raises(ValueError, match=r"weights\[1\] must be finite, got (nan|inf)"):
+        lorentz_residual_many([x, y], [1.0, bad])
+
+
+@pytest.mark.parametrize("name", ["lorentz", "tangent"])
+def test_a_module_whose_weight_is_not_finite_is_refused(name):
+    x, y = normals(2, 3), normals(2, 3)
+    with pytest.raises(ValueError, match="weight must be finite, got nan"):
+        make_residual(name, Lorentz(), weight=torch.tensor([1.0, NAN]))
+    learned = make_residual(name, Lorentz(), weight="learned")
+    torch.nn.init.constant_(learned.raw_weight, NAN)
+    with pytest.raises(ValueError, match="weight must be finite, got nan"):
+        learned(x, y)
+
+
 # --- modules -------------------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,7 @@ from lresnet.functional import (
     poincare_residual,
     tangent_residual,
 )
+from lresnet.geometry.checks import check_nowhere
 
 RESIDUALS = {
     "lorentz": lorentz_residual,
@@ -76,7 +77,8 @@ def test_equivalent_weights_of_several_curvatures():
         torch.testing.assert_close(found.gamma[i], alone.gamma)
 
 
-def test_a_nan_weight_gives_nan_for_equal_points():
+def test_a_nan_weight_gives_nan_for_equal_points_where_values_are_not_checked():
     x = torch.ones(2, 3)
-    assert lorentz_residual(x, x, torch.tensor(torch.nan)).isnan().all()
-    assert lorentz_residual(x, x, torch.tensor([torch.nan, 2.0])).isnan().any(-1).tolist() == [True, False]
+    with check_nowhere():  # as in a stack, where one member may diverge
+        assert lorentz_residual(x, x, torch.tensor(torch.nan)).isnan().all()
+        assert lorentz_residual(x, x, torch.tensor([torch.nan, 2.0])).isnan().any(-1).tolist() == [True, False]

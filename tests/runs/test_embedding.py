@@ -19,7 +19,7 @@ from lresnet.runs.embedding import Embedding, embed_files, embed_nodes, embed_ru
 from lresnet.runs.presets import run_config
 from tests.coloured import CLASSES, coloured_data, write_coloured
 from tests.geometry import oracle
-from tests.runs.folders import opened, trained
+from tests.runs.folders import opened, trained, unverified
 
 QUICK = {"epochs": 2, "hidden": 4, "eval_every": 1, "lr": 0.05, "curvature": -0.5}
 IMAGES = {"model": "lorentz_resnet20", "epochs": 1, "batch_size": 20, "cutout": 0, "curvature": -0.1}
@@ -99,16 +99,16 @@ def test_test_images_that_have_gone_are_missed(images: Path, tmp_path: Path) -> 
     folder = shutil.copytree(images, tmp_path / "run")
     record = json.loads((folder / "run.json").read_text())
     record["images"]["test_images"] = 31
-    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "run.json").write_text(unverified(record))
     with pytest.raises(ValueError, match=r"has other test images than when the run in .* was started"):
         embed_run(opened(folder))
     record["images"] |= {"test_images": 30, "test_digest": 64 * "0"}
-    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "run.json").write_text(unverified(record))
     with pytest.raises(ValueError, match=r"has other test images or test labels than when the run in .* was started"):
         embed_run(opened(folder))
     del record["images"]["test_digest"]
     del record["images"]["test_images"]  # a run by an older version, which did not count them
-    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "run.json").write_text(unverified(record))
     assert len(embed_run(opened(folder))) == 30
 
 

@@ -25,7 +25,7 @@ from lresnet.runs.record import read_record, write_record
 from lresnet.runs.report import record_of
 from tests.coloured import write_coloured
 from tests.data import official
-from tests.runs.folders import opened, trained
+from tests.runs.folders import opened, trained, unverified
 
 TASK = "disease_tree/lp"
 
@@ -49,7 +49,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             path = root / f"{method}-1" / name
             values = json.loads(path.read_text())
             values["train"]["seed"] = 1
-            path.write_text(json.dumps(values))
+            path.write_text(unverified(values))
     return root
 
 

@@ -11,7 +11,7 @@ from lresnet.data import NodeTask
 from lresnet.models import from_pretrained
 from lresnet.runs.prediction import predict_nodes
 from lresnet.runs.presets import run_config
-from tests.runs.folders import opened, trained
+from tests.runs.folders import forget_checksums, opened, trained
 
 QUICK = {"epochs": 10, "hidden": 4, "eval_every": 5, "lr": 0.05}
 
@@ -48,5 +48,6 @@ def test_wrong_calls_are_refused(tmp_path: Path) -> None:
     for parameter in model.parameters():
         torch.nn.init.constant_(parameter, float("nan"))
     model.save_pretrained(tmp_path / "nc" / "model")
+    forget_checksums(tmp_path / "nc")
     with pytest.raises(ValueError, match=r"the predictions of .*nc are not finite"):
         predict_nodes(opened(tmp_path / "nc"))

@@ -15,7 +15,7 @@ from lresnet.models import LorentzResNet
 from lresnet.runs.prediction import image_files, image_network, predict_images
 from lresnet.runs.presets import run_config
 from tests.coloured import CLASSES, coloured_data, write_coloured
-from tests.runs.folders import opened, trained
+from tests.runs.folders import forget_checksums, opened, trained, unverified
 
 CONFIG = {"model": "lorentz_resnet20", "epochs": 10, "batch_size": 9, "lr": 0.05, "cutout": 0, "pad": 1}
 TEST = coloured_data().test
@@ -144,6 +144,7 @@ def test_a_run_on_a_graph_is_told_apart(tmp_path: Path, photos: list[Path]) -> N
 def test_a_model_of_another_run_is_refused(tmp_path: Path, model: LorentzResNet, words: str) -> None:
     folder = trained_on_colours(tmp_path, epochs=1)
     model.save_pretrained(folder / "model")
+    forget_checksums(folder)
     with pytest.raises(ValueError, match=f"does not fit the model beside it: the model {words}"):
         image_network(opened(folder))
 
@@ -152,7 +153,7 @@ def test_a_damaged_run_json_is_named(tmp_path: Path) -> None:
     folder = trained_on_colours(tmp_path, epochs=1)
     record = json.loads((folder / "run.json").read_text())
     record["images"].pop("mean")
-    (folder / "run.json").write_text(json.dumps(record))
+    (folder / "run.json").write_text(unverified(record))
     with pytest.raises(ValueError, match=r"run\.json does not describe its images: no 'mean'"):
         image_network(opened(folder))
 
@@ -170,7 +171,7 @@ def test_facts_that_cannot_be_are_named(tmp_path: Path, run: Path, name: str, va
     shutil.copytree(run, tmp_path / "run")
     record = json.loads((run / "run.json").read_text())
     record["images"][name] = value
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    (tmp_path / "run" / "run.json").write_text(unverified(record))
     with pytest.raises(ValueError, match=rf"run\.json does not fit the model beside it: {words}"):
         image_network(opened(tmp_path / "run"))
 
@@ -180,5 +181,6 @@ def test_a_network_without_figures_predicts_nothing(tmp_path: Path, run: Path, p
     model = image_network(opened(run)).model
     torch.nn.init.constant_(model.head.bias, float("nan"))
     model.save_pretrained(tmp_path / "run" / "model")
+    forget_checksums(tmp_path / "run")
     with pytest.raises(ValueError, match=r"the predictions of .*run are not finite"):
         predict_images(opened(tmp_path / "run"), photos)

@@ -25,6 +25,7 @@ from lresnet.runs.report import (
     shown,
     untrained_result,
 )
+from tests.runs.folders import unverified
 from tests.runs.run_records import report_of, run_record
 
 HOSTILE = "<img src=x onerror=alert(1)> \"q\" 'q' 🌲 [bold]"
@@ -63,7 +64,7 @@ def runs(trained: Path, evaluated: Path, tmp_path: Path) -> Path:
 
 
 def change(file: Path, **facts: object) -> None:
-    file.write_text(json.dumps(json.loads(file.read_text()) | facts))
+    file.write_text(unverified(json.loads(file.read_text()) | facts))
 
 
 # Folders -------------------------------------------------------------------------------------------------------------

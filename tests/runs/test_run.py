@@ -21,7 +21,7 @@ from lresnet.runs.record import read_evaluation, read_record
 from lresnet.runs.run import fit, usable_device
 from lresnet.train import LinkPrediction, NodeClassification, TrainConfig
 from tests.coloured import coloured_data, write_coloured
-from tests.runs.folders import opened, trained
+from tests.runs.folders import forget_checksums, opened, trained, unverified
 
 CONFIG = {"epochs": 12, "eval_every": 2, "hidden": 4, "dropout": 0.2}
 
@@ -45,6 +45,7 @@ def test_training_leaves_run_checkpoint_and_model(tmp_path: Path, task: str, mon
         record = trained(tmp_path / "a", run(task)).record
     assert {p.name for p in (tmp_path / "a").iterdir()} == {"run.json", "checkpoint.pt", "curve.jsonl", "model"}
     written = json.loads((tmp_path / "a" / "run.json").read_text())
+    assert written.pop("checksum")
     assert written == record.as_dict()
     assert {"format", "task", "model", "train", "command", "versions", "hardware", "seconds"} <= written.keys()
     assert "value" not in written
@@ -260,7 +261,7 @@ def test_a_run_on_images_keeps_what_prediction_needs(tmp_path: Path, images: Run
     digests = {"training_digest": digest(data.train), "test_digest": digest(data.test)}
     order = {"training_order": sha256(data.train.images.numpy().tobytes()).hexdigest()}
     assert record.images == size | kept | counts | digests | order
-    assert json.loads((tmp_path / "run.json").read_text()) == record.as_dict()
+    assert json.loads((tmp_path / "run.json").read_text()).items() >= record.as_dict().items()
     same = in_memory(images)
     assert record.validation == same.record.validation
     assert opened(tmp_path).evaluate() == same.evaluate()
@@ -296,7 +297,7 @@ def test_a_run_does_not_resume_on_another_kind_of_device(tmp_path: Path) -> None
         trained(tmp_path, run(), on_epoch=stop)
     record = json.loads((tmp_path / "run.json").read_text())
     assert record["device"] == "cpu"
-    (tmp_path / "run.json").write_text(json.dumps(record | {"device": "cuda"}))
+    (tmp_path / "run.json").write_text(unverified(record | {"device": "cuda"}))
     with pytest.raises(ValueError, match=r"was started on cuda and cannot resume on cpu; use --device cuda"):
         trained(tmp_path, run())
 
@@ -304,6 +305,7 @@ def test_a_run_does_not_resume_on_another_kind_of_device(tmp_path: Path) -> None
 def test_a_model_with_other_classes_than_the_data_is_refused(tmp_path: Path, images: RunConfig) -> None:
     trained(tmp_path, images)
     LorentzResNet(20, num_classes=5).save_pretrained(tmp_path / "model")
+    forget_checksums(tmp_path)
     with pytest.raises(ValueError, match="the model has 5 classes, but coloured has 3"):
         opened(tmp_path).evaluate()
     assert not (tmp_path / "evaluation.json").exists()
@@ -492,7 +494,7 @@ def test_untrained_scores_are_read_with_the_test_set_and_kept(tmp_path: Path) ->
     file = tmp_path / "run" / "evaluation.json"
     values = json.loads(file.read_text())
     del values["untrained"]
-    file.write_text(json.dumps(values))
+    file.write_text(unverified(values))
     older = Run.open(tmp_path / "run", device="cpu")
     older.evaluate()
     assert older.record.untrained is None
@@ -522,6 +524,6 @@ def test_damaged_untrained_scores_are_refused(tmp_path: Path, wrong: object) -> 
     config = run_config("disease_tree/lp", settings={"epochs": 1, "hidden": 3})
     fit(config.task, config.model, config.train, out=tmp_path, device="cpu").evaluate()
     file = tmp_path / "evaluation.json"
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"untrained": wrong}))
+    file.write_text(unverified(json.loads(file.read_text()) | {"untrained": wrong}))
     with pytest.raises(ValueError, match="is not what `lresnet evaluate` writes: its untrained scores are"):
         read_evaluation(tmp_path)

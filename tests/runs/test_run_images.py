@@ -10,7 +10,7 @@ import pytest
 from lresnet.runs import Run, RunConfig, run
 from lresnet.runs.presets import run_config
 from tests.coloured import coloured_data, coloured_set, write_coloured
-from tests.runs.folders import opened
+from tests.runs.folders import opened, unverified
 from tests.runs.folders import trained as train
 
 SWAPPED = coloured_set(60, seed=0).images.numpy()[[1, 0, *range(2, 60)]]  # two images in each other's class
@@ -119,10 +119,10 @@ def test_facts_that_an_older_version_did_not_record_are_not_compared(tmp_path: P
     record = json.loads((tmp_path / "torn" / "run.json").read_text())
     for name in ("training_digest", "test_digest", "training_order"):
         del record["images"][name]
-    (tmp_path / "torn" / "run.json").write_text(json.dumps(record))
+    (tmp_path / "torn" / "run.json").write_text(unverified(record))
     write_coloured(path, train_images=SWAPPED, test_images=255 - coloured_data().test.images.numpy())
     whole = trained(tmp_path / "torn", config).record.as_dict()
     assert whole["images"].keys() > record["images"].keys()  # from here on it is known
-    (tmp_path / "torn" / "run.json").write_text(json.dumps(whole | {"images": record["images"]}))
+    (tmp_path / "torn" / "run.json").write_text(unverified(whole | {"images": record["images"]}))
     write_coloured(path)
     assert 0 <= evaluated(tmp_path / "torn") <= 100

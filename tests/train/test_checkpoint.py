@@ -9,7 +9,13 @@ import pytest
 import torch
 
 from lresnet._files import write_atomically
-from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
+from lresnet.train.checkpoint import (
+    is_damaged,
+    load_checkpoint,
+    previous_checkpoint,
+    resume_checkpoint,
+    save_checkpoint,
+)
 
 
 def test_round_trip(tmp_path):
@@ -101,6 +107,62 @@ def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
         with pytest.raises(PermissionError, match=rf"Permission denied: '{tmp_path / 'run.ckpt'}'"):
             write_atomically(tmp_path / "run.ckpt", b"new")
     assert list(tmp_path.iterdir()) == []
+
+
+STATE = {"model": {"w": torch.arange(6.0)}, "epoch": 3}
+
+
+def test_every_flipped_bit_is_noticed(tmp_path):
+    path = tmp_path / "run.ckpt"
+    save_checkpoint(path, STATE)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 7):
+        flipped = bytearray(whole)
+        flipped[place] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        with pytest.raises(ValueError, match=r"run.ckpt is damaged"):
+            load_checkpoint(path)
+    for length in (0, 10, 30, len(whole) // 2, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        assert is_damaged(path)
+    path.write_bytes(whole)
+    assert load_checkpoint(path)["epoch"] == 3
+
+
+def test_the_previous_checkpoint_is_used_with_a_warning_if_the_last_one_is_damaged_or_gone(tmp_path):
+    path = tmp_path / "run.ckpt"
+    for epoch in (1, 2, 3):
+        save_checkpoint(path, STATE | {"epoch": epoch})
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["run.ckpt", "run.ckpt.previous"]
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    with pytest.warns(UserWarning, match=r"run.ckpt is damaged: .*; the checkpoint before it is used, epoch 2"):
+        assert load_checkpoint(path)["epoch"] == 2
+    with pytest.warns(UserWarning, match="epoch 2"):
+        resume_checkpoint(path)
+    save_checkpoint(path, STATE | {"epoch": 4})
+    assert load_checkpoint(previous_checkpoint(path))["epoch"] == 2  # and not the damaged one
+    path.unlink()  # as if the process was killed between two renames
+    with pytest.warns(UserWarning, match=r"run.ckpt is missing; the checkpoint before it is used, epoch 2"):
+        assert load_checkpoint(path)["epoch"] == 2
+
+
+def test_if_both_checkpoints_are_damaged_the_last_one_is_named(tmp_path):
+    path = tmp_path / "run.ckpt"
+    for epoch in (1, 2):
+        save_checkpoint(path, STATE | {"epoch": epoch})
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"torn")
+    with pytest.raises(ValueError, match=r"run.ckpt is damaged, or a newer version of lresnet wrote it"):
+        load_checkpoint(path)
+
+
+def test_a_checkpoint_of_an_earlier_version_is_read(tmp_path):
+    """lresnet 0.2 wrote the state alone, without a checksum."""
+    torch.save(STATE, tmp_path / "run.ckpt")
+    assert load_checkpoint(tmp_path / "run.ckpt")["epoch"] == 3
+    torch.save([1, 2], tmp_path / "run.ckpt")
+    with pytest.raises(ValueError, match=r"run.ckpt is not a checkpoint: it holds list"):
+        load_checkpoint(tmp_path / "run.ckpt")
 
 
 class Hostile:

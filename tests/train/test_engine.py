@@ -11,8 +11,10 @@ from lresnet import Lorentz, LorentzResidual
 from lresnet.optim import Optimizers, make_adam
 from lresnet.train import TrainConfig, engine, seed_everything, train_model
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
+from lresnet.train.checkpoint_state import first_difference
+from lresnet.train.engine import TrainingState
 from tests.train.toy import Line, network
-from tests.version_0_2 import as_0_2, optimizer_as_0_2
+from tests.version_0_2 import as_0_2, optimizer_as_0_2, save_checkpoint_as_0_2
 
 
 class Recorder(Optimizers):
@@ -277,7 +279,7 @@ def test_writing_checkpoints_changes_nothing(tmp_path):
     torch.manual_seed(1)
     train_model(saved, Line(), CONFIG, checkpoint=tmp_path / "a" / "run.ckpt", checkpoint_every=1)
     assert same(plain, saved)
-    assert [path.name for path in (tmp_path / "a").iterdir()] == ["run.ckpt"]
+    assert sorted(path.name for path in (tmp_path / "a").iterdir()) == ["run.ckpt", "run.ckpt.previous"]
 
 
 def test_a_finished_run_started_again_returns_its_outcome(tmp_path):
@@ -303,7 +305,9 @@ def test_the_checkpoint_of_another_schedule_is_refused(tmp_path):
     path = tmp_path / "run.ckpt"
     train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
     model, before = network(seed=2), network(seed=2)
-    with pytest.raises(ValueError, match="belongs to a run with another schedule; delete it or use another folder"):
+    with pytest.raises(
+        ValueError, match="belongs to another run: epochs is 5 there, not 6; delete it or use another folder"
+    ):
         train_model(model, Line(), TrainConfig(epochs=6), checkpoint=path)
     assert same(model, before)
 
@@ -320,6 +324,64 @@ def test_the_checkpoint_of_another_model_or_version_is_refused(tmp_path):
     save_checkpoint(path, state)
     with pytest.raises(ValueError, match="another version of lresnet wrote the checkpoint; delete it"):
         train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ({"seed": 1}, "seed is 0 there, not 1"),
+        ({"margin": 2.0}, "margin is None there, not 2.0"),
+        ({"batch_size": 8}, "batch_size is None there, not 8"),
+    ],
+)
+def test_the_checkpoint_of_another_seed_or_setting_is_refused(setting, words, tmp_path):
+    path = tmp_path / "run.ckpt"
+    train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
+    with pytest.raises(ValueError, match=f"belongs to another run: {words}; delete it or use another folder"):
+        train_model(network(), Line(), TrainConfig(epochs=5, **setting), checkpoint=path)
+
+
+def test_the_checkpoint_of_a_model_with_other_settings_is_refused():
+    state = TrainingState(network(), Line(), TrainConfig(epochs=5)).state_dict()
+    other = state["identity"] | {"model": {"model": "lorentz_mlp", "dropout": 0.5}}
+    own = state["identity"] | {"model": {"model": "lorentz_mlp", "dropout": 0.0, "added_later": 1}}
+    assert first_difference(own, other) == "dropout of the model is 0.5 there, not 0.0"
+    assert first_difference(own, own | {"model": {"model": "lorentz_mlp", "dropout": 0.0}}) is None
+
+
+def test_a_setting_that_a_checkpoint_does_not_know_has_its_default_there():
+    config = TrainConfig(epochs=5, margin=2.0)
+    identity = TrainingState(network(), Line(), config).state_dict()["identity"]
+    train = {name: value for name, value in identity["train"].items() if name != "margin"}
+    assert first_difference(identity, identity | {"train": train}) == "margin is None there, not 2.0"
+    assert (
+        first_difference(identity, identity | {"train": identity["train"] | {"new": 1}}) == "new is 1 there, not None"
+    )
+    assert first_difference(identity, {"train": config.schedule(), "model": {}}) is None  # lresnet 0.2 recorded no more
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"epoch": -1}, "damaged: its epoch is '-1'"),
+        ({"epoch": 6}, "damaged: its epoch is '6'"),
+        ({"best_epoch": 6}, "damaged: its best_epoch is '6'"),
+        ({"best": "high"}, "damaged: its best is 'high'"),
+        ({"curve": [1]}, r"damaged: its curve is '\[1\]'"),
+        ({"seconds": -1.0}, "damaged: its seconds is '-1.0'"),
+        ({"identity": None}, "damaged: its identity is 'None'"),
+        ({"model": [1]}, r"damaged: its model is '\[1\]'"),
+        ({"optimizers": {}}, "not one of this run: .*; delete it"),
+        ({"random": torch.zeros(3)}, "not one of this run: .*; delete it"),
+    ],
+)
+def test_a_checkpoint_of_the_wrong_structure_is_refused_in_one_line(change, words, tmp_path):
+    path, config = tmp_path / "run.ckpt", TrainConfig(epochs=5)
+    train_model(network(), Line(), config, checkpoint=path)
+    save_checkpoint(path, load_checkpoint(path) | change)
+    with pytest.raises(ValueError, match=words) as error:
+        train_model(network(), Line(), config, checkpoint=path)
+    assert "\n" not in str(error.value)
 
 
 def test_a_folder_that_cannot_be_written_to_fails_before_the_first_step(tmp_path):
@@ -355,7 +417,7 @@ def test_the_checkpoint_of_an_earlier_version_resumes_bit_identically(config, tm
     for part in ("model", "average", "best_state"):
         state[part] = state[part] and as_0_2(state[part])
     moments = {key: optimizer_as_0_2(each) for key, each in state["optimizers"].items()}
-    save_checkpoint(path, state | {"optimizers": moments})
+    save_checkpoint_as_0_2(path, state | {"optimizers": moments}, config)
     model = curved()
     train_model(model, Line(), config, checkpoint=path)
     assert same(model, whole)

@@ -36,6 +36,7 @@ from tests.coloured import coloured_task
 from tests.processes import run_in_two_processes
 from tests.train import tree
 from tests.train.toy import Line
+from tests.version_0_2 import save_checkpoint_as_0_2
 
 METHODS = ["lorentz", "none", "euclidean"]
 CONFIG = TrainConfig(epochs=20, lr=0.01, eval_every=5)
@@ -249,11 +250,11 @@ def test_a_checkpoint_of_an_older_version_resumes_with_running_statistics(tmp_pa
     path = tmp_path / "run.pt"
     running = dataclasses.replace(CONFIG, norm_statistics="running")
     train_model(network(), NodeClassification(task()), dataclasses.replace(running, epochs=20), checkpoint=path)
-    assert "norm_statistics" not in load_checkpoint(path)["schedule"]  # as in the older version
+    save_checkpoint_as_0_2(path, load_checkpoint(path), running)
     outcome = train_model(network(), NodeClassification(task()), CONFIG, checkpoint=path)
     assert outcome.norm_statistics == "running"
     other = dataclasses.replace(CONFIG, norm_statistics="reestimated")
-    with pytest.raises(ValueError, match="belongs to a run with another schedule"):
+    with pytest.raises(ValueError, match="another run: norm_statistics is running there, not reestimated"):
         train_model(network(), NodeClassification(task()), other, checkpoint=path)
 
 
@@ -261,10 +262,10 @@ def test_a_checkpoint_keeps_what_it_was_started_with(tmp_path):
     path = tmp_path / "run.pt"
     other = dataclasses.replace(CONFIG, norm_statistics="reestimated")
     train_model(network(), NodeClassification(task()), other, checkpoint=path)
-    assert load_checkpoint(path)["schedule"]["norm_statistics"] == "reestimated"
+    assert load_checkpoint(path)["identity"]["train"]["norm_statistics"] == "reestimated"
     assert train_model(network(), NodeClassification(task()), CONFIG, checkpoint=path).norm_statistics == "reestimated"
     running = dataclasses.replace(CONFIG, norm_statistics="running")
-    with pytest.raises(ValueError, match="belongs to a run with another schedule"):
+    with pytest.raises(ValueError, match="another run: norm_statistics is reestimated there, not running"):
         train_model(network(), NodeClassification(task()), running, checkpoint=path)
 
 
@@ -276,7 +277,8 @@ def test_a_model_without_batch_norms_has_no_pass_and_an_old_checkpoint(chosen, t
     assert (
         train_model(network(norm="layer"), NodeClassification(task()), config, checkpoint=path).norm_statistics is None
     )
-    assert load_checkpoint(path)["schedule"] == config.schedule()
+    save_checkpoint_as_0_2(path, load_checkpoint(path), config)
+    assert train_model(network(norm="layer"), NodeClassification(task()), config, checkpoint=path).epochs == 5
 
 
 def test_frozen_norms_keep_their_statistics_in_a_run():

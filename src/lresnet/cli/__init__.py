@@ -4,10 +4,14 @@ A verb imports its work when it is called, so that ``lresnet --help`` and every 
 packages add verbs through the entry-point group ``lresnet.verbs``.
 """
 
+import contextlib
+import io
 import os
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from lresnet._version import __version__
@@ -58,7 +62,7 @@ def run_command(args: list[str], prog: str, find_verb: Callable[[str], Verb], ov
     # program needs the core, a training step of a small graph takes 10 to 20 times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
     try:
-        with print_once():
+        with print_once(), _closed_outputs(), _plain_warnings():
             if args in ([], ["-h"], ["--help"]):
                 print(overview())
                 return 0
@@ -94,8 +98,48 @@ def run_command(args: list[str], prog: str, find_verb: Callable[[str], Verb], ov
         return _report("error: the GPU is out of memory; use a smaller --batch-size, or --device cpu", 1)
 
 
+@contextlib.contextmanager
+def _closed_outputs() -> Iterator[None]:
+    """Replace outputs that are closed from the start (``>&-``), which are None in Python.
+
+    Raises:
+        Failed: at the end, if what the verb has printed is lost.
+    """
+    lost: dict[str, _Nowhere] = {}
+    with contextlib.ExitStack() as stack:
+        for name, redirect in (("stdout", contextlib.redirect_stdout), ("stderr", contextlib.redirect_stderr)):
+            if getattr(sys, name) is None:
+                lost[name] = stack.enter_context(_Nowhere(stack.enter_context(Path(os.devnull).open("wb"))))
+                stack.enter_context(redirect(lost[name]))
+        yield
+    if "stdout" in lost and lost["stdout"].was_written:
+        raise Failed("the standard output is closed, so what was to be printed is lost")
+
+
+class _Nowhere(io.TextIOWrapper):
+    """An output that keeps nothing and remembers whether anything was written."""
+
+    was_written = False
+
+    def write(self, text: str) -> int:
+        self.was_written = True
+        return super().write(text)
+
+
+@contextlib.contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Print warnings as one line, without the place in the code."""
+    before = warnings.formatwarning
+    warnings.formatwarning = lambda message, *_, **__: f"lresnet: warning: {' '.join(str(message).split())}\n"
+    try:
+        yield
+    finally:
+        warnings.formatwarning = before
+
+
 def _report(message: str, code: int) -> int:
-    print(f"lresnet: {message}", file=sys.stderr)
+    if sys.stderr is not None:
+        print(f"lresnet: {message}", file=sys.stderr)
     return code
 
 

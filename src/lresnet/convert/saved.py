@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import save as to_safetensors
 
+from lresnet._files import write_atomically
 from lresnet._json import read_json
 from lresnet._limits import SIZE
 from lresnet._version import __version__
@@ -70,9 +71,8 @@ def save_converted(
     except TypeError as error:
         raise ValueError(f"the options of the residual cannot be saved as JSON: {error}") from error
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
-    (folder / "config.json").write_text(text + "\n", encoding="utf-8")
+    write_atomically(folder / "model.safetensors", to_safetensors(state, metadata={"format": "pt"}))
+    write_atomically(folder / "config.json", (text + "\n").encode())
     return folder
 
 

@@ -167,7 +167,7 @@ def test_per_train(task: TaskSource, split: str) -> float | None:
     Example:
         >>> from lresnet.data.registry import TASKS
         >>> round(test_per_train(TASKS["cora/nc"], "class-random"), 2), test_per_train(TASKS["cora/nc"], "public")
-        (7.14, None)
+        (0.59, None)
     """
     rule = SPLITS.get(canonical_split(split, task.splits))
     return None if rule is None or rule.test_per_train is None else rule.test_per_train(task)

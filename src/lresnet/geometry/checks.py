@@ -30,6 +30,7 @@ __all__ = [
     "on_host",
     "overflowed",
     "require_features",
+    "require_finite",
     "require_nonnegative",
     "require_points",
     "require_positive",
@@ -229,6 +230,18 @@ def weight_rows(weight: float | Tensor, points: Tensor, dim: int, name: str = "w
             f"broadcasts to {without}. A weight per coordinate would not give a point of the hyperboloid"
         )
     return rows
+
+
+def require_finite(weight: float | Tensor, what: str = "weight") -> None:
+    """Raise ``ValueError`` if a weight is not finite; of a tensor, if :func:`checks_values` allows reading it."""
+    bad = 0.0
+    if isinstance(weight, Tensor):
+        if checks_values(weight) and not bool(weight.isfinite().all()):
+            bad = float(weight.detach()[~weight.isfinite()].flatten()[0])
+    elif isinstance(weight, Real):
+        bad = float(weight)
+    if not math.isfinite(bad):
+        raise ValueError(f"{what} must be finite, got {bad:g}")
 
 
 def require_nonnegative(weight: Tensor, what: str) -> None:

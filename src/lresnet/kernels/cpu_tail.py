@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import require_positive
+from lresnet.geometry.checks import require_finite, require_positive
 from lresnet.geometry.curvature import Curvature, root
 from lresnet.geometry.distance import radial_part
 from lresnet.kernels.formulas import tail_formula
@@ -74,6 +74,7 @@ def cpu_tail(
         >>> cpu_tail(x, y).flatten()
         tensor([0.8944, 0.0000])
     """
+    require_finite(weight)
     w = torch.as_tensor(weight, dtype=x.dtype).abs()
     gamma = None if scale is None else torch.as_tensor(scale, dtype=x.dtype)
     if gamma is not None:

@@ -30,7 +30,7 @@ from lresnet.nn.input_map import MAX_RADIUS, Points, coordinate_input, dropout_v
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.row_norm import ROW_NORMS
-from lresnet.nn.sparse import SparseMatrix, adjacency, mean_normalisation, symmetric_normalisation
+from lresnet.nn.sparse import BlockDiagonal, SparseMatrix, adjacency, mean_normalisation, symmetric_normalisation
 from lresnet.nn.weighted_join import WeightedJoin
 
 __all__ = ["CONNECTIONS", "GCNIILayer", "LorentzGCNII"]
@@ -93,7 +93,8 @@ class LorentzGCNII(GraphModel):
         head: "linear", a linear map of the space coordinates as in GCNII, "prototypes" or "mlr". The Euclidean baseline
             has the linear head only.
         activation_checkpointing: Store the activations of about the square root of L layers and compute the others
-            again in the backward pass. The results are the same.
+            again in the backward pass. The results are the same. torch.compile ignores it: a compiler decides itself
+            what to compute again.
 
     Shapes:
         x [N, in], edge_index [2, E], edge_weight [E], batch [N] -> embeddings [N, hidden] or logits [N, num_classes];
@@ -153,6 +154,8 @@ class LorentzGCNII(GraphModel):
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         self.input_layer = EuclideanLinear(in_features, hidden)
         share = CONNECTIONS[connection] if alpha is None else alpha
+        if not 0 < share < 1:
+            raise ValueError(f"alpha must be above 0 and below 1, got {alpha}")
         options = residual_options or {}
 
         def join(weight: float, learned: bool = False, **own: Any) -> WeightedJoin:
@@ -200,6 +203,9 @@ class LorentzGCNII(GraphModel):
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:
         """Return the features as points. They are constant unless the curvature is learned: build them once."""
+        shape = features.member_shape if isinstance(features, BlockDiagonal) else tuple(features.shape)
+        if len(shape) < 2 or shape[-1] != self.input_layer.in_features:
+            raise ValueError(f"the model was built for features [N, {self.input_layer.in_features}], got shape {shape}")
         return coordinate_input(features, None if self.euclidean else self.manifold, self.max_radius)
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
@@ -228,7 +234,7 @@ class LorentzGCNII(GraphModel):
     def _run_layers(self, start: Tensor, A: SparseMatrix) -> Tensor:
         """Return the embeddings, given x_0. A state is (x, mean of the earlier layers or an empty tensor)."""
         state = start, start if self.means else start.new_empty(0)
-        if not (self.activation_checkpointing and torch.is_grad_enabled()):
+        if torch.compiler.is_compiling() or not (self.activation_checkpointing and torch.is_grad_enabled()):
             for number in range(len(self.layers)):
                 state = self.run_layer(number, state, start, A, self._drop)
         else:
@@ -244,7 +250,7 @@ class LorentzGCNII(GraphModel):
                     (*state, start, A),
                     use_reentrant=False,
                     preserve_rng_state=False,
-                    context_fn=lambda: (contextlib.nullcontext(), _untracked_statistics(self)),
+                    context_fn=lambda: (contextlib.nullcontext(), _UntrackedStatistics(self)),
                 )
         return state[1] if self.connection == "jumping" else state[0]
 
@@ -294,17 +300,23 @@ def _masked(mask: Tensor | None, keep: float, x: Tensor) -> Tensor:
     return x if mask is None else x * mask.to(x.dtype).div_(keep)
 
 
-@contextlib.contextmanager
-def _untracked_statistics(model: torch.nn.Module) -> Iterator[None]:
-    """Keep batch norms from counting the rows of a recomputed layer again in their running statistics."""
-    norms = [each for each in model.modules() if isinstance(each, torch.nn.BatchNorm1d)]
-    before = [(norm.momentum, norm.num_batches_tracked) for norm in norms]
-    for norm in norms:
-        norm.momentum, norm.num_batches_tracked = 0.0, None
-    try:
-        yield
-    finally:
-        for norm, (momentum, batches) in zip(norms, before, strict=True):
+class _UntrackedStatistics:
+    """Keep batch norms from counting the rows of a recomputed layer again in their running statistics.
+
+    A second backward pass through the same graph (``retain_graph=True``) enters the context again.
+    """
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        self.norms = [each for each in model.modules() if isinstance(each, torch.nn.BatchNorm1d)]
+        self.before: list[tuple[float | None, Tensor | None]] = []
+
+    def __enter__(self) -> None:
+        self.before = [(norm.momentum, norm.num_batches_tracked) for norm in self.norms]
+        for norm in self.norms:
+            norm.momentum, norm.num_batches_tracked = 0.0, None
+
+    def __exit__(self, *error: object) -> None:
+        for norm, (momentum, batches) in zip(self.norms, self.before, strict=True):
             norm.momentum, norm.num_batches_tracked = momentum, batches
 
 

@@ -13,9 +13,11 @@ from typing import Any, ClassVar
 
 import torch
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_safetensors
 from torch.nn.parameter import is_lazy
 
+from lresnet._files import write_atomically
 from lresnet._json import read_json
 from lresnet._limits import LAYERS, LIST_ITEMS
 from lresnet.geometry.state import EXTRA_STATE
@@ -62,10 +64,9 @@ class Pretrained(torch.nn.Module):
     def save_pretrained(self, folder: str | Path) -> Path:
         """Write ``config.json`` and ``model.safetensors`` into ``folder``, which is created if missing."""
         folder, config = Path(folder), json.dumps(self.config, indent=2)  # can fail, so it comes before the files
-        folder.mkdir(parents=True, exist_ok=True)
         state = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
-        save_file(state, folder / "model.safetensors")
-        (folder / "config.json").write_text(config + "\n")
+        write_atomically(folder / "model.safetensors", to_safetensors(state))
+        write_atomically(folder / "config.json", (config + "\n").encode())
         return folder
 
     def push_to_hub(

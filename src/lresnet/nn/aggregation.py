@@ -39,8 +39,11 @@ def rescaled_aggregate(x: Tensor, A: SparseMatrix, kappa: Curvature) -> Tensor:
     .. math:: y_i = \rho_i\, s_i / n_i, \qquad \rho_i = \sum_j A_{ij}
 
     The factor moves a point along the geodesic through the origin. It commutes with rotations about the origin, not
-    with boosts.
+    with boosts. The result is differentiable in the values of A, too.
     """
+    if A.values.requires_grad or transformed():  # then the factor has a derivative as well
+        factor = A.sum_rows(A.values).to(x.dtype)
+        return aggregate(x, A, kappa) * (factor if factor.dim() == x.dim() else factor.unsqueeze(1))
     h = with_unitless_time(x, kappa)
     sums, least = A.product(h), least_times(A, h)
     return _centroid_of_sums(sums, least, kappa, A.has_empty_rows(), rescaled=True)

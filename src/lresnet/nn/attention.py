@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lresnet._lazy import Deprecated, lazy_names
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import full_precision
+from lresnet.geometry.checks import checked_points, full_precision
 from lresnet.geometry.curvature import kappa_of
 from lresnet.nn.aggregation import centroid_of_sums
 from lresnet.nn.euclidean import EuclideanLinear
@@ -169,7 +169,7 @@ class LorentzLinearAttention(ManifoldModule):
         _require_nodes(x, self.query, self)
         with full_precision(x):
             v = torch.stack([value.with_time(x) for value in self.values], dim=-2)  # type: ignore[operator]
-            q, k = (part.to(v.dtype) for part in self._query_and_key(x))
+            q, k = self._query_and_key(x)
             sums = _mean(linear_attention(q, k, v))
             kappa = kappa_of(self.manifold.curvature, sums.dtype)
             least = torch.ones_like(sums[..., :1])  # the sum of a row's weights, the lower bound of n
@@ -178,14 +178,25 @@ class LorentzLinearAttention(ManifoldModule):
     def rows(self, x: Tensor, nodes: Tensor) -> Tensor:
         """Return the weights of the points in the centroids of ``nodes`` [R], [R, N], averaged over the heads."""
         _require_nodes(x, self.query, self)
-        return attention_rows(*self._query_and_key(x), nodes).mean(-2)
+        with full_precision(x):
+            return attention_rows(*self._query_and_key(x), nodes).mean(-2).to(x.dtype)
 
     def _query_and_key(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        q, k = (_split(torch.relu(layer(x)), self.heads) for layer in (self.query, self.key))
+        """Return q and k in float32 or wider, like the values, whatever the dtypes of x and of the weights."""
+        (x,), _ = checked_points(x)
+        q, k = (_split(torch.relu(_linear(layer, x)), self.heads) for layer in (self.query, self.key))
         return q, k
 
     def extra_repr(self) -> str:
         return f"heads={self.heads}, {super().extra_repr()}"
+
+
+def _linear(layer: EuclideanLinear, x: Tensor) -> Tensor:
+    """Apply a layer in the dtype of x, as :class:`LorentzLinear` does."""
+    if layer.weight.dtype == x.dtype:
+        return layer(x)  # type: ignore[no-any-return]
+    parameters = {name: parameter.to(x.dtype) for name, parameter in layer.named_parameters()}
+    return torch.func.functional_call(layer, parameters, (x,))  # type: ignore[no-any-return]
 
 
 def _require_nodes(x: Tensor, query: EuclideanLinear, layer: torch.nn.Module) -> None:

@@ -339,8 +339,12 @@ def decay_rates(
         >>> decay_rates(parameter_groups(net), 0.1, layer_decay=0.5)
         {'layers.weight': 0.5, 'head.weight': 0.1, 'layers.bias': 0.0, 'head.bias': 0.0}
     """
-    inner = weight_decay if layer_decay is None else layer_decay
-    decayed = {name: inner if name.startswith("layers.") else weight_decay for name in [*groups.decayed, *groups.plain]}
+    names = [*groups.decayed, *groups.plain]
+    # torch.compile and DistributedDataParallel put a word before each name.
+    inner = {name for name in names if name.removeprefix("_orig_mod.").removeprefix("module.").startswith("layers.")}
+    if layer_decay is not None and not inner:
+        raise ValueError("layer_decay has no effect: no parameter of this model is in its 'layers'; leave it out")
+    decayed = {name: weight_decay if layer_decay is None or name not in inner else layer_decay for name in names}
     plain = {} if decay == "all" else dict.fromkeys(groups.plain, 0.0)
     return decayed | plain | dict.fromkeys(groups.geometric, 0.0)
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lresnet.plots.picture import GREY, INK, method_style, save_picture
+from lresnet.runs.record import CURVE_FILE, require_undamaged
 from lresnet.runs.report import finished_record
 from lresnet.train.results import read_results
 
 __all__ = ["CURVE_FILE", "Curve", "draw_curves", "read_curve"]
 
-CURVE_FILE = "curve.jsonl"
 _LINE_STYLES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # for several runs of one method
 
 
@@ -36,9 +36,11 @@ def read_curve(folder: Path) -> Curve:
 
     Raises:
         FileNotFoundError: There is no run, or it has no curve.
-        ValueError: The run has not finished.
+        ValueError: The run has not finished, or its curve is damaged.
     """
     record = finished_record(folder)
+    if (folder / CURVE_FILE).is_file():
+        require_undamaged(folder, record, [CURVE_FILE])
     lines = [line for line in read_results(folder / CURVE_FILE) if isinstance(line.get("epoch"), int)]
     by_epoch = {line["epoch"]: line.get("validation") for line in lines}
     known = sorted((epoch, value) for epoch, value in by_epoch.items() if _is_number(value))

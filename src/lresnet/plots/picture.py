@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lresnet._files import require_writable, write_atomically
 from lresnet.residual.registry import METHODS
 
 if TYPE_CHECKING:
@@ -61,15 +63,14 @@ def require_writable_picture(path: Path) -> None:
     """
     if path.suffix not in PICTURE_FORMATS:
         raise ValueError(f"a picture's file name must end with {', '.join(PICTURE_FORMATS)}, got {str(path)!r}")
-    is_new = not path.exists()
-    path.open("ab").close()
-    if is_new:
-        path.unlink()
+    require_writable(path)
 
 
 def save_picture(figure: Figure, path: str | Path, dpi: int = 160) -> Path:
     """Write ``figure`` to ``path`` and return the path. Equal figures give equal PNG files on every machine."""
     path = Path(path)
     metadata = {"Software": None} if path.suffix == ".png" else None  # matplotlib would add its version
-    figure.savefig(path, dpi=dpi, facecolor="white", metadata=metadata)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=path.suffix.removeprefix("."), dpi=dpi, facecolor="white", metadata=metadata)
+    write_atomically(path, buffer.getvalue())
     return path

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from lresnet.geometry import Lorentz, ManifoldModule, state
+from lresnet.geometry.checks import require_finite
 
 __all__ = ["FixedNumbers", "Residual", "WeightedResidual", "require_learned", "require_positive_number"]
 
@@ -117,6 +118,7 @@ class WeightedResidual(Residual, FixedNumbers):
         elif isinstance(weight, torch.nn.Parameter):
             self.raw_weight = weight
         elif isinstance(weight, Tensor):
+            require_finite(weight)
             self.register_buffer("raw_weight", weight)
         elif math.isfinite(weight):
             self.fix("raw_weight", float(weight), **factory)

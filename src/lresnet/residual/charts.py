@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from lresnet.geometry import charts
-from lresnet.geometry.checks import checked_points, weight_rows
+from lresnet.geometry.checks import checked_points, require_finite, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.residual.lorentz import lorentz_residual
 
@@ -50,6 +50,7 @@ def klein_residual(p: Tensor, q: Tensor, weight: float | Tensor = 1.0, *, K: Cur
         >>> klein_residual(torch.tensor([0.5, 0.5]), torch.tensor([0.5, -0.5]))
         tensor([0.5000, 0.0000])
     """
+    require_finite(weight)
     (p, q), dtype = checked_points(p, q, dim=dim, names=("p", "q"))
     kappa_of(K, p.dtype)  # raises unless K is a valid curvature
     for point in (p, q):

@@ -25,6 +25,7 @@ from lresnet.geometry.checks import (
     forward_mode,
     on_host,
     overflowed,
+    require_finite,
     require_positive,
     traced,
     weight_rows,
@@ -72,6 +73,7 @@ def lorentz_residual(
         >>> lorentz_residual(torch.tensor([2.0, -2.0]), torch.tensor([2.0, 2.0]))
         tensor([0.8944, 0.0000])
     """
+    require_finite(weight)
     if supports_pair(x, y, K, dim=dim):
         from lresnet.kernels.residual import fused_residual
 
@@ -121,14 +123,16 @@ def lorentz_residual_many(
             f"xs needs at least one branch and weights one weight for each branch; got {len(xs)} branches and "
             f"{len(weights)} weights"
         )
+    for i, weight in enumerate(weights):
+        require_finite(weight, f"weights[{i}]")
     points, dtype = checked_points(*xs, dim=dim, names=[f"xs[{i}]" for i in range(len(xs))])
     points, kappa = kappa_among(points, K, dim)
     rows = [weight_rows(w, points[0], dim, f"weights[{i}]").abs() for i, w in enumerate(weights)]
     last = [point.movedim(dim, -1) for point in points]
-    weight = torch.stack([_last(row, dim).expand(*last[0].shape[:-1], 1) for row in rows], dim=-2)
+    stacked = torch.stack([_last(row, dim).expand(*last[0].shape[:-1], 1) for row in rows], dim=-2)
     if isinstance(kappa, Tensor) and kappa.dim() > 0:  # several curvatures: add the axis of the stacked branches
         kappa = _last(kappa[(None,) * (points[0].dim() - kappa.dim())], dim).unsqueeze(-2)
-    z = centroid(torch.stack(last, dim=-2), weight, kappa).movedim(-1, dim)
+    z = centroid(torch.stack(last, dim=-2), stacked, kappa).movedim(-1, dim)
     return (z if scale is None else z * _scale_rows(scale, z, dim)).to(dtype)
 
 

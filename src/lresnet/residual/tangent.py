@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, maps
-from lresnet.geometry.checks import checked_points, in_range, weight_rows
+from lresnet.geometry.checks import checked_points, in_range, require_finite, weight_rows
 from lresnet.geometry.curvature import Curvature, kappa_among, kappa_of
 from lresnet.kernels import supports_pair
 from lresnet.kernels.formulas import register_formula
@@ -32,6 +32,7 @@ def tangent_residual(
         >>> tangent_residual(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 0.0]))
         tensor([1., 0.])
     """
+    require_finite(weight)
     if supports_pair(x, y, K, dim=dim):
         from lresnet.kernels.residual import fused_residual
 

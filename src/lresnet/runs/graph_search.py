@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -13,10 +14,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lresnet._files import write_atomically
-from lresnet._json import parse_json
+from lresnet._files import locked_folder, sync_folder, write_atomically
 from lresnet.runs.config import GraphTaskConfig, RunConfig, configure, task_as_dict
 from lresnet.runs.graph_trials import trials
+from lresnet.train.results import parse_line, result_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -125,33 +126,35 @@ def search(
 
     Raises:
         ValueError: every trial has diverged, or the task is impossible.
+        OSError: another process is working in the folder.
     """
     assert isinstance(config.task, GraphTaskConfig)
     assert config.task.task is not None
     data = _checksum(config)
-    before = read_trials(folder)
-    recorded = [trial for trial in before if trial.data == data]
-    done = {json.dumps(trial.settings, sort_keys=True): trial for trial in recorded}
-    if folder is not None and before and not recorded:  # a search on other data
-        shutil.rmtree(folder / "trials", ignore_errors=True)
-    candidates = trials(
-        config.task.task, given, config.train.seed, method=method, has_features=_has_features(config.task)
-    )
-    ended: list[Trial] = []
-    for number, settings in enumerate(candidates, 1):
-        if not budget.allows(len(ended), sum(trial.seconds for trial in ended)):
-            break
-        known = done.get(json.dumps(settings, sort_keys=True))
-        trial = known or _train(number, settings, config, device, folder)
-        ended.append(dataclasses.replace(trial, number=number, data=data))
-        if known is None and folder is not None:
-            _write(folder, ended)
-            _forget(folder, ended)
-        if on_trial is not None:
-            on_trial(ended[-1])
-    best = best_trial(ended)
-    if folder is not None:
-        _keep(folder, best)
+    with contextlib.nullcontext() if folder is None else locked_folder(folder):
+        before = read_trials(folder)
+        recorded = [trial for trial in before if trial.data == data]
+        done = {json.dumps(trial.settings, sort_keys=True): trial for trial in recorded}
+        if folder is not None and before and not recorded:  # a search on other data
+            shutil.rmtree(folder / "trials", ignore_errors=True)
+        candidates = trials(
+            config.task.task, given, config.train.seed, method=method, has_features=_has_features(config.task)
+        )
+        ended: list[Trial] = []
+        for number, settings in enumerate(candidates, 1):
+            if not budget.allows(len(ended), sum(trial.seconds for trial in ended)):
+                break
+            known = done.get(json.dumps(settings, sort_keys=True))
+            trial = known or _train(number, settings, config, device, folder)
+            ended.append(dataclasses.replace(trial, number=number, data=data))
+            if known is None and folder is not None:
+                _write(folder, ended)
+                _forget(folder, ended)
+            if on_trial is not None:
+                on_trial(ended[-1])
+        best = best_trial(ended)
+        if folder is not None:
+            _keep(folder, best)
     return _configured(config, best.settings), ended
 
 
@@ -201,7 +204,7 @@ def read_trials(folder: Path | None) -> list[Trial]:
 
 def _trial(line: bytes) -> Trial | None:
     try:
-        trial = Trial(**parse_json(line.decode("utf-8")))
+        trial = Trial(**parse_line(line))
     except (TypeError, ValueError):
         return None
     kinds = (
@@ -218,8 +221,7 @@ def _trial(line: bytes) -> Trial | None:
 
 
 def _write(folder: Path, ended: Sequence[Trial]) -> None:
-    lines = [json.dumps(dataclasses.asdict(trial)) + "\n" for trial in ended]
-    write_atomically(folder / _FILE, "".join(lines).encode())
+    write_atomically(folder / _FILE, "".join(result_line(dataclasses.asdict(trial)) for trial in ended).encode())
 
 
 def _checksum(config: RunConfig) -> str:
@@ -273,7 +275,9 @@ def _keep(folder: Path, best: Trial) -> None:
             target = folder / file.name
             if target.is_dir():
                 shutil.rmtree(target)
+            sync_folder(folder)  # the names of the other files come to the disk before that of run.json
             file.replace(target)
+        sync_folder(folder)
     shutil.rmtree(folder / "trials", ignore_errors=True)
 
 

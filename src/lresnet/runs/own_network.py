@@ -9,9 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
+from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
+from lresnet._files import write_atomically
 from lresnet.geometry import Lorentz
 from lresnet.models.pretrained import Pretrained
 from lresnet.nn.mlr import LorentzMLR
@@ -82,8 +84,7 @@ def network_weights(net: torch.nn.Module) -> dict[str, Tensor]:
 
 def save_weights(net: torch.nn.Module, folder: Path) -> None:
     """Write the tensors of a network to ``folder/model.safetensors``."""
-    folder.mkdir(parents=True, exist_ok=True)
-    save_file(network_weights(net), folder / _WEIGHTS)
+    write_atomically(folder / _WEIGHTS, to_safetensors(network_weights(net)))
 
 
 def load_weights(net: torch.nn.Module, folder: Path) -> None:

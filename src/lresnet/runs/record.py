@@ -1,6 +1,7 @@
 """The record of a run: :class:`RunRecord`, and the files of the run's folder that hold it.
 
-The folder holds ``run.json``, ``checkpoint.pt``, ``model/``, ``curve.jsonl``, and later ``evaluation.json``.
+The folder holds ``run.json``, ``checkpoint.pt``, ``model/``, ``curve.jsonl``, and later ``evaluation.json``. The
+records have a checksum each, and ``run.json`` has those of the model and of the curve.
 """
 
 from __future__ import annotations
@@ -8,13 +9,13 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from lresnet._files import require_run_folder, write_atomically
+from lresnet._files import CHECKSUM, checksum, digest, require_run_folder, write_atomically
 from lresnet._json import read_json
 from lresnet.data.quoting import reason
 from lresnet.data.registry import TASKS
@@ -22,21 +23,32 @@ from lresnet.data.split_names import canonical_split
 from lresnet.metrics.untrained_links import UntrainedScore
 from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
 from lresnet.runs.images import require_same_images, require_same_order
-from lresnet.train.checkpoint import is_damaged, load_checkpoint
+from lresnet.train.checkpoint import has_checkpoint, is_damaged, load_checkpoint, previous_checkpoint
 
 __all__ = [
+    "CURVE_FILE",
+    "MODEL_FILES",
     "RunRecord",
     "checkpoint_epoch",
+    "damage",
+    "digests",
     "read_evaluation",
     "read_finished_record",
     "read_record",
+    "remove_previous_checkpoint",
+    "require_repairable",
     "require_resumable",
     "require_same_run",
+    "require_undamaged",
     "write_record",
 ]
 
 _FORMAT = 2
 _RUN, _EVALUATION, _CHECKPOINT = "run.json", "evaluation.json", "checkpoint.pt"
+MODEL_FILES = ("model/model.safetensors", "model/config.json")
+"""The files of a run's model; a network that a user built has no configuration."""
+CURVE_FILE = "curve.jsonl"
+"""The validation metric of every epoch that has one."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class RunRecord:
         images: sizes, classes and checksums of the images, for a run on images.
         graph: sizes and checksum of the graph, for a run on a user's graph.
         metrics: test metrics in percent, in ``evaluation.json`` only.
+        files: sha256 and size of the files of a finished run, by name; None: lresnet 0.2 wrote the record.
         untrained: for link prediction, what scores without any training reach on the same test pairs, best first by
             validation pairs, see :class:`lresnet.metrics.UntrainedScore`; in ``evaluation.json`` only.
     """
@@ -78,6 +91,7 @@ class RunRecord:
     images: dict[str, Any] | None = None
     graph: dict[str, Any] | None = None
     metrics: dict[str, float] | None = None
+    files: dict[str, dict[str, Any]] | None = None
     untrained: list[dict[str, Any]] | None = None
 
     @property
@@ -174,7 +188,7 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as JSON values."""
         values = {"format": _FORMAT} | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("norm_statistics", "images", "graph", "metrics", "untrained"):
+        for name in ("norm_statistics", "images", "graph", "metrics", "files", "untrained"):
             if values[name] is None:
                 del values[name]
         return values | ({} if self.metrics is None else {"value": self.value})
@@ -219,8 +233,66 @@ def read_evaluation(folder: Path) -> RunRecord | None:
 
 def write_record(folder: Path, record: RunRecord) -> None:
     """Write ``run.json``, or ``evaluation.json`` if the record has test metrics, completely or not at all."""
-    path = folder / (_RUN if record.metrics is None else _EVALUATION)
-    write_atomically(path, (json.dumps(record.as_dict(), indent=2, allow_nan=False) + "\n").encode())
+    path, values = folder / (_RUN if record.metrics is None else _EVALUATION), record.as_dict()
+    text = json.dumps(values | {CHECKSUM: checksum(values)}, indent=2, allow_nan=False)
+    write_atomically(path, (text + "\n").encode())
+
+
+def digests(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return sha256 and size of the files of a run that has just finished, as ``run.json`` records them."""
+    return {name: digest(folder / name) for name in (*MODEL_FILES, CURVE_FILE) if (folder / name).is_file()}
+
+
+def damage(folder: Path, record: RunRecord, names: Sequence[str] = ()) -> str | None:
+    """Return the first file of a finished run that is missing or is not the one that the run wrote, and what is wrong.
+
+    None: all files are as they were written. A record of lresnet 0.2 has no checksums; then the weights must exist.
+
+    Args:
+        names: the files to compare; empty: all.
+    """
+    for name, known in (record.files or {MODEL_FILES[0]: {}}).items():
+        if names and name not in names:
+            continue
+        path = folder / name
+        if not path.is_file():
+            return f"{name} is missing"
+        if known and digest(path) != known:
+            return f"{name} does not match its checksum in {_RUN}"
+    return None
+
+
+def require_undamaged(folder: Path, record: RunRecord, names: Sequence[str]) -> None:
+    """Raise an error if one of the files ``names`` of a finished run is missing or damaged.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: a file is damaged.
+    """
+    found = None if record.files is None else damage(folder, record, names)
+    if found is not None:
+        kind = FileNotFoundError if found.endswith("missing") else ValueError
+        raise kind(f"{folder} is damaged: {found}; train the run again with the same settings, which repairs it")
+
+
+def require_repairable(folder: Path, found: str) -> None:
+    """Raise an error if a damaged run has no checkpoint from which it can be trained again.
+
+    Args:
+        found: what :func:`damage` has returned.
+    """
+    checkpoint = folder / _CHECKPOINT
+    if not has_checkpoint(checkpoint) or is_damaged(checkpoint):
+        state = "damaged" if has_checkpoint(checkpoint) else "missing"
+        raise ValueError(
+            f"{folder} holds a finished run, but {found}, and {_CHECKPOINT} is {state} too, so it cannot be repaired; "
+            f"copy the file back, or delete {_RUN} and {_CHECKPOINT} to train the run again"
+        )
+
+
+def remove_previous_checkpoint(folder: Path) -> None:
+    """Remove the checkpoint before the last one of a run that has finished."""
+    previous_checkpoint(folder / _CHECKPOINT).unlink(missing_ok=True)
 
 
 def checkpoint_epoch(folder: Path) -> int:
@@ -257,7 +329,7 @@ def require_resumable(folder: Path, before: RunRecord | None, record: RunRecord)
     checkpoint = folder / _CHECKPOINT
     if is_damaged(checkpoint):
         raise ValueError(f"{checkpoint} is damaged; delete it to start from the beginning")
-    if not checkpoint.is_file():
+    if not has_checkpoint(checkpoint):
         return
     if before is None:
         raise ValueError(f"{checkpoint} has no run.json beside it, so its run is unknown; use another folder")
@@ -282,6 +354,7 @@ def _read(path: Path) -> RunRecord:
         values = read_json(path)
         if not isinstance(values, dict):
             raise ValueError(f"it holds {type(values).__name__}, not an object")
+        _require_checksum(values)
         _check_outcome(values)
         record = _from_format_1(values) if "cell" in values else _from_format_2(values)
         if not record.from_python:
@@ -290,6 +363,17 @@ def _read(path: Path) -> RunRecord:
         verb = "evaluate" if path.name == _EVALUATION else "train"
         raise ValueError(f"{path} is not what `lresnet {verb}` writes: {reason(error)}") from error
     return record
+
+
+def _require_checksum(values: Mapping[str, Any]) -> None:
+    """Raise an error if a record was changed or damaged after it was written; lresnet 0.2 wrote no checksums."""
+    if CHECKSUM not in values and "files" not in values:
+        return
+    if values.get(CHECKSUM) != checksum(values):
+        raise ValueError(
+            "its checksum does not match, so it was damaged or changed; "
+            f'if you have changed it, remove "{CHECKSUM}" and "files" from it'
+        )
 
 
 def _check_outcome(values: Mapping[str, Any]) -> None:
@@ -316,6 +400,9 @@ def _check_outcome(values: Mapping[str, Any]) -> None:
     versions = values.get("versions") or {}
     if not all(isinstance(version, str) for version in versions.values()):
         raise ValueError(f"its versions are {versions!r}, not texts")
+    files = values.get("files") or {}
+    if not isinstance(files, dict) or not all(isinstance(name, str) and _is_digest(own) for name, own in files.items()):
+        raise ValueError(f"its files are {files!r}, not names with sha256 and size")
     metrics = values.get("metrics", {"": 0.0})
     if not isinstance(metrics, dict) or not metrics or not all(map(_is_finite, metrics.values())):
         raise ValueError(f"its metrics are {metrics!r}, not finite numbers")
@@ -336,6 +423,10 @@ def _is_untrained_score(values: object) -> bool:
 
 def _is_finite(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _is_digest(value: object) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("sha256"), str) and isinstance(value.get("size"), int)
 
 
 def _from_format_2(values: Mapping[str, Any]) -> RunRecord:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
 import json
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from lresnet._files import require_no_file, write_atomically
+from lresnet._files import locked_folder, require_no_file, write_atomically
 from lresnet._options import AT_LEAST_1
 from lresnet.data import (
     DatasetTask,
@@ -67,12 +69,19 @@ from lresnet.runs.own_network import (
 )
 from lresnet.runs.presets import find_task, is_own_graph, run_config
 from lresnet.runs.record import (
+    CURVE_FILE,
+    MODEL_FILES,
     RunRecord,
+    damage,
+    digests,
     read_evaluation,
     read_finished_record,
     read_record,
+    remove_previous_checkpoint,
+    require_repairable,
     require_resumable,
     require_same_run,
+    require_undamaged,
     write_record,
 )
 from lresnet.runs.stem import with_stem
@@ -123,8 +132,8 @@ def fit(
         config: how to train.
         out: folder of the run. If it holds the checkpoint of the same run, training resumes from it; a resumed run is
             bit-identical to an uninterrupted one. (A user's own loader must give the same batches again, see
-            :class:`lresnet.train.DatasetClassification`.) A finished run is returned without training. None: nothing is
-            written.
+            :class:`lresnet.train.DatasetClassification`.) A finished run is returned without training, if its files
+            match their checksums; otherwise it is trained again from its checkpoint. None: nothing is written.
         device: see :func:`usable_device`. A checkpoint must be resumed on the same kind of device.
         checkpoint_every: epochs between two checkpoints; None: 10; 200 for graphs that are one batch; 1 for data sets.
         processes: the processes that share the run; all of them call this function, and only rank 0 writes. Resume
@@ -137,7 +146,7 @@ def fit(
         TypeError: the task, the model or the configuration has the wrong type.
         ValueError: the run is impossible, the model does not fit the task, the folder holds another run, or its images
             have changed.
-        OSError: the folder cannot be written to, or data are missing.
+        OSError: the folder cannot be written to, another process is working in it, or data are missing.
 
     Example:
         >>> import lresnet
@@ -167,26 +176,26 @@ def fit(
     if folder is None:
         outcome = _train(network, objective, config, None, 1, on_start, on_epoch)
         return Run(_finished(record, outcome), network, data, device=place)
-    before = processes.broadcast(read_record(folder) if processes.is_main else None)
-    if before is not None:
-        require_same_run(record, before, folder)
-        require_same_graph(record.graph, before.graph, record.task_name, folder)
-        if before.finished:
-            require_same_images(record.images, before.images, record.task_name, folder)
-            if is_own:
-                load_weights(network, folder / "model")
-            else:
-                network = from_pretrained(folder / "model", place)
-            return Run(before, network.eval(), data, folder, place)
-    if processes.is_main:
-        require_resumable(folder, before, record)
-        write_record(folder, record)
-    every = checkpoint_every or _usual_checkpoints(data, config)
-    outcome = _train(network, objective, config, folder / "checkpoint.pt", every, on_start, on_epoch)
-    record = _finished(record, outcome)
-    if processes.is_main:
-        _write_results(folder, network, outcome, record)
-    return Run(record, network, data, folder, place)
+    before, intact = processes.broadcast(_known_run(folder, record) if processes.is_main else (None, False))
+    if not intact:
+        with locked_folder(folder) if processes.is_main else contextlib.nullcontext():
+            # Another process may have finished the run since.
+            before, intact = processes.broadcast(_known_run(folder, record) if processes.is_main else (None, False))
+            if not intact:
+                if processes.is_main:
+                    _prepare(folder, before, record)
+                every = checkpoint_every or _usual_checkpoints(data, config)
+                outcome = _train(network, objective, config, folder / "checkpoint.pt", every, on_start, on_epoch)
+                record = _finished(record, outcome)
+                if processes.is_main:
+                    record = _write_results(folder, network, outcome, record)
+                return Run(record, network, data, folder, place)
+    assert before is not None
+    if is_own:
+        load_weights(network, folder / "model")
+    else:
+        network = from_pretrained(folder / "model", place)
+    return Run(before, network.eval(), data, folder, place)
 
 
 class Run:
@@ -238,6 +247,7 @@ class Run:
         folder = Path(folder)
         record = read_finished_record(folder)
         place = usable_device(device)
+        require_undamaged(folder, record, MODEL_FILES)
         if model is not None:
             load_weights(model, folder / "model")
         elif is_own_network(record.model):
@@ -308,14 +318,16 @@ class Run:
 
         For link prediction, scores without any training (:meth:`untrained`) are computed on the same pairs. The test
         set is read once: a run with a folder writes the metrics to ``evaluation.json`` and reads them from there
-        afterwards.
+        afterwards. A warning says so if they cannot be written.
 
         Raises:
             FileNotFoundError: the data are gone.
             ValueError: the model does not fit the data, or the images have changed.
         """
         if self.record.metrics is None and self.folder is not None:
-            self.record = read_evaluation(self.folder) or self.record
+            found = read_evaluation(self.folder)
+            if found is not None and (found.files is None or found.files == self.record.files):  # of these weights
+                self.record = found
         if self.record.metrics is None:
             objective = make_objective(self.task, self.train_config, self.device)
             metrics = {name: round(value, 4) for name, value in objective.test(self.model.eval()).items()}
@@ -325,7 +337,10 @@ class Run:
                 self.record, metrics=metrics, untrained=untrained, command=command, **environment(str(self.device))
             )
             if self.folder is not None:
-                write_record(self.folder, self.record)
+                try:
+                    write_record(self.folder, self.record)
+                except OSError as error:
+                    warnings.warn(f"the test metrics could not be saved: {error}", stacklevel=2)
         assert self.record.metrics is not None
         return dict(self.record.metrics)
 
@@ -771,12 +786,48 @@ def _finished(record: RunRecord, outcome: Outcome) -> RunRecord:
     )
 
 
-def _write_results(folder: Path, model: torch.nn.Module, outcome: Outcome, record: RunRecord) -> None:
+def _known_run(folder: Path, record: RunRecord) -> tuple[RunRecord | None, bool]:
+    """Return the record in ``folder`` and whether it is that of a finished run with all its files.
+
+    Raises:
+        ValueError: the folder holds another run, or the data have changed since.
+    """
+    before = read_record(folder)
+    if before is None:
+        return None, False
+    require_same_run(record, before, folder)
+    require_same_graph(record.graph, before.graph, record.task_name, folder)
+    if before.finished:
+        require_same_images(record.images, before.images, record.task_name, folder)
+    return before, before.finished and damage(folder, before) is None
+
+
+def _prepare(folder: Path, before: RunRecord | None, record: RunRecord) -> None:
+    """Check that a run can start or resume in ``folder``, and write its record without a result.
+
+    Raises:
+        ValueError: the folder has a checkpoint from which this run cannot resume, or none and a damaged run.
+    """
+    if before is not None and before.finished:
+        found = damage(folder, before)
+        assert found is not None
+        require_repairable(folder, found)
+        require_resumable(folder, before, record)
+        warnings.warn(f"{folder} is damaged: {found}; the run is trained again from its checkpoint", stacklevel=3)
+        return  # the record stays as it is until the files are there again
+    require_resumable(folder, before, record)
+    write_record(folder, record)
+
+
+def _write_results(folder: Path, model: torch.nn.Module, outcome: Outcome, record: RunRecord) -> RunRecord:
     """Write the model and the validation curve, then ``run.json``: a record with a best epoch has all files."""
     if isinstance(model, Pretrained):
         model.save_pretrained(folder / "model")
     else:
         save_weights(model, folder / "model")
     lines = [json.dumps({"epoch": epoch, "validation": round(value, 4)}) + "\n" for epoch, value in outcome.curve]
-    write_atomically(folder / "curve.jsonl", "".join(lines).encode())
+    write_atomically(folder / CURVE_FILE, "".join(lines).encode())
+    record = dataclasses.replace(record, files=digests(folder))
     write_record(folder, record)
+    remove_previous_checkpoint(folder)
+    return record

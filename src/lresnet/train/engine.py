@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import gc
+import json
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -16,8 +17,10 @@ from torch import Tensor
 
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.metrics.checks import NonFiniteScores
+from lresnet.models.pretrained import Pretrained
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
-from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
+from lresnet.train.checkpoint import resume_checkpoint, save_checkpoint
+from lresnet.train.checkpoint_state import first_difference, in_this_format, recorded_statistics, structure_problem
 from lresnet.train.config import NormStatistics, TrainConfig
 from lresnet.train.distributed import data_parallel_loss, report_lost_processes
 from lresnet.train.non_finite import NonFiniteCheck, check_parameters, diverged
@@ -46,6 +49,7 @@ Execution = Literal["fast", "compiled", "eager"]
 _WORTH_COMPILING = 40_000
 # Statistics of the batches that batch norms have seen.
 _RUNNING_STATISTICS = ("running_mean", "running_var")
+_OTHER_CHECKPOINT = "delete it or use another folder"
 # Autotuners and optimisers must choose and allocate everything before a capture; torch recommends three runs.
 _STEPS_BEFORE_CAPTURE = 3
 
@@ -98,7 +102,8 @@ def train_model(
         objective: the task, bound to its data and device.
         config: optimiser, learning rate, stopping.
         checkpoint: file for the whole state of the run. It is written at the start, so that a folder without write
-            permission fails at once, and every ``checkpoint_every`` epochs. None writes none.
+            permission fails at once, and every ``checkpoint_every`` epochs; the one before it is kept, with the ending
+            ``.previous``, and used if the last one is damaged. None writes none.
         checkpoint_every: epochs between two checkpoints.
         execution: ``"fast"`` captures the training step as a CUDA graph (except for sampled batches of a graph, whose
             sizes change, and with geoopt's optimisers, which count steps on the host) and compiles the model in long
@@ -114,7 +119,7 @@ def train_model(
     with report_lost_processes(), cudnn_benchmark():
         run = TrainingState(model, objective, config, execution)
         run.precompile()
-        state = processes.broadcast(load_checkpoint(written) if written else None)
+        state = processes.broadcast(resume_checkpoint(written) if written else None)
         if state is not None:
             run.load_state_dict(state)
         elif written:
@@ -309,23 +314,32 @@ class TrainingState(Generic[Model]):
             "best": self.best,
             "curve": self.curve,
             "seconds": self.seconds,
-            "schedule": self._schedule(),
+            "identity": self._identity(),
         }
 
-    def _schedule(self) -> dict[str, Any]:
-        """The settings that a resumed run must share. Without ``norm_statistics`` a run evaluates by running ones."""
-        given = self.config.schedule()
-        return given | {"norm_statistics": "reestimated"} if self.norm_statistics == "reestimated" else given
+    def _identity(self) -> dict[str, Any]:
+        """What makes a resumed run the same run: every setting of the training and, if it has one, of the model."""
+        train = dataclasses.asdict(self.config) | {"norm_statistics": self.norm_statistics}
+        model = self.model.config if isinstance(self.model, Pretrained) else {}
+        return json.loads(json.dumps({"train": train, "model": model}))  # type: ignore[no-any-return]
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from what :meth:`state_dict` returned.
 
         Raises:
-            ValueError: the state belongs to another run.
+            ValueError: the state belongs to another run, or is none.
         """
-        if self.norm_statistics is not None and self.config.norm_statistics is None:  # older versions had no other ones
-            self.norm_statistics = state.get("schedule", {}).get("norm_statistics", "running")
+        state = in_this_format(state, has_norms=self.norm_statistics is not None)
+        if self.norm_statistics is not None and self.config.norm_statistics is None:
+            self.norm_statistics = recorded_statistics(state) or self.norm_statistics
         self._require_same_run(state)
+        try:
+            self._load(state)
+        except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+            reason = " ".join(str(error).split())[:200]
+            raise ValueError(f"the checkpoint is not one of this run: {reason}; {_OTHER_CHECKPOINT}") from error
+
+    def _load(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizers.load_state_dict(state["optimizers"])
         self.objective.load_state_dict(state["objective"])
@@ -342,13 +356,13 @@ class TrainingState(Generic[Model]):
     def _require_same_run(self, state: dict[str, Any]) -> None:
         own = self.state_dict()
         if own.keys() != state.keys():
-            raise ValueError("another version of lresnet wrote the checkpoint; delete it or use another folder")
-        shapes = [_shapes(each["model"]) for each in (own, state)]
-        for what, same in (("schedule", own["schedule"] == state["schedule"]), ("model", shapes[0] == shapes[1])):
-            if not same:
-                raise ValueError(
-                    f"the checkpoint belongs to a run with another {what}; delete it or use another folder"
-                )
+            raise ValueError(f"another version of lresnet wrote the checkpoint; {_OTHER_CHECKPOINT}")
+        if problem := structure_problem(state, self.config.epochs):
+            raise ValueError(f"the checkpoint is damaged: its {problem}; {_OTHER_CHECKPOINT}")
+        if difference := first_difference(own["identity"], state["identity"]):
+            raise ValueError(f"the checkpoint belongs to another run: {difference}; {_OTHER_CHECKPOINT}")
+        if _shapes(own["model"]) != _shapes(state["model"]):
+            raise ValueError(f"the checkpoint belongs to a run with another model; {_OTHER_CHECKPOINT}")
 
 
 def norm_statistics(model: torch.nn.Module, objective: Objective[Any], config: TrainConfig) -> NormStatistics | None:

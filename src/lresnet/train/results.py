@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import platform
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Set
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import lresnet
+from lresnet._files import CHECKSUM, checksum, is_at, lock_when_free, make_folder, naming, sync_folder, write_all
 from lresnet._json import parse_json
 from lresnet._limits import LINE_BYTES
 
-__all__ = ["append_result", "environment", "read_results"]
+__all__ = ["ResultsFile", "append_result", "environment", "parse_line", "read_results", "result_line"]
+
+_CHECKSUM_LENGTH = 16
 
 
 @functools.cache
@@ -28,18 +32,115 @@ def environment(device: str = "cpu") -> dict[str, Any]:
     return {"versions": versions, "hardware": hardware}
 
 
-def append_result(path: Path, record: dict[str, Any]) -> None:
-    """Append one line, complete or not at all: one write, then a flush to disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps(record, allow_nan=False) + "\n"
-    handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-    try:
-        end = os.lseek(handle, 0, os.SEEK_END)
-        incomplete = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # do not append to a line that was cut off
-        os.write(handle, (b"\n" if incomplete else b"") + line.encode())
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+# One line ------------------------------------------------------------------------------------------------------------
+
+
+def result_line(record: Mapping[str, Any]) -> str:
+    """Return a record as one line of JSON with a checksum.
+
+    Raises:
+        TypeError, ValueError: JSON has no such value.
+    """
+    line = json.dumps(record, allow_nan=False)  # raises before the checksum is computed
+    values = json.loads(line)
+    return json.dumps({**values, CHECKSUM: checksum(values)[:_CHECKSUM_LENGTH]}) + "\n"
+
+
+def parse_line(line: bytes) -> dict[str, Any]:
+    """Return the record of a line, without its checksum.
+
+    A line without a checksum (lresnet 0.2 wrote none, and a person may have added it) is not verified.
+
+    Raises:
+        ValueError: the line is incomplete or damaged.
+
+    Example:
+        >>> parse_line(result_line({"seed": 1}).encode())
+        {'seed': 1}
+    """
+    values = parse_json(line.decode("utf-8"))
+    if not isinstance(values, dict):
+        raise ValueError("it is not a JSON object")
+    *names, last = values or [""]
+    rest = {name: values[name] for name in names}
+    if values.get(last) == checksum(rest)[:_CHECKSUM_LENGTH]:  # even if its own name is damaged
+        return rest
+    if CHECKSUM in values:
+        raise ValueError("its checksum does not match")
+    return values
+
+
+# A file --------------------------------------------------------------------------------------------------------------
+
+
+def append_result(path: Path, record: Mapping[str, Any]) -> None:
+    """Append one line and flush it to the disk. If that fails or is interrupted, the file stays as it was."""
+    line = result_line(record)
+    with _opened(path) as handle:
+        _append(handle, path, line)
+
+
+class ResultsFile:
+    """A file of results to which several processes append, every run once.
+
+    Args:
+        path: the file; it need not exist.
+        key: returns what identifies the run of a line; None: the line is not a run.
+
+    Example:
+        >>> import tempfile
+        >>> file = ResultsFile(Path(tempfile.mkdtemp()) / "runs.jsonl", key=lambda line: line["seed"])
+        >>> file.append({"seed": 0, "value": 97.0}), file.append({"seed": 0, "value": 97.0}), file.keys()
+        (True, False, {0})
+    """
+
+    def __init__(self, path: Path, key: Callable[[Mapping[str, Any]], Hashable]) -> None:
+        self.path, self._key = path, key
+        self._keys = set[Hashable]()
+        self._end, self._inode = 0, 0  # what has been read
+
+    def append(self, record: Mapping[str, Any]) -> bool:
+        """Append a line, as :func:`append_result` does, unless the file has the run; return whether it was appended."""
+        line = result_line(record)
+        key = self._key(json.loads(line))
+        with _opened(self.path) as handle:
+            self._read(handle)
+            if key is not None and key in self._keys:
+                return False
+            _append(handle, self.path, line)
+            self._read(handle)
+        return True
+
+    def keys(self) -> Set[Any]:
+        """Return the runs that the file holds now."""
+        try:
+            handle = os.open(self.path, os.O_RDONLY)
+        except FileNotFoundError:
+            self._keys.clear()
+            self._end = 0
+            return self._keys
+        try:
+            self._read(handle)
+        finally:
+            os.close(handle)
+        return self._keys
+
+    def _read(self, handle: int) -> None:
+        """Read the complete lines that were appended since the last call."""
+        now = os.fstat(handle)
+        if now.st_ino != self._inode or now.st_size < self._end:  # another file, or an edited one
+            self._keys.clear()
+            self._inode, self._end = now.st_ino, 0
+        with open(handle, "rb", closefd=False) as file:
+            file.seek(self._end)
+            position = self._end
+            for line in _lines(file):
+                position += len(line)
+                if line.endswith(b"\n"):
+                    self._end = position
+                with contextlib.suppress(ValueError):  # read_results reports it
+                    self._keys.add(self._key(parse_line(line)))
+        self._keys.discard(None)
 
 
 def read_results(path: Path) -> Iterator[dict[str, Any]]:
@@ -47,20 +148,56 @@ def read_results(path: Path) -> Iterator[dict[str, Any]]:
     if not path.is_file():
         return
     with path.open("rb") as file:
-        lines = iter(lambda: file.readline(LINE_BYTES), b"")  # a longer line becomes several, none of them a result
         number = 1
-        for line in lines:
+        for line in _lines(file):
             problem, record = "", None
             try:
-                record = parse_json(line.decode("utf-8"))
+                record = parse_line(line)
             except UnicodeDecodeError as error:
                 problem = f": byte {error.start + 1} of the line is not UTF-8"
             except json.JSONDecodeError:
                 pass
             except ValueError as error:
                 problem = f": {error}"
-            if isinstance(record, dict):
+            if record is not None:
                 yield record
             else:
                 warnings.warn(f"{path}:{number} is not a result and was skipped{problem}", stacklevel=2)
             number += line.endswith(b"\n")
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a file; one that is too long becomes several, none of them a result."""
+    return iter(lambda: file.readline(LINE_BYTES), b"")
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """Open and lock a file; it is created if it is missing."""
+    make_folder(path.parent)
+    while True:
+        with naming(path):
+            handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            lock_when_free(handle)
+            if is_at(handle, path):  # and was not replaced while this process waited
+                yield handle
+                return
+        finally:
+            os.close(handle)
+
+
+def _append(handle: int, path: Path, line: str) -> None:
+    end = os.lseek(handle, 0, os.SEEK_END)
+    incomplete = end > 0 and os.pread(handle, 1, end - 1) != b"\n"  # do not append to a line that was cut off
+    try:
+        with naming(path):
+            write_all(handle, (b"\n" if incomplete else b"") + line.encode())
+            os.fsync(handle)
+            if end == 0:
+                sync_folder(path.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.ftruncate(handle, end)
+            os.fsync(handle)
+        raise

@@ -182,12 +182,12 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     from lresnet_paper.ood import cells_served
     from lresnet_paper.pages.ood_page import ood_terminal
     from lresnet_paper.pages.text_tables import comparison_table, result_table
-    from lresnet_paper.results import aggregate, is_run
+    from lresnet_paper.results import aggregate, is_run, unique_runs
 
     console = Console()
     own = {cell for name in cells for cell in cells_served(table, name)}
     runs = [run for run in read_results(file) if is_run(run) and run["table"] == table and run["cell"] in own]
-    runs = [run for run in runs if protocol in (None, run["protocol"])]
+    runs = unique_runs(run for run in runs if protocol in (None, run["protocol"]))
     if not any(run.get("stage", "final") == "final" for run in runs):
         return False
     if table == "ood":
