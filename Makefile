@@ -31,8 +31,9 @@ test: $(STAMP) ## run all tests that are not marked slow (two processes, a few m
 test-all: $(STAMP) ## run all tests, including the slow ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-faults: $(STAMP) ## end, cut off and damage small runs at every file operation, and count what is lost (half an hour)
+test-faults: $(STAMP) ## end, cut off and damage small runs at every file operation, count what is lost, and fuzz every reader (an hour)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --inputs 200000 --processes 2
 
 test-browser: $(STAMP) ## test the report's page, and the site if it is built, in headless Chromium (Debian: apt-get install chromium)
 	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"
