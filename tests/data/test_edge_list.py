@@ -357,3 +357,10 @@ def test_unclosed_dictionaries_take_time_in_proportion_to_their_length(tmp_path:
     weights = read_edge_list(closed).weights
     assert weights is not None
     assert weights.tolist() == [3.5, 2.0]
+
+
+def test_a_header_with_fewer_columns_than_the_rows(tmp_path: Path) -> None:
+    edge_list = read_edge_list(written(tmp_path, b"source,target\nOslo,Rome,2\nRome,Bern,0.5\n", "g.csv"))
+    assert edge_list.weights is not None
+    assert edge_list.weights.tolist() == [2.0, 0.5]
+    assert "weights are in column 3." in edge_list.notes[0]

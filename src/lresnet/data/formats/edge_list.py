@@ -455,7 +455,7 @@ class _Reader:
                 first, second = (f"{column + 1} ({form.header[column]})" for column in form.ends)
                 parts.append(f"edges join columns {first} and {second}")
         if form.weight is not None:
-            title = f" ({quoted(form.header[form.weight])[1:-1]})" if form.header else ""
+            title = f" ({quoted(form.header[form.weight])[1:-1]})" if form.weight < len(form.header) else ""
             parts.append(f"weights are in column {form.weight + 1}{title}")
         if self.extra:
             used = {*form.ends, form.weight}
