@@ -33,7 +33,7 @@ test-all: $(STAMP) ## run all tests, including the slow ones
 
 test-faults: $(STAMP) ## end, cut off and damage small runs at every file operation, and read 200,000 hostile files (an hour)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
-	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --inputs 200000
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --inputs 200000 --processes 2
 
 test-browser: $(STAMP) ## test the report's page, and the site if it is built, in headless Chromium (Debian: apt-get install chromium)
 	@$(BIN)/python -m pip install -qq "playwright==$(PLAYWRIGHT)"

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import io
+import time
 from pathlib import Path
 
 import numpy as np
@@ -343,3 +344,23 @@ def test_a_compressed_list_that_expands_beyond_the_limit_is_refused(
     with pytest.raises(ValueError, match=r"g\.csv\.gz expands to more than [\d,]+ bytes, the limit for this file"):
         read_edge_list(path)
     assert read_edge_list(written(tmp_path, b"0,1\n" + b"#\n" * 100_000, "g.csv")).num_nodes == 2
+
+
+def test_unclosed_dictionaries_take_time_in_proportion_to_their_length(tmp_path: Path) -> None:
+    path = written(tmp_path, b"\n".join(b"a b {" + b"'weight':1x" * 3000 for _ in range(20)), "g.edgelist")
+    start = time.process_time()
+    assert read_edge_list(path).weights is None
+    assert (
+        time.process_time() - start < 10
+    )  # seconds of CPU time; hundredths are needed, a search of all ends took hours
+    closed = written(tmp_path, b"a b {'weight': 1, 'x': 2, 'weight': 3.5}\nb c {'weight': 2}\n", "h.edgelist")
+    weights = read_edge_list(closed).weights
+    assert weights is not None
+    assert weights.tolist() == [3.5, 2.0]
+
+
+def test_a_header_with_fewer_columns_than_the_rows(tmp_path: Path) -> None:
+    edge_list = read_edge_list(written(tmp_path, b"source,target\nOslo,Rome,2\nRome,Bern,0.5\n", "g.csv"))
+    assert edge_list.weights is not None
+    assert edge_list.weights.tolist() == [2.0, 0.5]
+    assert "weights are in column 3." in edge_list.notes[0]

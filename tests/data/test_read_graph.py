@@ -163,6 +163,7 @@ def test_latin_1_labels_are_read_and_reported(tmp_path: Path) -> None:
         ({"labels_csv": "a\nb\n"}, "labels.csv has 2 labels without names for 4 nodes"),
         ({"labels_csv": f"Ann,a\n{'x' * 20000},b\n"}, r"labels.csv, line 2: there is no node 'xxx.*20,000 characters"),
         ({"splits_csv": "Ann,train\nBob,tset\n"}, "splits.csv, line 2: the part 'tset' is unknown"),
+        ({"labels_csv": "Ann,a\u2028b\nBob,a\u2028b\n"}, r"labels.csv: all labels are a\\u2028b; classification"),
         ({"splits_csv": "Ann,train\nZoe,test\n"}, "splits.csv, line 2: there is no node 'Zoe'"),
         ({"splits_npz": b"PK"}, "splits.npz cannot be read: it is not a .npz archive"),
         ({"edges_tsv": EDGES}, "has several files edges.*: edges.csv, edges.tsv"),
@@ -346,6 +347,11 @@ def test_networkx_graphs_with_attributes() -> None:
         (nx.Graph([(1, "1")]), {}, "two nodes have the name '1'"),
         (nx.Graph([(0, 1, {"weight": -1})]), {}, "the weight of edge 0 is -1"),
         (nx.Graph([(0, 1, {"weight": "x"})]), {}, "the attribute weight of edge is 'x', not a number"),
+        (
+            nx.Graph([(0, 1, {"weight": 10**400})]),
+            {},
+            r"the attribute weight of edge is '10+\.\.\.' \(401 characters\), not",
+        ),
     ],
 )
 def test_refused_networks(network: nx.Graph, options: dict[str, Any], words: str) -> None:

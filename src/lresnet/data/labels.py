@@ -71,7 +71,7 @@ def number_labels(name: str, labels: Any, n: int, classes: Sequence[str] = ()) -
     if found.size == 0:
         return NumberedLabels(None, (), n)
     if (found == found[0]).all():
-        same = classes[found[0]] if found[0] < len(classes) else found[0]
+        same = quoted(classes[found[0]])[1:-1] if found[0] < len(classes) else found[0]
         raise ValueError(
             f"{name}: all labels are {same}; classification needs at least two classes, link prediction no labels"
         )

@@ -436,6 +436,9 @@ def _from_format_2(values: Mapping[str, Any]) -> RunRecord:
     known = [field for field in dataclasses.fields(RunRecord) if field.name in values]
     needed = [field.name for field in dataclasses.fields(RunRecord) if field.default is dataclasses.MISSING]
     _require_keys(values, [*needed, "best_epoch"])
+    for name in ("command", "device", "hardware", "versions", "processes"):
+        if values.get(name, "") is None:
+            raise ValueError(f"its {name} is None")
     for part in ("task", "model", "train"):
         if not isinstance(values[part], dict):
             raise ValueError(f"its {part} is {values[part]!r}, not a table of settings")

@@ -66,7 +66,7 @@ _WEIGHT_NAMES = ("weight", "weights", "w", "edgeweight", "value", "count", "stre
 _OTHER_NAMES = ("time", "timestamp", "date", "year", "since", "day", "id", "edgeid", "type", "label", "key")
 
 _INTEGER = re.compile(r"0|[1-9][0-9]{0,17}")
-_PYTHON_WEIGHT = re.compile(r"""\{.*['"]weight['"]: *([^,} ]+).*\}""")
+_PYTHON_WEIGHT = re.compile(r"""['"]weight['"]: *([^,} ]+)""")
 
 
 @dataclass(frozen=True)
@@ -285,10 +285,16 @@ def _weight_column(
     if numbers and numbers >= 0.5 * len(body):
         return 2, False
     if separator == " ":
-        dictionaries = sum(bool(_PYTHON_WEIGHT.fullmatch(" ".join(row[2:]))) for row in body)
+        dictionaries = sum(_python_weight(" ".join(row[2:])) != "" for row in body)
         if dictionaries > 0.5 * len(body):
             return 2, True
     return None, False
+
+
+def _python_weight(text: str) -> str:
+    """Return the last weight of a dictionary as networkx writes it; empty if there is none. One pass over ``text``."""
+    found = _PYTHON_WEIGHT.findall(text) if text.startswith("{") and text.endswith("}") else []
+    return found[-1] if found else ""
 
 
 def _comments_above(block: Block, line: int) -> int:
@@ -391,8 +397,7 @@ class _Reader:
     def _weight(self, line: int, row: list[str], column: int) -> float:
         text = row[column].strip(" \t") if len(row) > column else ""
         if self.form.python_weights:
-            match = _PYTHON_WEIGHT.fullmatch(" ".join(row[column:]))
-            text = match[1] if match else ""
+            text = _python_weight(" ".join(row[column:]))
         try:
             weight = float(text)
         except ValueError:
@@ -450,7 +455,7 @@ class _Reader:
                 first, second = (f"{column + 1} ({form.header[column]})" for column in form.ends)
                 parts.append(f"edges join columns {first} and {second}")
         if form.weight is not None:
-            title = f" ({quoted(form.header[form.weight])[1:-1]})" if form.header else ""
+            title = f" ({quoted(form.header[form.weight])[1:-1]})" if form.weight < len(form.header) else ""
             parts.append(f"weights are in column {form.weight + 1}{title}")
         if self.extra:
             used = {*form.ends, form.weight}

@@ -184,7 +184,7 @@ def _features(network: nx.Graph, name: str, nodes: Sequence[Any], attributes: Se
 def _number(name: str, what: str, attribute: str, value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
         raise ValueError(f"{name}: the attribute {attribute} of {what} is {quoted(value)}, not a number") from None
 
 
