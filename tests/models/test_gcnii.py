@@ -115,7 +115,8 @@ def test_the_means_of_dense_and_jumping_networks_weigh_all_layers_equally():
 @every_connection
 @pytest.mark.parametrize("sparse", [False, True], ids=["dense", "sparse"])
 def test_shapes_and_gradients_of_all_parameters(residual, connection, sparse):
-    options = {"norm": "layer", "dropout": 0.3, "curvature": -0.5, "connection": connection, "learn_alpha": True}
+    options = {"norm": "layer", "dropout": 0.3, "curvature": -0.5, "connection": connection}
+    options["learn_alpha"] = connection != "jumping"
     model = make(residual, **options, learn_curvature=True, theta=1.5)
     x = features().to_sparse() if sparse else features()
     logits = model(x, *graph())
@@ -334,12 +335,13 @@ def test_decay_of_the_layers_is_a_setting_of_its_own():
     [
         ({"connection": "sideways"}, "connection must be one of initial, chain, dense, jumping, got 'sideways'"),
         ({"alpha": 1.0}, "alpha must be above 0 and below 1, got 1.0"),
-        ({"alpha": 0.0, "connection": "jumping"}, "alpha must be above 0 and below 1, got 0.0"),
         ({"theta": 2.0}, "theta must be above 0 and at most e - 1"),
         ({"theta": math.nan}, "theta must be above 0 and at most e - 1"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"num_layers": 0}, "num_layers must be at least 1"),
-        ({"residual_options": {"weight": 2.0}}, "set the weight with alpha"),
+        ({"residual_options": {"weight": 2.0}}, "set by alpha"),
+        ({"connection": "jumping", "alpha": 0.5}, "has no skip branch inside a layer"),
+        ({"connection": "jumping", "residual_options": {"scale": "1+w"}}, "has no skip branch inside a layer"),
         ({"skip": "linear", "residual": "none"}, "residual='none' ignores it"),
         ({"skip": "linear", "connection": "jumping"}, "connection='jumping' has none"),
         ({"head": "mlr", "residual": "euclidean"}, "the Euclidean baseline has the linear head only"),

@@ -147,6 +147,11 @@ class LorentzGCNII(GraphModel):
                 raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
         _require_ranges(in_features, hidden, num_layers, dropout, theta)
         _require_compatible(residual, residual_options, connection, skip, head)
+        if connection == "jumping" and (alpha is not None or learn_alpha or residual_options):
+            raise ValueError(
+                "connection='jumping' has no skip branch inside a layer; leave out alpha, learn_alpha and the residual's "
+                "options such as scale"
+            )
         self.euclidean = residual == "euclidean"
         self.dropout, self.self_loops, self.max_radius = dropout, self_loops, max_radius
         self.connection, self.symmetric = connection, aggregation == "symmetric"
@@ -399,7 +404,9 @@ def _require_ranges(in_features: int, hidden: int, num_layers: int, dropout: flo
 
 def _require_compatible(residual: str, options: dict[str, Any] | None, connection: str, skip: str, head: str) -> None:
     if own := {"weight", "initial_weight"} & set(options or {}):
-        raise ValueError(f"residual_options must not contain {min(own)!r}; set the weight with alpha and learn_alpha")
+        raise ValueError(
+            f"the weight of lorentz_gcnii's residual is set by alpha (--alpha) and learn_alpha, not by {min(own)}; leave it out"
+        )
     if skip == "linear" and (residual == "none" or connection == "jumping"):
         reason = "residual='none' ignores it" if residual == "none" else "connection='jumping' has none"
         raise ValueError(f"skip='linear' maps the skip branch, but {reason}; use skip='identity'")

@@ -1,0 +1,115 @@
+"""Train for a long time and run many tiny runs; watch memory, step time and the file of results.
+
+    python benchmarks/soak.py train --minutes 30                  # memory and step time of three networks
+    python benchmarks/soak.py runs --count 10000 --workers 4      # one epoch each, in one sweep
+
+`train` takes steps of lorentz_gcn, lorentz_gcnii (batch norm, dropout, activation checkpointing) and lorentz_resnet20
+in turn, in one process, with a validation pass and a checkpoint every hundred rounds. Memory is the resident memory of
+the process; step time is process time, which other programs affect least. Both are medians of tenths of the time after
+the first tenth, in which caches fill.
+
+`runs` is a sweep as `lresnet reproduce` runs it. Every run has a seed of its own; afterwards each seed must have
+exactly one line.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+from lresnet.data import load_task
+from lresnet.models import create_model
+from lresnet.train import NodeClassification, TrainConfig, TrainingState
+from lresnet.train.checkpoint import save_checkpoint
+from lresnet.train.results import read_results
+from lresnet_paper.bench.training import image_training
+from lresnet_paper.run import Run
+from lresnet_paper.sweep import run_all
+
+ROUNDS_PER_CHECKPOINT = 100
+
+
+def resident_bytes() -> int:
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
+
+
+def graph_training(name: str, **options: object) -> TrainingState:
+    task = load_task("disease_tree/nc", "disjoint", features="standardised")
+    torch.manual_seed(0)
+    model = create_model(name, in_features=task.x.shape[1], num_classes=2, dropout=0.3, **options)
+    return TrainingState(model, NodeClassification(task), TrainConfig(epochs=10**9, lr=1e-3))
+
+
+def train(minutes: float) -> None:
+    torch.set_num_threads(1)
+    deep = {"num_layers": 16, "hidden": 16, "norm": "batch", "activation_checkpointing": True}
+    states = {
+        "lorentz_gcn": graph_training("lorentz_gcn"),
+        "lorentz_gcnii": graph_training("lorentz_gcnii", **deep),
+        "lorentz_resnet20": image_training("lorentz_resnet20", "lorentz", 8, 8, torch.device("cpu")),
+    }
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in states}
+    memory: list[tuple[float, float]] = []
+    started, rounds = time.monotonic(), 0
+    with tempfile.TemporaryDirectory() as folder:
+        while (share := (time.monotonic() - started) / (60 * minutes)) < 1:
+            for name, state in states.items():
+                before = time.process_time()
+                state.train_epoch()
+                times[name].append((share, time.process_time() - before))
+            rounds += 1
+            if rounds % ROUNDS_PER_CHECKPOINT == 0:
+                for name, state in states.items():
+                    state.validate()
+                    state.curve.clear()  # grows by design: one number per validation pass
+                    save_checkpoint(Path(folder) / f"{name}.pt", state.state_dict())
+            memory.append((share, resident_bytes()))
+    print(f"{rounds} rounds in {minutes:g} minutes")
+    for name, own in {"resident memory": memory, **times}.items():
+        tenths = [statistics.median(v for share, v in own if k <= 10 * share < k + 1) for k in range(1, 10)]
+        drift = 100 * (tenths[-1] / tenths[0] - 1)
+        shown = f"{tenths[0] / 2**20:.1f} MB" if name == "resident memory" else f"{1e3 * tenths[0]:.2f} ms"
+        spread = 100 * (max(tenths) / min(tenths) - 1)
+        print(f"{name:16} {shown} in the second tenth, {drift:+.2f} % in the last one, range {spread:.2f} %")
+
+
+def runs(count: int, workers: int) -> None:
+    config = {"hidden": 2, "num_layers": 1, "epochs": 1}
+    planned = [Run("gnn", "disease_tree/lp", "lorentz", "disjoint", seed, config) for seed in range(count)]
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "gnn.jsonl"
+        started = time.monotonic()
+        missing = run_all(planned, file, command="soak", workers=workers)
+        seconds = time.monotonic() - started
+        found = Counter(line["seed"] for line in read_results(file))
+        text = file.read_text().count("\n")
+    doubled, lost = sum(n > 1 for n in found.values()), count - len(found)
+    print(
+        f"{count} runs with {workers} workers in {seconds:.0f} s: {text} lines, {lost} lost, {doubled} doubled, "
+        f"{missing} missing"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("train").add_argument("--minutes", type=float, default=30.0)
+    sweep = verbs.add_parser("runs")
+    sweep.add_argument("--count", type=int, default=10_000)
+    sweep.add_argument("--workers", type=int, default=4)
+    arguments = parser.parse_args()
+    if arguments.verb == "train":
+        train(arguments.minutes)
+    else:
+        runs(arguments.count, arguments.workers)
+
+
+if __name__ == "__main__":
+    main()
