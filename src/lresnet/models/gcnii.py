@@ -149,8 +149,8 @@ class LorentzGCNII(GraphModel):
         _require_compatible(residual, residual_options, connection, skip, head)
         if connection == "jumping" and (alpha is not None or learn_alpha or residual_options):
             raise ValueError(
-                "connection='jumping' has no skip branch inside a layer; leave out alpha, learn_alpha and residual options "
-                "such as scale"
+                "connection='jumping' has no skip branch inside a layer; leave out alpha, learn_alpha and the options of "
+                "the residual, such as scale"
             )
         self.euclidean = residual == "euclidean"
         self.dropout, self.self_loops, self.max_radius = dropout, self_loops, max_radius
@@ -405,8 +405,7 @@ def _require_ranges(in_features: int, hidden: int, num_layers: int, dropout: flo
 def _require_compatible(residual: str, options: dict[str, Any] | None, connection: str, skip: str, head: str) -> None:
     if own := {"weight", "initial_weight"} & set(options or {}):
         raise ValueError(
-            f"the weight of lorentz_gcnii's residual is set by alpha (--alpha) and learn_alpha, not by {min(own)}; leave it "
-            "out"
+            f"the weight of lorentz_gcnii's residual is set by alpha (--alpha) and learn_alpha; leave out {min(own)}"
         )
     if skip == "linear" and (residual == "none" or connection == "jumping"):
         reason = "residual='none' ignores it" if residual == "none" else "connection='jumping' has none"
