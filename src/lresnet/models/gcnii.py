@@ -149,8 +149,8 @@ class LorentzGCNII(GraphModel):
         _require_compatible(residual, residual_options, connection, skip, head)
         if connection == "jumping" and (alpha is not None or learn_alpha or residual_options):
             raise ValueError(
-                "connection='jumping' has no skip branch inside a layer; leave out alpha, learn_alpha and the options of "
-                "the residual, such as scale"
+                "connection='jumping' has no skip branch inside a layer; leave out alpha, learn_alpha and the options "
+                "of the residual, such as scale"
             )
         self.euclidean = residual == "euclidean"
         self.dropout, self.self_loops, self.max_radius = dropout, self_loops, max_radius
