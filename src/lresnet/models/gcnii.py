@@ -1,7 +1,7 @@
 """lorentz_gcnii: deep graph networks with an initial residual and an identity map, on the hyperboloid.
 
 After Chen et al., "Simple and Deep Graph Convolutional Networks" (ICML 2020), with the residual connections of this
-library in place of the sum. A chain of residuals averages over its layers and collapses when it is deep
+library in place of the sum. A chain of 32 residuals at weight 1 collapses in its first training steps
 (docs/theory/depth.md); here every layer returns to the first embedding.
 """
 
