@@ -1,12 +1,14 @@
 """Train for a long time and run many tiny runs; watch memory, step time and the file of results.
 
     python benchmarks/soak.py train --minutes 30                  # memory and step time of three networks
+    python benchmarks/soak.py train --minutes 8 --device cuda     # the same on a GPU, with captured steps
     python benchmarks/soak.py runs --count 10000 --workers 4      # one epoch each, in one sweep
 
 `train` takes steps of lorentz_gcn, lorentz_gcnii (batch norm, dropout, activation checkpointing) and lorentz_resnet20
 in turn, in one process, with a validation pass and a checkpoint every hundred rounds. Memory is the resident memory of
-the process; step time is process time, which other programs affect least. Both are medians of tenths of the time after
-the first tenth, in which caches fill.
+the process, on a GPU with what torch has reserved there. Step time is process time, which other programs affect least;
+on a GPU it is wall-clock time with synchronisation. All are medians of tenths of the time after the first tenth, in
+which caches fill.
 
 `runs` is a sweep as `lresnet reproduce` runs it. Every run has a seed of its own; afterwards each seed must have
 exactly one line.
@@ -40,20 +42,34 @@ def resident_bytes() -> int:
     return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
-def graph_training(name: str, **options: object) -> TrainingState:
+def reserved_bytes(device: torch.device) -> int:
+    return torch.cuda.memory_reserved() if device.type == "cuda" else 0
+
+
+def graph_training(name: str, device: torch.device, **options: object) -> TrainingState:
     task = load_task("disease_tree/nc", "disjoint", features="standardised")
     torch.manual_seed(0)
     model = create_model(name, in_features=task.x.shape[1], num_classes=2, dropout=0.3, **options)
-    return TrainingState(model, NodeClassification(task), TrainConfig(epochs=10**9, lr=1e-3))
+    objective = NodeClassification(task, device=device)
+    return TrainingState(model.to(device), objective, TrainConfig(epochs=10**9, lr=1e-3))
 
 
-def train(minutes: float) -> None:
+def seconds_of_an_epoch(state: TrainingState, device: torch.device) -> float:
+    clock = time.process_time if device.type == "cpu" else time.perf_counter
+    before = clock()
+    state.train_epoch()
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return clock() - before
+
+
+def train(minutes: float, device: torch.device) -> None:
     torch.set_num_threads(1)
     deep = {"num_layers": 16, "hidden": 16, "norm": "batch", "activation_checkpointing": True}
     states = {
-        "lorentz_gcn": graph_training("lorentz_gcn"),
-        "lorentz_gcnii": graph_training("lorentz_gcnii", **deep),
-        "lorentz_resnet20": image_training("lorentz_resnet20", "lorentz", 8, 8, torch.device("cpu")),
+        "lorentz_gcn": graph_training("lorentz_gcn", device),
+        "lorentz_gcnii": graph_training("lorentz_gcnii", device, **deep),
+        "lorentz_resnet20": image_training("lorentz_resnet20", "lorentz", 8, 8, device),
     }
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in states}
     memory: list[tuple[float, float]] = []
@@ -61,16 +77,14 @@ def train(minutes: float) -> None:
     with tempfile.TemporaryDirectory() as folder:
         while (share := (time.monotonic() - started) / (60 * minutes)) < 1:
             for name, state in states.items():
-                before = time.process_time()
-                state.train_epoch()
-                times[name].append((share, time.process_time() - before))
+                times[name].append((share, seconds_of_an_epoch(state, device)))
             rounds += 1
             if rounds % ROUNDS_PER_CHECKPOINT == 0:
                 for name, state in states.items():
                     state.validate()
                     state.curve.clear()  # grows by design: one number per validation pass
                     save_checkpoint(Path(folder) / f"{name}.pt", state.state_dict())
-            memory.append((share, resident_bytes()))
+            memory.append((share, resident_bytes() + reserved_bytes(device)))
     print(f"{rounds} rounds in {minutes:g} minutes")
     for name, own in {"resident memory": memory, **times}.items():
         tenths = [statistics.median(v for share, v in own if k <= 10 * share < k + 1) for k in range(1, 10)]
@@ -100,13 +114,15 @@ def runs(count: int, workers: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    verbs.add_parser("train").add_argument("--minutes", type=float, default=30.0)
+    training = verbs.add_parser("train")
+    training.add_argument("--minutes", type=float, default=30.0)
+    training.add_argument("--device", default="cpu")
     sweep = verbs.add_parser("runs")
     sweep.add_argument("--count", type=int, default=10_000)
     sweep.add_argument("--workers", type=int, default=4)
     arguments = parser.parse_args()
     if arguments.verb == "train":
-        train(arguments.minutes)
+        train(arguments.minutes, torch.device(arguments.device))
     else:
         runs(arguments.count, arguments.workers)
 
