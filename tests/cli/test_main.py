@@ -187,6 +187,7 @@ def test_an_interruption_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 _INTERRUPTED = """
 import atexit, os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job may have been started with it ignored
 moment, folder = sys.argv[1:]
 class Interrupts:
     def find_spec(self, name, path=None, target=None):

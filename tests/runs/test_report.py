@@ -357,8 +357,9 @@ def test_the_verb_report(
 
 
 def test_the_verb_shows_groups_and_differences(
-    evaluated: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    evaluated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
     for method, values in (("lorentz", (70.0, 71.0)), ("euclidean", (60.0, 61.0))):
         for seed, value in enumerate(values):
             folder = tmp_path / f"{method}-{seed}"
