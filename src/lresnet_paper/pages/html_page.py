@@ -113,6 +113,8 @@ def html_page(
         Section("claims", "Claims", _claims(claims), "The paper's claims"),
     ]
     for table, own in grouped(results, lambda one: one.table).items():
+        if table == FEATURES_TABLE:
+            continue  # a study of ours: the section on graphs has its sentence, the Markdown page its table
         paired = [one for one in comparisons if one.table == table]
         body = _table_section(table, own, paired, notes or {}, runs)
         title = _TITLES.get(table, table.replace("_", " "))
@@ -165,10 +167,9 @@ def _table_section(
         body = _ood_body(results, runs)
     else:
         lines = overview(results, comparisons)
-        if table in ("gnn", FEATURES_TABLE):
+        if table == "gnn":
             everything = aggregate(runs)
-            without = without_column_sentences(everything) if table == "gnn" else None
-            lines = overview(results, comparisons, best_untrained(everything), without)
+            lines = overview(results, comparisons, best_untrained(everything), without_column_sentences(everything))
         panels, shown = grouped(results, panel_title), _overview_table(lines)
         missing = missing_sentences(table, runs) if table in PLANNED_TABLES else []
         given_away = [one for one in lines if one.untrained is not None and one.untrained.mean >= one.lorentz.mean]
