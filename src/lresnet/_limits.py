@@ -21,7 +21,9 @@ __all__ = [
     "SIDE_PER_ENTRY",
     "SIZE",
     "STATED",
+    "TEXT_BYTES",
     "TOML_BYTES",
+    "VOCABULARY",
     "largest_expansion",
     "largest_side",
 ]
@@ -77,6 +79,12 @@ PICKLE_BYTES = 2**28
 NESTING = 32
 """Depth of tuples in a pickle."""
 
+TEXT_BYTES = 2**32
+"""Size of a text to train on, all files of a folder together. It is kept in memory."""
+
+VOCABULARY = 2**16
+"""Number of tokens of a tokeniser."""
+
 DOWNLOAD_BYTES = 2**25
 """Size of a download for which no size is published."""
 
@@ -109,6 +117,8 @@ STATED = (
     ),
     ("size of a pickle (published data sets only)", f"{PICKLE_BYTES:,} bytes"),
     ("depth of tuples in a pickle", f"{NESTING}"),
+    ("text to train on, all files of a folder together", f"{TEXT_BYTES:,} bytes"),
+    ("tokens of a tokeniser", f"{VOCABULARY:,}"),
     ("download of a file whose size is not published", f"{DOWNLOAD_BYTES:,} bytes"),
 )
 """What is limited, and the limit in words; SECURITY.md shows this table."""

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
     from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
+    from lresnet.data.text import TextTask, text_task
+    from lresnet.data.tokenizer import Tokenizer
     from lresnet.data.torch_dataset import DatasetTask, dataset_task
 
 __all__ = [
@@ -46,6 +48,8 @@ __all__ = [
     "NodeTask",
     "OodSet",
     "Task",
+    "TextTask",
+    "Tokenizer",
     "augment",
     "cutmix",
     "dataset_task",
@@ -64,6 +68,7 @@ __all__ = [
     "read_graph",
     "read_graphs",
     "read_space",
+    "text_task",
 ]
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name
@@ -82,6 +87,8 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
+        "text": "TextTask text_task",
+        "tokenizer": "Tokenizer",
         "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
     }
     __getattr__, __dir__ = lazy_names(

@@ -12,6 +12,7 @@ from torch import Tensor
 from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet.data.image_data import ImageData, ImageSet, hold_out, stratified_part
 from lresnet.data.shaped import shaped
+from lresnet.data.text import TextTask
 from lresnet.data.torch_dataset import DatasetTask
 
 if TYPE_CHECKING:
@@ -304,7 +305,7 @@ class ImageTask:
 GraphTask = LinkTask | NodeTask
 """A task on one graph: what :func:`lresnet.data.load_task` returns."""
 
-Task = LinkTask | NodeTask | GraphLevelTask | ImageTask | DatasetTask
+Task = LinkTask | NodeTask | GraphLevelTask | ImageTask | TextTask | DatasetTask
 
 
 def _require_features(name: str, x: Tensor, nodes: int) -> None:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from lresnet.train.sampled import SampledLinkPrediction, SampledNodeClassification
     from lresnet.train.stacking.engine import StackedTrainingState, fork_generator, train_many
     from lresnet.train.stacking.model import StackError
+    from lresnet.train.text_modelling import TextModelling
 
 __all__ = [
     "Augment",
@@ -32,6 +33,7 @@ __all__ = [
     "SampledNodeClassification",
     "StackError",
     "StackedTrainingState",
+    "TextModelling",
     "TrainConfig",
     "TrainingState",
     "fork_generator",
@@ -59,6 +61,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "SampledNodeClassification": "sampled",
             "StackError": "stacking.model",
             "StackedTrainingState": "stacking.engine",
+            "TextModelling": "text_modelling",
             "TrainConfig": "config",
             "TrainingState": "engine",
             "fork_generator": "stacking.engine",
