@@ -26,6 +26,7 @@ _VERBS = {
     "train": "Train one model on one task.",
     "evaluate": "Read the test set once with the model of a run.",
     "predict": "Predict classes of images or nodes, or rank missing links, with the model of a run.",
+    "generate": "Continue a text with the model of a run.",
     "embed": "Write the points to which the model of a run maps its data.",
     "neighbours": "List the nearest neighbours of a node or an image in the space of a run.",
     "ood": "Detect out-of-distribution images with the model of a run.",

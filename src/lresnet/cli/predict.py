@@ -71,8 +71,10 @@ def predict(
         raise ValueError(f"--links ranks pairs of nodes; write --node {items[0]!r} for the links of one node")
     from lresnet.data import GraphLevelTask
     from lresnet.runs.run import Run
+    from lresnet.runs.text import require_no_text
 
     opened = Run.open(run, device=device)
+    require_no_text(opened, "items to predict")
     if opened.record.images is not None:
         if links or graph is not None or csv is not None:
             option = "links" if links else "graph" if graph is not None else "csv"

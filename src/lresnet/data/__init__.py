@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from lresnet.data.negatives import NegativeSampler, NegativeSamplers
     from lresnet.data.neighbour_sampler import NeighbourSampler, make_sampler
     from lresnet.data.ood_sets import OodSet, load_ood_set
-    from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
+    from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS, TEXTS
     from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
     from lresnet.data.text import TextTask, text_task
     from lresnet.data.tokenizer import Tokenizer
@@ -32,6 +32,7 @@ __all__ = [
     "IMAGE_SETS",
     "OOD_SETS",
     "TASKS",
+    "TEXTS",
     "Augmentation",
     "DatasetTask",
     "Graph",
@@ -86,7 +87,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "negatives": "NegativeSampler NegativeSamplers",
         "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
-        "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
+        "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS TEXTS",
         "text": "TextTask text_task",
         "tokenizer": "Tokenizer",
         "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",

@@ -1,6 +1,6 @@
 """Facts about a data set: its files, their official addresses and checksums, its tasks, licence and citation.
 
-Each module of :mod:`lresnet.data.graphs` and :mod:`lresnet.data.images` describes one data set with these classes.
+Each module of :mod:`lresnet.data.graphs`, :mod:`lresnet.data.images` and :mod:`lresnet.data.texts` describes one data set with these classes.
 Nothing here imports torch or NumPy, so that the names of all data sets are known in milliseconds.
 """
 
@@ -23,6 +23,7 @@ __all__ = [
     "NodeMetric",
     "OodSource",
     "TaskSource",
+    "TextSource",
 ]
 
 NodeMetric = Literal["f1_binary", "accuracy"]
@@ -170,6 +171,11 @@ class GraphSource(DataSource):
 @dataclass(frozen=True, kw_only=True)
 class ImageSource(DataSource):
     """Labelled training and test images. Their module has a function ``read(files) -> ImageData``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSource(DataSource):
+    """A text. Its module has a function ``read(files) -> list[bytes]``, which returns its documents."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from lresnet.data.files import Root, source_files
 from lresnet.data.formats.text_files import read_documents
+from lresnet.data.registry import TEXTS, reader
 from lresnet.data.shaped import shaped
 from lresnet.data.tokenizer import Tokenizer, train_bpe
 
@@ -62,10 +64,14 @@ class TextTask:
         for part, least in (("train", self.context + 1), ("val", 2), ("test", 2)):
             tokens: Tensor = getattr(self, part)
             if tokens.dim() != 1 or tokens.is_floating_point():
-                raise ValueError(f"{self.name}: {part} must be whole numbers [n], got {tokens.dtype} {list(tokens.shape)}")
+                raise ValueError(
+                    f"{self.name}: {part} must be whole numbers [n], got {tokens.dtype} {list(tokens.shape)}"
+                )
             if len(tokens) < least:
                 hint = "a longer text or a smaller context (--context)" if part == "train" else "a longer text"
-                raise ValueError(f"{self.name}: {part} has {len(tokens):,} tokens, but needs at least {least:,}; use {hint}")
+                raise ValueError(
+                    f"{self.name}: {part} has {len(tokens):,} tokens, but needs at least {least:,}; use {hint}"
+                )
 
     @property
     def vocab_size(self) -> int:
@@ -101,18 +107,20 @@ def text_task(
     vocab_size: int | None = None,
     context: int = DEFAULT_CONTEXT,
     name: str | None = None,
+    root: Root = None,
 ) -> TextTask:
     """Return the task to model a text: its first 90 % to train on, then 5 % for validation and 5 % for the test.
 
     The parts are contiguous, and are cut where a character begins. A text that is not UTF-8 stays as it is: tokens are bytes, or pairs that were merged from bytes.
 
     Args:
-        text: A file, also gzipped, or a folder whose ``.txt`` and ``.txt.gz`` files are documents; or the bytes of a
+        text: A name of :data:`lresnet.data.TEXTS`; a file, also gzipped, or a folder whose ``.txt`` and ``.txt.gz`` files are documents; or the bytes of a
             text, or of each of several documents. A token ends each of several documents.
         tokens: ``"bytes"``, or ``"bpe"`` for byte pairs that are merged by their frequency in the training part.
         vocab_size: Number of tokens of ``"bpe"``; None: 1024.
         context: Number of tokens that a model sees at once.
         name: Name of the task; None: the path of the text, or ``"text"``.
+        root: Data roots of the named texts, see :func:`lresnet.data.files.data_roots`.
 
     Raises:
         FileNotFoundError: There is no such file, or no text in the folder.
@@ -128,7 +136,9 @@ def text_task(
         raise ValueError(f"tokens must be bytes or bpe, got {tokens!r}")
     if tokens == "bytes" and vocab_size is not None:
         raise ValueError(f"vocab_size={vocab_size} is for tokens='bpe', but bytes are 256 tokens; leave it out")
-    if isinstance(text, str | Path):
+    if isinstance(text, str) and text in TEXTS:
+        documents, name = reader(TEXTS[text])(source_files(TEXTS[text], root)), text if name is None else name
+    elif isinstance(text, str | Path):
         documents = read_documents(Path(text))
         name = str(text) if name is None else name
     else:

@@ -60,7 +60,9 @@ class Tokenizer:
         self._bytes = [bytes([value]) for value in range(_BYTES)]
         for token, (left, right) in enumerate(self.merges, _BYTES):
             if not (0 <= left < token and 0 <= right < token):
-                raise ValueError(f"merge {token - _BYTES} joins the tokens {left} and {right}; both must be below {token}")
+                raise ValueError(
+                    f"merge {token - _BYTES} joins the tokens {left} and {right}; both must be below {token}"
+                )
             self._bytes.append(self._bytes[left] + self._bytes[right])
             if len(self._bytes[-1]) > _LONGEST:
                 raise ValueError(f"merge {token - _BYTES} gives a token of more than {_LONGEST} bytes")
@@ -127,7 +129,9 @@ class Tokenizer:
         merges, end = values.get("merges"), values.get("end")
         if not isinstance(merges, list) or type(end) is not bool:
             raise ValueError("it has no list of merges, or end is neither true nor false")
-        if not all(isinstance(pair, list) and len(pair) == 2 and all(type(one) is int for one in pair) for pair in merges):
+        if not all(
+            isinstance(pair, list) and len(pair) == 2 and all(type(one) is int for one in pair) for pair in merges
+        ):
             raise ValueError("its merges are not pairs of whole numbers")
         return cls(merges, end=end)
 

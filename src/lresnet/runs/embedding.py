@@ -19,6 +19,7 @@ from lresnet.runs.node_inputs import inputs_of_graph, inputs_of_run
 from lresnet.runs.own_network import head_input
 from lresnet.runs.prediction import image_files, image_network, read_batches
 from lresnet.runs.run import Run
+from lresnet.runs.text import require_no_text
 
 __all__ = [
     "Embedding",
@@ -118,6 +119,7 @@ def embed_run(run: Run, images: Sequence[Path] = (), graph: Any = None) -> Embed
 
     Example: ``embed_run(Run.open("runs/tree")).points`` is ``[1000, 16]`` for a tree of 1,000 nodes in 16 dimensions.
     """
+    require_no_text(run, "points")
     if run.record.on_dataset and graph is None:
         return embed_items(run, images)
     if run.record.images is not None or run.record.on_dataset:
@@ -131,6 +133,7 @@ def embed_run(run: Run, images: Sequence[Path] = (), graph: Any = None) -> Embed
 
 def space_of_run(run: Run) -> Lorentz | None:
     """Return the manifold of a run's points, on the CPU and as training left it; None: they are vectors."""
+    require_no_text(run, "points")
     return image_network(run).space() if run.record.images is not None else _space(run.model)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lresnet._metric_names import digits, is_text_metric
 from lresnet._version import __version__
 from lresnet.data.registry import TASKS
 from lresnet.data.split_names import SPLITS, test_per_train
@@ -128,9 +129,21 @@ class RunGroup:
         return self.metrics[self.metric]
 
     @property
+    def unit(self) -> str:
+        """What the main metric is measured in: percent, or nothing for bits per byte."""
+        return "" if is_text_metric(self.metric) else "percent"
+
+    @property
+    def spec(self) -> str:
+        """Format of the main metric, e.g. ``".2f"``."""
+        return f".{digits(self.metric)}f"
+
+    @property
     def other_metrics(self) -> str:
         """The metrics after the main one, e.g. ``"average_precision 92.03 ± 0.50"``; empty if there are none."""
-        return ", ".join(f"{name} {value:.2f}" for name, value in self.metrics.items() if name != self.metric)
+        return ", ".join(
+            f"{name} {value:.{digits(name)}f}" for name, value in self.metrics.items() if name != self.metric
+        )
 
     @property
     def search_trials(self) -> list[int]:
@@ -309,7 +322,8 @@ def computing_time(records: Iterable[RunRecord]) -> list[DeviceTime]:
 
 
 def report_json(report: Report) -> str:
-    """Return the groups as a JSON list of objects, in percent; the deviation of a single run is null."""
+    """Return the groups as a JSON list of objects, in percent unless the metric has another unit; the
+    deviation of a single run is null."""
     return json.dumps([_json_object(group) for group in report.groups], indent=2, allow_nan=False)
 
 
@@ -431,7 +445,8 @@ def _compared(groups: Sequence[RunGroup]) -> list[RunGroup]:
         if baseline is not None and estimate is not None:
             found[index] = baseline, estimate, resampled
     result = list(groups)
-    decided = verdicts([estimate for _, estimate, _ in found.values()])
+    lower_is_better = any(is_text_metric(group.metric) for group in groups)  # one task has one metric
+    decided = verdicts([-estimate if lower_is_better else estimate for _, estimate, _ in found.values()])
     for (index, (baseline, estimate, resampled)), word in zip(found.items(), decided, strict=True):
         own, other = _settings(groups[index]), _settings(baseline)
         difference = BaselineDifference(estimate, word, settings_apart(own, other), resampled)
