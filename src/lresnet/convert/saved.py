@@ -17,6 +17,7 @@ from lresnet._files import write_atomically
 from lresnet._json import read_json
 from lresnet._limits import SIZE
 from lresnet._version import __version__
+from lresnet.convert.attention import AttentionPlace
 from lresnet.convert.lorentzify import CONVERSION, lorentzify
 from lresnet.convert.places import Place
 from lresnet.convert.plan import Plan, Sum
@@ -278,4 +279,9 @@ def _convert(net: torch.nn.Module, record: Mapping[str, Any]) -> torch.nn.Module
         sums.append(one)
     manifold = Lorentz(record["curvature"], learnable=bool(record["learned_curvature"]))
     plan = Plan(type(net).__name__, sums)
-    return lorentzify(net, manifold, str(record["residual"]), plan=plan, **dict(record["options"]))
+    places = [
+        AttentionPlace(str(path), int(heads), int(width), float(temperature))
+        for path, heads, width, temperature in record.get("attention", ())
+    ]
+    options = dict(record["options"])
+    return lorentzify(net, manifold, str(record["residual"]), plan=plan, attention=places, **options)
