@@ -141,17 +141,21 @@ def test_queries_that_see_nothing_are_at_the_origin_with_gradients_of_0(kind):
     seen[1:, :, 0, 0] = True
     mask = seen if kind == "bool" else torch.zeros(seen.shape).masked_fill(~seen, -math.inf)
     result = lorentz_attention(q, k, v, mask, K=-0.5)
-    assert (result[:, :, 2] == 0).all() and (result[0] == 0).all() and result.isfinite().all()
+    assert (result[:, :, 2] == 0).all()
+    assert (result[0] == 0).all()
+    assert result.isfinite().all()
     some = seen.any(-1).expand(3, 2, 7)
     torch.testing.assert_close(
         result.double()[some], oracle(q, k, v, -0.5, math.sqrt(6), seen)[some], rtol=1e-5, atol=1e-6
     )
     result.square().sum().backward()
     for tensor in (q, k, v):
-        assert tensor.grad.isfinite().all() and (tensor.grad[0] == 0).all()
+        assert tensor.grad.isfinite().all()
+        assert (tensor.grad[0] == 0).all()
     assert (q.grad[:, :, 2] == 0).all()
     nothing = lorentz_attention(q, k[..., :0, :], v[..., :0, :], K=-0.5)
-    assert nothing.shape == (3, 2, 7, 5) and (nothing == 0).all()
+    assert nothing.shape == (3, 2, 7, 5)
+    assert (nothing == 0).all()
 
 
 def test_causal_and_mask_together_and_each_alone():
@@ -294,10 +298,9 @@ def test_cross_attention_of_a_sequence_to_itself_is_self_attention():
         layer(x, None, memory)
 
 
-@pytest.mark.parametrize("learnable", [False, True])
-def test_layer_compiles_and_has_finite_gradients(learnable):
+def test_layer_compiles_and_has_finite_gradients():
     torch.manual_seed(0)
-    layer = LorentzAttention(64, num_heads=4, num_kv_heads=2, manifold=Lorentz(-0.3, learnable=learnable))
+    layer = LorentzAttention(64, num_heads=4, num_kv_heads=2, manifold=Lorentz(-0.3, learnable=True))
     assert_compiles(lambda x: layer(x, is_causal=True), torch.randn(2, 6, 64))
     for x in (torch.zeros(2, 6, 64), torch.full((2, 6, 64), 1e5)):
         assert_finite_gradients(lambda x: layer(x, is_causal=True), x)

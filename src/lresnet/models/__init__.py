@@ -8,20 +8,24 @@ from lresnet.models.registry import MODELS, create_model, from_pretrained
 if TYPE_CHECKING:
     from lresnet.models.gcn import LorentzGCN
     from lresnet.models.gcnii import LorentzGCNII
+    from lresnet.models.gpt import LorentzGPT
     from lresnet.models.mlp import LorentzMLP
     from lresnet.models.pretrained import Pretrained
     from lresnet.models.resnet import LorentzResNet
     from lresnet.models.sage import LorentzSAGE
     from lresnet.models.sgformer import LorentzSGFormer
+    from lresnet.models.vit import LorentzViT
 
 __all__ = [
     "MODELS",
     "LorentzGCN",
     "LorentzGCNII",
+    "LorentzGPT",
     "LorentzMLP",
     "LorentzResNet",
     "LorentzSAGE",
     "LorentzSGFormer",
+    "LorentzViT",
     "Pretrained",
     "create_model",
     "from_pretrained",
@@ -33,10 +37,12 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
         {
             "LorentzGCN": "gcn",
             "LorentzGCNII": "gcnii",
+            "LorentzGPT": "gpt",
             "LorentzMLP": "mlp",
             "LorentzResNet": "resnet",
             "LorentzSAGE": "sage",
             "LorentzSGFormer": "sgformer",
+            "LorentzViT": "vit",
             "Pretrained": "pretrained",
         },
     )

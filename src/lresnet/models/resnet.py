@@ -66,8 +66,8 @@ from lresnet.residual import METHODS, make_residual
 
 __all__ = ["BottleneckBlock", "LorentzResNet", "ResidualBlock", "is_unmodified"]
 
-_POOLINGS = {"poincare": PoincareMean, "centroid": CentroidPool, "mean": SpaceMean}
-_HEADS = ("mlr", "prototypes", "linear")
+POOLINGS = {"poincare": PoincareMean, "centroid": CentroidPool, "mean": SpaceMean}
+HEADS = ("mlr", "prototypes", "linear")
 _STEMS = ("imagenet", "cifar")
 _BLOCKS = {"basic": ResidualBlock, "bottleneck": BottleneckBlock}
 # Channels with which a convolution keeps a GPU's matrix units busy (timings: lresnet.nn.conv2d).
@@ -146,8 +146,8 @@ class LorentzResNet(Pretrained):
         is_baseline = residual == "euclidean"
         pooling = pooling or ("mean" if is_baseline else "poincare")
         head = head or ("linear" if is_baseline else "mlr")
-        _require_choice("pooling", pooling, _POOLINGS)
-        _require_choice("head", head, _HEADS)
+        require_choice("pooling", pooling, POOLINGS)
+        require_choice("head", head, HEADS)
         flat = residual in METHODS and not METHODS[residual].curved
         self.euclidean = flat and pooling == "mean" and head == "linear"
         options = residual_options or {}
@@ -170,14 +170,14 @@ class LorentzResNet(Pretrained):
                 for i, o, stride in _block_shapes(shape)
             )
         )
-        self.pool = _POOLINGS[pooling](self.manifold)
+        self.pool = POOLINGS[pooling](self.manifold)
         self.head = self._head(head, shape.widths[-1] * _BLOCKS[shape.block].expansion, num_classes)
         # The channels of a pixel are adjacent in memory: convolutions are faster, and the residual reads whole points.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
     def _head(self, kind: str, width: int, num_classes: int) -> torch.nn.Module:
         if kind == "linear":
-            return _Linear(width, num_classes)
+            return LinearHead(width, num_classes)
         return (LorentzMLR if kind == "mlr" else Prototypes)(width, num_classes, manifold=self.manifold)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -191,7 +191,7 @@ class LorentzResNet(Pretrained):
 
     def features(self, x: Tensor) -> Tensor:
         """Return the points before pooling, [B, channels of the last stage, H', W']."""
-        _require_images(x, self.in_channels)
+        require_images(x, self.in_channels)
         norm = getattr(self.blocks[-1], "last_norm", None)  # other blocks than ours may have none
         if norm is not None and norm.training:
             _require_pixels(x, self.reduction)
@@ -267,7 +267,7 @@ class LorentzResNet(Pretrained):
         return is_unmodified(self.stem, self.blocks)
 
 
-class _Linear(torch.nn.Linear):
+class LinearHead(torch.nn.Linear):
     """Linear head that computes in the precision of the points, even if its weights are in half precision."""
 
     def forward(self, x: Tensor) -> Tensor:
@@ -300,7 +300,7 @@ def _shape(depth: int, widths: Sequence[int] | None, stem: str | None, block: st
     """Return the shape of a network, with the defaults of :class:`LorentzResNet` for arguments that are None."""
     for name, value, known in (("stem", stem, _STEMS), ("block", block, _BLOCKS)):
         if value is not None:
-            _require_choice(name, value, known)
+            require_choice(name, value, known)
     # Depth 50 alone is 6n + 2, as in the first versions.
     block = block or ("bottleneck" if depth == 50 and stem == "imagenet" else "basic")
     stem = stem or ("imagenet" if depth == 34 or block == "bottleneck" else "cifar")
@@ -342,12 +342,12 @@ def _block_shapes(shape: _Shape) -> list[tuple[int, int, int]]:
     return shapes
 
 
-def _require_choice(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> None:
+def require_choice(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> None:
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
 
 
-def _require_images(x: object, channels: int) -> None:
+def require_images(x: object, channels: int) -> None:
     if not isinstance(x, Tensor) or not x.is_floating_point():
         kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"images must be a floating point tensor, got {kind}; convert them, e.g. x.float() / 255")

@@ -104,8 +104,8 @@ class LorentzPatchEmbedding(ManifoldModule):
         if below or right:
             images = torch.nn.functional.pad(images, (0, right, 0, below))
         rows = images.unflatten(-1, (-1, self.patch)).unflatten(-3, (-1, self.patch))  # [B, C, h, p, w, p]
-        result: Tensor = self.proj(rows.permute(0, 2, 4, 1, 3, 5).flatten(-3))
-        return result
+        points: Tensor = self.proj(rows.permute(0, 2, 4, 1, 3, 5).flatten(-3))
+        return points.to(torch.promote_types(points.dtype, self.proj.weight.dtype))  # autocast would leave them in half
 
     def extra_repr(self) -> str:
         return f"{self.in_channels}, {self.features}, patch={self.patch}"

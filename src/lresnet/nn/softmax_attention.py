@@ -43,6 +43,7 @@ __all__ = [
     "Scores",
     "centroid_of_mean",
     "lorentz_attention",
+    "lorentz_scores",
     "time_excess",
 ]
 
@@ -144,6 +145,22 @@ def centroid_of_mean(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
     t, shortest = time_excess(space, kappa)
     excess_of_norm = (excess - shortest).clamp(min=0) * (excess + 1 / root(kappa) + t)
     return space * (1 + kappa * excess_of_norm).rsqrt()
+
+
+def lorentz_scores(query: Tensor, key: Tensor, kappa: Curvature, temperature: float | Tensor) -> Tensor:
+    r"""Return :math:`(\langle q, k\rangle + q_t/\sqrt\kappa)/\tau`, which has the softmax of the inner products.
+
+    Shapes:
+        [..., n], [S, n] -> [..., S]
+
+    Example:
+        >>> lorentz_scores(torch.zeros(2, 3), torch.ones(4, 3), 1.0, 1.0)[0]
+        tensor([-1., -1., -1., -1.])
+    """
+    dtype = _operator_dtype(query)
+    width = _head_width(query.shape[-1], query.shape[-1], dtype)
+    q = _extended_query(query, kappa, temperature, dtype, width)
+    return torch.nn.functional.linear(q, _extended_key(key, kappa, dtype, width))
 
 
 # --- Points as vectors of a dot product ------------------------------------------------------------------------------
@@ -274,7 +291,8 @@ def _operator_dtype(x: Tensor) -> torch.dtype:
 class KeyValueCache:
     """Keys and values of the positions before, so that a decoder computes each position once.
 
-    They are stored as the attention operator reads them, with their times, in memory that is allocated once.
+    They are stored as the attention operator reads them, with their times and without gradients, in memory that is
+    allocated once.
 
     Args:
         capacity: Largest number of positions.
