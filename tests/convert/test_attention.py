@@ -41,7 +41,9 @@ def projected(attention: torch.nn.MultiheadAttention, x: Tensor) -> list[Tensor]
 
 def encoder(**options: Any) -> torch.nn.TransformerEncoder:
     torch.manual_seed(0)
-    layer = torch.nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, **{"batch_first": True, "norm_first": True} | options)
+    layer = torch.nn.TransformerEncoderLayer(
+        16, 4, 32, dropout=0.0, **{"batch_first": True, "norm_first": True} | options
+    )
     return torch.nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
 
 

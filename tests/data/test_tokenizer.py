@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections import Counter
@@ -33,7 +34,7 @@ def test_merges_are_the_most_frequent_pairs() -> None:
     ]
     merges = []
     for token in range(256, 262):
-        counts = Counter(pair for word in words for pair in zip(word, word[1:], strict=False))
+        counts = Counter(pair for word in words for pair in itertools.pairwise(word))
         best = min(counts, key=lambda pair: (-counts[pair], pair))
         merges.append(best)
         for word in words:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def test_bits_per_byte_are_those_of_the_definition(tokens: str, context: int) ->
     found = text_loss(model, task.test, task.tokenizer.lengths, context)
     ids = task.test.long().tolist()
     log_p = model.table.weight.detach().log_softmax(-1)
-    nats = -sum(float(log_p[one, two]) for one, two in zip(ids, ids[1:], strict=False))
+    nats = -sum(float(log_p[one, two]) for one, two in itertools.pairwise(ids))
     size = len(task.tokenizer.decode(ids[1:]))
     assert (found.tokens, found.bytes) == (len(ids) - 1, size)
     assert found.nats == pytest.approx(nats, rel=1e-12)
@@ -142,7 +143,7 @@ def test_options_of_other_tasks_are_refused() -> None:
     ):
         with pytest.raises(ValueError, match=message):
             make_objective(task, TrainConfig(**options))  # type: ignore[arg-type]
+    model = Bigram(300)
+    model.config = {"vocab_size": 300}  # type: ignore[assignment]
     with pytest.raises(ValueError, match="vocab_size=300"):
-        model = Bigram(300)
-        model.config = {"vocab_size": 300}  # type: ignore[assignment]
         TextModelling(task).require_model(model)

@@ -84,7 +84,7 @@ _MODEL = {
 }
 # The settings of lorentz_sage include those of lorentz_gcn, with the same choices or more.
 _OF_GRAPH_MODELS = {field.name for field in dataclasses.fields(SAGEConfig)}
-_OF_OTHER_TRANSFORMERS = {"num_layers", "heads", "dropout", "activation_checkpointing"}  # options of other groups
+_OF_OTHER_TRANSFORMERS = {"num_layers", "heads", "dropout", "activation_checkpointing", "pooling", "head"}
 _BASE = {field.name for field in dataclasses.fields(ModelConfig)}
 
 RunOptions = _group(

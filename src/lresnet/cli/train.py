@@ -102,8 +102,8 @@ def train(
     Example: lresnet train book.txt --task text --out runs/book
 
     Args:
-        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph, images or
-            text.
+        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph, images
+            or text.
         task: What to learn on your own graph: link (missing links), node (classes of nodes) or graph-level (classes of
             whole graphs, a folder of them). Or text, if DATA is a text. Or the kind of DATA, if its name is ambiguous:
             graphs or images. Without DATA, graphs means disease_tree/lp, images cifar10 and text gcide.
@@ -461,9 +461,9 @@ def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:
     return [
         f"Tokens ({kind}, {task.vocab_size:,} different ones): {parts}, {len(task.test):,} to test",
         *task.notes,
-        f"Training: {config.train.epochs} epochs of {objective.steps_per_epoch:,} steps, each of {objective.batch_size} "
-        f"windows of {task.context} tokens (--epochs --batch-size --context); validation in bits per byte, less is "
-        "better",
+        f"Training: {config.train.epochs} epochs of {objective.steps_per_epoch:,} steps, each of "
+        f"{objective.batch_size} windows of {task.context} tokens (--epochs --batch-size --context); validation in "
+        "bits per byte, less is better",
     ]
 
 

@@ -3,9 +3,9 @@ r"""Conversion of attention: a module that calls stock attention computes Lorent
 Queries, keys and values stay as they are, linear maps of space coordinates. The scores become Lorentzian inner products
 divided by a learned temperature for each head, and the values of a head are joined by their centroid
 (:func:`lresnet.nn.lorentz_attention`). As the curvature goes to 0, this becomes L2 attention, with the scores
-:math:`-|q - k|^2/(2\tau)`, which is dot-product attention only if all keys have the same norm. So the conversion changes
-what a network computes, whatever the curvature, and :func:`lresnet.lorentzify` does it on request only. Norms stay: a
-norm of space coordinates is a layer on the hyperboloid already.
+:math:`-|q - k|^2/(2\tau)`, which is dot-product attention only if all keys have the same norm. So the conversion
+changes what a network computes, whatever the curvature, and :func:`lresnet.lorentzify` does it on request only. Norms
+stay: a norm of space coordinates is a layer on the hyperboloid already.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def find_attention(module: torch.nn.Module, plan: Plan) -> list[AttentionPlace]:
         )
     if recorder.dropout:
         warnings.warn(
-            f"{', '.join(recorder.dropout[:5])}: Lorentz attention does not drop attention weights; other dropout stays",
+            f"{', '.join(recorder.dropout[:5])}: Lorentz attention does not drop attention weights; other dropout "
+            "stays",
             stacklevel=3,
         )
     return list(recorder.found.values())
@@ -105,7 +106,9 @@ class _Recorder(TorchFunctionMode):
 
     def _add_multihead(self, path: str, part: torch.nn.MultiheadAttention) -> None:
         if part.bias_k is not None or part.add_zero_attn:
-            raise ValueError(f"{path or 'the network'} has add_bias_kv or add_zero_attn, which has no Lorentz attention")
+            raise ValueError(
+                f"{path or 'the network'} has add_bias_kv or add_zero_attn, which has no Lorentz attention"
+            )
         self._add(path, AttentionPlace(path, part.num_heads, part.head_dim, math.sqrt(part.head_dim)), part.dropout)
 
     def _add_call(
@@ -127,8 +130,8 @@ class _Recorder(TorchFunctionMode):
     def _add(self, path: str, place: AttentionPlace, dropout: float) -> None:
         if self.found.setdefault(path, place) != place:
             raise ValueError(
-                f"{path or 'the network'} calls attention with {self.found[path].heads} and with {place.heads} heads, or "
-                "with two scales; one module may have one temperature for each head"
+                f"{path or 'the network'} calls attention with {self.found[path].heads} and with {place.heads} heads, "
+                "or with two scales; a module may have one temperature for each head"
             )
         if dropout and path not in self.dropout:
             self.dropout.append(path)
@@ -157,7 +160,7 @@ def convert_attention(network: torch.nn.Module, places: Sequence[AttentionPlace]
 
 
 def _attention_class(cls: type) -> type:
-    """Return the class of the same name derived from ``cls`` that computes Lorentz attention; the same one each time."""
+    """Return the class of the same name that computes Lorentz attention, derived from ``cls``; the same each time."""
     known: type
     for known in type.__subclasses__(cls):
         if _MARK in vars(known):
@@ -323,7 +326,9 @@ def _visible(attn_mask: Tensor | None, padding: Tensor | None, heads: int) -> Te
     if all(one.dtype == torch.bool for one in given):
         hidden = [~one for one in given]
         return None if not hidden else hidden[0] if len(hidden) == 1 else hidden[0] & hidden[1]
-    numbers = [torch.zeros(()).to(one.device).masked_fill(one, -math.inf) if one.dtype == torch.bool else one for one in given]
+    numbers = [
+        torch.zeros(()).to(one.device).masked_fill(one, -math.inf) if one.dtype == torch.bool else one for one in given
+    ]
     return numbers[0] if len(numbers) == 1 else numbers[0] + numbers[1]
 
 

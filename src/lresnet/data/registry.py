@@ -1,4 +1,4 @@
-"""All data sets by name, discovered in :mod:`lresnet.data.graphs`, :mod:`~lresnet.data.images` and :mod:`~lresnet.data.texts`.
+"""All data sets by name, discovered in the packages ``graphs``, ``images`` and ``texts`` of :mod:`lresnet.data`.
 
 A data set is one module of these packages. It defines ``SOURCE``, the facts about the data set, and ``read``, its
 reader. No other list of data sets exists. Importing this module imports neither torch nor NumPy.

@@ -1,7 +1,8 @@
 """Facts about a data set: its files, their official addresses and checksums, its tasks, licence and citation.
 
-Each module of :mod:`lresnet.data.graphs`, :mod:`lresnet.data.images` and :mod:`lresnet.data.texts` describes one data set with these classes.
-Nothing here imports torch or NumPy, so that the names of all data sets are known in milliseconds.
+Each module of :mod:`lresnet.data.graphs`, :mod:`lresnet.data.images` and :mod:`lresnet.data.texts` describes one data
+set with these classes. Nothing here imports torch or NumPy, so that the names of all data sets are known in
+milliseconds.
 """
 
 from __future__ import annotations

@@ -111,11 +111,13 @@ def text_task(
 ) -> TextTask:
     """Return the task to model a text: its first 90 % to train on, then 5 % for validation and 5 % for the test.
 
-    The parts are contiguous, and are cut where a character begins. A text that is not UTF-8 stays as it is: tokens are bytes, or pairs that were merged from bytes.
+    The parts are contiguous, and are cut where a character begins. A text that is not UTF-8 stays as it is: tokens are
+    bytes, or pairs that were merged from bytes.
 
     Args:
-        text: A name of :data:`lresnet.data.TEXTS`; a file, also gzipped, or a folder whose ``.txt`` and ``.txt.gz`` files are documents; or the bytes of a
-            text, or of each of several documents. A token ends each of several documents.
+        text: A name of :data:`lresnet.data.TEXTS`; a file, also gzipped, or a folder whose ``.txt`` and ``.txt.gz``
+            files are documents; or the bytes of a text, or of each of several documents. A token ends each of several
+            documents.
         tokens: ``"bytes"``, or ``"bpe"`` for byte pairs that are merged by their frequency in the training part.
         vocab_size: Number of tokens of ``"bpe"``; None: 1024.
         context: Number of tokens that a model sees at once.
@@ -153,8 +155,8 @@ def text_task(
         if tokens == "bpe"
         else Tokenizer(end=end)
     )
-    encoded = [_encode(part, tokenizer) for part in parts]
-    return TextTask(name, *encoded, tokenizer, context, tuple(_notes(documents, end)))
+    train, val, test = (_encode(part, tokenizer) for part in parts)
+    return TextTask(name, train, val, test, tokenizer, context, tuple(_notes(documents, end)))
 
 
 Piece = tuple[bytes, bool]  # a part of a document, and whether the document ends with it
@@ -196,7 +198,8 @@ def _notes(documents: Sequence[bytes], end: bool) -> list[str]:
     damaged = sum(_bytes_outside_utf8(document) for document in documents)
     if damaged:
         notes.append(
-            f"the text is not UTF-8: {damaged:,} of its bytes belong to no character; they are kept and modelled as bytes"
+            f"the text is not UTF-8: {damaged:,} of its bytes belong to no character; they are kept and modelled as "
+            "bytes"
         )
     return notes
 

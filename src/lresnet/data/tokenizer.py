@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import json
 import re
 from collections import Counter, defaultdict
@@ -109,7 +110,7 @@ class Tokenizer:
     def _merged(self, word: bytes) -> list[int]:
         tokens = list(word)
         while len(tokens) > 1:
-            pair = min(zip(tokens, tokens[1:], strict=False), key=lambda pair: self._ranks.get(pair, VOCABULARY))
+            pair = min(itertools.pairwise(tokens), key=lambda pair: self._ranks.get(pair, VOCABULARY))
             if pair not in self._ranks:
                 break
             tokens = _with_merged(tokens, pair, self._ranks[pair])
@@ -176,7 +177,7 @@ def train_bpe(text: bytes, vocab_size: int, *, end: bool = False) -> Tokenizer:
     pairs: Counter[Pair] = Counter()
     places: dict[Pair, set[int]] = defaultdict(set)
     for number, word in enumerate(words):
-        for pair in zip(word, word[1:], strict=False):
+        for pair in itertools.pairwise(word):
             pairs[pair] += frequency[number]
             places[pair].add(number)
     heap = [(-count, pair) for pair, count in pairs.items()]
@@ -194,10 +195,10 @@ def train_bpe(text: bytes, vocab_size: int, *, end: bool = False) -> Tokenizer:
         for number in sorted(places.pop(pair)):
             old, new = words[number], _with_merged(words[number], pair, token)
             for sign, own in ((-1, old), (1, new)):
-                for one in zip(own, own[1:], strict=False):
+                for one in itertools.pairwise(own):
                     pairs[one] += sign * frequency[number]
                     changed.add(one)
-            for one in zip(new, new[1:], strict=False):
+            for one in itertools.pairwise(new):
                 places[one].add(number)
             words[number] = new
         pairs.pop(pair, None)

@@ -72,7 +72,6 @@ def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
         raise ValueError(f"curves in {' and '.join(sorted(units))} have no common axis; draw them in two pictures")
     figure = Figure(figsize=(8.4, 4.6), layout="constrained")
     axes = figure.subplots()
-    legend = "lower right" if units == {"percent"} else "upper right"
     drawn: dict[str, int] = {}
     for curve in curves:
         number = drawn[curve.method] = drawn.get(curve.method, -1) + 1
@@ -89,7 +88,7 @@ def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
     axes.set_ylabel(f"validation, {units.pop()}", color=INK)
     axes.grid(color=GREY, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc=legend)
+    axes.legend(frameon=False, fontsize=9, loc="lower right" if curves[0].unit == "percent" else "upper right")
     return save_picture(figure, path)
 
 

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from lresnet.runs.config import (
         GCNConfig,
         GCNIIConfig,
+        GPTConfig,
         GraphTaskConfig,
         ImageTaskConfig,
         ModelConfig,
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
         RunConfig,
         SAGEConfig,
         SGFormerConfig,
+        TextTaskConfig,
+        ViTConfig,
     )
     from lresnet.runs.presets import run_config
     from lresnet.runs.run import Run, fit
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GCNConfig",
     "GCNIIConfig",
+    "GPTConfig",
     "GraphTaskConfig",
     "ImageTaskConfig",
     "ModelConfig",
@@ -30,6 +34,8 @@ __all__ = [
     "RunConfig",
     "SAGEConfig",
     "SGFormerConfig",
+    "TextTaskConfig",
+    "ViTConfig",
     "fit",
     "run_config",
 ]
@@ -40,6 +46,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
         {
             "GCNConfig": "config",
             "GCNIIConfig": "config",
+            "GPTConfig": "config",
             "GraphTaskConfig": "config",
             "ImageTaskConfig": "config",
             "ModelConfig": "config",
@@ -48,6 +55,8 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "RunConfig": "config",
             "SAGEConfig": "config",
             "SGFormerConfig": "config",
+            "TextTaskConfig": "config",
+            "ViTConfig": "config",
             "fit": "run",
             "run_config": "presets",
         },

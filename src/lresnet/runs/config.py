@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet._limits import VOCABULARY
+from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet._options import (
     ABOVE_0_BELOW_1,
     AT_LEAST_1,
@@ -542,6 +542,14 @@ class GPTConfig(_TransformerConfig):
 @dataclass(frozen=True)
 class ViTConfig(_TransformerConfig):
     """Settings of ``lorentz_vit``, ``lorentz_vit_tiny`` and ``lorentz_vit_small``."""
+
+    pooling: Literal["poincare", "centroid", "mean"] | None = option(
+        None, "How the pixels of an image are pooled into one point."
+    )
+    head: Literal["mlr", "prototypes", "linear"] | None = option(
+        None,
+        "Classifier that computes logits from points: of the pooled pixels of an image, of a node in lorentz_gcnii.",
+    )
 
     patch: int | None = option(
         None, "Side of the patches into which a transformer cuts an image.", range=AT_LEAST_1, metavar="PIXELS"

@@ -171,6 +171,7 @@ def embed_nodes(run: Run, graph: Any = None) -> Embedding:
     Args:
         graph: a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`; None: the run's own.
     """
+    require_no_text(run, "nodes")
     if run.record.images is not None or run.record.on_dataset:
         raise ValueError(f"{run.place} holds a run on the images {run.record.data_name}; this needs one on a graph")
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)

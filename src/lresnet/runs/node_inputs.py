@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lresnet.data import TASKS, DatasetTask, GraphLevelTask, ImageTask, LinkTask, NodeTask, read_graph
+from lresnet.data import TASKS, DatasetTask, GraphLevelTask, ImageTask, LinkTask, NodeTask, TextTask, read_graph
 from lresnet.data.edges import directed_pairs
 from lresnet.data.graph import Graph
 from lresnet.data.node_features import input_features
@@ -125,8 +125,8 @@ def inputs_of_run(run: Run) -> NodeInputs:
         ValueError: The run is on images or on many graphs, or its data have changed.
     """
     task = run.task
-    if isinstance(task, ImageTask | DatasetTask | GraphLevelTask):
-        what = {ImageTask: "images", DatasetTask: "data set"}.get(type(task), "set of graphs")
+    if isinstance(task, ImageTask | DatasetTask | GraphLevelTask | TextTask):
+        what = {ImageTask: "images", DatasetTask: "data set", TextTask: "text"}.get(type(task), "set of graphs")
         raise ValueError(f"{run.place} holds a run on the {what} {run.record.data_name}; this needs one on a graph")
     graph = task.graph
     if graph is None and run.record.task.get("kind") == "graph":

@@ -25,6 +25,7 @@ from lresnet.runs.names import did_you_mean
 from lresnet.runs.node_inputs import NodeInputs, inputs_of_graph, inputs_of_run
 from lresnet.runs.own_network import head_input
 from lresnet.runs.run import Run
+from lresnet.runs.text import require_no_text
 from lresnet.train.graph_classification import graph_logits
 from lresnet.train.image_classification import class_scores, mirrored_scores
 from lresnet.train.link_prediction import kappa_of_model
@@ -163,6 +164,7 @@ def image_network(run: Run) -> ImageNetwork:
         ValueError: the run is on a graph, or its files do not belong together.
     """
     facts = run.record.images
+    require_no_text(run, "images")
     if run.record.on_dataset:
         raise ValueError(f"{run.place} holds a run on a data set of your own; this needs images that lresnet reads")
     if facts is None:

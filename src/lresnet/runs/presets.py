@@ -48,8 +48,9 @@ _OWN_IMAGES_LARGEST_LR = 0.4
 def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind, str]:
     """Resolve the name of a task: a shipped task, set of images or text, or the path of a user's graph or images.
 
-    Only ``kind`` tells that a path holds a text, because an edge list is a text too. A shipped task takes precedence over a path of the same name. Whether a path holds a graph or images is decided by
-    its names alone, see :func:`lresnet.data.formats.graph_paths.looks_like_graph`.
+    Only ``kind`` tells that a path holds a text, because an edge list is a text too. A shipped task takes precedence
+    over a path of the same name. Whether a path holds a graph or images is decided by its names alone, see
+    :func:`lresnet.data.formats.graph_paths.looks_like_graph`.
 
     Args:
         name: None: ``"disease_tree/lp"``, ``"cifar10"`` for images, or ``"gcide"`` for texts.

@@ -127,8 +127,8 @@ def fit(
     """Train a model on a task and return the run. The test set is not read: that is what :meth:`Run.evaluate` does.
 
     Args:
-        task: a task, its configuration, or its name, e.g. ``"airport/lp"``, ``"cifar10"`` or ``"gcide"``; or a torch ``Dataset`` or
-            ``DataLoader``, which stands for :func:`lresnet.data.dataset_task` of it.
+        task: a task, its configuration, or its name, e.g. ``"airport/lp"``, ``"cifar10"`` or ``"gcide"``; or a torch
+            ``Dataset`` or ``DataLoader``, which stands for :func:`lresnet.data.dataset_task` of it.
         model: a model of :func:`lresnet.create_model`, its configuration, or its name; for images and data sets also
             any module that maps a batch to logits ``[batch, classes]``, and for a text any module that maps tokens
             ``[batch, length]`` to logits ``[batch, length, vocab_size]``. A configuration or a name is built with the

@@ -61,7 +61,7 @@ class Outcome:
     best_epoch: int
     """The epoch whose parameters were kept."""
     validation: float | None
-    """Validation score of these parameters, in percent unless the objective says otherwise; None without validation data."""
+    """Validation score of these parameters, in percent unless the objective says otherwise; None without validation."""
     epochs: int
     """Number of epochs trained."""
     seconds: float

@@ -89,7 +89,7 @@ class Objective(abc.ABC, Generic[Model]):
 
     @abc.abstractmethod
     def test(self, model: Model) -> dict[str, float]:
-        """Return the test metrics, the main one first; in percent if ``percent``. Call it once per run, after training."""
+        """Return the test metrics, the main one first, in percent if ``percent``. Call it once per run, at its end."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the generators, for resuming."""
@@ -108,8 +108,7 @@ def make_objective(
     *,
     processes: Processes = ONE_PROCESS,
 ) -> Objective[Any]:
-    """Return the objective for a task, by its type: link prediction, classification of nodes, graphs or images, or language
-    modelling.
+    """Return the objective for a task, by its type: link prediction, classification (nodes, graphs, images), text.
 
     Args:
         task: data and split.

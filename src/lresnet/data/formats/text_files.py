@@ -13,7 +13,7 @@ _SUFFIXES = (".txt", ".txt.gz")
 
 
 def read_documents(path: Path) -> list[bytes]:
-    """Return the bytes of a text file, or of all ``.txt`` and ``.txt.gz`` files below a folder, in order of their paths.
+    """Return the bytes of a text file, or of all ``.txt`` and ``.txt.gz`` files below a folder, sorted by their paths.
 
     Files without content are left out.
 
