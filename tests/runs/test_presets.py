@@ -187,7 +187,7 @@ def test_an_unknown_recipe_is_refused() -> None:
 
 
 def test_options_of_another_kind_of_task_are_refused() -> None:
-    with pytest.raises(ValueError, match="--recipe is for images, but disease/lp is a task on graphs"):
+    with pytest.raises(ValueError, match="--recipe is for images and texts, but disease/lp is a task on graphs"):
         run_config("disease/lp", recipe="fast")
     with pytest.raises(ValueError, match="--split is for graphs, but cifar10 is a task on images"):
         run_config("cifar10", split="0")
