@@ -23,6 +23,7 @@ from lresnet.runs.config import (
     ResNetConfig,
     SAGEConfig,
     SGFormerConfig,
+    ViTConfig,
     option_name,
 )
 from lresnet.train.config import Augment, TrainConfig
@@ -74,7 +75,7 @@ _MODEL = {
     "model": (
         Literal[tuple(MODEL_CONFIGS)],
         "Network: lorentz_gcn, lorentz_gcnii, lorentz_sage or lorentz_sgformer for graphs; lorentz_resnet18, 20, 32, "
-        "34 or 50 for images.",
+        "34 or 50, lorentz_vit_tiny or lorentz_vit_small for images.",
         {"name": "model", "metavar": "NAME"},
     )
 }
@@ -107,6 +108,8 @@ ImageOptions = _group(
     "ImageOptions",
     "Settings for images.",
     _fields(ResNetConfig, without=_BASE)
+    # --dropout and --activation-checkpointing are among the settings for graphs.
+    | _fields(ViTConfig, without=_BASE | {"pooling", "head", "dropout", "activation_checkpointing"})
     | _fields(TrainConfig, _OF_IMAGES)
     | _fields(ImageTaskConfig)
     | _fields(Augment),

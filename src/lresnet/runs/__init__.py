@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         RunConfig,
         SAGEConfig,
         SGFormerConfig,
+        ViTConfig,
     )
     from lresnet.runs.presets import run_config
     from lresnet.runs.run import Run, fit
@@ -30,6 +31,7 @@ __all__ = [
     "RunConfig",
     "SAGEConfig",
     "SGFormerConfig",
+    "ViTConfig",
     "fit",
     "run_config",
 ]
@@ -48,6 +50,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "RunConfig": "config",
             "SAGEConfig": "config",
             "SGFormerConfig": "config",
+            "ViTConfig": "config",
             "fit": "run",
             "run_config": "presets",
         },

@@ -49,6 +49,7 @@ __all__ = [
     "SAGEConfig",
     "SGFormerConfig",
     "TaskConfig",
+    "ViTConfig",
     "configure",
     "given_fields",
     "option_name",
@@ -433,11 +434,11 @@ class ResNetConfig(ModelConfig):
     """Settings of the ResNets."""
 
     pooling: Literal["poincare", "centroid", "mean"] | None = option(
-        None, "How the pixels of an image are pooled into one point."
+        None, "How the pixels or patches of an image are pooled into one point."
     )
     head: Literal["mlr", "prototypes", "linear"] | None = option(
         None,
-        "Classifier that computes logits from points: of the pooled pixels of an image, of a node in lorentz_gcnii.",
+        "Classifier that computes logits from points: of an image, of a node in lorentz_gcnii.",
     )
     stem: Literal["imagenet", "cifar"] | None = option(
         None,
@@ -451,6 +452,34 @@ class ResNetConfig(ModelConfig):
         return "imagenet" if self.name in ("lorentz_resnet34", "lorentz_resnet50") else "cifar"
 
 
+@dataclass(frozen=True)
+class ViTConfig(ModelConfig):
+    """Settings of the vision transformers."""
+
+    pooling: Literal["poincare", "centroid", "mean"] | None = option(
+        None, "How the pixels or patches of an image are pooled into one point."
+    )
+    head: Literal["mlr", "prototypes", "linear"] | None = option(
+        None,
+        "Classifier that computes logits from points: of an image, of a node in lorentz_gcnii.",
+    )
+    patch: int | None = option(
+        None, "Side of a patch of a vision transformer. None: 4.", range=AT_LEAST_1, metavar="PIXELS"
+    )
+    scores: Literal["lorentz", "l2", "dot"] | None = option(
+        None,
+        "Scores of the attention of a vision transformer: Lorentzian inner products, squared distances, or dot "
+        "products, the default of the Euclidean baseline.",
+    )
+    curvature_per_layer: bool | None = option(None, "Give every block of a vision transformer a curvature of its own.")
+    dropout: float | None = option(
+        None, "Dropout rate on the space coordinates that enter a layer.", range=FROM_0_BELOW_1, metavar="RATE"
+    )
+    activation_checkpointing: bool | None = option(
+        None, "Compute most activations again in the backward pass, which needs less memory and more time."
+    )
+
+
 GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
     "lorentz_gcn": GCNConfig,
     "lorentz_gcnii": GCNIIConfig,
@@ -459,7 +488,8 @@ GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
 }
 """Networks for graphs by name, the default first."""
 IMAGE_MODELS: Mapping[str, type[ModelConfig]] = {
-    f"lorentz_resnet{depth}": ResNetConfig for depth in (18, 20, 32, 34, 50)
+    **{f"lorentz_resnet{depth}": ResNetConfig for depth in (18, 20, 32, 34, 50)},
+    **{f"lorentz_vit_{size}": ViTConfig for size in ("tiny", "small")},
 }
 """Networks for images by name, the default first."""
 MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {**GRAPH_MODELS, **IMAGE_MODELS}
