@@ -494,7 +494,8 @@ class LorentzAttention(ManifoldModule):
         else:
             sources = query, key, key if value is None else value
             weights = self.in_proj.weight.split(self._rows)
-            biases = (None,) * 3 if self.in_proj.bias is None else self.in_proj.bias.split(self._rows)
+            own: Tensor | None = self.in_proj.bias
+            biases = (None,) * 3 if own is None else own.split(self._rows)
             parts = tuple(map(torch.nn.functional.linear, sources, weights, biases))
         heads = self.num_heads, self.num_kv_heads, self.num_kv_heads
         q, k, v = (part.unflatten(-1, (count, -1)).transpose(-3, -2) for part, count in zip(parts, heads, strict=True))
@@ -506,7 +507,8 @@ class LorentzAttention(ManifoldModule):
         if missing == 0 or x.device.type != "cuda":
             joint: Tensor = self.in_proj(x)
             return joint
-        bias = None if self.in_proj.bias is None else torch.nn.functional.pad(self.in_proj.bias, (0, missing))
+        bias: Tensor | None = self.in_proj.bias
+        bias = None if bias is None else torch.nn.functional.pad(bias, (0, missing))
         weight = torch.nn.functional.pad(self.in_proj.weight, (0, 0, 0, missing))
         return torch.nn.functional.linear(x, weight, bias)[..., : sum(self._rows)]
 
