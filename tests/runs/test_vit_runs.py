@@ -26,7 +26,7 @@ def test_vision_transformers_have_a_preset_of_their_own(images: str, model: str)
     assert run_config(images, "euclidean", settings={"model": model, "epochs": 20}).train == config.train
     assert not has_searched_preset(config)
     assert RunConfig.from_dict(config.as_dict()) == config
-    with pytest.raises(ValueError, match="unknown recipe of lorentz_vit.* 'paper'"):
+    with pytest.raises(ValueError, match=r"unknown recipe of lorentz_vit.* 'paper'"):
         run_config(images, recipe="paper", settings={"model": model})
 
 
