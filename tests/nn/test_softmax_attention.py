@@ -14,7 +14,7 @@ from torch.nn.functional import scaled_dot_product_attention
 import lresnet
 from lresnet import Lorentz
 from lresnet.nn import KeyValueCache, LorentzAttention, LorentzLinearAttention, RotaryPositions, lorentz_attention
-from lresnet.nn import softmax_attention as file
+from lresnet.nn import inner_product_vectors as vectors
 from lresnet.testing import assert_compiles, assert_finite_gradients, assert_isometry_equivariant, assert_on_manifold
 
 CURVATURES = (-1e-4, -0.1, -1.0, -10.0)
@@ -186,11 +186,11 @@ def test_split_scores_in_bfloat16_have_the_stated_error(norm, bound):
     """Curvature -1/64; beside it what plain bfloat16 times and unsplit excesses give."""
     kappa = 1 / 64
     q, k = (points(1000, 61, norm=norm, dtype=torch.bfloat16, seed=seed) for seed in (1, 2))
-    products = file._extended_query(q, kappa, 1.0, torch.bfloat16, 64).double() @ (
-        file._extended_key(k, kappa, torch.bfloat16, 64).double().mT
+    products = vectors.query_vectors(q, kappa, 1.0, torch.bfloat16, 64).double() @ (
+        vectors.key_vectors(k, kappa, torch.bfloat16, 64).double().mT
     )
     Q, K = q.double(), k.double()
-    (q_t, _), (k_t, k_e) = file.time_excess(Q, kappa), file.time_excess(K, kappa)
+    (q_t, _), (k_t, k_e) = vectors.time_excess(Q, kappa), vectors.time_excess(K, kappa)
     exact = Q @ K.mT - q_t * k_e.mT
     assert (products - exact).abs().max() < bound
     plain = Q @ K.mT - q_t.bfloat16().double() * k_t.bfloat16().double().mT
@@ -298,6 +298,7 @@ def test_cross_attention_of_a_sequence_to_itself_is_self_attention():
         layer(x, None, memory)
 
 
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's tracer
 def test_layer_compiles_and_has_finite_gradients():
     torch.manual_seed(0)
     layer = LorentzAttention(64, num_heads=4, num_kv_heads=2, manifold=Lorentz(-0.3, learnable=True))

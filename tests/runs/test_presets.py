@@ -191,8 +191,8 @@ def test_options_of_another_kind_of_task_are_refused() -> None:
         run_config("disease/lp", recipe="fast")
     with pytest.raises(ValueError, match="--split is for graphs, but cifar10 is a task on images"):
         run_config("cifar10", split="0")
-    with pytest.raises(ValueError, match="--layers is for graphs, but cifar10 is a task on images"):
-        run_config("cifar10", settings={"num_layers": 3})
+    with pytest.raises(ValueError, match="--hidden is for graphs, but cifar10 is a task on images"):
+        run_config("cifar10", settings={"hidden": 3})
     with pytest.raises(ValueError, match="lorentz_gcn is not a network for images, as cifar10 needs"):
         run_config("cifar10", settings={"model": "lorentz_gcn"})
 

@@ -112,10 +112,10 @@ def train(
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
             for the first settings. None: 60s. Settings that you give hold in every trial.
         seed: Seed of parameters, negatives, random splits, shuffling and augmentation.
-        recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast; for your own images,
-            settings that suit their number and size. With a recipe your own images use CIFAR-10's preset, with
-            gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4 (--lr). Preset for texts: small, or
-            base for a GPU. None: small.
+        recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast, the only one of the
+            vision transformers; for your own images, settings that suit their number and size. With a recipe your own
+            images use CIFAR-10's preset, with gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4
+            (--lr). Preset for texts: small, or base for a GPU. None: small.
         split: Split of a graph: public, legacy, class-random, hgcn, disjoint, fresh_splits, or the number of an
             official split; `lresnet data list` describes them. None: the preset's. On your own graph: random, the
             number of one of its masks, or a file with rows node,part (links: node,node,part); the parts are train, val

@@ -24,7 +24,8 @@ from torch.overrides import TorchFunctionMode
 
 from lresnet.convert.plan import Plan, copy_of, results_of
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.nn.softmax_attention import lorentz_attention, time_excess
+from lresnet.nn.inner_product_vectors import time_excess
+from lresnet.nn.softmax_attention import lorentz_attention
 
 __all__ = ["Attention", "AttentionPlace", "convert_attention", "find_attention"]
 

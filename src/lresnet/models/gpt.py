@@ -202,7 +202,7 @@ class LorentzGPT(Transformer):
                 ids = torch.cat([ids, _next_token(last, temperature, top_k, generator)], dim=1)
         finally:
             self.train(was_training)
-        return ids.reshape(*prompt_ids.shape[:-1], -1)
+        return ids[0] if prompt_ids.dim() == 1 else ids
 
     def _require_ids(self, ids: Tensor, start: int) -> None:
         if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):

@@ -7,20 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import full_precision
-from lresnet.models.resnet import HEADS, POOLINGS, LinearHead, require_choice, require_images
+from lresnet.models.image_model import HEADS, POOLINGS, ImageModel, classifier, require_choice, require_images
 from lresnet.models.transformer import Transformer
 from lresnet.nn.embedding import LorentzPatchEmbedding
-from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.point_norm import LorentzRMSNorm
-from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.rotary import RotaryPositions
 from lresnet.nn.softmax_attention import Scores
 
 __all__ = ["LorentzViT"]
 
 
-class LorentzViT(Transformer):
+class LorentzViT(Transformer, ImageModel):
     r"""Vision transformer of :class:`~lresnet.nn.LorentzTransformerBlock`; ``residual="euclidean"`` is its baseline.
 
     Patches of an image become points. Rows and columns of the patches turn queries and keys (rotary positions), so
@@ -112,19 +109,7 @@ class LorentzViT(Transformer):
         )
         self.norm = LorentzRMSNorm(width, manifold=self.manifold)
         self.pool = POOLINGS[pooling](self.manifold)
-        if head == "linear":
-            self.head: torch.nn.Module = LinearHead(width, num_classes)
-        else:
-            self.head = (LorentzMLR if head == "mlr" else Prototypes)(width, num_classes, manifold=self.manifold)
-
-    def forward(self, x: Tensor) -> Tensor:
-        points = self.embed(x)
-        with full_precision(points):
-            return self.head(points)  # type: ignore[no-any-return]
-
-    def embed(self, x: Tensor) -> Tensor:
-        """Return one point per image in space coordinates, [B, width], in float32 or wider."""
-        return self.pool(self.features(x))  # type: ignore[no-any-return]
+        self.head = classifier(head, width, num_classes, self.manifold)
 
     def features(self, x: Tensor) -> Tensor:
         """Return the points of the patches before pooling, [B, width, ceil(H / patch), ceil(W / patch)]."""

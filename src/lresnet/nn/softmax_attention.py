@@ -33,25 +33,30 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
-from lresnet.geometry.checks import full_precision, require_features, require_points, require_positive
-from lresnet.geometry.curvature import Curvature, kappa_of, root
+from lresnet.geometry.checks import full_precision, require_features, require_points
+from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.nn.inner_product_vectors import (
+    APPENDED,
+    centroids,
+    head_width,
+    key_vectors,
+    query_vectors,
+    value_vectors,
+    wide_dtype,
+)
 from lresnet.nn.rotary import Rotary, apply_rotary
 
 __all__ = [
     "KeyValueCache",
     "LorentzAttention",
     "Scores",
-    "centroid_of_mean",
     "lorentz_attention",
     "lorentz_scores",
-    "time_excess",
 ]
 
 Scores: TypeAlias = Literal["lorentz", "l2", "dot"]
 
-_HALF = (torch.bfloat16, torch.float16)
-_ALIGNMENT = 8  # the kernels of torch need head widths that are multiples of 8, and would copy others
-_APPENDED = 3  # coordinates that the scores in half precision need
+_ALIGNMENT = 8  # of the columns of a matrix product, in numbers
 
 
 def lorentz_attention(
@@ -99,52 +104,19 @@ def lorentz_attention(
     for tensor, name in ((query, "query"), (key, "key"), (value, "value")):
         require_points(tensor, name=name)
     dtype = _operator_dtype(query)
-    inner = _wide(query.dtype) if precise else dtype
-    kappa = kappa_of(K, _wide(inner))
+    inner = wide_dtype(query.dtype) if precise else dtype
+    kappa = kappa_of(K, wide_dtype(inner))
     tau = math.sqrt(query.shape[-1]) if temperature is None else temperature
-    width, n = _head_width(query.shape[-1], value.shape[-1], inner), value.shape[-1]
+    width, n = head_width(query.shape[-1], value.shape[-1], inner), value.shape[-1]
     mean = _attend(
-        _extended_query(query, kappa, tau, inner, width),
-        _extended_key(key, kappa, inner, width),
-        _extended_value(value, kappa, inner, width),
+        query_vectors(query, kappa, tau, inner, width),
+        key_vectors(key, kappa, inner, width),
+        value_vectors(value, kappa, inner, width),
         attn_mask,
         is_causal,
         enable_gqa=enable_gqa,
     )
-    return centroid_of_mean(mean[..., :n], mean[..., n : n + 1], kappa).to(dtype)
-
-
-def time_excess(x: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
-    r"""Return the time t and its excess :math:`e = t - 1/\sqrt\kappa` over that of the origin, [..., 1] each.
-
-    Example:
-        >>> time_excess(torch.tensor([3.0, 0.0]), 1 / 16)
-        (tensor([5.]), tensor([1.]))
-    """
-    square = x.square().sum(-1, keepdim=True)
-    t = (square + 1 / kappa).sqrt()
-    return t, square / (t + 1 / root(kappa))
-
-
-def centroid_of_mean(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
-    r"""Return the centroid of points, given the weighted means of their space coordinates and time excesses.
-
-    The result of an empty mean, 0 and 0, is the origin. In float32 or wider. The normaliser n loses about
-    :math:`\kappa |v|^2` rounding units of the means.
-
-    Shapes:
-        [..., m], [..., 1] -> [..., m]
-
-    Example:
-        >>> x = torch.tensor([[2.0, 2.0], [-2.0, 2.0]])
-        >>> centroid_of_mean(x.mean(0), time_excess(x, 1.0)[1].mean(0), 1.0)
-        tensor([0.0000, 0.8944])
-    """
-    dtype = _wide(space.dtype)
-    space, excess = space.to(dtype), excess.to(dtype)
-    t, shortest = time_excess(space, kappa)
-    excess_of_norm = (excess - shortest).clamp(min=0) * (excess + 1 / root(kappa) + t)
-    return space * (1 + kappa * excess_of_norm).rsqrt()
+    return centroids(mean, n, kappa, with_excess=False).to(dtype)
 
 
 def lorentz_scores(query: Tensor, key: Tensor, kappa: Curvature, temperature: float | Tensor) -> Tensor:
@@ -158,76 +130,9 @@ def lorentz_scores(query: Tensor, key: Tensor, kappa: Curvature, temperature: fl
         tensor([-1., -1., -1., -1.])
     """
     dtype = _operator_dtype(query)
-    width = _head_width(query.shape[-1], query.shape[-1], dtype)
-    q = _extended_query(query, kappa, temperature, dtype, width)
-    return torch.nn.functional.linear(q, _extended_key(key, kappa, dtype, width))
-
-
-# --- Points as vectors of a dot product ------------------------------------------------------------------------------
-
-
-def _extended_query(
-    query: Tensor, kappa: Curvature | None, tau: float | Tensor, dtype: torch.dtype, width: int
-) -> Tensor:
-    """Return q' [..., T, width], divided by the temperature; without kappa that of L2 attention."""
-    tau = _per_head(tau, _wide(dtype))
-    q = (query.to(_wide(dtype)) / tau).to(dtype)
-    wide, inverse = q.to(_wide(dtype)), 1 / tau
-    if kappa is None:
-        time = wide.new_ones(*wide.shape[:-1], 1) * inverse
-    else:
-        time = (wide.square().sum(-1, keepdim=True) + inverse * inverse / kappa).sqrt()
-    if dtype not in _HALF:
-        return _padded([q, -time], dtype, width)
-    high, low = _split(-time, dtype)
-    return _padded([q, high, high, low], dtype, width)
-
-
-def _extended_key(key: Tensor, kappa: Curvature | None, dtype: torch.dtype, width: int) -> Tensor:
-    """Return k' [..., S, width]; without kappa that of L2 attention."""
-    k = key.to(dtype)
-    wide = k.to(_wide(dtype))
-    excess = 0.5 * wide.square().sum(-1, keepdim=True) if kappa is None else time_excess(wide, kappa)[1]
-    if dtype not in _HALF:
-        return _padded([k, excess], dtype, width)
-    high, low = _split(excess, dtype)
-    return _padded([k, high, low, high], dtype, width)
-
-
-def _extended_value(value: Tensor, kappa: Curvature, dtype: torch.dtype, width: int) -> Tensor:
-    """Return v' = [v_s, e_v], [..., S, width]."""
-    v = value.to(dtype)
-    return _padded([v, time_excess(v.to(_wide(dtype)), kappa)[1]], dtype, width)
-
-
-def _split(x: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return x as a sum of two half-precision numbers. The gradient flows through the first, as if it were x."""
-    high = x.to(dtype)
-    return high, (x.detach() - high.detach()).to(dtype)
-
-
-def _padded(parts: list[Tensor], dtype: torch.dtype, width: int) -> Tensor:
-    """Return the parts side by side, followed by zeros up to ``width``."""
-    missing = width - sum(part.shape[-1] for part in parts)
-    if missing > 0:
-        parts = [*parts, parts[0].new_zeros(*parts[0].shape[:-1], missing)]
-    return torch.cat([part.to(dtype) for part in parts], dim=-1)
-
-
-def _head_width(query: int, value: int, dtype: torch.dtype) -> int:
-    """Return the width of q', k' and v' for so many space coordinates."""
-    needed = max(query + (_APPENDED if dtype in _HALF else 1), value + 1)
-    return -(-needed // _ALIGNMENT) * _ALIGNMENT
-
-
-def _per_head(tau: float | Tensor, dtype: torch.dtype) -> float | Tensor:
-    """Return one temperature for each head as [H, 1, 1]."""
-    if not isinstance(tau, Tensor):
-        if not 0 < tau < math.inf:
-            raise ValueError(f"temperature must be positive and finite, got {tau}")
-        return tau
-    require_positive(tau, "temperature")
-    return tau.to(dtype)[..., None, None] if tau.dim() > 0 else tau.to(dtype)
+    width = head_width(query.shape[-1], query.shape[-1], dtype)
+    q = query_vectors(query, kappa, temperature, dtype, width)
+    return torch.nn.functional.linear(q, key_vectors(key, kappa, dtype, width))
 
 
 # --- The operator of torch -------------------------------------------------------------------------------------------
@@ -271,10 +176,6 @@ def _restricted(mask: Tensor | None, seen: Tensor) -> Tensor:
     if mask is None:
         return seen
     return mask & seen if mask.dtype == torch.bool else mask.masked_fill(~seen, -math.inf)
-
-
-def _wide(dtype: torch.dtype) -> torch.dtype:
-    return torch.promote_types(dtype, torch.float32)
 
 
 def _operator_dtype(x: Tensor) -> torch.dtype:
@@ -409,7 +310,7 @@ class LorentzAttention(ManifoldModule):
         if head_dim is None and embed_dim % num_heads:
             raise ValueError(f"embed_dim={embed_dim} is not a multiple of num_heads={num_heads}; give head_dim")
         width = embed_dim // num_heads if head_dim is None else head_dim
-        appended = {"lorentz": (_APPENDED, 1), "l2": (_APPENDED, 0), "dot": (0, 0)}[scores]
+        appended = {"lorentz": (APPENDED, 1), "l2": (APPENDED, 0), "dot": (0, 0)}[scores]
         if width <= appended[0]:
             raise ValueError(f"head_dim must be above {appended[0]} with scores={scores!r}, got {width}")
         self.embed_dim, self.num_heads, self.num_kv_heads, self.head_dim = embed_dim, num_heads, kv_heads, width
@@ -431,7 +332,7 @@ class LorentzAttention(ManifoldModule):
         """The temperature of each head, [H]."""
         if self.scores == "dot":
             return self.out_proj.weight.new_full((self.num_heads,), math.sqrt(self.head_dim))
-        return self.log_temperature.to(_wide(self.log_temperature.dtype)).exp()
+        return self.log_temperature.to(wide_dtype(self.log_temperature.dtype)).exp()
 
     def forward(
         self,
@@ -461,27 +362,25 @@ class LorentzAttention(ManifoldModule):
         q, k, v = self._projected(query, key, value)
         offset = 0 if cache is None else cache.length
         dtype = _operator_dtype(q)
-        inner = _wide(dtype) if self.precise else dtype
+        inner = wide_dtype(dtype) if self.precise else dtype
         if rotary is not None:
             cos, sin = (t.unsqueeze(-3) if t.dim() > 2 else t for t in rotary)
             q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
-        kappa = None if self.scores != "lorentz" else kappa_of(self.manifold.curvature, _wide(inner))
+        kappa = None if self.scores != "lorentz" else kappa_of(self.manifold.curvature, wide_dtype(inner))
         scale = 1.0
         if self.scores == "dot":
             q, k, v, scale = q.to(inner), k.to(inner), v.to(inner), self.head_dim**-0.5
         else:
-            q = _extended_query(q, kappa, self.temperature, inner, self.head_dim)
-            k = _extended_key(k, kappa, inner, self.head_dim)
-            v = v.to(inner) if kappa is None else _extended_value(v, kappa, inner, self.head_dim)
+            q = query_vectors(q, kappa, self.temperature, inner, self.head_dim)
+            k = key_vectors(k, kappa, inner, self.head_dim)
+            v = v.to(inner) if kappa is None else value_vectors(v, kappa, inner, self.head_dim)
         if cache is not None:
             k, v = cache.append(k, v)
             is_causal = is_causal and q.shape[-2] > 1
         grouped = self.num_kv_heads != self.num_heads
         mean = _attend(q, k, v, attn_mask, is_causal, offset=offset, scale=scale, enable_gqa=grouped)
         if kappa is not None:
-            n = self.value_features
-            space = centroid_of_mean(mean[..., :n], mean[..., n : n + 1], kappa)
-            mean = torch.cat([space, time_excess(space, kappa)[1]], dim=-1)
+            mean = centroids(mean, self.value_features, kappa, with_excess=True)
         result: Tensor = self.out_proj(mean.to(dtype).transpose(-3, -2).flatten(-2))
         return result
 
@@ -494,7 +393,8 @@ class LorentzAttention(ManifoldModule):
         else:
             sources = query, key, key if value is None else value
             weights = self.in_proj.weight.split(self._rows)
-            biases = (None,) * 3 if self.in_proj.bias is None else self.in_proj.bias.split(self._rows)
+            own: Tensor | None = self.in_proj.bias
+            biases = (None,) * 3 if own is None else own.split(self._rows)
             parts = tuple(map(torch.nn.functional.linear, sources, weights, biases))
         heads = self.num_heads, self.num_kv_heads, self.num_kv_heads
         q, k, v = (part.unflatten(-1, (count, -1)).transpose(-3, -2) for part, count in zip(parts, heads, strict=True))
@@ -506,7 +406,8 @@ class LorentzAttention(ManifoldModule):
         if missing == 0 or x.device.type != "cuda":
             joint: Tensor = self.in_proj(x)
             return joint
-        bias = None if self.in_proj.bias is None else torch.nn.functional.pad(self.in_proj.bias, (0, missing))
+        bias: Tensor | None = self.in_proj.bias
+        bias = None if bias is None else torch.nn.functional.pad(bias, (0, missing))
         weight = torch.nn.functional.pad(self.in_proj.weight, (0, 0, 0, missing))
         return torch.nn.functional.linear(x, weight, bias)[..., : sum(self._rows)]
 

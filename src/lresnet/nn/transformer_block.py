@@ -107,7 +107,7 @@ class LorentzTransformerBlock(torch.nn.Module):
         x = x if self.norm_first else self.attention_norm(x)
         branch = self.mlp(self.mlp_norm(x) if self.norm_first else x)
         x = self.mlp_residual(x, self._dropped(branch))
-        return x if self.norm_first else self.mlp_norm(x)  # type: ignore[no-any-return]
+        return x if self.norm_first else self.mlp_norm(x)
 
     def _dropped(self, x: Tensor) -> Tensor:
         return torch.nn.functional.dropout(x, self.dropout, self.training) if self.dropout else x

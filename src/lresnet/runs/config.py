@@ -482,11 +482,11 @@ class ResNetConfig(ModelConfig):
     """Settings of the ResNets."""
 
     pooling: Literal["poincare", "centroid", "mean"] | None = option(
-        None, "How the pixels of an image are pooled into one point."
+        None, "How the pixels or patches of an image are pooled into one point."
     )
     head: Literal["mlr", "prototypes", "linear"] | None = option(
         None,
-        "Classifier that computes logits from points: of the pooled pixels of an image, of a node in lorentz_gcnii.",
+        "Classifier that computes logits from points: of an image, of a node in lorentz_gcnii.",
     )
     stem: Literal["imagenet", "cifar"] | None = option(
         None,
@@ -544,15 +544,15 @@ class ViTConfig(_TransformerConfig):
     """Settings of ``lorentz_vit``, ``lorentz_vit_tiny`` and ``lorentz_vit_small``."""
 
     pooling: Literal["poincare", "centroid", "mean"] | None = option(
-        None, "How the pixels of an image are pooled into one point."
+        None, "How the pixels or patches of an image are pooled into one point."
     )
     head: Literal["mlr", "prototypes", "linear"] | None = option(
         None,
-        "Classifier that computes logits from points: of the pooled pixels of an image, of a node in lorentz_gcnii.",
+        "Classifier that computes logits from points: of an image, of a node in lorentz_gcnii.",
     )
 
     patch: int | None = option(
-        None, "Side of the patches into which a transformer cuts an image.", range=AT_LEAST_1, metavar="PIXELS"
+        None, "Side of a patch of a vision transformer. None: 4.", range=AT_LEAST_1, metavar="PIXELS"
     )
 
 

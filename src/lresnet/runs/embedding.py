@@ -15,6 +15,7 @@ from lresnet.data.augmentation import normalise
 from lresnet.geometry import Lorentz
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet
+from lresnet.models.image_model import ImageModel
 from lresnet.runs.node_inputs import inputs_of_graph, inputs_of_run
 from lresnet.runs.own_network import head_input
 from lresnet.runs.prediction import image_files, image_network, read_batches
@@ -293,6 +294,9 @@ def _numbers(count: int) -> tuple[str, ...]:
 
 
 def _title(model: Any, count: int, is_flat: bool) -> str:
-    own = isinstance(model, LorentzResNet)
-    network = f"resnet{model.config['depth']} {model.config['residual']}" if own else type(model).__name__
+    network = type(model).__name__
+    if isinstance(model, ImageModel):
+        kind = model.model_name.removeprefix("lorentz_")
+        depth = model.config["depth"] if isinstance(model, LorentzResNet) else model.config["layers"]
+        network = f"{kind}{depth} {model.config['residual']}"
     return f"embeddings of {count:,} test images, {network}, {'Euclidean' if is_flat else 'geodesic'} distance"

@@ -18,7 +18,7 @@ from lresnet.data import GraphLevelTask, LinkTask, NodeTask
 from lresnet.data.augmentation import normalise
 from lresnet.data.formats.image_folder import SUFFIXES, fill_frame, images_below, open_image
 from lresnet.geometry import Lorentz
-from lresnet.models import LorentzResNet
+from lresnet.models.image_model import ImageModel
 from lresnet.models.pretrained import Pretrained
 from lresnet.nn.pair_distance import lorentz_distance2
 from lresnet.runs.names import did_you_mean
@@ -84,7 +84,7 @@ class ImageNetwork:
     @torch.no_grad()
     def space(self) -> Lorentz | None:
         """Return the manifold of the points of :meth:`embed`, on the CPU and fixed; None: they are vectors."""
-        if isinstance(self.model, LorentzResNet):
+        if isinstance(self.model, ImageModel):
             manifold = None if self.model.euclidean else self.model.manifold
         else:  # which part of a user's network is its head shows when it runs
             device = next(self.model.parameters()).device
@@ -353,7 +353,7 @@ def read_batches(files: Sequence[Path], network: ImageNetwork, skipped: list[tup
 
 def _image_network(model: torch.nn.Module, facts: dict[str, Any], flip_test: bool) -> ImageNetwork:
     classes = tuple(facts["classes"])
-    if isinstance(model, LorentzResNet):
+    if isinstance(model, ImageModel):
         _require_fit(model, facts)
     elif isinstance(model, Pretrained):
         raise ValueError(f"{type(model).__name__} is not a network for images")
@@ -376,7 +376,7 @@ def _image_network(model: torch.nn.Module, facts: dict[str, Any], flip_test: boo
     )
 
 
-def _require_fit(model: LorentzResNet, facts: dict[str, Any]) -> None:
+def _require_fit(model: ImageModel, facts: dict[str, Any]) -> None:
     outputs, classes = model.config["num_classes"], len(facts["classes"])
     if model.in_channels != facts["channels"]:
         raise ValueError(f"the model takes images of {model.in_channels} channels, the run's have {facts['channels']}")

@@ -21,11 +21,13 @@ from lresnet.data.split_names import ALIASES, canonical_split, split_name
 from lresnet.residual.registry import RESIDUALS
 from lresnet.runs.config import (
     GRAPH_MODELS,
+    IMAGE_MODELS,
     GraphTaskConfig,
     GraphTaskKind,
     ImageTaskConfig,
     RunConfig,
     TextTaskConfig,
+    ViTConfig,
     configure,
 )
 from lresnet.runs.graph_trials import first_settings
@@ -115,8 +117,8 @@ def run_config(
             task's first.
         split_index: number of the split, where there are several of its name; None: the seed draws it, and of the
             official splits the first one is taken.
-        recipe: preset of images: fast, fast-learned, long, long-cutmix or paper; None: fast. Preset of texts: small or
-            base; None: small.
+        recipe: preset of images: fast, fast-learned, long, long-cutmix or paper; None: fast. The vision transformers
+            have fast only. Preset of texts: small or base; None: small.
         settings: values by name, see :func:`lresnet.runs.config.configure`. If they change ``epochs`` but not
             ``warmup``, the warm-up keeps its fraction of the epochs.
         graph_task: what to learn on a user's graph; None: ``"node"`` if labels are given, otherwise ``"link"``.
@@ -129,6 +131,8 @@ def run_config(
         1500
         >>> run_config("cifar10", settings={"epochs": 50}).train.warmup
         2.5
+        >>> run_config("cifar10", settings={"model": "lorentz_vit_tiny"}).train.optimizer
+        'adam'
     """
     require_known("method", method, RESIDUALS)
     given = dict(settings or {})
@@ -155,11 +159,13 @@ def run_config(
 def has_searched_preset(config: RunConfig, recipe: str | None = None) -> bool:
     """Whether the preset of a run on images was searched for its method, rather than shared by all other methods.
 
+    The settings of the vision transformers were not searched for any method.
+
     Example:
         >>> [has_searched_preset(run_config("cifar10", "tangent", recipe=name), name) for name in ("fast", "paper")]
         [True, False]
     """
-    return config.model.residual in _image_preset(config.task.name, recipe)
+    return config.model.residual in _image_preset(config.task.name, recipe, config.model.name)
 
 
 def image_recipes() -> list[str]:
@@ -245,7 +251,7 @@ def _image_config(
 ) -> RunConfig:
     if split is not None:
         raise ValueError(f"--split is for graphs, but {task} is a task on images; leave it out")
-    preset = _settings(_image_preset(task, recipe), method)
+    preset = _settings(_image_preset(task, recipe, given.get("model")), method)
     if task not in IMAGE_SETS:
         preset = {"clip": _OWN_IMAGES_CLIP} | preset
         preset["lr"] = min(preset["lr"], _OWN_IMAGES_LARGEST_LR)
@@ -271,11 +277,13 @@ def _text_config(
     return configure(TextTaskConfig(task if task in TEXTS else _absolute(task)), method, seed, preset | given)
 
 
-def _image_preset(task: str, recipe: str | None) -> dict[str, Any]:
-    presets: dict[str, dict[str, Any]] = _presets(task if task in IMAGE_SETS else _DEFAULT_TASKS["images"])
+def _image_preset(task: str, recipe: str | None, model: str | None) -> dict[str, Any]:
+    name = task if task in IMAGE_SETS else _DEFAULT_TASKS["images"]
+    of_vit = IMAGE_MODELS.get(str(model)) is ViTConfig
+    presets: dict[str, dict[str, Any]] = _presets(f"{name}_vit" if of_vit else name)
     if recipe is None:
         return next(iter(presets.values()))
-    require_known("recipe", recipe, presets)
+    require_known(f"recipe of {model}" if of_vit else "recipe", recipe, presets)
     return presets[recipe]
 
 
