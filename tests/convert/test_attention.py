@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import math
 import pickle
 import warnings
@@ -251,3 +252,39 @@ def test_attention_that_cannot_be_converted_is_refused() -> None:
         lresnet.lorentzify(flat, example=(x, x, x), attention="lorentz")
     with pytest.warns(UserWarning, match="does not drop attention weights"):
         lresnet.lorentzify(torch.nn.TransformerEncoderLayer(16, 4, norm_first=True), example=x, attention="lorentz")
+
+
+@pytest.mark.parametrize("entry", [["", 10**9, 4, 2.0], ["", 4, 4, 0.0], ["nowhere", 4, 4, 2.0], ["", 4, 4]])
+def test_a_saved_conversion_with_wrong_attention_is_refused(entry: list[Any], tmp_path: Path) -> None:
+    x = torch.randn(2, 4, 16)
+    flat = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+    folder = lresnet.lorentzify(flat, K, example=(x, x, x), attention="lorentz").save_pretrained(tmp_path / "net")
+    config = json.loads((folder / "config.json").read_text())
+    config["lresnet"]["attention"] = [entry]
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(ValueError, match="cannot be read as a converted network"):
+        lresnet.from_pretrained(folder, net=flat)
+
+
+def test_an_encoder_takes_a_causal_mask_with_and_without_its_hint() -> None:
+    x = torch.randn(2, 5, 16)
+    net = converted(encoder(), x).eval()
+    mask = torch.nn.Transformer.generate_square_subsequent_mask(5)
+    with_hint = net(x, mask=mask, is_causal=True)
+    torch.testing.assert_close(net(x, mask=mask), with_hint)
+    torch.testing.assert_close(net(x, mask=mask == -math.inf), with_hint)
+    torch.testing.assert_close(net(x[:, :3], mask=mask[:3, :3]), with_hint[:, :3])
+    padding = torch.zeros(2, 5, dtype=torch.bool)
+    torch.testing.assert_close(net(x, mask=mask, src_key_padding_mask=padding, is_causal=True), with_hint)
+
+
+def test_cross_attention_of_a_decoder_is_converted() -> None:
+    torch.manual_seed(0)
+    flat = torch.nn.TransformerDecoderLayer(16, 4, 32, dropout=0.0, batch_first=True, norm_first=True)
+    x, memory = torch.randn(2, 4, 16), torch.randn(2, 7, 16)
+    net = lresnet.lorentzify(flat, K, example=(x, memory), attention="lorentz").eval()
+    hidden = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+    found = net(x, memory, memory_key_padding_mask=hidden)
+    other = torch.where(hidden[..., None], torch.randn(2, 7, 16), memory)
+    torch.testing.assert_close(net(x, other, memory_key_padding_mask=hidden), found)
+    assert not torch.allclose(net(x, other), found)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -82,7 +82,7 @@ class TextTask:
         """Return the task with its tokens on ``device``."""
         return replace(self, train=self.train.to(device), val=self.val.to(device), test=self.test.to(device))
 
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
         """Return the sizes and a checksum of the text as JSON values."""
         digest = hashlib.sha256(self.tokenizer.to_json().encode())
         for part in (self.train, self.val, self.test):

@@ -793,6 +793,9 @@ def _started(
         images = image_facts(task.data)
         require_same_everywhere(images, task.name, processes.gather)
     tree: dict[str, Any] = {"task": task_record, "model": model_record, "train": train_as_dict(config)}
+    text = task.facts() if isinstance(task, TextTask) else None
+    if text is not None and len(set(processes.gather(text["digest"]))) > 1:
+        raise ValueError(f"the processes find different texts at {task.name}; give every machine the same text")
     if command is None:
         command = _command(tree, processes.size)
     own = task_record["kind"] == "graph" and "task" in task_record
@@ -803,7 +806,7 @@ def _started(
         processes=processes.size,
         images=images,
         graph=graph_facts(task) if own else None,
-        text=task.facts() if isinstance(task, TextTask) else None,
+        text=text,
         **environment(str(device)),
     )
 
