@@ -193,7 +193,7 @@ def test_curvature_fixed_learned_and_per_layer():
     assert owners(learn_curvature=True, curvature_per_layer=True) == own  # the linear head reads no curvature
     assert owners(learn_curvature=True, curvature_per_layer=True, head="lorentz") == own | {"manifold.log_kappa"}
     assert owners(learn_curvature=True, curvature_per_layer=True, residual="euclidean") == set()
-    assert make().manifold.fixed_curvature == -1 / 32
+    assert make().manifold.fixed_curvature == -0.1 / 32
 
 
 def test_every_trained_parameter_has_a_gradient_and_only_matrices_decay():

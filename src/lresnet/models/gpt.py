@@ -49,7 +49,7 @@ class LorentzGPT(Transformer):
         residual: A name of :data:`lresnet.residual.METHODS`.
         residual_options: Options of the residual. Default of the Lorentz residual: a learned weight, initially 1, and
             ``scale="1+w"``.
-        curvature: K < 0. Default: -1/width.
+        curvature: K < 0. Default: -0.1/width (:mod:`lresnet.models.transformer`).
         learn_curvature: Train the curvature.
         curvature_per_layer: Give every block a curvature of its own.
         scores: Scores of attention, "lorentz", "l2" or "dot". None: "dot" for ``residual="euclidean"``, otherwise

@@ -12,12 +12,13 @@ from lresnet.nn.gated_mlp import Activation, LorentzGatedMLP
 from lresnet.nn.point_norm import LorentzLayerNorm, LorentzRMSNorm
 from lresnet.nn.rotary import Rotary
 from lresnet.nn.softmax_attention import KeyValueCache, LorentzAttention, Scores
-from lresnet.residual import make_residual
+from lresnet.residual import LorentzResidual, make_residual
 
 __all__ = ["LorentzTransformerBlock", "Norm", "scores_of"]
 
 Norm: TypeAlias = Literal["rms", "layer"]
 
+_LONGEST_JOINED = 2048  # coordinates: measured on an H200, results/benchmarks.jsonl, "reference compiled"
 _NORMS = {"rms": LorentzRMSNorm, "layer": LorentzLayerNorm}
 
 
@@ -90,6 +91,9 @@ class LorentzTransformerBlock(torch.nn.Module):
         )
         self.mlp = LorentzGatedMLP(features, hidden, activation=activation, gated=gated, bias=bias, manifold=manifold)
         self.attention_residual, self.mlp_residual = (make_residual(residual, manifold, **options) for _ in range(2))
+        for each in (self.attention_residual, self.mlp_residual):
+            if isinstance(each, LorentzResidual):
+                each.joined_by_compiler = features <= _LONGEST_JOINED
 
     def forward(
         self,
