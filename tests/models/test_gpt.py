@@ -245,6 +245,14 @@ def test_sharded_blocks_and_replicas_take_the_steps_of_one_process():
             np.testing.assert_allclose(found[name], values, rtol=1e-3, atol=1e-4, err_msg=f"{case}: {name}")
 
 
+def test_precise_attention_under_autocast():
+    ids, strong = tokens(2, 12), {"curvature": -10.0}
+    exact = make(**strong)(ids)
+    with torch.autocast("cpu", torch.bfloat16):
+        errors = [(make(**strong, precise=precise)(ids) - exact).square().mean() for precise in (False, True)]
+    assert errors[1] < errors[0] / 2
+
+
 def test_mistakes_are_reported():
     for options, message in (
         ({"context": 0}, "context must be at least 1, got 0"),

@@ -70,6 +70,7 @@ class Transformer(Pretrained):
         scores: Scores | None,
         flat_head: bool,
         dropout: float,
+        precise: bool,
         activation_checkpointing: bool,
     ) -> None:
         """Make manifolds and blocks; the arguments are those of the models."""
@@ -98,6 +99,7 @@ class Transformer(Pretrained):
                 residual_options=residual_options,
                 scores=scores,
                 dropout=dropout,
+                precise=precise,
                 manifold=own[i] if owns else self.manifold,
             )
             for i in range(layers)

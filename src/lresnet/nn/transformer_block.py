@@ -42,6 +42,7 @@ class LorentzTransformerBlock(torch.nn.Module):
         norm_first: Norms before attention and perceptron. False: after the residuals, as in the first transformers.
         bias: Whether the linear maps have biases.
         dropout: Dropout rate of the space coordinates of both branches; a dropped branch is at the origin.
+        precise: As for :func:`lorentz_attention`.
         manifold: Owner of the curvature. It is not registered as a submodule.
 
     Shapes:
@@ -69,6 +70,7 @@ class LorentzTransformerBlock(torch.nn.Module):
         gated: bool = True,
         bias: bool = False,
         dropout: float = 0.0,
+        precise: bool = False,
         manifold: Lorentz,
     ) -> None:
         super().__init__()
@@ -87,6 +89,7 @@ class LorentzTransformerBlock(torch.nn.Module):
             num_kv_heads=num_kv_heads,
             scores=scores_of(residual, scores),
             bias=bias,
+            precise=precise,
             manifold=manifold,
         )
         self.mlp = LorentzGatedMLP(features, hidden, activation=activation, gated=gated, bias=bias, manifold=manifold)
