@@ -5,16 +5,17 @@
 
 "gpt" has 8 blocks of width 512, 25 M parameters and a context of 1,024 tokens; "vit" is lorentz_vit_small on images of
 32 x 32. A training step is forward, cross-entropy, backward and AdamW. "attention" is forward and backward of one call
-with 8 heads of width 64. All methods run in every round, in reverse order in every second one; a ratio is the median
-over the rounds. "bfloat16" is autocast in the networks; attention itself gets bfloat16 tensors. On CUDA the clock is
-CUDA events and the memory is the peak of torch's allocator during one call, with the parameters; on a CPU the clock is
-process time of one thread.
+with 8 heads of width 64; "rotary attention" has the rotary positions of queries and keys before it, as a decoder has.
+All methods run in every round, in reverse order in every second one; a ratio is the median over the rounds. "bfloat16"
+is autocast in the networks; attention itself gets bfloat16 tensors. On CUDA the clock is CUDA events and the memory is
+the peak of torch's allocator during one call, with the parameters; on a CPU the clock is process time of one thread.
 
-What a Lorentz block must move beside its baseline, per token and coordinate of the stream, forward and compiled. The
-residual reads skip and branch and writes the result, as the sum does. Queries and keys are read and written once for
-their rotary positions in the baseline too; their times come with that pass. Beyond the baseline, values are read and
-written once to get their times, and the output of attention is read and written once to become centroids: 4 passes in
-bfloat16, beside 8 of the residuals and norms in float32, 14 of the perceptron and 8 of projections and attention.
+What a compiled block must read and write in a forward pass, in units of one number for each token and coordinate. The
+baseline: norms and residuals 4 in float32 and 4 in half precision, projections of attention 6, rotary positions 4,
+attention 4, the gated perceptron 18. The Lorentz residual moves what the sum moves: compiled, both become part of the
+kernel of the following norm. The times of queries and keys come with the pass of the rotary positions. Additional are 4
+in half precision: values are read and written for their times, and the results of attention to become centroids.
+Attention alone, without rotary positions before it, has 8 additional ones beside its own 4.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 
 from lresnet.models import create_model
-from lresnet.nn import lorentz_attention
+from lresnet.nn import RotaryPositions, apply_rotary, lorentz_attention
 from lresnet.optim import make_adam
 from lresnet.train.results import append_result
 from lresnet_paper.bench.measurement import Measurement, line
@@ -95,7 +96,14 @@ def vit_step(method: str, form: str, dtype: torch.dtype, size: dict[str, int], d
     return training_step(network, form, images, labels, dtype)
 
 
-def attention_call(method: str, form: str, dtype: torch.dtype, size: dict[str, int], device: torch.device) -> Task:
+def rotary_call(method: str, form: str, dtype: torch.dtype, size: dict[str, int], device: torch.device) -> Task:
+    """Return forward and backward of attention behind rotary positions, as in a decoder."""
+    return attention_call(method, form, dtype, size, device, rotate=True)
+
+
+def attention_call(
+    method: str, form: str, dtype: torch.dtype, size: dict[str, int], device: torch.device, rotate: bool = False
+) -> Task:
     """Return forward and backward of attention: 61 and 63 coordinates between points, 64 in the baseline."""
     torch.manual_seed(0)
     curved = method.startswith("lorentz")
@@ -103,8 +111,11 @@ def attention_call(method: str, form: str, dtype: torch.dtype, size: dict[str, i
     widths = (61, 61, 63) if curved else (64, 64, 64)
     q, k, v = (torch.randn(*shape, n, device=device, dtype=dtype, requires_grad=True) for n in widths)
     g = torch.randn(*shape, widths[-1], device=device, dtype=dtype)
+    cos, sin = RotaryPositions(widths[0]).to(device)(torch.arange(size["context"], device=device))
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if rotate:
+            q, k = (apply_rotary(t, cos, sin).to(dtype) for t in (q, k))
         if curved:
             return lorentz_attention(q, k, v, is_causal=True, K=-1 / 64)
         return scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -119,7 +130,12 @@ def attention_call(method: str, form: str, dtype: torch.dtype, size: dict[str, i
     return call
 
 
-STUDIES: dict[str, Callable[..., Task]] = {"gpt": gpt_step, "vit": vit_step, "attention": attention_call}
+STUDIES: dict[str, Callable[..., Task]] = {
+    "attention": attention_call,
+    "rotary attention": rotary_call,
+    "gpt": gpt_step,
+    "vit": vit_step,
+}
 _ATTENTIONS = ("euclidean", "lorentz")
 
 
@@ -137,12 +153,13 @@ def peak_memory(task: Task, device: torch.device) -> dict[str, float]:
 def measure(study: str, form: str, dtype: str, methods: list[str], options: argparse.Namespace) -> list[Measurement]:
     """Time all methods in turn; one that fails has its reason in ``missing``."""
     device = torch.device(options.device)
-    clock, size = device_clock(device), SIZES[device.type][study]
+    clock, size = device_clock(device), SIZES[device.type][study.removeprefix("rotary ")]
     cell = f"{study}/{', '.join(f'{name} {value}' for name, value in size.items())}, {dtype}"
-    part = "forward + backward" if study == "attention" else "training step"
+    alone = study.endswith("attention")
+    part = "forward + backward" if alone else "training step"
     tasks: dict[str, Task] = {}
     missing, memory = {}, {}
-    for name in [name for name in methods if study != "attention" or name in _ATTENTIONS]:
+    for name in [name for name in methods if not alone or name in _ATTENTIONS]:
         try:
             if device.type == "cuda":
                 torch.cuda.empty_cache()
@@ -171,7 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu", choices=("cuda", "cpu"))
     parser.add_argument("--rounds", type=int, default=11, help="default: 11")
-    parser.add_argument("--studies", default="attention,gpt,vit")
+    parser.add_argument("--studies", default=",".join(STUDIES))
     parser.add_argument("--forms", help="default: compiled;eager, on a GPU also compiled, CUDA graphs")
     parser.add_argument("--dtypes", help="default: bfloat16,float32, on a CPU float32")
     parser.add_argument("--methods", default=";".join(METHODS), help=f"default: {';'.join(METHODS)}")

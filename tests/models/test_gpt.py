@@ -193,7 +193,7 @@ def test_curvature_fixed_learned_and_per_layer():
     assert owners(learn_curvature=True, curvature_per_layer=True) == own  # the linear head reads no curvature
     assert owners(learn_curvature=True, curvature_per_layer=True, head="lorentz") == own | {"manifold.log_kappa"}
     assert owners(learn_curvature=True, curvature_per_layer=True, residual="euclidean") == set()
-    assert make().manifold.fixed_curvature == -1 / 32
+    assert make().manifold.fixed_curvature == -0.1 / 32
 
 
 def test_every_trained_parameter_has_a_gradient_and_only_matrices_decay():
@@ -243,6 +243,14 @@ def test_sharded_blocks_and_replicas_take_the_steps_of_one_process():
         assert found.keys() == expected.keys()
         for name, values in expected.items():
             np.testing.assert_allclose(found[name], values, rtol=1e-3, atol=1e-4, err_msg=f"{case}: {name}")
+
+
+def test_precise_attention_under_autocast():
+    ids, strong = tokens(2, 12), {"curvature": -10.0}
+    exact = make(**strong)(ids)
+    with torch.autocast("cpu", torch.bfloat16):
+        errors = [(make(**strong, precise=precise)(ids) - exact).square().mean() for precise in (False, True)]
+    assert errors[1] < errors[0] / 2
 
 
 def test_mistakes_are_reported():

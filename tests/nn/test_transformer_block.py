@@ -15,6 +15,7 @@ from lresnet.nn import (
     RotaryPositions,
     apply_rotary,
 )
+from lresnet.residual import lorentz
 from lresnet.testing import assert_finite_gradients, assert_on_manifold
 
 M = Lorentz(-0.4)
@@ -117,3 +118,21 @@ def test_options_of_the_block():
     scaled = LorentzTransformerBlock(32, num_heads=2, residual_options={"scale": None, "weight": 0.5}, manifold=M)
     assert not scaled.attention_residual.has_scale
     assert float(scaled.mlp_residual.weight) == 0.5
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's tracer
+def test_compiled_blocks_leave_the_residual_to_the_compiler(monkeypatch):
+    def calls(features: int) -> int:
+        asked = []
+        monkeypatch.setattr(lorentz, "supports_pair", lambda *_, **__: asked.append(1) is not None)
+        torch.compiler.reset()
+        block = LorentzTransformerBlock(features, num_heads=features // 8, hidden=8, manifold=M)
+        x = torch.randn(1, 2, features)
+        result = torch.compile(block, backend="eager")(x)
+        compiled = len(asked)
+        torch.testing.assert_close(result, block(x), rtol=1e-4, atol=1e-4)
+        assert len(asked) == compiled + 2  # eager calls ask for the kernel
+        return compiled
+
+    assert calls(16) == 0
+    assert not LorentzTransformerBlock(4096, num_heads=64, hidden=8, manifold=M).mlp_residual.joined_by_compiler

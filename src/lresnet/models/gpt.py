@@ -49,7 +49,7 @@ class LorentzGPT(Transformer):
         residual: A name of :data:`lresnet.residual.METHODS`.
         residual_options: Options of the residual. Default of the Lorentz residual: a learned weight, initially 1, and
             ``scale="1+w"``.
-        curvature: K < 0. Default: -1/width.
+        curvature: K < 0. Default: -0.1/width (:mod:`lresnet.models.transformer`).
         learn_curvature: Train the curvature.
         curvature_per_layer: Give every block a curvature of its own.
         scores: Scores of attention, "lorentz", "l2" or "dot". None: "dot" for ``residual="euclidean"``, otherwise
@@ -57,6 +57,8 @@ class LorentzGPT(Transformer):
         head: "linear" or "lorentz".
         tied: Use the embedding as the matrix of the head.
         dropout: Dropout rate of the branches.
+        precise: Compute attention in float32 also where the network runs in half precision, which is slower. It is for
+            curvatures with :math:`-K |v|^2` above 2 (:func:`~lresnet.nn.lorentz_attention`).
         activation_checkpointing: Compute the activations of a block again in the backward pass.
 
     Shapes:
@@ -90,6 +92,7 @@ class LorentzGPT(Transformer):
         head: Head = "linear",
         tied: bool = True,
         dropout: float = 0.0,
+        precise: bool = False,
         activation_checkpointing: bool = False,
     ) -> None:
         super().__init__()
@@ -111,6 +114,7 @@ class LorentzGPT(Transformer):
             scores=scores,
             flat_head=head == "linear",
             dropout=dropout,
+            precise=precise,
             activation_checkpointing=activation_checkpointing,
         )
         self.vocab_size, self.context, self.head = vocab_size, context, head
@@ -187,7 +191,7 @@ class LorentzGPT(Transformer):
                 "max_new_tokens and temperature must be 0 or more, and top_k at least 1; "
                 f"got {max_new_tokens}, {temperature} and {top_k}"
             )
-        ids = torch.atleast_2d(prompt_ids)
+        ids: Tensor = torch.atleast_2d(prompt_ids)
         was_training = self.training
         self.eval()
         try:

@@ -76,7 +76,7 @@ def create_model(name: str, residual: str = "lorentz", curvature: float | None =
     Args:
         name: A name of :data:`MODELS`.
         residual: A name of :data:`lresnet.residual.METHODS`.
-        curvature: K < 0. Default: that of the model, -1 for graphs and vectors, -0.02 for most ResNets and -1/width for
+        curvature: K < 0. Default: that of the model, -1 for graphs and vectors, -0.02 for most ResNets, -0.1/width for
             transformers.
         config: Other arguments of the model's class.
 

@@ -40,6 +40,8 @@ class LorentzViT(Transformer, ImageModel):
         pooling: "poincare", "centroid" or "mean". Default: "mean" for the Euclidean baseline, otherwise "centroid".
         head: "mlr", "prototypes" or "linear". Default: "linear" for the Euclidean baseline, otherwise "mlr".
         dropout: Dropout rate of the branches.
+        precise: Compute attention in float32 also where the network runs in half precision, which is slower. It is for
+            curvatures with :math:`-K |v|^2` above 2 (:func:`~lresnet.nn.lorentz_attention`).
         activation_checkpointing: Compute the activations of a block again in the backward pass.
 
     Shapes:
@@ -73,6 +75,7 @@ class LorentzViT(Transformer, ImageModel):
         pooling: str | None = None,
         head: str | None = None,
         dropout: float = 0.0,
+        precise: bool = False,
         activation_checkpointing: bool = False,
     ) -> None:
         super().__init__()
@@ -98,6 +101,7 @@ class LorentzViT(Transformer, ImageModel):
             scores=scores,
             flat_head=pooling == "mean" and head == "linear",
             dropout=dropout,
+            precise=precise,
             activation_checkpointing=activation_checkpointing,
         )
         self.in_channels, self.patch = in_channels, patch

@@ -12,12 +12,13 @@ from lresnet.nn.gated_mlp import Activation, LorentzGatedMLP
 from lresnet.nn.point_norm import LorentzLayerNorm, LorentzRMSNorm
 from lresnet.nn.rotary import Rotary
 from lresnet.nn.softmax_attention import KeyValueCache, LorentzAttention, Scores
-from lresnet.residual import make_residual
+from lresnet.residual import LorentzResidual, make_residual
 
 __all__ = ["LorentzTransformerBlock", "Norm", "scores_of"]
 
 Norm: TypeAlias = Literal["rms", "layer"]
 
+_LONGEST_JOINED = 2048  # coordinates: measured on an H200, results/benchmarks.jsonl, "reference compiled"
 _NORMS = {"rms": LorentzRMSNorm, "layer": LorentzLayerNorm}
 
 
@@ -41,6 +42,7 @@ class LorentzTransformerBlock(torch.nn.Module):
         norm_first: Norms before attention and perceptron. False: after the residuals, as in the first transformers.
         bias: Whether the linear maps have biases.
         dropout: Dropout rate of the space coordinates of both branches; a dropped branch is at the origin.
+        precise: As for :func:`lorentz_attention`.
         manifold: Owner of the curvature. It is not registered as a submodule.
 
     Shapes:
@@ -68,6 +70,7 @@ class LorentzTransformerBlock(torch.nn.Module):
         gated: bool = True,
         bias: bool = False,
         dropout: float = 0.0,
+        precise: bool = False,
         manifold: Lorentz,
     ) -> None:
         super().__init__()
@@ -86,10 +89,14 @@ class LorentzTransformerBlock(torch.nn.Module):
             num_kv_heads=num_kv_heads,
             scores=scores_of(residual, scores),
             bias=bias,
+            precise=precise,
             manifold=manifold,
         )
         self.mlp = LorentzGatedMLP(features, hidden, activation=activation, gated=gated, bias=bias, manifold=manifold)
         self.attention_residual, self.mlp_residual = (make_residual(residual, manifold, **options) for _ in range(2))
+        for each in (self.attention_residual, self.mlp_residual):
+            if isinstance(each, LorentzResidual):
+                each.joined_by_compiler = features <= _LONGEST_JOINED
 
     def forward(
         self,
