@@ -274,7 +274,7 @@ def test_an_encoder_takes_a_causal_mask_with_and_without_its_hint() -> None:
     torch.testing.assert_close(net(x, mask=mask), with_hint)
     torch.testing.assert_close(net(x, mask=mask == -math.inf), with_hint)
     torch.testing.assert_close(net(x[:, :3], mask=mask[:3, :3]), with_hint[:, :3])
-    padding = torch.zeros(2, 5, dtype=torch.bool)
+    padding = torch.zeros(2, 5)  # torch wants both masks as numbers, or both as truth values
     torch.testing.assert_close(net(x, mask=mask, src_key_padding_mask=padding, is_causal=True), with_hint)
 
 
