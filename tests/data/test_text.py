@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from lresnet.data import TextTask, Tokenizer, text_task
+from lresnet.data import TEXTS, TextTask, Tokenizer, text_task
+from lresnet.data.registry import reader
 
 LINES = "".join(f"line {i}: some text\n" for i in range(200)).encode()
 
@@ -115,6 +116,19 @@ def test_a_text_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "c.gz").write_bytes(gzip.compress(b"x" * 1200))
     with pytest.raises(ValueError, match="more than 1,000 bytes"):
         text_task(tmp_path / "c.gz", context=4)
+
+
+def test_the_dictionary_is_one_document(tmp_path: Path) -> None:
+    file = tmp_path / "gcide.dict.dz"
+    file.write_bytes(gzip.compress(LINES))
+    source = TEXTS["gcide"]
+    assert [one.name for one in source.files] == [file.name]
+    assert reader(source)({file.name: file}) == [LINES]
+
+
+def test_a_text_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"texts/gcide\.dict\.dz"):
+        text_task("gcide", root=tmp_path)
 
 
 def test_wrong_options_are_refused() -> None:
