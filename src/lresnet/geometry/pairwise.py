@@ -100,6 +100,7 @@ def pairwise_dist(x: Tensor, y: Tensor | None = None, *, K: Curvature | None = -
 
 
 def working_dtype(x: Tensor) -> torch.dtype:
+    """Return the dtype of the matrix products of points x."""
     return torch.float32 if x.device.type == "mps" else torch.float64  # Apple's GPUs have no float64
 
 
@@ -185,6 +186,7 @@ def _dist(x: Tensor, y: Tensor, kappa: Curvature | None) -> Tensor:
 
 
 def row_blocks(x: Tensor, columns: int) -> list[slice]:
+    """Return blocks of the rows of x [..., N, n] whose [..., rows, columns] temporaries are small."""
     *sets, rows, _ = x.shape
     numbers = _BLOCK.get(x.device.type, _LARGE_BLOCK)
     step = max(1, numbers // max(1, columns * math.prod(sets)))
