@@ -67,13 +67,19 @@ def when_page(runs: Sequence[Line], hierarchy_images: Iterable[Line] = ()) -> st
         without_column=_WITHOUT_COLUMN,
         depths=[
             _row(one, results, untrained)
-            for one in sorted(_of(by_key, ("oversmoothing",), ""), key=lambda one: (one.protocol, cell_key(*_key(one)[:2])))
+            for one in sorted(
+                _of(by_key, ("oversmoothing",), ""), key=lambda one: (one.protocol, cell_key(*_key(one)[:2]))
+            )
         ],
     )
 
 
 def _key(one: Comparison) -> Key:
     return one.table, one.cell, one.protocol
+
+
+def _depth_order(one: Comparison) -> tuple[Any, ...]:
+    return one.protocol, cell_key(one.table, one.cell)
 
 
 def _of(by_key: Mapping[Key, Comparison], tables: Sequence[str], part: str) -> list[Comparison]:
