@@ -13,9 +13,10 @@ the peak of torch's allocator during one call, with the parameters; on a CPU the
 What a compiled block must read and write in a forward pass, in units of one number for each token and coordinate. The
 baseline: norms and residuals 4 in float32 and 4 in half precision, projections of attention 6, rotary positions 4,
 attention 4, the gated perceptron 18. The Lorentz residual moves what the sum moves: compiled, both become part of the
-kernel of the following norm. The times of queries and keys come with the pass of the rotary positions. Additional are 4
-in half precision: values are read and written for their times, and the results of attention to become centroids.
-Attention alone, without rotary positions before it, has 8 additional ones beside its own 4.
+kernel of the following norm ("residual kernel" calls the library's kernel instead). The times of queries and keys come
+with the pass of the rotary positions. Additional are 4 in half precision: values are read and written for their times,
+and the results of attention to become centroids. Attention alone, without rotary positions before it, has 8 additional
+ones beside its own 4.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from lresnet.models import create_model
 from lresnet.nn import RotaryPositions, apply_rotary, lorentz_attention
 from lresnet.optim import make_adam
+from lresnet.residual import LorentzResidual
 from lresnet.train.results import append_result
 from lresnet_paper.bench.measurement import Measurement, line
 from lresnet_paper.bench.timing import Batch, Task, as_cuda_graph, device_clock, first_line, interleave, ratios, spread
@@ -46,6 +48,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "lorentz": {"residual": "lorentz"},
     "lorentz, learned curvature": {"residual": "lorentz", "learn_curvature": True, "curvature_per_layer": True},
     "euclidean, l2": {"residual": "euclidean", "scores": "l2"},
+    "lorentz, residual kernel": {"residual": "lorentz"},  # compiled code calls the kernel instead of the formula
 }
 # Sizes on a GPU, as the issue of speed states them, and on a CPU.
 SIZES: dict[str, dict[str, dict[str, int]]] = {
@@ -79,18 +82,26 @@ def training_step(network: torch.nn.Module, form: str, inputs: Tensor, labels: T
     return step
 
 
-def gpt_step(method: str, form: str, dtype: torch.dtype, size: dict[str, int], device: torch.device) -> Task:
+def build(name: str, method: str, **shape: int) -> torch.nn.Module:
+    """Return a network of this method."""
     torch.manual_seed(0)
+    network = create_model(name, **shape, **METHODS[method])
+    for module in network.modules():
+        if isinstance(module, LorentzResidual) and method.endswith("residual kernel"):
+            module.joined_by_compiler = False
+    return network
+
+
+def gpt_step(method: str, form: str, dtype: torch.dtype, size: dict[str, int], device: torch.device) -> Task:
     shape = {name: size[name] for name in ("context", "layers", "width", "heads")}
-    network = create_model("lorentz_gpt", vocab_size=256, **shape, **METHODS[method]).to(device)
+    network = build("lorentz_gpt", method, vocab_size=256, **shape).to(device)
     ids = torch.randint(256, (size["batch"], size["context"] + 1), device=device)
     return training_step(network, form, ids[:, :-1].contiguous(), ids[:, 1:].contiguous(), dtype)
 
 
 def vit_step(method: str, form: str, dtype: torch.dtype, size: dict[str, int], device: torch.device) -> Task:
-    torch.manual_seed(0)
     shape = {name: size[name] for name in ("layers", "width", "heads")}
-    network = create_model("lorentz_vit", **shape, **METHODS[method]).to(device)
+    network = build("lorentz_vit", method, **shape).to(device)
     images = torch.randn(size["batch"], 3, size["side"], size["side"], device=device)
     labels = torch.randint(10, (size["batch"],), device=device)
     return training_step(network, form, images, labels, dtype)

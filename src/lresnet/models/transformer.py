@@ -14,7 +14,7 @@ text (AdamW, learning rate 0.003, one seed; 220 steps of 768 bytes for 4 blocks,
     Lorentz, kappa = 96/n           2.58
     Lorentz, kappa = 1/n            2.41   3.36
     Lorentz, kappa = 0.25/n                3.33
-    Lorentz, kappa = 0.1/n          2.40   2.83
+    Lorentz, kappa = 0.1/n          2.39   2.83
     Lorentz, kappa = 1/n, no scale  3.51
     Euclidean baseline              2.41   2.92
 """
