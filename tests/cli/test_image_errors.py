@@ -50,7 +50,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "unknown recipe 'slow'; Known: fast, fast-learned, long, long-cutmix, paper",
         ),
         (["coloured.npz", "--split", "legacy"], "--split is for graphs, but coloured.npz is a task on images"),
-        (["coloured.npz", "--layers", "3"], "num_layers is not a setting of lorentz_resnet20, but of lorentz_vit"),
+        (["coloured.npz", "--layers", "3"], "--layers is not a setting of lorentz_resnet20, but of lorentz_vit"),
         (
             ["disease_tree/lp", "--recipe", "fast"],
             "--recipe is for images and texts, but disease_tree/lp is a task on graphs",

@@ -782,7 +782,8 @@ def _misplaced(setting: str, task: TaskConfig, model: str) -> str:
     kind, models, _ = _KINDS[type(task)]
     for name in models:
         if setting in {field.name for field in dataclasses.fields(MODEL_CONFIGS[name])}:
-            return f"{setting} is not a setting of {model}, but of {name}; leave it out, or use --model {name}"
+            typed = option_name(setting)
+            return f"--{typed} is not a setting of {model}, but of {name}; leave it out, or use --model {name}"
     for other in _KINDS:
         if not isinstance(task, other) and setting in _settings_of_kind(other):
             owner = _KINDS[other][0]
