@@ -16,11 +16,12 @@ if TYPE_CHECKING:
     from lresnet.data.graphs.disease_tree import disease_tree
     from lresnet.data.image_data import ImageData, ImageSet, hold_out, mean_colour
     from lresnet.data.image_files import ImageFiles
-    from lresnet.data.load import load_graph, load_images, load_task, read_graph
+    from lresnet.data.load import load_graph, load_images, load_task, load_tree, read_graph
     from lresnet.data.negatives import NegativeSampler, NegativeSamplers
     from lresnet.data.neighbour_sampler import NeighbourSampler, make_sampler
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
+    from lresnet.data.rooted_tree import RootedTree, complete_tree, random_tree
     from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
     from lresnet.data.torch_dataset import DatasetTask, dataset_task
 
@@ -45,8 +46,10 @@ __all__ = [
     "NeighbourSampler",
     "NodeTask",
     "OodSet",
+    "RootedTree",
     "Task",
     "augment",
+    "complete_tree",
     "cutmix",
     "dataset_task",
     "disease_tree",
@@ -57,10 +60,12 @@ __all__ = [
     "load_images",
     "load_ood_set",
     "load_task",
+    "load_tree",
     "make_sampler",
     "mean_colour",
     "node_task",
     "normalise",
+    "random_tree",
     "read_graph",
     "read_graphs",
     "read_space",
@@ -77,11 +82,12 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "graphs.disease_tree": "disease_tree",
         "image_data": "ImageData ImageSet hold_out mean_colour",
         "image_files": "ImageFiles",
-        "load": "load_graph load_images load_task read_graph",
+        "load": "load_graph load_images load_task load_tree read_graph",
         "negatives": "NegativeSampler NegativeSamplers",
         "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
+        "rooted_tree": "RootedTree complete_tree random_tree",
         "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
     }
     __getattr__, __dir__ = lazy_names(
