@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from lresnet.data.ancestors import ancestor_task
     from lresnet.data.augmentation import Augmentation, augment, cutmix, normalise
     from lresnet.data.build import graph_task, link_task, node_task
     from lresnet.data.formats.graph_set import read_graphs
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
     from lresnet.data.rooted_tree import RootedTree, complete_tree, random_tree
-    from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
+    from lresnet.data.tasks import AncestorTask, GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
     from lresnet.data.torch_dataset import DatasetTask, dataset_task
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "IMAGE_SETS",
     "OOD_SETS",
     "TASKS",
+    "AncestorTask",
     "Augmentation",
     "DatasetTask",
     "Graph",
@@ -48,6 +50,7 @@ __all__ = [
     "OodSet",
     "RootedTree",
     "Task",
+    "ancestor_task",
     "augment",
     "complete_tree",
     "cutmix",
@@ -73,6 +76,7 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name
     _MODULES = {
+        "ancestors": "ancestor_task",
         "augmentation": "Augmentation augment cutmix normalise",
         "build": "graph_task link_task node_task",
         "torch_dataset": "DatasetTask dataset_task",
@@ -88,7 +92,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
         "rooted_tree": "RootedTree complete_tree random_tree",
-        "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
+        "tasks": "AncestorTask GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
     }
     __getattr__, __dir__ = lazy_names(
         __name__, {name: module for module, names in _MODULES.items() for name in names.split()}

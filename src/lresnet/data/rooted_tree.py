@@ -84,7 +84,8 @@ class RootedTree:
         highest = int(edges.max()) + 1 if edges.numel() else 0
         n = max(highest, len(names)) if num_nodes is None else num_nodes
         if n < highest or (edges.numel() and int(edges.min()) < 0):
-            raise ValueError(f"edges has node {int(edges.max() if n < highest else edges.min())}; nodes are 0 to {n - 1}")
+            node = int(edges.max() if n < highest else edges.min())
+            raise ValueError(f"edges has node {node}; nodes are 0 to {n - 1}")
         parent = torch.full((n,), -1)
         # Assigned from the last edge to the first; NumPy, unlike torch, promises that the last assignment stays.
         parent.numpy()[child.flip(0).numpy()] = above.flip(0).numpy()
