@@ -144,9 +144,7 @@ def _split(count: int, shares: Sequence[float], rng: np.random.Generator) -> lis
     return list(order.split([train, val, count - train - val]))
 
 
-def _queries(
-    forest: RootedTree, anchor: Tensor, hops: int, most: int | None, rng: np.random.Generator
-) -> Tensor:
+def _queries(forest: RootedTree, anchor: Tensor, hops: int, most: int | None, rng: np.random.Generator) -> Tensor:
     """Return the nodes ``hops`` hops below their root, at most ``most`` of each tree, sorted."""
     deep = (forest.depth == hops).nonzero().squeeze(1)
     if most is None:
