@@ -38,7 +38,7 @@ class AncestorForest:
         self._tree_of_query = (tree[task.anchor[index]] + self.trees.numel() * copy.unsqueeze(1)).flatten()
         self._values = torch.arange(task.num_codes, device=index.device)
         counts = torch.bincount(self._tree_of_query)
-        self.weight = 1 / (counts[self._tree_of_query] * counts.numel())
+        self.weight = 1 / (counts[self._tree_of_query] * counts.numel()).double()
         """Weight of each query ``[copies b]``; they sum to 1, and every tree has the same share."""
         self._graph: Any = None
         self._graph_of: Any = None
@@ -55,7 +55,8 @@ class AncestorForest:
         """
         if self._graph_of != (key := (model.self_loops, model.euclidean)):
             self._graph, self._graph_of = model.graph(self._edges, self.num_nodes), key
-        one_hot = (codes.unsqueeze(-1) == self._values).float()
+        dtype = next((parameter.dtype for parameter in model.parameters()), torch.float32)
+        one_hot = (codes.unsqueeze(-1) == self._values).to(dtype)
         x = one_hot.new_zeros(self.num_nodes, *one_hot.shape[1:]).index_copy(0, self._anchors, one_hot)
         output: Tensor = model(model.input_points(x), self._graph)
         return output.index_select(0, self._queries), codes.index_select(0, self._tree_of_query)
@@ -85,15 +86,20 @@ class AncestorRetrieval(Objective[Any]):
         return [self._generator]
 
     def draw(self) -> Tensor:
-        """Return new codes of the training anchors ``[a]``, every code equally often up to one."""
+        """Return new codes of the training anchors ``[a]``: a random order, in which every code is equally frequent.
+
+        If their number is no multiple of the number of codes, some codes, which differ from step to step, occur once
+        more. Unbalanced codes would train the biases on noise, many hops before the messages are strong enough.
+        """
         count, generator = self.train_forest.trees.numel(), self._generator
-        ranks = torch.rand(count + 1, generator=generator, device=generator.device).argsort()
-        return (ranks[:-1] + ranks[-1]) % self.task.num_codes
+        numbers = torch.rand(count + 1, generator=generator, device=generator.device)
+        shift = (numbers[-1] * self.task.num_codes).long()
+        return (numbers[:-1].argsort() + shift) % self.task.num_codes
 
     def loss(self, model: Any) -> Tensor:
         logits, answers = self.train_forest.logits(model, self.draw())
         losses = torch.nn.functional.cross_entropy(logits, answers, reduction="none")
-        return self.train_forest.weight @ losses
+        return self.train_forest.weight.to(losses.dtype) @ losses
 
     def forward_training_data(self, model: Any) -> None:
         self.train_forest.logits(model, self.task.val_codes[0, self.train_forest.trees])
@@ -107,4 +113,4 @@ class AncestorRetrieval(Objective[Any]):
 
     def _accuracy(self, model: Any, forest: AncestorForest, codes: Tensor) -> Tensor:
         logits, answers = forest.logits(model, codes[:, forest.trees].flatten())
-        return forest.weight @ (logits.argmax(-1) == answers).float()
+        return forest.weight @ (logits.argmax(-1) == answers).to(forest.weight.dtype)

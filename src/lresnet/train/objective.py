@@ -150,8 +150,9 @@ def make_objective(
     if isinstance(task, AncestorTask):
         from lresnet.train.ancestor_retrieval import AncestorRetrieval
 
-        wrong = {"batch_size": config.batch_size, "neighbours": config.neighbours, "margin": config.margin}
-        wrong |= {"loss": None if config.loss == "cross_entropy" else config.loss}
+        wrong: dict[str, Any] = {name: getattr(config, name) for name in ("batch_size", "neighbours", "margin")}
+        wrong["loss"] = None if config.loss == "cross_entropy" else config.loss
+        wrong["augment"] = None if config.augment == Augment() else config.augment
         for name, value in wrong.items():
             if value is not None:
                 raise ValueError(f"{task.name} is trained on cross entropy as one batch; leave out {name}={value!r}")

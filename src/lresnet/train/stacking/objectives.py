@@ -193,12 +193,12 @@ class StackedAncestorRetrieval(StackedObjective):
         codes = torch.stack([each.draw() for each in self.objectives], dim=1)
         logits, answers = self._first.train_forest.logits(model, codes)
         losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="none")
-        return self._first.train_forest.weight @ losses.view(answers.shape)
+        return self._first.train_forest.weight.to(losses.dtype) @ losses.view(answers.shape)
 
     def validation(self, model: LorentzGCN) -> Tensor:
         forest: AncestorForest = self._first.val_forest
         logits, answers = forest.logits(model, self._val_codes)
-        return forest.weight @ (logits.argmax(-1) == answers).float()
+        return forest.weight @ (logits.argmax(-1) == answers).to(forest.weight.dtype)
 
 
 def _node_weights(objective: NodeClassification) -> Tensor:
