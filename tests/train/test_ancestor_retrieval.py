@@ -111,7 +111,7 @@ def test_every_tree_has_the_same_share_of_the_accuracy() -> None:
     logits, answers = forest.logits(Oracle(2), torch.zeros(3 * forest.trees.numel(), dtype=torch.int64))
     assert logits.shape == (3 * TASK.test_index.numel(), 4)
     assert not answers.any()
-    share = torch.zeros(forest.trees.numel()).index_add(
+    share = torch.zeros(forest.trees.numel(), dtype=torch.float64).index_add(
         0, torch.searchsorted(forest.trees, TASK.anchor[TASK.test_index].repeat(3)), forest.weight
     )
     torch.testing.assert_close(share, torch.full_like(share, 1 / share.numel()))
