@@ -157,7 +157,8 @@ def chosen_trial(lines: Iterable[Mapping[str, Any]]) -> Trial:
     for line in lines:
         settings = tuple(line["config"]["settings"].items())
         scores.setdefault(settings, []).append(line["validation"] or 0.0)
-    return dict(max(scores, key=lambda settings: statistics.fmean(scores[settings])))
+    best, _ = max(scores.items(), key=lambda item: statistics.fmean(item[1]))
+    return dict(best)
 
 
 def _train(
@@ -186,10 +187,10 @@ def _train(
     outcomes = train_many(models, objectives, config)
     seconds = (time.perf_counter() - started) / len(missing)
     for seed, model, objective, outcome in zip(missing, models, objectives, outcomes, strict=True):
-        own = {"validation": None, "error": str(outcome)} if isinstance(outcome, NonFiniteError) else _found(outcome)
+        found = _found(outcome)
         if stage == "final":
-            failed = isinstance(outcome, NonFiniteError)
-            own["value"] = round(task.chance if failed else objective.test(model)["accuracy"], 4)
+            accuracy = task.chance if "error" in found else objective.test(model)["accuracy"]
+            found["value"] = round(accuracy, 4)
         file.append(
             {
                 "table": TABLE,
@@ -200,7 +201,7 @@ def _train(
                 "split": None,
                 "stage": stage,
                 "config": arm._asdict() | {"steps": steps, "settings": dict(trial)},
-                **own,
+                **found,
                 "chance": task.chance,
                 "size": {"nodes": task.num_nodes, "anchors": task.anchors.numel()},
                 "seconds": round(seconds, 2),
@@ -228,7 +229,9 @@ def _model(plan: Plan, arm: Arm, trial: Trial, task: AncestorTask) -> LorentzGCN
     return model
 
 
-def _found(outcome: Outcome) -> dict[str, Any]:
+def _found(outcome: Outcome | NonFiniteError) -> dict[str, Any]:
+    if isinstance(outcome, NonFiniteError):
+        return {"validation": None, "error": str(outcome)}
     assert outcome.validation is not None
     return {"validation": round(outcome.validation, 4), "best_epoch": outcome.best_epoch}
 

@@ -304,7 +304,7 @@ def random_tree(branching: float, depth: int, *, parts: int = 1, growing: int = 
     for _ in range(1, depth):
         grown = []
         for nodes in level:
-            below = []
+            below: list[int] = []
             for node in rng.permutation(nodes)[:growing].tolist():
                 count = 1 + int(rng.uniform(0, 2 * (branching - 1)) + rng.random())
                 below += range(len(parent), len(parent) + count)
