@@ -87,8 +87,8 @@ def test_the_arms_of_the_registered_contrasts_are_in_every_form() -> None:
 
 
 def test_the_whole_study_fits_half_an_hour_of_a_gpu_by_its_number_of_steps() -> None:
-    """A stacked step of one layer takes 0.25 to 0.5 ms there (docs/performance): 3.3 million of them at most."""
-    assert total_steps(read_plan(), "full")["layers"] <= 3.3e6
+    """A stacked step of one layer takes 0.75 ms at most there (results/oversmoothing.jsonl, 16 layers)."""
+    assert total_steps(read_plan(), "full")["layers"] * 0.75e-3 < 30 * 60
     tiny = total_steps(TINY, "small")
     assert tiny == {"trainings": 10 * (2 * 3 + 2 * 4), "stacks": 10 * (2 * 3 + 4), "layers": 5 * (2 * 3 + 4) * 3}
 

@@ -226,6 +226,18 @@ class AncestorTask:
         hops: k.
         nodes: Number of each node in the tree from which the task was made ``[n]``.
         notes: What was done to the tree to make the task, one sentence each.
+
+    Raises:
+        ValueError: An edge joins two trees, a part has no query node, or a tree is in two parts.
+
+    Example:
+        >>> from lresnet.data import ancestor_task, random_tree
+        >>> task = ancestor_task(random_tree(3, depth=4, parts=10), hops=3, codes=4)
+        >>> task.x.shape[1], task.num_classes, task.chance
+        (4, 4, 25.0)
+        >>> codes = task.test_codes[0]
+        >>> torch.equal(task.features(codes)[task.anchors].argmax(1), codes)
+        True
     """
 
     name: str
