@@ -58,12 +58,13 @@ def network(task: AncestorTask = TASK, seed: int = 0, **options: Any) -> Lorentz
     return model
 
 
-def test_k_hops_of_propagation_score_100_and_one_hop_less_exactly_chance() -> None:
+def test_k_hops_of_propagation_score_100_and_fewer_exactly_chance() -> None:
     objective = AncestorRetrieval(TASK)
     assert float(objective.validation(Oracle(2))) == pytest.approx(1.0)
     assert objective.test(Oracle(2)) == {"accuracy": pytest.approx(100.0)}
     assert float(objective.loss(Oracle(2))) < 1e-6
-    assert objective.test(Oracle(1)) == {"accuracy": pytest.approx(TASK.chance)}
+    for fewer in (0, 1):  # none at all: the features alone
+        assert objective.test(Oracle(fewer)) == {"accuracy": pytest.approx(TASK.chance)}
 
 
 @pytest.mark.parametrize("method", ["lorentz", "none", "euclidean"])
