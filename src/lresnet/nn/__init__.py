@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lresnet.nn.gated_mlp import LorentzGatedMLP
     from lresnet.nn.graph_conv import LorentzGraphConv
     from lresnet.nn.hierarchical_loss import hierarchical_cross_entropy, path_log_probabilities
+    from lresnet.nn.hierarchy_energy import ancestor_energy, pairwise_ancestor_energy, pairwise_entailment_energy
     from lresnet.nn.hyperplane_linear import HyperplaneLinear
     from lresnet.nn.image_text_contrastive import ImageTextContrastiveLoss, image_text_contrastive_loss
     from lresnet.nn.linear import LorentzLinear
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from lresnet.nn.point_norm import LorentzLayerNorm, LorentzRMSNorm
     from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
     from lresnet.nn.prototypes import Prototypes
+    from lresnet.nn.ranking import HierarchyRankingLoss, ordered_ranking_loss, ranking_loss, split_candidates
     from lresnet.nn.rotary import RotaryPositions, apply_rotary
     from lresnet.nn.sage_conv import LorentzSAGEConv
     from lresnet.nn.softmax_attention import KeyValueCache, LorentzAttention, lorentz_attention
@@ -38,6 +40,7 @@ __all__ = [
     "EuclideanGraphConv",
     "EuclideanSAGEConv",
     "FermiDirac",
+    "HierarchyRankingLoss",
     "HyperplaneLinear",
     "ImageTextContrastiveLoss",
     "KeyValueCache",
@@ -64,6 +67,7 @@ __all__ = [
     "SupervisedContrastiveLoss",
     "WeightedJoin",
     "adjacency",
+    "ancestor_energy",
     "apply_rotary",
     "cone_aperture",
     "entailment_loss",
@@ -71,7 +75,12 @@ __all__ = [
     "hierarchical_cross_entropy",
     "image_text_contrastive_loss",
     "lorentz_attention",
+    "ordered_ranking_loss",
+    "pairwise_ancestor_energy",
+    "pairwise_entailment_energy",
     "path_log_probabilities",
+    "ranking_loss",
+    "split_candidates",
     "supervised_contrastive_loss",
     "symmetric_normalisation",
 ]
@@ -86,6 +95,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "EuclideanGraphConv": "euclidean",
             "EuclideanSAGEConv": "euclidean",
             "FermiDirac": "fermi_dirac",
+            "HierarchyRankingLoss": "ranking",
             "HyperplaneLinear": "hyperplane_linear",
             "ImageTextContrastiveLoss": "image_text_contrastive",
             "KeyValueCache": "softmax_attention",
@@ -112,6 +122,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "SupervisedContrastiveLoss": "supervised_contrastive",
             "WeightedJoin": "weighted_join",
             "adjacency": "sparse",
+            "ancestor_energy": "hierarchy_energy",
             "apply_rotary": "rotary",
             "cone_aperture": "entailment",
             "entailment_loss": "entailment",
@@ -119,7 +130,12 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "hierarchical_cross_entropy": "hierarchical_loss",
             "image_text_contrastive_loss": "image_text_contrastive",
             "lorentz_attention": "softmax_attention",
+            "ordered_ranking_loss": "ranking",
+            "pairwise_ancestor_energy": "hierarchy_energy",
+            "pairwise_entailment_energy": "hierarchy_energy",
             "path_log_probabilities": "hierarchical_loss",
+            "ranking_loss": "ranking",
+            "split_candidates": "ranking",
             "supervised_contrastive_loss": "supervised_contrastive",
             "symmetric_normalisation": "sparse",
         },
