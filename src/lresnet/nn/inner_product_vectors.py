@@ -68,19 +68,18 @@ def head_width(query: int, value: int, dtype: torch.dtype) -> int:
 
 
 def query_vectors(q: Tensor, kappa: Curvature | None, temperature: _Number, dtype: torch.dtype, width: int) -> Tensor:
-    """Return q' divided by the temperature, [..., H, T, width]; without kappa that of L2 attention.
+    """Return q' divided by the temperature, [..., width]; without kappa that of L2 attention.
 
     Args:
-        q: Points [..., H, T, n].
+        q: Points [..., n].
         kappa: -K > 0. None: the scores are :math:`-|q - k|^2/2` up to a term of q alone, the limit for kappa = 0.
-        temperature: A number, or one for each head, [H].
+        temperature: A number, or a tensor that broadcasts to [..., 1].
         dtype: That of the vectors.
         width: That of the vectors; zeros fill what the coordinates do not need.
     """
     if isinstance(temperature, Tensor):
         require_positive(temperature, "temperature")
         temperature = temperature.to(wide_dtype(dtype))
-        temperature = temperature[..., None, None] if temperature.dim() > 0 else temperature
     elif not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be positive and finite, got {temperature}")
     factor = 1 / temperature
@@ -88,12 +87,12 @@ def query_vectors(q: Tensor, kappa: Curvature | None, temperature: _Number, dtyp
 
 
 def key_vectors(k: Tensor, kappa: Curvature | None, dtype: torch.dtype, width: int) -> Tensor:
-    """Return k' [..., S, width]; arguments as for :func:`query_vectors`."""
+    """Return k' [..., width]; arguments as for :func:`query_vectors`."""
     return _vectors(k, 1.0, None if kappa is None else 1 / root(kappa), "key", dtype, width)
 
 
 def value_vectors(v: Tensor, kappa: Curvature, dtype: torch.dtype, width: int) -> Tensor:
-    """Return v' [..., S, width]; arguments as for :func:`query_vectors`."""
+    """Return v' [..., width]; arguments as for :func:`query_vectors`."""
     return _vectors(v, 1.0, 1 / root(kappa), "value", dtype, width)
 
 

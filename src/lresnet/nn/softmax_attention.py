@@ -107,6 +107,8 @@ def lorentz_attention(
     inner = wide_dtype(query.dtype) if precise else dtype
     kappa = kappa_of(K, wide_dtype(inner))
     tau = math.sqrt(query.shape[-1]) if temperature is None else temperature
+    if isinstance(tau, Tensor) and tau.dim() > 0:
+        tau = tau[..., None, None]
     width, n = head_width(query.shape[-1], value.shape[-1], inner), value.shape[-1]
     mean = _attend(
         query_vectors(query, kappa, tau, inner, width),
@@ -364,28 +366,30 @@ class LorentzAttention(ManifoldModule):
         dtype = _operator_dtype(q)
         inner = wide_dtype(dtype) if self.precise else dtype
         if rotary is not None:
-            cos, sin = (t.unsqueeze(-3) if t.dim() > 2 else t for t in rotary)
+            cos, sin = (t.unsqueeze(-2) for t in rotary)
             q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
         kappa = None if self.scores != "lorentz" else kappa_of(self.manifold.curvature, wide_dtype(inner))
         scale = 1.0
         if self.scores == "dot":
             q, k, v, scale = q.to(inner), k.to(inner), v.to(inner), self.head_dim**-0.5
         else:
-            q = query_vectors(q, kappa, self.temperature, inner, self.head_dim)
+            q = query_vectors(q, kappa, self.temperature.unsqueeze(-1), inner, self.head_dim)
             k = key_vectors(k, kappa, inner, self.head_dim)
             v = v.to(inner) if kappa is None else value_vectors(v, kappa, inner, self.head_dim)
+        q, k, v = (t.transpose(-3, -2) for t in (q, k, v))
         if cache is not None:
             k, v = cache.append(k, v)
             is_causal = is_causal and q.shape[-2] > 1
         grouped = self.num_kv_heads != self.num_heads
         mean = _attend(q, k, v, attn_mask, is_causal, offset=offset, scale=scale, enable_gqa=grouped)
+        mean = mean.transpose(-3, -2)  # the heads of a token are adjacent in memory, as the projections read them
         if kappa is not None:
             mean = centroids(mean, self.value_features, kappa, with_excess=True)
-        result: Tensor = self.out_proj(mean.to(dtype).transpose(-3, -2).flatten(-2))
+        result: Tensor = self.out_proj(mean.to(dtype).flatten(-2))
         return result
 
     def _projected(self, query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values by head, [B, H, T, ...]."""
+        """Return queries, keys and values by head, [B, T, H, ...]."""
         if key is None and value is not None:
             raise ValueError("a value was given without a key; give both, or neither for self attention")
         if key is None:
@@ -397,7 +401,7 @@ class LorentzAttention(ManifoldModule):
             biases = (None,) * 3 if own is None else own.split(self._rows)
             parts = tuple(map(torch.nn.functional.linear, sources, weights, biases))
         heads = self.num_heads, self.num_kv_heads, self.num_kv_heads
-        q, k, v = (part.unflatten(-1, (count, -1)).transpose(-3, -2) for part, count in zip(parts, heads, strict=True))
+        q, k, v = (part.unflatten(-1, (count, -1)) for part, count in zip(parts, heads, strict=True))
         return q, k, v
 
     def _joint(self, x: Tensor) -> Tensor:

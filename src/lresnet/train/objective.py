@@ -108,7 +108,7 @@ def make_objective(
     *,
     processes: Processes = ONE_PROCESS,
 ) -> Objective[Any]:
-    """Return the objective for a task, by its type: link prediction, classification (nodes, graphs, images), text.
+    """Return the objective for a task, by its type: link prediction, classification, language modelling, ...
 
     Args:
         task: data and split.
@@ -121,7 +121,7 @@ def make_objective(
         ValueError: the configuration sets an option that this kind of task does not have.
     """
     # The objectives are imported here because they import this module, and only the one that is needed.
-    from lresnet.data import DatasetTask, GraphLevelTask, LinkTask, NodeTask, TextTask
+    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, LinkTask, NodeTask, TextTask
 
     loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
     loss = {name: value for name, value in loss.items() if value is not None}
@@ -155,6 +155,18 @@ def make_objective(
         if config.neighbours is not None or processes.size > 1:
             raise ValueError(f"{task.name} classifies whole graphs, which are not sampled or shared among processes")
         return GraphClassification(task, seed=config.seed, device=device, **batch, **loss)
+    if isinstance(task, AncestorTask):
+        from lresnet.train.ancestor_retrieval import AncestorRetrieval
+
+        wrong: dict[str, Any] = {name: getattr(config, name) for name in ("batch_size", "neighbours", "margin")}
+        wrong["loss"] = None if config.loss == "cross_entropy" else config.loss
+        wrong["augment"] = None if config.augment == Augment() else config.augment
+        for name, value in wrong.items():
+            if value is not None:
+                raise ValueError(f"{task.name} is trained on cross entropy as one batch; leave out {name}={value!r}")
+        if processes.size > 1:
+            raise ValueError(f"{task.name} cannot be shared among {processes.size} processes")
+        return AncestorRetrieval(task, seed=config.seed, device=device)
     is_text = isinstance(task, TextTask)
     what = "is a text" if is_text else "are images"
     if config.neighbours is not None:
