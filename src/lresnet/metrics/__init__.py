@@ -9,6 +9,13 @@ from lresnet.metrics.hierarchy import (
     mistake_severity,
     superclass_accuracy,
 )
+from lresnet.metrics.hierarchy_ranking import (
+    RankedAnswers,
+    ScoreRows,
+    average_distortion,
+    norm_depth_correlation,
+    rank_answers,
+)
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
@@ -26,8 +33,11 @@ __all__ = [
     "OOD_METRICS",
     "UNTRAINED_SCORES",
     "PairScores",
+    "RankedAnswers",
+    "ScoreRows",
     "UntrainedScore",
     "accuracy",
+    "average_distortion",
     "average_precision",
     "best_untrained_score",
     "energy_score",
@@ -40,8 +50,10 @@ __all__ = [
     "mean_reciprocal_rank",
     "mistake_severity",
     "node_metric",
+    "norm_depth_correlation",
     "ood_metrics",
     "ood_metrics_by_draws",
+    "rank_answers",
     "roc_auc",
     "superclass_accuracy",
     "untrained_link_scores",
