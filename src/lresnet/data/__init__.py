@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from lresnet.data.formats.space_file import read_space
     from lresnet.data.graph import Graph
     from lresnet.data.graphs.disease_tree import disease_tree
+    from lresnet.data.hierarchy import HierarchyTask, hierarchy_task
     from lresnet.data.image_data import ImageData, ImageSet, hold_out, mean_colour
     from lresnet.data.image_files import ImageFiles
     from lresnet.data.load import load_graph, load_images, load_task, read_graph
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
     from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
+    from lresnet.data.taxonomy import Taxonomy, read_taxonomy
     from lresnet.data.torch_dataset import DatasetTask, dataset_task
 
 __all__ = [
@@ -35,6 +37,7 @@ __all__ = [
     "Graph",
     "GraphLevelTask",
     "GraphTask",
+    "HierarchyTask",
     "ImageData",
     "ImageFiles",
     "ImageSet",
@@ -46,11 +49,13 @@ __all__ = [
     "NodeTask",
     "OodSet",
     "Task",
+    "Taxonomy",
     "augment",
     "cutmix",
     "dataset_task",
     "disease_tree",
     "graph_task",
+    "hierarchy_task",
     "hold_out",
     "link_task",
     "load_graph",
@@ -64,6 +69,7 @@ __all__ = [
     "read_graph",
     "read_graphs",
     "read_space",
+    "read_taxonomy",
 ]
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name
@@ -75,6 +81,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "formats.space_file": "read_space",
         "graph": "Graph",
         "graphs.disease_tree": "disease_tree",
+        "hierarchy": "HierarchyTask hierarchy_task",
         "image_data": "ImageData ImageSet hold_out mean_colour",
         "image_files": "ImageFiles",
         "load": "load_graph load_images load_task read_graph",
@@ -82,6 +89,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
+        "taxonomy": "Taxonomy read_taxonomy",
         "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
     }
     __getattr__, __dir__ = lazy_names(

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lresnet._metric_names import require_link_metric, require_node_metric
+from lresnet.data.hierarchy import HierarchyTask
 from lresnet.data.image_data import ImageData, ImageSet, hold_out, stratified_part
 from lresnet.data.shaped import shaped
 from lresnet.data.torch_dataset import DatasetTask
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "GraphLevelTask",
     "GraphTask",
+    "HierarchyTask",
     "ImageTask",
     "LinkTask",
     "NodeTask",
@@ -304,7 +306,7 @@ class ImageTask:
 GraphTask = LinkTask | NodeTask
 """A task on one graph: what :func:`lresnet.data.load_task` returns."""
 
-Task = LinkTask | NodeTask | GraphLevelTask | ImageTask | DatasetTask
+Task = LinkTask | NodeTask | HierarchyTask | GraphLevelTask | ImageTask | DatasetTask
 
 
 def _require_features(name: str, x: Tensor, nodes: int) -> None:

@@ -1,6 +1,6 @@
 """Metrics of classification, class trees, ranking and out-of-distribution detection, on the device of their input."""
 
-from lresnet._metric_names import LINK_METRICS, NODE_METRICS
+from lresnet._metric_names import HIERARCHY_METRICS, LINK_METRICS, NODE_METRICS
 from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
 from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.hierarchy import (
@@ -28,6 +28,7 @@ from lresnet.metrics.untrained_links import (
 )
 
 __all__ = [
+    "HIERARCHY_METRICS",
     "LINK_METRICS",
     "NODE_METRICS",
     "OOD_METRICS",

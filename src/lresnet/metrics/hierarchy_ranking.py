@@ -53,7 +53,8 @@ class RankedAnswers:
         """Return the share of answers whose rank is at most ``k``; 0-d, float64."""
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        return (self.ranks <= k).double().mean()
+        found: Tensor = (self.ranks <= k).double().mean()
+        return found
 
     def mean_average_precision(self) -> Tensor:
         """Return the mean over the queries of their average precision, the mean precision at their answers; float64."""
@@ -146,7 +147,8 @@ def _answers_at_least_as_high(queries: Tensor, scores: Tensor) -> Tensor:
     )
     up_to = count.cumsum(0)  # columns are sorted by query, then by score
     last = torch.searchsorted(distinct[0].contiguous(), distinct[0].contiguous(), right=True) - 1
-    return (up_to[last] - up_to + count)[which].double()
+    found: Tensor = (up_to[last] - up_to + count)[which].double()
+    return found
 
 
 def average_distortion(distances: Tensor, tree_distances: Tensor) -> Tensor:
