@@ -63,7 +63,7 @@ def test_compiled_code_has_the_documented_absolute_error_for_near_points():
 
 
 def test_without_float64_distances_of_float32_points_have_five_digits(monkeypatch):
-    monkeypatch.setattr(pairwise, "_working_dtype", lambda x: torch.float32)
+    monkeypatch.setattr(pairwise, "working_dtype", lambda x: torch.float32)
     for family in ("random", "near", "radial"):
         x, y = (t.float() for t in pairs(family, 2.0, count=8, n=4))
         assert worst(pairwise_dist(x, y), exact(x, y, -1.0)) <= 1e-5
