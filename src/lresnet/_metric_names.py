@@ -55,6 +55,6 @@ def require_hierarchy_metric(name: str) -> None:
     """
     if name not in HIERARCHY_METRICS[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
         raise ValueError(
-            f"unknown metric {name!r} of a hierarchy; choose one of {', '.join(HIERARCHY_METRICS)}, with a number for k: "
-            "hits@10"
+            f"unknown metric {name!r} of a hierarchy; choose one of {', '.join(HIERARCHY_METRICS)}, with a number for "
+            "k: hits@10"
         )

@@ -6,7 +6,6 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 import torch
@@ -19,14 +18,11 @@ from lresnet.data.graph import Graph
 from lresnet.data.node_features import input_features
 from lresnet.data.pairs import both_directions
 from lresnet.data.shaped import shaped
+from lresnet.data.source import HIERARCHY_SPLITS, HierarchySplit
 from lresnet.data.taxonomy import Taxonomy, ancestor_pairs, depths, read_taxonomy, read_texts
 from lresnet.data.text_features import text_features
 
-__all__ = ["HIERARCHY_SPLITS", "HierarchySplit", "HierarchyTask", "hierarchy_task"]
-
-HierarchySplit = Literal["closure", "leaves"]
-HIERARCHY_SPLITS: tuple[HierarchySplit, ...] = ("closure", "leaves")
-"""What is held out of a taxonomy: pairs of its transitive closure, or leaves with all their pairs."""
+__all__ = ["HierarchyTask", "hierarchy_task"]
 
 _SHARES = 0.05, 0.10
 _FEWEST = 20  # pairs or leaves from which some can be held out
@@ -248,8 +244,8 @@ def _hold_out_pairs(
     held = order[:v], order[v : v + t]
     rest = np.setdiff1d(np.arange(pairs.shape[1]), np.concatenate(held))
     note = (
-        f"Split closure, seed {seed}: of {far.size:,} pairs of a node and an ancestor beyond its parents, {v:,} are held "
-        f"out for validation and {t:,} for test; all edges are training edges."
+        f"Split closure, seed {seed}: of {far.size:,} pairs of a node and an ancestor beyond its parents, {v:,} are "
+        f"held out for validation and {t:,} for test; all edges are training edges."
     )
     return _Parts(pairs[:, rest], pairs[:, np.sort(held[0])], pairs[:, np.sort(held[1])], edges, note)
 
@@ -273,8 +269,8 @@ def _hold_out_leaves(
             chosen.append(leaf)
     if leaves.size < _FEWEST or len(chosen) < 2:
         raise ValueError(
-            f"{name} has {leaves.size} leaves, {len(chosen)} of them with siblings; at least {_FEWEST} leaves are needed "
-            "to hold some out"
+            f"{name} has {leaves.size} leaves, {len(chosen)} of them with siblings; at least {_FEWEST} leaves are "
+            "needed to hold some out"
         )
     v = min(v, len(chosen) // 2)
     held = np.array(chosen[:v]), np.array(chosen[v:])

@@ -19,6 +19,12 @@ from lresnet.metrics.hierarchy_ranking import (
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
+from lresnet.metrics.untrained_hierarchy import (
+    UNTRAINED_HIERARCHY_SCORES,
+    hierarchy_metric,
+    hierarchy_metrics_of,
+    untrained_hierarchy_scores,
+)
 from lresnet.metrics.untrained_links import (
     UNTRAINED_SCORES,
     PairScores,
@@ -32,6 +38,7 @@ __all__ = [
     "LINK_METRICS",
     "NODE_METRICS",
     "OOD_METRICS",
+    "UNTRAINED_HIERARCHY_SCORES",
     "UNTRAINED_SCORES",
     "PairScores",
     "RankedAnswers",
@@ -44,7 +51,9 @@ __all__ = [
     "energy_score",
     "f1",
     "hierarchical_distance",
+    "hierarchy_metric",
     "hierarchy_metrics",
+    "hierarchy_metrics_of",
     "hits_at",
     "link_metric",
     "link_scores",
@@ -57,5 +66,6 @@ __all__ = [
     "rank_answers",
     "roc_auc",
     "superclass_accuracy",
+    "untrained_hierarchy_scores",
     "untrained_link_scores",
 ]

@@ -5,7 +5,6 @@ from typing import TYPE_CHECKING
 from lresnet._lazy import Deprecated, lazy_names
 
 if TYPE_CHECKING:
-    from lresnet.nn.hierarchy_energy import ancestor_energy, pairwise_ancestor_energy, pairwise_entailment_energy
     from lresnet.nn.attention import LinearAttention, LorentzLinearAttention
     from lresnet.nn.classifier_head import ClassifierHead
     from lresnet.nn.entailment import EntailmentConeLoss, cone_aperture, entailment_loss, exterior_angle
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from lresnet.nn.gat_conv import LorentzGATConv
     from lresnet.nn.graph_conv import LorentzGraphConv
     from lresnet.nn.hierarchical_loss import hierarchical_cross_entropy, path_log_probabilities
+    from lresnet.nn.hierarchy_energy import ancestor_energy, pairwise_ancestor_energy, pairwise_entailment_energy
     from lresnet.nn.hyperplane_linear import HyperplaneLinear
     from lresnet.nn.image_text_contrastive import ImageTextContrastiveLoss, image_text_contrastive_loss
     from lresnet.nn.linear import LorentzLinear

@@ -26,8 +26,8 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule, pairwise_dist
 from lresnet.geometry.checks import checks_values, require_nonnegative
-from lresnet.nn.hierarchy_energy import DEFAULT_ALPHA, pairwise_ancestor_energy, pairwise_entailment_energy
 from lresnet.nn.entailment import DEFAULT_MIN_RADIUS
+from lresnet.nn.hierarchy_energy import DEFAULT_ALPHA, pairwise_ancestor_energy, pairwise_entailment_energy
 
 __all__ = ["HierarchyRankingLoss", "ordered_ranking_loss", "ranking_loss", "split_candidates"]
 

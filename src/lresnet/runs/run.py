@@ -21,6 +21,7 @@ from lresnet._options import AT_LEAST_1
 from lresnet.data import (
     DatasetTask,
     GraphLevelTask,
+    HierarchyTask,
     ImageData,
     ImageTask,
     LinkTask,
@@ -31,6 +32,7 @@ from lresnet.data import (
     load_task,
 )
 from lresnet.data.split_names import SPLITS
+from lresnet.metrics.untrained_hierarchy import untrained_hierarchy_scores
 from lresnet.metrics.untrained_links import UntrainedScore, untrained_link_scores
 from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
@@ -345,15 +347,16 @@ class Run:
         return dict(self.record.metrics)
 
     def untrained(self) -> list[UntrainedScore]:
-        """Return what scores without any training reach on the links of this run, best first.
+        """Return what scores without any training reach on the links or ancestors of this run, best first.
 
-        They are raw features, common neighbours, two- and three-hop counts and degrees, see
-        :func:`lresnet.metrics.untrained_link_scores`. Validation pairs choose and order them; test metrics are there
+        For links they are raw features, common neighbours, two- and three-hop counts and degrees, see
+        :func:`lresnet.metrics.untrained_link_scores`; for a hierarchy see
+        :func:`lresnet.metrics.untrained_hierarchy_scores`. Validation pairs choose and order them; test metrics are there
         once the run has been evaluated.
 
         Raises:
             FileNotFoundError: the data are gone.
-            ValueError: the run does not predict links.
+            ValueError: the run predicts neither links nor ancestors.
 
         Example:
             >>> import lresnet
@@ -366,12 +369,17 @@ class Run:
             self.record = read_evaluation(self.folder) or self.record
         if self.record.untrained:
             return self.record.untrained_scores
-        if not isinstance(self.task, LinkTask):
-            raise ValueError(f"{self.place} does not predict links; untrained scores are for link prediction")
+        if not isinstance(self.task, LinkTask | HierarchyTask):
+            raise ValueError(
+                f"{self.place} predicts neither links nor ancestors; untrained scores are for link prediction and "
+                "hierarchies"
+            )
         return self._untrained(test=self.record.metrics is not None)
 
     def _untrained(self, *, test: bool) -> list[UntrainedScore]:
-        """Return the untrained scores of the task; none if it is not link prediction."""
+        """Return the untrained scores of the task; none if it ranks neither links nor ancestors."""
+        if isinstance(self.task, HierarchyTask):
+            return untrained_hierarchy_scores(self.task, test=test)
         if not isinstance(self.task, LinkTask):
             return []
         features = None
@@ -594,7 +602,7 @@ def build_model(config: ModelConfig, task: Task, device: torch.device | str = "c
     elif isinstance(task, DatasetTask):
         sizes = {"num_classes": task.num_classes, "in_channels": task.in_channels}
     else:
-        classes = None if isinstance(task, LinkTask) else task.num_classes
+        classes = None if isinstance(task, LinkTask | HierarchyTask) else task.num_classes
         sizes = {"in_features": task.x.shape[1], "num_classes": classes}
     return create_model(config.name, **config.arguments(), **sizes).to(device)
 
@@ -634,7 +642,7 @@ def _load_in_order(
     if isinstance(task, str):
         task = run_config(task).task if is_own_graph(task) else _named(task)
     if not isinstance(task, GraphTaskConfig | ImageTaskConfig):
-        if not isinstance(task, LinkTask | NodeTask | GraphLevelTask | ImageTask | DatasetTask):
+        if not isinstance(task, LinkTask | NodeTask | HierarchyTask | GraphLevelTask | ImageTask | DatasetTask):
             raise TypeError(
                 "fit takes a task of lresnet.data, its configuration or its name, or a torch Dataset or DataLoader, "
                 f"got {task!r}"
@@ -665,7 +673,8 @@ def _describe(task: Task) -> dict[str, Any]:
         parts = [value] if value.layout == torch.strided else [value.coalesce().indices(), value.coalesce().values()]
         for part in parts:
             digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    kind = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level"}[type(task)]
+    kinds = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level", HierarchyTask: "hierarchy"}
+    kind = kinds[type(task)]
     return {"kind": "python", "name": task.name, "task": kind, "nodes": task.num_nodes, "digest": digest.hexdigest()}
 
 
@@ -704,9 +713,9 @@ def _require_kind(model: str, task: Task) -> None:
         raise ValueError(f"{model} is not a network for {kind}, as {task.name} needs; choose {' or '.join(names)}")
 
 
-def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | GraphLevelTask) -> None:
+def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | HierarchyTask | GraphLevelTask) -> None:
     """Raise an error if a model for graphs was built for other sizes than those of the task."""
-    classes = {} if isinstance(task, LinkTask) else {"num_classes": task.num_classes}
+    classes = {} if isinstance(task, LinkTask | HierarchyTask) else {"num_classes": task.num_classes}
     sizes = {"in_features": task.x.shape[1]} | classes
     for name, size in sizes.items():
         if config.get(name, size) != size:
