@@ -22,7 +22,7 @@ from lresnet.data.source import HIERARCHY_SPLITS, HierarchySplit
 from lresnet.data.taxonomy import Taxonomy, ancestor_pairs, depths, read_taxonomy, read_texts
 from lresnet.data.text_features import text_features
 
-__all__ = ["HierarchyTask", "hierarchy_task"]
+__all__ = ["HierarchyTask", "feature_tensor", "hierarchy_task"]
 
 _SHARES = 0.05, 0.10
 _FEWEST = 20  # pairs or leaves from which some can be held out
@@ -164,7 +164,7 @@ def hierarchy_task(
     if features is None:
         x, note = input_features(graph, edge_index, kind)  # type: ignore[arg-type]
     else:
-        x = _tensor(features)
+        x = feature_tensor(features)
         note = f"Features: hashed words and letters of the {'names' if kind == 'names' else 'names and texts'}."
     return HierarchyTask(
         name=name or f"{taxonomy.name}/hierarchy",
@@ -210,7 +210,8 @@ def _joined(taxonomy: Taxonomy) -> list[str]:
     return [f"{name} {text}" for name, text in zip(taxonomy.names, taxonomy.texts, strict=True)]
 
 
-def _tensor(features: sparse.csr_array) -> Tensor:
+def feature_tensor(features: sparse.csr_array) -> Tensor:
+    """Return sparse features as the input of a model, a sparse COO tensor in float32."""
     coo = features.tocoo()
     index = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
     with torch.sparse.check_sparse_tensor_invariants():

@@ -43,7 +43,12 @@ __all__ = ["Baseline", "find_baseline", "model_card"]
 # Settings of the geometry and of the residual: the Euclidean baseline has none of them.
 _ONLY_HYPERBOLIC = ("curvature", "initial_scale", "learn_curvature", "residual_options", "scale", "weight")
 _METRIC_LABELS = {"roc_auc": "ROC AUC", "mrr": "MRR", "f1": "F1", "f1_binary": "F1 (binary)", "f1_macro": "F1 (macro)"}
-_GOALS = {"link": "link prediction", "node": "node classification", "graph-level": "graph classification"}
+_GOALS = {
+    "link": "link prediction",
+    "node": "node classification",
+    "graph-level": "graph classification",
+    "hierarchy": "hierarchy completion",
+}
 _MOST_CLASSES = 1000  # names of more classes are left out of the code that loads the model
 
 

@@ -94,6 +94,7 @@ from lresnet.train.results import environment
 if TYPE_CHECKING:
     from lresnet.runs.dataset_runs import ItemPrediction
     from lresnet.runs.embedding import Embedding
+    from lresnet.runs.hierarchy import RankedAncestors
     from lresnet.runs.link_ranking import Link
     from lresnet.runs.neighbours import Neighbours
     from lresnet.runs.prediction import GraphPrediction, NodePrediction, Predictions
@@ -351,8 +352,8 @@ class Run:
 
         For links they are raw features, common neighbours, two- and three-hop counts and degrees, see
         :func:`lresnet.metrics.untrained_link_scores`; for a hierarchy see
-        :func:`lresnet.metrics.untrained_hierarchy_scores`. Validation pairs choose and order them; test metrics are there
-        once the run has been evaluated.
+        :func:`lresnet.metrics.untrained_hierarchy_scores`. Validation pairs choose and order them; test metrics are
+        there once the run has been evaluated.
 
         Raises:
             FileNotFoundError: the data are gone.
@@ -453,6 +454,18 @@ class Run:
 
         inputs = None if graph is None else inputs_of_graph(self, graph)
         return rank_links(self, top=top, node=None if node is None else str(node), inputs=inputs).links
+
+    def ancestors(self, node: str | int, top: int = 20) -> RankedAncestors:
+        """Return the ranked ancestors of a node of a taxonomy, see :func:`lresnet.runs.hierarchy.rank_ancestors`."""
+        from lresnet.runs.hierarchy import rank_ancestors
+
+        return rank_ancestors(self, str(node), top=top)
+
+    def parents(self, terms: Sequence[str], top: int = 10) -> list[RankedAncestors]:
+        """Return the ranked parents of new terms, see :func:`lresnet.runs.hierarchy.rank_parents`."""
+        from lresnet.runs.hierarchy import rank_parents
+
+        return rank_parents(self, terms, top=top)
 
     def embed(self, images: Sequence[str | Path] = (), *, graph: Any = None) -> Embedding:
         """Return the points to which the model maps its data: nodes, test images, or the given image files.
