@@ -104,6 +104,6 @@ def _scores(task: HierarchyTask) -> dict[str, ScoreRows]:
         near = cosine(queries)
         near[torch.arange(queries.numel()), queries] = -1.0  # a node is not its own child's likeness
         empty = torch.full_like(near, -2.0)
-        return empty.index_reduce(1, parent, near[:, child], "amax")
+        return empty.scatter_reduce(1, parent.expand(queries.numel(), -1), near[:, child], "amax")
 
     return found | {"text_cosine": cosine, "similar_child": of_children}
