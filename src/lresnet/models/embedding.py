@@ -10,7 +10,8 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz
 from lresnet.models.graph_model import GraphModel
-from lresnet.nn.input_map import Points, checked_features
+from lresnet.nn.dropout import dropout
+from lresnet.nn.input_map import Points, checked_features, dropout_values
 from lresnet.nn.sparse import SparseMatrix
 
 __all__ = ["LorentzEmbedding"]
@@ -33,7 +34,8 @@ class LorentzEmbedding(GraphModel):
         residual_options: Without effect, because there is no residual connection.
         curvature: K < 0.
         learn_curvature: Train the curvature.
-        initial_std: Standard deviation of the initial W. None: 0.01 for each coordinate of a free point.
+        dropout: Dropout rate of the features, such as words; 0 for learned features.
+        initial_std: Standard deviation of the initial W.
 
     Shapes:
         x [N, in] -> [N, hidden]
@@ -56,6 +58,7 @@ class LorentzEmbedding(GraphModel):
         residual_options: dict[str, Any] | None = None,
         curvature: float = -1.0,
         learn_curvature: bool = False,
+        dropout: float = 0.0,
         initial_std: float = 0.01,
     ) -> None:
         super().__init__()
@@ -65,6 +68,9 @@ class LorentzEmbedding(GraphModel):
             )
         if not 0 < initial_std < float("inf"):
             raise ValueError(f"initial_std must be positive and finite, got {initial_std}")
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
+        self.dropout = dropout
         self.euclidean = residual == "euclidean"
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         self.weight = torch.nn.Parameter(initial_std * torch.randn(in_features, hidden))
@@ -74,6 +80,9 @@ class LorentzEmbedding(GraphModel):
         self, x: Tensor | SparseMatrix | Points, edge_index: Tensor | SparseMatrix, edge_weight: Tensor | None
     ) -> Tensor:
         features = x.x if isinstance(x, Points) else self.input_points(x).x
+        if self.training and self.dropout > 0:
+            is_sparse = isinstance(features, SparseMatrix)
+            features = (dropout_values if is_sparse else dropout)(features, self.dropout)  # type: ignore[operator]
         return features @ self.weight
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:

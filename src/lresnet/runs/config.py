@@ -473,6 +473,7 @@ class EmbeddingConfig(ModelConfig):
     """Settings of ``lorentz_embedding``."""
 
     hidden: int | None = option(None, "Dimension of the space.", range=AT_LEAST_1, metavar="INT")
+    dropout: float | None = option(None, "Dropout rate of the features.", range=FROM_0_BELOW_1, metavar="RATE")
 
 
 GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {

@@ -1,6 +1,7 @@
 // Names of nodes beside their points: those of general nodes first, more of them as a region is enlarged.
 
-const MOST_LABELS = 60;      // names on the screen
+const FIRST_LABELS = 30;     // names in the initial view; an enlarged one has more
+const MOST_LABELS = 80;      // names on the screen
 const SPACE = 16;            // pixels per radius of curvature at a node that are needed for its name
 const LABEL_FONT = 12;       // pixels
 const LONGEST_LABEL = 28;    // letters
@@ -32,11 +33,12 @@ class Labels {
     c.font = `${LABEL_FONT}px system-ui, sans-serif`;
     c.textBaseline = "middle";
     c.lineJoin = "round";
-    c.lineWidth = 3 * ratio;
+    c.lineWidth = 4 * ratio;
     c.strokeStyle = ink.disk;
     c.fillStyle = ink.ink;
+    const most = Math.min(MOST_LABELS, FIRST_LABELS * disk.zoom / disk.home);
     for (const node of this.order) {
-      if (placed.length === MOST_LABELS) break;
+      if (placed.length >= most) break;
       const px = points[2 * node], py = points[2 * node + 1];
       if ((1 - px * px - py * py) * r / 2 < SPACE * ratio && node !== disk.selected) continue;
       const x = px * r + disk.size(node) + 3 * ratio, y = -py * r;
