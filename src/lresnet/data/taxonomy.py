@@ -181,8 +181,8 @@ def ancestor_pairs(taxonomy: Taxonomy) -> NDArray[np.int64]:
                     f"{taxonomy.name} has more than {CLOSURE_PAIRS:,} pairs of a node and an ancestor, the limit; it "
                     "is too deep"
                 )
-    node = np.repeat(np.arange(len(above)), [each.size for each in above])
-    return np.stack([node, np.concatenate(above)])
+    nodes = np.repeat(np.arange(len(above)), [each.size for each in above])
+    return np.stack([nodes, np.concatenate(above)])
 
 
 def depths(taxonomy: Taxonomy) -> NDArray[np.int64]:

@@ -47,7 +47,8 @@ class RankedAnswers:
 
     def mean_reciprocal_rank(self) -> Tensor:
         """Return the mean of 1 / rank over the answers; 0-d, float64."""
-        return (1 / self.ranks).mean()
+        found: Tensor = (1 / self.ranks).mean()
+        return found
 
     def hits_at(self, k: int) -> Tensor:
         """Return the share of answers whose rank is at most ``k``; 0-d, float64."""
