@@ -7,7 +7,7 @@ the norms,
 .. math:: E(u, v) = d(u, v) + \alpha\, (\rho_v - \rho_u), \qquad \rho_x = d(0, x).
 
 In that tree, an ancestor k steps up has the energy :math:`(1 - \alpha) k` and a descendant k steps down
-:math:`(1 + \alpha) k`: :math:`\alpha = 0` is the symmetric distance, and :math:`\alpha = 1` does not rank the ancestors.
+:math:`(1 + \alpha) k`. :math:`\alpha = 0` is the symmetric distance; :math:`\alpha = 1` does not rank the ancestors.
 The product of Nickel and Kiela (NeurIPS 2017), :math:`(1 + \alpha (|p_v| - |p_u|))\, d(u, v)` with norms p in the unit
 ball, is available too. Where its factor is negative, a larger distance has a lower energy: it grades given pairs, and
 is unsuitable for ranking all candidates.

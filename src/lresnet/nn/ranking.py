@@ -216,9 +216,9 @@ class HierarchyRankingLoss(ManifoldModule):
     The score of a candidate v for the node u is minus an energy, divided by the temperature:
 
     - ``"distance"``: the distance d(u, v), as Nickel and Kiela train.
-    - ``"ancestor"``: :func:`lresnet.nn.ancestor_energy`, the distance with a preference for points nearer to the origin.
+    - ``"ancestor"``: :func:`lresnet.nn.ancestor_energy`, the distance with a preference for points near the origin.
     - ``"cone"``: how far u lies outside the entailment cone of v, an angle
-      (:func:`lresnet.nn.pairwise_entailment_energy`). All ancestors on one ray have about the same angle, so use it with
+      (:func:`lresnet.nn.pairwise_entailment_energy`). It hardly orders the ancestors of a node: use it with
       ``ordered=False``.
 
     No tensor of differences [B, M, n] is formed for shared negatives.
