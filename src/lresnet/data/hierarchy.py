@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -90,9 +91,10 @@ class HierarchyTask:
 
     def to(self, device: torch.device | str) -> HierarchyTask:
         """Return the task with its tensors on ``device``."""
-        return replace(
-            self, **{key: value.to(device) for key, value in vars(self).items() if isinstance(value, Tensor)}
-        )
+        moved: dict[str, Any] = {
+            key: value.to(device) for key, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
 
 
 def hierarchy_task(
@@ -188,7 +190,7 @@ def _taxonomy(source: Taxonomy | Sequence[tuple[str, str]] | str | os.PathLike[s
     if isinstance(source, Taxonomy):
         return source
     if isinstance(source, str | os.PathLike):
-        return read_taxonomy(source)
+        return read_taxonomy(Path(source))
     number: dict[str, int] = {}
     pairs = {(number.setdefault(str(a), len(number)), number.setdefault(str(b), len(number))) for a, b in source}
     if not pairs or any(child == parent for child, parent in pairs):

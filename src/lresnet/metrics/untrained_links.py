@@ -66,7 +66,7 @@ class UntrainedScore:
         """The score in words, e.g. ``"one raw feature (column 10)"``."""
         from lresnet.metrics.untrained_hierarchy import UNTRAINED_HIERARCHY_SCORES  # which imports this module
 
-        words = (UNTRAINED_SCORES | UNTRAINED_HIERARCHY_SCORES).get(self.name, self.name)
+        words = {**UNTRAINED_SCORES, **UNTRAINED_HIERARCHY_SCORES}.get(self.name, self.name)
         return words if self.column is None else f"{words} (column {self.column})"
 
     @property

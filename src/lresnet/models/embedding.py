@@ -81,8 +81,10 @@ class LorentzEmbedding(GraphModel):
     ) -> Tensor:
         features = x.x if isinstance(x, Points) else self.input_points(x).x
         if self.training and self.dropout > 0:
-            is_sparse = isinstance(features, SparseMatrix)
-            features = (dropout_values if is_sparse else dropout)(features, self.dropout)  # type: ignore[operator]
+            if isinstance(features, SparseMatrix):
+                features = dropout_values(features, self.dropout)
+            else:
+                features = dropout(features, self.dropout)
         return features @ self.weight
 
     def input_points(self, features: Tensor | SparseMatrix) -> Points:

@@ -64,7 +64,7 @@ _EMBEDDING: dict[str, Any] = {
     "model": "lorentz_embedding",
     "hidden": 16,
     "lr": 0.05,
-    "epochs": 60,
+    "epochs": 40,
     "patience": 20,
     "eval_every": 5,
 }
@@ -106,6 +106,7 @@ _LISTS: dict[GraphTaskKind, tuple[dict[str, Any], ...]] = {
         _NETWORK,
         _EMBEDDING | {"loss": "cones"},
         _NETWORK | {"method": "none"},
+        _EMBEDDING | {"lr": 0.02},
         _EMBEDDING | {"hidden": 64},
     ),
 }
@@ -141,7 +142,7 @@ _SPACE: dict[GraphTaskKind, dict[str, tuple[Any, ...]]] = {
     "graph-level": _SAGE_SPACE,
     "hierarchy": {
         "model": ("lorentz_embedding", "lorentz_gcn"),
-        "epochs": (60,),
+        "epochs": (40,),
         "patience": (20,),
         "hidden": (8, 16, 64),
         "lr": (0.1, 0.05, 0.02, 0.005),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -113,7 +113,7 @@ class HierarchyCompletion(Objective[GraphModel]):
             candidates, own = z, nodes.unsqueeze(1)
         scores = self.scores(model, z[nodes], candidates) / self.temperature
         positive, known, others = split_candidates(scores, ancestors, own)
-        masks = {"positive_mask": known, "negative_mask": others}
+        masks: dict[str, Any] = {"positive_mask": known, "negative_mask": others}
         if self.levels is None:
             return ranking_loss(positive, scores, **masks)
         return ordered_ranking_loss(positive, scores, levels=self.levels[self._batch], **masks)
