@@ -22,8 +22,8 @@ __all__ = ["MODELS", "create_model", "from_pretrained"]
 _RESNET = "lresnet.models.resnet:LorentzResNet"
 # The class of every model and its leading arguments.
 _TABLE: dict[str, tuple[Any, ...]] = {
-    "lorentz_embedding": ("lresnet.models.embedding:LorentzEmbedding",),
     "lorentz_gcn": ("lresnet.models.gcn:LorentzGCN",),
+    "lorentz_embedding": ("lresnet.models.embedding:LorentzEmbedding",),
     "lorentz_gcnii": ("lresnet.models.gcnii:LorentzGCNII",),
     "lorentz_mlp": ("lresnet.models.mlp:LorentzMLP",),
     "lorentz_resnet": (_RESNET,),
