@@ -43,7 +43,8 @@ class RankedAnswers:
 
     def mean_rank(self) -> Tensor:
         """Return the mean of the ranks over the answers; 0-d, float64."""
-        return self.ranks.mean()
+        found: Tensor = self.ranks.mean()
+        return found
 
     def mean_reciprocal_rank(self) -> Tensor:
         """Return the mean of 1 / rank over the answers; 0-d, float64."""
