@@ -62,7 +62,8 @@ class RankedAnswers:
         """Return the mean over the queries of their average precision, the mean precision at their answers; float64."""
         _, query, count = self.queries.unique(return_inverse=True, return_counts=True)
         sums = torch.zeros(count.numel(), dtype=torch.float64, device=count.device)
-        return (sums.index_add(0, query, self.precisions) / count).mean()
+        found: Tensor = (sums.index_add(0, query, self.precisions) / count).mean()
+        return found
 
 
 @torch.no_grad()

@@ -6,6 +6,7 @@ from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lresnet.runs.config import (
+        EmbeddingConfig,
         GCNConfig,
         GCNIIConfig,
         GraphTaskConfig,
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from lresnet.runs.run import Run, fit
 
 __all__ = [
+    "EmbeddingConfig",
     "GCNConfig",
     "GCNIIConfig",
     "GraphTaskConfig",
@@ -38,6 +40,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "EmbeddingConfig": "config",
             "GCNConfig": "config",
             "GCNIIConfig": "config",
             "GraphTaskConfig": "config",
