@@ -36,7 +36,7 @@ def text_features(texts: Sequence[str], columns: int = TEXT_COLUMNS) -> sparse.c
     Example:
         >>> x = text_features(["brown bear", "polar bear", "oak"])
         >>> (x @ x.T).toarray().round(2).tolist()
-        [[1.0, 0.43, 0.0], [0.43, 1.0, 0.0], [0.0, 0.0, 1.0]]
+        [[1.0, 0.47, 0.0], [0.47, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
     rows, places, values = list[int](), list[int](), list[float]()
     for row, text in enumerate(texts):

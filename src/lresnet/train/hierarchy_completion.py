@@ -46,8 +46,9 @@ class HierarchyCompletion(Objective[GraphModel]):
 
     In a step, the training ancestors of some nodes are ranked above all other nodes, and nearer ancestors above farther
     ones (:func:`lresnet.nn.ordered_ranking_loss`; entailment cones have no order among ancestors:
-    :func:`lresnet.nn.ranking_loss`). The validation score is the task's metric of the filtered ranking. A few validation pairs are soon
-    ranked perfectly, so the reciprocal ranks of 500 training pairs, with a weight of 1e-6, break ties.
+    :func:`lresnet.nn.ranking_loss`). The validation score is the task's metric of the filtered ranking. A few
+    validation pairs are soon ranked perfectly, so the reciprocal ranks of 500 training pairs, with a weight of 1e-6,
+    break ties.
 
     Args:
         task: the taxonomy and its split.
