@@ -8,7 +8,8 @@ quarter are near it (a step of 1e-3 of its norm), a quarter lie on its ray, and 
 
 Every measurement runs in a fresh process with one thread. Memory is the peak of the process, and the peak above what
 is in use before, which does not count Python and torch. On a GPU it is allocated memory. Seconds are process time on
-a CPU. Errors are relative, against 50 digits, over 400 pairs of equal rows and 100 others. The forms:
+a CPU. Errors are relative, against 50 digits, over 400 pairs of equal rows and 100 others, without equal points. The
+forms:
 
 - pairwise_dist: float64 matrix products in blocks of rows on a CPU; one kernel on CUDA.
 - pairwise_dist, backward: the same, and the gradients of the sum of the distances in x and y.

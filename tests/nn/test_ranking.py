@@ -18,6 +18,11 @@ from lresnet.nn import (
 from lresnet.testing import assert_compiles
 
 
+@pytest.fixture(autouse=True)
+def same_points_in_every_run() -> None:
+    torch.manual_seed(0)
+
+
 def definition(positive, negative, levels, margin=0.0):
     """The mean over positives of minus the log of the softmax, by loops of Python floats."""
     losses = []

@@ -157,7 +157,7 @@ class NearestNeighbours:
             self._vectors = inner_product_points(wide, K=self.K)
             self._radius = torch.linalg.vector_norm(wide, dim=-1, keepdim=True)
         self._candidates = candidates
-        self._faiss = None if isinstance(index, str) and index == "exact" else _faiss_index(index, self._vectors)
+        self._faiss: Any = None if isinstance(index, str) and index == "exact" else _faiss_index(index, self._vectors)
 
     def __len__(self) -> int:
         return len(self.points)

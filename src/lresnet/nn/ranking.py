@@ -145,7 +145,8 @@ def _loss(
     each, weights = torch.broadcast_tensors(each, weights)
     total = weights.sum()
     # A masked positive has weight 0, and the loss of a finite stand-in.
-    return (each * weights).sum() / torch.where(total > 0, total, 1.0)
+    mean: Tensor = (each * weights).sum() / torch.where(total > 0, total, 1.0)
+    return mean
 
 
 def _masked(scores: Tensor, mask: Tensor | None, name: str) -> tuple[Tensor, Tensor]:
