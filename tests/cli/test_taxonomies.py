@@ -9,7 +9,7 @@ import pytest
 
 from lresnet import cli
 from lresnet.runs import graphs
-from lresnet.runs.run import Run
+from lresnet.runs.run import Run, fit
 
 QUICK = ["--epochs", "10", "--hidden", "8", "--device", "cpu"]
 KINDS = ("bear", "oak", "fish", "bird", 'the "owl", grey')
@@ -86,6 +86,33 @@ def test_ancestors_are_ranked_and_marked(run: str, capsys: pytest.CaptureFixture
     assert "ancestors of a oak among 45 nodes of things.csv" in out
     python = Run.open(run).ancestors("a oak", top=3)
     assert [one.name for one in python.found] == [row["name"] for row in rows[:3]]
+
+
+def test_an_interrupted_run_resumes_to_the_same_points(run: str, here: Path) -> None:
+    before = Path(run, "model", "model.safetensors").read_bytes()
+    stopped = Run.open(run)
+    task, model = stopped.task, stopped.record.config.model  # type: ignore[union-attr]
+
+    class Stopped(Exception):
+        pass
+
+    def stop(epoch: int, _: float | None) -> None:
+        if epoch == 5:  # the checkpoint is that of epoch 4
+            raise Stopped
+
+    config = stopped.train_config
+    with pytest.raises(Stopped):
+        fit(task, model, config, out="again", checkpoint_every=4, device="cpu", on_epoch=stop)
+    fit(task, model, config, out="again", checkpoint_every=4, device="cpu")
+    assert Path("again", "model", "model.safetensors").read_bytes() == before
+
+
+def test_the_model_card_has_the_figures(run: str) -> None:
+    opened = Run.open(run)
+    opened.evaluate()
+    card = opened.model_card()
+    assert "hierarchy completion" in card
+    assert "MRR" in card
 
 
 def test_held_out_pairs_are_marked(run: str) -> None:
