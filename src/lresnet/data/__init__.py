@@ -23,13 +23,9 @@ if TYPE_CHECKING:
     from lresnet.data.neighbour_sampler import NeighbourSampler, make_sampler
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
-<<<<<<< HEAD
-    from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
-    from lresnet.data.taxonomy import Taxonomy, read_taxonomy
-=======
     from lresnet.data.rooted_tree import RootedTree, complete_tree, random_tree
     from lresnet.data.tasks import AncestorTask, GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
->>>>>>> main
+    from lresnet.data.taxonomy import Taxonomy, read_taxonomy
     from lresnet.data.torch_dataset import DatasetTask, dataset_task
 
 __all__ = [
@@ -57,11 +53,8 @@ __all__ = [
     "OodSet",
     "RootedTree",
     "Task",
-<<<<<<< HEAD
     "Taxonomy",
-=======
     "ancestor_task",
->>>>>>> main
     "augment",
     "complete_tree",
     "cutmix",
@@ -105,13 +98,9 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
-<<<<<<< HEAD
         "taxonomy": "Taxonomy read_taxonomy",
-        "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
-=======
         "rooted_tree": "RootedTree complete_tree random_tree",
         "tasks": "AncestorTask GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
->>>>>>> main
     }
     __getattr__, __dir__ = lazy_names(
         __name__, {name: module for module, names in _MODULES.items() for name in names.split()}

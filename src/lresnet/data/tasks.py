@@ -409,11 +409,7 @@ class ImageTask:
 GraphTask = LinkTask | NodeTask
 """A task on one graph: what :func:`lresnet.data.load_task` returns."""
 
-<<<<<<< HEAD
-Task = LinkTask | NodeTask | HierarchyTask | GraphLevelTask | ImageTask | DatasetTask
-=======
-Task = LinkTask | NodeTask | GraphLevelTask | AncestorTask | ImageTask | DatasetTask
->>>>>>> main
+Task = LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask | ImageTask | DatasetTask
 
 
 def _require_features(name: str, x: Tensor, nodes: int) -> None:

@@ -656,11 +656,8 @@ def _load_in_order(
     if isinstance(task, str):
         task = run_config(task).task if is_own_graph(task) else _named(task)
     if not isinstance(task, GraphTaskConfig | ImageTaskConfig):
-<<<<<<< HEAD
-        if not isinstance(task, LinkTask | NodeTask | HierarchyTask | GraphLevelTask | ImageTask | DatasetTask):
-=======
-        if not isinstance(task, LinkTask | NodeTask | GraphLevelTask | AncestorTask | ImageTask | DatasetTask):
->>>>>>> main
+        known = LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask | ImageTask | DatasetTask
+        if not isinstance(task, known):
             raise TypeError(
                 "fit takes a task of lresnet.data, its configuration or its name, or a torch Dataset or DataLoader, "
                 f"got {task!r}"
@@ -691,11 +688,13 @@ def _describe(task: Task) -> dict[str, Any]:
         parts = [value] if value.layout == torch.strided else [value.coalesce().indices(), value.coalesce().values()]
         for part in parts:
             digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-<<<<<<< HEAD
-    kinds = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level", HierarchyTask: "hierarchy"}
-=======
-    kinds = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level", AncestorTask: "ancestors"}
->>>>>>> main
+    kinds = {
+        LinkTask: "link",
+        NodeTask: "node",
+        GraphLevelTask: "graph-level",
+        HierarchyTask: "hierarchy",
+        AncestorTask: "ancestors",
+    }
     kind = kinds[type(task)]
     return {"kind": "python", "name": task.name, "task": kind, "nodes": task.num_nodes, "digest": digest.hexdigest()}
 
@@ -735,11 +734,9 @@ def _require_kind(model: str, task: Task) -> None:
         raise ValueError(f"{model} is not a network for {kind}, as {task.name} needs; choose {' or '.join(names)}")
 
 
-<<<<<<< HEAD
-def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | HierarchyTask | GraphLevelTask) -> None:
-=======
-def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | GraphLevelTask | AncestorTask) -> None:
->>>>>>> main
+def _require_sizes(
+    config: dict[str, Any], task: LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask
+) -> None:
     """Raise an error if a model for graphs was built for other sizes than those of the task."""
     classes = {} if isinstance(task, LinkTask | HierarchyTask) else {"num_classes": task.num_classes}
     sizes = {"in_features": task.x.shape[1]} | classes

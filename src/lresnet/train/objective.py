@@ -100,11 +100,7 @@ def make_objective(
     *,
     processes: Processes = ONE_PROCESS,
 ) -> Objective[Any]:
-<<<<<<< HEAD
     """Return the objective for a task, by its type: links, nodes, graphs, a hierarchy or images.
-=======
-    """Return the objective for a task, by its type: link prediction, node classification, image classification, ...
->>>>>>> main
 
     Args:
         task: data and split.
@@ -117,11 +113,7 @@ def make_objective(
         ValueError: the configuration sets an option that this kind of task does not have.
     """
     # The objectives are imported here because they import this module, and only the one that is needed.
-<<<<<<< HEAD
-    from lresnet.data import DatasetTask, GraphLevelTask, HierarchyTask, LinkTask, NodeTask
-=======
-    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, LinkTask, NodeTask
->>>>>>> main
+    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, HierarchyTask, LinkTask, NodeTask
 
     loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
     loss = {name: value for name, value in loss.items() if value is not None}
