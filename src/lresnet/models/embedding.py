@@ -14,10 +14,10 @@ from lresnet.nn.dropout import dropout
 from lresnet.nn.input_map import Points, checked_features, dropout_values
 from lresnet.nn.sparse import SparseMatrix
 
-__all__ = ["LorentzEmbedding"]
+__all__ = ["LorentzNodeEmbedding"]
 
 
-class LorentzEmbedding(GraphModel):
+class LorentzNodeEmbedding(GraphModel):
     r"""Shallow embedding of nodes in hyperbolic space; with ``residual="euclidean"`` the Euclidean baseline.
 
     .. math:: x_i = W^T f_i
@@ -41,7 +41,7 @@ class LorentzEmbedding(GraphModel):
         x [N, in] -> [N, hidden]
 
     Example:
-        >>> model = LorentzEmbedding(in_features=5, hidden=2)
+        >>> model = LorentzNodeEmbedding(in_features=5, hidden=2)
         >>> model(torch.eye(5), torch.tensor([[0, 1], [1, 2]])).shape
         torch.Size([5, 2])
     """
