@@ -1,7 +1,7 @@
 """Time lorentz_gpt, lorentz_vit_small and the attention between points against their Euclidean baselines.
 
     python benchmarks/transformer_speed.py --device cuda --results results      # about 10 minutes on an H200
-    python benchmarks/transformer_speed.py --device cpu --results results       # small sizes, about 10 minutes on one core
+    python benchmarks/transformer_speed.py --device cpu --results results  # small sizes, 10 minutes on one core
 
 "gpt" has 8 blocks of width 512, 25 M parameters and a context of 1,024 tokens; "vit" is lorentz_vit_small on images of
 32 x 32. A training step is forward, cross-entropy, backward and AdamW. "attention" is forward and backward of one call

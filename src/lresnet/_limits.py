@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CLOSURE_PAIRS",
     "DOWNLOAD_BYTES",
     "EXPANDED_BYTES",
     "EXPANSION",
@@ -67,6 +68,9 @@ LIST_ITEMS = 1000
 NODES = 2**31
 """Number of nodes of a graph: pairs of nodes are numbered in 64 bits."""
 
+CLOSURE_PAIRS = 2**24
+"""Pairs of a node and one of its ancestors in a taxonomy. A chain of n nodes has n (n - 1) / 2."""
+
 SIDE = 2**22
 """Rows or columns that a sparse matrix may have in any case."""
 
@@ -111,6 +115,7 @@ STATED = (
     ),
     ("length of a list in `config.json`", f"{LIST_ITEMS:,}, or the number of tensors if that is more"),
     ("nodes of a graph", f"{NODES:,}"),
+    ("pairs of a node and an ancestor in a taxonomy", f"{CLOSURE_PAIRS:,}"),
     (
         "rows or columns of a sparse matrix in a file",
         f"{SIDE:,}, or {SIDE_PER_ENTRY} times the number of its entries if that is more",

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 __all__ = [
+    "HIERARCHY_METRICS",
     "LINK_METRICS",
     "NODE_METRICS",
     "TEXT_METRICS",
     "digits",
     "is_text_metric",
+    "require_hierarchy_metric",
     "require_link_metric",
     "require_node_metric",
 ]
@@ -19,6 +21,9 @@ NODE_METRICS = ("accuracy", "f1", "f1_binary", "f1_macro", "roc_auc", "average_p
 
 LINK_METRICS = ("roc_auc", "average_precision", "mrr", "hits@k")
 """Metrics of ranked links, with a number for k; :func:`lresnet.metrics.link_metric` computes them."""
+
+HIERARCHY_METRICS = ("mrr", "mean_average_precision", "hits@k")
+"""Metrics of ranked ancestors, with a number for k; :func:`lresnet.metrics.rank_answers` computes them."""
 
 TEXT_METRICS = ("bits_per_byte", "loss")
 """Metrics of a modelled text. They are not percentages, and less is better."""
@@ -60,4 +65,17 @@ def require_link_metric(name: str) -> None:
     if name not in LINK_METRICS[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
         raise ValueError(
             f"unknown metric {name!r} of links; choose one of {', '.join(LINK_METRICS)}, with a number for k: hits@50"
+        )
+
+
+def require_hierarchy_metric(name: str) -> None:
+    """Check that there is a metric ``name`` of ranked ancestors.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if name not in HIERARCHY_METRICS[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
+        raise ValueError(
+            f"unknown metric {name!r} of a hierarchy; choose one of {', '.join(HIERARCHY_METRICS)}, with a number for "
+            "k: hits@10"
         )

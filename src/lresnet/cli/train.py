@@ -5,7 +5,7 @@ import itertools
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
@@ -48,7 +48,7 @@ _NO_MANIFOLD_PARAMETERS = (
 
 def train(
     data: Annotated[Positional[str | None], arg(metavar="[DATA]")] = None,
-    task: Literal["auto", "images", "graphs", "link", "node", "graph-level", "text"] = "auto",
+    task: Literal["auto", "images", "graphs", "link", "node", "graph-level", "hierarchy", "text"] = "auto",
     method: Annotated[str | None, arg(metavar="NAME")] = None,
     search: Annotated[str | None, arg(metavar="60s|INT|off")] = None,
     seed: int = 0,
@@ -97,6 +97,8 @@ def train(
 
     Example: lresnet train citations/ --task node --metric f1_macro --search 5m
 
+    Example: lresnet train taxonomy.csv --task hierarchy
+
     Example: lresnet train photos/ --epochs 30 --size 48
 
     Example: lresnet train book.txt --task text --out runs/book
@@ -104,9 +106,10 @@ def train(
     Args:
         data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph, images
             or text.
-        task: What to learn on your own graph: link (missing links), node (classes of nodes) or graph-level (classes of
-            whole graphs, a folder of them). Or text, if DATA is a text. Or the kind of DATA, if its name is ambiguous:
-            graphs or images. Without DATA, graphs means disease_tree/lp, images cifar10 and text gcide.
+        task: What to learn on your own graph: link (missing links), node (classes of nodes), graph-level (classes of
+            whole graphs, a folder of them) or hierarchy (ancestors in a taxonomy: rows child,parent or an indented
+            .txt). Or text, if DATA is a text. Or the kind of DATA, if its name is ambiguous: graphs or images. Without
+            DATA, graphs means disease_tree/lp, images cifar10 and text gcide.
         method: Residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the Euclidean
             baseline. None: lorentz; the search on your own graph also tries none.
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
@@ -119,7 +122,8 @@ def train(
         split: Split of a graph: public, legacy, class-random, hgcn, disjoint, fresh_splits, or the number of an
             official split; `lresnet data list` describes them. None: the preset's. On your own graph: random, the
             number of one of its masks, or a file with rows node,part (links: node,node,part); the parts are train, val
-            and test.
+            and test. On your own taxonomy: closure (pairs of a node and an ancestor are held out, no edges) or leaves
+            (leaves with all their edges; the default with texts or names as features).
         split_index: Number of a class-random or fresh split: the seed that draws it. None: the seed of the run.
         out: Folder of the run. None: runs/DATA-METHOD-SEED, with the model and the recipe in the name if they are not
             the default ones (your own graph: runs/DATA-TASK-SEED); a number is added if that folder holds other data of
@@ -173,9 +177,10 @@ def train(
 
 def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, TaskKind | None]":
     """Return what ``--task`` says to learn on a user's graph, and the kind of the data; None: it does not say."""
-    learn: dict[str, GraphTaskKind] = {"link": "link", "node": "node", "graph-level": "graph-level"}
-    if task in learn:
-        return learn[task], "graphs"
+    from lresnet.runs.config import GraphTaskKind
+
+    if task in get_args(GraphTaskKind):
+        return task, "graphs"  # type: ignore[return-value]
     kinds: dict[str, TaskKind] = {"graphs": "graphs", "images": "images", "text": "texts"}
     return None, kinds.get(task)
 
@@ -288,7 +293,7 @@ def _train(
     given: dict[str, Any],
 ) -> None:
     from lresnet.cli.console import progress_bars
-    from lresnet.data import LinkTask
+    from lresnet.data import HierarchyTask, LinkTask
     from lresnet.runs.config import ImageTaskConfig, TextTaskConfig
     from lresnet.runs.run import fit
     from lresnet.train import NonFiniteError
@@ -331,7 +336,7 @@ def _train(
             progress.stop()
     metric = "nothing held out" if run.record.validation is None else f"validation {run.record.validation:.{digits}f}"
     print(f"{metric}, epoch {run.record.best_epoch}")
-    if not test and is_main_process() and isinstance(run.known_task, LinkTask):
+    if not test and is_main_process() and isinstance(run.known_task, LinkTask | HierarchyTask):
         for line in untrained_lines(run.untrained(), run.record.validation, "validation"):
             print(line)
     hint = "" if test else f"; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from lresnet.data.formats.space_file import read_space
     from lresnet.data.graph import Graph
     from lresnet.data.graphs.disease_tree import disease_tree
+    from lresnet.data.hierarchy import HierarchyTask, hierarchy_task
     from lresnet.data.image_data import ImageData, ImageSet, hold_out, mean_colour
     from lresnet.data.image_files import ImageFiles
     from lresnet.data.load import load_graph, load_images, load_task, load_tree, read_graph
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS, TEXTS
     from lresnet.data.rooted_tree import RootedTree, complete_tree, random_tree
     from lresnet.data.tasks import AncestorTask, GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
+    from lresnet.data.taxonomy import Taxonomy, read_taxonomy
     from lresnet.data.text import TextTask, text_task
     from lresnet.data.tokenizer import Tokenizer
     from lresnet.data.torch_dataset import DatasetTask, dataset_task
@@ -41,6 +43,7 @@ __all__ = [
     "Graph",
     "GraphLevelTask",
     "GraphTask",
+    "HierarchyTask",
     "ImageData",
     "ImageFiles",
     "ImageSet",
@@ -53,6 +56,7 @@ __all__ = [
     "OodSet",
     "RootedTree",
     "Task",
+    "Taxonomy",
     "TextTask",
     "Tokenizer",
     "ancestor_task",
@@ -62,6 +66,7 @@ __all__ = [
     "dataset_task",
     "disease_tree",
     "graph_task",
+    "hierarchy_task",
     "hold_out",
     "link_task",
     "load_graph",
@@ -77,6 +82,7 @@ __all__ = [
     "read_graph",
     "read_graphs",
     "read_space",
+    "read_taxonomy",
     "text_task",
 ]
 
@@ -90,6 +96,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "formats.space_file": "read_space",
         "graph": "Graph",
         "graphs.disease_tree": "disease_tree",
+        "hierarchy": "HierarchyTask hierarchy_task",
         "image_data": "ImageData ImageSet hold_out mean_colour",
         "image_files": "ImageFiles",
         "load": "load_graph load_images load_task load_tree read_graph",
@@ -97,6 +104,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS TEXTS",
+        "taxonomy": "Taxonomy read_taxonomy",
         "rooted_tree": "RootedTree complete_tree random_tree",
         "tasks": "AncestorTask GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
         "text": "TextTask text_task",

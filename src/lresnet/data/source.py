@@ -14,11 +14,13 @@ from typing import Literal
 
 __all__ = [
     "FEATURE_SOURCES",
+    "HIERARCHY_SPLITS",
     "DataSource",
     "FeatureSource",
     "File",
     "Files",
     "GraphSource",
+    "HierarchySplit",
     "ImageRecords",
     "ImageSource",
     "NodeMetric",
@@ -32,6 +34,10 @@ NodeMetric = Literal["f1_binary", "accuracy"]
 FeatureSource = Literal["own", "learned", "structural"]
 FEATURE_SOURCES: tuple[FeatureSource, ...] = ("own", "learned", "structural")
 """Where node features come from: the graph itself, one learned point per node, or the structure around a node."""
+
+HierarchySplit = Literal["closure", "leaves"]
+HIERARCHY_SPLITS: tuple[HierarchySplit, ...] = ("closure", "leaves")
+"""What is held out of a taxonomy: pairs of its transitive closure, or leaves with all their pairs."""
 
 Files = Mapping[str, Path]
 """The files of a data set: the last part of :attr:`File.path`, e.g. ``"airport.p"``, to where the file was found."""

@@ -1,6 +1,6 @@
 """Metrics of classification, class trees, ranking and out-of-distribution detection, on the device of their input."""
 
-from lresnet._metric_names import LINK_METRICS, NODE_METRICS
+from lresnet._metric_names import HIERARCHY_METRICS, LINK_METRICS, NODE_METRICS
 from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
 from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.hierarchy import (
@@ -9,9 +9,22 @@ from lresnet.metrics.hierarchy import (
     mistake_severity,
     superclass_accuracy,
 )
+from lresnet.metrics.hierarchy_ranking import (
+    RankedAnswers,
+    ScoreRows,
+    average_distortion,
+    norm_depth_correlation,
+    rank_answers,
+)
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
+from lresnet.metrics.untrained_hierarchy import (
+    UNTRAINED_HIERARCHY_SCORES,
+    hierarchy_metric,
+    hierarchy_metrics_of,
+    untrained_hierarchy_scores,
+)
 from lresnet.metrics.untrained_links import (
     UNTRAINED_SCORES,
     PairScores,
@@ -21,28 +34,38 @@ from lresnet.metrics.untrained_links import (
 )
 
 __all__ = [
+    "HIERARCHY_METRICS",
     "LINK_METRICS",
     "NODE_METRICS",
     "OOD_METRICS",
+    "UNTRAINED_HIERARCHY_SCORES",
     "UNTRAINED_SCORES",
     "PairScores",
+    "RankedAnswers",
+    "ScoreRows",
     "UntrainedScore",
     "accuracy",
+    "average_distortion",
     "average_precision",
     "best_untrained_score",
     "energy_score",
     "f1",
     "hierarchical_distance",
+    "hierarchy_metric",
     "hierarchy_metrics",
+    "hierarchy_metrics_of",
     "hits_at",
     "link_metric",
     "link_scores",
     "mean_reciprocal_rank",
     "mistake_severity",
     "node_metric",
+    "norm_depth_correlation",
     "ood_metrics",
     "ood_metrics_by_draws",
+    "rank_answers",
     "roc_auc",
     "superclass_accuracy",
+    "untrained_hierarchy_scores",
     "untrained_link_scores",
 ]

@@ -6,6 +6,7 @@ from lresnet._lazy import lazy_names
 from lresnet.models.registry import MODELS, create_model, from_pretrained
 
 if TYPE_CHECKING:
+    from lresnet.models.embedding import LorentzEmbedding
     from lresnet.models.gcn import LorentzGCN
     from lresnet.models.gcnii import LorentzGCNII
     from lresnet.models.gpt import LorentzGPT
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MODELS",
+    "LorentzEmbedding",
     "LorentzGCN",
     "LorentzGCNII",
     "LorentzGPT",
@@ -35,6 +37,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "LorentzEmbedding": "embedding",
             "LorentzGCN": "gcn",
             "LorentzGCNII": "gcnii",
             "LorentzGPT": "gpt",

@@ -24,6 +24,7 @@ _VIT = "lresnet.models.vit:LorentzViT"
 # The class of every model and its leading arguments.
 _TABLE: dict[str, tuple[Any, ...]] = {
     "lorentz_gcn": ("lresnet.models.gcn:LorentzGCN",),
+    "lorentz_embedding": ("lresnet.models.embedding:LorentzEmbedding",),
     "lorentz_gcnii": ("lresnet.models.gcnii:LorentzGCNII",),
     "lorentz_gpt": ("lresnet.models.gpt:LorentzGPT",),
     "lorentz_mlp": ("lresnet.models.mlp:LorentzMLP",),

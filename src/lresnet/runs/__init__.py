@@ -6,6 +6,7 @@ from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lresnet.runs.config import (
+        EmbeddingConfig,
         GCNConfig,
         GCNIIConfig,
         GPTConfig,
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from lresnet.runs.run import Run, fit
 
 __all__ = [
+    "EmbeddingConfig",
     "GCNConfig",
     "GCNIIConfig",
     "GPTConfig",
@@ -44,6 +46,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "EmbeddingConfig": "config",
             "GCNConfig": "config",
             "GCNIIConfig": "config",
             "GPTConfig": "config",

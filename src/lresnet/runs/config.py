@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from lresnet._limits import VOCABULARY
-from lresnet._metric_names import require_link_metric, require_node_metric
+from lresnet._metric_names import require_hierarchy_metric, require_link_metric, require_node_metric
 from lresnet._options import (
     ABOVE_0_BELOW_1,
     AT_LEAST_1,
@@ -28,6 +28,7 @@ from lresnet._options import (
     option,
 )
 from lresnet.data.registry import TASKS, TEXTS
+from lresnet.data.source import HIERARCHY_SPLITS
 from lresnet.data.split_names import canonical_split, require_index
 from lresnet.residual.registry import RESIDUALS, residual_options
 from lresnet.runs.names import require_known
@@ -40,6 +41,7 @@ __all__ = [
     "TEXT_MODELS",
     "TRAIN_SETTINGS_OF_GRAPHS",
     "TRAIN_SETTINGS_OF_IMAGES",
+    "EmbeddingConfig",
     "GCNConfig",
     "GCNIIConfig",
     "GPTConfig",
@@ -73,7 +75,7 @@ _PROTOTYPE_DISTANCE = (
     "of curvature, which is far away for a curvature near 0."
 )
 _LEARNED = "learned|FLOAT"
-GraphTaskKind = Literal["link", "node", "graph-level"]
+GraphTaskKind = Literal["link", "node", "graph-level", "hierarchy"]
 """What can be learned on a user's graph."""
 TRAIN_SETTINGS_OF_GRAPHS: tuple[str, ...] = ("loss", "margin", "neighbours")
 TRAIN_SETTINGS_OF_IMAGES: tuple[str, ...] = ()
@@ -87,7 +89,7 @@ class GraphTaskConfig:
     Args:
         name: the shipped task, e.g. ``"airport/lp"``, or the absolute path of a user's graph.
         split: name of the split, e.g. ``"disjoint"``; for a user's graph ``"random"`` or the absolute path of a split
-            file; None: the task's default.
+            file, for a taxonomy ``"closure"`` or ``"leaves"``; None: the task's default.
         split_index: number of the split, where there are several of this name: an official split, or the seed of a
             ``"class-random"`` or ``"fresh_splits"`` split; None: the run's seed draws it.
         features: how the node features are prepared.
@@ -112,14 +114,15 @@ class GraphTaskConfig:
     node_features: str | None = option(
         None,
         "Node features of your own graph: a file, learned (one point per node), or structural (degrees, clustering, "
-        "PageRank).",
-        metavar="FILE|learned|structural",
+        "PageRank). For a hierarchy also names (words and letters of the names); its file has rows name,text.",
+        metavar="FILE|learned|structural|names",
     )
     labels: str | None = option(None, "Labels of your own graph: a file with rows node,label.", metavar="FILE")
     directed: bool | None = option(None, "Keep the direction of the edges of your own graph.")
     metric: str | None = option(
         None,
-        "Metric to select by and to report first on your own graph, e.g. accuracy, f1_macro, roc_auc, hits@50, mrr.",
+        "Metric to select by and to report first on your own graph, e.g. accuracy, f1_macro, roc_auc, hits@50, mrr, "
+        "mean_average_precision.",
         metavar="NAME",
     )
 
@@ -133,7 +136,8 @@ class GraphTaskConfig:
         if not self.is_own and self.name in TASKS:
             self._name_split(TASKS[self.name].splits)
         if self.metric is not None and self.task is not None:
-            (require_link_metric if self.task == "link" else require_node_metric)(self.metric)
+            checks = {"link": require_link_metric, "hierarchy": require_hierarchy_metric}
+            checks.get(self.task, require_node_metric)(self.metric)
         for name in ("node_features", "labels", "directed", "metric"):
             if self.task is None and getattr(self, name) is not None:
                 raise ValueError(
@@ -141,8 +145,14 @@ class GraphTaskConfig:
                 )
         if self.task == "graph-level":
             self._require_graph_level()
-        if self.labels is not None and self.task == "link":
-            raise ValueError("--labels is for --task node, but links are predicted without labels; leave one out")
+        if self.labels is not None and self.task in ("link", "hierarchy"):
+            raise ValueError(
+                f"--labels is for --task node, but --task {self.task} learns without labels; leave one out"
+            )
+        if self.task == "hierarchy":
+            self._require_hierarchy()
+        elif self.node_features == "names":
+            raise ValueError("--node-features names is for --task hierarchy; choose learned, structural, or a file")
 
     def _checked_columns(self, columns: Any) -> tuple[int, ...] | None:
         """Return the columns to drop, sorted and each once; None if there are none."""
@@ -169,6 +179,13 @@ class GraphTaskConfig:
                 f"--{option_name(given[0])} is for one graph, but --task graph-level reads many, with their labels and "
                 "features, from a folder; leave it out"
             )
+
+    def _require_hierarchy(self) -> None:
+        if self.directed is not None:
+            raise ValueError("--directed is for graphs; a taxonomy has rows child,parent; leave it out")
+        if self.split_index is not None or self.split not in (None, *HIERARCHY_SPLITS):
+            given = self.split if self.split_index is None else self.split_index
+            raise ValueError(f"--split {given}: a taxonomy has the splits {' and '.join(HIERARCHY_SPLITS)}")
 
     @property
     def is_own(self) -> bool:
@@ -500,6 +517,14 @@ class ResNetConfig(ModelConfig):
 
 
 @dataclass(frozen=True)
+class EmbeddingConfig(ModelConfig):
+    """Settings of ``lorentz_embedding``."""
+
+    hidden: int | None = option(None, "Dimension of the space.", range=AT_LEAST_1, metavar="INT")
+    dropout: float | None = option(None, "Dropout rate of the features.", range=FROM_0_BELOW_1, metavar="RATE")
+
+
+@dataclass(frozen=True)
 class _TransformerConfig(ModelConfig):
     """Settings that the transformers for texts and for images share."""
 
@@ -560,6 +585,7 @@ GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
     "lorentz_gcnii": GCNIIConfig,
     "lorentz_sage": SAGEConfig,
     "lorentz_sgformer": SGFormerConfig,
+    "lorentz_embedding": EmbeddingConfig,
 }
 """Networks for graphs by name, the default first."""
 IMAGE_MODELS: Mapping[str, type[ModelConfig]] = {

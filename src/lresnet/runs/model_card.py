@@ -52,7 +52,12 @@ _METRIC_LABELS = {
     "f1_binary": "F1 (binary)",
     "f1_macro": "F1 (macro)",
 }
-_GOALS = {"link": "link prediction", "node": "node classification", "graph-level": "graph classification"}
+_GOALS = {
+    "link": "link prediction",
+    "node": "node classification",
+    "graph-level": "graph classification",
+    "hierarchy": "hierarchy completion",
+}
 _PIPELINES = {"image classification": "image-classification", "language modelling": "text-generation"}
 _MOST_CLASSES = 1000  # names of more classes are left out of the code that loads the model
 

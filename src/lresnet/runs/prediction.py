@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data import GraphLevelTask, LinkTask, NodeTask
+from lresnet.data import GraphLevelTask, HierarchyTask, LinkTask, NodeTask
 from lresnet.data.augmentation import normalise
 from lresnet.data.formats.image_folder import SUFFIXES, fill_frame, images_below, open_image
 from lresnet.geometry import Lorentz
@@ -247,7 +247,8 @@ def predict_nodes(
     _require_top(top)
     task = run.task
     if not isinstance(task, NodeTask):
-        instead = "or --links to rank links" if isinstance(task, LinkTask) else "e.g. cora/nc"
+        others = {LinkTask: "or --links to rank links", HierarchyTask: "or --parents TERM, or `lresnet ancestors`"}
+        instead = others.get(type(task), "e.g. cora/nc")
         raise ValueError(
             f"{run.place} holds a run on {run.record.data_name}; this needs one that classifies nodes, {instead}"
         )

@@ -185,12 +185,13 @@ def _own_graph_config(
     wanted = None if split is None else str(split)
     index = int(wanted) if wanted is not None and wanted.isdigit() else None
     name = None if wanted is None or index is not None else wanted
-    if name not in (None, "random"):
+    if kind != "hierarchy" and name not in (None, "random"):
         name = _file("split", str(name), "random, the number of one of the graph's masks, or a file")
     if "labels" in given:
         given["labels"] = _file("labels", given["labels"], "a file with rows node,label")
-    if given.get("node_features") not in (None, *FEATURE_SOURCES[1:]):
-        given["node_features"] = _file("node-features", given["node_features"], "learned, structural, or a file")
+    sources = [*FEATURE_SOURCES[1:], *(["names"] if kind == "hierarchy" else [])]
+    if given.get("node_features") not in (None, *sources):
+        given["node_features"] = _file("node-features", given["node_features"], f"{', '.join(sources)}, or a file")
     if kind is None:
         kind = "node" if "labels" in given or _has_labels(Path(task)) else "link"
     config = GraphTaskConfig(_absolute(task), name, index, task=kind)

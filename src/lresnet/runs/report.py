@@ -15,6 +15,7 @@ from typing import Any
 from lresnet._metric_names import digits, is_text_metric
 from lresnet._version import __version__
 from lresnet.data.registry import TASKS
+from lresnet.data.source import HIERARCHY_SPLITS
 from lresnet.data.split_names import SPLITS, test_per_train
 from lresnet.metrics.untrained_links import UNTRAINED_SCORES, UntrainedScore
 from lresnet.residual.registry import METHODS
@@ -374,7 +375,7 @@ def _state(folder: Path) -> FolderState:
 
 _RANDOM = "random"  # the split of a user's graph that is drawn anew for every seed, and its default
 # Test examples per training example of this split, by what is learned.
-_TEST_PER_TRAIN = {"link": 10 / 85, "node": 20 / 60, "graph-level": 10 / 80}
+_TEST_PER_TRAIN = {"link": 10 / 85, "node": 20 / 60, "graph-level": 10 / 80, "hierarchy": 10 / 85}
 _ASSUMED_TEST_PER_TRAIN = 0.5  # of other splits; runs do not record the sizes of their split
 
 
@@ -470,7 +471,7 @@ def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, b
     if record.own_task is None:
         follows_seed = group.split in SPLITS and SPLITS[group.split].follows_seed
     else:
-        follows_seed = group.split in ("", _RANDOM)
+        follows_seed = group.split in ("", _RANDOM, *HIERARCHY_SPLITS)
 
     def drawn(run: tuple[int, int | None]) -> int | None:
         """Return what tells the splits of two runs apart: the number, or the seed that draws the split."""
@@ -484,7 +485,7 @@ def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, b
 
 def _test_per_train(record: RunRecord) -> float:
     if record.own_task is not None:
-        random = record.split_index is None and record.split in (None, _RANDOM)
+        random = record.split_index is None and record.split in (None, _RANDOM, *HIERARCHY_SPLITS)
         return _TEST_PER_TRAIN[record.own_task] if random else _ASSUMED_TEST_PER_TRAIN
     ratio = None
     if record.split is not None and record.task_name in TASKS:

@@ -22,6 +22,7 @@ from lresnet.data import (
     AncestorTask,
     DatasetTask,
     GraphLevelTask,
+    HierarchyTask,
     ImageData,
     ImageTask,
     LinkTask,
@@ -34,6 +35,7 @@ from lresnet.data import (
     text_task,
 )
 from lresnet.data.split_names import SPLITS
+from lresnet.metrics.untrained_hierarchy import untrained_hierarchy_scores
 from lresnet.metrics.untrained_links import UntrainedScore, untrained_link_scores
 from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
@@ -99,6 +101,7 @@ from lresnet.train.results import environment
 if TYPE_CHECKING:
     from lresnet.runs.dataset_runs import ItemPrediction
     from lresnet.runs.embedding import Embedding
+    from lresnet.runs.hierarchy import RankedAncestors
     from lresnet.runs.link_ranking import Link
     from lresnet.runs.neighbours import Neighbours
     from lresnet.runs.prediction import GraphPrediction, NodePrediction, Predictions
@@ -384,15 +387,16 @@ class Run:
         return dict(self.record.metrics)
 
     def untrained(self) -> list[UntrainedScore]:
-        """Return what scores without any training reach on the links of this run, best first.
+        """Return what scores without any training reach on the links or ancestors of this run, best first.
 
-        They are raw features, common neighbours, two- and three-hop counts and degrees, see
-        :func:`lresnet.metrics.untrained_link_scores`. Validation pairs choose and order them; test metrics are there
-        once the run has been evaluated.
+        For links they are raw features, common neighbours, two- and three-hop counts and degrees, see
+        :func:`lresnet.metrics.untrained_link_scores`; for a hierarchy see
+        :func:`lresnet.metrics.untrained_hierarchy_scores`. Validation pairs choose and order them; test metrics are
+        there once the run has been evaluated.
 
         Raises:
             FileNotFoundError: the data are gone.
-            ValueError: the run does not predict links.
+            ValueError: the run predicts neither links nor ancestors.
 
         Example:
             >>> import lresnet
@@ -405,12 +409,17 @@ class Run:
             self.record = read_evaluation(self.folder) or self.record
         if self.record.untrained:
             return self.record.untrained_scores
-        if not isinstance(self.task, LinkTask):
-            raise ValueError(f"{self.place} does not predict links; untrained scores are for link prediction")
+        if not isinstance(self.task, LinkTask | HierarchyTask):
+            raise ValueError(
+                f"{self.place} predicts neither links nor ancestors; untrained scores are for link prediction and "
+                "hierarchies"
+            )
         return self._untrained(test=self.record.metrics is not None)
 
     def _untrained(self, *, test: bool) -> list[UntrainedScore]:
-        """Return the untrained scores of the task; none if it is not link prediction."""
+        """Return the untrained scores of the task; none if it ranks neither links nor ancestors."""
+        if isinstance(self.task, HierarchyTask):
+            return untrained_hierarchy_scores(self.task, test=test)
         if not isinstance(self.task, LinkTask):
             return []
         features = None
@@ -486,6 +495,18 @@ class Run:
 
         inputs = None if graph is None else inputs_of_graph(self, graph)
         return rank_links(self, top=top, node=None if node is None else str(node), inputs=inputs).links
+
+    def ancestors(self, node: str | int, top: int = 20) -> RankedAncestors:
+        """Return the ranked ancestors of a node of a taxonomy, see :func:`lresnet.runs.hierarchy.rank_ancestors`."""
+        from lresnet.runs.hierarchy import rank_ancestors
+
+        return rank_ancestors(self, str(node), top=top)
+
+    def parents(self, terms: Sequence[str], top: int = 10) -> list[RankedAncestors]:
+        """Return the ranked parents of new terms, see :func:`lresnet.runs.hierarchy.rank_parents`."""
+        from lresnet.runs.hierarchy import rank_parents
+
+        return rank_parents(self, terms, top=top)
 
     def embed(self, images: Sequence[str | Path] = (), *, graph: Any = None) -> Embedding:
         """Return the points to which the model maps its data: nodes, test images, or the given image files.
@@ -645,7 +666,7 @@ def build_model(config: ModelConfig, task: Task, device: torch.device | str = "c
     elif isinstance(task, TextTask):
         sizes = {"vocab_size": task.vocab_size, "context": task.context}
     else:
-        classes = None if isinstance(task, LinkTask) else task.num_classes
+        classes = None if isinstance(task, LinkTask | HierarchyTask) else task.num_classes
         sizes = {"in_features": task.x.shape[1], "num_classes": classes}
     return create_model(config.name, **config.arguments(), **sizes).to(device)
 
@@ -685,7 +706,7 @@ def _load_in_order(
     if isinstance(task, str):
         task = run_config(task).task if is_own_graph(task) else _named(task)
     if not isinstance(task, GraphTaskConfig | ImageTaskConfig | TextTaskConfig):
-        known = LinkTask | NodeTask | GraphLevelTask | AncestorTask | ImageTask | TextTask | DatasetTask
+        known = LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask | ImageTask | TextTask | DatasetTask
         if not isinstance(task, known):
             raise TypeError(
                 "fit takes a task of lresnet.data, its configuration or its name, or a torch Dataset or DataLoader, "
@@ -724,7 +745,13 @@ def _describe(task: Task) -> dict[str, Any]:
         parts = [value] if value.layout == torch.strided else [value.coalesce().indices(), value.coalesce().values()]
         for part in parts:
             digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    kinds = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level", AncestorTask: "ancestors"}
+    kinds = {
+        LinkTask: "link",
+        NodeTask: "node",
+        GraphLevelTask: "graph-level",
+        HierarchyTask: "hierarchy",
+        AncestorTask: "ancestors",
+    }
     kind = kinds[type(task)]
     return {"kind": "python", "name": task.name, "task": kind, "nodes": task.num_nodes, "digest": digest.hexdigest()}
 
@@ -770,9 +797,11 @@ def _require_kind(model: str, task: Task) -> None:
         raise ValueError(f"{model} is not a network for {kind}, as {task.name} needs; choose {' or '.join(names)}")
 
 
-def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | GraphLevelTask | AncestorTask) -> None:
+def _require_sizes(
+    config: dict[str, Any], task: LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask
+) -> None:
     """Raise an error if a model for graphs was built for other sizes than those of the task."""
-    classes = {} if isinstance(task, LinkTask) else {"num_classes": task.num_classes}
+    classes = {} if isinstance(task, LinkTask | HierarchyTask) else {"num_classes": task.num_classes}
     sizes = {"in_features": task.x.shape[1]} | classes
     for name, size in sizes.items():
         if config.get(name, size) != size:

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from lresnet.train.config import Augment, TrainConfig
     from lresnet.train.dataset_classification import DatasetClassification
     from lresnet.train.engine import Execution, Outcome, TrainingState, seed_everything, train_model
+    from lresnet.train.hierarchy_completion import HierarchyCompletion
     from lresnet.train.image_classification import ImageClassification
     from lresnet.train.link_prediction import LinkPrediction
     from lresnet.train.node_classification import NodeClassification
@@ -23,6 +24,7 @@ __all__ = [
     "Augment",
     "DatasetClassification",
     "Execution",
+    "HierarchyCompletion",
     "ImageClassification",
     "LinkPrediction",
     "NodeClassification",
@@ -51,6 +53,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "Augment": "config",
             "DatasetClassification": "dataset_classification",
             "Execution": "engine",
+            "HierarchyCompletion": "hierarchy_completion",
             "ImageClassification": "image_classification",
             "LinkPrediction": "link_prediction",
             "NodeClassification": "node_classification",

@@ -121,11 +121,22 @@ def make_objective(
         ValueError: the configuration sets an option that this kind of task does not have.
     """
     # The objectives are imported here because they import this module, and only the one that is needed.
-    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, LinkTask, NodeTask, TextTask
+    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, HierarchyTask, LinkTask, NodeTask, TextTask
 
     loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
     loss = {name: value for name, value in loss.items() if value is not None}
     batch: dict[str, Any] = {"batch_size": config.batch_size} if config.batch_size is not None else {}
+    if isinstance(task, HierarchyTask):
+        from lresnet.train.hierarchy_completion import HierarchyCompletion
+
+        for name, value in (("neighbours", config.neighbours), ("margin", config.margin)):
+            if value is not None:
+                raise ValueError(f"{name}={value!r} is not for a hierarchy, as {task.name} is one; leave it out")
+        if config.augment != Augment() or processes.size > 1:
+            raise ValueError(f"{task.name} is a hierarchy, which has no augmentation and trains in one process")
+        return HierarchyCompletion(task, seed=config.seed, device=device, **batch, **loss)
+    if loss.get("loss") in ("ranking", "cones"):
+        raise ValueError(f"loss={config.loss} is for hierarchies, but {task.name} is none; leave it out")
     if isinstance(task, LinkTask | NodeTask):
         if config.augment != Augment():
             raise ValueError(f"augment={config.augment} is for images, but {task.name} is a graph; leave it out")
