@@ -79,7 +79,7 @@ class LorentzViT(Transformer, ImageModel):
         activation_checkpointing: bool = False,
     ) -> None:
         super().__init__()
-        for name, count in (("num_classes", num_classes), ("in_channels", in_channels), ("patch", patch)):
+        for name, count in (("in_channels", in_channels), ("patch", patch)):
             if count < 1:
                 raise ValueError(f"{name} must be at least 1, got {count}")
         is_baseline = residual == "euclidean"
