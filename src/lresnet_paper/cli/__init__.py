@@ -8,6 +8,7 @@ SUMMARIES = {
     "untrained": "Rank links by scores that are not trained: raw features, paths and degrees.",
     "collapse": "Train deep chains of residuals, and measure every layer during training.",
     "selected_on_test": "Measure what choosing the epoch on the test set adds to a test score.",
+    "completion": "Complete the noun hierarchy of WordNet by ranking, in several dimensions.",
     "hierarchy": "Train CIFAR-100 with hierarchy-aware losses, Lorentz and Euclidean.",
     "pages": "Render the generated pages and pictures of the documentation.",
     "report": "Print the results of reproduced tables next to the paper's.",
