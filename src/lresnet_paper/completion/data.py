@@ -239,7 +239,8 @@ def make_cell(
         nouns: The hierarchy.
         task: One of :data:`TASKS`.
         seed: Seed of the split and of the sampled negatives.
-        settings: The plan's ``evaluation``: at most ``validation_pairs`` and ``test_pairs`` are ranked, drawn at random.
+        settings: The plan's ``evaluation``: at most ``validation_pairs`` and ``test_pairs`` are ranked, drawn at
+            random.
         validation: share of the leaves, or of the closure's other pairs, held out for validation.
         test: share held out for test.
     """

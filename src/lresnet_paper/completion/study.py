@@ -16,7 +16,7 @@ from scipy import sparse
 
 from lresnet._json import read_toml
 from lresnet.train.results import ResultsFile, environment, read_results
-from lresnet_paper.completion.data import TASKS, Cell, Nouns, load_nouns, make_cell, noun_subtree
+from lresnet_paper.completion.data import PROTOCOLS, TASKS, Cell, Nouns, load_nouns, make_cell, noun_subtree
 from lresnet_paper.completion.evaluation import completion_metrics, mean_reciprocal_rank
 from lresnet_paper.completion.trained import train
 from lresnet_paper.completion.untrained import UNTRAINED, untrained_names, untrained_scorers
@@ -108,9 +108,10 @@ class _Group(NamedTuple):
 def _groups(plan: Plan, form: str) -> Iterator[tuple[str, _Group]]:
     """Yield the groups of a form with their task, in the order in which they run."""
     own = plan["forms"][form]
-    for task, protocol, dimension in itertools.product(TASKS, ("none", *own["protocols"]), plan["dimensions"]):
-        # A shallow embedding reads no gloss, every other arm does.
-        shallow = protocol == "none"
+    for protocol, task, dimension in itertools.product(PROTOCOLS, TASKS, plan["dimensions"]):
+        shallow = protocol == "none"  # a shallow embedding reads no gloss, every other arm does
+        if not shallow and protocol not in own["protocols"][task]:
+            continue
         arms = tuple(arm for arm in own["arms"][task] if (plan["arms"][arm].get("family") == "shallow") == shallow)
         if arms:
             yield task, _Group(cell_name(plan, form, task), protocol, dimension, arms)
@@ -181,7 +182,7 @@ def run_training(plan: Plan, form: str, training: Training, cell: Cell, device: 
     """Train once, and return the line of results. A final training reads the test pairs once, a search never."""
     started = time.perf_counter()
     settings = arm_settings(plan, training.arm, training.settings)
-    schedule = plan["forms"][form]["training"]
+    schedule = plan["forms"][form]["training"][cell.task]
     features = _features(cell.nouns, training.protocol)
     outcome = train(cell, features, settings, training.dimension, schedule, training.split, device)
     own: dict[str, Any] = {}
@@ -242,8 +243,9 @@ def run_untrained(
 ) -> None:
     """Measure every untrained score on the final splits. Splits that are complete in ``out`` are not repeated."""
     file, cells = _file(out), _Cells(plan, form, "cpu", nouns)
-    protocols, dimensions = plan["forms"][form]["protocols"], plan["dimensions"]
+    dimensions = plan["dimensions"]
     for split, task in itertools.product(plan["splits"], TASKS):
+        protocols = plan["forms"][form]["protocols"][task]
         name = cell_name(plan, form, task)
         planned = {
             Training("final", name, protocol, method, dimension, (), split)
@@ -289,10 +291,13 @@ def run_study(
         report: called with a line of text after every training.
     """
     started, file, cells = time.monotonic(), _file(out), _Cells(plan, form, device, nouns)
-    for task, group in _groups(plan, form):
+    early = set(plan["splits"][: len(plan["splits"]) // 2])  # an interrupted study has these of all groups
+    for is_early, (task, group) in itertools.product((True, False), list(_groups(plan, form))):
         for stage in ("search", "final"):
             for training in _trainings(plan, group, stage, own_lines(out)):
-                if training in file.keys():
+                if stage == "final" and is_early != (training.split in early):
+                    continue
+                if training in file.keys():  # noqa: SIM118 - the file is no mapping
                     continue
                 if minutes is not None and time.monotonic() - started > 60 * minutes:
                     return False

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from lresnet.geometry import Lorentz, pairwise_dist
 from lresnet.models import LorentzGCN, create_model
+from lresnet.nn.pair_distance import lorentz_distance2
 from lresnet.nn.sparse import SparseMatrix, adjacency, symmetric_normalisation
 from lresnet.optim.riemannian import RiemannianAdam
 from lresnet_paper.completion.data import Cell, Side
@@ -26,6 +27,9 @@ __all__ = ["FAMILIES", "Outcome", "train"]
 
 FAMILIES = ("network", "shallow", "gae")
 """Kinds of trained methods: ``family`` of an arm of the plan."""
+
+
+_TABLE = 2**24  # entries of a table of all pairs
 
 
 class Outcome(NamedTuple):
@@ -54,7 +58,8 @@ def train(
         features: gloss words of the nodes; None for methods that do not read them.
         settings: those of the arm, ``family`` and ``lr`` among them, see ``completion.toml``.
         dimension: dimension of the embeddings.
-        schedule: the plan's ``training``: steps, eval_every, batch_pairs, negatives.
+        schedule: the plan's ``training``: steps, eval_every, batch_pairs, negatives, and the share of the leaves that
+            a graph network must place without their edges in a step (task ``"leaves"``).
         seed: seed of initialisation, dropout and negatives.
         device: where to train.
     """
@@ -62,17 +67,24 @@ def train(
     method = _method(cell, features, settings, dimension).to(device)
     optimisers = method.optimisers(settings["lr"])
     sampler = _Negatives(cell, schedule["negatives"], device)
+    # Held-out leaves have no edges, so training leaves must do without theirs.
+    hides = cell.task == "leaves" and settings["family"] != "shallow" and settings.get("messages", True)
     best: Outcome | None = None
     for step in range(1, schedule["steps"] + 1):
         method.train()
-        pairs = _batch(cell.split.train, schedule["batch_pairs"])
-        loss = method.loss(pairs, sampler)
+        pairs = cell.split.train
+        if hides:
+            edges, pairs = _hide_leaves(cell, schedule["hidden_leaves"])
+            method.set_edges(edges)
+        loss = method.loss(_batch(pairs, schedule["batch_pairs"]), sampler)
         for optimiser in optimisers:
             optimiser.zero_grad()
         loss.backward()
         for optimiser in optimisers:
             optimiser.step()
         if step % schedule["eval_every"] == 0 or step == schedule["steps"]:
+            if hides:
+                method.set_edges(cell.message_edges)
             scorer = method.eval().scorer()
             value = mean_reciprocal_rank(scorer, cell.val, cell.nouns.num_nodes)
             if best is None or value > best.validation:
@@ -97,20 +109,37 @@ def _batch(pairs: Tensor, most: int) -> Tensor:
     return pairs[:, torch.randint(pairs.shape[1], (most,), device=pairs.device)]
 
 
+def _hide_leaves(cell: Cell, share: float) -> tuple[Tensor, Tensor]:
+    """Return message edges without those of some random training leaves, and the pairs of these leaves."""
+    node, ancestor = cell.split.train
+    hidden = torch.rand(cell.nouns.num_nodes, device=node.device) < share
+    hidden[ancestor] = False
+    edges = cell.message_edges
+    return edges[:, ~hidden[edges].any(dim=0)], cell.split.train[:, hidden[node]]
+
+
 class _Negatives:
     """Uniform candidates for both ranked ends; those that make a training pair are marked."""
 
     def __init__(self, cell: Cell, count: int, device: str) -> None:
         self.nodes, self.count, self.sides = cell.nouns.num_nodes, count, cell.sides
         self.taken = (cell.split.train[0] * self.nodes + cell.split.train[1]).sort().values
+        self.table: Tensor | None = None  # of a small hierarchy, where looking up is faster than searching
+        if self.nodes**2 <= _TABLE:
+            self.table = torch.zeros(self.nodes**2, dtype=torch.bool, device=device)
+            self.table[self.taken] = True
 
     def draw(self, pairs: Tensor, side: Side) -> tuple[Tensor, Tensor]:
         """Return candidates ``[m, k]`` for the ``side`` end of pairs ``[2, m]``, and which of them are wrong."""
         drawn = torch.randint(self.nodes, (pairs.shape[1], self.count), device=pairs.device)
         node, ancestor = (pairs[0][:, None], drawn) if side == "ancestor" else (drawn, pairs[1][:, None])
         code = node * self.nodes + ancestor
-        place = torch.searchsorted(self.taken, code).clamp(max=self.taken.numel() - 1)
-        return drawn, (self.taken[place] != code) & (node != ancestor)
+        if self.table is not None:
+            is_taken = self.table[code]
+        else:
+            place = torch.searchsorted(self.taken, code).clamp(max=self.taken.numel() - 1)
+            is_taken = self.taken[place] == code
+        return drawn, ~is_taken & (node != ancestor)
 
 
 # --- embeddings in a geometry -----------------------------------------------------------------------------------------
@@ -134,22 +163,28 @@ class _Embedding(torch.nn.Module):
         """Return the points of all nodes in space coordinates, ``[n, d]``."""
         raise NotImplementedError
 
+    def set_edges(self, edges: Tensor) -> None:
+        """Pass messages along these edges ``[2, e]`` from now on."""
+        raise NotImplementedError
+
     def optimisers(self, lr: float) -> list[torch.optim.Optimizer]:
         """Return the optimisers of one step."""
         return [torch.optim.Adam(self.parameters(), lr=lr)]
 
     def loss(self, pairs: Tensor, sampler: _Negatives) -> Tensor:
         """Return the mean cross entropy of the pairs."""
-        z = self.points()
-        radius, (node, ancestor) = _radius(z, self.curvature), pairs
-        true = self._score(z, radius, node, ancestor)[:, None]
-        losses = []
+        ends, wrong = [pairs], []
         for side in sampler.sides:
-            drawn, wrong = sampler.draw(pairs, side)
-            ends = (node[:, None], drawn) if side == "ancestor" else (drawn, ancestor[:, None])
-            other = self._score(z, radius, *ends).masked_fill(~wrong, -torch.inf)
-            losses.append(-torch.cat([true, other], dim=1).log_softmax(dim=1)[:, 0].mean())
-        return torch.stack(losses).mean()
+            drawn, is_wrong = sampler.draw(pairs, side)
+            nodes, ancestors = (end[:, None].expand_as(drawn) for end in pairs)
+            ends.append(torch.stack([nodes, drawn] if side == "ancestor" else [drawn, ancestors]).flatten(1))
+            wrong.append(is_wrong)
+        true, *others = self._scores(torch.cat(ends, dim=1)).split([one.shape[1] for one in ends])
+        losses = [
+            torch.cat([true[:, None], own.view_as(mask).masked_fill(~mask, -torch.inf)], dim=1).log_softmax(dim=1)[:, 0]
+            for own, mask in zip(others, wrong, strict=True)
+        ]
+        return -torch.stack(losses).mean()
 
     @torch.no_grad()
     def scorer(self) -> Scorer:
@@ -157,9 +192,11 @@ class _Embedding(torch.nn.Module):
         z = self.points().detach().clone()
         return _Geometric(z, self.curvature, float(self.log_temperature.exp()), float(self.radial))
 
-    def _score(self, z: Tensor, radius: Tensor, node: Tensor, ancestor: Tensor) -> Tensor:
-        d = _distance(z[node], z[ancestor], self.curvature)
-        return self.radial * (radius[node] - radius[ancestor]) - self.log_temperature.exp() * d
+    def _scores(self, pairs: Tensor) -> Tensor:
+        z = self.points()
+        outward = self.radial * _radius(z, self.curvature)
+        d = _distances(z, pairs, self.curvature)
+        return outward[pairs[0]] - outward[pairs[1]] - self.log_temperature.exp() * d
 
 
 class _Geometric:
@@ -175,17 +212,19 @@ class _Geometric:
         return self.offset[side] - self.temperature * d
 
 
-def _distance(x: Tensor, y: Tensor, curvature: float | None) -> Tensor:
-    if curvature is not None:
-        return Lorentz(curvature).dist(x, y)
-    square = (x - y).square().sum(-1)
-    return torch.where(square > 0, square, 1.0).sqrt() * (square > 0)  # a zero distance has gradient 0
+def _distances(z: Tensor, pairs: Tensor, curvature: float | None) -> Tensor:
+    """Return the distances of pairs of points ``[m]``; the gradient of a zero distance is 0."""
+    kappa = None if curvature is None else -curvature
+    square = lorentz_distance2(z, pairs, kappa)
+    chord = torch.where(square > 0, square, 1.0).sqrt() * (square > 0)
+    return chord if kappa is None else 2 / kappa**0.5 * torch.asinh(chord * kappa**0.5 / 2)
 
 
 def _radius(z: Tensor, curvature: float | None) -> Tensor:
     if curvature is not None:
         return Lorentz(curvature).dist0(z)
-    return _distance(z, torch.zeros_like(z), None)
+    square = z.square().sum(-1)
+    return torch.where(square > 0, square, 1.0).sqrt() * (square > 0)
 
 
 class _Network(_Embedding):
@@ -210,9 +249,12 @@ class _Network(_Embedding):
         assert isinstance(model, LorentzGCN)
         self.model = model
         edges = cell.message_edges if settings.get("messages", True) else cell.message_edges[:, :0]
-        device = edges.device
-        self.inputs = model.input_points(_sparse(features).to(device))
-        self.graph = model.graph(edges, cell.nouns.num_nodes)
+        self.inputs = model.input_points(_sparse(features).to(edges.device))
+        self.nodes = cell.nouns.num_nodes
+        self.set_edges(edges)
+
+    def set_edges(self, edges: Tensor) -> None:
+        self.graph = self.model.graph(edges, self.nodes)
 
     def points(self) -> Tensor:
         return self.model.embed(self.inputs, self.graph)  # type: ignore[no-any-return]
@@ -260,14 +302,16 @@ class _Autoencoder(torch.nn.Module):
     def __init__(self, cell: Cell, features: sparse.csr_array, dimension: int, settings: Mapping[str, Any]) -> None:
         super().__init__()
         self.dropout = settings.get("dropout", 0.0)
-        device = cell.message_edges.device
-        n = cell.nouns.num_nodes
-        self.features = _sparse(features).to(device)
-        self.graph = symmetric_normalisation(adjacency(cell.message_edges, n, None, self_loops=True))
+        self.features = _sparse(features).to(cell.message_edges.device)
+        self.set_edges(cell.message_edges)
         self.first = torch.nn.Parameter(torch.empty(features.shape[1], 2 * dimension))
         self.second = torch.nn.Parameter(torch.empty(2 * dimension, dimension))
         for weight in (self.first, self.second):
             torch.nn.init.xavier_uniform_(weight)
+
+    def set_edges(self, edges: Tensor) -> None:
+        """Pass messages along these edges ``[2, e]`` from now on."""
+        self.graph = symmetric_normalisation(adjacency(edges, self.features.shape[0], None, self_loops=True))
 
     def optimisers(self, lr: float) -> list[torch.optim.Optimizer]:
         """Return Adam, as the paper has."""

@@ -1,4 +1,4 @@
-"""Scores of hierarchy completion that are not trained: degree, gloss cosine, SVD of propagated glosses, reachability."""
+"""Untrained scores of hierarchy completion: degree, gloss cosine, SVD of propagated glosses, reachability."""
 
 from __future__ import annotations
 
