@@ -9,7 +9,8 @@ import pytest
 import torch
 from scipy import sparse
 
-from lresnet.train.results import read_results
+from lresnet.train.results import append_result, read_results
+from lresnet_paper.__main__ import main
 from lresnet_paper.completion import study
 from lresnet_paper.completion.data import (
     NEGATIVE_KINDS,
@@ -33,6 +34,13 @@ from lresnet_paper.completion.study import (
 )
 from lresnet_paper.completion.trained import _distances, _radius, train
 from lresnet_paper.completion.untrained import untrained_names, untrained_scorers
+from lresnet_paper.pages.completion_page import (
+    completion_page,
+    completion_picture,
+    curvature_answers,
+    registered_contrasts,
+)
+from lresnet_paper.results import read_runs
 
 EVALUATION = {"validation_pairs": 50, "test_pairs": 200}
 NODES = 121
@@ -338,3 +346,92 @@ def test_highest_validation_of_the_search_is_chosen():
 
     lines = [line("search", 0.1, 5.0), line("search", 0.3, 7.0), line("search", 1.0, 6.0), line("final", 9.0, 99.0)]
     assert chosen_settings(lines) == {("c", "p", "m", 4): (("lr", 0.3),)}
+
+
+# --- page -------------------------------------------------------------------------------------------------------------
+
+LEADS = {4: 5.0, 8: 2.0, 16: 0.0, 64: -3.0}
+"""Differences of shallow Lorentz and Euclidean embeddings in made-up lines, by dimension."""
+
+
+def final_line(method: str, dimension: int | None, split: int, value: float) -> dict:
+    metrics = dict.fromkeys(("mrr", "hits@1", "hits@10", "mrr_degree_matched", "auc_degree_matched"), value)
+    return {
+        "table": "completion",
+        "cell": "wordnet:mammal/closure",
+        "method": method,
+        "protocol": "none",
+        "seed": split,
+        "split": split,
+        "stage": "final",
+        "config": {"dimension": dimension, "settings": {}},
+        "pairs": {"train": 900, "test": 100},
+        "metrics": metrics,
+        "value": value,
+        "validation": value,
+        "seconds": 3.0,
+        "command": "python -m lresnet_paper completion --subtree mammal",
+        "versions": {"torch": "2.13.0"},
+        "hardware": "CPU",
+    }
+
+
+def made_up_lines() -> list[dict]:
+    noise = [0.3, -0.2, 0.1, 0.0, -0.1]
+    lines = [
+        final_line(method, dimension, split, 40 + lead * (method == "shallow_lorentz") + noise[split] * sign)
+        for dimension, lead in LEADS.items()
+        for method, sign in (("shallow_lorentz", 1), ("shallow_euclidean", -1))
+        for split in range(5)
+    ]
+    return [*lines, *(final_line("degree", None, split, 30.0 + split) for split in range(5))]
+
+
+def test_answer_is_the_largest_dimension_up_to_which_curvature_is_better():
+    contrasts = registered_contrasts(made_up_lines(), read_plan())
+    assert {one.dimension: one.verdict for one in contrasts} == {
+        4: "better",
+        8: "better",
+        16: "no difference shown",
+        64: "worse",
+    }
+    assert {one.dimension: round(one.difference.mean, 1) for one in contrasts} == {4: 5.0, 8: 2.0, 16: 0.0, 64: -3.0}
+    (answer,) = curvature_answers(contrasts)
+    assert [one.dimension for one in answer.helps] == [4, 8]
+    page = completion_page(made_up_lines())
+    assert "yes, up to dimension 8, by +2.0 to +5.0 points of MRR; in dimension 64 it is worse." in page
+    (late,) = curvature_answers(one for one in contrasts if one.dimension >= 16)
+    assert not late.helps
+
+
+def test_page_renders_with_untrained_scores_only_and_names_what_is_missing():
+    lines = [line for line in made_up_lines() if line["method"] == "degree"]
+    page = completion_page(lines)
+    assert "No contrast of hyperbolic and flat embeddings has been measured yet" in page
+    assert "| wordnet:mammal/closure | 32.0, max degree | not measured |" in page
+    assert "| max degree | none | 32.0 ± 1.6 |" in page
+    assert "5 of 10 splits" in page
+    assert "shallow Poincaré" in page[page.index("Not measured:") :].splitlines()[0]
+    with pytest.raises(ValueError, match="no final runs"):
+        completion_page([])
+    with pytest.raises(ValueError, match="to draw"):
+        completion_picture(lines)
+
+
+def test_command_writes_page_and_picture_and_other_pages_leave_the_study_out(tmp_path: Path, capsys):
+    for line in made_up_lines():
+        append_result(tmp_path / "completion.jsonl", line)
+    out, picture = tmp_path / "page.md", tmp_path / "page.png"
+    assert main(["pages", "completion", str(tmp_path), "--out", str(out), "--picture", str(picture)]) == 0
+    assert out.read_text(encoding="utf-8") == completion_page(own_lines(tmp_path / "completion.jsonl"))
+    assert picture.stat().st_size > 1000
+    assert read_runs(tmp_path) == []
+    (axis,) = completion_picture(made_up_lines()).axes
+    drawn = {line.get_label(): dict(zip(*map(list, line.get_data()), strict=True)) for line in axis.lines}
+    assert drawn["shallow Lorentz"] == pytest.approx({4: 45.02, 8: 42.02, 16: 40.02, 64: 37.02})
+    capsys.readouterr()
+
+
+def test_unknown_subtree_is_a_wrong_call(capsys):
+    assert main(["completion", "--subtree", "mammals"]) == 2
+    assert "did you mean" in capsys.readouterr().err

@@ -167,6 +167,34 @@ def hierarchy(results: _Results = Path("results"), out: Path = Path("docs/reprod
 
 
 @pages.command
+def completion(
+    results: _Results = Path("results"),
+    out: Path = Path("docs/reproduction/completion.md"),
+    picture: Path = Path("docs/images/completion.png"),
+) -> int:
+    """Write the page of hierarchy completion and its picture, which `python -m lresnet_paper completion` measures.
+
+    Example: python -m lresnet_paper pages completion --out docs/reproduction/completion.md
+
+    Args:
+        results: The folder with completion.jsonl.
+        out: The Markdown file to write.
+        picture: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.plots.picture import require_writable_picture, save_picture
+    from lresnet_paper.completion.study import own_lines
+    from lresnet_paper.pages.completion_page import completion_page, completion_picture
+    from lresnet_paper.render import write_page
+
+    require_writable_picture(picture)
+    lines = own_lines(results / "completion.jsonl")
+    write_page(out, completion_page(lines))
+    save_picture(completion_picture(lines), picture, dpi=120)
+    print(f"The page: {out}; the picture: {picture}")
+    return 0
+
+
+@pages.command
 def deep(results: _Results = Path("results"), out: Path = Path("docs/reproduction/deep.md")) -> int:
     """Write the page of deep graph networks: Lorentz, its limit for curvature 0, and GCNII.
 
