@@ -15,10 +15,10 @@ from torch import Tensor
 
 from lresnet.data.splits import require_shares
 
-__all__ = ["HierarchySplit", "held_out_closure", "held_out_leaves", "subtree", "transitive_closure"]
+__all__ = ["HeldOutPairs", "held_out_closure", "held_out_leaves", "subtree", "transitive_closure"]
 
 
-class HierarchySplit(NamedTuple):
+class HeldOutPairs(NamedTuple):
     """Pairs (node, ancestor) of a hierarchy, each ``[2, m]``, int64. No pair is in two of the parts to learn from."""
 
     edges: Tensor
@@ -90,9 +90,7 @@ def subtree(edges: Tensor, nodes: int, root: int) -> tuple[Tensor, Tensor]:
     return kept, torch.searchsorted(kept, within)
 
 
-def held_out_leaves(
-    edges: Tensor, nodes: int, seed: int, validation: float = 0.05, test: float = 0.1
-) -> HierarchySplit:
+def held_out_leaves(edges: Tensor, nodes: int, seed: int, validation: float = 0.05, test: float = 0.1) -> HeldOutPairs:
     """Hold out leaves with all of their edges: a new term is to be placed under its parents.
 
     A leaf has a parent and no child. The held-out leaves stay nodes of the hierarchy, without any edge.
@@ -109,7 +107,7 @@ def held_out_leaves(
 
     Example:
         >>> edges = torch.tensor([[1, 2, 3, 4], [0, 0, 1, 1]])
-        >>> split = held_out_leaves(edges, 5, seed=0, validation=0.3, test=0.3)
+        >>> split = held_out_leaves(edges, 5, seed=0, validation=0.34, test=0.34)
         >>> split.val.shape[1], split.test.shape[1], split.train.shape[1]
         (1, 1, 2)
     """
@@ -122,12 +120,12 @@ def held_out_leaves(
     part[leaves[val]], part[leaves[test_leaves]] = 1, 2
     of_edge = part[edges[0]]
     train = edges[:, of_edge == 0]
-    return HierarchySplit(train, train, edges[:, of_edge == 1], edges[:, of_edge == 2], edges)
+    return HeldOutPairs(train, train, edges[:, of_edge == 1], edges[:, of_edge == 2], edges)
 
 
 def held_out_closure(
     edges: Tensor, nodes: int, seed: int, validation: float = 0.05, test: float = 0.05
-) -> HierarchySplit:
+) -> HeldOutPairs:
     """Hold out pairs of the transitive closure that are no edges; all edges stay, as Ganea et al. (2018) do.
 
     Because the edges stay, following them answers every held-out pair. The task measures what an embedding of a given
@@ -147,7 +145,7 @@ def held_out_closure(
         >>> chain = torch.stack([torch.arange(1, 9), torch.arange(8)])
         >>> split = held_out_closure(chain, 9, seed=0, validation=0.1, test=0.1)
         >>> split.train.shape[1], split.val.shape[1], split.test.shape[1], split.known.shape[1]
-        (30, 3, 3, 36)
+        (32, 2, 2, 36)
     """
     require_shares(validation, test)
     closure = transitive_closure(edges, nodes)
@@ -158,7 +156,7 @@ def held_out_closure(
     kept[val] = kept[test_pairs] = False
     direct = closure[:, is_edge]
     train = torch.cat([direct, other[:, kept]], dim=1)
-    return HierarchySplit(direct, train, other[:, val], other[:, test_pairs], closure)
+    return HeldOutPairs(direct, train, other[:, val], other[:, test_pairs], closure)
 
 
 def _drawn(count: int, seed: int, validation: float, test: float, what: str) -> tuple[Tensor, Tensor]:

@@ -17,7 +17,7 @@ from lresnet.data.files import source_files
 from lresnet.data.formats.arrays import read_arrays, sparse_matrix
 from lresnet.data.graphs import wordnet
 from lresnet.data.hierarchy_splits import (
-    HierarchySplit,
+    HeldOutPairs,
     held_out_closure,
     held_out_leaves,
     subtree,
@@ -202,7 +202,7 @@ class Cell:
     nouns: Nouns
     task: str
     seed: int
-    split: HierarchySplit
+    split: HeldOutPairs
     val: Sequence[Queries]
     test: Sequence[Queries]
 
@@ -220,7 +220,7 @@ class Cell:
         """Return the cell with its tensors on ``device``."""
         if device == "cpu":
             return self
-        split = HierarchySplit(*(pairs.to(device) for pairs in self.split))
+        split = HeldOutPairs(*(pairs.to(device) for pairs in self.split))
         parts = ([one.to(device) for one in part] for part in (self.val, self.test))
         return Cell(self.nouns, self.task, self.seed, split, *parts)
 
@@ -259,7 +259,7 @@ def _sides(task: str) -> tuple[Side, ...]:
     return ("ancestor",) if task == "leaves" else ("ancestor", "node")
 
 
-def _queries(nouns: Nouns, split: HierarchySplit, pairs: Tensor, side: Side, rng: np.random.Generator) -> Queries:
+def _queries(nouns: Nouns, split: HeldOutPairs, pairs: Tensor, side: Side, rng: np.random.Generator) -> Queries:
     answers, known = (pairs, split.known) if side == "ancestor" else (pairs.flip(0), split.known.flip(0))
     degree = np.bincount(split.train.numpy().reshape(-1), minlength=nouns.num_nodes)
     negatives = {

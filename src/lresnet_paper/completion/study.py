@@ -55,13 +55,13 @@ def read_plan(path: Path | None = None) -> Plan:
 
 
 class Training(NamedTuple):
-    """One training of the study. ``settings`` are the searched ones."""
+    """One run. ``settings`` are the searched ones; an untrained score has none, and some have no dimension."""
 
     stage: str
     cell: str
     protocol: str
     arm: str
-    dimension: int
+    dimension: int | None
     settings: Settings
     split: int
 
@@ -181,6 +181,7 @@ class _Cells:
 def run_training(plan: Plan, form: str, training: Training, cell: Cell, device: str = "cpu") -> dict[str, Any]:
     """Train once, and return the line of results. A final training reads the test pairs once, a search never."""
     started = time.perf_counter()
+    assert training.dimension is not None
     settings = arm_settings(plan, training.arm, training.settings)
     schedule = plan["forms"][form]["training"][cell.task]
     features = _features(cell.nouns, training.protocol)

@@ -257,7 +257,7 @@ class _Network(_Embedding):
         self.graph = self.model.graph(edges, self.nodes)
 
     def points(self) -> Tensor:
-        return self.model.embed(self.inputs, self.graph)  # type: ignore[no-any-return]
+        return self.model.embed(self.inputs, self.graph)
 
 
 class _Shallow(_Embedding):

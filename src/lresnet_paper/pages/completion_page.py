@@ -289,7 +289,7 @@ def completion_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figur
                 axis.plot(dimensions, means, label=labels[name], **_style(name, plan))
         axis.set_xscale("log", base=2)
         axis.set_xticks(plan["dimensions"], [str(one) for one in plan["dimensions"]])
-        axis.set_ylim(bottom=0)
+        axis.set_ylim(0, 1.08 * axis.get_ylim()[1])
         axis.set_title(cell, fontsize=9)
         axis.set_xlabel("dimension")
     axes[0].set_ylabel("test MRR, percent")
