@@ -42,6 +42,8 @@ from lresnet_paper.pages.completion_page import (
 )
 from lresnet_paper.results import read_runs
 
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "results" / "completion.jsonl"
 EVALUATION = {"validation_pairs": 50, "test_pairs": 200}
 NODES = 121
 
@@ -123,6 +125,18 @@ def test_held_out_pairs_are_not_in_training(cells, task):
     assert ranked
     assert not ranked & train_pairs
     assert ranked <= true_pairs(cell.nouns, task)
+
+
+def test_cells_move_to_a_device(cells):
+    cell = cells["closure"]
+    moved = cell.to("cpu:0")
+    assert moved is not cell
+    assert all(torch.equal(a, b) for a, b in zip(moved.split, cell.split, strict=True))
+    for one, other in zip(moved.test, cell.test, strict=True):
+        assert one.side == other.side
+        assert torch.equal(one.answers, other.answers)
+        assert torch.equal(one.known, other.known)
+        assert all(torch.equal(one.negatives[kind], other.negatives[kind]) for kind in NEGATIVE_KINDS)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -348,6 +362,18 @@ def test_highest_validation_of_the_search_is_chosen():
     assert chosen_settings(lines) == {("c", "p", "m", 4): (("lr", 0.3),)}
 
 
+def test_recorded_results_are_those_of_the_plan():
+    plan, lines = read_plan(), own_lines(RESULTS)
+    planned = {one for form in plan["forms"] for one in planned_trainings(plan, form, lines)}
+    trained_runs = {study._key(line) for line in lines if line["method"] in plan["arms"]}
+    assert trained_runs <= planned
+    assert all(line["metrics"]["mrr"] == line["value"] for line in lines if line["stage"] == "final")
+    for line in lines:
+        if line["method"] in plan["arms"]:
+            own = arm_settings(plan, line["method"], tuple(line["config"]["settings"].items()))
+            assert own.items() <= line["config"].items()
+
+
 # --- page -------------------------------------------------------------------------------------------------------------
 
 LEADS = {4: 5.0, 8: 2.0, 16: 0.0, 64: -3.0}
@@ -402,6 +428,11 @@ def test_answer_is_the_largest_dimension_up_to_which_curvature_is_better():
     assert "yes, up to dimension 8, by +2.0 to +5.0 points of MRR; in dimension 64 it is worse." in page
     (late,) = curvature_answers(one for one in contrasts if one.dimension >= 16)
     assert not late.helps
+
+
+def test_page_is_the_one_in_the_docs():
+    page = completion_page(own_lines(RESULTS))
+    assert page == (ROOT / "docs" / "reproduction" / "completion.md").read_text(encoding="utf-8")
 
 
 def test_page_renders_with_untrained_scores_only_and_names_what_is_missing():
