@@ -276,19 +276,29 @@ def test_training_ranks_above_chance_and_keeps_the_best_step(cells, task, arm):
     assert outcome.step in (20, 40, 60)
 
 
-def test_poincare_and_lorentz_charts_give_one_training(cells):
-    settings = {"family": "shallow", "kappa": 1.0, "lr": 0.03, "init": 0.1}
-    schedule = SCHEDULE | {"steps": 3}
+def test_shallow_limit_is_the_euclidean_training(cells):
+    settings = {"family": "shallow", "lr": 0.03, "init": 0.1}
     found = [
-        train(cells["closure"], None, settings | {"geometry": geometry}, 4, schedule, seed=0)
-        for geometry in ("lorentz", "poincare")
+        train(cells["closure"], None, settings | own, 4, SCHEDULE | {"steps": 5}, seed=0)
+        for own in (
+            {"geometry": "lorentz", "kappa": 1e-6},
+            {"geometry": "euclidean"},
+            {"geometry": "lorentz", "kappa": 1.0},
+        )
     ]
-    queries = torch.arange(10)
-    one, other = (outcome.scorer(queries, "ancestor") for outcome in found)
-    torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-3)
+    limit, flat, curved = (outcome.scorer(torch.arange(10), "ancestor").float() for outcome in found)
+    torch.testing.assert_close(limit, flat, rtol=1e-3, atol=1e-3)
+    assert float((curved - flat).abs().max()) > 0.05
 
 
-def test_limit_is_the_euclidean_embedding():
+def test_training_that_diverges_scores_every_candidate_alike(cells):
+    settings = {"family": "shallow", "geometry": "lorentz", "kappa": 1.0, "lr": 1e30, "init": 0.1}
+    outcome = train(cells["closure"], None, settings, 4, SCHEDULE, seed=0)
+    assert outcome[1:] == (0.0, 0)
+    assert outcome.scorer(torch.arange(3), "node").unique().numel() == 1
+
+
+def test_distances_at_the_limit_are_euclidean():
     z = torch.randn(20, 4, generator=torch.Generator().manual_seed(0))
     pairs = torch.stack([torch.arange(20), torch.arange(20).roll(1)])
     torch.testing.assert_close(_distances(z, pairs, -1e-6), _distances(z, pairs, None), rtol=1e-4, atol=1e-4)

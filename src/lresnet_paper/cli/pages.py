@@ -30,6 +30,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
     benchmarks(results, docs / "performance/benchmarks.md")
     hierarchy(results, docs / "reproduction/hierarchy.md")
     splits(results, docs / "reproduction/splits.md")
+    completion(results, docs / "reproduction/completion.md", docs / "images/completion.png")
     numerics(results, docs / "performance/numerics.md")
     return conversion(results, out=docs / "howto/convert_zoo.md")
 

@@ -5,7 +5,6 @@ All but the autoencoder have one score and one loss, so that they differ in the 
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,7 +18,6 @@ from lresnet.geometry import Lorentz, pairwise_dist
 from lresnet.models import LorentzGCN, create_model
 from lresnet.nn.pair_distance import lorentz_distance2
 from lresnet.nn.sparse import SparseMatrix, adjacency, symmetric_normalisation
-from lresnet.optim.riemannian import RiemannianAdam
 from lresnet_paper.completion.data import Cell, Side
 from lresnet_paper.completion.evaluation import Scorer, mean_reciprocal_rank
 
@@ -30,6 +28,7 @@ FAMILIES = ("network", "shallow", "gae")
 
 
 _TABLE = 2**24  # entries of a table of all pairs
+_SCALAR_LR = 0.1  # of temperature and radial weight, in every arm
 
 
 class Outcome(NamedTuple):
@@ -39,7 +38,7 @@ class Outcome(NamedTuple):
     validation: float
     """Filtered mean reciprocal rank of the validation pairs, in percent."""
     step: int
-    """The training step of that pass."""
+    """The training step of that pass; 0 if no pass had finite points. All scores are then equal."""
 
 
 def train(
@@ -69,7 +68,7 @@ def train(
     sampler = _Negatives(cell, schedule["negatives"], device)
     # Held-out leaves have no edges, so training leaves must do without theirs.
     hides = cell.task == "leaves" and settings["family"] != "shallow" and settings.get("messages", True)
-    best: Outcome | None = None
+    best = Outcome(_constant(cell.nouns.num_nodes), 0.0, 0)  # of a training that is never finite
     for step in range(1, schedule["steps"] + 1):
         method.train()
         pairs = cell.split.train
@@ -85,12 +84,17 @@ def train(
         if step % schedule["eval_every"] == 0 or step == schedule["steps"]:
             if hides:
                 method.set_edges(cell.message_edges)
-            scorer = method.eval().scorer()
+            if not bool(method.eval().points().isfinite().all()):
+                break
+            scorer = method.scorer()
             value = mean_reciprocal_rank(scorer, cell.val, cell.nouns.num_nodes)
-            if best is None or value > best.validation:
+            if value > best.validation:
                 best = Outcome(scorer, value, step)
-    assert best is not None
     return best
+
+
+def _constant(nodes: int) -> Scorer:
+    return lambda queries, side: torch.zeros(queries.numel(), nodes, device=queries.device)
 
 
 def _method(
@@ -169,7 +173,12 @@ class _Embedding(torch.nn.Module):
 
     def optimisers(self, lr: float) -> list[torch.optim.Optimizer]:
         """Return the optimisers of one step."""
-        return [torch.optim.Adam(self.parameters(), lr=lr)]
+        scalars = [self.log_temperature, self.radial]
+        others = [own for own in self.parameters() if all(own is not one for one in scalars)]
+        return [*self._optimisers(others, lr), torch.optim.Adam(scalars, lr=_SCALAR_LR)]
+
+    def _optimisers(self, others: Sequence[torch.nn.Parameter], lr: float) -> list[torch.optim.Optimizer]:
+        return [torch.optim.Adam(others, lr=lr)]
 
     def loss(self, pairs: Tensor, sampler: _Negatives) -> Tensor:
         """Return the mean cross entropy of the pairs."""
@@ -261,7 +270,11 @@ class _Network(_Embedding):
 
 
 class _Shallow(_Embedding):
-    """One free point per node: in the Poincare ball (RSGD family of geoopt), on the hyperboloid, or in flat space."""
+    """One free point per node, in space coordinates of the hyperboloid, in the Poincare ball, or in flat space.
+
+    Adam moves space coordinates on the hyperboloid and in flat space, so that kappa -> 0 is the Euclidean embedding. In
+    the ball it is the Riemannian Adam of geoopt.
+    """
 
     def __init__(self, nodes: int, dimension: int, settings: Mapping[str, Any]) -> None:
         self.geometry = settings["geometry"]
@@ -279,14 +292,10 @@ class _Shallow(_Embedding):
             return Lorentz(self.curvature).from_poincare(self.table)
         return self.table
 
-    def optimisers(self, lr: float) -> list[torch.optim.Optimizer]:
-        scalars = torch.optim.Adam([self.log_temperature, self.radial], lr=lr)
+    def _optimisers(self, others: Sequence[torch.nn.Parameter], lr: float) -> list[torch.optim.Optimizer]:
         if self.geometry == "poincare":
-            return [geoopt.optim.RiemannianAdam([self.table], lr=lr), scalars]
-        if self.geometry == "lorentz":
-            assert self.curvature is not None
-            return [RiemannianAdam([self.table], functools.partial(float, self.curvature), lr=lr), scalars]
-        return [torch.optim.Adam([self.table], lr=lr), scalars]
+            return [geoopt.optim.RiemannianAdam(others, lr=lr)]
+        return super()._optimisers(others, lr)
 
 
 # --- graph autoencoder ------------------------------------------------------------------------------------------------
