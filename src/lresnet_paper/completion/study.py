@@ -120,11 +120,10 @@ def _groups(plan: Plan, form: str) -> Iterator[tuple[str, _Group]]:
 def _trainings(plan: Plan, group: _Group, stage: str, lines: Iterable[Line]) -> list[Training]:
     arms = group.arms
     if stage == "search":
-        grids = {arm: _grid(plan["arms"][arm]["grid"]) for arm in arms}
         return [
             Training("search", group.cell, group.protocol, arm, group.dimension, settings, plan["search_split"])
             for arm in arms
-            for settings in grids[arm]
+            for settings in _grid(plan["arms"][arm]["grid"])
         ]
     chosen = chosen_settings(lines)
     keys = [(group.cell, group.protocol, arm, group.dimension) for arm in arms]

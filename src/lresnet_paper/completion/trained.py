@@ -21,10 +21,7 @@ from lresnet.nn.sparse import SparseMatrix, adjacency, symmetric_normalisation
 from lresnet_paper.completion.data import Cell, Side
 from lresnet_paper.completion.evaluation import Scorer, mean_reciprocal_rank
 
-__all__ = ["FAMILIES", "Outcome", "train"]
-
-FAMILIES = ("network", "shallow", "gae")
-"""Kinds of trained methods: ``family`` of an arm of the plan."""
+__all__ = ["Outcome", "train"]
 
 
 _TABLE = 2**24  # entries of a table of all pairs
@@ -84,13 +81,19 @@ def train(
         if step % schedule["eval_every"] == 0 or step == schedule["steps"]:
             if hides:
                 method.set_edges(cell.message_edges)
-            if not bool(method.eval().points().isfinite().all()):
+            if not _is_finite(method.eval()):
                 break
             scorer = method.scorer()
             value = mean_reciprocal_rank(scorer, cell.val, cell.nouns.num_nodes)
             if value > best.validation:
                 best = Outcome(scorer, value, step)
     return best
+
+
+@torch.no_grad()
+def _is_finite(method: _Embedding | _Autoencoder) -> bool:
+    """Whether every parameter and every point is; scores of NaN would not raise on a GPU, and rank first."""
+    return all(bool(own.isfinite().all()) for own in (method.points(), *method.parameters()))
 
 
 def _constant(nodes: int) -> Scorer:
