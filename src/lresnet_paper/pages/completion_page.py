@@ -11,7 +11,7 @@ from lresnet.plots.picture import GREY, method_style
 from lresnet.runs.statistics import Estimate, Verdict, resampled_difference, summarise
 from lresnet_paper.comparisons import family_verdicts
 from lresnet_paper.completion.data import PROTOCOLS, TASKS
-from lresnet_paper.completion.study import TABLE, cell_name, read_plan
+from lresnet_paper.completion.study import TABLE, cell_name, planned_trainings, read_plan
 from lresnet_paper.completion.untrained import UNTRAINED
 from lresnet_paper.render import render
 
@@ -128,6 +128,7 @@ def completion_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
             for verdict in ("better", "worse", "no difference shown")
         },
         planned_contrasts=_planned_contrasts(plan),
+        trainings={form: _trainings_of(plan, form, own) for form in plan["forms"]},
         dimension=_shown_dimension(plan),
         hours=sum(line["seconds"] for line in own) / 3600,
         hardware=", ".join(sorted({line["hardware"] for line in own})),
@@ -243,6 +244,15 @@ def _answer(answer: Answer, labels: Mapping[str, str]) -> dict[str, Any]:
         "better": answer.dimensions("better"),
         "worse": answer.dimensions("worse"),
     }
+
+
+def _trainings_of(plan: Plan, form: str, lines: Iterable[Line]) -> dict[str, Any]:
+    """Return how many trainings a form has, and how many of them have a line."""
+    cells = {cell_name(plan, form, task) for task in TASKS}
+    search = planned_trainings(plan, form)
+    final = len(search) // plan["search_trainings"] * len(plan["splits"])
+    done = sum(line["cell"] in cells and line["method"] in plan["arms"] for line in lines)
+    return {"planned": f"{len(search) + final:,}", "done": f"{done:,}"}
 
 
 def _planned_contrasts(plan: Plan) -> int:
