@@ -6,9 +6,10 @@
 
 `train` takes steps of lorentz_gcn, lorentz_gcnii (batch norm, dropout, activation checkpointing) and lorentz_resnet20
 in turn, in one process, with a validation pass and a checkpoint every hundred rounds. Memory is the resident memory of
-the process, on a GPU with what torch has reserved there. Step time is process time, which other programs affect least;
-on a GPU it is wall-clock time with synchronisation. All are medians of tenths of the time after the first tenth, in
-which caches fill.
+the process, on a GPU with what torch has reserved there. Step times are process time; on a GPU they are wall-clock time
+with synchronisation. Other programs slow the steps down, so a second process, started anew in every tenth of the time,
+takes the same steps in turn with the first: a ratio that grows means that the old process has become slower. All are
+medians of tenths of the time after the first tenth, in which caches fill.
 
 `runs` is a sweep as `lresnet reproduce` runs it. Every run has a seed of its own; afterwards each seed must have
 exactly one line.
@@ -17,11 +18,15 @@ exactly one line.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import multiprocessing
 import statistics
 import tempfile
 import time
 from array import array
 from collections import Counter
+from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import torch
@@ -36,6 +41,9 @@ from lresnet_paper.run import Run
 from lresnet_paper.sweep import run_all
 
 ROUNDS_PER_CHECKPOINT = 100
+ROUNDS_PER_COMPARISON = 4
+ROUNDS_OF_WARM_UP = 50
+TENTHS = 10
 
 
 def resident_bytes() -> int:
@@ -55,6 +63,16 @@ def graph_training(name: str, device: torch.device, **options: object) -> Traini
     return TrainingState(model.to(device), objective, TrainConfig(epochs=10**9, lr=1e-3))
 
 
+def trainings(device: torch.device) -> dict[str, TrainingState]:
+    torch.set_num_threads(1)
+    deep = {"num_layers": 16, "hidden": 16, "norm": "batch", "activation_checkpointing": True}
+    return {
+        "lorentz_gcn": graph_training("lorentz_gcn", device),
+        "lorentz_gcnii": graph_training("lorentz_gcnii", device, **deep),
+        "lorentz_resnet20": image_training("lorentz_resnet20", "lorentz", 8, 8, device),
+    }
+
+
 def seconds_of_an_epoch(state: TrainingState, device: torch.device) -> float:
     clock = time.process_time if device.type == "cpu" else time.perf_counter
     before = clock()
@@ -64,40 +82,71 @@ def seconds_of_an_epoch(state: TrainingState, device: torch.device) -> float:
     return clock() - before
 
 
+def take_steps_on_request(requests: Connection, device: torch.device) -> None:
+    """Take the same steps in a new process: answer each message with their seconds, until the connection closes."""
+    states = trainings(device)
+    for _ in range(ROUNDS_OF_WARM_UP):
+        for state in states.values():
+            state.train_epoch()
+    with contextlib.suppress(EOFError):
+        while requests.recv():
+            requests.send([seconds_of_an_epoch(state, device) for state in states.values()])
+
+
+@contextlib.contextmanager
+def new_process(device: torch.device) -> Iterator[Connection]:
+    context = multiprocessing.get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=take_steps_on_request, args=(there, device), daemon=True)
+    process.start()
+    there.close()
+    try:
+        yield here
+    finally:
+        here.close()
+        process.join()
+
+
 def train(minutes: float, device: torch.device) -> None:
-    torch.set_num_threads(1)
-    deep = {"num_layers": 16, "hidden": 16, "norm": "batch", "activation_checkpointing": True}
-    states = {
-        "lorentz_gcn": graph_training("lorentz_gcn", device),
-        "lorentz_gcnii": graph_training("lorentz_gcnii", device, **deep),
-        "lorentz_resnet20": image_training("lorentz_resnet20", "lorentz", 8, 8, device),
-    }
+    states = trainings(device)
     # Arrays of numbers: a list of pairs would take 5 MB in half an hour, 1 % of the memory that is measured.
-    measured = {name: array("d") for name in ("share", "resident memory", *states)}
+    memory = [array("d") for _ in range(TENTHS)]
+    own = {name: [array("d") for _ in range(TENTHS)] for name in states}
+    new = {name: [array("d") for _ in range(TENTHS)] for name in states}
     started, rounds = time.monotonic(), 0
     with tempfile.TemporaryDirectory() as folder:
-        while (share := (time.monotonic() - started) / (60 * minutes)) < 1:
-            for name, state in states.items():
-                measured[name].append(seconds_of_an_epoch(state, device))
-            rounds += 1
-            if rounds % ROUNDS_PER_CHECKPOINT == 0:
-                for name, state in states.items():
-                    state.validate()
-                    state.curve.clear()  # grows by design: one number per validation pass
-                    save_checkpoint(Path(folder) / f"{name}.pt", state.state_dict())
-            measured["resident memory"].append(resident_bytes() + reserved_bytes(device))
-            measured["share"].append(share)
+        for tenth in range(TENTHS):
+            with new_process(device) as other:
+                while time.monotonic() - started < 60 * minutes * (tenth + 1) / TENTHS:
+                    seconds = [seconds_of_an_epoch(state, device) for state in states.values()]
+                    rounds += 1
+                    if rounds % ROUNDS_PER_COMPARISON == 0:
+                        other.send(True)
+                        for name, here, there in zip(states, seconds, other.recv(), strict=True):
+                            own[name][tenth].append(here)
+                            new[name][tenth].append(there)
+                    if rounds % ROUNDS_PER_CHECKPOINT == 0:
+                        for name, state in states.items():
+                            state.validate()
+                            state.curve.clear()  # grows by design: one number per validation pass
+                            save_checkpoint(Path(folder) / f"{name}.pt", state.state_dict())
+                    memory[tenth].append(resident_bytes() + reserved_bytes(device))
     print(f"{rounds} rounds in {minutes:g} minutes")
-    shares = measured.pop("share")
-    for name, own in measured.items():
-        tenths = [
-            statistics.median(value for share, value in zip(shares, own, strict=True) if k <= 10 * share < k + 1)
-            for k in range(1, 10)
-        ]
-        drift = 100 * (tenths[-1] / tenths[0] - 1)
-        shown = f"{tenths[0] / 2**20:.1f} MB" if name == "resident memory" else f"{1e3 * tenths[0]:.2f} ms"
-        spread = 100 * (max(tenths) / min(tenths) - 1)
-        print(f"{name:16} {shown} in the second tenth, {drift:+.2f} % in the last one, range {spread:.2f} %")
+    report("resident memory", [statistics.median(part) / 2**20 for part in memory[1:]], "MB")
+    for name in states:
+        here, there = ([1e3 * statistics.median(part) for part in side[name]][1:] for side in (own, new))
+        report(f"{name}, this process", here, "ms")
+        report(f"{name}, a new process", there, "ms")
+        report(f"{name}, ratio", [a / b for a, b in zip(here, there, strict=True)], "")
+
+
+def report(name: str, tenths: list[float], unit: str) -> None:
+    drift, spread = 100 * (tenths[-1] / tenths[0] - 1), 100 * (max(tenths) / min(tenths) - 1)
+    slope = 100 * statistics.linear_regression(range(len(tenths)), tenths).slope * (len(tenths) - 1) / tenths[0]
+    print(
+        f"{name:32} {tenths[0]:8.3f} {unit:2} in the second tenth, {drift:+6.2f} % in the last one, "
+        f"fitted {slope:+6.2f} %, range {spread:6.2f} %"
+    )
 
 
 def runs(count: int, workers: int) -> None:

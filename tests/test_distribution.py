@@ -39,5 +39,5 @@ def test_every_path_of_the_page_is_in_the_source_distribution(shown: str) -> Non
 
 def test_extras_name_what_the_library_uses() -> None:
     extras = PROJECT["project"]["optional-dependencies"]
-    assert set(extras) == {"dev", "docs", "hub", "triton"}
+    assert set(extras) == {"dev", "docs", "faiss", "hub", "triton"}
     assert all("==" in requirement for requirement in extras["docs"])  # pinned: theme and plugins change together

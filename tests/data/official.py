@@ -132,4 +132,5 @@ def write_wordnet(root: Path, nodes: int = 40) -> None:
         x_shape=np.array(x.shape),
         synset_first_word=np.array([f"word {i // 2}" for i in range(nodes)]),
         lexnames=np.array(["noun", "verb", "adj", "adv"]),
+        noun_hypernym=np.array([[1, 2, 3, 3, 4, 5, 5], [0, 0, 1, 2, 1, 2, 0]]),
     )

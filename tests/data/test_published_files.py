@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from lresnet.data import DATASETS, TASKS, LinkTask, NodeTask, load_task, read_graph
+from lresnet.data import DATASETS, TASKS, LinkTask, NodeTask, load_task, load_tree, read_graph
 from lresnet.data.files import find, list_datasets, verify
 from lresnet.data.splits import legacy_nodes
 
@@ -53,6 +53,16 @@ if PRESENT:
         loops = int((graph.edges[0] == graph.edges[1]).sum())
         shape = (graph.num_nodes, graph.edges.shape[1] - loops, loops, graph.features.shape[1], graph.num_classes)
         assert shape == SHAPES[name]
+
+
+if "wordnet" in PRESENT:
+
+    def test_the_noun_tree_has_one_root_and_the_main_hypernyms() -> None:
+        tree = load_tree("wordnet", ROOT)
+        assert tree.num_nodes == 82_192
+        assert [tree.names[root] for root in tree.roots.tolist()] == ["entity"]
+        assert int(tree.height.max()) == 19
+        assert tree.names[int(tree.parent[tree.names.index("person")])] == "organism"  # and not "causal_agent"
 
 
 if _present(LINKS):

@@ -1,9 +1,13 @@
 """Pairwise distances: accuracy against 50 digits, gradients, blocks of rows, transforms, autocast."""
 
+import subprocess
+import sys
+
 import mpmath
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from lresnet import Lorentz
 from lresnet.geometry import pairwise, pairwise_dist
@@ -63,7 +67,7 @@ def test_compiled_code_has_the_documented_absolute_error_for_near_points():
 
 
 def test_without_float64_distances_of_float32_points_have_five_digits(monkeypatch):
-    monkeypatch.setattr(pairwise, "_working_dtype", lambda x: torch.float32)
+    monkeypatch.setattr(pairwise, "working_dtype", lambda x: torch.float32)
     for family in ("random", "near", "radial"):
         x, y = (t.float() for t in pairs(family, 2.0, count=8, n=4))
         assert worst(pairwise_dist(x, y), exact(x, y, -1.0)) <= 1e-5
@@ -140,6 +144,53 @@ def test_manifold_method_uses_the_learned_curvature():
     M.pairwise_dist(x).sum().backward()
     assert M.log_kappa.grad is not None
     assert M.log_kappa.grad.isfinite().all()
+
+
+class Sizes(TorchDispatchMode):
+    """The numbers in the results of all operations."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        # A view has no memory of its own.
+        if isinstance(result, Tensor) and not (function.is_view or function._schema.is_mutable):
+            self.seen.append(result.numel())
+        return result
+
+
+@pytest.mark.parametrize("K", [-1.0, None])
+def test_only_the_result_is_as_large_as_the_result(monkeypatch, K):
+    block = 2**12
+    monkeypatch.setitem(pairwise._BLOCK, "cpu", block)
+    x, y = torch.randn(450, 40, requires_grad=True), torch.randn(550, 40, requires_grad=True)
+    with Sizes() as sizes:
+        d = pairwise_dist(x, y, K=K)
+    assert sorted(sizes.seen)[-1] == d.numel() > 50 * block
+    assert sorted(sizes.seen)[-2] <= y.numel() + block
+    g = torch.ones(()).expand_as(d)
+    with Sizes() as sizes:
+        torch.autograd.grad(d, [x, y], g)
+    assert max(sizes.seen) <= y.numel() + block
+
+
+@pytest.mark.slow
+def test_twenty_thousand_points_squared_need_less_than_three_gigabytes():
+    """The result has 1.6 GB; Python and torch have 0.3 GB."""
+    code = """
+import torch
+from lresnet.geometry import pairwise_dist
+from lresnet_paper.bench.memory import peak_resident
+x, y = torch.randn(2, 20_000, 16, generator=torch.Generator().manual_seed(0))
+d = pairwise_dist(x.requires_grad_(), y.requires_grad_())
+d.sum().backward()
+print(d.shape[0] * d.shape[1], peak_resident())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    numbers, peak = map(int, done.stdout.split())
+    assert 4 * numbers < peak < 3e9
 
 
 @pytest.mark.parametrize("y", [torch.zeros(3), torch.zeros(3, 5)])

@@ -18,7 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from lresnet.kernels import join, norm_relu, pooling, prototypes
+from lresnet.kernels import join, norm_relu, pairwise_distance, pooling, prototypes
 from lresnet.kernels.riemannian_adam import fused_step
 
 _H200 = GPUTarget("cuda", 90, 32)
@@ -62,6 +62,11 @@ def main() -> None:
         y, bias = torch.randn(members, n, n), torch.randn(members, n)
         prototypes.forward(z, y, bias, kappa=1.0)
         prototypes.backward(torch.randn(rows, members, n), z, y, bias, kappa=1.0)
+    for n in (1, 16, 40):
+        x, y = torch.randn(70, n), torch.randn(65, n)
+        for kappa in (1.0, None):
+            d = pairwise_distance.forward(x, y, kappa=kappa)
+            pairwise_distance.backward(d, x, y, d, kappa=kappa)
     for n in (1, 16, 64, 300):
         x, one, count = torch.randn(7, n), torch.zeros(7, 1), torch.zeros(7, 1, dtype=torch.float64)
         fused_step(x, x, x, one, count, torch.tensor(0.1), kappa=1.0, betas=(0.9, 0.999), eps=1e-8)

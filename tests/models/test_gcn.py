@@ -398,3 +398,11 @@ def test_the_model_compiles_without_a_graph_break(residual, sparse, rows, monkey
     torch.compiler.reset()  # there are more cases than torch recompiles a function
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(points, A), model(points, A))
+
+
+@pytest.mark.parametrize("K", [-1e-6, -4.0])
+def test_the_initial_prototypes_are_where_the_option_puts_them(K):
+    torch.manual_seed(0)
+    model = LorentzGCN(6, 64, num_classes=100, curvature=K, prototype_distance=1.0)
+    assert float(model.manifold.dist0(model.head.points.detach()).mean()) == pytest.approx(1.0, rel=0.05)
+    assert model.config["prototype_distance"] == 1.0

@@ -28,6 +28,14 @@ def trained(residual: str = "lorentz", **options: object) -> LorentzGCN:
     return model.eval()
 
 
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("classes", [0, -1, 2.5])
+def test_a_number_of_classes_below_one_is_refused_by_name(name, classes):
+    features_of = {} if "resnet" in name else {"in_features": 4}
+    with pytest.raises(ValueError, match=f"num_classes must be at least 1, got {classes}"):
+        create_model(name, num_classes=classes, **features_of)
+
+
 @pytest.mark.parametrize("residual", RESIDUALS)
 @pytest.mark.parametrize("learned", [False, True], ids=["fixed", "learned"])
 def test_a_round_trip_is_bit_identical(residual, learned, tmp_path):

@@ -37,6 +37,18 @@ def test_exterior_angle_is_accurate(family, K):
                     assert abs(float(got[i]) - meru_angle(a[i].tolist(), b[i].tolist(), -K)) <= bar
 
 
+@pytest.mark.parametrize("K", [-0.1, -10.0])
+def test_nearly_opposite_points_are_accurate(K):
+    for norm, share in ((0.1, 1.0), (1.0, 1e-3), (1e4, 1e-4)):
+        for dtype, eps in ((torch.float32, 2.0**-24), (torch.float64, 2.0**-53)):
+            x, near = (t.to(dtype) for t in pairs("near", norm, count=8, n=4))
+            y = -share * (x + (near - x) * 0.1)  # an angle of 1e-4 to the opposite ray
+            for a, b in ((x, y), (y, x)):
+                got = exterior_angle(a, b, K=K)
+                for i in range(len(a)):
+                    assert abs(float(got[i]) - meru_angle(a[i].tolist(), b[i].tolist(), -K)) <= 16 * eps
+
+
 def test_textbook_form_loses_the_digits_that_this_form_keeps():
     x, y = (t.float() for t in pairs("near", 100.0, count=32, n=4))
     t_x, t_y = ((v.square().sum(-1) + 1).sqrt() for v in (x, y))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
+    from lresnet.data.ancestors import ancestor_task
     from lresnet.data.augmentation import Augmentation, augment, cutmix, normalise
     from lresnet.data.build import graph_task, link_task, node_task
     from lresnet.data.formats.graph_set import read_graphs
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     from lresnet.data.graphs.disease_tree import disease_tree
     from lresnet.data.image_data import ImageData, ImageSet, hold_out, mean_colour
     from lresnet.data.image_files import ImageFiles
-    from lresnet.data.load import load_graph, load_images, load_task, read_graph
+    from lresnet.data.load import load_graph, load_images, load_task, load_tree, read_graph
     from lresnet.data.negatives import NegativeSampler, NegativeSamplers
     from lresnet.data.neighbour_sampler import NeighbourSampler, make_sampler
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS
-    from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
+    from lresnet.data.rooted_tree import RootedTree, complete_tree, random_tree
+    from lresnet.data.tasks import AncestorTask, GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
     from lresnet.data.torch_dataset import DatasetTask, dataset_task
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "IMAGE_SETS",
     "OOD_SETS",
     "TASKS",
+    "AncestorTask",
     "Augmentation",
     "DatasetTask",
     "Graph",
@@ -45,8 +48,11 @@ __all__ = [
     "NeighbourSampler",
     "NodeTask",
     "OodSet",
+    "RootedTree",
     "Task",
+    "ancestor_task",
     "augment",
+    "complete_tree",
     "cutmix",
     "dataset_task",
     "disease_tree",
@@ -57,10 +63,12 @@ __all__ = [
     "load_images",
     "load_ood_set",
     "load_task",
+    "load_tree",
     "make_sampler",
     "mean_colour",
     "node_task",
     "normalise",
+    "random_tree",
     "read_graph",
     "read_graphs",
     "read_space",
@@ -68,6 +76,7 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name
     _MODULES = {
+        "ancestors": "ancestor_task",
         "augmentation": "Augmentation augment cutmix normalise",
         "build": "graph_task link_task node_task",
         "torch_dataset": "DatasetTask dataset_task",
@@ -77,12 +86,13 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "graphs.disease_tree": "disease_tree",
         "image_data": "ImageData ImageSet hold_out mean_colour",
         "image_files": "ImageFiles",
-        "load": "load_graph load_images load_task read_graph",
+        "load": "load_graph load_images load_task load_tree read_graph",
         "negatives": "NegativeSampler NegativeSamplers",
         "neighbour_sampler": "NeighbourSampler make_sampler",
         "ood_sets": "OodSet load_ood_set",
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS",
-        "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
+        "rooted_tree": "RootedTree complete_tree random_tree",
+        "tasks": "AncestorTask GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
     }
     __getattr__, __dir__ = lazy_names(
         __name__, {name: module for module, names in _MODULES.items() for name in names.split()}

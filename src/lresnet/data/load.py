@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from lresnet.data.graph import FeatureKind, Graph, prepare_features
 from lresnet.data.image_data import ImageData
 from lresnet.data.pairs import both_directions
 from lresnet.data.registry import GRAPHS, IMAGE_SETS, TASKS, find_source, reader
+from lresnet.data.rooted_tree import RootedTree
 from lresnet.data.source import GraphSource, ImageSource, TaskSource
 from lresnet.data.split_names import canonical_split, require_index
 from lresnet.data.tasks import GraphTask, LinkTask, NodeTask
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
     import networkx as nx
     from torch_geometric.data import Data
 
-__all__ = ["load_graph", "load_images", "load_task", "read_graph"]
+__all__ = ["load_graph", "load_images", "load_task", "load_tree", "read_graph"]
 
 
 def read_graph(
@@ -203,6 +205,30 @@ def load_graph(source: Any, root: Root = None) -> Data:
         Data(x=[1000, 6], edge_index=[2, 1998], num_nodes=1000, y=[1000])
     """
     return read_graph(source, root).to_data()
+
+
+def load_tree(name: str, root: Root = None) -> RootedTree:
+    """Load a rooted tree: ``"wordnet"``, the hypernyms of WordNet's nouns.
+
+    Args:
+        name: Name of a data set that is a hierarchy.
+        root: Data roots, see :func:`lresnet.data.files.data_roots`.
+
+    Raises:
+        ValueError: The data set is no hierarchy.
+        FileNotFoundError: The file is under no root.
+
+    Example:
+        >>> tree = load_tree("wordnet")                                   # doctest: +SKIP
+        >>> tree.names[int(tree.roots[0])], int(tree.height.max())        # doctest: +SKIP
+        ('entity', 19)
+    """
+    source = find_source(name)
+    read = getattr(sys.modules[reader(source).__module__], "read_tree", None)
+    if read is None:
+        raise ValueError(f"{name} is no hierarchy; choose wordnet, or build a lresnet.data.RootedTree")
+    tree: RootedTree = read(source_files(source, root))
+    return tree
 
 
 def load_images(

@@ -27,6 +27,7 @@ __all__ = [
     "merge_tile",
     "moments_tile",
     "one_per_row",
+    "pairwise_tile",
     "per_channel",
     "relu_tile",
     "residual_backward_tile",
@@ -179,6 +180,16 @@ def merge_tile(n: int, lines: int) -> Tile:
     block = min(64, max(8, _power_of_two(n) // 64))
     rows = min(8192 // block, _power_of_two(lines))
     return Tile(rows, block, max(1, min(8, rows * block // 1024)))
+
+
+def pairwise_tile() -> Tile:
+    """Tile of ``pairwise_distance.py``: pairs of 64 points with 64 others, six sums for each pair in registers.
+
+    Example:
+        >>> pairwise_tile()
+        Tile(rows=64, block=64, warps=8, programs=2147483647, stages=1)
+    """
+    return Tile(64, 64, 8)
 
 
 def _power_of_two(n: int) -> int:

@@ -58,6 +58,8 @@ class LorentzGCN(GraphModel):
         max_radius: Length to which longer input rows are shortened, in radii of curvature.
         layer: Linear layer of the convolutions (:data:`lresnet.nn.graph_conv.LAYERS`): "hybonet", as in the paper;
             "space", a linear map of the space coordinates, as in the Euclidean baseline; "hyperplane", that of HNN++.
+        prototype_distance: Typical distance of the head's initial prototypes from the origin. None: one radius of
+            curvature, which is far away for a curvature near 0.
 
     Shapes:
         x [N, in], edge_index [2, E], edge_weight [E], batch [N] -> embeddings [N, hidden] or logits [N, num_classes];
@@ -91,6 +93,7 @@ class LorentzGCN(GraphModel):
         self_loops: bool = True,
         max_radius: float = MAX_RADIUS,
         layer: str = "hybonet",
+        prototype_distance: float | None = None,
     ) -> None:
         super().__init__()
         if activation not in _ACTIVATIONS:
@@ -109,7 +112,9 @@ class LorentzGCN(GraphModel):
         self.residuals = torch.nn.ModuleList(
             make_residual(residual, self.manifold, **options) for _ in range(num_layers - 1)
         )
-        self.head: torch.nn.Module | None = None if num_classes is None else self._head(hidden, num_classes)
+        self.head: torch.nn.Module | None = None
+        if num_classes is not None:
+            self.head = self._head(hidden, num_classes, prototype_distance)
 
     def _conv(self, in_features: int, out_features: int, layer: str) -> torch.nn.Module:
         if self.euclidean:
@@ -118,10 +123,10 @@ class LorentzGCN(GraphModel):
             in_features, out_features, manifold=self.manifold, layer=layer, self_loops=self.self_loops
         )
 
-    def _head(self, hidden: int, num_classes: int) -> torch.nn.Module:
+    def _head(self, hidden: int, num_classes: int, prototype_distance: float | None) -> torch.nn.Module:
         if self.euclidean:
             return EuclideanLinear(hidden, num_classes)
-        return Prototypes(hidden, num_classes, manifold=self.manifold)
+        return Prototypes(hidden, num_classes, manifold=self.manifold, initial_distance=prototype_distance)
 
     def logits(self, embedding: Tensor) -> Tensor:
         if self.head is None or not _is_large(embedding):

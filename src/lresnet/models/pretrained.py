@@ -20,6 +20,7 @@ from torch.nn.parameter import is_lazy
 from lresnet._files import write_atomically
 from lresnet._json import read_json
 from lresnet._limits import LAYERS, LIST_ITEMS
+from lresnet._options import AT_LEAST_1
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.models import hub
 
@@ -58,6 +59,8 @@ class Pretrained(torch.nn.Module):
         bound = inspect.signature(cls.__init__).bind_partial(self, *args, **kwargs)
         bound.apply_defaults()
         given = {k: v for k, v in bound.arguments.items() if k != "self"}
+        if (classes := given.get("num_classes")) is not None and classes not in AT_LEAST_1:
+            raise ValueError(f"num_classes must be {AT_LEAST_1}, got {classes!r}")
         self.__dict__["config"] = {"model": cls.model_name, **given}
         return self
 

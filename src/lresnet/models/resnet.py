@@ -140,9 +140,8 @@ class LorentzResNet(Pretrained):
     ) -> None:
         super().__init__()
         shape = _shape(depth, widths, stem, block)
-        for name, count in (("num_classes", num_classes), ("in_channels", in_channels)):
-            if count < 1:
-                raise ValueError(f"{name} must be at least 1, got {count}")
+        if in_channels < 1:
+            raise ValueError(f"in_channels must be at least 1, got {in_channels}")
         is_baseline = residual == "euclidean"
         pooling = pooling or ("mean" if is_baseline else "poincare")
         head = head or ("linear" if is_baseline else "mlr")

@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from lresnet.nn.gat_conv import LorentzGATConv
     from lresnet.nn.graph_conv import LorentzGraphConv
     from lresnet.nn.hierarchical_loss import hierarchical_cross_entropy, path_log_probabilities
+    from lresnet.nn.hierarchy_energy import ancestor_energy, pairwise_ancestor_energy, pairwise_entailment_energy
     from lresnet.nn.hyperplane_linear import HyperplaneLinear
     from lresnet.nn.image_text_contrastive import ImageTextContrastiveLoss, image_text_contrastive_loss
     from lresnet.nn.linear import LorentzLinear
     from lresnet.nn.mlr import LorentzMLR
     from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
     from lresnet.nn.prototypes import Prototypes
+    from lresnet.nn.ranking import HierarchyRankingLoss, ordered_ranking_loss, ranking_loss, split_candidates
     from lresnet.nn.sage_conv import LorentzSAGEConv
     from lresnet.nn.space_linear import SpaceLinear
     from lresnet.nn.sparse import SparseMatrix, adjacency, symmetric_normalisation
@@ -32,6 +34,7 @@ __all__ = [
     "EuclideanGraphConv",
     "EuclideanSAGEConv",
     "FermiDirac",
+    "HierarchyRankingLoss",
     "HyperplaneLinear",
     "ImageTextContrastiveLoss",
     "LinearAttention",
@@ -49,12 +52,18 @@ __all__ = [
     "SupervisedContrastiveLoss",
     "WeightedJoin",
     "adjacency",
+    "ancestor_energy",
     "cone_aperture",
     "entailment_loss",
     "exterior_angle",
     "hierarchical_cross_entropy",
     "image_text_contrastive_loss",
+    "ordered_ranking_loss",
+    "pairwise_ancestor_energy",
+    "pairwise_entailment_energy",
     "path_log_probabilities",
+    "ranking_loss",
+    "split_candidates",
     "supervised_contrastive_loss",
     "symmetric_normalisation",
 ]
@@ -69,6 +78,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "EuclideanGraphConv": "euclidean",
             "EuclideanSAGEConv": "euclidean",
             "FermiDirac": "fermi_dirac",
+            "HierarchyRankingLoss": "ranking",
             "HyperplaneLinear": "hyperplane_linear",
             "ImageTextContrastiveLoss": "image_text_contrastive",
             "LinearAttention": "attention",
@@ -86,12 +96,18 @@ if not TYPE_CHECKING:  # a type checker reads the imports above and reports a mi
             "SupervisedContrastiveLoss": "supervised_contrastive",
             "WeightedJoin": "weighted_join",
             "adjacency": "sparse",
+            "ancestor_energy": "hierarchy_energy",
             "cone_aperture": "entailment",
             "entailment_loss": "entailment",
             "exterior_angle": "entailment",
             "hierarchical_cross_entropy": "hierarchical_loss",
             "image_text_contrastive_loss": "image_text_contrastive",
+            "ordered_ranking_loss": "ranking",
+            "pairwise_ancestor_energy": "hierarchy_energy",
+            "pairwise_entailment_energy": "hierarchy_energy",
             "path_log_probabilities": "hierarchical_loss",
+            "ranking_loss": "ranking",
+            "split_candidates": "ranking",
             "supervised_contrastive_loss": "supervised_contrastive",
             "symmetric_normalisation": "sparse",
         },

@@ -41,10 +41,10 @@ from lresnet.geometry.distance import dot, unit
 
 __all__ = ["EntailmentConeLoss", "cone_aperture", "entailment_loss", "exterior_angle"]
 
-_MIN_RADIUS = 0.1  # of MERU and of Ganea et al.
+DEFAULT_MIN_RADIUS = 0.1  # of MERU and of Ganea et al.
 
 
-def cone_aperture(x: Tensor, *, K: Curvature = -1.0, min_radius: float = _MIN_RADIUS) -> Tensor:
+def cone_aperture(x: Tensor, *, K: Curvature = -1.0, min_radius: float = DEFAULT_MIN_RADIUS) -> Tensor:
     r"""Return half the opening angle of the cone of x, :math:`\arcsin(2 r_{min} / (\sqrt\kappa |x|))`, in radians.
 
     Points nearer to the origin than :math:`2 r_{min} / \sqrt\kappa` have the aperture :math:`\pi/2`, with gradient 0.
@@ -115,9 +115,8 @@ def _parts(x: Tensor, y: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
     # |u - v|, from d for near points and from the directions for others (lresnet.geometry.distance.chord2)
     near = _length(d) < 0.25 * total
     w = torch.where(near, 2 / total * _length(d - 0.5 * delta * (u + v)), _length(u - v))
-    # Opposite directions, w = 2, have a root with an infinite gradient.
-    room = (1 - w.square() / 4).clamp(min=torch.finfo(w.dtype).eps ** 2)
-    across = R_y * w * room.sqrt()
+    # w sqrt(1 - w^2/4), whose root would lose the digits of nearly opposite directions
+    across = R_y * w * (0.5 * _length(u + v))
     along = sinh - T_x * R_y * (w.square() / 2)
     at_origin = r_x == 0
     return torch.where(at_origin, 0.0, across), torch.where(at_origin, 0.0, along)
@@ -133,7 +132,7 @@ def entailment_loss(
     specific: Tensor,
     *,
     K: Curvature = -1.0,
-    min_radius: float = _MIN_RADIUS,
+    min_radius: float = DEFAULT_MIN_RADIUS,
     negatives: Tensor | None = None,
     margin: float = 0.1,
 ) -> Tensor:
@@ -190,7 +189,7 @@ class EntailmentConeLoss(ManifoldModule):
         torch.Size([])
     """
 
-    def __init__(self, manifold: Lorentz, min_radius: float = _MIN_RADIUS, margin: float = 0.1) -> None:
+    def __init__(self, manifold: Lorentz, min_radius: float = DEFAULT_MIN_RADIUS, margin: float = 0.1) -> None:
         super().__init__(manifold)
         if not 0 < min_radius < math.inf:
             raise ValueError(f"min_radius must be positive and finite, got {min_radius}")

@@ -150,8 +150,8 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
 
     def extra_repr(self) -> str:
         owner = self.residual if self._branch_weights == "own" else self
-        alpha = "?" if is_sharded(owner.raw_weight) else f"{float(self.weight.detach()):g}"  # type: ignore[arg-type]
-        return f"alpha={alpha}, {super().extra_repr()}"
+        weight = "?" if is_sharded(owner.raw_weight) else f"{float(self.weight.detach()):g}"  # type: ignore[arg-type]
+        return f"weight={weight}, {super().extra_repr()}"
 
 
 # --- The Lorentz residual of two exponentials -------------------------------------------------------------------------

@@ -62,6 +62,10 @@ __all__ = [
 _NEGATIVE = Range("negative and finite", lambda value: -math.inf < value < 0)
 # log(theta + 1), the weight of the first matrix beside the identity, is at most 1.
 _THETA = Range("above 0 and at most e - 1 = 1.718", lambda value: 0 < value <= math.e - 1)
+_PROTOTYPE_DISTANCE = (
+    "Typical distance of the initial prototypes of lorentz_gcn and lorentz_sgformer from the origin; None: one radius "
+    "of curvature, which is far away for a curvature near 0."
+)
 _LEARNED = "learned|FLOAT"
 GraphTaskKind = Literal["link", "node", "graph-level"]
 """What can be learned on a user's graph."""
@@ -311,6 +315,7 @@ class GCNConfig(_GraphModelConfig):
     activation: Literal["none", "relu"] | None = option(
         None, "Activation of lorentz_gcn on the input of every layer but the first."
     )
+    prototype_distance: float | None = option(None, _PROTOTYPE_DISTANCE, range=POSITIVE, metavar="FLOAT")
 
 
 @dataclass(frozen=True)
@@ -419,13 +424,7 @@ class SGFormerConfig(_WeightedJoinConfig):
         "Values of the attention in Euclidean branches: a learned matrix, as in SGFormer's paper, or the identity, as "
         "in the released scripts.",
     )
-    prototype_distance: float | None = option(
-        None,
-        "Typical distance of lorentz_sgformer's initial prototypes from the origin; None: one radius of curvature, "
-        "which is far away for a curvature near 0.",
-        range=POSITIVE,
-        metavar="FLOAT",
-    )
+    prototype_distance: float | None = option(None, _PROTOTYPE_DISTANCE, range=POSITIVE, metavar="FLOAT")
 
 
 @dataclass(frozen=True)

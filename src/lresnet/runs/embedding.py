@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lresnet.data.augmentation import normalise
-from lresnet.geometry import Lorentz
+from lresnet.geometry import Lorentz, NearestNeighbours
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet
 from lresnet.runs.node_inputs import inputs_of_graph, inputs_of_run
@@ -90,6 +91,11 @@ class Embedding:
         """Return the class name of one point."""
         label = -1 if self.labels is None else int(self.labels[index])
         return None if label < 0 else self.classes[label]
+
+    @functools.cached_property
+    def index(self) -> NearestNeighbours:
+        """The index that searches the points."""
+        return NearestNeighbours(self.points, K=None if self.manifold is None else self.manifold.curvature)
 
     def distances(self, point: Tensor) -> Tensor:
         """Return the distances of all points to ``point`` ``[n]``, float64 ``[N]``: geodesic, Euclidean for vectors."""

@@ -62,7 +62,8 @@ class Neighbours:
 def nearest(embedding: Embedding, item: int | Tensor, count: int = LISTED_NEIGHBOURS) -> list[Neighbour]:
     """Return the ``count`` nearest points, or all if there are fewer; points at equal distance keep their order.
 
-    Distances are computed in float64 from the float32 coordinates; time and memory are linear in the number of points.
+    Distances are computed in float64 from the float32 coordinates; time and memory are linear in the number of points
+    (:class:`lresnet.geometry.NearestNeighbours`).
 
     Args:
         item: the index of a point, which is not its own neighbour, or a point ``[n]`` in space coordinates.
@@ -80,19 +81,20 @@ def nearest(embedding: Embedding, item: int | Tensor, count: int = LISTED_NEIGHB
     if count < 1:
         raise ValueError(f"count must be at least 1, got {count}")
     own = None if isinstance(item, Tensor) else _require_number(embedding, operator.index(item))
-    distances = embedding.distances(item if isinstance(item, Tensor) else embedding.points[own])
-    order = distances.argsort(stable=True)[: count + 1].tolist()
-    chosen = [index for index in order if index != own][:count]
+    point = item if isinstance(item, Tensor) else embedding.points[own]
+    found = embedding.index.query(point, min(count + 1, len(embedding)))
+    near = zip(found.indices.tolist(), found.distances.tolist(), strict=True)
+    chosen = [(index, distance) for index, distance in near if index != own][:count]
     graph = None if embedding.edges is None or own is None else hops_from(embedding.edges.numpy(), len(embedding), own)
     return [
         Neighbour(
             index,
             embedding.names[index],
             embedding.label(index),
-            float(distances[index]),
+            distance,
             None if graph is None or np.isinf(graph[index]) else int(graph[index]),
         )
-        for index in chosen
+        for index, distance in chosen
     ]
 
 

@@ -19,6 +19,7 @@ from torch.utils.data import DataLoader, Dataset
 from lresnet._files import locked_folder, require_no_file, write_atomically
 from lresnet._options import AT_LEAST_1
 from lresnet.data import (
+    AncestorTask,
     DatasetTask,
     GraphLevelTask,
     ImageData,
@@ -634,7 +635,7 @@ def _load_in_order(
     if isinstance(task, str):
         task = run_config(task).task if is_own_graph(task) else _named(task)
     if not isinstance(task, GraphTaskConfig | ImageTaskConfig):
-        if not isinstance(task, LinkTask | NodeTask | GraphLevelTask | ImageTask | DatasetTask):
+        if not isinstance(task, LinkTask | NodeTask | GraphLevelTask | AncestorTask | ImageTask | DatasetTask):
             raise TypeError(
                 "fit takes a task of lresnet.data, its configuration or its name, or a torch Dataset or DataLoader, "
                 f"got {task!r}"
@@ -665,7 +666,8 @@ def _describe(task: Task) -> dict[str, Any]:
         parts = [value] if value.layout == torch.strided else [value.coalesce().indices(), value.coalesce().values()]
         for part in parts:
             digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    kind = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level"}[type(task)]
+    kinds = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level", AncestorTask: "ancestors"}
+    kind = kinds[type(task)]
     return {"kind": "python", "name": task.name, "task": kind, "nodes": task.num_nodes, "digest": digest.hexdigest()}
 
 
@@ -704,7 +706,7 @@ def _require_kind(model: str, task: Task) -> None:
         raise ValueError(f"{model} is not a network for {kind}, as {task.name} needs; choose {' or '.join(names)}")
 
 
-def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | GraphLevelTask) -> None:
+def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | GraphLevelTask | AncestorTask) -> None:
     """Raise an error if a model for graphs was built for other sizes than those of the task."""
     classes = {} if isinstance(task, LinkTask) else {"num_classes": task.num_classes}
     sizes = {"in_features": task.x.shape[1]} | classes

@@ -100,7 +100,7 @@ def make_objective(
     *,
     processes: Processes = ONE_PROCESS,
 ) -> Objective[Any]:
-    """Return the objective for a task, by its type: link prediction, node classification or image classification.
+    """Return the objective for a task, by its type: link prediction, node classification, image classification, ...
 
     Args:
         task: data and split.
@@ -113,7 +113,7 @@ def make_objective(
         ValueError: the configuration sets an option that this kind of task does not have.
     """
     # The objectives are imported here because they import this module, and only the one that is needed.
-    from lresnet.data import DatasetTask, GraphLevelTask, LinkTask, NodeTask
+    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, LinkTask, NodeTask
 
     loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
     loss = {name: value for name, value in loss.items() if value is not None}
@@ -147,6 +147,18 @@ def make_objective(
         if config.neighbours is not None or processes.size > 1:
             raise ValueError(f"{task.name} classifies whole graphs, which are not sampled or shared among processes")
         return GraphClassification(task, seed=config.seed, device=device, **batch, **loss)
+    if isinstance(task, AncestorTask):
+        from lresnet.train.ancestor_retrieval import AncestorRetrieval
+
+        wrong: dict[str, Any] = {name: getattr(config, name) for name in ("batch_size", "neighbours", "margin")}
+        wrong["loss"] = None if config.loss == "cross_entropy" else config.loss
+        wrong["augment"] = None if config.augment == Augment() else config.augment
+        for name, value in wrong.items():
+            if value is not None:
+                raise ValueError(f"{task.name} is trained on cross entropy as one batch; leave out {name}={value!r}")
+        if processes.size > 1:
+            raise ValueError(f"{task.name} cannot be shared among {processes.size} processes")
+        return AncestorRetrieval(task, seed=config.seed, device=device)
     if config.neighbours is not None:
         raise ValueError(f"neighbours={config.neighbours!r} is for graphs, but {task.name} are images; leave it out")
     for name, value in loss.items():

@@ -29,6 +29,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
     performance(results, docs / "performance/index.md")
     benchmarks(results, docs / "performance/benchmarks.md")
     hierarchy(results, docs / "reproduction/hierarchy.md")
+    ancestors(results, docs / "reproduction/ancestors.md", docs / "images/ancestors.png")
     splits(results, docs / "reproduction/splits.md")
     completion(results, docs / "reproduction/completion.md", docs / "images/completion.png")
     numerics(results, docs / "performance/numerics.md")
@@ -192,6 +193,34 @@ def completion(
     write_page(out, completion_page(lines))
     save_picture(completion_picture(lines), picture, dpi=120)
     print(f"The page: {out}; the picture: {picture}")
+    return 0
+
+
+@pages.command
+def ancestors(
+    results: _Results = Path("results"),
+    out: Path = Path("docs/reproduction/ancestors.md"),
+    picture: Path = Path("docs/images/ancestors.png"),
+) -> int:
+    """Write the page of k-hop ancestor retrieval and its picture, which `python -m lresnet_paper ancestors` measures.
+
+    Example: python -m lresnet_paper pages ancestors --out docs/reproduction/ancestors.md
+
+    Args:
+        results: The folder with ancestors.jsonl.
+        out: The Markdown file to write.
+        picture: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.plots.picture import require_writable_picture, save_picture
+    from lresnet_paper.ancestors import TABLE, own_lines
+    from lresnet_paper.pages.ancestors_page import ancestors_page, ancestors_picture
+    from lresnet_paper.render import write_page
+
+    require_writable_picture(picture)
+    lines = own_lines(results / f"{TABLE}.jsonl")
+    write_page(out, ancestors_page(lines))
+    print(f"The page: {out}")
+    print(f"The picture: {save_picture(ancestors_picture(lines), picture, dpi=120)}")
     return 0
 
 

@@ -8,8 +8,9 @@ from lresnet.data.source import File, Files, GraphSource, TaskSource
 
 if TYPE_CHECKING:
     from lresnet.data.graph import Graph
+    from lresnet.data.rooted_tree import RootedTree
 
-__all__ = ["SOURCE", "read"]
+__all__ = ["SOURCE", "read", "read_tree"]
 
 SOURCE = GraphSource(
     name="wordnet",
@@ -50,3 +51,26 @@ def read(files: Files) -> Graph:
         raise ValueError(f"{path}: {error}") from error
     names, classes = arrays["synset_first_word"].tolist(), arrays["lexnames"].tolist()
     return Graph.checked(SOURCE.name, features, arrays["edge_index"], arrays["y"], names=names, classes=classes)
+
+
+def read_tree(files: Files) -> RootedTree:
+    """Return the tree of the 82,192 noun synsets, whose root is "entity".
+
+    A parent is a hypernym, or the class of an instance. 2,214 synsets have several; the first one in WordNet's file,
+    its main one, is the parent. Nodes have the numbers that they have in the graph, where nouns come first.
+    """
+    import torch
+
+    from lresnet.data.formats.arrays import read_arrays
+    from lresnet.data.rooted_tree import RootedTree
+
+    (path,) = files.values()
+    arrays = read_arrays(path, "noun_hypernym", "synset_first_word")
+    edges = torch.from_numpy(arrays["noun_hypernym"])
+    try:
+        if edges.dim() != 2 or edges.dtype != torch.int64 or edges.numel() == 0:
+            raise ValueError(f"noun_hypernym must be int64 [2, e], got {edges.dtype} of shape {list(edges.shape)}")
+        names = arrays["synset_first_word"].tolist()[: int(edges.max()) + 1]
+        return RootedTree.from_edges(edges, names=tuple(names))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error

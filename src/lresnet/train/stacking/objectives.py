@@ -16,6 +16,7 @@ from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.input_map import Points
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
 from lresnet.nn.sparse import BlockDiagonal, SparseMatrix
+from lresnet.train.ancestor_retrieval import AncestorForest, AncestorRetrieval
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.link_prediction import LinkPrediction, kappa_of_model
 from lresnet.train.node_classification import NodeClassification, class_hinges, class_margin
@@ -24,6 +25,7 @@ from lresnet.train.stacking.model import StackError
 
 __all__ = [
     "SideStream",
+    "StackedAncestorRetrieval",
     "StackedInputs",
     "StackedLinkPrediction",
     "StackedNodeClassification",
@@ -67,10 +69,13 @@ def stack_objectives(objectives: Sequence[Objective[Any]], model: LorentzGCN) ->
         return StackedLinkPrediction(links, model)
     if nodes and len(nodes) == len(objectives):
         return StackedNodeClassification(nodes, model)
+    retrievals = [each for each in objectives if isinstance(each, AncestorRetrieval)]
+    if retrievals and len(retrievals) == len(objectives):
+        return StackedAncestorRetrieval(retrievals)
     kinds = ", ".join(sorted({type(each).__name__ for each in objectives}))
     raise StackError(
-        f"a stack needs LinkPrediction objectives only or NodeClassification objectives only, got {kinds}; "
-        "run them one by one"
+        "a stack needs LinkPrediction, NodeClassification or AncestorRetrieval objectives only, got "
+        f"{kinds}; run them one by one"
     )
 
 
@@ -165,6 +170,35 @@ class StackedNodeClassification(StackedObjective):
         tasks = [each.task for each in self.objectives]
         selected = [(logits[task.val_index, i], task.y[task.val_index]) for i, task in enumerate(tasks)]
         return torch.stack([each.metric(*rows) for each, rows in zip(self.objectives, selected, strict=True)])
+
+
+class StackedAncestorRetrieval(StackedObjective):
+    """Ancestor retrieval on one forest; each member draws its own codes."""
+
+    def __init__(self, objectives: Sequence[AncestorRetrieval]) -> None:
+        first = objectives[0].task
+        for each in objectives[1:]:
+            parts = ("edge_index", "train_index", "val_index", "val_codes")
+            if not all(torch.equal(getattr(each.task, part), getattr(first, part)) for part in parts):
+                raise StackError("tasks with different forests or codes cannot be stacked; run them one by one")
+        self.objectives, self._first = list(objectives), objectives[0]
+        forest = self._first.val_forest
+        self._val_codes = first.val_codes[:, forest.trees].flatten().unsqueeze(1).repeat(1, len(objectives))
+
+    @property
+    def generators(self) -> Sequence[torch.Generator]:
+        return [generator for each in self.objectives for generator in each.generators]
+
+    def loss(self, model: LorentzGCN) -> Tensor:
+        codes = torch.stack([each.draw() for each in self.objectives], dim=1)
+        logits, answers = self._first.train_forest.logits(model, codes)
+        losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), answers.flatten(), reduction="none")
+        return self._first.train_forest.weight.to(losses.dtype) @ losses.view(answers.shape)
+
+    def validation(self, model: LorentzGCN) -> Tensor:
+        forest: AncestorForest = self._first.val_forest
+        logits, answers = forest.logits(model, self._val_codes)
+        return forest.weight @ (logits.argmax(-1) == answers).to(forest.weight.dtype)
 
 
 def _node_weights(objective: NodeClassification) -> Tensor:

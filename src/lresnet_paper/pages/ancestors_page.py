@@ -1,0 +1,264 @@
+"""The page of k-hop ancestor retrieval: accuracy by residual, curvature and hops, and the registered contrasts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from lresnet.plots.picture import GREY, INK, method_style
+from lresnet.residual.registry import METHODS
+from lresnet.runs.statistics import Estimate, Verdict, mean_interval, summarise, verdicts
+from lresnet_paper.ancestors import FORMS, Arm, Plan, arm_of, chosen_trial, missing_arms, read_plan, trials
+from lresnet_paper.pages.text_tables import TextRow, TextTable, markdown_tables
+from lresnet_paper.render import render
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = [
+    "Contrast",
+    "accuracies",
+    "accuracy_tables",
+    "ancestors_page",
+    "ancestors_picture",
+    "registered_contrasts",
+    "row_label",
+    "slopes",
+]
+
+Line = Mapping[str, Any]
+Values = Mapping[int, float]
+"""Accuracy by seed."""
+
+_FORM_LABELS = {"full": "The whole study", "cpu": "The form for one CPU core", "small": "The small form"}
+_NEAR_CHANCE = 1.0
+
+
+class Contrast(NamedTuple):
+    """One registered difference in points of accuracy, or its slope in points per hop."""
+
+    tree: str
+    name: str
+    hops: int | None
+    """None: the slope."""
+    difference: Estimate
+    verdict: Verdict
+
+
+# --- Values -----------------------------------------------------------------------------------------------------------
+
+
+def accuracies(lines: Iterable[Line], form: str) -> dict[Arm, dict[int, float]]:
+    """Return the test accuracy of every arm of a form by seed, without the arm's limit on the number of nodes."""
+    found: dict[Arm, dict[int, float]] = {}
+    for line in lines:
+        if line["stage"] == "final" and line["protocol"] == form:
+            found.setdefault(arm_of(line)._replace(max_nodes=None), {})[line["seed"]] = line["value"]
+    return found
+
+
+def registered_contrasts(plan: Plan, lines: Iterable[Line], form: str) -> list[Contrast]:
+    """Return the contrasts of the plan for a form, paired by seed; those of one tree are one family for Holm.
+
+    A difference needs two shared seeds, a slope two numbers of hops that two seeds have in common.
+    """
+    values, facts = accuracies(lines, form), plan["contrasts"]
+    found: list[Contrast] = []
+    for tree in dict.fromkeys(arm.tree for arm in values):
+
+        def own(method: str, kappa: float, tree: str = tree) -> dict[int, dict[int, float]]:
+            place = form, tree, facts["width"], method, kappa
+            return {
+                arm.hops: found
+                for arm, found in values.items()
+                if (arm.form, arm.tree, arm.width, arm.method, arm.kappa) == place
+            }
+
+        ours, family = own("lorentz", facts["kappa"]), list[tuple[str, int | None, Estimate]]()
+        for name, theirs in {
+            f"Lorentz minus none, both at kappa {facts['kappa']:g}": own("none", facts["kappa"]),
+            f"Lorentz at kappa {facts['kappa']:g} minus Lorentz at {facts['flat']:g}": own("lorentz", facts["flat"]),
+        }.items():
+            differences = {
+                hops: {seed: ours[hops][seed] - theirs[hops][seed] for seed in ours[hops].keys() & theirs[hops].keys()}
+                for hops in sorted(ours.keys() & theirs.keys())
+            }
+            estimates: dict[int | None, Estimate | None] = {
+                hops: mean_interval([one[seed] for seed in sorted(one)]) for hops, one in differences.items()
+            }
+            estimates[None] = mean_interval(slopes(differences))
+            family += [(name, hops, one) for hops, one in estimates.items() if one is not None]
+        decided = verdicts([one for *_, one in family]) if family else []
+        found += [Contrast(tree, *one, verdict) for one, verdict in zip(family, decided, strict=True)]
+    return found
+
+
+def slopes(differences: Mapping[int, Values]) -> list[float]:
+    """Return, for every seed, the least-squares slope of its differences on the number of hops.
+
+    Example:
+        >>> [round(slope, 3) for slope in slopes({2: {0: 1.0, 1: 0.0}, 4: {0: 3.0, 1: 0.0}, 6: {0: 5.0, 1: 0.0}})]
+        [1.0, 0.0]
+    """
+    if len(differences) < 2:
+        return []
+    hops = sorted(differences)
+    seeds = sorted(set.intersection(*(set(differences[k]) for k in hops)))
+    return [float(np.polyfit(hops, [differences[k][seed] for k in hops], 1)[0]) for seed in seeds]
+
+
+# --- The page ---------------------------------------------------------------------------------------------------------
+
+
+def accuracy_tables(lines: Iterable[Line], form: str) -> list[TextTable]:
+    """Return, for each tree and width, the test accuracy of every residual and kappa by the number of hops.
+
+    Example:
+        >>> accuracy_tables([], "small")
+        []
+    """
+    values = accuracies(lines, form)
+    tables = []
+    for tree, width in sorted({(arm.tree, arm.width) for arm in values}):
+        own = {arm: found for arm, found in values.items() if (arm.tree, arm.width) == (tree, width)}
+        hops = sorted({arm.hops for arm in own})
+        rows = []
+        for method, kappa in sorted({(arm.method, arm.kappa) for arm in own}, key=_row_order):
+            by_hops = {arm.hops: found for arm, found in own.items() if (arm.method, arm.kappa) == (method, kappa)}
+            cells = tuple(f"{summarise(by_hops[k].values()):.1f}" if k in by_hops else "" for k in hops)
+            rows.append(TextRow(row_label(method, kappa), cells))
+        tables.append(TextTable(f"{tree} tree, width {width}", "", tuple(f"k = {k}" for k in hops), rows))
+    return tables
+
+
+def row_label(method: str, kappa: float) -> str:
+    """Return how a table calls a residual and a kappa.
+
+    Example:
+        >>> row_label("none", 1e-6), row_label("euclidean", 0.0)
+        ('none, kappa 1e-06', 'Euclidean baseline')
+    """
+    label = METHODS[method].short_label
+    return label if method == "euclidean" else f"{label}, kappa {kappa:g}"
+
+
+def ancestors_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
+    """Return the page in Markdown: every form of the study that has final lines, the largest one first.
+
+    Raises:
+        ValueError: there are no final lines of the study.
+    """
+    plan = read_plan() if plan is None else plan
+    forms = [_form(plan, lines, form) for form in FORMS if accuracies(lines, form)]
+    if not forms:
+        raise ValueError("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
+    return render(
+        "ancestors.md.j2",
+        plan=plan,
+        forms=forms,
+        first=forms[0],
+        trials=len(trials(plan, "lorentz")),
+        chance=100 / plan["codes"],
+    )
+
+
+def _form(plan: Plan, lines: Sequence[Line], form: str) -> dict[str, Any]:
+    own = [line for line in lines if line["protocol"] == form]
+    contrasts, values = registered_contrasts(plan, own, form), accuracies(own, form)
+    final = [line for line in own if line["stage"] == "final"]
+    return {
+        "name": form,
+        "label": _FORM_LABELS[form],
+        "facts": plan["forms"][form],
+        "tables": markdown_tables(accuracy_tables(own, form)),
+        "contrasts": contrasts,
+        "counts": {verdict: sum(one.verdict == verdict for one in contrasts) for verdict in ("better", "worse")},
+        "at_chance": _at_chance(values, 100 / plan["codes"]),
+        "missing": len(missing_arms(plan, form, own)),
+        "chosen": _chosen(own),
+        "sizes": sorted({(line["cell"], line["size"]["anchors"], line["size"]["nodes"]) for line in own}),
+        "diverged": sum("error" in line for line in final),
+        "runs": len(final),
+        "searches": len(own) - len(final),
+        "minutes": sum(line["seconds"] for line in own) / 60,
+        "hardware": sorted({line["hardware"] for line in own}),
+        "torch": sorted({line["versions"]["torch"] for line in own}),
+        "command": final[0]["command"],
+    }
+
+
+def _at_chance(values: Mapping[Arm, Values], chance: float) -> list[str]:
+    """Return the trees and hops at which the mean of every arm is near chance."""
+    places: dict[str, float] = {}
+    for arm, found in values.items():
+        place = f"{arm.tree}, k = {arm.hops}, width {arm.width}"
+        places[place] = max(places.get(place, 0.0), summarise(found.values()).mean)
+    return [place for place, best in places.items() if best < chance + _NEAR_CHANCE]
+
+
+def _chosen(lines: Iterable[Line]) -> list[tuple[str, str, int]]:
+    """Return how often the search chose which settings, by method."""
+    by_arm: dict[Arm, list[Line]] = {}
+    for line in lines:
+        if line["stage"] == "search":
+            by_arm.setdefault(arm_of(line), []).append(line)
+    counts: dict[tuple[str, str], int] = {}
+    for arm, own in by_arm.items():
+        settings = ", ".join(f"{name} {value}" for name, value in chosen_trial(own).items())
+        counts[METHODS[arm.method].short_label, settings] = (
+            counts.get((METHODS[arm.method].short_label, settings), 0) + 1
+        )
+    return sorted((method, settings, count) for (method, settings), count in counts.items())
+
+
+def _row_order(row: tuple[str, float]) -> tuple[int, float]:
+    return -METHODS[row[0]].table_rank, row[1]
+
+
+# --- The picture ------------------------------------------------------------------------------------------------------
+
+
+def ancestors_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure:
+    """Draw the accuracy by the number of hops for the largest form with results: one panel for each tree.
+
+    Solid lines are the kappa of the contrasts, dashed lines its flat limit; bands are one deviation over the seeds.
+
+    Raises:
+        ValueError: there are no final lines of the study.
+    """
+    from matplotlib.figure import Figure
+
+    plan, known = read_plan() if plan is None else plan, list(lines)
+    facts = plan["contrasts"]
+    form = next((form for form in FORMS if accuracies(known, form)), None)
+    if form is None:
+        raise ValueError("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
+    values = {arm: found for arm, found in accuracies(known, form).items() if arm.width == facts["width"]}
+    trees = list(dict.fromkeys(arm.tree for arm in values))
+    picture = Figure(figsize=(3.9 * len(trees) + 1.7, 3.1), layout="constrained")
+    panels = picture.subplots(1, len(trees), squeeze=False, sharey=True)[0]
+    for axes, tree in zip(panels, trees, strict=True):
+        for method, kappa in sorted({(arm.method, arm.kappa) for arm in values if arm.tree == tree}, key=_row_order):
+            if method != "euclidean" and kappa not in (facts["kappa"], facts["flat"]):
+                continue
+            found = {
+                arm.hops: v for arm, v in values.items() if (arm.tree, arm.method, arm.kappa) == (tree, method, kappa)
+            }
+            hops = sorted(found)
+            means = np.array([summarise(found[k].values()).mean for k in hops])
+            spread = np.nan_to_num([summarise(found[k].values()).deviation for k in hops])
+            colour, marker = method_style(method)
+            style = "--" if kappa == facts["flat"] else "-"
+            axes.plot(hops, means, style, color=colour, marker=marker, ms=4, lw=1.4, label=row_label(method, kappa))
+            axes.fill_between(hops, means - spread, means + spread, color=colour, alpha=0.1, lw=0)
+        axes.axhline(100 / plan["codes"], color=GREY, lw=0.8, ls=":")
+        axes.set(
+            title=f"{tree} tree", xlabel="hops k = layers", xticks=sorted({arm.hops for arm in values}), ylim=(0, 102)
+        )
+        axes.spines[["top", "right"]].set_visible(False)
+    panels[0].set_ylabel("test accuracy, percent", color=INK)
+    handles = {label: one for axes in panels for one, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    picture.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=8)
+    return picture
