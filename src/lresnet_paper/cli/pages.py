@@ -24,6 +24,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
         results: The folder with the results, files of JSON lines.
         docs: The folder of the pages.
     """
+    (docs / "images").mkdir(parents=True, exist_ok=True)
     verdict(results, docs / "reproduction/index.md")
     results_(results, docs / "reproduction/results.md")
     performance(results, docs / "performance/index.md")
