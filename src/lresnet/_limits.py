@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "CLOSURE_PAIRS",
     "DOWNLOAD_BYTES",
     "EXPANDED_BYTES",
     "EXPANSION",
@@ -21,7 +22,9 @@ __all__ = [
     "SIDE_PER_ENTRY",
     "SIZE",
     "STATED",
+    "TEXT_BYTES",
     "TOML_BYTES",
+    "VOCABULARY",
     "largest_expansion",
     "largest_side",
 ]
@@ -65,6 +68,9 @@ LIST_ITEMS = 1000
 NODES = 2**31
 """Number of nodes of a graph: pairs of nodes are numbered in 64 bits."""
 
+CLOSURE_PAIRS = 2**24
+"""Pairs of a node and one of its ancestors in a taxonomy. A chain of n nodes has n (n - 1) / 2."""
+
 SIDE = 2**22
 """Rows or columns that a sparse matrix may have in any case."""
 
@@ -76,6 +82,12 @@ PICKLE_BYTES = 2**28
 
 NESTING = 32
 """Depth of tuples in a pickle."""
+
+TEXT_BYTES = 2**32
+"""Size of a text to train on, all files of a folder together. It is kept in memory."""
+
+VOCABULARY = 2**16
+"""Number of tokens of a tokeniser."""
 
 DOWNLOAD_BYTES = 2**25
 """Size of a download for which no size is published."""
@@ -103,12 +115,15 @@ STATED = (
     ),
     ("length of a list in `config.json`", f"{LIST_ITEMS:,}, or the number of tensors if that is more"),
     ("nodes of a graph", f"{NODES:,}"),
+    ("pairs of a node and an ancestor in a taxonomy", f"{CLOSURE_PAIRS:,}"),
     (
         "rows or columns of a sparse matrix in a file",
         f"{SIDE:,}, or {SIDE_PER_ENTRY} times the number of its entries if that is more",
     ),
     ("size of a pickle (published data sets only)", f"{PICKLE_BYTES:,} bytes"),
     ("depth of tuples in a pickle", f"{NESTING}"),
+    ("text to train on, all files of a folder together", f"{TEXT_BYTES:,} bytes"),
+    ("tokens of a tokeniser", f"{VOCABULARY:,}"),
     ("download of a file whose size is not published", f"{DOWNLOAD_BYTES:,} bytes"),
 )
 """What is limited, and the limit in words; SECURITY.md shows this table."""

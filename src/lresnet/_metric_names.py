@@ -1,16 +1,47 @@
-"""Names of the metrics of graph tasks. Tasks and configurations check them; :mod:`lresnet.metrics` computes them."""
+"""Names of the metrics: those of graph tasks, which configurations check, and which of them are not percentages."""
 
 from __future__ import annotations
 
 import re
 
-__all__ = ["LINK_METRICS", "NODE_METRICS", "require_link_metric", "require_node_metric"]
+__all__ = [
+    "HIERARCHY_METRICS",
+    "LINK_METRICS",
+    "NODE_METRICS",
+    "TEXT_METRICS",
+    "digits",
+    "is_text_metric",
+    "require_hierarchy_metric",
+    "require_link_metric",
+    "require_node_metric",
+]
 
 NODE_METRICS = ("accuracy", "f1", "f1_binary", "f1_macro", "roc_auc", "average_precision")
 """Metrics of classified nodes or graphs; :func:`lresnet.metrics.node_metric` computes them."""
 
 LINK_METRICS = ("roc_auc", "average_precision", "mrr", "hits@k")
 """Metrics of ranked links, with a number for k; :func:`lresnet.metrics.link_metric` computes them."""
+
+HIERARCHY_METRICS = ("mrr", "mean_average_precision", "hits@k")
+"""Metrics of ranked ancestors, with a number for k; :func:`lresnet.metrics.rank_answers` computes them."""
+
+TEXT_METRICS = ("bits_per_byte", "loss")
+"""Metrics of a modelled text. They are not percentages, and less is better."""
+
+
+def is_text_metric(name: str) -> bool:
+    """Return whether a metric is one of :data:`TEXT_METRICS`, of which less is better."""
+    return name in TEXT_METRICS
+
+
+def digits(name: str) -> int:
+    """Return how many digits after the point a metric is reported with.
+
+    Example:
+        >>> digits("accuracy"), digits("bits_per_byte")
+        (2, 4)
+    """
+    return 4 if is_text_metric(name) else 2
 
 
 def require_node_metric(name: str, classes: int | None = None) -> None:
@@ -34,4 +65,17 @@ def require_link_metric(name: str) -> None:
     if name not in LINK_METRICS[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
         raise ValueError(
             f"unknown metric {name!r} of links; choose one of {', '.join(LINK_METRICS)}, with a number for k: hits@50"
+        )
+
+
+def require_hierarchy_metric(name: str) -> None:
+    """Check that there is a metric ``name`` of ranked ancestors.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if name not in HIERARCHY_METRICS[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
+        raise ValueError(
+            f"unknown metric {name!r} of a hierarchy; choose one of {', '.join(HIERARCHY_METRICS)}, with a number for "
+            "k: hits@10"
         )

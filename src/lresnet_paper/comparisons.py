@@ -23,7 +23,7 @@ from lresnet.runs.statistics import (
     verdicts,
 )
 from lresnet_paper.plan import non_inferiority_margin
-from lresnet_paper.run import graph_cell, split_name
+from lresnet_paper.run import graph_cell, split_name, text_cell
 
 __all__ = ["Comparison", "compare_methods", "family_verdicts", "resampling_ratio"]
 
@@ -32,7 +32,10 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True)
 class Comparison:
-    """The difference between the Lorentz residual and another method in one cell, in percentage points."""
+    """The difference between the Lorentz residual and another method in one cell, in percentage points.
+
+    For a text it is in bits per byte, and negative where Lorentz is better.
+    """
 
     table: str
     cell: str
@@ -80,7 +83,10 @@ def compare_methods(runs: Iterable[Mapping[str, Any]], method: str = "lorentz") 
                 differences[table, cell, protocol, other] = found
     tables = dict.fromkeys(key[0] for key in differences)
     decided = [
-        family_verdicts({key: own for key, own in differences.items() if key[0] == table}).items() for table in tables
+        family_verdicts(
+            {key: -own if text_cell(key[1]) else own for key, own in differences.items() if key[0] == table}
+        ).items()
+        for table in tables
     ]
     by_key = {key: verdict for own in decided for key, verdict in own}
     return [

@@ -40,7 +40,7 @@ SEARCH_SEEDS = (1000, 1001)
 FINAL_SEEDS = tuple(range(10))
 OFFICIAL_SPLITS = 10
 # What a recipe may name in ``select``, and the field of a line that it compares.
-_SELECTED_BY = {"maximum": "validation", "smoothed": "validation_smoothed"}
+_SELECTED_BY = {"maximum": "validation", "minimum": "validation", "smoothed": "validation_smoothed"}
 
 
 class NothingChosen(ValueError):
@@ -64,7 +64,8 @@ def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]
     ``final_seeds``   Seeds of the final runs; default 0 to 9. ``[seeds]`` has seeds of single methods.
     ``splits``        Splits of the final runs, each with every one of their seeds.
     ``select``        What the search compares: ``"maximum"`` (default), the validation score of the best pass, or
-                      ``"smoothed"``, see :func:`lresnet.runs.search.smoothed_best`; the mean over all search runs.
+                      ``"smoothed"``, see :func:`lresnet.runs.search.smoothed_best`; ``"minimum"`` for bits per byte,
+                      of which the lowest is best; the mean over all search runs.
     ``non_inferiority_margin``
                       By how many points Lorentz may be worse and still be called non-inferior.
     ``[only.METHOD]`` Settings of one method, e.g. ``residual`` for a method that is not the name of a residual.
@@ -277,7 +278,7 @@ def final_runs(
         records = [record for record in done if record["method"] == method]
         if len(records) < count:
             continue
-        best = best_configuration(records, selection_metric(searched))
+        best = best_configuration(records, selection_metric(searched), lowest=searched.get("select") == "minimum")
         chosen = next(c for c in searched["configurations"] if complete(searched, method, c, "search") == best)
         config = complete(plan, method, chosen)
         own = seeds or plan.get("seeds", {}).get(method, plan.get("final_seeds", FINAL_SEEDS))

@@ -41,9 +41,25 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-STUDIES = frozenset({"ancestors", "collapse", "completion", "deep", "hierarchy_images", "selected_on_test", "splits"})
+STUDIES = frozenset(
+    {
+        "ancestors",
+        "collapse",
+        "completion",
+        "deep",
+        "hierarchy_images",
+        "selected_on_test",
+        "splits",
+        "transformers",
+    }
+)
 """Tables of our own studies, which the paper does not have; each has a page or a paragraph of its own."""
-LABELS = {"lorentz_limit": "lorentz, K → 0"}
+LABELS = {
+    "lorentz_limit": "lorentz, K → 0",
+    "lorentz_learned": "lorentz, learned K",
+    "lorentz_per_layer": "lorentz, learned K per layer",
+    "euclidean_l2": "euclidean, L2 attention",
+}
 """Labels of methods that are no residual of their own; every other method is shown by its name."""
 DIVERGED = "every run diverged"
 """The verdict on a method without a single finite run."""

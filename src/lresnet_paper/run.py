@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from lresnet.data import TASKS
+from lresnet.data import IMAGE_SETS, TASKS, TEXTS
 from lresnet.data.split_names import canonical_split, split_name
 from lresnet.models.pretrained import Pretrained
-from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, configure
+from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, TextTaskConfig, configure
 from lresnet.runs.run import build as build_run
 from lresnet.runs.run import load
 from lresnet.runs.search import smoothed_best
@@ -33,6 +33,7 @@ __all__ = [
     "run_config",
     "split_depth",
     "split_name",
+    "text_cell",
 ]
 
 
@@ -95,7 +96,8 @@ def split_depth(cell: str) -> tuple[str, int | None]:
         (('disease/lp', 64), ('disease/lp', None))
     """
     base, _, last = cell.rpartition("/")
-    return (base, int(last)) if base in TASKS and last.isdecimal() else (cell, None)
+    known = base in TASKS or base in IMAGE_SETS or base in TEXTS
+    return (base, int(last)) if known and last.isdecimal() else (cell, None)
 
 
 def graph_cell(cell: str) -> str | None:
@@ -110,6 +112,17 @@ def graph_cell(cell: str) -> str | None:
     """
     base, _ = split_depth(cell)
     return next((task for task in (base, f"{base}/nc") if task in TASKS), None)
+
+
+def text_cell(cell: str) -> str | None:
+    """Return the text of a cell, a name of :data:`lresnet.data.TEXTS`, of whose metric less is better; None: another.
+
+    Example:
+        >>> text_cell("gcide/12"), text_cell("cifar10/12")
+        ('gcide', None)
+    """
+    base, _ = split_depth(cell)
+    return base if base in TEXTS else None
 
 
 def on_paper_split(cell: str, protocol: str) -> bool:
@@ -133,7 +146,7 @@ def on_paper_split(cell: str, protocol: str) -> bool:
 
 def images_of(run: Run) -> str:
     """Return the images that ``run`` trains on: cifar10 for ``cifar10/svhn/r20`` in the table ``ood``."""
-    return run.cell.split("/")[0] if run.table == "ood" else run.cell
+    return run.cell.split("/")[0] if run.table == "ood" else split_depth(run.cell)[0]
 
 
 def run_config(run: Run) -> RunConfig:
@@ -154,6 +167,8 @@ def run_config(run: Run) -> RunConfig:
     cell = graph_cell(run.cell)
     settings = {name: value for name, value in run.config.items() if name != "residual"}
     residual = run.config.get("residual", run.method)
+    if (text := text_cell(run.cell)) is not None:
+        return configure(TextTaskConfig(text), residual, run.seed, settings)
     if cell is None:
         return configure(ImageTaskConfig(images_of(run)), residual, run.seed, settings)
     task = GraphTaskConfig(cell, split_name(run.protocol), run.split)
@@ -222,7 +237,7 @@ def record_of(
         record["norm_statistics"] = outcome.norm_statistics
     return record | {
         "validation": _rounded(outcome.validation),
-        "validation_smoothed": _rounded(smoothed_best(outcome.curve)),
+        "validation_smoothed": _rounded(smoothed_best(outcome.curve, lowest=objective.lower_is_better)),
         "best_epoch": outcome.best_epoch,
         "epochs": outcome.epochs,
         "seconds": round(outcome.seconds, 2),

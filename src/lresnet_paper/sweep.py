@@ -288,7 +288,8 @@ def _complete_record(run: Run, outcome: tuple[Record, Pretrained] | Exception, c
         record, model = outcome
         if run.table == "ood" and run.stage == "final":
             record |= detections(run, model, device)
-    return record if split_depth(run.cell)[1] is None else record | _layer_measurements(run, model, device)
+    has_layers = graph_cell(run.cell) is not None and split_depth(run.cell)[1] is not None
+    return record if not has_layers else record | _layer_measurements(run, model, device)
 
 
 def _layer_measurements(run: Run, model: Pretrained | None, device: str) -> Record:

@@ -493,3 +493,20 @@ def test_nodes_without_a_label_are_grey_and_named_and_a_small_cloud_is_zoomed(br
         assert page.evaluate(f"{DISK}.zoom") == pytest.approx(zoom)
     page.close()
     assert errors == []
+
+
+def test_names_of_general_nodes_are_shown_first_and_that_of_a_leaf_unfolds(open_page: Any) -> None:
+    page = open_page(1093)
+    disk = "document.getElementById('disk').disk"
+    shown = page.evaluate(f"{disk}.names.shown")
+    order = page.evaluate(f"Array.from({disk}.names.order)")
+    assert shown[0] == order[0]  # the root, at the centre
+    assert 3 < len(shown) <= 30
+    place = {node: rank for rank, node in enumerate(order)}
+    assert sorted(shown, key=place.__getitem__) == shown
+    leaf = 1000
+    assert leaf not in shown
+    page.evaluate(f"{disk}.setView(translation({disk}.position({leaf}).map((x) => -x)))")
+    page.evaluate(f"{disk}.setZoom({disk}.zoom * 2)")
+    settle(page)
+    assert leaf in page.evaluate(f"{disk}.names.shown")

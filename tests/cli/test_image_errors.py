@@ -50,8 +50,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "unknown recipe 'slow'; Known: fast, fast-learned, long, long-cutmix, paper",
         ),
         (["coloured.npz", "--split", "legacy"], "--split is for graphs, but coloured.npz is a task on images"),
-        (["coloured.npz", "--layers", "3"], "coloured.npz is a task on images; leave it out"),
-        (["disease_tree/lp", "--recipe", "fast"], "--recipe is for images, but disease_tree/lp is a task on graphs"),
+        (["coloured.npz", "--layers", "3"], "--layers is not a setting of lorentz_resnet20, but of lorentz_vit"),
+        (
+            ["disease_tree/lp", "--recipe", "fast"],
+            "--recipe is for images and texts, but disease_tree/lp is a task on graphs",
+        ),
         (["disease_tree/lp", "--cutout", "3"], "--cutout is for images"),
         (["coloured.npz", "--neighbours", "10,10"], "--neighbours is for graphs, but "),
         (["coloured.npz", "--task", "graphs"], "lorentz_resnet20 is not a network for graphs"),

@@ -16,7 +16,7 @@ from lresnet.runs import RunConfig
 from lresnet.runs.record import RunRecord
 
 VERBS = (
-    *("demo", "train", "evaluate", "predict", "embed", "neighbours", "ood"),
+    *("demo", "train", "evaluate", "predict", "ancestors", "generate", "embed", "neighbours", "ood"),
     *("report", "data", "delta", "plot", "doctor", "bench", "reproduce"),
 )
 CALLS = [
@@ -97,7 +97,10 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["plot", "residuals", "--x", "1"], "Missing value for argument '--x'. Expected 2 values; "),
         (["demo", "--colour", "red"], "Unrecognized options: --colour, red; For full helptext"),
         (["train", "--wieght", "1"], "--wieght, 1; Perhaps you meant: --weight learned|FLOAT; For full helptext"),
-        (["train", "--task", "imags"], "Expected one of ('auto', 'images', 'graphs', 'link', 'node', 'graph-level'); "),
+        (
+            ["train", "--task", "imags"],
+            "Expected one of ('auto', 'images', 'graphs', 'link', 'node', 'graph-level', 'hierarchy', 'text'",
+        ),
         (["delta"], "Missing from lresnet delta: FILE|NAME|RUN_DIR; For full helptext, run: lresnet delta --help\n"),
         (["train", "--seed", "x"], "Error parsing --seed: invalid literal for int() with base 10: 'x'; For full"),
     ],

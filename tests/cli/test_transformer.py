@@ -66,7 +66,7 @@ def test_the_two_models_of_a_graph_have_different_folders(tmp_path: Path, monkey
             "lorentz_resnet18 is not a network for graphs, as disease_tree/nc needs; choose lorentz_",
         ),
         (["cifar10", *SGFORMER], "lorentz_sgformer is not a network for images, as cifar10 needs"),
-        (["cifar10", "--heads", "2"], "--heads is for graphs, but cifar10 is a task on images"),
+        (["cifar10", "--heads", "2"], "heads is not a setting of lorentz_resnet18, but of lorentz_vit"),
     ],
 )
 def test_wrong_calls_are_one_line(

@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 import lresnet.data
-from lresnet.data import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS, graphs, images, registry
+from lresnet.data import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS, TEXTS, graphs, images, registry, texts
 from lresnet.data.registry import find_source, reader
 
 
@@ -17,10 +17,12 @@ def _python(code: str) -> str:
 
 
 def test_every_module_of_the_packages_is_a_data_set() -> None:
-    names = [file.stem for package in (graphs, images) for file in sorted(Path(package.__path__[0]).glob("[!_]*.py"))]
+    names = [
+        file.stem for package in (graphs, images, texts) for file in sorted(Path(package.__path__[0]).glob("[!_]*.py"))
+    ]
     assert sorted(DATASETS) == sorted(names)
-    assert list(GRAPHS) + list(IMAGE_SETS) + list(OOD_SETS) != []
-    assert sorted([*GRAPHS, *IMAGE_SETS, *OOD_SETS]) == sorted(names)
+    assert list(GRAPHS) + list(IMAGE_SETS) + list(OOD_SETS) + list(TEXTS) != []
+    assert sorted([*GRAPHS, *IMAGE_SETS, *OOD_SETS, *TEXTS]) == sorted(names)
 
 
 def test_every_data_set_has_a_reader_a_licence_and_a_citation() -> None:

@@ -70,6 +70,8 @@ def test_the_command_reference_shows_every_verb_and_option(hooks: ModuleType) ->
         "train",
         "evaluate",
         "predict",
+        "ancestors",
+        "generate",
         "embed",
         "neighbours",
         "ood",

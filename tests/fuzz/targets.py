@@ -8,6 +8,7 @@ import io
 import json
 import pickle
 import tempfile
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ import lresnet
 from lresnet._json import read_toml
 from lresnet.cli import main
 from lresnet.convert import lorentzify
-from lresnet.data import load_images, read_graph, read_graphs
+from lresnet.data import Tokenizer, load_images, read_graph, read_graphs, text_task
 from lresnet.data.files import source_files
 from lresnet.data.formats.idx import read_idx_images
 from lresnet.data.formats.image_folder import read_image_folder
@@ -31,6 +32,7 @@ from lresnet.data.formats.split_file import read_link_split, read_node_split
 from lresnet.data.formats.unlabelled_images import read_unlabelled
 from lresnet.data.formats.unpickle import read_pickle
 from lresnet.data.registry import DATASETS, reader
+from lresnet.data.tokenizer import train_bpe
 from lresnet.plots.curves import read_curve
 from lresnet.runs import Run, fit
 from lresnet.runs.graph_search import read_trials
@@ -152,6 +154,9 @@ def _text_targets() -> list[Target]:
             if (folder / name).exists():
                 read(folder / name, graph)
 
+    song = b"".join(b"%d green bottles\n" % number for number in range(9))
+    texts = [{"a.txt": song}, {"a.txt.gz": gzip.compress(song, mtime=0), "b.txt": song}]
+    tokenizers = [Tokenizer(), train_bpe(song, 262, end=True)]
     plan = read_plan
     toml = {"plan.toml": Path(plan.__code__.co_filename).with_suffix(".toml").read_bytes()}
     return [
@@ -160,6 +165,9 @@ def _text_targets() -> list[Target]:
         Target("GraphML and GML", [{"g.graphml": graphml}, {"g.gml": gml}, {"g.gml.gz": gzip.compress(gml, mtime=0)}],
                _first(read_graph), weight=2),
         Target("graph set", sets, read_graphs),
+        Target("text", texts, lambda folder: text_task(folder, context=2)),
+        Target("tokenizer.json", [{"tokenizer.json": one.to_json().encode()} for one in tokenizers],
+               _first(Tokenizer.read)),
         Target("split file", [splits], read_splits),
         Target("TOML", [toml, {"a.toml": b'[table]\nnumber = 1\ntext = "a"\nlist = [1, 2.5, {a = 1}]\n'}],
                _first(read_toml)),
@@ -292,7 +300,10 @@ def _run_targets() -> list[Target]:
             models.append(_files(root / str(number)))
         flat = torch.nn.Sequential(torch.nn.TransformerEncoderLayer(8, 2, 8, norm_first=True))
         lorentzify(flat, curvature=-0.1).save_pretrained(root / "converted")
-        converted = _files(root / "converted")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # its dropout of attention weights is not applied
+            lorentzify(flat, curvature=-0.1, attention="lorentz").save_pretrained(root / "attention")
+        converted = [_files(root / name) for name in ("converted", "attention")]
         own = torch.nn.Linear(3, 2)
         save_weights(own, root / "own")
         state = {
@@ -326,7 +337,7 @@ def _run_targets() -> list[Target]:
         Target("results", [{"gnn.jsonl": _lines(lines)}], _read_results, weight=2),
         Target("search.jsonl", [{"search.jsonl": _lines([trial, trial | {"number": 2}])}], _read_search),
         Target("model folder", models, lresnet.from_pretrained, weight=2),
-        Target("converted model", [converted], lambda folder: lresnet.from_pretrained(folder, net=flat), weight=0.5),
+        Target("converted model", converted, lambda folder: lresnet.from_pretrained(folder, net=flat), weight=0.5),
         Target("own weights", [weights], lambda folder: load_weights(torch.nn.Linear(3, 2), folder)),
         Target("checkpoint", checkpoints, _first(load_checkpoint), weight=2),
     ]

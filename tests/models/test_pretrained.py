@@ -28,10 +28,10 @@ def trained(residual: str = "lorentz", **options: object) -> LorentzGCN:
     return model.eval()
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [name for name in MODELS if name != "lorentz_gpt"])  # it predicts tokens
 @pytest.mark.parametrize("classes", [0, -1, 2.5])
 def test_a_number_of_classes_below_one_is_refused_by_name(name, classes):
-    features_of = {} if "resnet" in name else {"in_features": 4}
+    features_of = {} if "resnet" in name or "vit" in name else {"in_features": 4}
     with pytest.raises(ValueError, match=f"num_classes must be at least 1, got {classes}"):
         create_model(name, num_classes=classes, **features_of)
 
@@ -128,6 +128,7 @@ def test_files_and_config_of_a_saved_model(tmp_path):
         "activation": "none",
         "self_loops": True,
         "max_radius": 10.0,
+        "prototype_distance": None,
     }
     with safe_open(tmp_path / "model.safetensors", "pt") as file:
         keys = list(file.keys())
@@ -323,7 +324,7 @@ def test_the_registry_loads_without_torch():
     program = """
 import sys
 from lresnet.models import MODELS
-assert list(MODELS)[0] == "lorentz_gcn" and "lorentz_resnet20" in MODELS and len(MODELS) == 11
+assert list(MODELS)[0] == "lorentz_gcn" and "lorentz_resnet20" in MODELS and len(MODELS) == 16
 assert "torch" not in sys.modules
 """
     subprocess.run([sys.executable, "-c", program], check=True)

@@ -92,7 +92,7 @@ def test_the_recipe_names_what_selects(recipe, tmp_path, rule, lr):
 def test_an_unknown_rule_is_an_error(recipe, tmp_path):
     recipe["select"], results = "mean", tmp_path / "study.jsonl"
     searched(results, {0.01: (1.0, 1.0), 0.1: (2.0, 2.0), 0.001: (1.0, 1.0), 0.02: (2.0, 2.0)})
-    with pytest.raises(ValueError, match="select must be one of maximum, smoothed, got 'mean'"):
+    with pytest.raises(ValueError, match="select must be one of maximum, minimum, smoothed, got 'mean'"):
         final_runs("study", "chameleon", results)
 
 

@@ -10,7 +10,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
 
 from lresnet import Lorentz
-from lresnet.plots.poincare_disk import draw_disk, draw_geodesics, geodesic_arcs, move_to_centre, rotate
+from lresnet.plots.poincare_disk import DiskEmbedding, draw_disk, draw_geodesics, geodesic_arcs, move_to_centre, rotate
 
 
 def disk_points(count: int, seed: int, farthest: float = 4.0) -> np.ndarray:
@@ -138,3 +138,12 @@ def test_long_geodesics_are_drawn_as_smooth_curves() -> None:
     draw_geodesics(axes, [[-rim, 0.0], [0.0, rim]], [[0], [1]])
     (arc,) = axes.collections[0].get_segments()
     assert np.linalg.norm(np.diff(arc, axis=0), axis=1).max() < 0.2
+
+
+def test_names_are_ordered_by_degree_or_as_given() -> None:
+    points, edges = np.zeros((4, 2)), np.array([[0, 1, 1], [1, 2, 3]])
+    assert DiskEmbedding("star", points, edges).most_general_first().tolist() == [1, 0, 2, 3]
+    order = np.array([3, 2, 1, 0])
+    assert DiskEmbedding("star", points, edges, order=order).most_general_first().tolist() == [3, 2, 1, 0]
+    with pytest.raises(ValueError, match="order must be one for each of the 4 nodes"):
+        DiskEmbedding("star", points, edges, order=order[:2])

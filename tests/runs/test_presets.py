@@ -187,12 +187,12 @@ def test_an_unknown_recipe_is_refused() -> None:
 
 
 def test_options_of_another_kind_of_task_are_refused() -> None:
-    with pytest.raises(ValueError, match="--recipe is for images, but disease/lp is a task on graphs"):
+    with pytest.raises(ValueError, match="--recipe is for images and texts, but disease/lp is a task on graphs"):
         run_config("disease/lp", recipe="fast")
     with pytest.raises(ValueError, match="--split is for graphs, but cifar10 is a task on images"):
         run_config("cifar10", split="0")
-    with pytest.raises(ValueError, match="--layers is for graphs, but cifar10 is a task on images"):
-        run_config("cifar10", settings={"num_layers": 3})
+    with pytest.raises(ValueError, match="--hidden is for graphs, but cifar10 is a task on images"):
+        run_config("cifar10", settings={"hidden": 3})
     with pytest.raises(ValueError, match="lorentz_gcn is not a network for images, as cifar10 needs"):
         run_config("cifar10", settings={"model": "lorentz_gcn"})
 

@@ -48,7 +48,7 @@ NAN = float("nan")
         ("seed", 2**32, "a whole number from 0 to 2^32 - 1"),
         ("seed", 0.5, "a whole number from 0 to 2^32 - 1"),
         ("optimizer", "rmsprop", "adam, adam_l2 or sgd, got 'rmsprop'"),
-        ("loss", "hinge", "margin or cross_entropy, got 'hinge'"),
+        ("loss", "hinge", "margin, cross_entropy, ranking or cones, got 'hinge'"),
         ("keep", None, "best or last, got None"),
     ],
 )

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from tyro.conf import Positional, arg
 
 from lresnet._files import require_run_folder
+from lresnet._metric_names import digits
 
 if TYPE_CHECKING:
     from lresnet.metrics import UntrainedScore
@@ -30,7 +31,7 @@ def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: s
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)
-    metrics = "  ".join(f"{name} {value:.2f}" for name, value in opened.evaluate().items())
+    metrics = "  ".join(f"{name} {value:.{digits(name)}f}" for name, value in opened.evaluate().items())
     print(f"{one_line(opened.record.name)}: {metrics}")
     for line in untrained_lines(opened.record.untrained_scores, opened.record.value, "test"):
         print(line)

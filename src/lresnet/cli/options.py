@@ -23,15 +23,19 @@ from lresnet.runs.config import (
     ResNetConfig,
     SAGEConfig,
     SGFormerConfig,
+    TextTaskConfig,
+    ViTConfig,
     option_name,
 )
 from lresnet.train.config import Augment, TrainConfig
 
 __all__ = [
+    "AttentionOptions",
     "DeepOptions",
     "GraphOptions",
     "ImageOptions",
     "RunOptions",
+    "TextOptions",
     "TransformerOptions",
     "given_settings",
     "require_seeds",
@@ -74,12 +78,13 @@ _MODEL = {
     "model": (
         Literal[tuple(MODEL_CONFIGS)],
         "Network: lorentz_gcn, lorentz_gcnii, lorentz_sage or lorentz_sgformer for graphs; lorentz_resnet18, 20, 32, "
-        "34 or 50 for images.",
+        "34 or 50, lorentz_vit, lorentz_vit_tiny or lorentz_vit_small for images; lorentz_gpt for texts.",
         {"name": "model", "metavar": "NAME"},
     )
 }
 # The settings of lorentz_sage include those of lorentz_gcn, with the same choices or more.
 _OF_GRAPH_MODELS = {field.name for field in dataclasses.fields(SAGEConfig)}
+_OF_OTHER_TRANSFORMERS = {"num_layers", "heads", "dropout", "activation_checkpointing", "pooling", "head"}
 _BASE = {field.name for field in dataclasses.fields(ModelConfig)}
 
 RunOptions = _group(
@@ -103,6 +108,12 @@ TransformerOptions = _group(
     "Settings of lorentz_sgformer.",
     _fields(SGFormerConfig, without=_BASE | _OF_GRAPH_MODELS),
 )
+AttentionOptions = _group(
+    "AttentionOptions",
+    "Settings of lorentz_vit and lorentz_gpt.",
+    _fields(ViTConfig, without=_BASE | _OF_OTHER_TRANSFORMERS),
+)
+TextOptions = _group("TextOptions", "Settings for texts.", _fields(TextTaskConfig))
 ImageOptions = _group(
     "ImageOptions",
     "Settings for images.",

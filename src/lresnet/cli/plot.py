@@ -11,9 +11,12 @@ from lresnet.cli.app import App
 from lresnet.cli.ood import detection_notes, listed, listed_sets
 
 if TYPE_CHECKING:
+    from lresnet.plots.poincare_disk import DiskEmbedding
     from lresnet.runs.run import Run
 
 __all__ = ["plot"]
+
+_PAGES = (".html", ".htm")
 
 plot = App("Draw residuals, embeddings, training curves and score histograms.")
 
@@ -64,6 +67,8 @@ def embedding(
 
     Example: lresnet plot embedding runs/tree --centre 0
 
+    Example: lresnet plot embedding runs/animals-hierarchy-0 --out disk.html
+
     Example: lresnet plot embedding runs/cifar10 --thumbnails 60
 
     Example: lresnet plot embedding runs/friends-link-0 --centre "Ada Lovelace" --names 50
@@ -75,7 +80,8 @@ def embedding(
             out, 0 draws none. None: all names of a small graph, 30 of a larger one, none if they are only numbers.
         images: Largest number of test images to draw, chosen at random, for a run on images. None: 2,000.
         thumbnails: Number of test images to draw as small pictures at their points, for a run on images. None: 0.
-        out: The picture file; .png, .svg or .pdf.
+        out: The picture file; .png, .svg or .pdf. For a graph, .html writes an interactive disk: drag and zoom; more
+            names appear as a region is enlarged.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
     require_run_folder(run)
@@ -84,24 +90,37 @@ def embedding(
             raise ValueError(f"--{option} must be at least {least}, got {value}")
     import warnings
 
-    from lresnet.plots.embedding import disk_embedding, draw_disk_embedding, hyperbolic_nodes
+    from lresnet._files import require_writable
+    from lresnet.plots.embedding import (
+        centred_at,
+        disk_embedding,
+        draw_disk_embedding,
+        general_first,
+        hyperbolic_nodes,
+    )
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.neighbours import find_node
     from lresnet.runs.run import Run
 
-    require_writable_picture(out)
+    (require_writable if out.suffix in _PAGES else require_writable_picture)(out)
     opened = Run.open(run, device=device)
     if opened.record.images is not None:
         for option, given in (("centre", centre), ("names", names)):
             if given is not None:
                 raise ValueError(f"--{option} is for graphs, but {run} holds a run on images; leave it out")
+        if out.suffix in _PAGES:
+            raise ValueError(
+                f"an interactive disk is for graphs, but {run} holds a run on images; use .png, .svg or .pdf"
+            )
         return _image_embedding(opened, out, images, thumbnails)
     for option, number in (("images", images), ("thumbnails", thumbnails)):
         if number is not None:
             raise ValueError(f"--{option} is for runs on images, but {run} holds one on a graph; leave it out")
     nodes = hyperbolic_nodes(opened)
     node = None if centre is None else find_node(nodes, centre)
-    found = disk_embedding(nodes, opened.record.name)
+    found = disk_embedding(nodes, opened.record.name, general_first(opened))
+    if out.suffix in _PAGES:
+        return _interactive(found if node is None else centred_at(found, node), out)
     if found.note:
         print(found.note)
     with warnings.catch_warnings(record=True) as problems:
@@ -110,6 +129,16 @@ def embedding(
     if any("missing from font" in str(problem.message) for problem in problems):
         print("Some characters of the names are missing from the font and are drawn as boxes.", file=sys.stderr)
     print(f"The picture: {written}")
+    return 0
+
+
+def _interactive(embedding: "DiskEmbedding", out: Path) -> int:
+    """Write a page with the interactive disk; it needs no network."""
+    from lresnet._files import write_atomically
+    from lresnet.plots.html.page import html_page
+
+    write_atomically(out, html_page([], embedding, title=embedding.title).encode())
+    print(f"The page: {out}")
     return 0
 
 

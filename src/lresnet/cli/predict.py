@@ -31,12 +31,13 @@ def predict(
     node: Annotated[str | None, arg(metavar="NAME")] = None,
     pairs: Annotated[Path | None, arg(metavar="FILE")] = None,
     graph: Annotated[str | None, arg(metavar="GRAPH")] = None,
+    parents: Annotated[tuple[str, ...] | None, arg(metavar="TERM ...")] = None,
     json: Annotated[str | None, arg(metavar="FILE|-")] = None,
     csv: Annotated[str | None, arg(metavar="FILE|-")] = None,
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
 ) -> int:
-    """Predict the classes of images, nodes or graphs, or rank missing links, with the model in a run folder.
+    """Predict classes of images, nodes or graphs, rank missing links, or parents of new terms, with a run's model.
 
     Images of another size than the training images are resized and cropped. Files that cannot be read are skipped; the
     exit code is 1 if none could be read. Links are pairs of nodes without an edge, the nearest points first.
@@ -47,16 +48,20 @@ def predict(
 
     Example: lresnet predict runs/friends-link-0 --links --top 20 --node "Ada Lovelace"
 
+    Example: lresnet predict runs/animals-hierarchy-0 --parents "polar fox" "okapi: a relative of the giraffe"
+
     Args:
-        run: The folder of a run on images or on a graph.
+        run: The folder of a run on images, on a graph or on a taxonomy.
         items: Image files, or folders of images; for a graph, names or numbers of nodes, or of graphs in a set
             of graphs (none: all).
         top: Number of most probable classes of each item. None: 1. With --links the number of links. None: 50,
-            and all pairs of --pairs.
+            and all pairs of --pairs. With --parents the number of parents of each term. None: 10.
         links: Rank the pairs of nodes without an edge, for a run that predicts links.
         node: With --links, rank the links of this node only.
         pairs: With --links, rank the pairs of this file instead: two nodes per row.
         graph: A new graph, in any format that `lresnet train` reads, for a run on your own graph.
+        parents: Rank the parents of new terms, for a run on a taxonomy whose features are names or texts; a term may
+            contain its text.
         json: Also write the predictions to this file; - prints JSON instead of the table.
         csv: Also write the predictions to this file, one row per line; - prints CSV instead of the table.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
@@ -69,10 +74,17 @@ def predict(
         raise ValueError("--node and --pairs contradict each other; leave one out")
     if links and items:
         raise ValueError(f"--links ranks pairs of nodes; write --node {items[0]!r} for the links of one node")
+    if parents is not None and (links or items or graph is not None):
+        option = "--links" if links else "--graph" if graph is not None else items[0]
+        raise ValueError(f"--parents and {option} contradict each other; leave one out")
     from lresnet.data import GraphLevelTask
     from lresnet.runs.run import Run
+    from lresnet.runs.text import require_no_text
 
     opened = Run.open(run, device=device)
+    require_no_text(opened, "items to predict")
+    if parents is not None:
+        return _parents(opened, parents, 10 if top is None else top, json, csv)
     if opened.record.images is not None:
         if links or graph is not None or csv is not None:
             option = "links" if links else "graph" if graph is not None else "csv"
@@ -94,6 +106,25 @@ def _images(run: "Run", images: Sequence[Path], top: int, json: str | None, verb
     if verbose:
         print_skipped(found.skipped)
     return 0 if found.images else 1
+
+
+def _parents(run: "Run", terms: Sequence[str], top: int, json: str | None, csv: str | None) -> int:
+    from lresnet.cli.ancestors import ranked_line, ranked_table
+    from lresnet.runs.hierarchy import rank_parents, ranked_as_csv, ranked_as_json
+
+    found = rank_parents(run, terms, top=top)
+    for number, one in enumerate(found):
+        if "-" not in (json, csv):
+            print(ranked_line(one))
+        last = number == len(found) - 1  # files are written once, and JSON and CSV hold all terms
+        print_table(
+            ranked_table(one) if "-" not in (json, csv) else None,
+            ranked_as_json(found),
+            json if last else None,
+            csv if last else None,
+            ranked_as_csv(found),
+        )
+    return 0
 
 
 def _nodes(run: "Run", items: Sequence[str], top: int, graph: str | None, json: str | None, csv: str | None) -> int:

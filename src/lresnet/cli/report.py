@@ -115,7 +115,8 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Group":
     from lresnet.runs.report import BASELINE, untrained_result
 
     compared = any(group.difference is not None for group in groups)
-    heading = Text(f"{one_line(title)}: {groups[0].metric} in percent, mean ± deviation over n runs", style="italic")
+    spec, unit = groups[0].spec, f" in {groups[0].unit}" if groups[0].unit else ", less is better"
+    heading = Text(f"{one_line(title)}: {groups[0].metric}{unit}, mean ± deviation over n runs", style="italic")
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     others = list(dict.fromkeys(name for group in groups for name in group.metrics if name != group.metric))
     others = [] if compared else others[:_OTHER_METRICS]
@@ -125,12 +126,12 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Group":
         justify: Literal["left", "right"] = "left" if is_text else "right"
         table.add_column(column, justify=justify, no_wrap=not is_text)
     for group in groups:
-        validation = f"{group.validation.mean:.2f}" if group.validation.n else ""
-        values = [group.name, f"{group.test:.2f}", str(group.test.n), validation]
-        values += [f"{group.metrics[name]:.2f}" if name in group.metrics else "" for name in others]
+        validation = f"{group.validation.mean:{spec}}" if group.validation.n else ""
+        values = [group.name, f"{group.test:{spec}}", str(group.test.n), validation]
+        values += [f"{group.metrics[name]:{spec}}" if name in group.metrics else "" for name in others]
         if group.difference is not None:
             mark = " *" if group.difference.settings else ""
-            values += [f"{group.difference.estimate:+.2f}", f"{group.difference.verdict}{mark}"]
+            values += [f"{group.difference.estimate:+{spec}}", f"{group.difference.verdict}{mark}"]
         table.add_row(*map(Text, values))
     untrained = untrained_result(record for group in groups for record in group.records)
     if untrained is not None:

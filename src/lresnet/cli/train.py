@@ -5,7 +5,7 @@ import itertools
 import re
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from tyro.conf import FlagCreatePairsOff, OmitArgPrefixes, Positional, arg
 
@@ -13,10 +13,12 @@ from lresnet._files import require_no_file
 from lresnet.cli.app import Failed
 from lresnet.cli.evaluate import evaluate, untrained_lines
 from lresnet.cli.options import (
+    AttentionOptions,
     DeepOptions,
     GraphOptions,
     ImageOptions,
     RunOptions,
+    TextOptions,
     TransformerOptions,
     given_settings,
     require_seeds,
@@ -30,13 +32,14 @@ if TYPE_CHECKING:
     from lresnet.runs.config import GraphTaskKind, RunConfig
     from lresnet.runs.graph_search import Budget, Trial
     from lresnet.runs.presets import TaskKind
-    from lresnet.train import ImageClassification, Objective
+    from lresnet.train import ImageClassification, Objective, TextModelling
 
 __all__ = ["train"]
 
 _RUN, _GRAPHS, _DEEP = RunOptions(), GraphOptions(), DeepOptions()
 _TRANSFORMER, _IMAGES = TransformerOptions(), ImageOptions()
-_DEFAULT_MODELS = ("lorentz_gcn", "lorentz_resnet18")
+_ATTENTION, _TEXTS = AttentionOptions(), TextOptions()
+_DEFAULT_MODELS = ("lorentz_gcn", "lorentz_resnet18", "lorentz_gpt")
 _NO_MANIFOLD_PARAMETERS = (
     "warning: no parameter is a point of the manifold (geoopt.ManifoldParameter), so every update is an ordinary Adam "
     "update"
@@ -45,11 +48,11 @@ _NO_MANIFOLD_PARAMETERS = (
 
 def train(
     data: Annotated[Positional[str | None], arg(metavar="[DATA]")] = None,
-    task: Literal["auto", "images", "graphs", "link", "node", "graph-level"] = "auto",
+    task: Literal["auto", "images", "graphs", "link", "node", "graph-level", "hierarchy", "text"] = "auto",
     method: Annotated[str | None, arg(metavar="NAME")] = None,
     search: Annotated[str | None, arg(metavar="60s|INT|off")] = None,
     seed: int = 0,
-    recipe: Annotated[str | None, arg(metavar="fast|long|paper|...")] = None,
+    recipe: Annotated[str | None, arg(metavar="fast|long|paper|small|...")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
     split_index: int | None = None,
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
@@ -62,6 +65,8 @@ def train(
     deep: OmitArgPrefixes[DeepOptions] = _DEEP,
     transformer: OmitArgPrefixes[TransformerOptions] = _TRANSFORMER,
     images: OmitArgPrefixes[ImageOptions] = _IMAGES,
+    attention: OmitArgPrefixes[AttentionOptions] = _ATTENTION,
+    texts: OmitArgPrefixes[TextOptions] = _TEXTS,
 ) -> int:
     """Train one model on one task. The test set is read by `lresnet evaluate`, or at the end with --test.
 
@@ -73,7 +78,8 @@ def train(
     folder with edges.csv and if you have them features.csv, labels.csv and splits.csv, or a .npz, .graphml or .gml
     file. Your own images are a folder with a folder for each class (a part of each class becomes the test set), a
     folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and test_labels;
-    their settings are chosen by the number and the size of the images, and printed.
+    their settings are chosen by the number and the size of the images, and printed. Your own text, with --task text, is
+    a text file, also gzipped, or a folder of .txt files; the model learns to predict each byte from those before it.
 
     To train with several GPUs or machines, start one process for each: torchrun
     --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs
@@ -91,30 +97,38 @@ def train(
 
     Example: lresnet train citations/ --task node --metric f1_macro --search 5m
 
+    Example: lresnet train taxonomy.csv --task hierarchy
+
     Example: lresnet train photos/ --epochs 30 --size 48
 
+    Example: lresnet train book.txt --task text --out runs/book
+
     Args:
-        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, or the path of your own graph or images.
-        task: What to learn on your own graph: link (missing links), node (classes of nodes) or graph-level (classes of
-            whole graphs, a folder of them). Or the kind of DATA, if its name is ambiguous: graphs or images. Without
-            DATA, graphs means disease_tree/lp and images cifar10.
+        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph, images
+            or text.
+        task: What to learn on your own graph: link (missing links), node (classes of nodes), graph-level (classes of
+            whole graphs, a folder of them) or hierarchy (ancestors in a taxonomy: rows child,parent or an indented
+            .txt). Or text, if DATA is a text. Or the kind of DATA, if its name is ambiguous: graphs or images. Without
+            DATA, graphs means disease_tree/lp, images cifar10 and text gcide.
         method: Residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the Euclidean
             baseline. None: lorentz; the search on your own graph also tries none.
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
             for the first settings. None: 60s. Settings that you give hold in every trial.
         seed: Seed of parameters, negatives, random splits, shuffling and augmentation.
-        recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast; for your own images,
-            settings that suit their number and size. With a recipe your own images use CIFAR-10's preset, with
-            gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4 (--lr).
+        recipe: Preset for images: fast, fast-learned, long, long-cutmix or paper. None: fast, the only one of the
+            vision transformers; for your own images, settings that suit their number and size. With a recipe your own
+            images use CIFAR-10's preset, with gradients clipped at norm 1 (--clip) and a learning rate of at most 0.4
+            (--lr). Preset for texts: small, or base for a GPU. None: small.
         split: Split of a graph: public, legacy, class-random, hgcn, disjoint, fresh_splits, or the number of an
             official split; `lresnet data list` describes them. None: the preset's. On your own graph: random, the
             number of one of its masks, or a file with rows node,part (links: node,node,part); the parts are train, val
-            and test.
+            and test. On your own taxonomy: closure (pairs of a node and an ancestor are held out, no edges) or leaves
+            (leaves with all their edges; the default with texts or names as features).
         split_index: Number of a class-random or fresh split: the seed that draws it. None: the seed of the run.
         out: Folder of the run. None: runs/DATA-METHOD-SEED, with the model and the recipe in the name if they are not
             the default ones (your own graph: runs/DATA-TASK-SEED); a number is added if that folder holds other data of
             the same name.
-        checkpoint_every: Epochs between two checkpoints. None: 10; 200 for graphs that are one batch.
+        checkpoint_every: Epochs between two checkpoints. None: 10; 200 for graphs that are one batch; 1 for texts.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set once when the run has finished, as `lresnet evaluate` does.
         verbose: List every image file that could not be read, and why.
@@ -123,6 +137,8 @@ def train(
         deep: Settings of lorentz_gcnii only.
         transformer: Settings of lorentz_sgformer only.
         images: Settings for images only.
+        attention: Settings of lorentz_vit and lorentz_gpt.
+        texts: Settings for texts only.
     """
     from lresnet.runs.config import GraphTaskConfig, require_shareable
     from lresnet.runs.graph_search import read_budget
@@ -134,7 +150,7 @@ def train(
     if learn is not None and data is None:
         raise ValueError(f"--task {learn} needs your own graph: lresnet train GRAPH --task {learn}")
     kind, name = find_task(data, kind)
-    given = given_settings(settings, graphs, deep, transformer, images)
+    given = given_settings(settings, graphs, deep, transformer, images, attention, texts)
     config = run_config(
         name,
         method or "lorentz",
@@ -161,10 +177,12 @@ def train(
 
 def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, TaskKind | None]":
     """Return what ``--task`` says to learn on a user's graph, and the kind of the data; None: it does not say."""
-    learn: dict[str, GraphTaskKind] = {"link": "link", "node": "node", "graph-level": "graph-level"}
-    if task in learn:
-        return learn[task], "graphs"
-    return None, "graphs" if task == "graphs" else "images" if task == "images" else None
+    from lresnet.runs.config import GraphTaskKind
+
+    if task in get_args(GraphTaskKind):
+        return task, "graphs"  # type: ignore[return-value]
+    kinds: dict[str, TaskKind] = {"graphs": "graphs", "images": "images", "text": "texts"}
+    return None, kinds.get(task)
 
 
 def _searched(
@@ -233,7 +251,7 @@ def _default_folder(config: "RunConfig", recipe: str | None) -> Path:
     """Return a folder that holds no run on other data: two folders of images may have the same name."""
     from lresnet.runs.presets import image_recipes
 
-    preset = f"-{recipe}" if recipe in image_recipes()[1:] else ""
+    preset = f"-{recipe}" if recipe in image_recipes()[1:] or recipe == "base" else ""
     model = "" if config.model.name in _DEFAULT_MODELS else f"-{config.model.name.removeprefix('lorentz_')}"
     dropped = "_".join(map(str, getattr(config.task, "drop_columns", None) or ()))
     name = _folder_name(config.task.name) + (f"-without_{dropped}" if dropped else "")
@@ -275,13 +293,13 @@ def _train(
     given: dict[str, Any],
 ) -> None:
     from lresnet.cli.console import progress_bars
-    from lresnet.data import LinkTask
-    from lresnet.runs.config import ImageTaskConfig
+    from lresnet.data import HierarchyTask, LinkTask
+    from lresnet.runs.config import ImageTaskConfig, TextTaskConfig
     from lresnet.runs.run import fit
     from lresnet.train import NonFiniteError
     from lresnet.train.distributed import join_processes
 
-    notes = None
+    notes, digits = None, 4 if isinstance(config.task, TextTaskConfig) else 2
     if isinstance(config.task, ImageTaskConfig) and config.task.is_own and recipe is None:
         config, notes = _suited(config, given, folder, device)
     progress = progress_bars()
@@ -293,7 +311,7 @@ def _train(
         progress.start()
 
     def show(epoch: int, metric: float | None) -> None:
-        state = "" if metric is None else f"{config.train.keep} validation {metric:.2f}"
+        state = "" if metric is None else f"{config.train.keep} validation {metric:.{digits}f}"
         progress.update(bar, completed=epoch, state=state)
 
     try:
@@ -316,9 +334,9 @@ def _train(
     finally:
         if progress.live.is_started:
             progress.stop()
-    metric = "nothing held out" if run.record.validation is None else f"validation {run.record.validation:.2f}"
+    metric = "nothing held out" if run.record.validation is None else f"validation {run.record.validation:.{digits}f}"
     print(f"{metric}, epoch {run.record.best_epoch}")
-    if not test and is_main_process() and isinstance(run.known_task, LinkTask):
+    if not test and is_main_process() and isinstance(run.known_task, LinkTask | HierarchyTask):
         for line in untrained_lines(run.untrained(), run.record.validation, "validation"):
             print(line)
     hint = "" if test else f"; `lresnet evaluate {shlex.quote(str(folder))}` reads the test set"
@@ -407,7 +425,7 @@ def _summary(
     from lresnet.runs.config import GraphTaskConfig
     from lresnet.runs.presets import has_searched_preset, image_recipes
     from lresnet.runs.run import load
-    from lresnet.train import ImageClassification
+    from lresnet.train import ImageClassification, TextModelling
 
     groups = parameter_groups(model)
     lines = [groups.summary()]
@@ -417,6 +435,8 @@ def _summary(
         lines.append("A network of one layer has no residual connection: every --method gives the same network here.")
     if isinstance(config.task, GraphTaskConfig) and config.task.is_own:
         lines += load(config.task, config.train.seed).notes  # type: ignore[union-attr]
+    if isinstance(objective, TextModelling):
+        lines += _text_lines(config, objective)
     if isinstance(objective, ImageClassification):
         data, held_out = objective.data, 0 if objective.held_out is None else len(objective.held_out)
         height, width, channels = data.train.shape
@@ -436,6 +456,20 @@ def _summary(
             name = recipe or image_recipes()[0]
             lines.append(f"recipe {name} was not searched for {config.model.residual}; it uses its first settings")
     return lines
+
+
+def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:
+    """Return what is reported of a text: its parts, its tokens, and how long an epoch is."""
+    task = objective.task
+    parts = ", ".join(f"{len(one):,} {word}" for one, word in ((task.train, "to train on"), (task.val, "held out")))
+    kind = "byte pairs" if task.tokenizer.merges else "bytes"
+    return [
+        f"Tokens ({kind}, {task.vocab_size:,} different ones): {parts}, {len(task.test):,} to test",
+        *task.notes,
+        f"Training: {config.train.epochs} epochs of {objective.steps_per_epoch:,} steps, each of "
+        f"{objective.batch_size} windows of {task.context} tokens (--epochs --batch-size --context); validation in "
+        "bits per byte, less is better",
+    ]
 
 
 def _skipped_files(skipped: "Sequence[tuple[Path, str]]", read: int, verbose: bool) -> list[str]:

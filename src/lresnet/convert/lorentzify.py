@@ -15,11 +15,12 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
+from lresnet.convert.attention import Attention, AttentionPlace, convert_attention, find_attention
 from lresnet.convert.example import guesses
 from lresnet.convert.plan import Plan, Sum, copy_of, find_sums, results_of
 from lresnet.convert.rewritten_class import Replacement, find_sum, is_rewritten, rewritten_class
@@ -46,6 +47,7 @@ def lorentzify(
     *,
     example: Any = None,
     plan: Plan | None = None,
+    attention: Attention | Sequence[AttentionPlace] = "keep",
     **options: Any,
 ) -> torch.nn.Module:
     """Return a copy of ``module`` in which sums of a skip connection and its branch are residual connections.
@@ -67,6 +69,11 @@ def lorentzify(
         example: example input: a tensor, a tuple of arguments, or a dict of named arguments. None: guessed from the
             network's first layer.
         plan: the result of :func:`lresnet.find_sums`, perhaps changed; it replaces the example.
+        attention: ``"keep"`` leaves dot-product attention as it is. ``"lorentz"`` makes the scores Lorentzian inner
+            products and joins values by their centroid, in :class:`torch.nn.MultiheadAttention` and in modules that
+            call ``scaled_dot_product_attention``; all weights stay, and each head gets a learned temperature. The
+            network then computes something else even near curvature 0, where this is L2 attention. A network without
+            a sum to convert, as one with norms behind its sums, is converted too. A saved network passes the modules.
         options: options of the residual. By default the Lorentz residual has a learned weight (initially 1) and a
             learned scale (initially 2). With a small curvature the network then computes the same as before.
             ``scale="1+w"`` keeps each residual near the sum x + w f(x) while the weight is trained, ``scale=None``
@@ -89,15 +96,17 @@ def lorentzify(
         plan = _plan(module, example)
     elif example is not None:
         raise ValueError("give an example or a plan, not both: the plan was made from an example")
+    places = _attention_places(module, plan, attention)
     chosen = _chosen(plan, residual)
-    if not chosen:
+    if not chosen and not places:
         raise ValueError(_nothing_to_convert(plan))
-    chosen, axes = _with_axes(chosen, dim)
-    manifold = curvature if isinstance(curvature, Lorentz) else Lorentz(_curvature(curvature, chosen, axes))
+    chosen, axes = _with_axes(chosen, dim) if chosen else ([], [])
+    manifold = curvature if isinstance(curvature, Lorentz) else Lorentz(_curvature(curvature, chosen, axes, places))
     network = copy_of(module)
     blocks = _blocks(network, chosen)
     options = (_LORENTZ_OPTIONS if residual == "lorentz" else {}) | options
-    _register(next(iter(blocks.values()))[0], manifold)
+    owners = [block for block, _ in blocks.values()] or [network.get_submodule(one.module) for one in places]
+    _register(owners[0], manifold)
     added: list[tuple[torch.nn.Module, str, bool]] = []
     flat = residual in ("space", "euclidean")
     for block, sums in blocks.values():
@@ -109,10 +118,13 @@ def lorentzify(
         _warn(plan, chosen, is_known)
     if not is_rewritten(type(network)):
         network.__class__ = rewritten_class(type(network), ())  # has save_pretrained
+    convert_attention(network, places, manifold)  # after the check, because it changes what the network computes
+    _switch_fast_paths_off(network)
     network.__dict__[CONVERSION] = {
         "residual": residual,
         "options": options,
         "learned_curvature": bool(list(manifold.parameters())),
+        **({"attention": [list(place) for place in places]} if places else {}),
         "sums": [_as_dict(one, axes[chosen.index(one)]) for _, sums in blocks.values() for one in sums],
     }
     return network
@@ -162,6 +174,17 @@ def _plan(module: torch.nn.Module, example: Any) -> Plan:
         f"{type(module).__name__} does not run on an input guessed from its first layer ({text}); pass an example: "
         "lorentzify(net, example=x), or example=(x, y), or example={'input_ids': ids}"
     ) from error
+
+
+def _attention_places(
+    module: torch.nn.Module, plan: Plan, attention: Attention | Sequence[AttentionPlace]
+) -> Sequence[AttentionPlace]:
+    """The modules whose attention is converted."""
+    if not isinstance(attention, str):
+        return attention
+    if attention not in get_args(Attention):
+        raise ValueError(f"attention must be {' or '.join(get_args(Attention))}, got {attention!r}")
+    return find_attention(module, plan) if attention == "lorentz" else ()
 
 
 def _chosen(plan: Plan, residual: str) -> list[Sum]:
@@ -239,9 +262,12 @@ def _is_within(path: str, prefix: str) -> bool:
     return prefix in ("", path) or path.startswith(f"{prefix}.")
 
 
-def _curvature(asked: float | str, chosen: Sequence[Sum], axes: Sequence[int]) -> float:
+def _curvature(
+    asked: float | str, chosen: Sequence[Sum], axes: Sequence[int], places: Sequence[AttentionPlace]
+) -> float:
     if asked == "auto":
         widths = [one.shape[axis] for one, axis in zip(chosen, axes, strict=True) if one.shape]
+        widths = widths or [one.heads * one.width for one in places]
         if not widths:
             raise ValueError('curvature="auto" needs a plan that was made from an example; give a number')
         return -1 / max(widths)

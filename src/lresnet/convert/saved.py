@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Mapping
@@ -15,8 +16,9 @@ from safetensors.torch import save as to_safetensors
 
 from lresnet._files import write_atomically
 from lresnet._json import read_json
-from lresnet._limits import SIZE
+from lresnet._limits import LIST_ITEMS, SIZE
 from lresnet._version import __version__
+from lresnet.convert.attention import AttentionPlace
 from lresnet.convert.lorentzify import CONVERSION, lorentzify
 from lresnet.convert.places import Place
 from lresnet.convert.plan import Plan, Sum
@@ -263,6 +265,15 @@ def _build(record: Mapping[str, Any], config: Mapping[str, Any], num_classes: in
     return flat
 
 
+def _attention_place(path: object, heads: object, width: object, temperature: object) -> AttentionPlace:
+    """Check what a file says about one module: a large number of heads would take memory."""
+    if type(heads) is not int or type(width) is not int or not 0 < heads <= LIST_ITEMS:
+        raise ValueError(f"config.json has attention with {str(heads)[:20]} heads of width {str(width)[:20]}")
+    if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
+        raise ValueError(f"config.json has attention with the temperature {str(temperature)[:20]}")
+    return AttentionPlace(str(path), heads, width, float(temperature))
+
+
 def _convert(net: torch.nn.Module, record: Mapping[str, Any]) -> torch.nn.Module:
     """Convert a network as the record of a saved one says."""
     sums = []
@@ -278,4 +289,6 @@ def _convert(net: torch.nn.Module, record: Mapping[str, Any]) -> torch.nn.Module
         sums.append(one)
     manifold = Lorentz(record["curvature"], learnable=bool(record["learned_curvature"]))
     plan = Plan(type(net).__name__, sums)
-    return lorentzify(net, manifold, str(record["residual"]), plan=plan, **dict(record["options"]))
+    places = [_attention_place(*entry) for entry in record.get("attention", ())]
+    options = dict(record["options"])
+    return lorentzify(net, manifold, str(record["residual"]), plan=plan, attention=places, **options)

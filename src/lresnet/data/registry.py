@@ -1,4 +1,4 @@
-"""All data sets by name, discovered in :mod:`lresnet.data.graphs` and :mod:`lresnet.data.images`.
+"""All data sets by name, discovered in the packages ``graphs``, ``images`` and ``texts`` of :mod:`lresnet.data`.
 
 A data set is one module of these packages. It defines ``SOURCE``, the facts about the data set, and ``read``, its
 reader. No other list of data sets exists. Importing this module imports neither torch nor NumPy.
@@ -12,10 +12,10 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from lresnet.data import graphs, images
-from lresnet.data.source import DataSource, GraphSource, ImageSource, OodSource, TaskSource
+from lresnet.data import graphs, images, texts
+from lresnet.data.source import DataSource, GraphSource, ImageSource, OodSource, TaskSource, TextSource
 
-__all__ = ["DATASETS", "GRAPHS", "IMAGE_SETS", "OOD_SETS", "TASKS", "find_source", "reader"]
+__all__ = ["DATASETS", "GRAPHS", "IMAGE_SETS", "OOD_SETS", "TASKS", "TEXTS", "find_source", "reader"]
 
 
 def _discover(package: ModuleType) -> dict[str, DataSource]:
@@ -30,7 +30,7 @@ def _discover(package: ModuleType) -> dict[str, DataSource]:
     return found
 
 
-DATASETS: dict[str, DataSource] = _discover(graphs) | _discover(images)
+DATASETS: dict[str, DataSource] = _discover(graphs) | _discover(images) | _discover(texts)
 """Every data set, by name."""
 
 GRAPHS = {name: source for name, source in DATASETS.items() if isinstance(source, GraphSource)}
@@ -41,6 +41,9 @@ IMAGE_SETS = {name: source for name, source in DATASETS.items() if isinstance(so
 
 OOD_SETS = {name: source for name, source in DATASETS.items() if isinstance(source, OodSource)}
 """The out-of-distribution image sets, by name: what :func:`lresnet.data.load_ood_set` accepts besides paths."""
+
+TEXTS = {name: source for name, source in DATASETS.items() if isinstance(source, TextSource)}
+"""The texts, by name: what :func:`lresnet.data.text_task` accepts besides paths."""
 
 TASKS: dict[str, TaskSource] = {task.name: task for source in GRAPHS.values() for task in source.tasks}
 """The tasks on graphs, by name: what :func:`lresnet.data.load_task` accepts."""
@@ -59,6 +62,6 @@ def find_source(name: str) -> DataSource:
 
 def reader(source: DataSource) -> Callable[..., Any]:
     """Return the function ``read`` of the module that describes ``source``."""
-    package = graphs if isinstance(source, GraphSource) else images
+    package = graphs if isinstance(source, GraphSource) else texts if isinstance(source, TextSource) else images
     read: Callable[..., Any] = import_module(f"{package.__name__}.{source.name}").read
     return read

@@ -1,7 +1,8 @@
 """Facts about a data set: its files, their official addresses and checksums, its tasks, licence and citation.
 
-Each module of :mod:`lresnet.data.graphs` and :mod:`lresnet.data.images` describes one data set with these classes.
-Nothing here imports torch or NumPy, so that the names of all data sets are known in milliseconds.
+Each module of :mod:`lresnet.data.graphs`, :mod:`lresnet.data.images` and :mod:`lresnet.data.texts` describes one data
+set with these classes. Nothing here imports torch or NumPy, so that the names of all data sets are known in
+milliseconds.
 """
 
 from __future__ import annotations
@@ -13,16 +14,19 @@ from typing import Literal
 
 __all__ = [
     "FEATURE_SOURCES",
+    "HIERARCHY_SPLITS",
     "DataSource",
     "FeatureSource",
     "File",
     "Files",
     "GraphSource",
+    "HierarchySplit",
     "ImageRecords",
     "ImageSource",
     "NodeMetric",
     "OodSource",
     "TaskSource",
+    "TextSource",
 ]
 
 NodeMetric = Literal["f1_binary", "accuracy"]
@@ -30,6 +34,10 @@ NodeMetric = Literal["f1_binary", "accuracy"]
 FeatureSource = Literal["own", "learned", "structural"]
 FEATURE_SOURCES: tuple[FeatureSource, ...] = ("own", "learned", "structural")
 """Where node features come from: the graph itself, one learned point per node, or the structure around a node."""
+
+HierarchySplit = Literal["closure", "leaves"]
+HIERARCHY_SPLITS: tuple[HierarchySplit, ...] = ("closure", "leaves")
+"""What is held out of a taxonomy: pairs of its transitive closure, or leaves with all their pairs."""
 
 Files = Mapping[str, Path]
 """The files of a data set: the last part of :attr:`File.path`, e.g. ``"airport.p"``, to where the file was found."""
@@ -170,6 +178,11 @@ class GraphSource(DataSource):
 @dataclass(frozen=True, kw_only=True)
 class ImageSource(DataSource):
     """Labelled training and test images. Their module has a function ``read(files) -> ImageData``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextSource(DataSource):
+    """A text. Its module has a function ``read(files) -> list[bytes]``, which returns its documents."""
 
 
 @dataclass(frozen=True, kw_only=True)

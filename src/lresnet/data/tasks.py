@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from lresnet._metric_names import require_link_metric, require_node_metric
+from lresnet.data.hierarchy import HierarchyTask
 from lresnet.data.image_data import ImageData, ImageSet, hold_out, stratified_part
 from lresnet.data.shaped import shaped
+from lresnet.data.text import TextTask
 from lresnet.data.torch_dataset import DatasetTask
 
 if TYPE_CHECKING:
@@ -22,6 +24,7 @@ __all__ = [
     "AncestorTask",
     "GraphLevelTask",
     "GraphTask",
+    "HierarchyTask",
     "ImageTask",
     "LinkTask",
     "NodeTask",
@@ -407,7 +410,7 @@ class ImageTask:
 GraphTask = LinkTask | NodeTask
 """A task on one graph: what :func:`lresnet.data.load_task` returns."""
 
-Task = LinkTask | NodeTask | GraphLevelTask | AncestorTask | ImageTask | DatasetTask
+Task = LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask | ImageTask | TextTask | DatasetTask
 
 
 def _require_features(name: str, x: Tensor, nodes: int) -> None:

@@ -1,6 +1,6 @@
 """Metrics of classification, class trees, ranking and out-of-distribution detection, on the device of their input."""
 
-from lresnet._metric_names import LINK_METRICS, NODE_METRICS
+from lresnet._metric_names import HIERARCHY_METRICS, LINK_METRICS, NODE_METRICS
 from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
 from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.hierarchy import (
@@ -19,6 +19,12 @@ from lresnet.metrics.hierarchy_ranking import (
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
+from lresnet.metrics.untrained_hierarchy import (
+    UNTRAINED_HIERARCHY_SCORES,
+    hierarchy_metric,
+    hierarchy_metrics_of,
+    untrained_hierarchy_scores,
+)
 from lresnet.metrics.untrained_links import (
     UNTRAINED_SCORES,
     PairScores,
@@ -28,9 +34,11 @@ from lresnet.metrics.untrained_links import (
 )
 
 __all__ = [
+    "HIERARCHY_METRICS",
     "LINK_METRICS",
     "NODE_METRICS",
     "OOD_METRICS",
+    "UNTRAINED_HIERARCHY_SCORES",
     "UNTRAINED_SCORES",
     "PairScores",
     "RankedAnswers",
@@ -43,7 +51,9 @@ __all__ = [
     "energy_score",
     "f1",
     "hierarchical_distance",
+    "hierarchy_metric",
     "hierarchy_metrics",
+    "hierarchy_metrics_of",
     "hits_at",
     "link_metric",
     "link_scores",
@@ -56,5 +66,6 @@ __all__ = [
     "rank_answers",
     "roc_auc",
     "superclass_accuracy",
+    "untrained_hierarchy_scores",
     "untrained_link_scores",
 ]

@@ -43,23 +43,27 @@ class RankedAnswers:
 
     def mean_rank(self) -> Tensor:
         """Return the mean of the ranks over the answers; 0-d, float64."""
-        return self.ranks.mean()
+        found: Tensor = self.ranks.mean()
+        return found
 
     def mean_reciprocal_rank(self) -> Tensor:
         """Return the mean of 1 / rank over the answers; 0-d, float64."""
-        return (1 / self.ranks).mean()
+        found: Tensor = (1 / self.ranks).mean()
+        return found
 
     def hits_at(self, k: int) -> Tensor:
         """Return the share of answers whose rank is at most ``k``; 0-d, float64."""
         if k < 1:
             raise ValueError(f"k must be at least 1, got {k}")
-        return (self.ranks <= k).double().mean()
+        found: Tensor = (self.ranks <= k).double().mean()
+        return found
 
     def mean_average_precision(self) -> Tensor:
         """Return the mean over the queries of their average precision, the mean precision at their answers; float64."""
         _, query, count = self.queries.unique(return_inverse=True, return_counts=True)
         sums = torch.zeros(count.numel(), dtype=torch.float64, device=count.device)
-        return (sums.index_add(0, query, self.precisions) / count).mean()
+        found: Tensor = (sums.index_add(0, query, self.precisions) / count).mean()
+        return found
 
 
 @torch.no_grad()
@@ -146,7 +150,8 @@ def _answers_at_least_as_high(queries: Tensor, scores: Tensor) -> Tensor:
     )
     up_to = count.cumsum(0)  # columns are sorted by query, then by score
     last = torch.searchsorted(distinct[0].contiguous(), distinct[0].contiguous(), right=True) - 1
-    return (up_to[last] - up_to + count)[which].double()
+    found: Tensor = (up_to[last] - up_to + count)[which].double()
+    return found
 
 
 def average_distortion(distances: Tensor, tree_distances: Tensor) -> Tensor:

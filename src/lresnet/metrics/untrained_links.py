@@ -64,7 +64,9 @@ class UntrainedScore:
     @property
     def label(self) -> str:
         """The score in words, e.g. ``"one raw feature (column 10)"``."""
-        words = UNTRAINED_SCORES.get(self.name, self.name)
+        from lresnet.metrics.untrained_hierarchy import UNTRAINED_HIERARCHY_SCORES  # which imports this module
+
+        words = {**UNTRAINED_SCORES, **UNTRAINED_HIERARCHY_SCORES}.get(self.name, self.name)
         return words if self.column is None else f"{words} (column {self.column})"
 
     @property

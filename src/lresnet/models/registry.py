@@ -20,19 +20,25 @@ if TYPE_CHECKING:
 __all__ = ["MODELS", "create_model", "from_pretrained"]
 
 _RESNET = "lresnet.models.resnet:LorentzResNet"
+_VIT = "lresnet.models.vit:LorentzViT"
 # The class of every model and its leading arguments.
 _TABLE: dict[str, tuple[Any, ...]] = {
     "lorentz_gcn": ("lresnet.models.gcn:LorentzGCN",),
+    "lorentz_embedding": ("lresnet.models.embedding:LorentzNodeEmbedding",),
     "lorentz_gcnii": ("lresnet.models.gcnii:LorentzGCNII",),
+    "lorentz_gpt": ("lresnet.models.gpt:LorentzGPT",),
     "lorentz_mlp": ("lresnet.models.mlp:LorentzMLP",),
     "lorentz_resnet": (_RESNET,),
     "lorentz_sage": ("lresnet.models.sage:LorentzSAGE",),
     "lorentz_sgformer": ("lresnet.models.sgformer:LorentzSGFormer",),
+    "lorentz_vit": (_VIT,),
     "lorentz_resnet18": (_RESNET, 18),
     "lorentz_resnet20": (_RESNET, 20),
     "lorentz_resnet32": (_RESNET, 32),
     "lorentz_resnet34": (_RESNET, 34),
     "lorentz_resnet50": (_RESNET, 50),
+    "lorentz_vit_tiny": (_VIT, 12, 192, 3),
+    "lorentz_vit_small": (_VIT, 12, 384, 6),
 }
 # Other arguments that a name sets; the caller may replace them.
 _KEYWORDS: dict[str, dict[str, Any]] = {"lorentz_resnet50": {"block": "bottleneck"}}
@@ -71,7 +77,8 @@ def create_model(name: str, residual: str = "lorentz", curvature: float | None =
     Args:
         name: A name of :data:`MODELS`.
         residual: A name of :data:`lresnet.residual.METHODS`.
-        curvature: K < 0. Default: that of the model, -1 for graphs and vectors and -0.02 for images.
+        curvature: K < 0. Default: that of the model, -1 for graphs and vectors, -0.02 for most ResNets, -0.1/width for
+            transformers.
         config: Other arguments of the model's class.
 
     Example:

@@ -52,22 +52,16 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz
-from lresnet.geometry.checks import full_precision
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.kernels import supports_pair
-from lresnet.models.pretrained import Pretrained
+from lresnet.models.image_model import HEADS, POOLINGS, ImageModel, classifier, require_choice, require_images
 from lresnet.models.resnet_blocks import BottleneckBlock, ResidualBlock, is_unmodified
 from lresnet.nn.batch_norm import RunningUpdate, norm_relu, update_running_statistics
 from lresnet.nn.conv2d import Conv2d, deinterleave, interleave
-from lresnet.nn.mlr import LorentzMLR
-from lresnet.nn.pooling import CentroidPool, PoincareMean, SpaceMean
-from lresnet.nn.prototypes import Prototypes
 from lresnet.residual import METHODS, make_residual
 
 __all__ = ["BottleneckBlock", "LorentzResNet", "ResidualBlock", "is_unmodified"]
 
-_POOLINGS = {"poincare": PoincareMean, "centroid": CentroidPool, "mean": SpaceMean}
-_HEADS = ("mlr", "prototypes", "linear")
 _STEMS = ("imagenet", "cifar")
 _BLOCKS = {"basic": ResidualBlock, "bottleneck": BottleneckBlock}
 # Channels with which a convolution keeps a GPU's matrix units busy (timings: lresnet.nn.conv2d).
@@ -78,7 +72,7 @@ _SCALE = 2.0
 _CURVATURE, _CURVATURE_34, _CURVATURE_50 = -0.02, -0.01, -0.002
 
 
-class LorentzResNet(Pretrained):
+class LorentzResNet(ImageModel):
     r"""ResNet-18, -34, -50 or -(6n+2); with ``residual="euclidean"`` the Euclidean baseline.
 
     .. math:: x^{(l)} = \mathrm{relu}\big(s(x^{(l-1)}) \oplus f(x^{(l-1)})\big)
@@ -145,8 +139,8 @@ class LorentzResNet(Pretrained):
         is_baseline = residual == "euclidean"
         pooling = pooling or ("mean" if is_baseline else "poincare")
         head = head or ("linear" if is_baseline else "mlr")
-        _require_choice("pooling", pooling, _POOLINGS)
-        _require_choice("head", head, _HEADS)
+        require_choice("pooling", pooling, POOLINGS)
+        require_choice("head", head, HEADS)
         flat = residual in METHODS and not METHODS[residual].curved
         self.euclidean = flat and pooling == "mean" and head == "linear"
         options = residual_options or {}
@@ -169,28 +163,15 @@ class LorentzResNet(Pretrained):
                 for i, o, stride in _block_shapes(shape)
             )
         )
-        self.pool = _POOLINGS[pooling](self.manifold)
-        self.head = self._head(head, shape.widths[-1] * _BLOCKS[shape.block].expansion, num_classes)
+        self.pool = POOLINGS[pooling](self.manifold)
+        width = shape.widths[-1] * _BLOCKS[shape.block].expansion
+        self.head = classifier(head, width, num_classes, self.manifold)
         # The channels of a pixel are adjacent in memory: convolutions are faster, and the residual reads whole points.
         self.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
 
-    def _head(self, kind: str, width: int, num_classes: int) -> torch.nn.Module:
-        if kind == "linear":
-            return _Linear(width, num_classes)
-        return (LorentzMLR if kind == "mlr" else Prototypes)(width, num_classes, manifold=self.manifold)
-
-    def forward(self, x: Tensor) -> Tensor:
-        points = self.embed(x)
-        with full_precision(points):
-            return self.head(points)  # type: ignore[no-any-return]
-
-    def embed(self, x: Tensor) -> Tensor:
-        """Return one point per image in space coordinates, [B, channels of the last stage], in float32 or wider."""
-        return self.pool(self.features(x))  # type: ignore[no-any-return]
-
     def features(self, x: Tensor) -> Tensor:
         """Return the points before pooling, [B, channels of the last stage, H', W']."""
-        _require_images(x, self.in_channels)
+        require_images(x, self.in_channels)
         norm = getattr(self.blocks[-1], "last_norm", None)  # other blocks than ours may have none
         if norm is not None and norm.training:
             _require_pixels(x, self.reduction)
@@ -266,13 +247,6 @@ class LorentzResNet(Pretrained):
         return is_unmodified(self.stem, self.blocks)
 
 
-class _Linear(torch.nn.Linear):
-    """Linear head that computes in the precision of the points, even if its weights are in half precision."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.linear(x, self.weight.to(x.dtype), self.bias.to(x.dtype))
-
-
 def _lorentz_options(given: dict[str, Any]) -> dict[str, Any]:
     """Return the options of the Lorentz residual with their defaults: a learned weight, and the scale 2."""
     options = {"weight": "learned", "scale": _SCALE} | given
@@ -299,7 +273,7 @@ def _shape(depth: int, widths: Sequence[int] | None, stem: str | None, block: st
     """Return the shape of a network, with the defaults of :class:`LorentzResNet` for arguments that are None."""
     for name, value, known in (("stem", stem, _STEMS), ("block", block, _BLOCKS)):
         if value is not None:
-            _require_choice(name, value, known)
+            require_choice(name, value, known)
     # Depth 50 alone is 6n + 2, as in the first versions.
     block = block or ("bottleneck" if depth == 50 and stem == "imagenet" else "basic")
     stem = stem or ("imagenet" if depth == 34 or block == "bottleneck" else "cifar")
@@ -339,22 +313,6 @@ def _block_shapes(shape: _Shape) -> list[tuple[int, int, int]]:
         first = inputs[stage], outputs[stage], 1 if stage == 0 else 2
         shapes += [first] + [(outputs[stage], outputs[stage], 1)] * (count - 1)
     return shapes
-
-
-def _require_choice(name: str, value: str, known: Sequence[str] | dict[str, Any]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(known)}, got {value!r}")
-
-
-def _require_images(x: object, channels: int) -> None:
-    if not isinstance(x, Tensor) or not x.is_floating_point():
-        kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-        raise TypeError(f"images must be a floating point tensor, got {kind}; convert them, e.g. x.float() / 255")
-    if x.dim() != 4 or x.shape[1] != channels or 0 in x.shape[2:]:
-        raise ValueError(
-            f"images must have shape [B, {channels}, H, W] with at least one pixel, got {tuple(x.shape)}; "
-            "a single image needs a batch axis, x.unsqueeze(0)"
-        )
 
 
 def _require_pixels(x: Tensor, reduction: int) -> None:

@@ -33,8 +33,8 @@ Decay = Literal["matrices", "all"]
 
 _MOMENTUM = 0.9
 
-# Names of parameters without weight decay: curvature, residual weights and scales.
-_GEOMETRIC = ("log_kappa", "raw_weight", "log_scale")
+# Names of parameters without weight decay: curvature, residual weights and scales, temperatures of attention.
+_GEOMETRIC = ("log_kappa", "raw_weight", "log_scale", "log_temperature")
 
 
 class ParameterGroups(NamedTuple):
@@ -45,7 +45,7 @@ class ParameterGroups(NamedTuple):
     plain: dict[str, torch.nn.Parameter]
     """Biases and parameters of norms, with weight decay only if requested (``decay="all"``)."""
     geometric: dict[str, torch.nn.Parameter]
-    """Curvature, residual weights and scales, never with weight decay."""
+    """Curvature, residual weights, scales and temperatures, never with weight decay."""
     manifold: dict[str, torch.nn.Parameter]
     """Points of a manifold, with Riemannian updates and without weight decay."""
 

@@ -1,7 +1,7 @@
 """Training curves: validation results of runs by epoch.
 
 A run folder keeps its curve in ``curve.jsonl``, one line per validation pass: ``{"epoch": 5, "validation": 81.2}``, in
-percent. If an epoch is listed twice, the later line counts.
+percent, or for a text in bits per byte. If an epoch is listed twice, the later line counts.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ _LINE_STYLES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))  # f
 
 
 class Curve(NamedTuple):
-    """Validation results of one run, in percent."""
+    """Validation results of one run."""
 
     name: str
     method: str
     epochs: tuple[int, ...]
     validation: tuple[float, ...]
     best_epoch: int
+    unit: str = "percent"
 
 
 def read_curve(folder: Path) -> Curve:
@@ -47,7 +48,8 @@ def read_curve(folder: Path) -> Curve:
     if not known:
         raise FileNotFoundError(f"{folder} has no curve: {CURVE_FILE} is missing or empty; train the run again")
     epochs, values = zip(*known, strict=True)
-    return Curve(record.name, record.method, epochs, values, record.best_epoch or epochs[-1])
+    unit = "percent" if record.text is None else "bits per byte"
+    return Curve(record.name, record.method, epochs, values, record.best_epoch or epochs[-1], unit)
 
 
 def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
@@ -59,12 +61,15 @@ def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
         The path of the picture.
 
     Raises:
-        ValueError: ``curves`` is empty.
+        ValueError: ``curves`` is empty, or the curves have different units.
     """
     from matplotlib.figure import Figure
 
     if not curves:
         raise ValueError("there is no curve to draw; name at least one run folder")
+    units = {curve.unit for curve in curves}
+    if len(units) > 1:
+        raise ValueError(f"curves in {' and '.join(sorted(units))} have no common axis; draw them in two pictures")
     figure = Figure(figsize=(8.4, 4.6), layout="constrained")
     axes = figure.subplots()
     drawn: dict[str, int] = {}
@@ -77,12 +82,13 @@ def draw_curves(path: str | Path, curves: Sequence[Curve]) -> Path:
         kept = dict(zip(curve.epochs, curve.validation, strict=True)).get(curve.best_epoch)
         if kept is not None:
             axes.plot(curve.best_epoch, kept, marker=marker, color=colour, markersize=8, markeredgecolor="white")
-    axes.set_ylim(top=min(100.0, axes.get_ylim()[1]))
+    if units == {"percent"}:
+        axes.set_ylim(top=min(100.0, axes.get_ylim()[1]))
     axes.set_xlabel("epoch", color=INK)
-    axes.set_ylabel("validation, percent", color=INK)
+    axes.set_ylabel(f"validation, {units.pop()}", color=INK)
     axes.grid(color=GREY, alpha=0.3, linewidth=0.6)
     axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=9, loc="lower right")
+    axes.legend(frameon=False, fontsize=9, loc="lower right" if curves[0].unit == "percent" else "upper right")
     return save_picture(figure, path)
 
 

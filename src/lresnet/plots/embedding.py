@@ -14,9 +14,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from lresnet.data import HierarchyTask
 from lresnet.geometry import Lorentz
 from lresnet.plots.hyperbolic_pca import hyperbolic_pca, squared_distance_kept
-from lresnet.plots.node_names import draw_names, name_count, nodes_by_degree, short_name
+from lresnet.plots.node_names import draw_names, name_count, short_name
 from lresnet.plots.picture import INK, save_picture
 from lresnet.plots.poincare_disk import (
     NO_LABEL,
@@ -45,6 +46,7 @@ __all__ = [
     "draw_neighbours",
     "embedding_figure",
     "embedding_of_run",
+    "general_first",
     "hyperbolic_nodes",
 ]
 
@@ -86,7 +88,7 @@ def disk_points(x: Tensor, manifold: Lorentz, items: str = "nodes") -> tuple[NDA
 
 def embedding_of_run(run: Run) -> DiskEmbedding:
     """Return the graph of a run as its trained network embeds it; raises as :func:`hyperbolic_nodes`."""
-    return disk_embedding(hyperbolic_nodes(run), run.record.name)
+    return disk_embedding(hyperbolic_nodes(run), run.record.name, general_first(run))
 
 
 def hyperbolic_nodes(run: Run) -> Embedding:
@@ -102,8 +104,22 @@ def hyperbolic_nodes(run: Run) -> Embedding:
     return embed_nodes(run)
 
 
-def disk_embedding(nodes: Embedding, title: str) -> DiskEmbedding:
-    """Return the nodes and edges of a graph in the Poincaré disk, see :func:`disk_points`."""
+def general_first(run: Run) -> NDArray[np.int64] | None:
+    """Return the nodes of a taxonomy by descending number of descendants, general ones first; None for other runs."""
+    if not isinstance(run.task, HierarchyTask):
+        return None
+    below = torch.bincount(run.task.closure[1], minlength=run.task.num_nodes)
+    return np.lexsort([run.task.depths.numpy(), -below.numpy()])
+
+
+def disk_embedding(nodes: Embedding, title: str, order: NDArray[np.int64] | None = None) -> DiskEmbedding:
+    """Return the nodes and edges of a graph in the Poincaré disk, see :func:`disk_points`.
+
+    Args:
+        nodes: The points of a graph's nodes.
+        title: Title of the picture.
+        order: The nodes in the order in which names are drawn, see :class:`DiskEmbedding`.
+    """
     assert nodes.manifold is not None
     assert nodes.edges is not None
     points, note = disk_points(nodes.points, nodes.manifold.cpu())
@@ -118,6 +134,7 @@ def disk_embedding(nodes: Embedding, title: str) -> DiskEmbedding:
         classes=tuple(f"class {name}" if name.isdecimal() else name for name in nodes.classes) if is_labelled else (),
         names=None if numbers else nodes.names,
         note=note,
+        order=order,
     )
 
 
@@ -171,7 +188,7 @@ def embedding_figure(
 
     Args:
         centre: Node to move to the centre; None: the points stay where they are.
-        names: Number of names to draw, those of highest degree first; None: see
+        names: Number of names to draw, the most general nodes first (or those of highest degree); None: see
             :func:`lresnet.plots.node_names.name_count`. Names that would overlap others are left out.
         named: Nodes to name before all others.
 
@@ -196,14 +213,15 @@ def embedding_figure(
     width = float(np.clip(16 / max(1, edges.shape[1]) ** 0.5, 0.15, 0.6))
     draw_disk(disk, shown.points, edges, labels, sizes=sizes, cmap=colours, radius=radius, edge_width=width)
     of_nodes = shown.names or tuple(map(str, range(n)))
-    order = nodes_by_degree(shown.edges, n).tolist()
+    order = shown.most_general_first().tolist()
     order = list(dict.fromkeys([*([] if centre is None else [centre]), *named, *order]))
     drawn = len(draw_names(disk, shown.points, of_nodes, order, limit, sizes))
     notes = ["Edges are geodesics."]
     if edges.shape[1] < shown.edges.shape[1]:
         notes.append(f"{edges.shape[1]:,} of the edges are drawn, chosen at random.")
     if 0 < drawn < n:
-        others = "the nearest, then the highest degrees" if named else "the highest degrees"
+        first = "the highest degrees" if shown.order is None else "the most general ones"
+        others = f"the nearest, then {first}" if named else first
         notes.append(f"{drawn} of {n:,} nodes have their names: {others} for which there is room.")
     if centre is not None:
         name = short_name(of_nodes[centre])

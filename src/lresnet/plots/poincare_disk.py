@@ -61,6 +61,7 @@ class DiskEmbedding:
         classes: Names of the classes.
         names: Names of the N nodes; None: nodes are named by their numbers.
         note: How the points were mapped to the disk.
+        order: Numbers of the N nodes, the most general first, in which names are drawn; None: by descending degree.
 
     Example:
         >>> DiskEmbedding("a pair", np.array([[0.0, 0.0], [0.5, 0.0]]), np.array([[0], [1]])).classes_of_nodes()
@@ -74,6 +75,7 @@ class DiskEmbedding:
     classes: tuple[str, ...] = ()
     names: tuple[str, ...] | None = None
     note: str = ""
+    order: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.points)
@@ -81,7 +83,7 @@ class DiskEmbedding:
             raise ValueError(f"points must be [N, 2], N >= 1, inside the unit disk; got {list(self.points.shape)}")
         if self.edges.size and not 0 <= self.edges.min() <= self.edges.max() < n:
             raise ValueError(f"edges must name nodes from 0 to {n - 1}, got {self.edges.min()} to {self.edges.max()}")
-        for what, value in (("labels", self.labels), ("names", self.names)):
+        for what, value in (("labels", self.labels), ("names", self.names), ("order", self.order)):
             if value is not None and len(value) != n:
                 raise ValueError(f"{what} must be one for each of the {n} nodes, got {len(value)}")
         if self.labels is not None and not -1 <= self.labels.min() <= self.labels.max() < len(self.classes):
@@ -92,6 +94,18 @@ class DiskEmbedding:
         if self.labels is None:
             return [""] * len(self.points)
         return [NO_LABEL if k < 0 else self.classes[k] for k in self.labels]
+
+    def most_general_first(self) -> NDArray[np.int64]:
+        """Return the numbers of the nodes in the order in which names are drawn: :attr:`order`, or by degree.
+
+        Example:
+            >>> path = DiskEmbedding("path", np.zeros((3, 2)), np.array([[0, 1], [1, 2]]))
+            >>> path.most_general_first()
+            array([1, 0, 2])
+        """
+        if self.order is not None:
+            return self.order
+        return np.argsort(-np.bincount(self.edges.reshape(-1), minlength=len(self.points)), kind="stable")
 
     @property
     def unlabelled(self) -> int:

@@ -78,6 +78,11 @@ def lorentz_residual(
         from lresnet.kernels.residual import fused_residual
 
         return fused_residual("lorentz", x, y, weight, scale, kappa_of(K, torch.float32), dim)
+    return _by_formula(x, y, weight, scale, K, dim)
+
+
+def _by_formula(x: Tensor, y: Tensor, weight: Weight, scale: Weight | None, K: Curvature, dim: int) -> Tensor:
+    """Return the residual by torch operations."""
     points, dtype = checked_points(x, y, dim=dim)
     (x, y), kappa = kappa_among(points, K, dim)
     w = weight_rows(weight, x, dim).abs()
@@ -163,6 +168,9 @@ class LorentzResidual(WeightedResidual):
     fixed_scale: Tensor | None
     follows_weight = False
     """Whether the scale is 1 + w."""
+    joined_by_compiler = False
+    """Whether compiled code computes the formula, which the compiler joins with the operations around it and need not
+    store the result of, instead of calling the kernel. Alone it takes as long as the kernel up to 2,048 coordinates."""
 
     def __init__(
         self,
@@ -217,6 +225,8 @@ class LorentzResidual(WeightedResidual):
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         weight, scale = self._weight_and_scale()
+        if self.joined_by_compiler and torch.compiler.is_compiling():
+            return _by_formula(x, y, weight, scale, self.manifold.curvature, self.dim)
         return lorentz_residual(x, y, weight, scale, K=self.manifold.curvature, dim=self.dim)
 
     def kernel(self) -> dict[str, Any] | None:

@@ -6,8 +6,10 @@ from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
     from lresnet.runs.config import (
+        EmbeddingConfig,
         GCNConfig,
         GCNIIConfig,
+        GPTConfig,
         GraphTaskConfig,
         ImageTaskConfig,
         ModelConfig,
@@ -15,13 +17,17 @@ if TYPE_CHECKING:
         RunConfig,
         SAGEConfig,
         SGFormerConfig,
+        TextTaskConfig,
+        ViTConfig,
     )
     from lresnet.runs.presets import run_config
     from lresnet.runs.run import Run, fit
 
 __all__ = [
+    "EmbeddingConfig",
     "GCNConfig",
     "GCNIIConfig",
+    "GPTConfig",
     "GraphTaskConfig",
     "ImageTaskConfig",
     "ModelConfig",
@@ -30,6 +36,8 @@ __all__ = [
     "RunConfig",
     "SAGEConfig",
     "SGFormerConfig",
+    "TextTaskConfig",
+    "ViTConfig",
     "fit",
     "run_config",
 ]
@@ -38,8 +46,10 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
+            "EmbeddingConfig": "config",
             "GCNConfig": "config",
             "GCNIIConfig": "config",
+            "GPTConfig": "config",
             "GraphTaskConfig": "config",
             "ImageTaskConfig": "config",
             "ModelConfig": "config",
@@ -48,6 +58,8 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "RunConfig": "config",
             "SAGEConfig": "config",
             "SGFormerConfig": "config",
+            "TextTaskConfig": "config",
+            "ViTConfig": "config",
             "fit": "run",
             "run_config": "presets",
         },

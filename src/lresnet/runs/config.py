@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
-from lresnet._metric_names import require_link_metric, require_node_metric
+from lresnet._limits import VOCABULARY
+from lresnet._metric_names import require_hierarchy_metric, require_link_metric, require_node_metric
 from lresnet._options import (
     ABOVE_0_BELOW_1,
     AT_LEAST_1,
@@ -26,7 +27,8 @@ from lresnet._options import (
     check_options,
     option,
 )
-from lresnet.data.registry import TASKS
+from lresnet.data.registry import TASKS, TEXTS
+from lresnet.data.source import HIERARCHY_SPLITS
 from lresnet.data.split_names import canonical_split, require_index
 from lresnet.residual.registry import RESIDUALS, residual_options
 from lresnet.runs.names import require_known
@@ -36,10 +38,13 @@ __all__ = [
     "GRAPH_MODELS",
     "IMAGE_MODELS",
     "MODEL_CONFIGS",
+    "TEXT_MODELS",
     "TRAIN_SETTINGS_OF_GRAPHS",
     "TRAIN_SETTINGS_OF_IMAGES",
+    "EmbeddingConfig",
     "GCNConfig",
     "GCNIIConfig",
+    "GPTConfig",
     "GraphTaskConfig",
     "GraphTaskKind",
     "ImageTaskConfig",
@@ -49,6 +54,8 @@ __all__ = [
     "SAGEConfig",
     "SGFormerConfig",
     "TaskConfig",
+    "TextTaskConfig",
+    "ViTConfig",
     "configure",
     "given_fields",
     "option_name",
@@ -62,12 +69,13 @@ __all__ = [
 _NEGATIVE = Range("negative and finite", lambda value: -math.inf < value < 0)
 # log(theta + 1), the weight of the first matrix beside the identity, is at most 1.
 _THETA = Range("above 0 and at most e - 1 = 1.718", lambda value: 0 < value <= math.e - 1)
+_VOCABULARY = Range(f"257 to {VOCABULARY:,}", lambda value: type(value) is int and 256 < value <= VOCABULARY)
 _PROTOTYPE_DISTANCE = (
     "Typical distance of the initial prototypes of lorentz_gcn and lorentz_sgformer from the origin; None: one radius "
     "of curvature, which is far away for a curvature near 0."
 )
 _LEARNED = "learned|FLOAT"
-GraphTaskKind = Literal["link", "node", "graph-level"]
+GraphTaskKind = Literal["link", "node", "graph-level", "hierarchy"]
 """What can be learned on a user's graph."""
 TRAIN_SETTINGS_OF_GRAPHS: tuple[str, ...] = ("loss", "margin", "neighbours")
 TRAIN_SETTINGS_OF_IMAGES: tuple[str, ...] = ()
@@ -81,7 +89,7 @@ class GraphTaskConfig:
     Args:
         name: the shipped task, e.g. ``"airport/lp"``, or the absolute path of a user's graph.
         split: name of the split, e.g. ``"disjoint"``; for a user's graph ``"random"`` or the absolute path of a split
-            file; None: the task's default.
+            file, for a taxonomy ``"closure"`` or ``"leaves"``; None: the task's default.
         split_index: number of the split, where there are several of this name: an official split, or the seed of a
             ``"class-random"`` or ``"fresh_splits"`` split; None: the run's seed draws it.
         features: how the node features are prepared.
@@ -106,14 +114,15 @@ class GraphTaskConfig:
     node_features: str | None = option(
         None,
         "Node features of your own graph: a file, learned (one point per node), or structural (degrees, clustering, "
-        "PageRank).",
-        metavar="FILE|learned|structural",
+        "PageRank). For a hierarchy also names (words and letters of the names); its file has rows name,text.",
+        metavar="FILE|learned|structural|names",
     )
     labels: str | None = option(None, "Labels of your own graph: a file with rows node,label.", metavar="FILE")
     directed: bool | None = option(None, "Keep the direction of the edges of your own graph.")
     metric: str | None = option(
         None,
-        "Metric to select by and to report first on your own graph, e.g. accuracy, f1_macro, roc_auc, hits@50, mrr.",
+        "Metric to select by and to report first on your own graph, e.g. accuracy, f1_macro, roc_auc, hits@50, mrr, "
+        "mean_average_precision.",
         metavar="NAME",
     )
 
@@ -127,7 +136,8 @@ class GraphTaskConfig:
         if not self.is_own and self.name in TASKS:
             self._name_split(TASKS[self.name].splits)
         if self.metric is not None and self.task is not None:
-            (require_link_metric if self.task == "link" else require_node_metric)(self.metric)
+            checks = {"link": require_link_metric, "hierarchy": require_hierarchy_metric}
+            checks.get(self.task, require_node_metric)(self.metric)
         for name in ("node_features", "labels", "directed", "metric"):
             if self.task is None and getattr(self, name) is not None:
                 raise ValueError(
@@ -135,8 +145,14 @@ class GraphTaskConfig:
                 )
         if self.task == "graph-level":
             self._require_graph_level()
-        if self.labels is not None and self.task == "link":
-            raise ValueError("--labels is for --task node, but links are predicted without labels; leave one out")
+        if self.labels is not None and self.task in ("link", "hierarchy"):
+            raise ValueError(
+                f"--labels is for --task node, but --task {self.task} learns without labels; leave one out"
+            )
+        if self.task == "hierarchy":
+            self._require_hierarchy()
+        elif self.node_features == "names":
+            raise ValueError("--node-features names is for --task hierarchy; choose learned, structural, or a file")
 
     def _checked_columns(self, columns: Any) -> tuple[int, ...] | None:
         """Return the columns to drop, sorted and each once; None if there are none."""
@@ -163,6 +179,13 @@ class GraphTaskConfig:
                 f"--{option_name(given[0])} is for one graph, but --task graph-level reads many, with their labels and "
                 "features, from a folder; leave it out"
             )
+
+    def _require_hierarchy(self) -> None:
+        if self.directed is not None:
+            raise ValueError("--directed is for graphs; a taxonomy has rows child,parent; leave it out")
+        if self.split_index is not None or self.split not in (None, *HIERARCHY_SPLITS):
+            given = self.split if self.split_index is None else self.split_index
+            raise ValueError(f"--split {given}: a taxonomy has the splits {' and '.join(HIERARCHY_SPLITS)}")
 
     @property
     def is_own(self) -> bool:
@@ -240,7 +263,45 @@ class ImageTaskConfig:
 _MACHINE_SETTINGS = ("memory", "workers")
 """Settings of images that do not change a run, so that it may resume with others."""
 
-TaskConfig = GraphTaskConfig | ImageTaskConfig
+
+@dataclass(frozen=True)
+class TextTaskConfig:
+    """A text whose tokens are predicted from those before them. Checked on construction.
+
+    Args:
+        name: a shipped text, e.g. ``"gcide"``, or the absolute path of a text file or of a folder of ``.txt`` files.
+        tokens: ``"bytes"`` or ``"bpe"``, see :func:`lresnet.data.text_task`.
+        vocab_size: number of tokens of ``"bpe"``.
+        context: number of tokens that the model sees at once.
+    """
+
+    kind: ClassVar[str] = "text"
+
+    name: str
+    tokens: Literal["bytes", "bpe"] = option(
+        "bytes", "What the tokens of a text are: its bytes, or byte pairs merged by their frequency."
+    )
+    vocab_size: int | None = option(
+        None, "Number of tokens of --tokens bpe. None: 1024.", range=_VOCABULARY, metavar="INT"
+    )
+    context: int = option(
+        256, "Number of tokens that the model of a text sees at once.", range=AT_LEAST_1, metavar="INT"
+    )
+
+    def __post_init__(self) -> None:
+        check_options(self)
+        if self.tokens == "bytes" and self.vocab_size is not None:
+            raise ValueError(
+                f"--vocab-size {self.vocab_size} is for --tokens bpe, but bytes are 256 tokens; leave it out"
+            )
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the text is the user's own."""
+        return self.name not in TEXTS
+
+
+TaskConfig = GraphTaskConfig | ImageTaskConfig | TextTaskConfig
 
 
 @dataclass(frozen=True)
@@ -293,7 +354,9 @@ class ModelConfig:
 
 @dataclass(frozen=True)
 class _GraphModelConfig(ModelConfig):
-    num_layers: int | None = option(None, "Number of graph convolutions.", range=AT_LEAST_1, metavar="INT")
+    num_layers: int | None = option(
+        None, "Number of graph convolutions, or of the blocks of a transformer.", range=AT_LEAST_1, metavar="INT"
+    )
     hidden: int | None = option(None, "Dimension of the space.", range=AT_LEAST_1, metavar="INT")
     dropout: float | None = option(
         None, "Dropout rate on the space coordinates that enter a layer.", range=FROM_0_BELOW_1, metavar="RATE"
@@ -398,7 +461,10 @@ class SGFormerConfig(_WeightedJoinConfig):
     )
     attention_layers: int | None = option(None, "Number of attention layers.", range=AT_LEAST_1, metavar="INT")
     heads: int | None = option(
-        None, "Heads of an attention layer; their outputs are averaged.", range=AT_LEAST_1, metavar="INT"
+        None,
+        "Heads of an attention layer; in lorentz_sgformer their outputs are averaged.",
+        range=AT_LEAST_1,
+        metavar="INT",
     )
     graph_weight: float | None = option(
         None,
@@ -432,11 +498,11 @@ class ResNetConfig(ModelConfig):
     """Settings of the ResNets."""
 
     pooling: Literal["poincare", "centroid", "mean"] | None = option(
-        None, "How the pixels of an image are pooled into one point."
+        None, "How the pixels or patches of an image are pooled into one point."
     )
     head: Literal["mlr", "prototypes", "linear"] | None = option(
         None,
-        "Classifier that computes logits from points: of the pooled pixels of an image, of a node in lorentz_gcnii.",
+        "Classifier that computes logits from points: of an image, of a node in lorentz_gcnii.",
     )
     stem: Literal["imagenet", "cifar"] | None = option(
         None,
@@ -450,18 +516,86 @@ class ResNetConfig(ModelConfig):
         return "imagenet" if self.name in ("lorentz_resnet34", "lorentz_resnet50") else "cifar"
 
 
+@dataclass(frozen=True)
+class EmbeddingConfig(ModelConfig):
+    """Settings of ``lorentz_embedding``."""
+
+    hidden: int | None = option(None, "Dimension of the space.", range=AT_LEAST_1, metavar="INT")
+    dropout: float | None = option(None, "Dropout rate of the features.", range=FROM_0_BELOW_1, metavar="RATE")
+
+
+@dataclass(frozen=True)
+class _TransformerConfig(ModelConfig):
+    """Settings that the transformers for texts and for images share."""
+
+    num_layers: int | None = option(
+        None, "Number of graph convolutions, or of the blocks of a transformer.", range=AT_LEAST_1, metavar="INT"
+    )
+    width: int | None = option(None, "Dimension of the space of a transformer.", range=AT_LEAST_1, metavar="INT")
+    heads: int | None = option(
+        None,
+        "Heads of an attention layer; in lorentz_sgformer their outputs are averaged.",
+        range=AT_LEAST_1,
+        metavar="INT",
+    )
+    scores: Literal["lorentz", "l2", "dot"] | None = option(
+        None,
+        "Scores of a transformer's attention: Lorentzian inner products, negative squared distances, or dot products. "
+        "None: dot for --method euclidean, otherwise lorentz.",
+    )
+    curvature_per_layer: bool | None = option(None, "Give every block of a transformer a curvature of its own.")
+    dropout: float | None = option(
+        None, "Dropout rate on the space coordinates that enter a layer.", range=FROM_0_BELOW_1, metavar="RATE"
+    )
+    activation_checkpointing: bool | None = option(
+        None, "Compute most activations again in the backward pass, which needs less memory and more time."
+    )
+
+    def arguments(self) -> dict[str, Any]:
+        given = super().arguments()
+        if "num_layers" in given:
+            given["layers"] = given.pop("num_layers")
+        return given
+
+
+@dataclass(frozen=True)
+class GPTConfig(_TransformerConfig):
+    """Settings of ``lorentz_gpt``. The size of its vocabulary and its context are those of the task."""
+
+
+@dataclass(frozen=True)
+class ViTConfig(_TransformerConfig):
+    """Settings of ``lorentz_vit``, ``lorentz_vit_tiny`` and ``lorentz_vit_small``."""
+
+    pooling: Literal["poincare", "centroid", "mean"] | None = option(
+        None, "How the pixels or patches of an image are pooled into one point."
+    )
+    head: Literal["mlr", "prototypes", "linear"] | None = option(
+        None,
+        "Classifier that computes logits from points: of an image, of a node in lorentz_gcnii.",
+    )
+
+    patch: int | None = option(
+        None, "Side of a patch of a vision transformer. None: 4.", range=AT_LEAST_1, metavar="PIXELS"
+    )
+
+
 GRAPH_MODELS: Mapping[str, type[ModelConfig]] = {
     "lorentz_gcn": GCNConfig,
     "lorentz_gcnii": GCNIIConfig,
     "lorentz_sage": SAGEConfig,
     "lorentz_sgformer": SGFormerConfig,
+    "lorentz_embedding": EmbeddingConfig,
 }
 """Networks for graphs by name, the default first."""
 IMAGE_MODELS: Mapping[str, type[ModelConfig]] = {
-    f"lorentz_resnet{depth}": ResNetConfig for depth in (18, 20, 32, 34, 50)
+    **{f"lorentz_resnet{depth}": ResNetConfig for depth in (18, 20, 32, 34, 50)},
+    **{f"lorentz_vit{size}": ViTConfig for size in ("", "_tiny", "_small")},
 }
 """Networks for images by name, the default first."""
-MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {**GRAPH_MODELS, **IMAGE_MODELS}
+TEXT_MODELS: Mapping[str, type[ModelConfig]] = {"lorentz_gpt": GPTConfig}
+"""Networks for texts by name, the default first."""
+MODEL_CONFIGS: Mapping[str, type[ModelConfig]] = {**GRAPH_MODELS, **IMAGE_MODELS, **TEXT_MODELS}
 
 
 @dataclass(frozen=True)
@@ -518,6 +652,8 @@ class RunConfig:
         if isinstance(self.task, GraphTaskConfig):
             words += self._split_words(self.task)
             words += [] if self.task.task is None else ["--task", self.task.task, "--search", "off"]
+        elif isinstance(self.task, TextTaskConfig):
+            words += ["--task", "text"]
         elif self.task.is_own:
             words += ["--recipe", "fast"]  # a recipe is not scaled to the images
         for name, value in self.settings().items():
@@ -571,20 +707,20 @@ def configure(
         task: what is learned. Settings of the task in ``settings`` take precedence.
         method: the residual connection, a name of :data:`lresnet.residual.RESIDUALS`.
         seed: seed of parameters, negatives, shuffling and augmentation.
-        settings: values by name; ``model`` names the network, ``lorentz_gcn`` or ``lorentz_resnet18`` by default.
+        settings: values by name; ``model`` names the network, ``lorentz_gcn``, ``lorentz_resnet18`` or ``lorentz_gpt``
+            by default.
 
     Raises:
         ValueError: a setting is unknown, belongs to another model or kind of task, or is out of its range.
     """
     given = dict(settings or {})
-    models = GRAPH_MODELS if isinstance(task, GraphTaskConfig) else IMAGE_MODELS
+    what, models, _ = _KINDS[type(task)]
     name = given.pop("model", next(iter(models)))
     require_known("model", name, MODEL_CONFIGS)
     if name not in models:
-        what = "graphs" if isinstance(task, GraphTaskConfig) else "images"
         raise ValueError(f"{name} is not a network for {what}, as {task.name} needs; choose {' or '.join(models)}")
-    other = TRAIN_SETTINGS_OF_IMAGES if isinstance(task, GraphTaskConfig) else TRAIN_SETTINGS_OF_GRAPHS
-    misplaced = [setting for setting in other if setting in given]
+    others = [setting for kind, (*_, own) in _KINDS.items() if not isinstance(task, kind) for setting in own]
+    misplaced = [setting for setting in others if setting in given]
     taken = {part: _take(given, part) for part in (type(task), models[name], TrainConfig)}
     augment = _take(given, Augment) if isinstance(task, ImageTaskConfig) else {}
     if misplaced or given:
@@ -620,7 +756,7 @@ def task_as_dict(task: TaskConfig) -> dict[str, Any]:
 def task_from_dict(values: Mapping[str, Any]) -> TaskConfig:
     """Read what :func:`task_as_dict` returned."""
     fields = dict(values)
-    return {each.kind: each for each in (GraphTaskConfig, ImageTaskConfig)}[fields.pop("kind")](**fields)
+    return {each.kind: each for each in _KINDS}[fields.pop("kind")](**fields)
 
 
 def train_as_dict(train: TrainConfig) -> dict[str, Any]:
@@ -651,19 +787,32 @@ def _take(settings: dict[str, Any], owner: Any) -> dict[str, Any]:
     return {name: settings.pop(name) for name in list(settings) if name in names}
 
 
+_KINDS: Mapping[type[TaskConfig], tuple[str, Mapping[str, type[ModelConfig]], tuple[str, ...]]] = {
+    GraphTaskConfig: ("graphs", GRAPH_MODELS, TRAIN_SETTINGS_OF_GRAPHS),
+    ImageTaskConfig: ("images", IMAGE_MODELS, TRAIN_SETTINGS_OF_IMAGES),
+    TextTaskConfig: ("texts", TEXT_MODELS, ()),
+}
+"""What messages call the data of a task, its networks, and the settings of the training that only it has."""
+
+
+def _settings_of_kind(kind: type[TaskConfig]) -> set[str]:
+    """Return the settings that a kind of task, its networks and its training have."""
+    _, models, training = _KINDS[kind]
+    owners: list[Any] = [kind, *models.values()] + [Augment] * (kind is ImageTaskConfig)
+    return {field.name for owner in owners for field in dataclasses.fields(owner)}.union(training)
+
+
 def _misplaced(setting: str, task: TaskConfig, model: str) -> str:
     """Say where a setting belongs that the task or its model does not have."""
-    on_graph = isinstance(task, GraphTaskConfig)
-    for name in GRAPH_MODELS if on_graph else IMAGE_MODELS:
+    kind, models, _ = _KINDS[type(task)]
+    for name in models:
         if setting in {field.name for field in dataclasses.fields(MODEL_CONFIGS[name])}:
-            return f"{setting} is not a setting of {model}, but of {name}; leave it out, or use --model {name}"
-    others: tuple[Any, ...] = (ImageTaskConfig, Augment, *IMAGE_MODELS.values())
-    if not on_graph:
-        others = (GraphTaskConfig, *GRAPH_MODELS.values())
-    names = {field.name for owner in others for field in dataclasses.fields(owner)}
-    if setting in names.union(TRAIN_SETTINGS_OF_IMAGES if on_graph else TRAIN_SETTINGS_OF_GRAPHS):
-        owner, kind = ("images", "graphs") if on_graph else ("graphs", "images")
-        return f"--{option_name(setting)} is for {owner}, but {task.name} is a task on {kind}; leave it out"
+            typed = option_name(setting)
+            return f"--{typed} is not a setting of {model}, but of {name}; leave it out, or use --model {name}"
+    for other in _KINDS:
+        if not isinstance(task, other) and setting in _settings_of_kind(other):
+            owner = _KINDS[other][0]
+            return f"--{option_name(setting)} is for {owner}, but {task.name} is a task on {kind}; leave it out"
     return f"{setting!r} is not a setting of a run"
 
 

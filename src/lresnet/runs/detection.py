@@ -18,7 +18,7 @@ from lresnet.data.registry import OOD_SETS
 from lresnet.geometry.checks import full_precision
 from lresnet.metrics import ood_metrics, ood_metrics_by_draws, ood_scores
 from lresnet.metrics.ood import draw_size
-from lresnet.models import LorentzResNet
+from lresnet.models.image_model import ImageModel
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
 from lresnet.runs.defaults import OOD_DRAWS
@@ -66,7 +66,7 @@ class Scores(NamedTuple):
     outside: list[ScoredSet]
 
 
-def available_scores(model: LorentzResNet) -> tuple[str, ...]:
+def available_scores(model: ImageModel) -> tuple[str, ...]:
     """Return the names of the five scores of ``model``: three computed from logits, then two from its geometry.
 
     They are functions of :mod:`lresnet.metrics.ood_scores`. The fourth is ``origin_distance``, or ``euclidean_norm``
@@ -74,6 +74,7 @@ def available_scores(model: LorentzResNet) -> tuple[str, ...]:
     ``prototype_distance``, or ``euclidean_boundary_distance`` for a linear head.
 
     Example:
+        >>> from lresnet.models import LorentzResNet
         >>> available_scores(LorentzResNet(20))
         ('energy', 'softmax', 'logit', 'origin_distance', 'boundary_distance')
     """
@@ -86,7 +87,7 @@ def available_scores(model: LorentzResNet) -> tuple[str, ...]:
     )
 
 
-def require_scores(model: LorentzResNet, scores: Sequence[str]) -> None:
+def require_scores(model: ImageModel, scores: Sequence[str]) -> None:
     """Raise an error for a score that ``model`` does not have.
 
     Raises:
@@ -101,7 +102,7 @@ def require_scores(model: LorentzResNet, scores: Sequence[str]) -> None:
 
 @torch.no_grad()
 def embed_and_score(
-    model: LorentzResNet,
+    model: ImageModel,
     images: Tensor,
     mean: Sequence[float] | Tensor,
     std: Sequence[float] | Tensor,
@@ -142,7 +143,7 @@ def embed_and_score(
 
 
 def score_sets(
-    model: LorentzResNet,
+    model: ImageModel,
     data: ImageData,
     sets: Sequence[OodSet],
     *,
@@ -183,7 +184,7 @@ def judge(found: Scores, *, draws: int = OOD_DRAWS, seed: int = 0) -> list[dict[
 
 
 def detect(
-    model: LorentzResNet,
+    model: ImageModel,
     data: ImageData,
     sets: Sequence[OodSet],
     *,
@@ -216,7 +217,7 @@ def detect(
     return judge(score_sets(model, data, sets, scores=scores, device=device), draws=draws, seed=seed)
 
 
-def norm_confidence(model: LorentzResNet, data: ImageData) -> dict[str, float]:
+def norm_confidence(model: ImageModel, data: ImageData) -> dict[str, float]:
     """Correlate the distance to the origin with the confidence, over the test images.
 
     The distance is that of the embedding (geodesic; Euclidean for the Euclidean baseline); the confidence is the
@@ -231,7 +232,7 @@ def norm_confidence(model: LorentzResNet, data: ImageData) -> dict[str, float]:
     return {"spearman": _correlation(_ranks(x), _ranks(y)), "pearson": _correlation(x, y)}
 
 
-def _require_own_kind(model: LorentzResNet, data: ImageData) -> None:
+def _require_own_kind(model: ImageModel, data: ImageData) -> None:
     own = "the in-distribution images must be those that it was trained on"
     classes, shape = model.config["num_classes"], list(data.test.shape)
     if classes != len(data.classes):
@@ -251,7 +252,7 @@ def _require_size(ood: OodSet, data: ImageData) -> None:
         )
 
 
-def _score(name: str, model: LorentzResNet, points: Tensor, logits: Tensor) -> Tensor:
+def _score(name: str, model: ImageModel, points: Tensor, logits: Tensor) -> Tensor:
     if name in _OF_LOGITS:
         return _OF_LOGITS[name](logits)
     if name == "origin_distance":
@@ -318,7 +319,7 @@ def score_run(run: Run, names: Sequence[str], *, scores: Sequence[str] = ("energ
     if not names:
         raise ValueError("no OOD set given; name at least one, e.g. svhn,places,textures")
     network = image_network(run)
-    if not isinstance(network.model, LorentzResNet):
+    if not isinstance(network.model, ImageModel):
         name = type(network.model).__name__
         raise ValueError(f"detection needs a network of lresnet.create_model, but {run.place} holds {name}")
     known = available_scores(network.model)

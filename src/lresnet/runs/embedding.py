@@ -16,10 +16,12 @@ from lresnet.data.augmentation import normalise
 from lresnet.geometry import Lorentz, NearestNeighbours
 from lresnet.geometry.delta import Delta, delta_hyperbolicity
 from lresnet.models import LorentzResNet
+from lresnet.models.image_model import ImageModel
 from lresnet.runs.node_inputs import inputs_of_graph, inputs_of_run
 from lresnet.runs.own_network import head_input
 from lresnet.runs.prediction import image_files, image_network, read_batches
 from lresnet.runs.run import Run
+from lresnet.runs.text import require_no_text
 
 __all__ = [
     "Embedding",
@@ -124,6 +126,7 @@ def embed_run(run: Run, images: Sequence[Path] = (), graph: Any = None) -> Embed
 
     Example: ``embed_run(Run.open("runs/tree")).points`` is ``[1000, 16]`` for a tree of 1,000 nodes in 16 dimensions.
     """
+    require_no_text(run, "points")
     if run.record.on_dataset and graph is None:
         return embed_items(run, images)
     if run.record.images is not None or run.record.on_dataset:
@@ -137,6 +140,7 @@ def embed_run(run: Run, images: Sequence[Path] = (), graph: Any = None) -> Embed
 
 def space_of_run(run: Run) -> Lorentz | None:
     """Return the manifold of a run's points, on the CPU and as training left it; None: they are vectors."""
+    require_no_text(run, "points")
     return image_network(run).space() if run.record.images is not None else _space(run.model)
 
 
@@ -174,6 +178,7 @@ def embed_nodes(run: Run, graph: Any = None) -> Embedding:
     Args:
         graph: a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`; None: the run's own.
     """
+    require_no_text(run, "nodes")
     if run.record.images is not None or run.record.on_dataset:
         raise ValueError(f"{run.place} holds a run on the images {run.record.data_name}; this needs one on a graph")
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
@@ -295,6 +300,9 @@ def _numbers(count: int) -> tuple[str, ...]:
 
 
 def _title(model: Any, count: int, is_flat: bool) -> str:
-    own = isinstance(model, LorentzResNet)
-    network = f"resnet{model.config['depth']} {model.config['residual']}" if own else type(model).__name__
+    network = type(model).__name__
+    if isinstance(model, ImageModel):
+        kind = model.model_name.removeprefix("lorentz_")
+        depth = model.config["depth"] if isinstance(model, LorentzResNet) else model.config["layers"]
+        network = f"{kind}{depth} {model.config['residual']}"
     return f"embeddings of {count:,} test images, {network}, {'Euclidean' if is_flat else 'geodesic'} distance"

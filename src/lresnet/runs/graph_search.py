@@ -236,6 +236,10 @@ def _checksum(config: RunConfig) -> str:
 def _has_features(task: GraphTaskConfig) -> bool:
     from lresnet.runs.graphs import read_own_graph
 
+    if task.task == "hierarchy":
+        from lresnet.runs.graphs import load_own_task
+
+        return load_own_task(task, 0).graph.features is not None  # type: ignore[union-attr]
     return task.node_features is not None or task.task == "graph-level" or read_own_graph(task).features is not None
 
 

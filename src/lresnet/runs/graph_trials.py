@@ -59,6 +59,24 @@ _LINK: dict[str, Any] = {
     "curvature": -0.3,
 }
 
+# Chosen on a taxonomy of 2,000 WordNet animals, on validation data: points on the closure split, texts on the leaves
+# split (seed 0); the networks by judgement.
+_EMBEDDING: dict[str, Any] = {
+    "model": "lorentz_embedding",
+    "hidden": 16,
+    "lr": 0.05,
+    "epochs": 40,
+    "patience": 20,
+    "eval_every": 5,
+}
+_TEXT_EMBEDDING: dict[str, Any] = _EMBEDDING | {"hidden": 64, "lr": 0.01, "epochs": 30}
+_NETWORK: dict[str, Any] = _EMBEDDING | {
+    "model": "lorentz_gcn",
+    "layer": "space",
+    "num_layers": 2,
+    "lr": 0.01,
+}
+
 _LISTS: dict[GraphTaskKind, tuple[dict[str, Any], ...]] = {
     "link": (
         _LINK | {"layer": "space", "num_layers": 1, "hidden": 64, "lr": 0.01},
@@ -84,6 +102,14 @@ _LISTS: dict[GraphTaskKind, tuple[dict[str, Any], ...]] = {
         _GCN | {"num_layers": 3, "dropout": 0.2, "weight_decay": 5e-4},
         _GCN | {"num_layers": 3, "dropout": 0.2, "weight_decay": 5e-4, "method": "none"},
         _GCN | {"num_layers": 3, "dropout": 0.2, "weight_decay": 5e-4, "scale": "1+w"},
+    ),
+    "hierarchy": (
+        _EMBEDDING,
+        _NETWORK,
+        _EMBEDDING | {"loss": "cones"},
+        _NETWORK | {"method": "none"},
+        _EMBEDDING | {"lr": 0.02},
+        _EMBEDDING | {"hidden": 64},
     ),
 }
 
@@ -116,6 +142,17 @@ _SPACE: dict[GraphTaskKind, dict[str, tuple[Any, ...]]] = {
     },
     "node": _SAGE_SPACE,
     "graph-level": _SAGE_SPACE,
+    "hierarchy": {
+        "model": ("lorentz_embedding", "lorentz_gcn"),
+        "epochs": (40,),
+        "patience": (20,),
+        "hidden": (8, 16, 64),
+        "lr": (0.1, 0.05, 0.02, 0.005),
+        "curvature": (-1.0, -0.3, -0.1),
+        "num_layers": (1, 2, 3),
+        "layer": ("space",),
+        "weight_decay": (0.0, 1e-3),
+    },
 }
 
 
@@ -162,6 +199,8 @@ def trials(
         chosen = own.pop("method", None)
         settings = _TRAINING | _settings_of(given.get("model", own["model"]), own) | dict(given)
         settings["method"] = method or chosen or "lorentz"
+        if settings["method"] == "euclidean" and settings.get("loss") == "cones" and "loss" not in given:
+            continue  # entailment cones need a hyperbolic space
         if "scale" not in given and "scale" not in residual_options(settings["method"]):
             settings.pop("scale", None)
         key = repr(sorted(settings.items()))
@@ -175,7 +214,12 @@ def trials(
 
 def _listed_then_drawn(kind: GraphTaskKind, seed: int, has_features: bool) -> Iterator[dict[str, Any]]:
     listed, space = _LISTS[kind], dict(_SPACE[kind])
-    if not has_features and kind != "graph-level":
+    if has_features and kind == "hierarchy":
+        listed = (_TEXT_EMBEDDING, _TEXT_EMBEDDING | {"hidden": 128, "lr": 3e-3}, _TEXT_EMBEDDING | {"loss": "cones"})
+        listed = (*listed, _NETWORK | {"hidden": 64, "num_layers": 1, "dropout": 0.5})
+    elif kind == "hierarchy":
+        listed = (*listed, _NETWORK | {"node_features": "structural"})
+    elif not has_features and kind != "graph-level":
         space["node_features"] = ("learned", "structural")
         structural = tuple(settings | {"node_features": "structural"} for settings in listed)
         # Links need to know which node is which; classes may be a matter of structure alone.

@@ -11,7 +11,17 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from lresnet.data import Graph, GraphLevelTask, Task, graph_task, link_task, node_task, read_graph, read_graphs
+from lresnet.data import (
+    Graph,
+    GraphLevelTask,
+    Task,
+    graph_task,
+    hierarchy_task,
+    link_task,
+    node_task,
+    read_graph,
+    read_graphs,
+)
 from lresnet.data.source import FEATURE_SOURCES, FeatureSource
 from lresnet.runs.config import GraphTaskConfig
 
@@ -40,6 +50,19 @@ def _task(config: GraphTaskConfig, seed: int) -> Task:
         graphs, labels = read_graphs(Path(config.name))
         metric = config.metric or "accuracy"
         return graph_task(graphs, labels, name=config.name, seed=seed, metric=metric, features=config.features)
+    if config.task == "hierarchy":
+        if not Path(config.name).exists():
+            raise FileNotFoundError(
+                f"the taxonomy {config.name} does not exist; move it back, or make that path a link"
+            )
+        return hierarchy_task(
+            Path(config.name),
+            name=config.name,
+            split=config.split,  # type: ignore[arg-type]  # checked by the configuration
+            seed=seed,
+            metric=config.metric or "mrr",
+            node_features=config.node_features,
+        )
     graph = read_own_graph(config)
     source = feature_source(config)
     split = config.split_index if config.split_index is not None else config.split

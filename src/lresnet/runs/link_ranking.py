@@ -22,6 +22,7 @@ from lresnet.geometry.distance import cross_separation
 from lresnet.runs.embedding import space_of_run
 from lresnet.runs.node_inputs import NodeInputs, inputs_of_run
 from lresnet.runs.run import Run
+from lresnet.runs.text import require_no_text
 
 __all__ = ["Link", "Ranking", "links_as_csv", "links_as_json", "rank_links", "read_pairs", "score_pairs"]
 
@@ -71,6 +72,7 @@ def rank_links(run: Run, *, top: int = 50, node: str | None = None, inputs: Node
     Raises:
         ValueError: the run does not predict links, ``top`` is below 1, or there is no such node.
     """
+    require_no_text(run, "links")
     _require_links(run)
     if top < 1:
         raise ValueError(f"top must be at least 1, got {top}")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import jinja2
 
+from lresnet._metric_names import digits, is_text_metric
 from lresnet.data.registry import DATASETS, TASKS
 from lresnet.data.source import DataSource
 from lresnet.data.split_names import SPLITS
@@ -42,8 +43,22 @@ __all__ = ["Baseline", "find_baseline", "model_card"]
 
 # Settings of the geometry and of the residual: the Euclidean baseline has none of them.
 _ONLY_HYPERBOLIC = ("curvature", "initial_scale", "learn_curvature", "residual_options", "scale", "weight")
-_METRIC_LABELS = {"roc_auc": "ROC AUC", "mrr": "MRR", "f1": "F1", "f1_binary": "F1 (binary)", "f1_macro": "F1 (macro)"}
-_GOALS = {"link": "link prediction", "node": "node classification", "graph-level": "graph classification"}
+_METRIC_LABELS = {
+    "bits_per_byte": "bits per byte",
+    "loss": "nats per token",
+    "roc_auc": "ROC AUC",
+    "mrr": "MRR",
+    "f1": "F1",
+    "f1_binary": "F1 (binary)",
+    "f1_macro": "F1 (macro)",
+}
+_GOALS = {
+    "link": "link prediction",
+    "node": "node classification",
+    "graph-level": "graph classification",
+    "hierarchy": "hierarchy completion",
+}
+_PIPELINES = {"image classification": "image-classification", "language modelling": "text-generation"}
 _MOST_CLASSES = 1000  # names of more classes are left out of the code that loads the model
 
 
@@ -88,7 +103,7 @@ def model_card(
             f"{record.model['name']} on {record.data_name}"
         )
     other = find_baseline(run.folder, record) if baseline is None else _given_baseline(baseline, record)
-    config, method = run.model.config, METHODS.get(record.method)
+    config, method, goal = run.model.config, METHODS.get(record.method), _goal(record)
     return _template().render(
         record=record,
         config=config,
@@ -101,7 +116,7 @@ def model_card(
         curvature=_curvature(run),
         learned_curvature=bool(config.get("learn_curvature")),
         data_name=_without_folder(record.data_name),
-        goal=_goal(record),
+        goal=goal,
         data=_data(record),
         split=_split(record),
         features=config.get("in_features"),
@@ -117,6 +132,7 @@ def model_card(
         load_task=_load_task(record),
         fit_call=_fit_call(record, config),
         most_classes=_MOST_CLASSES,
+        pipeline=_PIPELINES.get(goal, "graph-ml"),
         parameters=sum(parameter.numel() for parameter in run.model.parameters()),
     )
 
@@ -182,7 +198,13 @@ def _misfit(record: RunRecord, other: RunRecord) -> str | None:
 
 def _digests(record: RunRecord) -> list[Any]:
     images, graph = record.images or {}, record.graph or {}
-    return [record.task.get("digest"), graph.get("digest"), images.get("training_digest"), images.get("test_digest")]
+    return [
+        record.task.get("digest"),
+        (record.text or {}).get("digest"),
+        graph.get("digest"),
+        images.get("training_digest"),
+        images.get("test_digest"),
+    ]
 
 
 def _record(run: Run) -> RunRecord:
@@ -205,7 +227,8 @@ def _figures(record: RunRecord) -> dict[str, float]:
     """Return the test metrics; if there are none, the validation metric."""
     if record.metrics is not None:
         return dict(record.metrics)
-    return {} if record.validation is None else {"validation metric": record.validation}
+    name = "validation metric" if record.text is None else "bits_per_byte"
+    return {} if record.validation is None else {name: record.validation}
 
 
 def _inline(value: object) -> str:
@@ -225,6 +248,8 @@ def _without_folder(value: T) -> T:
 def _goal(record: RunRecord) -> str:
     if record.images is not None:
         return "image classification"
+    if record.text is not None:
+        return "language modelling"
     kind = record.task.get("task") or {"lp": "link", "nc": "node"}.get(record.task_name.rpartition("/")[2], "")
     return _GOALS.get(str(kind), "prediction on a graph")
 
@@ -349,4 +374,6 @@ def _template() -> jinja2.Template:
     )
     environment.filters["text"] = lambda value: json.dumps(value, ensure_ascii=False)  # valid in YAML and in Python
     environment.filters["inline"] = _inline
+    environment.filters["figure"] = lambda value, name, sign="": f"{value:{sign}.{digits(name)}f}"
+    environment.tests["percentage"] = lambda name: not is_text_metric(name)
     return environment.get_template("model_card.md.j2")

@@ -20,6 +20,7 @@ from lresnet.runs.embedding import Embedding, embed_files, embed_run, embed_test
 from lresnet.runs.names import did_you_mean
 from lresnet.runs.node_inputs import named_by_numbers
 from lresnet.runs.run import Run
+from lresnet.runs.text import require_no_text
 
 __all__ = ["Neighbour", "Neighbours", "find_node", "hops_from", "nearest", "neighbours_in_run"]
 
@@ -114,6 +115,7 @@ def neighbours_in_run(
         FileNotFoundError: the data are gone, or an image does not exist.
         ValueError: count is below 1, the item does not exist, or it cannot be read.
     """
+    require_no_text(run, "neighbours")
     if count < 1:  # before the network runs
         raise ValueError(f"count must be at least 1, got {count}")
     if run.record.images is not None:

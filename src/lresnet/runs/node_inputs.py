@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from lresnet.data import TASKS, DatasetTask, GraphLevelTask, ImageTask, LinkTask, NodeTask, read_graph
+from lresnet.data import (
+    TASKS,
+    DatasetTask,
+    GraphLevelTask,
+    HierarchyTask,
+    ImageTask,
+    LinkTask,
+    NodeTask,
+    TextTask,
+    read_graph,
+)
 from lresnet.data.edges import directed_pairs
 from lresnet.data.graph import Graph
 from lresnet.data.node_features import input_features
@@ -60,7 +70,7 @@ class NodeInputs:
         """Return the output of the run's network for all nodes: logits, or points without a head."""
         model: Any = run.model.eval()
         with torch.no_grad():
-            if run.train_config.batch_size is not None:  # the graph may be too large for the device
+            if _in_batches(run):  # the graph may be too large for the device
                 return HostGraph.of(self, run.device).apply(model)  # type: ignore[arg-type]
             return self._on(run.device).apply(model)
 
@@ -68,7 +78,7 @@ class NodeInputs:
         """Return the points of all nodes, float32 ``[n, d]``, on the CPU."""
         model: Any = run.model.eval()
         with torch.no_grad():
-            if run.train_config.batch_size is not None:
+            if _in_batches(run):
                 found = HostGraph.of(self, run.device).embed(model)  # type: ignore[arg-type]
             else:
                 inputs = self._on(run.device)
@@ -118,6 +128,11 @@ class NodeInputs:
         return GraphInputs(self.x.to(device), self.edge_index.to(device), self.num_nodes, weight)
 
 
+def _in_batches(run: Run) -> bool:
+    """Whether the graph was trained in batches. A batch of a hierarchy has some of its pairs, and the whole graph."""
+    return run.train_config.batch_size is not None and not isinstance(run.task, HierarchyTask)
+
+
 def inputs_of_run(run: Run) -> NodeInputs:
     """Return the graph of a run as its network sees it: for link prediction without the held-out edges.
 
@@ -125,8 +140,8 @@ def inputs_of_run(run: Run) -> NodeInputs:
         ValueError: The run is on images or on many graphs, or its data have changed.
     """
     task = run.task
-    if isinstance(task, ImageTask | DatasetTask | GraphLevelTask):
-        what = {ImageTask: "images", DatasetTask: "data set"}.get(type(task), "set of graphs")
+    if isinstance(task, ImageTask | DatasetTask | GraphLevelTask | TextTask):
+        what = {ImageTask: "images", DatasetTask: "data set", TextTask: "text"}.get(type(task), "set of graphs")
         raise ValueError(f"{run.place} holds a run on the {what} {run.record.data_name}; this needs one on a graph")
     graph = task.graph
     if graph is None and run.record.task.get("kind") == "graph":
@@ -168,6 +183,8 @@ def inputs_of_graph(run: Run, source: Any) -> NodeInputs:
             other features; or the run is not on a user's graph.
     """
     old, task = inputs_of_run(run), run.task
+    if isinstance(task, HierarchyTask):
+        raise ValueError(f"{run.place} holds a run on a taxonomy; `lresnet predict RUN --parents TERM` takes new terms")
     assert isinstance(task, LinkTask | NodeTask)
     graph = source if isinstance(source, Graph) else read_graph(source)
     own = task.graph

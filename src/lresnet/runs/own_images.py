@@ -20,7 +20,7 @@ from torch import Tensor
 from lresnet.data import ImageSet, ImageTask
 from lresnet.data.formats.image_folder import find_layout, image_sizes
 from lresnet.data.image_files import ImageFiles
-from lresnet.runs.config import ImageTaskConfig, RunConfig, configure
+from lresnet.runs.config import ImageTaskConfig, RunConfig, ViTConfig, configure
 
 __all__ = [
     "MirrorTest",
@@ -138,6 +138,8 @@ def suit_to_images(config: RunConfig, given: Mapping[str, Any], *, gpu: bool = F
     train, _ = loaded.split()
     height, width, _ = train.shape
     settings = image_settings(len(train), max(height, width), gpu=gpu, epochs=given.get("epochs"))
+    if isinstance(config.model, ViTConfig):  # the rates of image_settings are for SGD and ResNets
+        del settings["lr"], settings["model"]
     mirror = None
     if "flip" not in given:
         mirror = mirror_test(train)

@@ -14,17 +14,18 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from lresnet.data import GraphLevelTask, LinkTask, NodeTask
+from lresnet.data import GraphLevelTask, HierarchyTask, LinkTask, NodeTask
 from lresnet.data.augmentation import normalise
 from lresnet.data.formats.image_folder import SUFFIXES, fill_frame, images_below, open_image
 from lresnet.geometry import Lorentz
-from lresnet.models import LorentzResNet
+from lresnet.models.image_model import ImageModel
 from lresnet.models.pretrained import Pretrained
 from lresnet.nn.pair_distance import lorentz_distance2
 from lresnet.runs.names import did_you_mean
 from lresnet.runs.node_inputs import NodeInputs, inputs_of_graph, inputs_of_run
 from lresnet.runs.own_network import head_input
 from lresnet.runs.run import Run
+from lresnet.runs.text import require_no_text
 from lresnet.train.graph_classification import graph_logits
 from lresnet.train.image_classification import class_scores, mirrored_scores
 from lresnet.train.link_prediction import kappa_of_model
@@ -83,7 +84,7 @@ class ImageNetwork:
     @torch.no_grad()
     def space(self) -> Lorentz | None:
         """Return the manifold of the points of :meth:`embed`, on the CPU and fixed; None: they are vectors."""
-        if isinstance(self.model, LorentzResNet):
+        if isinstance(self.model, ImageModel):
             manifold = None if self.model.euclidean else self.model.manifold
         else:  # which part of a user's network is its head shows when it runs
             device = next(self.model.parameters()).device
@@ -163,6 +164,7 @@ def image_network(run: Run) -> ImageNetwork:
         ValueError: the run is on a graph, or its files do not belong together.
     """
     facts = run.record.images
+    require_no_text(run, "images")
     if run.record.on_dataset:
         raise ValueError(f"{run.place} holds a run on a data set of your own; this needs images that lresnet reads")
     if facts is None:
@@ -245,7 +247,8 @@ def predict_nodes(
     _require_top(top)
     task = run.task
     if not isinstance(task, NodeTask):
-        instead = "or --links to rank links" if isinstance(task, LinkTask) else "e.g. cora/nc"
+        others = {LinkTask: "or --links to rank links", HierarchyTask: "or --parents TERM, or `lresnet ancestors`"}
+        instead = others.get(type(task), "e.g. cora/nc")
         raise ValueError(
             f"{run.place} holds a run on {run.record.data_name}; this needs one that classifies nodes, {instead}"
         )
@@ -351,7 +354,7 @@ def read_batches(files: Sequence[Path], network: ImageNetwork, skipped: list[tup
 
 def _image_network(model: torch.nn.Module, facts: dict[str, Any], flip_test: bool) -> ImageNetwork:
     classes = tuple(facts["classes"])
-    if isinstance(model, LorentzResNet):
+    if isinstance(model, ImageModel):
         _require_fit(model, facts)
     elif isinstance(model, Pretrained):
         raise ValueError(f"{type(model).__name__} is not a network for images")
@@ -374,7 +377,7 @@ def _image_network(model: torch.nn.Module, facts: dict[str, Any], flip_test: boo
     )
 
 
-def _require_fit(model: LorentzResNet, facts: dict[str, Any]) -> None:
+def _require_fit(model: ImageModel, facts: dict[str, Any]) -> None:
     outputs, classes = model.config["num_classes"], len(facts["classes"])
     if model.in_channels != facts["channels"]:
         raise ValueError(f"the model takes images of {model.in_channels} channels, the run's have {facts['channels']}")

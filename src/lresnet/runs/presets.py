@@ -15,19 +15,30 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lresnet.data.formats.graph_paths import looks_like_graph
-from lresnet.data.registry import IMAGE_SETS, TASKS
+from lresnet.data.registry import IMAGE_SETS, TASKS, TEXTS
 from lresnet.data.source import FEATURE_SOURCES
 from lresnet.data.split_names import ALIASES, canonical_split, split_name
 from lresnet.residual.registry import RESIDUALS
-from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, GraphTaskKind, ImageTaskConfig, RunConfig, configure
+from lresnet.runs.config import (
+    GRAPH_MODELS,
+    IMAGE_MODELS,
+    GraphTaskConfig,
+    GraphTaskKind,
+    ImageTaskConfig,
+    RunConfig,
+    TextTaskConfig,
+    ViTConfig,
+    configure,
+)
 from lresnet.runs.graph_trials import first_settings
 from lresnet.runs.names import did_you_mean, require_known
 
 __all__ = ["TaskKind", "find_task", "has_searched_preset", "image_recipes", "is_own_graph", "run_config"]
 
-TaskKind = Literal["graphs", "images"]
+TaskKind = Literal["graphs", "images", "texts"]
 
-_DEFAULT_TASKS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10"}
+_DEFAULT_TASKS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10", "texts": "gcide"}
+_TEXT = "text"  # all texts share the recipes of one file
 # CIFAR's learning rate suits 50,000 images; on a few hundred its first steps spoil the network.
 # benchmarks/small_images.py, 540 images, seeds 0 to 2: after 12 epochs the test accuracy is 35, 43 and 46 % without
 # clipping and 53, 61 and 70 % with it; after 40 epochs it is 79, 80 and 80 %, and with the rate 0.8 that CIFAR-10's
@@ -37,13 +48,14 @@ _OWN_IMAGES_LARGEST_LR = 0.4
 
 
 def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind, str]:
-    """Resolve the name of a task: a shipped task or set of images, or the path of a user's graph or images.
+    """Resolve the name of a task: a shipped task, set of images or text, or the path of a user's graph or images.
 
-    A shipped task takes precedence over a path of the same name. Whether a path holds a graph or images is decided by
-    its names alone, see :func:`lresnet.data.formats.graph_paths.looks_like_graph`.
+    Only ``kind`` tells that a path holds a text, because an edge list is a text too. A shipped task takes precedence
+    over a path of the same name. Whether a path holds a graph or images is decided by its names alone, see
+    :func:`lresnet.data.formats.graph_paths.looks_like_graph`.
 
     Args:
-        name: None: ``"disease_tree/lp"``, or ``"cifar10"`` for images.
+        name: None: ``"disease_tree/lp"``, ``"cifar10"`` for images, or ``"gcide"`` for texts.
         kind: None: decided by the name.
 
     Raises:
@@ -61,15 +73,18 @@ def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind,
         return "graphs", name
     if name in IMAGE_SETS:
         return "images", name
+    if name in TEXTS:
+        return "texts", name
     if name and looks_like_graph(name):
         return "graphs", name
     if (name and Path(name).exists()) or name.endswith(".npz"):
         return "images", name
-    shipped = [*TASKS, *IMAGE_SETS]
+    shipped = [*TASKS, *IMAGE_SETS, *TEXTS]
     raise ValueError(
         f"{name!r} does not exist, and no shipped task has that name; {did_you_mean(name, shipped)}"
-        f"Graphs: {', '.join(TASKS)}; images: {', '.join(IMAGE_SETS)}; or the path of your own graph (an edge list, a "
-        "folder with edges.csv, .npz, .graphml, .gml) or of a folder or .npz of images"
+        f"Graphs: {', '.join(TASKS)}; images: {', '.join(IMAGE_SETS)}; texts: "
+        f"{', '.join(TEXTS)}; or the path of your own graph (an edge list, a "
+        "folder with edges.csv, .npz, .graphml, .gml), of a folder or .npz of images, or with --task text of a text"
     )
 
 
@@ -90,19 +105,20 @@ def run_config(
     settings: Mapping[str, Any] | None = None,
     graph_task: GraphTaskKind | None = None,
 ) -> RunConfig:
-    """Configure a run on a shipped task, a user's graph or a user's images. Other settings come from the preset.
+    """Configure a run on a shipped task, or on a user's graph, images or text. Other settings come from the preset.
 
     Args:
-        task: a name of :data:`lresnet.data.TASKS`, ``"cifar10"``, ``"cifar100"``, or the path of a user's graph, or of
-            a folder or ``.npz`` of images.
+        task: a name of :data:`lresnet.data.TASKS`, ``"cifar10"``, ``"cifar100"``, ``"gcide"``, or the path of a user's
+            graph, of a folder or ``.npz`` of images, or of a text.
         method: the residual connection.
         seed: seed of parameters, negatives, shuffling and augmentation.
-        kind: whether ``task`` is on graphs or images; None: decided by its name, see :func:`find_task`.
+        kind: whether ``task`` is on graphs, images or texts; None: decided by its name, see :func:`find_task`.
         split: split of a graph: its name, or the number of an official one; None: that of the preset, otherwise the
             task's first.
         split_index: number of the split, where there are several of its name; None: the seed draws it, and of the
             official splits the first one is taken.
-        recipe: preset of images: fast, fast-learned, long, long-cutmix or paper; None: fast.
+        recipe: preset of images: fast, fast-learned, long, long-cutmix or paper; None: fast. The vision transformers
+            have fast only. Preset of texts: small or base; None: small.
         settings: values by name, see :func:`lresnet.runs.config.configure`. If they change ``epochs`` but not
             ``warmup``, the warm-up keeps its fraction of the epochs.
         graph_task: what to learn on a user's graph; None: ``"node"`` if labels are given, otherwise ``"link"``.
@@ -115,12 +131,15 @@ def run_config(
         1500
         >>> run_config("cifar10", settings={"epochs": 50}).train.warmup
         2.5
+        >>> run_config("cifar10", settings={"model": "lorentz_vit_tiny"}).train.optimizer
+        'adam'
     """
     require_known("method", method, RESIDUALS)
     given = dict(settings or {})
-    if find_task(task, kind)[0] == "graphs":
+    found = find_task(task, kind)[0]
+    if found == "graphs":
         if recipe is not None:
-            raise ValueError(f"--recipe is for images, but {task} is a task on graphs; leave it out")
+            raise ValueError(f"--recipe is for images and texts, but {task} is a task on graphs; leave it out")
         if task not in TASKS and Path(task).exists():
             return _own_graph_config(task, method, seed, _own_split(split, split_index), graph_task, given)
         if task not in TASKS and graph_task is not None:
@@ -131,18 +150,22 @@ def run_config(
             raise ValueError(f"--task {graph_task} is for your own graph, but {task} is a shipped task; leave it out")
         return _graph_config(task, method, seed, split, split_index, given)
     if graph_task is not None:
-        raise ValueError(f"--task {graph_task} is for graphs, but {task} is a task on images; leave it out")
+        raise ValueError(f"--task {graph_task} is for graphs, but {task} is a task on {found}; leave it out")
+    if found == "texts":
+        return _text_config(task, method, seed, split if split_index is None else split_index, recipe, given)
     return _image_config(task, method, seed, split if split_index is None else split_index, recipe, given)
 
 
 def has_searched_preset(config: RunConfig, recipe: str | None = None) -> bool:
     """Whether the preset of a run on images was searched for its method, rather than shared by all other methods.
 
+    The settings of the vision transformers were not searched for any method.
+
     Example:
         >>> [has_searched_preset(run_config("cifar10", "tangent", recipe=name), name) for name in ("fast", "paper")]
         [True, False]
     """
-    return config.model.residual in _image_preset(config.task.name, recipe)
+    return config.model.residual in _image_preset(config.task.name, recipe, config.model.name)
 
 
 def image_recipes() -> list[str]:
@@ -162,12 +185,13 @@ def _own_graph_config(
     wanted = None if split is None else str(split)
     index = int(wanted) if wanted is not None and wanted.isdigit() else None
     name = None if wanted is None or index is not None else wanted
-    if name not in (None, "random"):
+    if kind != "hierarchy" and name not in (None, "random"):
         name = _file("split", str(name), "random, the number of one of the graph's masks, or a file")
     if "labels" in given:
         given["labels"] = _file("labels", given["labels"], "a file with rows node,label")
-    if given.get("node_features") not in (None, *FEATURE_SOURCES[1:]):
-        given["node_features"] = _file("node-features", given["node_features"], "learned, structural, or a file")
+    sources = [*FEATURE_SOURCES[1:], *(["names"] if kind == "hierarchy" else [])]
+    if given.get("node_features") not in (None, *sources):
+        given["node_features"] = _file("node-features", given["node_features"], f"{', '.join(sources)}, or a file")
     if kind is None:
         kind = "node" if "labels" in given or _has_labels(Path(task)) else "link"
     config = GraphTaskConfig(_absolute(task), name, index, task=kind)
@@ -228,7 +252,7 @@ def _image_config(
 ) -> RunConfig:
     if split is not None:
         raise ValueError(f"--split is for graphs, but {task} is a task on images; leave it out")
-    preset = _settings(_image_preset(task, recipe), method)
+    preset = _settings(_image_preset(task, recipe, given.get("model")), method)
     if task not in IMAGE_SETS:
         preset = {"clip": _OWN_IMAGES_CLIP} | preset
         preset["lr"] = min(preset["lr"], _OWN_IMAGES_LARGEST_LR)
@@ -238,11 +262,29 @@ def _image_config(
     return configure(ImageTaskConfig(name), method, seed, preset | given)
 
 
-def _image_preset(task: str, recipe: str | None) -> dict[str, Any]:
-    presets: dict[str, dict[str, Any]] = _presets(task if task in IMAGE_SETS else _DEFAULT_TASKS["images"])
+def _text_config(
+    task: str, method: str, seed: int, split: str | int | None, recipe: str | None, given: dict[str, Any]
+) -> RunConfig:
+    if split is not None:
+        raise ValueError(f"--split is for graphs, but {task} is a task on texts; leave it out")
+    presets: dict[str, dict[str, Any]] = _presets(_TEXT)
+    recipe = next(iter(presets)) if recipe is None else recipe
+    require_known("recipe", recipe, presets)
+    preset = _settings(presets[recipe], method)
+    if "epochs" in given:
+        preset["warmup"] *= given["epochs"] / preset["epochs"]
+    if task not in TEXTS and not Path(task).exists():
+        raise ValueError(f"the text {task} does not exist; give a text file, or a folder of .txt files")
+    return configure(TextTaskConfig(task if task in TEXTS else _absolute(task)), method, seed, preset | given)
+
+
+def _image_preset(task: str, recipe: str | None, model: str | None) -> dict[str, Any]:
+    name = task if task in IMAGE_SETS else _DEFAULT_TASKS["images"]
+    of_vit = IMAGE_MODELS.get(str(model)) is ViTConfig
+    presets: dict[str, dict[str, Any]] = _presets(f"{name}_vit" if of_vit else name)
     if recipe is None:
         return next(iter(presets.values()))
-    require_known("recipe", recipe, presets)
+    require_known(f"recipe of {model}" if of_vit else "recipe", recipe, presets)
     return presets[recipe]
 
 

@@ -28,6 +28,7 @@ from lresnet.train.checkpoint import has_checkpoint, is_damaged, load_checkpoint
 __all__ = [
     "CURVE_FILE",
     "MODEL_FILES",
+    "TOKENIZER_FILE",
     "RunRecord",
     "checkpoint_epoch",
     "damage",
@@ -47,6 +48,8 @@ _FORMAT = 2
 _RUN, _EVALUATION, _CHECKPOINT = "run.json", "evaluation.json", "checkpoint.pt"
 MODEL_FILES = ("model/model.safetensors", "model/config.json")
 """The files of a run's model; a network that a user built has no configuration."""
+TOKENIZER_FILE = "model/tokenizer.json"
+"""What the tokens of a text stand for."""
 CURVE_FILE = "curve.jsonl"
 """The validation metric of every epoch that has one."""
 
@@ -69,6 +72,7 @@ class RunRecord:
         processes: number of processes that shared the run.
         images: sizes, classes and checksums of the images, for a run on images.
         graph: sizes and checksum of the graph, for a run on a user's graph.
+        text: sizes and checksum of the text, for a run on a text.
         metrics: test metrics in percent, in ``evaluation.json`` only.
         files: sha256 and size of the files of a finished run, by name; None: lresnet 0.2 wrote the record.
         untrained: for link prediction, what scores without any training reach on the same test pairs, best first by
@@ -90,13 +94,14 @@ class RunRecord:
     processes: int = 1
     images: dict[str, Any] | None = None
     graph: dict[str, Any] | None = None
+    text: dict[str, Any] | None = None
     metrics: dict[str, float] | None = None
     files: dict[str, dict[str, Any]] | None = None
     untrained: list[dict[str, Any]] | None = None
 
     @property
     def task_name(self) -> str:
-        """Name of the task, or the absolute path of the user's graph or images."""
+        """Name of the task, or the absolute path of the user's graph, images or text."""
         return str(self.task["name"])
 
     @property
@@ -188,7 +193,7 @@ class RunRecord:
     def as_dict(self) -> dict[str, Any]:
         """Return the record as JSON values."""
         values = {"format": _FORMAT} | {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        for name in ("norm_statistics", "images", "graph", "metrics", "files", "untrained"):
+        for name in ("norm_statistics", "images", "graph", "text", "metrics", "files", "untrained"):
             if values[name] is None:
                 del values[name]
         return values | ({} if self.metrics is None else {"value": self.value})
@@ -240,7 +245,9 @@ def write_record(folder: Path, record: RunRecord) -> None:
 
 def digests(folder: Path) -> dict[str, dict[str, Any]]:
     """Return sha256 and size of the files of a run that has just finished, as ``run.json`` records them."""
-    return {name: digest(folder / name) for name in (*MODEL_FILES, CURVE_FILE) if (folder / name).is_file()}
+    return {
+        name: digest(folder / name) for name in (*MODEL_FILES, TOKENIZER_FILE, CURVE_FILE) if (folder / name).is_file()
+    }
 
 
 def damage(folder: Path, record: RunRecord, names: Sequence[str] = ()) -> str | None:
@@ -385,6 +392,7 @@ def _check_outcome(values: Mapping[str, Any]) -> None:
         "versions": (dict, "an object"),
         "images": (dict, "an object"),
         "graph": (dict, "an object"),
+        "text": (dict, "an object"),
         "validation": (int | float, "a number"),
         "seconds": (int | float, "a number"),
         "processes": (int, "a whole number"),

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from lresnet._metric_names import digits, is_text_metric
 from lresnet._version import __version__
 from lresnet.data.registry import TASKS
+from lresnet.data.source import HIERARCHY_SPLITS
 from lresnet.data.split_names import SPLITS, test_per_train
 from lresnet.metrics.untrained_links import UNTRAINED_SCORES, UntrainedScore
 from lresnet.residual.registry import METHODS
@@ -128,9 +130,21 @@ class RunGroup:
         return self.metrics[self.metric]
 
     @property
+    def unit(self) -> str:
+        """What the main metric is measured in: percent, or nothing for bits per byte."""
+        return "" if is_text_metric(self.metric) else "percent"
+
+    @property
+    def spec(self) -> str:
+        """Format of the main metric, e.g. ``".2f"``."""
+        return f".{digits(self.metric)}f"
+
+    @property
     def other_metrics(self) -> str:
         """The metrics after the main one, e.g. ``"average_precision 92.03 ± 0.50"``; empty if there are none."""
-        return ", ".join(f"{name} {value:.2f}" for name, value in self.metrics.items() if name != self.metric)
+        return ", ".join(
+            f"{name} {value:.{digits(name)}f}" for name, value in self.metrics.items() if name != self.metric
+        )
 
     @property
     def search_trials(self) -> list[int]:
@@ -309,7 +323,8 @@ def computing_time(records: Iterable[RunRecord]) -> list[DeviceTime]:
 
 
 def report_json(report: Report) -> str:
-    """Return the groups as a JSON list of objects, in percent; the deviation of a single run is null."""
+    """Return the groups as a JSON list of objects, in percent unless the metric has another unit; the
+    deviation of a single run is null."""
     return json.dumps([_json_object(group) for group in report.groups], indent=2, allow_nan=False)
 
 
@@ -360,7 +375,7 @@ def _state(folder: Path) -> FolderState:
 
 _RANDOM = "random"  # the split of a user's graph that is drawn anew for every seed, and its default
 # Test examples per training example of this split, by what is learned.
-_TEST_PER_TRAIN = {"link": 10 / 85, "node": 20 / 60, "graph-level": 10 / 80}
+_TEST_PER_TRAIN = {"link": 10 / 85, "node": 20 / 60, "graph-level": 10 / 80, "hierarchy": 10 / 85}
 _ASSUMED_TEST_PER_TRAIN = 0.5  # of other splits; runs do not record the sizes of their split
 
 
@@ -431,7 +446,8 @@ def _compared(groups: Sequence[RunGroup]) -> list[RunGroup]:
         if baseline is not None and estimate is not None:
             found[index] = baseline, estimate, resampled
     result = list(groups)
-    decided = verdicts([estimate for _, estimate, _ in found.values()])
+    lower_is_better = any(is_text_metric(group.metric) for group in groups)  # one task has one metric
+    decided = verdicts([-estimate if lower_is_better else estimate for _, estimate, _ in found.values()])
     for (index, (baseline, estimate, resampled)), word in zip(found.items(), decided, strict=True):
         own, other = _settings(groups[index]), _settings(baseline)
         difference = BaselineDifference(estimate, word, settings_apart(own, other), resampled)
@@ -455,7 +471,7 @@ def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, b
     if record.own_task is None:
         follows_seed = group.split in SPLITS and SPLITS[group.split].follows_seed
     else:
-        follows_seed = group.split in ("", _RANDOM)
+        follows_seed = group.split in ("", _RANDOM, *HIERARCHY_SPLITS)
 
     def drawn(run: tuple[int, int | None]) -> int | None:
         """Return what tells the splits of two runs apart: the number, or the seed that draws the split."""
@@ -469,7 +485,7 @@ def _difference(group: RunGroup, baseline: RunGroup) -> tuple[Estimate | None, b
 
 def _test_per_train(record: RunRecord) -> float:
     if record.own_task is not None:
-        random = record.split_index is None and record.split in (None, _RANDOM)
+        random = record.split_index is None and record.split in (None, _RANDOM, *HIERARCHY_SPLITS)
         return _TEST_PER_TRAIN[record.own_task] if random else _ASSUMED_TEST_PER_TRAIN
     ratio = None
     if record.split is not None and record.task_name in TASKS:

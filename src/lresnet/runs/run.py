@@ -22,16 +22,20 @@ from lresnet.data import (
     AncestorTask,
     DatasetTask,
     GraphLevelTask,
+    HierarchyTask,
     ImageData,
     ImageTask,
     LinkTask,
     NodeTask,
     Task,
+    TextTask,
     dataset_task,
     load_images,
     load_task,
+    text_task,
 )
 from lresnet.data.split_names import SPLITS
+from lresnet.metrics.untrained_hierarchy import untrained_hierarchy_scores
 from lresnet.metrics.untrained_links import UntrainedScore, untrained_link_scores
 from lresnet.models import MODELS, create_model, from_pretrained
 from lresnet.models.pretrained import Pretrained
@@ -39,11 +43,13 @@ from lresnet.runs.config import (
     GRAPH_MODELS,
     IMAGE_MODELS,
     MODEL_CONFIGS,
+    TEXT_MODELS,
     GraphTaskConfig,
     ImageTaskConfig,
     ModelConfig,
     RunConfig,
     TaskConfig,
+    TextTaskConfig,
     given_fields,
     require_shareable,
     task_as_dict,
@@ -68,10 +74,11 @@ from lresnet.runs.own_network import (
     require_logits,
     save_weights,
 )
-from lresnet.runs.presets import find_task, is_own_graph, run_config
+from lresnet.runs.presets import TaskKind, find_task, is_own_graph, run_config
 from lresnet.runs.record import (
     CURVE_FILE,
     MODEL_FILES,
+    TOKENIZER_FILE,
     RunRecord,
     damage,
     digests,
@@ -86,6 +93,7 @@ from lresnet.runs.record import (
     write_record,
 )
 from lresnet.runs.stem import with_stem
+from lresnet.runs.text import require_no_text, require_same_text, require_token_logits
 from lresnet.train import Execution, Objective, Outcome, TrainConfig, make_objective, seed_everything, train_model
 from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.results import environment
@@ -93,6 +101,7 @@ from lresnet.train.results import environment
 if TYPE_CHECKING:
     from lresnet.runs.dataset_runs import ItemPrediction
     from lresnet.runs.embedding import Embedding
+    from lresnet.runs.hierarchy import RankedAncestors
     from lresnet.runs.link_ranking import Link
     from lresnet.runs.neighbours import Neighbours
     from lresnet.runs.prediction import GraphPrediction, NodePrediction, Predictions
@@ -122,10 +131,11 @@ def fit(
     """Train a model on a task and return the run. The test set is not read: that is what :meth:`Run.evaluate` does.
 
     Args:
-        task: a task, its configuration, or its name, e.g. ``"airport/lp"`` or ``"cifar10"``; or a torch ``Dataset`` or
-            ``DataLoader``, which stands for :func:`lresnet.data.dataset_task` of it.
+        task: a task, its configuration, or its name, e.g. ``"airport/lp"``, ``"cifar10"`` or ``"gcide"``; or a torch
+            ``Dataset`` or ``DataLoader``, which stands for :func:`lresnet.data.dataset_task` of it.
         model: a model of :func:`lresnet.create_model`, its configuration, or its name; for images and data sets also
-            any module that maps a batch to logits ``[batch, classes]``. A configuration or a name is built with the
+            any module that maps a batch to logits ``[batch, classes]``, and for a text any module that maps tokens
+            ``[batch, length]`` to logits ``[batch, length, vocab_size]``. A configuration or a name is built with the
             sizes of the task after torch was seeded with ``config.seed``, so that the seed decides the whole run. A
             module is trained in place; seed torch before you build it. Parameters with ``requires_grad=False`` stay as
             they are, and a part all of whose parameters are frozen stays in eval mode
@@ -136,7 +146,8 @@ def fit(
             :class:`lresnet.train.DatasetClassification`.) A finished run is returned without training, if its files
             match their checksums; otherwise it is trained again from its checkpoint. None: nothing is written.
         device: see :func:`usable_device`. A checkpoint must be resumed on the same kind of device.
-        checkpoint_every: epochs between two checkpoints; None: 10; 200 for graphs that are one batch; 1 for data sets.
+        checkpoint_every: epochs between two checkpoints; None: 10; 200 for graphs that are one batch; 1 for data
+            sets and texts.
         processes: the processes that share the run; all of them call this function, and only rank 0 writes. Resume
             with the same number of processes that wrote the checkpoint.
         command: what ``run.json`` records as the command; None: the command that repeats the configuration.
@@ -165,7 +176,7 @@ def fit(
         require_no_file(Path(out))
     place, folder = usable_device(device), None if out is None else Path(out)
     data, task_record = _load_in_order(task, config.seed, processes)
-    if processes.size > 1 and not isinstance(data, ImageTask | DatasetTask):
+    if processes.size > 1 and not isinstance(data, ImageTask | DatasetTask | TextTask):
         require_shareable(GraphTaskConfig(data.name), processes.size, config.batch_size)
     network, model_record = _network(model, data, config.seed, place)
     is_own = is_own_network(model_record)
@@ -189,7 +200,7 @@ def fit(
                 outcome = _train(network, objective, config, folder / "checkpoint.pt", every, on_start, on_epoch)
                 record = _finished(record, outcome)
                 if processes.is_main:
-                    record = _write_results(folder, network, outcome, record)
+                    record = _write_results(folder, network, data, outcome, record)
                 return Run(record, network, data, folder, place)
     assert before is not None
     if is_own:
@@ -280,7 +291,7 @@ class Run:
         """
         if self._task is None:
             kind = self.record.task.get("kind")
-            if kind not in ("graph", "images"):
+            if kind not in ("graph", "images", "text"):
                 raise ValueError(
                     f"{self.place} was trained on a task built in Python; pass it: Run.open(folder, task=task)"
                 )
@@ -290,6 +301,8 @@ class Run:
             if isinstance(self._task, ImageTask):
                 now = image_facts(self._task.data)
                 require_same_images(now, self.record.images, self.record.task_name, Path(self.place))
+            elif isinstance(self._task, TextTask):
+                require_same_text(self._task.facts(), self.record.text, self.record.task_name, Path(self.place))
             elif self.record.graph is not None:
                 require_same_graph(graph_facts(self._task), self.record.graph, self.record.task_name, Path(self.place))
         return self._task
@@ -305,6 +318,7 @@ class Run:
             raise ValueError(
                 f"{self.place} holds a run on a data set of your own; this needs images that lresnet reads"
             )
+        require_no_text(self, "images")
         if not isinstance(self.task, ImageTask):
             raise ValueError(f"{self.place} holds a run on the graph {self.record.data_name}; this needs one on images")
         return self.task.data
@@ -314,8 +328,35 @@ class Run:
         """How the run was trained."""
         return train_from_dict(self.record.train)
 
+    def generate(
+        self,
+        prompt: str | bytes = "",
+        *,
+        tokens: int = 200,
+        temperature: float = 0.8,
+        top_k: int | None = 40,
+        seed: int = 0,
+    ) -> str:
+        """Return ``prompt`` and a continuation that the model draws, for a run on a text.
+
+        Bytes that are not UTF-8 are replaced by U+FFFD. The result depends on the arguments and the run only.
+
+        Args:
+            prompt: beginning of the text; empty: the model begins a document.
+            tokens: number of tokens to draw.
+            temperature: divides the logits; 0 takes the most likely token always.
+            top_k: draw from this many most likely tokens only; None: from all.
+            seed: seed of the draws.
+
+        Raises:
+            ValueError: the run is not on a text, its model draws no tokens, or an argument is out of its range.
+        """
+        from lresnet.runs.text import generate
+
+        return generate(self, prompt, tokens=tokens, temperature=temperature, top_k=top_k, seed=seed)
+
     def evaluate(self) -> dict[str, float]:
-        """Return the test metrics in percent, the one to report first.
+        """Return the test metrics, the one to report first: bits per byte of a text, otherwise percentages.
 
         For link prediction, scores without any training (:meth:`untrained`) are computed on the same pairs. The test
         set is read once: a run with a folder writes the metrics to ``evaluation.json`` and reads them from there
@@ -346,15 +387,16 @@ class Run:
         return dict(self.record.metrics)
 
     def untrained(self) -> list[UntrainedScore]:
-        """Return what scores without any training reach on the links of this run, best first.
+        """Return what scores without any training reach on the links or ancestors of this run, best first.
 
-        They are raw features, common neighbours, two- and three-hop counts and degrees, see
-        :func:`lresnet.metrics.untrained_link_scores`. Validation pairs choose and order them; test metrics are there
-        once the run has been evaluated.
+        For links they are raw features, common neighbours, two- and three-hop counts and degrees, see
+        :func:`lresnet.metrics.untrained_link_scores`; for a hierarchy see
+        :func:`lresnet.metrics.untrained_hierarchy_scores`. Validation pairs choose and order them; test metrics are
+        there once the run has been evaluated.
 
         Raises:
             FileNotFoundError: the data are gone.
-            ValueError: the run does not predict links.
+            ValueError: the run predicts neither links nor ancestors.
 
         Example:
             >>> import lresnet
@@ -367,12 +409,17 @@ class Run:
             self.record = read_evaluation(self.folder) or self.record
         if self.record.untrained:
             return self.record.untrained_scores
-        if not isinstance(self.task, LinkTask):
-            raise ValueError(f"{self.place} does not predict links; untrained scores are for link prediction")
+        if not isinstance(self.task, LinkTask | HierarchyTask):
+            raise ValueError(
+                f"{self.place} predicts neither links nor ancestors; untrained scores are for link prediction and "
+                "hierarchies"
+            )
         return self._untrained(test=self.record.metrics is not None)
 
     def _untrained(self, *, test: bool) -> list[UntrainedScore]:
-        """Return the untrained scores of the task; none if it is not link prediction."""
+        """Return the untrained scores of the task; none if it ranks neither links nor ancestors."""
+        if isinstance(self.task, HierarchyTask):
+            return untrained_hierarchy_scores(self.task, test=test)
         if not isinstance(self.task, LinkTask):
             return []
         features = None
@@ -403,6 +450,7 @@ class Run:
         """
         from lresnet.runs import prediction
 
+        require_no_text(self, "items to predict")
         on_images = self.record.images is not None or self.record.on_dataset
         if graph is not None and (on_images or not isinstance(self.task, NodeTask)):
             raise ValueError(f"{self.place} does not classify nodes, as graph= needs; links and embed take a graph too")
@@ -441,11 +489,24 @@ class Run:
             node: name or number of a node; None: the links of all nodes.
             graph: a new graph, see :func:`lresnet.runs.node_inputs.inputs_of_graph`; None: the run's own.
         """
+        require_no_text(self, "links")
         from lresnet.runs.link_ranking import rank_links
         from lresnet.runs.node_inputs import inputs_of_graph
 
         inputs = None if graph is None else inputs_of_graph(self, graph)
         return rank_links(self, top=top, node=None if node is None else str(node), inputs=inputs).links
+
+    def ancestors(self, node: str | int, top: int = 20) -> RankedAncestors:
+        """Return the ranked ancestors of a node of a taxonomy, see :func:`lresnet.runs.hierarchy.rank_ancestors`."""
+        from lresnet.runs.hierarchy import rank_ancestors
+
+        return rank_ancestors(self, str(node), top=top)
+
+    def parents(self, terms: Sequence[str], top: int = 10) -> list[RankedAncestors]:
+        """Return the ranked parents of new terms, see :func:`lresnet.runs.hierarchy.rank_parents`."""
+        from lresnet.runs.hierarchy import rank_parents
+
+        return rank_parents(self, terms, top=top)
 
     def embed(self, images: Sequence[str | Path] = (), *, graph: Any = None) -> Embedding:
         """Return the points to which the model maps its data: nodes, test images, or the given image files.
@@ -462,6 +523,7 @@ class Run:
 
     def neighbours(self, item: str | int, count: int = LISTED_NEIGHBOURS, *, graph: Any = None) -> Neighbours:
         """Return the points nearest to a node or image, see :func:`lresnet.runs.neighbours.neighbours_in_run`."""
+        require_no_text(self, "neighbours")
         from lresnet.runs.neighbours import neighbours_in_run
 
         return neighbours_in_run(self, str(item), count=count, graph=graph)
@@ -523,7 +585,7 @@ class Run:
 
 
 def _usual_checkpoints(task: Task, config: TrainConfig) -> int:
-    if isinstance(task, DatasetTask):
+    if isinstance(task, DatasetTask | TextTask):
         return _CHECKPOINT_EVERY_DATASETS
     in_batches = isinstance(task, ImageTask) or config.batch_size is not None
     return _CHECKPOINT_EVERY_BATCHES if in_batches else _CHECKPOINT_EVERY_GRAPHS
@@ -539,6 +601,8 @@ def load(config: TaskConfig, seed: int = 0) -> Task:
         folder = (config.size, config.test_fraction, config.split_seed, config.memory, config.workers)
         data = _images(config.name, *folder)
         return ImageTask(config.name, data, holdout=config.holdout, stratified=bool(config.stratified))
+    if isinstance(config, TextTaskConfig):
+        return _text(config)
     if config.is_own:
         return load_own_task(config, seed)
     rule = SPLITS.get(config.split or "")
@@ -557,6 +621,11 @@ def _graph_task(config: GraphTaskConfig, seed: int) -> Task:
         index=config.split_index,
         drop_columns=dropped,
     )
+
+
+@functools.lru_cache(maxsize=2)
+def _text(config: TextTaskConfig) -> TextTask:
+    return text_task(config.name, tokens=config.tokens, vocab_size=config.vocab_size, context=config.context)
 
 
 @functools.lru_cache(maxsize=2)
@@ -594,8 +663,10 @@ def build_model(config: ModelConfig, task: Task, device: torch.device | str = "c
         sizes = {"num_classes": len(task.data.classes), "in_channels": task.in_channels}
     elif isinstance(task, DatasetTask):
         sizes = {"num_classes": task.num_classes, "in_channels": task.in_channels}
+    elif isinstance(task, TextTask):
+        sizes = {"vocab_size": task.vocab_size, "context": task.context}
     else:
-        classes = None if isinstance(task, LinkTask) else task.num_classes
+        classes = None if isinstance(task, LinkTask | HierarchyTask) else task.num_classes
         sizes = {"in_features": task.x.shape[1], "num_classes": classes}
     return create_model(config.name, **config.arguments(), **sizes).to(device)
 
@@ -634,8 +705,9 @@ def _load_in_order(
         task = dataset_task(task)
     if isinstance(task, str):
         task = run_config(task).task if is_own_graph(task) else _named(task)
-    if not isinstance(task, GraphTaskConfig | ImageTaskConfig):
-        if not isinstance(task, LinkTask | NodeTask | GraphLevelTask | AncestorTask | ImageTask | DatasetTask):
+    if not isinstance(task, GraphTaskConfig | ImageTaskConfig | TextTaskConfig):
+        known = LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask | ImageTask | TextTask | DatasetTask
+        if not isinstance(task, known):
             raise TypeError(
                 "fit takes a task of lresnet.data, its configuration or its name, or a torch Dataset or DataLoader, "
                 f"got {task!r}"
@@ -650,7 +722,12 @@ def _load_in_order(
 
 def _named(name: str) -> TaskConfig:
     kind, name = find_task(name)
-    return GraphTaskConfig(name) if kind == "graphs" else ImageTaskConfig(name)
+    configs: dict[TaskKind, type[TaskConfig]] = {
+        "graphs": GraphTaskConfig,
+        "images": ImageTaskConfig,
+        "texts": TextTaskConfig,
+    }
+    return configs[kind](name)
 
 
 def _describe(task: Task) -> dict[str, Any]:
@@ -659,6 +736,8 @@ def _describe(task: Task) -> dict[str, Any]:
         return {"kind": "python", "name": task.name, "holdout": task.holdout}
     if isinstance(task, DatasetTask):
         return {"kind": "python"} | task.describe()
+    if isinstance(task, TextTask):
+        return {"kind": "python", "name": task.name, "context": task.context, "digest": task.facts()["digest"]}
     tensors = {name: value for name, value in sorted(vars(task).items()) if isinstance(value, Tensor)}
     digest = hashlib.sha256()
     for name, value in tensors.items():
@@ -666,7 +745,13 @@ def _describe(task: Task) -> dict[str, Any]:
         parts = [value] if value.layout == torch.strided else [value.coalesce().indices(), value.coalesce().values()]
         for part in parts:
             digest.update(part.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    kinds = {LinkTask: "link", NodeTask: "node", GraphLevelTask: "graph-level", AncestorTask: "ancestors"}
+    kinds = {
+        LinkTask: "link",
+        NodeTask: "node",
+        GraphLevelTask: "graph-level",
+        HierarchyTask: "hierarchy",
+        AncestorTask: "ancestors",
+    }
     kind = kinds[type(task)]
     return {"kind": "python", "name": task.name, "task": kind, "nodes": task.num_nodes, "digest": digest.hexdigest()}
 
@@ -689,26 +774,34 @@ def _network(
             f"got {type(model).__name__}"
         )
     if not isinstance(model, Pretrained):
-        require_logits(model, task)
+        if isinstance(task, TextTask):
+            require_token_logits(model, task, device)
+        else:
+            require_logits(model, task)
         return model.to(device), describe_network(model)
     config = json.loads(json.dumps(model.config))
     _require_kind(config["model"], task)
-    if not isinstance(task, ImageTask | DatasetTask):
+    if not isinstance(task, ImageTask | DatasetTask | TextTask):  # the objectives of these look at the model
         _require_sizes(config, task)
     return model.to(device), {"name": config.pop("model"), "from": "python"} | config
 
 
 def _require_kind(model: str, task: Task) -> None:
     """Raise an error if a model of the library takes other data than those of the task."""
-    on_images = isinstance(task, ImageTask | DatasetTask)
-    kind, names = ("images", IMAGE_MODELS) if on_images else ("graphs", GRAPH_MODELS)
+    kind, names = "graphs", GRAPH_MODELS
+    if isinstance(task, ImageTask | DatasetTask):
+        kind, names = "images", IMAGE_MODELS
+    elif isinstance(task, TextTask):
+        kind, names = "texts", TEXT_MODELS
     if model in MODELS and not any(name.startswith(model) for name in names):  # lorentz_resnet has any depth
         raise ValueError(f"{model} is not a network for {kind}, as {task.name} needs; choose {' or '.join(names)}")
 
 
-def _require_sizes(config: dict[str, Any], task: LinkTask | NodeTask | GraphLevelTask | AncestorTask) -> None:
+def _require_sizes(
+    config: dict[str, Any], task: LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask
+) -> None:
     """Raise an error if a model for graphs was built for other sizes than those of the task."""
-    classes = {} if isinstance(task, LinkTask) else {"num_classes": task.num_classes}
+    classes = {} if isinstance(task, LinkTask | HierarchyTask) else {"num_classes": task.num_classes}
     sizes = {"in_features": task.x.shape[1]} | classes
     for name, size in sizes.items():
         if config.get(name, size) != size:
@@ -732,6 +825,9 @@ def _started(
         images = image_facts(task.data)
         require_same_everywhere(images, task.name, processes.gather)
     tree: dict[str, Any] = {"task": task_record, "model": model_record, "train": train_as_dict(config)}
+    text = task.facts() if isinstance(task, TextTask) else None
+    if text is not None and len(set(processes.gather(text["digest"]))) > 1:
+        raise ValueError(f"the processes find different texts at {task.name}; give every machine the same text")
     if command is None:
         command = _command(tree, processes.size)
     own = task_record["kind"] == "graph" and "task" in task_record
@@ -742,6 +838,7 @@ def _started(
         processes=processes.size,
         images=images,
         graph=graph_facts(task) if own else None,
+        text=text,
         **environment(str(device)),
     )
 
@@ -799,6 +896,7 @@ def _known_run(folder: Path, record: RunRecord) -> tuple[RunRecord | None, bool]
         return None, False
     require_same_run(record, before, folder)
     require_same_graph(record.graph, before.graph, record.task_name, folder)
+    require_same_text(record.text, before.text, record.task_name, folder)
     if before.finished:
         require_same_images(record.images, before.images, record.task_name, folder)
     return before, before.finished and damage(folder, before) is None
@@ -821,12 +919,14 @@ def _prepare(folder: Path, before: RunRecord | None, record: RunRecord) -> None:
     write_record(folder, record)
 
 
-def _write_results(folder: Path, model: torch.nn.Module, outcome: Outcome, record: RunRecord) -> RunRecord:
+def _write_results(folder: Path, model: torch.nn.Module, task: Task, outcome: Outcome, record: RunRecord) -> RunRecord:
     """Write the model and the validation curve, then ``run.json``: a record with a best epoch has all files."""
     if isinstance(model, Pretrained):
         model.save_pretrained(folder / "model")
     else:
         save_weights(model, folder / "model")
+    if isinstance(task, TextTask):
+        write_atomically(folder / TOKENIZER_FILE, task.tokenizer.to_json().encode())
     lines = [json.dumps({"epoch": epoch, "validation": round(value, 4)}) + "\n" for epoch, value in outcome.curve]
     write_atomically(folder / CURVE_FILE, "".join(lines).encode())
     record = dataclasses.replace(record, files=digests(folder))

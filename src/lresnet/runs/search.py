@@ -60,7 +60,7 @@ def draws(space: Mapping[str, Sequence[Any]], seed: int) -> Iterator[dict[str, A
             yield configuration
 
 
-def smoothed_best(curve: Sequence[tuple[int, float]]) -> float | None:
+def smoothed_best(curve: Sequence[tuple[int, float]], *, lowest: bool = False) -> float | None:
     """Return the highest mean score of :data:`SMOOTHING` consecutive validation passes; None without a pass.
 
     A centred moving average, so no window reaches beyond the curve. A curve with fewer passes is one window. The
@@ -68,6 +68,7 @@ def smoothed_best(curve: Sequence[tuple[int, float]]) -> float | None:
 
     Args:
         curve: epoch and score of every validation pass, as in :attr:`lresnet.train.Outcome.curve`.
+        lowest: return the lowest mean, for a score of which less is better.
 
     Example:
         >>> smoothed_best([(5, 60.0), (10, 90.0), (15, 60.0), (20, 70.0), (25, 70.0), (30, 70.0)])
@@ -77,15 +78,18 @@ def smoothed_best(curve: Sequence[tuple[int, float]]) -> float | None:
     if not scores:
         return None
     width = min(SMOOTHING, len(scores))
-    return max(statistics.fmean(scores[i : i + width]) for i in range(len(scores) - width + 1))
+    return (min if lowest else max)(statistics.fmean(scores[i : i + width]) for i in range(len(scores) - width + 1))
 
 
-def best_configuration(records: Iterable[Mapping[str, Any]], metric: str = "validation") -> dict[str, Any]:
+def best_configuration(
+    records: Iterable[Mapping[str, Any]], metric: str = "validation", *, lowest: bool = False
+) -> dict[str, Any]:
     """Return the configuration with the highest mean validation metric over its runs, the earlier one of equals.
 
     Args:
         records: objects with ``config`` and ``metric``; None is the metric of a run that diverged.
         metric: ``"validation"``, the score of the best pass, or ``"validation_smoothed"``, see :func:`smoothed_best`.
+        lowest: return the configuration with the lowest mean, for a metric of which less is better.
 
     Raises:
         ValueError: there are no records.
@@ -94,7 +98,8 @@ def best_configuration(records: Iterable[Mapping[str, Any]], metric: str = "vali
     configurations: dict[str, dict[str, Any]] = {}
     for record in records:
         key = repr(sorted(record["config"].items()))
-        metrics[key].append(-math.inf if record[metric] is None else record[metric])
+        value = record[metric]
+        metrics[key].append(-math.inf if value is None else -value if lowest else value)
         configurations.setdefault(key, record["config"])
     if not metrics:
         raise ValueError("there are no search runs to choose from")

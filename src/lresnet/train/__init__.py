@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from lresnet.train.config import Augment, TrainConfig
     from lresnet.train.dataset_classification import DatasetClassification
     from lresnet.train.engine import Execution, Outcome, TrainingState, seed_everything, train_model
+    from lresnet.train.hierarchy_completion import HierarchyCompletion
     from lresnet.train.image_classification import ImageClassification
     from lresnet.train.link_prediction import LinkPrediction
     from lresnet.train.node_classification import NodeClassification
@@ -17,11 +18,13 @@ if TYPE_CHECKING:
     from lresnet.train.sampled import SampledLinkPrediction, SampledNodeClassification
     from lresnet.train.stacking.engine import StackedTrainingState, fork_generator, train_many
     from lresnet.train.stacking.model import StackError
+    from lresnet.train.text_modelling import TextModelling
 
 __all__ = [
     "Augment",
     "DatasetClassification",
     "Execution",
+    "HierarchyCompletion",
     "ImageClassification",
     "LinkPrediction",
     "NodeClassification",
@@ -32,6 +35,7 @@ __all__ = [
     "SampledNodeClassification",
     "StackError",
     "StackedTrainingState",
+    "TextModelling",
     "TrainConfig",
     "TrainingState",
     "fork_generator",
@@ -49,6 +53,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "Augment": "config",
             "DatasetClassification": "dataset_classification",
             "Execution": "engine",
+            "HierarchyCompletion": "hierarchy_completion",
             "ImageClassification": "image_classification",
             "LinkPrediction": "link_prediction",
             "NodeClassification": "node_classification",
@@ -59,6 +64,7 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
             "SampledNodeClassification": "sampled",
             "StackError": "stacking.model",
             "StackedTrainingState": "stacking.engine",
+            "TextModelling": "text_modelling",
             "TrainConfig": "config",
             "TrainingState": "engine",
             "fork_generator": "stacking.engine",

@@ -23,7 +23,7 @@ from lresnet._options import (
 __all__ = ["Augment", "Loss", "LrSchedule", "NormStatistics", "TrainConfig"]
 
 LrSchedule = Literal["constant", "cosine", "multistep"]
-Loss = Literal["margin", "cross_entropy"]
+Loss = Literal["margin", "cross_entropy", "ranking", "cones"]
 NormStatistics = Literal["reestimated", "running"]
 
 # "multistep" multiplies the rate by 0.2 after these fractions of the epochs: at 60, 120 and 160 of the paper's 200.
@@ -166,7 +166,8 @@ class TrainConfig:
     )
     loss: Loss | None = option(
         None,
-        "Loss on a graph; None takes margin for link prediction and cross_entropy for node classification.",
+        "Loss on a graph; None takes margin for link prediction, cross_entropy for node classification and ranking "
+        "for a hierarchy, where cones (entailment cones) is the other one.",
     )
     margin: float | None = option(
         None,
@@ -176,8 +177,8 @@ class TrainConfig:
     )
     batch_size: int | None = option(
         None,
-        "Images, seed nodes or training edges per step, over all processes together; None takes 128 images, or the "
-        "whole graph as one batch.",
+        "Images, seed nodes, training edges or nodes of a hierarchy per step, over all processes together; None takes "
+        "128 images, 256 nodes of a hierarchy, or the whole graph as one batch.",
         range=AT_LEAST_1,
         metavar="INT",
     )

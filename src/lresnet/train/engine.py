@@ -61,7 +61,7 @@ class Outcome:
     best_epoch: int
     """The epoch whose parameters were kept."""
     validation: float | None
-    """Validation score of these parameters in percent; None without validation data."""
+    """Validation score of these parameters, in percent unless the objective says otherwise; None without validation."""
     epochs: int
     """Number of epochs trained."""
     seconds: float
@@ -255,15 +255,21 @@ class TrainingState(Generic[Model]):
                 self.curve.append((self.epoch, value))
             if value is None or self.config.keep == "last":
                 self.best, self.best_epoch = value, self.epoch
-            elif value > (-math.inf if self.best is None else self.best):
+            elif self._improves(value):
                 self.best, self.best_epoch = value, self.epoch
                 self.best_state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     @torch.no_grad()
     def _score(self) -> float | None:
-        """The validation score of the model as it is, in percent."""
+        """The validation score of the model as it is, in percent unless the objective says otherwise."""
         score = self.objective.validation(self.model)
-        return None if score is None else 100 * float(score)
+        return None if score is None else (100 if self.objective.percent else 1) * float(score)
+
+    def _improves(self, value: float) -> bool:
+        """Whether a validation score is better than the best one so far; NaN is not."""
+        if self.objective.lower_is_better:
+            return value < (math.inf if self.best is None else self.best)
+        return value > (-math.inf if self.best is None else self.best)
 
     @contextlib.contextmanager
     def _evaluated_state(self) -> Iterator[None]:

@@ -19,7 +19,7 @@ from lresnet.data.augmentation import cutmix as cut_and_mix
 from lresnet.data.image_data import mean_colour
 from lresnet.data.image_files import ImageFiles, ImageStream
 from lresnet.metrics import accuracy, superclass_accuracy
-from lresnet.models import LorentzResNet
+from lresnet.models.image_model import ImageModel
 from lresnet.train.config import Augment
 from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.objective import Objective
@@ -56,7 +56,7 @@ def mirrored_scores(
     return (class_scores(model, images, mean, std) + class_scores(model, images.flip(2), mean, std)) / 2
 
 
-class ImageClassification(Objective[LorentzResNet]):
+class ImageClassification(Objective[ImageModel]):
     """Objective of image classification: cross entropy on augmented batches, accuracy on the original images.
 
     An epoch is ``len(train) // batch_size`` batches of a new permutation; the few remaining images are left out of that
@@ -143,7 +143,7 @@ class ImageClassification(Objective[LorentzResNet]):
     def _targets(self) -> tuple[Tensor, ...]:
         return self._batch, self._labels, self._others, self._kept  # only CutMix has values for the last two
 
-    def precompile(self, model: LorentzResNet) -> None:
+    def precompile(self, model: ImageModel) -> None:
         was_training = model.training
         precompile(model.train(), self.loss)
         together = min(self._together, len(self.train))
@@ -162,7 +162,7 @@ class ImageClassification(Objective[LorentzResNet]):
         )
         return torch.lerp(other, own, self._kept).mean()
 
-    def forward_training_data(self, model: LorentzResNet) -> None:
+    def forward_training_data(self, model: ImageModel) -> None:
         """Run the model on up to 10,000 training images without augmentation, in batches of training's size."""
         order = torch.randperm(len(self.train), generator=torch.Generator().manual_seed(0))
         steps = min(self.steps_per_epoch, max(1, _STATISTICS_IMAGES // self.batch_size))
@@ -170,11 +170,11 @@ class ImageClassification(Objective[LorentzResNet]):
         for batch in _batches(self.train, rows):
             self._logits(model, batch.to(self.device))
 
-    def validation(self, model: LorentzResNet) -> Tensor | None:
+    def validation(self, model: ImageModel) -> Tensor | None:
         return None if self.held_out is None else self._accuracy(model, self.held_out)
 
     @torch.no_grad()
-    def test(self, model: LorentzResNet) -> dict[str, float]:
+    def test(self, model: ImageModel) -> dict[str, float]:
         images = self.data.test.to(self.device)
         logits = self._all_logits(model, images)
         metrics = {"accuracy": 100 * float(accuracy(logits, images.labels))}
@@ -190,10 +190,10 @@ class ImageClassification(Objective[LorentzResNet]):
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.generator.set_state(state["generator"])
 
-    def _accuracy(self, model: LorentzResNet, images: ImageSet | ImageFiles) -> Tensor:
+    def _accuracy(self, model: ImageModel, images: ImageSet | ImageFiles) -> Tensor:
         return accuracy(self._all_logits(model, images), images.labels)
 
-    def _all_logits(self, model: LorentzResNet, images: ImageSet | ImageFiles) -> Tensor:
+    def _all_logits(self, model: ImageModel, images: ImageSet | ImageFiles) -> Tensor:
         return torch.cat([self._evaluate(model, part.to(self.device)) for part in self._parts(images)])
 
     def _parts(self, images: ImageSet | ImageFiles) -> Iterator[Tensor]:

@@ -35,6 +35,12 @@ class Objective(abc.ABC, Generic[Model]):
     captures: ClassVar[bool] = True
     """Whether a step may be captured as a CUDA graph: all batches have the same shapes, at the same place in memory."""
 
+    percent: ClassVar[bool] = True
+    """Whether ``validation`` returns a fraction, which runs report in percent; otherwise its number is reported."""
+
+    lower_is_better: ClassVar[bool] = False
+    """Whether the smaller one of two validation scores is better, as for bits per byte."""
+
     processes: Processes = ONE_PROCESS
     """The processes that share every batch; ``loss`` is the loss of this process's share."""
 
@@ -74,14 +80,16 @@ class Objective(abc.ABC, Generic[Model]):
 
     @abc.abstractmethod
     def validation(self, model: Model) -> Tensor | None:
-        """Return the score that selects epochs and configurations, higher is better; 0-dimensional, on the device.
+        """Return the score that selects epochs and configurations, a 0-dimensional tensor.
+
+        Higher is better, unless ``lower_is_better``.
 
         None without validation data.
         """
 
     @abc.abstractmethod
     def test(self, model: Model) -> dict[str, float]:
-        """Return the test metrics in percent, the main one first. Call it once per run, after training."""
+        """Return the test metrics, the main one first, in percent if ``percent``. Call it once per run, at its end."""
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state of the generators, for resuming."""
@@ -100,24 +108,35 @@ def make_objective(
     *,
     processes: Processes = ONE_PROCESS,
 ) -> Objective[Any]:
-    """Return the objective for a task, by its type: link prediction, node classification, image classification, ...
+    """Return the objective for a task, by its type: link prediction, classification, language modelling, ...
 
     Args:
         task: data and split.
         config: loss, margin, batch size, neighbours, augmentation and seed. None takes the default of the objective;
             a graph without a batch size is one batch.
         device: where data and model are.
-        processes: the processes that share each batch of images, seed nodes or training edges.
+        processes: the processes that share each batch of images, windows of a text, seed nodes or training edges.
 
     Raises:
         ValueError: the configuration sets an option that this kind of task does not have.
     """
     # The objectives are imported here because they import this module, and only the one that is needed.
-    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, LinkTask, NodeTask
+    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, HierarchyTask, LinkTask, NodeTask, TextTask
 
     loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
     loss = {name: value for name, value in loss.items() if value is not None}
     batch: dict[str, Any] = {"batch_size": config.batch_size} if config.batch_size is not None else {}
+    if isinstance(task, HierarchyTask):
+        from lresnet.train.hierarchy_completion import HierarchyCompletion
+
+        for name, value in (("neighbours", config.neighbours), ("margin", config.margin)):
+            if value is not None:
+                raise ValueError(f"{name}={value!r} is not for a hierarchy, as {task.name} is one; leave it out")
+        if config.augment != Augment() or processes.size > 1:
+            raise ValueError(f"{task.name} is a hierarchy, which has no augmentation and trains in one process")
+        return HierarchyCompletion(task, seed=config.seed, device=device, **batch, **loss)
+    if loss.get("loss") in ("ranking", "cones"):
+        raise ValueError(f"loss={config.loss} is for hierarchies, but {task.name} is none; leave it out")
     if isinstance(task, LinkTask | NodeTask):
         if config.augment != Augment():
             raise ValueError(f"augment={config.augment} is for images, but {task.name} is a graph; leave it out")
@@ -159,10 +178,19 @@ def make_objective(
         if processes.size > 1:
             raise ValueError(f"{task.name} cannot be shared among {processes.size} processes")
         return AncestorRetrieval(task, seed=config.seed, device=device)
+    is_text = isinstance(task, TextTask)
+    what = "is a text" if is_text else "are images"
     if config.neighbours is not None:
-        raise ValueError(f"neighbours={config.neighbours!r} is for graphs, but {task.name} are images; leave it out")
+        raise ValueError(f"neighbours={config.neighbours!r} is for graphs, but {task.name} {what}; leave it out")
     for name, value in loss.items():
-        raise ValueError(f"{name}={value} is for graphs, but images are trained on cross entropy; leave it out")
+        kind = "texts" if is_text else "images"
+        raise ValueError(f"{name}={value} is for graphs, but {kind} are trained on cross entropy; leave it out")
+    if isinstance(task, TextTask):
+        from lresnet.train.text_modelling import TextModelling
+
+        if config.augment != Augment():
+            raise ValueError(f"augment={config.augment} is for images, but {task.name} is a text; leave it out")
+        return TextModelling(task, seed=config.seed, device=device, processes=processes, **batch)
     if isinstance(task, DatasetTask):
         return _dataset_objective(task, config, device, processes)
     from lresnet.train.image_classification import ImageClassification

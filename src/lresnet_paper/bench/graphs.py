@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from lresnet.data import DatasetTask, ImageTask, LinkTask, NegativeSampler
+from lresnet.data import DatasetTask, HierarchyTask, ImageTask, LinkTask, NegativeSampler, TextTask
 from lresnet.geometry.checks import check_nowhere
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
 from lresnet.runs.config import GCNConfig
@@ -125,7 +125,7 @@ def _pyg_epoch(cell: str, device: torch.device) -> Task:
     import torch_geometric.nn
 
     loaded = load(graph_run(cell, "euclidean").task)
-    if isinstance(loaded, ImageTask | DatasetTask):
+    if isinstance(loaded, ImageTask | DatasetTask | HierarchyTask | TextTask):
         raise ValueError(f"{cell} is not a graph task; use e.g. disease/lp")
     task = loaded.to(device)
     shape = _shape(cell)

@@ -152,9 +152,9 @@ def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Se
 
 
 def _warn_if_slow(cells: Sequence[str], device: str) -> None:
-    from lresnet.data.registry import IMAGE_SETS
+    from lresnet.data.registry import IMAGE_SETS, TEXTS
 
-    images = [cell for cell in cells if cell.split("/")[0] in IMAGE_SETS]
+    images = [cell for cell in cells if cell.split("/")[0] in (*IMAGE_SETS, *TEXTS)]
     if images and device == "cpu":
         print(
             f"warning: training on {' and '.join(images)} takes days on a CPU; use a GPU with --device cuda",
@@ -183,6 +183,7 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     from lresnet_paper.pages.ood_page import ood_terminal
     from lresnet_paper.pages.text_tables import comparison_table, result_table
     from lresnet_paper.results import aggregate, is_run, unique_runs
+    from lresnet_paper.run import text_cell
 
     console = Console()
     own = {cell for name in cells for cell in cells_served(table, name)}
@@ -193,7 +194,8 @@ def _print_cells(file: Path, table: str, cells: Sequence[str], protocol: str | N
     if table == "ood":
         console.print(ood_terminal(runs))
     else:
-        console.print(result_table(aggregate(runs), f"{table}: percent, mean ± deviation over the seeds"))
+        unit = "bits per byte for texts, else percent" if any(map(text_cell, own)) else "percent"
+        console.print(result_table(aggregate(runs), f"{table}: {unit}, mean ± deviation over the seeds"))
     if comparisons := compare_methods(runs):
         console.print(comparison_table(comparisons))
     return True
@@ -210,8 +212,10 @@ class _Bars:
         if record is None:
             self.bars[stage] = self.progress.add_task(f"{self.cell} {stage:6}", total=total, state="")
             return
+        from lresnet_paper.run import text_cell
+
         figure = record["validation"] if record.get("value") is None else record["value"]
-        state = "diverged" if figure is None else f"{figure:.1f}"
+        state = "diverged" if figure is None else f"{figure:.3g}" if text_cell(record["cell"]) else f"{figure:.1f}"
         self.progress.update(self.bars[stage], completed=done, state=f"{record['method']} {state}")
         if not self.progress.console.is_terminal:  # a log file shows a bar only when it is complete
             seconds = record.get("seconds", 0)

@@ -18,6 +18,7 @@ from lresnet.runs.statistics import Estimate, Summary, Verdict
 from lresnet_paper.comparisons import Comparison
 from lresnet_paper.render import render
 from lresnet_paper.results import Result, grouped, in_order, method_label
+from lresnet_paper.run import text_cell
 from lresnet_paper.selected_on_test import Selection
 
 __all__ = [
@@ -54,7 +55,12 @@ def our_value(result: Result) -> str:
         return "diverged"
     if result.table == "runtime":
         return f"{result.mean:.3g}"
-    return f"{Summary(result.mean, result.std, result.n):.2f}"
+    return f"{Summary(result.mean, result.std, result.n):.{_digits(result.cell)}f}"
+
+
+def _digits(cell: str) -> int:
+    """Digits after the point: two of percentages, four of bits per byte."""
+    return 2 if text_cell(cell) is None else 4
 
 
 def paper_value(result: Result) -> str:
@@ -77,7 +83,7 @@ def against_paper(result: Result) -> str:
 
 def validation_text(result: Result) -> str:
     """Return the mean validation value; empty where there is none."""
-    return "" if math.isnan(result.validation) else f"{result.validation:.2f}"
+    return "" if math.isnan(result.validation) else f"{result.validation:.{_digits(result.cell)}f}"
 
 
 def difference_text(difference: Estimate, verdict: Verdict | None = None) -> str:
@@ -190,7 +196,9 @@ def result_table(results: Sequence[Result], title: str) -> Table:
 def comparison_table(comparisons: Sequence[Comparison]) -> Table:
     """Return a table for the terminal with one section per cell and protocol; it fits 80 columns."""
     table = Table(
-        title="Lorentz minus the other method: points, 95 % interval, number of pairs",
+        title="Lorentz minus the other method: points or bits per byte, 95 % interval, number of pairs"
+        if any(map(text_cell, (one.cell for one in comparisons)))
+        else "Lorentz minus the other method: points, 95 % interval, number of pairs",
         title_justify="left",
         box=box.SIMPLE_HEAD,
         collapse_padding=True,
@@ -206,9 +214,10 @@ def comparison_table(comparisons: Sequence[Comparison]) -> Table:
         table.add_row(heading)
         for one in own:
             found = one.difference
-            interval = f"{found.low:+.2f} to {found.high:+.2f}"
+            digits = _digits(one.cell)
+            interval = f"{found.low:+.{digits}f} to {found.high:+.{digits}f}"
             label = method_label(one.method)
-            table.add_row(f"  {label}", f"{found.mean:+.2f}", interval, str(found.n), verdict_text(one))
+            table.add_row(f"  {label}", f"{found.mean:+.{digits}f}", interval, str(found.n), verdict_text(one))
         table.add_section()
     return table
 

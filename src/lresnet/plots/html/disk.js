@@ -18,6 +18,7 @@ class Disk {
     this.noLabel = data.noLabel;
     this.byClass = groupByClass(data.labels, this.count);
     this.neighbours = adjacency(data.edges, this.count);
+    this.names = new Labels(data.names, data.order);
     this.view = IDENTITY;
     this.home = this.zoom = data.zoom;  // above 1 if all points are close to the centre
     this.selected = this.hovered = -1;
@@ -106,6 +107,7 @@ class Disk {
     if (quick) this.drawSquares();
     else this.byClass.forEach((nodes, label) => this.drawPoints(nodes, label, ink));
     this.drawRings(ink);
+    if (!quick) this.names.draw(this, ink);
     this.frames++;
     if (!quick) this.fullFrames++;
   }
@@ -258,7 +260,7 @@ function packed(colour) {
 /** Return the page's colours, which depend on light or dark mode. */
 function palette() {
   const style = getComputedStyle(document.documentElement), read = (name) => style.getPropertyValue(name).trim();
-  return { page: read("--page"), disk: read("--disk"), rim: read("--rim"), edge: read("--edge"), mark: read("--mark") };
+  return { ink: read("--ink"), page: read("--page"), disk: read("--disk"), rim: read("--rim"), edge: read("--edge"), mark: read("--mark") };
 }
 
 /** Return a map from labels to nodes in ascending order, so that nodes without a label (-1) are drawn first. */

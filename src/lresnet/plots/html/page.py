@@ -45,7 +45,7 @@ __all__ = [
     "inline_svg",
 ]
 
-_DISK_SCRIPTS = ("moebius.js", "disk.js", "controls.js", "start.js")
+_DISK_SCRIPTS = ("moebius.js", "labels.js", "disk.js", "controls.js", "start.js")
 
 # The markers of disk.js, in its order, in a box from -8 to 8.
 _MARKERS = (
@@ -213,6 +213,7 @@ def embedding_json(embedding: DiskEmbedding) -> Markup:
         "labels": None if labels is None else _base64(labels, "<i4"),
         "classes": embedding.classes,
         "names": embedding.names,
+        "order": None if embedding.names is None else _base64(embedding.most_general_first(), "<u4"),
         "colours": CLASS_COLOURS,
         "noLabel": {"name": NO_LABEL, "colour": NO_LABEL_COLOUR},
         "zoom": 1 / view_radius(embedding.points),
@@ -244,6 +245,7 @@ def _disk_body(embedding: DiskEmbedding) -> Markup:
             edges=f"{embedding.edges.shape[1]:,}",
             note=embedding.note,
             zoomed=view_radius(embedding.points) < 1,
+            named=embedding.names is not None,
             example=embedding.names[0] if embedding.names else 0,
             classes=_classes(embedding),
             data=embedding_json(embedding),

@@ -58,7 +58,8 @@ def runs_page(report: Report, disk: DiskEmbedding | None = None) -> str:
 def _results(report: Report, text: Any) -> Markup:
     panels = [Panel(title, [_result(one) for one in own], own[0].metric) for title, own in report.tables.items()]
     has_bars = any(group.test.n > 1 for group in report.groups)
-    picture = comparison_picture(panels, "test, percent; bars: one deviation" if has_bars else "test, percent")
+    unit = ", percent" if all(group.unit for group in report.groups) else ""
+    picture = comparison_picture(panels, f"test{unit}; bars: one deviation" if has_bars else f"test{unit}")
     html: Markup = text.results(
         inline_svg(picture, "means of all methods with error bars"),
         [
@@ -71,12 +72,14 @@ def _results(report: Report, text: Any) -> Markup:
 
 def _verdict(groups: Sequence[RunGroup]) -> dict[str, Any]:
     """Return the values of the sentence above a table."""
-    best = max(groups, key=lambda group: group.test.mean)
+    lower_is_better = not groups[0].unit
+    best = (min if lower_is_better else max)(groups, key=lambda group: group.test.mean)
     found = Counter(group.difference.verdict for group in groups if group.difference is not None)
     counts = {"better": found["better"], "worse": found["worse"], "undecided": found["no difference shown"]}
     return {
         "best": best.name,
-        "mean": f"{best.test.mean:.2f}",
+        "mean": f"{best.test.mean:{best.spec}}",
+        "extreme": "lowest" if lower_is_better else "highest",
         "runs": best.test.n,
         "metric": best.metric,
         "methods": len(groups),
@@ -92,7 +95,7 @@ def _results_table(groups: Sequence[RunGroup], text: Any) -> Markup:
         numbers = [f"{untrained.test:.2f}", str(untrained.test.n), f"{untrained.validation.mean:.2f}"]
         empty = [""] if compared else []
         rows.append(Row(f"untrained: {untrained.label}", [*numbers, *empty], empty))
-    caption = text.caption(BASELINE, bool(compared), any(one.resampled for one in compared))
+    caption = text.caption(BASELINE, bool(compared), any(one.resampled for one in compared), groups[0].unit)
     columns = ("method", "test", "n", "valid.", *(("difference", f"against {BASELINE}") if compared else ()))
     return html_table(Table(columns, rows, " ".join(caption.split()), "details" if compared else ""))
 
@@ -102,12 +105,13 @@ def _result(group: RunGroup) -> MethodResult:
 
 
 def _row(group: RunGroup, *, with_difference: bool) -> Row:
-    numbers = [f"{group.test:.2f}", str(group.test.n), f"{group.validation.mean:.2f}" if group.validation.n else ""]
+    validation = f"{group.validation.mean:{group.spec}}" if group.validation.n else ""
+    numbers = [f"{group.test:{group.spec}}", str(group.test.n), validation]
     if not with_difference:
         return Row(group.name, numbers, (), group.method == "lorentz")
     number, verdict = "", Markup()
     if group.difference is not None:
-        number, verdict = f"{group.difference.estimate:+.2f}", html_verdict(group.difference.verdict)
+        number, verdict = f"{group.difference.estimate:+{group.spec}}", html_verdict(group.difference.verdict)
         if group.difference.settings:
             verdict = Markup("{} other settings: {}").format(verdict, group.difference.settings)
     return Row(group.name, [*numbers, number], [verdict], group.method == "lorentz")
@@ -186,7 +190,7 @@ def _run_row(group: RunGroup, folder: Path, record: RunRecord) -> Row:
         str(record.seed),
         "" if record.split_index is None else str(record.split_index),
         f"{(record.metrics or {})[group.metric]:.4g}",
-        "" if record.validation is None else f"{record.validation:.2f}",
+        "" if record.validation is None else f"{record.validation:{group.spec}}",
         str(record.best_epoch),
         "" if record.seconds is None else f"{record.seconds:.1f}",
     )

@@ -13,6 +13,7 @@ function start() {
     points: decode(raw.points, Float64Array),
     edges: decode(raw.edges, Uint32Array),
     labels: raw.labels && decode(raw.labels, Int32Array),
+    order: raw.order && decode(raw.order, Uint32Array),
   };
   const get = (id) => document.getElementById(id);
   const canvas = get("disk"), disk = new Disk(canvas, data);

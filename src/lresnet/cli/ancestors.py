@@ -1,0 +1,80 @@
+"""The verb ``ancestors``: the ranked ancestors of a node of a taxonomy."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import Positional, arg
+
+from lresnet._files import require_run_folder
+from lresnet.cli.console import print_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from lresnet.runs.hierarchy import RankedAncestors
+
+__all__ = ["ancestors", "ranked_line", "ranked_table"]
+
+
+def ancestors(
+    run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
+    node: Annotated[Positional[str], arg(metavar="NODE")],
+    top: Annotated[int, arg(metavar="INT")] = 20,
+    json: Annotated[str | None, arg(metavar="FILE|-")] = None,
+    csv: Annotated[str | None, arg(metavar="FILE|-")] = None,
+    device: str = "auto",
+) -> int:
+    """Rank all nodes of a taxonomy as ancestors of one node, with the model of a run.
+
+    The last column says what the taxonomy knows: parent, ancestor, held-out parent or held-out ancestor (training has
+    not seen this pair), below (a descendant). An empty field is a suggestion of the model.
+
+    Example: lresnet ancestors runs/animals-hierarchy-0 "polar bear" --top 10
+
+    Args:
+        run: The folder of a run on a taxonomy (lresnet train FILE --task hierarchy).
+        node: The name or the number of a node.
+        top: Number of candidates.
+        json: Also write the candidates to this file; - prints JSON instead of the table.
+        csv: Also write the candidates to this file; - prints CSV instead of the table.
+        device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+    """
+    require_run_folder(run)
+    from lresnet.runs.hierarchy import rank_ancestors, ranked_as_csv, ranked_as_json
+    from lresnet.runs.run import Run
+
+    found = rank_ancestors(Run.open(run, device=device), node, top=top)
+    if "-" not in (json, csv):
+        print(ranked_line(found))
+    print_table(ranked_table(found), ranked_as_json([found]), json, csv, ranked_as_csv([found]))
+    return 0
+
+
+def ranked_line(ranked: "RankedAncestors") -> str:
+    """Return what was ranked, in one line."""
+    from lresnet.runs.one_line import one_line
+
+    what = "parents of the new term" if ranked.is_new else "ancestors of"
+    among = f"among {ranked.candidates:,} nodes of {one_line(ranked.source)}"
+    return f"{what} {one_line(ranked.name)} {among}, the best first"
+
+
+def ranked_table(ranked: "RankedAncestors") -> "Table":
+    """Return one row per candidate for the terminal."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    from lresnet.runs.one_line import one_line
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column("rank", justify="right", no_wrap=True)
+    table.add_column("node", overflow="fold")
+    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("depth", justify="right", no_wrap=True)
+    if not ranked.is_new:
+        table.add_column("in the taxonomy", no_wrap=True)
+    for one in ranked.found:
+        values = [str(one.rank), one_line(one.name), f"{one.score:.3f}", str(one.depth)]
+        table.add_row(*map(Text, values if ranked.is_new else [*values, one.standing]))
+    return table

@@ -1,0 +1,291 @@
+"""Hierarchy tasks: a taxonomy, which of its (node, ancestor) pairs are held out, and the nodes' features."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from torch import Tensor
+
+from lresnet._metric_names import require_hierarchy_metric
+from lresnet.data.graph import Graph
+from lresnet.data.node_features import input_features
+from lresnet.data.pairs import both_directions
+from lresnet.data.shaped import shaped
+from lresnet.data.source import HIERARCHY_SPLITS, HierarchySplit
+from lresnet.data.taxonomy import Taxonomy, ancestor_pairs, depths, read_taxonomy, read_texts
+from lresnet.data.text_features import text_features
+
+__all__ = ["HierarchyTask", "feature_tensor", "hierarchy_task"]
+
+_SHARES = 0.05, 0.10
+_FEWEST = 20  # pairs or leaves from which some can be held out
+
+
+@dataclass(frozen=True, eq=False)
+class HierarchyTask:
+    """Hierarchy completion: rank the ancestors of a node among all nodes.
+
+    Args:
+        name: Name of the task.
+        x: Features ``[n, f]``, float32, dense or a sparse COO tensor.
+        edge_index: Graph for message passing, ``[2, 2 e]``: the training edges in both directions.
+        closure: All true pairs (node, ancestor), ``[2, p]``, sorted. A filtered ranking leaves them out.
+        parents: Edges (child, parent), ``[2, e]``, each once, held-out ones included.
+        depths: Depth of every node, ``[n]``: the edges on the shortest path to a root.
+        train_pairs: Pairs (node, ancestor) to learn from, ``[2, a]``.
+        val_pairs: Validation pairs, ``[2, v]``.
+        test_pairs: Test pairs, ``[2, t]``.
+        num_nodes: Number of nodes n.
+        split: ``"closure"``: the held-out pairs are at least two edges apart, and all edges are training edges.
+            ``"leaves"``: the held-out pairs are the edges of held-out leaves, of which training sees no pair.
+        metric: Metric to select by and to report first, one of :data:`lresnet.metrics.HIERARCHY_METRICS`.
+        graph: Names, edges and features of the nodes; None: nodes have numbers only.
+        notes: How the task was made, one sentence each.
+        edge_weight: Weights of ``edge_index``; None: all 1.
+
+    Example:
+        >>> task = hierarchy_task([(str(i), str((i - 1) // 2)) for i in range(1, 63)])
+        >>> task.num_nodes, task.closure.shape, task.test_pairs.shape
+        (63, torch.Size([2, 258]), torch.Size([2, 20]))
+    """
+
+    name: str
+    x: Tensor
+    edge_index: Tensor
+    closure: Tensor
+    parents: Tensor
+    depths: Tensor
+    train_pairs: Tensor
+    val_pairs: Tensor
+    test_pairs: Tensor
+    num_nodes: int
+    split: HierarchySplit = "closure"
+    metric: str = "mrr"
+    graph: Graph | None = None
+    notes: tuple[str, ...] = ()
+    edge_weight: Tensor | None = None
+
+    def __repr__(self) -> str:
+        return shaped(self)
+
+    def __post_init__(self) -> None:
+        require_hierarchy_metric(self.metric)
+        if self.x.dim() != 2 or self.x.shape[0] != self.num_nodes:
+            raise ValueError(
+                f"{self.name}: the features have shape {list(self.x.shape)}; {self.num_nodes} nodes need as many rows"
+            )
+        for part in ("train_pairs", "val_pairs", "test_pairs"):
+            pairs: Tensor = getattr(self, part)
+            if pairs.dim() != 2 or pairs.shape[0] != 2 or pairs.shape[1] == 0:
+                raise ValueError(
+                    f"{self.name}: {part} has shape {list(pairs.shape)}; pairs (node, ancestor) are [2, m] with m > 0"
+                )
+
+    def to(self, device: torch.device | str) -> HierarchyTask:
+        """Return the task with its tensors on ``device``."""
+        moved: dict[str, Any] = {
+            key: value.to(device) for key, value in vars(self).items() if isinstance(value, Tensor)
+        }
+        return replace(self, **moved)
+
+
+def hierarchy_task(
+    source: Taxonomy | Sequence[tuple[str, str]] | str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    split: HierarchySplit | None = None,
+    seed: int = 0,
+    validation: float = _SHARES[0],
+    test: float = _SHARES[1],
+    metric: str = "mrr",
+    node_features: str | os.PathLike[str] | None = None,
+) -> HierarchyTask:
+    """Return hierarchy completion on a taxonomy: held-out ancestors are to be ranked above all other nodes.
+
+    Args:
+        source: A :class:`~lresnet.data.Taxonomy`, pairs (child, parent) of names, or a file that
+            :func:`lresnet.data.read_taxonomy` reads.
+        name: Name of the task. None: the name of the taxonomy and ``/hierarchy``.
+        split: ``"closure"``: hold out pairs (node, ancestor) that are at least two edges apart; all edges stay in the
+            training graph, so every node keeps its place in it. ``"leaves"``: hold out leaves with all their edges, to
+            rank parents for new terms; the features have to tell where they belong. None: ``"leaves"`` if the features
+            are texts or names, otherwise ``"closure"``.
+        seed: Seed of the split.
+        validation: Share of the pairs or leaves held out for validation.
+        test: Share held out for test.
+        metric: Metric to select by and to report first, see :class:`~lresnet.data.HierarchyTask`.
+        node_features: ``"learned"``: a learned point per node. ``"structural"``: degrees, clustering, PageRank in the
+            training graph. ``"names"``: hashed words and letters of the names. ``"own"``: those of the texts and names.
+            Or a file with rows ``name,text``, whose texts are used so. None: ``"own"`` if the taxonomy has texts,
+            otherwise ``"learned"``.
+
+    Raises:
+        ValueError: The taxonomy is too small or too flat to hold pairs out, a share is wrong, or a name is unknown.
+
+    Example:
+        >>> task = hierarchy_task([(f"{i} kind", f"{(i - 1) // 3} kind") for i in range(1, 120)], node_features="names")
+        >>> task.split, task.x.shape[0]
+        ('leaves', 120)
+    """
+    taxonomy = _taxonomy(source)
+    kind = "own" if taxonomy.texts is not None else "learned"
+    if node_features in ("own", "learned", "structural", "names"):
+        kind = str(node_features)
+    elif node_features is not None:
+        texts = read_texts(Path(node_features), taxonomy.names)
+        taxonomy, kind = replace(taxonomy, texts=texts), "own"
+    if kind == "own" and taxonomy.texts is None:
+        raise ValueError(f"{taxonomy.name} has no texts; give a third column, a file name,text, or names")
+    chosen = split or ("leaves" if kind in ("own", "names") else "closure")
+    if chosen not in HIERARCHY_SPLITS:
+        raise ValueError(f"unknown split {split!r} of a taxonomy; choose {' or '.join(HIERARCHY_SPLITS)}")
+    if not (0 < validation < 1 and 0 < test < 1 and validation + test < 1):
+        raise ValueError(
+            f"validation and test must be shares above 0 that sum to less than 1, got {validation}, {test}"
+        )
+    n = len(taxonomy.names)
+    pairs = ancestor_pairs(taxonomy)
+    edges = taxonomy.edges[:, np.lexsort(taxonomy.edges[::-1])]
+    parts = (_hold_out_pairs if chosen == "closure" else _hold_out_leaves)(
+        taxonomy.name, pairs, edges, n, seed, validation, test
+    )
+    edge_index = both_directions(torch.from_numpy(np.sort(parts.edges, axis=0)), n)
+    features = None
+    if kind in ("own", "names"):
+        words = taxonomy.names if kind == "names" or taxonomy.texts is None else _joined(taxonomy)
+        features = text_features(words)
+    graph = Graph.checked(taxonomy.name, features, edges, names=taxonomy.names, num_nodes=n, directed=True)
+    if features is None:
+        x, note = input_features(graph, edge_index, kind)  # type: ignore[arg-type]
+    else:
+        x = feature_tensor(features)
+        note = f"Features: hashed words and letters of the {'names' if kind == 'names' else 'names and texts'}."
+    return HierarchyTask(
+        name=name or f"{taxonomy.name}/hierarchy",
+        x=x,
+        edge_index=edge_index,
+        closure=torch.from_numpy(pairs),
+        parents=torch.from_numpy(np.ascontiguousarray(edges)),
+        depths=torch.from_numpy(depths(taxonomy)),
+        train_pairs=torch.from_numpy(parts.train),
+        val_pairs=torch.from_numpy(parts.validation),
+        test_pairs=torch.from_numpy(parts.test),
+        num_nodes=n,
+        split=chosen,
+        metric=metric,
+        graph=graph,
+        notes=(*taxonomy.notes, parts.note, note.replace("The graph", "The taxonomy")),
+    )
+
+
+def _taxonomy(source: Taxonomy | Sequence[tuple[str, str]] | str | os.PathLike[str]) -> Taxonomy:
+    if isinstance(source, Taxonomy):
+        return source
+    if isinstance(source, str | os.PathLike):
+        return read_taxonomy(Path(source))
+    number: dict[str, int] = {}
+    pairs = {(number.setdefault(str(a), len(number)), number.setdefault(str(b), len(number))) for a, b in source}
+    if not pairs or any(child == parent for child, parent in pairs):
+        raise ValueError("pairs (child, parent) must not be empty, and no name may be its own parent")
+    taxonomy = Taxonomy("taxonomy", tuple(number), np.array(sorted(pairs), dtype=np.int64).T.copy())
+    if (depths(taxonomy) < 0).any() or len(_placed(taxonomy)) < len(number):
+        raise ValueError("the parents form a cycle; a taxonomy has none")
+    return taxonomy
+
+
+def _placed(taxonomy: Taxonomy) -> list[int]:
+    from lresnet.data.taxonomy import topological
+
+    return topological(taxonomy.edges, len(taxonomy.names))
+
+
+def _joined(taxonomy: Taxonomy) -> list[str]:
+    assert taxonomy.texts is not None
+    return [f"{name} {text}" for name, text in zip(taxonomy.names, taxonomy.texts, strict=True)]
+
+
+def feature_tensor(features: sparse.csr_array) -> Tensor:
+    """Return sparse features as the input of a model, a sparse COO tensor in float32."""
+    coo = features.tocoo()
+    index = torch.from_numpy(np.stack([coo.row, coo.col]).astype(np.int64))
+    with torch.sparse.check_sparse_tensor_invariants():
+        return torch.sparse_coo_tensor(
+            index, torch.from_numpy(coo.data.astype(np.float32)), features.shape, is_coalesced=True
+        )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    train: NDArray[np.int64]
+    validation: NDArray[np.int64]
+    test: NDArray[np.int64]
+    edges: NDArray[np.int64]
+    """Edges of the training graph."""
+    note: str
+
+
+def _hold_out_pairs(
+    name: str, pairs: NDArray[np.int64], edges: NDArray[np.int64], n: int, seed: int, validation: float, test: float
+) -> _Parts:
+    """Hold out pairs of the closure that are no edges."""
+    far = np.flatnonzero(~np.isin(pairs[0] * n + pairs[1], edges[0] * n + edges[1]))
+    if far.size < _FEWEST:
+        raise ValueError(
+            f"{name} has {far.size} pairs of a node and an ancestor that is not its parent; at least {_FEWEST} are "
+            "needed to hold some out: add levels, or texts to hold out leaves"
+        )
+    order = np.random.default_rng(seed).permutation(far)
+    v, t = max(1, round(validation * far.size)), max(1, round(test * far.size))
+    held = order[:v], order[v : v + t]
+    rest = np.setdiff1d(np.arange(pairs.shape[1]), np.concatenate(held))
+    note = (
+        f"Split closure, seed {seed}: of {far.size:,} pairs of a node and an ancestor beyond its parents, {v:,} are "
+        f"held out for validation and {t:,} for test; all edges are training edges."
+    )
+    return _Parts(pairs[:, rest], pairs[:, np.sort(held[0])], pairs[:, np.sort(held[1])], edges, note)
+
+
+def _hold_out_leaves(
+    name: str, pairs: NDArray[np.int64], edges: NDArray[np.int64], n: int, seed: int, validation: float, test: float
+) -> _Parts:
+    """Hold out leaves; one child of every parent stays, so that no parent of a held-out leaf is unknown."""
+    leaves = np.setdiff1d(edges[0], edges[1])
+    order = np.random.default_rng(seed).permutation(leaves)
+    v, t = max(1, round(validation * leaves.size)), max(1, round(test * leaves.size))
+    children, chosen = np.bincount(edges[1], minlength=n), list[int]()
+    parents: dict[int, list[int]] = {}
+    for child, parent in edges.T.tolist():
+        parents.setdefault(child, []).append(parent)
+    for leaf in order.tolist():
+        if len(chosen) == v + t:
+            break
+        if all(children[parent] > 1 for parent in parents[leaf]):
+            children[parents[leaf]] -= 1
+            chosen.append(leaf)
+    if leaves.size < _FEWEST or len(chosen) < 2:
+        raise ValueError(
+            f"{name} has {leaves.size} leaves, {len(chosen)} of them with siblings; at least {_FEWEST} leaves are "
+            "needed to hold some out"
+        )
+    v = min(v, len(chosen) // 2)
+    held = np.array(chosen[:v]), np.array(chosen[v:])
+    seen = ~np.isin(edges[0], np.concatenate(held))
+    note = (
+        f"Split leaves, seed {seed}: of {leaves.size:,} leaves, {held[0].size:,} are held out for validation and "
+        f"{held[1].size:,} for test, with all their edges; one child of every parent stays."
+    )
+    return _Parts(
+        pairs[:, ~np.isin(pairs[0], np.concatenate(held))],
+        edges[:, np.isin(edges[0], held[0])],
+        edges[:, np.isin(edges[0], held[1])],
+        edges[:, seen],
+        note,
+    )

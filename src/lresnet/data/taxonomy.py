@@ -1,0 +1,441 @@
+"""Taxonomies of users: rows ``child,parent`` or an indented outline, checked, with the line of every problem."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lresnet._limits import CLOSURE_PAIRS
+from lresnet.data.formats.graph_paths import EDGE_LISTS, graph_suffix
+from lresnet.data.formats.text_rows import (
+    LONGEST_NAME,
+    SEPARATORS,
+    Block,
+    RestartError,
+    Rows,
+    TextFile,
+    encoding_note,
+    split_line,
+)
+from lresnet.data.quoting import quoted
+
+__all__ = ["Taxonomy", "ancestor_pairs", "depths", "read_taxonomy", "read_texts"]
+
+_SAMPLE_LINES = 200
+_LISTED = 5  # roots or names that a note lists
+_TAB = 8  # columns that a tab of an indentation stands for among spaces
+_COMMENTS = ("#", "%")
+
+# Names of columns, in lower case and without other characters than letters and digits.
+_CHILD = ("child", "node", "name", "term", "id", "childid", "hyponym", "narrower", "subclass", "category", "descendant")
+_PARENT = (
+    "parent",
+    "parentid",
+    "parentname",
+    "parentterm",
+    "parentcategory",
+    "hypernym",
+    "broader",
+    "superclass",
+    "ancestor",
+)
+_TEXTS = ("text", "description", "definition", "gloss", "label", "features")
+
+
+@dataclass(frozen=True)
+class Taxonomy:
+    """Names and their parents: a forest, or a directed acyclic graph if a name has several parents.
+
+    Args:
+        name: Name of the taxonomy, for messages.
+        names: Names of the n nodes, each once, in the order of the file.
+        edges: ``[2, e]``, int64: child and parent, each pair once.
+        texts: A text of each node, ``""`` where there is none; None: the file has no texts.
+        notes: How the file was read, one sentence each.
+    """
+
+    name: str
+    names: tuple[str, ...]
+    edges: NDArray[np.int64]
+    texts: tuple[str, ...] | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def roots(self) -> NDArray[np.int64]:
+        """Numbers of the nodes without a parent."""
+        return np.setdiff1d(np.arange(len(self.names)), self.edges[0])
+
+
+def read_taxonomy(path: str | Path) -> Taxonomy:
+    """Read a taxonomy from a text file, plain or gzipped.
+
+    - Rows ``child,parent`` or ``child,parent,text``: ``.csv``, ``.tsv``, ``.txt``, ``.edges``, ``.edgelist``. The
+      separator (tab, semicolon, comma, vertical bar; white space only if no other one splits the rows) and a header are
+      detected; a header may also have the order ``parent,child``. A name with the separator in it is quoted. A child
+      may have several rows, one for each parent. An empty parent declares a root; if the file does so, every parent
+      needs a row of its own.
+    - An outline: ``.txt`` with at least one indented line. A line is a child of the nearest line above with a smaller
+      indentation, in tabs or spaces. A name may occur once.
+
+    Lines that start with ``#`` or ``%`` are comments. There may be several roots. Repeated rows are merged.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: A name is empty or its own parent, a parent is unknown, an outline repeats a name or its indentation
+            matches no line above, the parents form a cycle (the message shows it), or there are too many ancestors. The
+            message has the line.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     file = Path(folder, "animals.txt")
+        ...     _ = file.write_text("animal\\n  dog\\n    poodle\\n  cat\\n")
+        ...     taxonomy = read_taxonomy(file)
+        >>> taxonomy.names, taxonomy.edges.tolist()
+        (('animal', 'dog', 'poodle', 'cat'), [[1, 2, 3], [0, 1, 0]])
+    """
+    path = Path(path)
+    if graph_suffix(path) not in EDGE_LISTS:
+        raise ValueError(
+            f"{path}: the suffix {path.suffix or '(none)'} is not one of a taxonomy; use rows child,parent in "
+            f"{', '.join(EDGE_LISTS)}, or an indented .txt"
+        )
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; give the path of a taxonomy")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a taxonomy is one file with rows child,parent, or an indented .txt")
+    file, blocks = _blocks(path)
+    lines = [pair for block in blocks for pair in _lines(block)]
+    if not lines:
+        raise ValueError(f"{path} holds no rows: it is empty, or all its lines are blank or comments (# or %)")
+    is_outline = graph_suffix(path) == ".txt" and any(line[:1] in " \t" for _, line in lines)
+    found = _outline(path, lines) if is_outline else _rows(path, blocks, lines)
+    if not found.edges:
+        raise ValueError(f"{path} has no row with a parent; a taxonomy needs at least one")
+    names = tuple(found.number)
+    pairs = list(found.edges)
+    _require_no_cycle(path, names, pairs, found.edges)
+    edges = np.array(pairs, dtype=np.int64).T.copy()
+    notes = [found.form + "."] + ([] if file.encoding == "UTF-8" else [encoding_note(file)])
+    texts = None
+    if found.texts:
+        texts = tuple(" ".join(dict.fromkeys(found.texts.get(number, ()))) for number in range(len(names)))
+    taxonomy = Taxonomy(path.name, names, edges, texts, ())
+    notes += _structure_notes(taxonomy, found)
+    return Taxonomy(path.name, names, edges, texts, tuple(notes))
+
+
+def read_texts(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the text of every name from a file with rows ``name,text``; ``""`` for a name without a row.
+
+    Raises:
+        ValueError: A row has no two columns or an unknown name (the message has the line), or no name has a text.
+    """
+    path, number = Path(path), {name: place for place, name in enumerate(names)}
+    _, blocks = _blocks(path)
+    lines = [pair for block in blocks for pair in _lines(block)]
+    separator, texts, is_first = _separator([line for _, line in lines[:_SAMPLE_LINES]]), [""] * len(names), True
+    for line, row in _all_rows(path, blocks, separator):
+        if len(row) < 2:
+            raise ValueError(
+                f"{path}, line {line}: expected a name and a text separated by {SEPARATORS[separator]}, found "
+                f"{quoted(separator.join(row))}"
+            )
+        if row[0] in number:
+            place = number[row[0]]
+            texts[place] = f"{texts[place]} {separator.join(row[1:])}".strip()
+        elif not is_first:  # the first row may be a header
+            raise ValueError(f"{path}, line {line}: the taxonomy has no name {quoted(row[0])}{_near(row[0], names)}")
+        is_first = False
+    if not any(texts):
+        raise ValueError(f"{path} has no text for a name of the taxonomy; its rows must be name,text")
+    return tuple(texts)
+
+
+def ancestor_pairs(taxonomy: Taxonomy) -> NDArray[np.int64]:
+    """Return all pairs (node, ancestor), ``[2, p]``, sorted: the transitive closure of the edges.
+
+    Raises:
+        ValueError: There are more than :data:`lresnet._limits.CLOSURE_PAIRS` of them.
+
+    Example:
+        >>> chain = Taxonomy("chain", ("a", "b", "c"), np.array([[1, 2], [0, 1]]))
+        >>> ancestor_pairs(chain).tolist()
+        [[1, 2, 2], [0, 0, 1]]
+    """
+    parents = _lists(taxonomy.edges, len(taxonomy.names))
+    above: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)] * len(parents)
+    total = 0
+    for node in topological(taxonomy.edges, len(parents)):
+        if parents[node]:
+            above[node] = np.unique(np.concatenate([np.array(parents[node]), *(above[p] for p in parents[node])]))
+            total += above[node].size
+            if total > CLOSURE_PAIRS:
+                raise ValueError(
+                    f"{taxonomy.name} has more than {CLOSURE_PAIRS:,} pairs of a node and an ancestor, the limit; it "
+                    "is too deep"
+                )
+    nodes = np.repeat(np.arange(len(above)), [each.size for each in above])
+    return np.stack([nodes, np.concatenate(above)])
+
+
+def depths(taxonomy: Taxonomy) -> NDArray[np.int64]:
+    """Return the depth of every node, ``[n]``: the edges on the shortest path to a root.
+
+    Example:
+        >>> depths(Taxonomy("chain", ("a", "b", "c"), np.array([[1, 2], [0, 1]])))
+        array([0, 1, 2])
+    """
+    children = _lists(taxonomy.edges[::-1], len(taxonomy.names))
+    found = np.full(len(children), -1)
+    found[taxonomy.roots] = 0
+    queue = deque(taxonomy.roots.tolist())
+    while queue:
+        node = queue.popleft()
+        for child in children[node]:
+            if found[child] < 0:
+                found[child] = found[node] + 1
+                queue.append(child)
+    return found
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Found:
+    """What was read so far: numbers of names, lines of edges, texts, and counts for notes."""
+
+    form: str = ""
+    number: dict[str, int] = field(default_factory=dict)
+    edges: dict[tuple[int, int], int] = field(default_factory=dict)
+    texts: dict[int, list[str]] = field(default_factory=dict)
+    repeated: int = 0
+    declared: set[int] = field(default_factory=set)
+    """Roots that have a row with an empty parent."""
+
+    def add(self, name: str) -> int:
+        return self.number.setdefault(name, len(self.number))
+
+
+def _blocks(path: Path) -> tuple[TextFile, list[Block]]:
+    file = TextFile(path)
+    try:
+        return file, list(file.blocks())
+    except RestartError:
+        return file, list(file.blocks())
+
+
+def _lines(block: Block) -> Iterator[tuple[int, str]]:
+    """Yield the number and the content of every line but blank ones and comments; indentation is kept."""
+    for number, raw in enumerate(block.text.decode().split("\n"), start=block.first_line):
+        line = raw.rstrip(" \t\r")
+        if line and not line.lstrip(" \t").startswith(_COMMENTS):
+            yield number, line
+
+
+def _outline(path: Path, lines: Sequence[tuple[int, str]]) -> _Found:
+    found, above, first = _Found("An outline: indented lines are children"), list[tuple[int, int]](), dict[str, int]()
+    for line, text in lines:
+        name = text.lstrip(" \t")
+        width = len(text[: len(text) - len(name)].expandtabs(_TAB))
+        name = re.sub(r"^[-*+•] +", "", name)  # bullets of Markdown
+        _require_name(path, line, name)
+        if name in first:
+            raise ValueError(
+                f"{path}, line {line}: the name {quoted(name)} occurs in line {first[name]} already, and a name stands "
+                "for one node; rename one, or use rows child,parent to give a node several parents"
+            )
+        first[name] = line
+        popped = False
+        while above and above[-1][0] > width:
+            above.pop()
+            popped = True
+        if popped and (not above or above[-1][0] != width):
+            raise ValueError(
+                f"{path}, line {line}: the indentation of {quoted(name)} matches no line above; indent children of one "
+                "parent alike"
+            )
+        if above and above[-1][0] == width:
+            above.pop()
+        node = found.add(name)
+        if above:
+            found.edges[node, above[-1][1]] = line
+        above.append((width, node))
+    return found
+
+
+def _rows(path: Path, blocks: Sequence[Block], lines: Sequence[tuple[int, str]]) -> _Found:
+    sample = [line for _, line in lines[:_SAMPLE_LINES]]
+    separator = _separator(sample)
+    rows = list(_all_rows(path, blocks, separator))
+    ends, text, header = _columns([row for _, row in rows])
+    child, parent = ends
+    between = SEPARATORS[separator]
+    form = f"{path.name} has {len(rows) - header:,} rows; columns are separated by {between}"
+    form += f"; line {rows[0][0]} is a header" if header else ""
+    found = _Found(form)
+    for line, row in rows[header:]:
+        if len(row) <= max(ends) or (separator == " " and len(row) != 2):
+            raise ValueError(
+                f"{path}, line {line}: expected a child and its parent separated by {between}, found "
+                f"{quoted(separator.join(row))}; the parent of a root is empty, and a name that contains a separator "
+                "is quoted"
+            )
+        if len(row) > (max(len(rows[0][1]), 3) if header else 3):
+            raise ValueError(
+                f"{path}, line {line}: {len(row)} columns, but a row is child, parent and an optional text; quote a "
+                f"name that contains {between}"
+            )
+        name, above = row[child], row[parent]
+        _require_name(path, line, name)
+        node = found.add(name)
+        if text is not None and len(row) > text and row[text]:
+            found.texts.setdefault(node, []).append(row[text])
+        if not above:
+            found.declared.add(node)
+            continue
+        _require_name(path, line, above)
+        if above == name:
+            raise ValueError(f"{path}, line {line}: {quoted(name)} is its own parent; leave the parent of a root empty")
+        edge = node, found.add(above)
+        if edge in found.edges:
+            found.repeated += 1
+        found.edges.setdefault(edge, line)
+    if found.declared:
+        _require_known_parents(path, found)
+    return found
+
+
+def _require_name(path: Path, line: int, name: str) -> None:
+    if not name:
+        raise ValueError(f"{path}, line {line}: the name is empty; every row needs one")
+    if len(name) > LONGEST_NAME:
+        raise ValueError(
+            f"{path}, line {line}: the name {quoted(name)} is too long; names may have up to {LONGEST_NAME:,} "
+            "characters"
+        )
+
+
+def _require_known_parents(path: Path, found: _Found) -> None:
+    """Check that every parent has a row of its own, since roots are declared by rows with an empty parent."""
+    names = list(found.number)
+    children = {child for child, _ in found.edges} | found.declared
+    for (_, parent), line in found.edges.items():
+        if parent not in children:
+            known = [names[number] for number in children]
+            raise ValueError(
+                f"{path}, line {line}: the parent {quoted(names[parent])} has no row of its own"
+                f"{_near(names[parent], known)}; as other roots have a row with an empty parent, give it one or "
+                "correct the name"
+            )
+    wrong = sorted(found.declared & {child for child, _ in found.edges})
+    if wrong:
+        line = next(line for (child, _), line in found.edges.items() if child == wrong[0])
+        raise ValueError(
+            f"{path}, line {line}: {quoted(names[wrong[0]])} has a parent here and an empty parent in another row; "
+            "leave one of them out"
+        )
+
+
+def _near(name: str, names: Iterable[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, list(names), n=1)
+    return f" (did you mean {quoted(near[0])}?)" if near else ""
+
+
+def _all_rows(path: Path, blocks: Sequence[Block], separator: str) -> Iterator[tuple[int, list[str]]]:
+    for block in blocks:
+        rows = Rows(path, block, separator)
+        for row in rows:
+            yield rows.line, [field.strip(" \t\r") for field in row]
+
+
+def _separator(sample: Sequence[str]) -> str:
+    """Return the separator that splits most lines into the same number of columns; white space is the last resort."""
+    best, most = " ", 0
+    for separator in [each for each in SEPARATORS if each != " "]:
+        widths = Counter(width for line in sample if 1 < (width := len(split_line(line, separator))) < 4)
+        count = widths.total()
+        if count > most:
+            best, most = separator, count
+    return best
+
+
+def _columns(rows: Sequence[list[str]]) -> tuple[tuple[int, int], int | None, int]:
+    """Return the columns of child and parent, that of the text (None: there is none), and 1 for a header."""
+    titles = [re.sub(r"[^a-z0-9]", "", title.casefold()) for title in rows[0]]
+    child, parent = ([titles.index(title) for title in names if title in titles] for names in (_CHILD, _PARENT))
+    if child and parent:
+        ends = child[0], parent[0]
+        used = {row[end] for row in rows[1:] for end in ends if end < len(row)}
+        if used.isdisjoint(rows[0][end] for end in ends):  # otherwise the first row is an edge between two such words
+            texts = [titles.index(title) for title in _TEXTS if title in titles and titles.index(title) not in ends]
+            return ends, texts[0] if texts else None, 1
+    return (0, 1), 2 if any(len(row) > 2 and row[2] for row in rows) else None, 0
+
+
+def _structure_notes(taxonomy: Taxonomy, found: _Found) -> list[str]:
+    notes, roots = [], taxonomy.roots
+    if found.repeated:
+        notes.append(f"Repeated rows: {found.repeated:,}; each is used once.")
+    several = np.count_nonzero(np.bincount(taxonomy.edges[0]) > 1)
+    listed = ", ".join(taxonomy.names[root] for root in roots[:_LISTED]) + (", ..." if len(roots) > _LISTED else "")
+    count = f"{len(taxonomy.names):,} names, {taxonomy.edges.shape[1]:,} edges, depth {depths(taxonomy).max()}"
+    notes.append(f"{count}; {'1 root' if len(roots) == 1 else f'{len(roots):,} roots'}: {listed}.")
+    if len(roots) > 1:
+        notes.append("Several roots: nothing is added above them.")
+    if several:
+        notes.append(f"Names with several parents: {several:,}; ancestors are those of all parents.")
+    if taxonomy.texts is not None:
+        notes.append(f"Texts: {sum(map(bool, taxonomy.texts)):,} of {len(taxonomy.names):,} names have one.")
+    return notes
+
+
+# --- structure --------------------------------------------------------------------------------------------------------
+
+
+def _lists(edges: NDArray[np.int64], nodes: int) -> list[list[int]]:
+    found: list[list[int]] = [[] for _ in range(nodes)]
+    for node, other in edges.T.tolist():
+        found[node].append(other)
+    return found
+
+
+def topological(edges: NDArray[np.int64], nodes: int) -> list[int]:
+    """Return the nodes so that parents come before children; without the nodes on and below cycles."""
+    children, waits = _lists(edges[::-1], nodes), np.bincount(edges[0], minlength=nodes)
+    order = np.flatnonzero(waits == 0).tolist()
+    for node in order:
+        for child in children[node]:
+            waits[child] -= 1
+            if not waits[child]:
+                order.append(child)
+    return order
+
+
+def _require_no_cycle(
+    path: Path, names: Sequence[str], pairs: Sequence[tuple[int, int]], lines: dict[tuple[int, int], int]
+) -> None:
+    edges = np.array(pairs, dtype=np.int64).T
+    rest = set(range(len(names))) - set(topological(edges, len(names)))
+    if not rest:
+        return
+    parents = _lists(edges, len(names))
+    walk, node = dict[int, int](), min(rest)
+    while node not in walk:  # every node of the rest has a parent in the rest
+        walk[node] = len(walk)
+        node = next(parent for parent in parents[node] if parent in rest)
+    cycle = [*list(walk)[walk[node] :], node]
+    shown = [quoted(names[each]) for each in cycle]
+    if len(shown) > 2 * _LISTED + 1:
+        shown = [*shown[:_LISTED], "...", *shown[-_LISTED:]]
+    at = max(lines[cycle[i], cycle[i + 1]] for i in range(len(cycle) - 1))
+    raise ValueError(f"{path}, line {at}: the parents form a cycle: {' -> '.join(shown)}; remove one of these rows")

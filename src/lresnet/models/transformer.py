@@ -1,0 +1,135 @@
+"""What the transformers share: blocks in a row, each on its own hyperboloid or all on one, and their initialisation.
+
+Why the scale 1 + w: the Lorentz residual without a scale is a weighted midpoint. In a transformer of L blocks the share
+of the embedding would be (1 + w)^(-2L) at the end. With the scale the stream is a sum near curvature 0.
+
+Why the curvature -0.1/n: a residual of points far from the origin has a norm of about 1/sqrt(kappa), whatever theirs
+(:mod:`lresnet.models.resnet`), so later blocks would replace what earlier ones wrote. The stream of the Euclidean
+baseline grows to coordinates of root mean square 1.5 (4 blocks) to 4 (12 blocks), that is norms of 1.5 to 4 sqrt(n).
+The table shows the mean loss in nats per byte over the last 40 steps of lorentz_gpt of width 96 on 550 kB of English
+text (AdamW, learning rate 0.003, one seed; 220 steps of 768 bytes for 4 blocks, 150 for 12). Among the values tried,
+0.1/n is the largest kappa that trains both as well as the baseline does (benchmarks/transformer_defaults.py).
+
+    blocks                          4      12
+    Lorentz, kappa = 96/n           2.58
+    Lorentz, kappa = 1/n            2.41   3.36
+    Lorentz, kappa = 0.25/n                3.33
+    Lorentz, kappa = 0.1/n          2.39   2.83
+    Lorentz, kappa = 1/n, no scale  3.51
+    Euclidean baseline              2.41   2.92
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from lresnet.geometry import Lorentz
+from lresnet.models.pretrained import Pretrained
+from lresnet.nn.rotary import Rotary
+from lresnet.nn.softmax_attention import KeyValueCache, Scores
+from lresnet.nn.transformer_block import LorentzTransformerBlock, scores_of
+from lresnet.residual import METHODS
+
+__all__ = ["Transformer"]
+
+_CURVATURE = -0.1  # times the width (the module's docstring)
+_STD = 0.02  # standard deviation of initial weights, as in GPT-2
+
+
+class Transformer(Pretrained):
+    """Base class of the transformers: :class:`~lresnet.nn.LorentzTransformerBlock` in a row.
+
+    With ``curvature_per_layer`` a block reads the space coordinates that the previous block wrote as a point of its
+    own hyperboloid: every vector of space coordinates is a point of each.
+
+    The attribute ``euclidean`` tells whether no part depends on the curvature: the points of the network are vectors.
+    """
+
+    euclidean: bool
+    manifold: Lorentz
+    """The manifold of embedding and head, and of all blocks unless each has its own."""
+
+    def _build(
+        self,
+        *,
+        layers: int,
+        width: int,
+        heads: int,
+        kv_heads: int | None,
+        hidden: int | None,
+        residual: str,
+        residual_options: dict[str, Any] | None,
+        curvature: float | None,
+        learn_curvature: bool,
+        curvature_per_layer: bool,
+        scores: Scores | None,
+        flat_head: bool,
+        dropout: float,
+        precise: bool,
+        activation_checkpointing: bool,
+    ) -> None:
+        """Make manifolds and blocks; the arguments are those of the models."""
+        for name, count in (("layers", layers), ("width", width), ("heads", heads)):
+            if count < 1:
+                raise ValueError(f"{name} must be at least 1, got {count}")
+        flat_blocks = residual in METHODS and not METHODS[residual].curved and scores_of(residual, scores) != "lorentz"
+        self.euclidean = flat_blocks and flat_head
+        if curvature is None:
+            curvature = _CURVATURE / width
+        if "curvature" in self.config:
+            self.config["curvature"] = curvature  # saved as chosen
+        self.width, self.activation_checkpointing = width, activation_checkpointing
+        owns = curvature_per_layer and not flat_blocks
+        shared_is_used = not self.euclidean and not (owns and flat_head)
+        self.manifold = Lorentz(curvature, learnable=learn_curvature and shared_is_used)
+        own = [Lorentz(curvature, learnable=learn_curvature) for _ in range(layers)] if owns else []
+        self.manifolds = torch.nn.ModuleList(own)
+        self.layers = torch.nn.ModuleList(
+            LorentzTransformerBlock(
+                width,
+                num_heads=heads,
+                num_kv_heads=kv_heads,
+                hidden=hidden,
+                residual=residual,
+                residual_options=residual_options,
+                scores=scores,
+                dropout=dropout,
+                precise=precise,
+                manifold=own[i] if owns else self.manifold,
+            )
+            for i in range(layers)
+        )
+        self._initialise(layers)
+
+    @torch.no_grad()
+    def _initialise(self, layers: int) -> None:
+        """Initialise linear maps as GPT-2 does: the last map of a branch smaller, the deeper the network."""
+        for block in self.layers:
+            for name, module in block.named_modules():
+                if isinstance(module, torch.nn.Linear):
+                    last = name.endswith("out_proj")
+                    torch.nn.init.normal_(module.weight, std=_STD * ((2 * layers) ** -0.5 if last else 1.0))
+                    if module.bias is not None:
+                        torch.nn.init.zeros_(module.bias)
+
+    def _run(
+        self,
+        x: Tensor,
+        rotary: Rotary,
+        is_causal: bool,
+        caches: Sequence[KeyValueCache] | None = None,
+    ) -> Tensor:
+        """Return the points behind the last block."""
+        for i, block in enumerate(self.layers):
+            if caches is not None:
+                x = block(x, None, is_causal, rotary=rotary, cache=caches[i])
+            elif self.activation_checkpointing and self.training and torch.is_grad_enabled():
+                x = checkpoint(block, x, None, is_causal, rotary=rotary, use_reentrant=False)
+            else:
+                x = block(x, None, is_causal, rotary=rotary)
+        return x

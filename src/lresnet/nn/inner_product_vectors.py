@@ -1,0 +1,321 @@
+r"""Points as vectors whose dot products are Lorentzian inner products, in both passes with closed-form derivatives.
+
+With the time :math:`t = \sqrt{|x|^2 + r^2}`, :math:`r = 1/\sqrt\kappa`, and its excess over that of the origin,
+:math:`e = t - r = |x|^2/(t + r)`,
+
+.. math:: q' = [q_s, -q_t], \quad k' = [k_s, e_k], \quad v' = [v_s, e_v], \qquad
+    q' \cdot k' = \langle q, k\rangle + q_t r .
+
+In half precision times are split into a leading part and a remainder, and are those of the rounded space coordinates:
+:math:`q' = [q_s, -q_{hi}, -q_{hi}, -q_{lo}]`, :math:`k' = [k_s, e_{hi}, e_{lo}, e_{hi}]`. The backward pass needs no
+tensor but the vectors themselves, which attention stores anyway.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal, TypeAlias
+
+import torch
+from torch import Tensor
+
+from lresnet.geometry.checks import forward_mode, require_positive, traced
+from lresnet.geometry.curvature import Curvature, root
+from lresnet.geometry.stack import sum_to
+
+__all__ = [
+    "APPENDED",
+    "centroid_of_mean",
+    "centroids",
+    "head_width",
+    "is_half",
+    "key_vectors",
+    "query_vectors",
+    "time_excess",
+    "value_vectors",
+    "wide_dtype",
+]
+
+APPENDED = 3
+"""Coordinates that inner products in half precision need."""
+
+_HALF = (torch.bfloat16, torch.float16)
+_ALIGNMENT = 8  # the kernels of torch need head widths that are multiples of 8, and would copy others
+
+_Role: TypeAlias = Literal["query", "key", "value"]
+_Number: TypeAlias = float | Tensor
+
+
+def is_half(dtype: torch.dtype) -> bool:
+    """Return whether times have to be split in this dtype."""
+    return dtype in _HALF
+
+
+def wide_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the dtype in which times are computed: float32 or wider."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+def head_width(query: int, value: int, dtype: torch.dtype) -> int:
+    """Return the width of q', k' and v' for so many space coordinates.
+
+    Example:
+        >>> head_width(61, 63, torch.bfloat16), head_width(62, 62, torch.bfloat16), head_width(62, 62, torch.float32)
+        (64, 72, 64)
+    """
+    needed = max(query + (APPENDED if is_half(dtype) else 1), value + 1)
+    return -(-needed // _ALIGNMENT) * _ALIGNMENT
+
+
+def query_vectors(q: Tensor, kappa: Curvature | None, temperature: _Number, dtype: torch.dtype, width: int) -> Tensor:
+    """Return q' divided by the temperature, [..., width]; without kappa that of L2 attention.
+
+    Args:
+        q: Points [..., n].
+        kappa: -K > 0. None: the scores are :math:`-|q - k|^2/2` up to a term of q alone, the limit for kappa = 0.
+        temperature: A number, or a tensor that broadcasts to [..., 1].
+        dtype: That of the vectors.
+        width: That of the vectors; zeros fill what the coordinates do not need.
+    """
+    if isinstance(temperature, Tensor):
+        require_positive(temperature, "temperature")
+        temperature = temperature.to(wide_dtype(dtype))
+    elif not 0 < temperature < math.inf:
+        raise ValueError(f"temperature must be positive and finite, got {temperature}")
+    factor = 1 / temperature
+    return _vectors(q, factor, None if kappa is None else factor / root(kappa), "query", dtype, width)
+
+
+def key_vectors(k: Tensor, kappa: Curvature | None, dtype: torch.dtype, width: int) -> Tensor:
+    """Return k' [..., width]; arguments as for :func:`query_vectors`."""
+    return _vectors(k, 1.0, None if kappa is None else 1 / root(kappa), "key", dtype, width)
+
+
+def value_vectors(v: Tensor, kappa: Curvature, dtype: torch.dtype, width: int) -> Tensor:
+    """Return v' [..., width]; arguments as for :func:`query_vectors`."""
+    return _vectors(v, 1.0, 1 / root(kappa), "value", dtype, width)
+
+
+def time_excess(x: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
+    r"""Return the time t and its excess :math:`e = t - 1/\sqrt\kappa` over that of the origin, [..., 1] each.
+
+    Example:
+        >>> time_excess(torch.tensor([3.0, 0.0]), 1 / 16)
+        (tensor([5.]), tensor([1.]))
+    """
+    square = x.square().sum(-1, keepdim=True)
+    t = (square + 1 / kappa).sqrt()
+    return t, square / (t + 1 / root(kappa))
+
+
+def centroid_of_mean(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
+    r"""Return the centroid of points, given the weighted means of their space coordinates and time excesses.
+
+    The result of an empty mean, 0 and 0, is the origin. In float32 or wider. The normaliser n loses about
+    :math:`\kappa |v|^2` rounding units of the means.
+
+    Shapes:
+        [..., m], [..., 1] -> [..., m]
+
+    Example:
+        >>> x = torch.tensor([[2.0, 2.0], [-2.0, 2.0]])
+        >>> centroid_of_mean(x.mean(0), time_excess(x, 1.0)[1].mean(0), 1.0)
+        tensor([0.0000, 0.8944])
+    """
+    dtype = wide_dtype(space.dtype)
+    space, excess = space.to(dtype), excess.to(dtype)
+    return space / _normaliser(space, excess, kappa)
+
+
+def _normaliser(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
+    t, shortest = time_excess(space, kappa)
+    return (1 + kappa * (excess - shortest).clamp(min=0) * (excess + 1 / root(kappa) + t)).sqrt()
+
+
+# --- Vectors ----------------------------------------------------------------------------------------------------------
+
+
+def _vectors(x: Tensor, factor: _Number, radius: _Number | None, role: _Role, dtype: torch.dtype, width: int) -> Tensor:
+    if forward_mode():
+        return _plain_vectors(x, factor, radius, role, dtype, width)
+    function = _Vectors if traced() else _EagerVectors
+    result: Tensor = function.apply(x, factor, radius, role, dtype, width)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _plain_vectors(
+    x: Tensor, factor: _Number, radius: _Number | None, role: _Role, dtype: torch.dtype, width: int
+) -> Tensor:
+    wide = x.to(wide_dtype(dtype))
+    rounded = (wide if isinstance(factor, float) and factor == 1.0 else wide * factor).to(dtype)
+    wide = rounded.to(wide.dtype)
+    time = _appended_number(wide, factor, radius, role)
+    parts = [rounded, time]
+    if is_half(dtype) and role != "value":
+        high = time.to(dtype)
+        low = (time.detach() - high.detach()).to(dtype)  # the gradient flows through the leading part, as if it were t
+        parts = [rounded, high, high, low] if role == "query" else [rounded, high, low, high]
+    missing = width - sum(part.shape[-1] for part in parts)
+    if missing > 0:
+        parts.append(rounded.new_zeros(*rounded.shape[:-1], missing))
+    return torch.cat([part.to(dtype) for part in parts], dim=-1)
+
+
+def _appended_number(x: Tensor, factor: _Number, radius: _Number | None, role: _Role) -> Tensor:
+    """Return -t of a query or e of a key or value, [..., 1]."""
+    if radius is None and role == "query":
+        return -x.new_ones(*x.shape[:-1], 1) * factor
+    square = x.square().sum(-1, keepdim=True)
+    if radius is None:
+        return 0.5 * square
+    t = (square + radius * radius).sqrt()
+    return -t if role == "query" else square / (t + radius)
+
+
+class _Vectors(torch.autograd.Function):
+    """(x, factor, radius, role, dtype, width) -> the vectors of x times ``factor``."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        x: Tensor, factor: _Number, radius: _Number | None, role: _Role, dtype: torch.dtype, width: int
+    ) -> Tensor:
+        return _plain_vectors(x, factor, radius, role, dtype, width)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, factor, radius, ctx.role, ctx.dtype, _ = inputs
+        ctx.n, ctx.x_dtype = x.shape[-1], x.dtype
+        ctx.factor = None if isinstance(factor, Tensor) else factor
+        ctx.radius = None if isinstance(radius, Tensor) else radius
+        ctx.has_tensors = isinstance(factor, Tensor), isinstance(radius, Tensor)
+        ctx.save_for_backward(output, *(t for t in (factor, radius) if isinstance(t, Tensor)))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        r"""With g of the appended number, :math:`a = t` or e: :math:`\partial_x t = \partial_x e = x/t`,
+        :math:`\partial_r t = r/t`, :math:`\partial_r e = -e/t`."""
+        output, *tensors = ctx.saved_tensors
+        factor = tensors.pop(0) if ctx.has_tensors[0] else ctx.factor
+        radius = tensors.pop(0) if ctx.has_tensors[1] else ctx.radius
+        n, wide = ctx.n, wide_dtype(ctx.dtype)
+        x, gx, appended = output[..., :n].to(wide), g[..., :n].to(wide), g[..., n : n + APPENDED].to(wide)
+        gt = appended[..., :1]
+        if is_half(ctx.dtype) and ctx.role != "value":
+            gt = gt + (appended[..., 1:2] if ctx.role == "query" else appended[..., 2:3])
+        if ctx.role == "query":
+            gt = -gt
+        gf = gr = None
+        if radius is not None:
+            t = (x.square().sum(-1, keepdim=True) + radius * radius).sqrt()
+            share = gt / t
+            gx = torch.addcmul(gx, x, share)
+            if ctx.has_tensors[1] and ctx.needs_input_grad[2]:
+                slope = radius if ctx.role == "query" else -x.square().sum(-1, keepdim=True) / (t + radius)
+                gr = sum_to(radius.shape, share * slope)
+        elif ctx.role != "query":
+            gx = torch.addcmul(gx, x, gt)
+        if ctx.has_tensors[0] and ctx.needs_input_grad[1]:
+            gf = (gx * x).sum(-1, keepdim=True) / factor
+            is_time = radius is None and ctx.role == "query"  # the factor itself is the time of L2 attention
+            gf = sum_to(factor.shape, gf + gt if is_time else gf)
+        if isinstance(factor, Tensor) or factor != 1.0:
+            gx = gx * factor
+        return gx.to(ctx.x_dtype), gf, gr, None, None, None
+
+
+class _EagerVectors(torch.autograd.Function):
+    """The same for plain eager calls: functions with a vmap rule cost 80 microseconds more per call."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        output = _plain_vectors(*inputs)
+        _Vectors.setup_context(ctx, inputs, output)
+        return output
+
+    backward = _Vectors.backward
+
+
+# --- Centroids --------------------------------------------------------------------------------------------------------
+
+
+def centroids(mean: Tensor, n: int, kappa: Curvature, with_excess: bool) -> Tensor:
+    """Return the centroids of weighted means of v' [..., width] with n space coordinates, in the dtype of ``mean``.
+
+    Args:
+        mean: Weighted means of :func:`value_vectors`.
+        n: Number of space coordinates.
+        kappa: -K > 0.
+        with_excess: Append the excess of the time of the centroid.
+
+    Returns:
+        [..., n], or [..., n + 1] with the excess.
+    """
+    if forward_mode():
+        return _plain_centroids(mean, n, kappa, with_excess)
+    function = _Centroids if traced() else _EagerCentroids
+    result: Tensor = function.apply(mean, n, kappa, with_excess)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _plain_centroids(mean: Tensor, n: int, kappa: Curvature, with_excess: bool) -> Tensor:
+    space = centroid_of_mean(mean[..., :n], mean[..., n : n + 1], kappa)
+    if with_excess:
+        space = torch.cat([space, time_excess(space, kappa)[1]], dim=-1)
+    return space.to(mean.dtype)
+
+
+class _Centroids(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(mean: Tensor, n: int, kappa: Curvature, with_excess: bool) -> Tensor:
+        return _plain_centroids(mean, n, kappa, with_excess)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        mean, ctx.n, kappa, ctx.with_excess = inputs
+        ctx.kappa = None if isinstance(kappa, Tensor) else kappa
+        ctx.save_for_backward(mean, *([kappa] if ctx.kappa is None else []))
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
+        r"""With y = s/N, :math:`t = (e + r)/N` and :math:`p = g_s \cdot y`, e the mean excess:
+
+        .. math:: \partial s = \tfrac1N [g_s + \kappa (p + g_e t)\, y], \qquad
+            \partial e = -\tfrac\kappa N (p\, t + g_e |y|^2), \qquad
+            \partial_\kappa N = \tfrac1{2N} \big(\tfrac{N^2 - 1}\kappa - e r\big)
+        """
+        mean, *tensors = ctx.saved_tensors
+        n, kappa, wide = ctx.n, tensors[0] if ctx.kappa is None else ctx.kappa, wide_dtype(mean.dtype)
+        space, excess = mean[..., :n].to(wide), mean[..., n : n + 1].to(wide)
+        norm, r = _normaliser(space, excess, kappa), 1 / root(kappa)
+        # Where all values are equal, N = 1 may be the result of the clamp: its derivative there is 0 in all directions.
+        y, t = space / norm, (excess + r) / norm
+        gs = g[..., :n].to(wide)
+        ge = g[..., n : n + 1].to(wide) if ctx.with_excess else torch.zeros_like(excess)
+        p = (gs * y).sum(-1, keepdim=True)
+        g_space = torch.addcmul(gs, y, kappa * (p + ge * t)) / norm
+        g_excess = -kappa * (p * t + ge * y.square().sum(-1, keepdim=True)) / norm
+        rest = mean.shape[-1] - n - 1
+        parts = [g_space, g_excess, *([g_space.new_zeros(*g_space.shape[:-1], rest)] if rest else [])]
+        gk = None
+        if ctx.kappa is None and ctx.needs_input_grad[2]:
+            growth = ((norm * norm - 1) / kappa - excess * r) / (2 * norm)
+            slope = -0.5 * r / kappa
+            gk = -p / norm * growth + ge * (slope * (1 / norm - 1) - t / norm * growth)
+            gk = sum_to(kappa.shape, gk)
+        return torch.cat(parts, dim=-1).to(mean.dtype), None, gk, None
+
+
+class _EagerCentroids(torch.autograd.Function):
+    """The same for plain eager calls."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        output = _plain_centroids(*inputs)
+        _Centroids.setup_context(ctx, inputs, output)
+        return output
+
+    backward = _Centroids.backward

@@ -1,0 +1,73 @@
+"""Rotary positions of space coordinates (Su et al., RoFormer, 2021): they keep norms, so they keep times."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+__all__ = ["Rotary", "RotaryPositions", "apply_rotary"]
+
+Rotary = tuple[Tensor, Tensor]
+"""Cosines and sines of the angles, [..., T, n // 2] each."""
+
+
+class RotaryPositions(torch.nn.Module):
+    r"""Angles of rotary positions: coordinate pair i of a point at position p turns by :math:`p\, b^{-2i/n}`.
+
+    A rotation of the space coordinates is an isometry that fixes the origin. The Lorentzian inner product of a query
+    and a key therefore depends on the difference of their positions only, as a dot product does.
+
+    Positions with a axes, such as the rows and columns of an image, share the pairs evenly: the first n / 2a pairs turn
+    with the first axis. Pairs that are left over, and an odd coordinate, do not turn.
+
+    Args:
+        features: Number n of coordinates of a head.
+        base: b, which sets the longest wavelength.
+        axes: a, the number of axes of a position.
+
+    Shapes:
+        positions [..., T], or [..., T, a] for several axes -> cosines and sines, [..., T, n // 2] each, float32
+
+    Example:
+        >>> rotary = RotaryPositions(8)(torch.arange(5))
+        >>> apply_rotary(torch.randn(2, 5, 8), *rotary).shape
+        torch.Size([2, 5, 8])
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, features: int, base: float = 10000.0, axes: int = 1) -> None:
+        super().__init__()
+        if features < 1 or axes < 1:
+            raise ValueError(f"features and axes must be at least 1, got {features} and {axes}")
+        if not base > 0:
+            raise ValueError(f"base must be positive, got {base}")
+        self.features, self.base, self.axes = features, base, axes
+        pairs, turning = features // 2, features // 2 // axes
+        steps = torch.arange(turning, dtype=torch.float32) / max(turning, 1)
+        rates = torch.zeros(axes, pairs)
+        for axis in range(axes):
+            rates[axis, axis * turning : (axis + 1) * turning] = base**-steps
+        self.register_buffer("frequencies", rates, persistent=False)
+
+    def forward(self, positions: Tensor) -> Rotary:
+        places = positions.unsqueeze(-1) if self.axes == 1 else positions
+        # Not a matrix product, which autocast would compute in half precision.
+        angles = (places.to(self.frequencies.dtype).unsqueeze(-1) * self.frequencies).sum(-2)
+        return angles.cos(), angles.sin()
+
+    def extra_repr(self) -> str:
+        return f"{self.features}, base={self.base:g}, axes={self.axes}"
+
+
+def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Return x [..., T, n] with coordinates i and i + n // 2 turned; computed in float32 or wider.
+
+    Example:
+        >>> apply_rotary(torch.tensor([[1.0, 0.0, 5.0]]), torch.zeros(1, 1), torch.ones(1, 1))
+        tensor([[0., 1., 5.]])
+    """
+    half = cos.shape[-1]
+    wide = x.to(torch.promote_types(x.dtype, cos.dtype))
+    first, second, rest = wide[..., :half], wide[..., half : 2 * half], wide[..., 2 * half :]
+    return torch.cat([first * cos - second * sin, first * sin + second * cos, rest], dim=-1)

@@ -1,0 +1,213 @@
+"""The command line on a taxonomy: training with a search, ranked ancestors, parents of new terms, the disk."""
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from lresnet import cli
+from lresnet.runs import graphs
+from lresnet.runs.run import Run, fit
+
+QUICK = ["--epochs", "10", "--hidden", "8", "--device", "cpu"]
+KINDS = ("bear", "oak", "fish", "bird", 'the "owl", grey')
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    rows = [[kind, "thing", "a kind"] for kind in KINDS] + [["thing", "", "all"]]
+    rows += [[f"{colour} {kind}", kind, f"its colour is {colour}"] for kind in KINDS for colour in "abcdefgh"]
+    for name, columns in (("things.csv", 2), ("texts.csv", 3)):
+        with Path(name).open("w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream).writerows(row[:columns] for row in rows)
+    graphs._task.cache_clear()
+    return tmp_path
+
+
+@pytest.fixture
+def run(here: Path) -> str:
+    assert cli.main(["train", "things.csv", "--task", "hierarchy", "--search", "off", *QUICK]) == 0
+    return "runs/things-hierarchy-0"
+
+
+def complaint(capsys: pytest.CaptureFixture[str], *args: str) -> str:
+    capsys.readouterr()
+    assert cli.main(list(args)) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("lresnet: error: ")
+    assert err.count("\n") == 1
+    return err
+
+
+def test_a_search_tries_embeddings_and_networks_and_prints_an_untrained_score(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["train", "things.csv", "--task", "hierarchy", "--search", "3", "--test", *QUICK]) == 0
+    out = capsys.readouterr().out
+    assert "1 root: thing" in out
+    assert "model lorentz_gcn" in out
+    assert "loss cones" in out
+    assert "untrained baseline: most descendants" in out
+    folder = here / "runs" / "things-hierarchy-0"
+    assert len((folder / "search.jsonl").read_text().splitlines()) == 3
+    metrics = json.loads((folder / "evaluation.json").read_text())["metrics"]
+    assert list(metrics)[:2] == ["mrr", "mean_average_precision"]
+    assert cli.main(["report", "runs"]) == 0
+    assert "hierarchy: mrr in percent" in capsys.readouterr().out
+
+
+def test_the_euclidean_baseline_runs_with_the_same_search(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["train", "things.csv", "--task", "hierarchy", "--search", "3", "--method", "euclidean", *QUICK]
+    assert cli.main(call) == 0
+    out = capsys.readouterr().out
+    assert "cones" not in out
+    assert Run.open("runs/things-hierarchy-euclidean-0").record.method == "euclidean"
+
+
+def test_ancestors_are_ranked_and_marked(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert cli.main(["ancestors", run, "a oak", "--top", "60", "--csv", "-"]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    standing = {row["name"]: row["standing"] for row in rows}
+    assert len(rows) == 45  # all nodes but the node itself
+    assert standing["oak"] == "parent"
+    assert standing["thing"] in ("ancestor", "held-out ancestor")
+    assert {name for name, each in standing.items() if each} == {"oak", "thing"}
+    scores = [float(row["score"]) for row in rows]
+    assert scores == sorted(scores, reverse=True)
+    assert cli.main(["ancestors", run, "thing", "--top", "60", "--json", "-"]) == 0
+    found = json.loads(capsys.readouterr().out)["ranked"][0]
+    assert {one["standing"] for one in found["candidates"]} == {"below"}
+    assert cli.main(["ancestors", run, "a oak", "--top", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "ancestors of a oak among 45 nodes of things.csv" in out
+    python = Run.open(run).ancestors("a oak", top=3)
+    assert [one.name for one in python.found] == [row["name"] for row in rows[:3]]
+
+
+def test_an_interrupted_run_resumes_to_the_same_points(run: str, here: Path) -> None:
+    before = Path(run, "model", "model.safetensors").read_bytes()
+    stopped = Run.open(run)
+    task, model = stopped.task, stopped.record.config.model  # type: ignore[union-attr]
+
+    class Stopped(Exception):
+        pass
+
+    def stop(epoch: int, _: float | None) -> None:
+        if epoch == 5:  # the checkpoint is that of epoch 4
+            raise Stopped
+
+    config = stopped.train_config
+    with pytest.raises(Stopped):
+        fit(task, model, config, out="again", checkpoint_every=4, device="cpu", on_epoch=stop)
+    fit(task, model, config, out="again", checkpoint_every=4, device="cpu")
+    assert Path("again", "model", "model.safetensors").read_bytes() == before
+
+
+def test_the_model_card_has_the_figures(run: str) -> None:
+    opened = Run.open(run)
+    opened.evaluate()
+    card = opened.model_card()
+    assert "hierarchy completion" in card
+    assert "MRR" in card
+
+
+def test_held_out_pairs_are_marked(run: str) -> None:
+    opened = Run.open(run)
+    task = opened.task
+    node, above = task.test_pairs[:, 0].tolist()  # type: ignore[union-attr]
+    found = {one.number: one.standing for one in opened.ancestors(node, top=60).found}
+    assert found[above] == "held-out ancestor"
+
+
+def test_unknown_names_get_a_suggestion(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "did you mean 'a oak'?" in complaint(capsys, "ancestors", run, "a oka")
+    assert "--top must be at least 1" in complaint(capsys, "ancestors", run, "oak", "--top", "0")
+
+
+def test_new_terms_need_features_of_texts(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    err = complaint(capsys, "predict", run, "--parents", "z oak")
+    assert "--node-features names" in err
+    assert "--parents TERM" in complaint(capsys, "predict", run, "oak")
+    assert "contradict" in complaint(capsys, "predict", run, "--links", "--parents", "z oak")
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "at_most"),
+    [("things.csv", "lorentz_embedding", 1), ("texts.csv", "lorentz_embedding", 1), ("things.csv", "lorentz_gcn", 3)],
+)
+def test_parents_of_new_terms_share_their_words(
+    here: Path, capsys: pytest.CaptureFixture[str], data: str, model: str, at_most: int
+) -> None:
+    call = [
+        "train",
+        data,
+        "--task",
+        "hierarchy",
+        "--search",
+        "off",
+        "--model",
+        model,
+        "--out",
+        "run",
+        "--device",
+        "cpu",
+    ]
+    names = ["--node-features", "names"] if data == "things.csv" else []
+    assert cli.main([*call, *names, "--epochs", "60"]) == 0
+    capsys.readouterr()
+    terms = ["z oak", "z fish"]
+    assert cli.main(["predict", "run", "--parents", *terms, "--top", "3", "--json", "-"]) == 0
+    ranked = json.loads(capsys.readouterr().out)["ranked"]
+    assert [one["name"] for one in ranked] == terms
+    for one, kind in zip(ranked, ("oak", "fish"), strict=True):
+        assert kind in [each["name"] for each in one["candidates"][:at_most]]
+    assert all(one["new"] and len(one["candidates"]) == 3 for one in ranked)
+    assert cli.main(["predict", "run", "--parents", *terms, "--top", "2"]) == 0
+    assert "parents of the new term z oak among 46 nodes" in capsys.readouterr().out
+
+
+def test_points_neighbours_and_the_disk_of_a_taxonomy(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["embed", run, "--out", "points.npz"]) == 0
+    assert cli.main(["neighbours", run, "oak", "--count", "3"]) == 0
+    assert cli.main(["plot", "embedding", run, "--out", "disk.html"]) == 0
+    assert cli.main(["plot", "embedding", run, "--out", "disk.png", "--centre", "oak"]) == 0
+    page = Path("disk.html").read_text(encoding="utf-8")
+    assert '"order"' in page
+    assert "class Labels" in page
+    assert cli.main(["report", "runs", "-o", "report.html", "--embedding", run]) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--split", "random"], "the splits closure and leaves"),
+        (["--labels", "things.csv"], "--labels is for --task node"),
+        (["--metric", "roc_auc"], "unknown metric 'roc_auc' of a hierarchy"),
+        (["--directed"], "--directed is for graphs"),
+        (["--node-features", "missing.csv"], "there is no such file"),
+        (["--loss", "margin"], "loss=margin is not for a hierarchy"),
+        (["--method", "euclidean", "--loss", "cones"], "cones needs a hyperbolic space"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    here: Path, capsys: pytest.CaptureFixture[str], options: list[str], words: str
+) -> None:
+    call = ["train", "things.csv", "--task", "hierarchy", "--search", "off", *QUICK, *options]
+    assert words in complaint(capsys, *call)
+
+
+def test_a_changed_taxonomy_is_noticed(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Path("things.csv").open("a", encoding="utf-8") as stream:
+        stream.write("x oak,oak\n")
+    graphs._task.cache_clear()
+    assert "has other nodes than when the run" in complaint(capsys, "ancestors", run, "oak")
+
+
+def test_a_wrong_row_is_reported_with_its_line(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("things.csv").write_text("b,a\nc,b\na,c\n")
+    err = complaint(capsys, "train", "things.csv", "--task", "hierarchy")
+    assert "things.csv, line 3: the parents form a cycle: 'b' -> 'a' -> 'c' -> 'b'" in err

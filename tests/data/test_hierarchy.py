@@ -1,0 +1,113 @@
+"""Hierarchy tasks: what is held out, that it does not leak into training, and features of texts."""
+
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from lresnet.data import HierarchyTask, Taxonomy, hierarchy_task
+from lresnet.data.text_features import text_features
+
+PAIRS = [(f"n{i}", f"n{(i - 1) // 3}") for i in range(1, 200)]
+
+
+def codes(pairs: Tensor, n: int) -> set[int]:
+    return set((pairs[0] * n + pairs[1]).tolist())
+
+
+def test_closure_split_keeps_every_edge_and_partitions_the_closure() -> None:
+    task = hierarchy_task(PAIRS)
+    n = task.num_nodes
+    parts = [codes(part, n) for part in (task.train_pairs, task.val_pairs, task.test_pairs)]
+    assert set.union(*parts) == codes(task.closure, n)
+    assert all(a.isdisjoint(b) for a, b in itertools.combinations(parts, 2))
+    assert codes(task.parents, n) <= parts[0]
+    assert task.edge_index.shape[1] == 2 * task.parents.shape[1]
+    far = task.closure.shape[1] - task.parents.shape[1]
+    assert [len(parts[1]), len(parts[2])] == [round(0.05 * far), round(0.10 * far)]
+
+
+def test_leaves_split_hides_every_pair_and_edge_of_the_held_out_leaves() -> None:
+    task = hierarchy_task(PAIRS, node_features="names")
+    assert task.split == "leaves"
+    held = torch.cat([task.val_pairs[0], task.test_pairs[0]])
+    assert codes(torch.cat([task.val_pairs, task.test_pairs], 1), 200) <= codes(task.parents, 200)
+    assert not torch.isin(held, task.parents[1]).any()
+    assert not torch.isin(task.train_pairs, held).any()
+    assert not torch.isin(task.edge_index, held).any()
+    assert set(task.val_pairs[0].tolist()).isdisjoint(task.test_pairs[0].tolist())
+    # Every parent of a held-out leaf still has a child in training.
+    assert torch.isin(torch.cat([task.val_pairs[1], task.test_pairs[1]]), task.train_pairs[1]).all()
+
+
+def test_split_depends_on_the_seed_and_on_nothing_else() -> None:
+    for split in ("closure", "leaves"):
+        first, again, other = (
+            hierarchy_task(PAIRS, split=split, seed=seed, node_features="names")
+            for seed in (0, 0, 1)  # type: ignore[arg-type]
+        )
+        assert first.test_pairs.equal(again.test_pairs)
+        assert not first.test_pairs.equal(other.test_pairs)
+
+
+def test_structural_features_do_not_see_held_out_leaves() -> None:
+    task = hierarchy_task(PAIRS, split="leaves", node_features="structural")
+    assert (task.x[task.test_pairs[0], 0] == 0).all()  # the logarithm of the degree
+
+
+def _texts(texts: Sequence[str] | None) -> Taxonomy:
+    edges = np.array([[i, (i - 1) // 3] for i in range(1, 200)]).T
+    return Taxonomy("t", tuple(f"n{i}" for i in range(200)), edges, None if texts is None else tuple(texts))
+
+
+def test_texts_are_the_default_features() -> None:
+    task = hierarchy_task(_texts([f"text of {i}" for i in range(200)]))
+    assert task.split == "leaves"
+    assert task.graph is not None
+    assert task.graph.features is not None
+    assert task.x.is_sparse
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"split": "random"}, "unknown split"),
+        ({"test": 0.97}, "shares"),
+        ({"metric": "roc_auc"}, "unknown metric"),
+        ({"node_features": "own"}, "has no texts"),
+    ],
+)
+def test_impossible_tasks_are_refused(options: dict[str, object], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        hierarchy_task(PAIRS, **options)  # type: ignore[arg-type]
+
+
+def test_taxonomies_without_enough_to_hold_out_and_cycles_are_refused() -> None:
+    with pytest.raises(ValueError, match="0 pairs of a node and an ancestor that is not its parent"):
+        hierarchy_task([(f"leaf {i}", "root") for i in range(50)])
+    with pytest.raises(ValueError, match="3 leaves"):
+        hierarchy_task([("a", "x"), ("b", "x"), ("c", "x")], split="leaves", node_features="names")
+    with pytest.raises(ValueError, match="cycle"):
+        hierarchy_task([*PAIRS, ("a", "b"), ("b", "a")])
+
+
+def test_text_features_have_length_one_and_no_order_or_case() -> None:
+    x = text_features(["Brown bear", "bear brown", "", "?!", "Łoś 麋鹿"])
+    assert x.shape == (5, 4096)
+    assert np.allclose(np.sqrt(np.asarray(x.multiply(x).sum(axis=1))), [1, 1, 0, 0, 1])
+    assert abs(x[[0]] - x[[1]]).max() == 0
+
+
+def test_related_words_are_closer_than_others() -> None:
+    x = text_features(["terrier", "terriers", "oak tree"])
+    near = (x @ x.T).toarray()
+    assert near[0, 1] > 0.3 > near[0, 2]
+
+
+def test_a_task_moves_with_its_tensors() -> None:
+    task = hierarchy_task(PAIRS).to("cpu")
+    assert isinstance(task, HierarchyTask)
+    assert "closure=[2, " in repr(task)

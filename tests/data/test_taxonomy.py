@@ -1,0 +1,132 @@
+"""Taxonomies from rows and outlines: what is read, and what is refused with its line."""
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lresnet.data import taxonomy as module
+from lresnet.data.taxonomy import ancestor_pairs, depths, read_taxonomy, read_texts
+
+ROWS = "child,parent\ndog,mammal\ncat,mammal\nmammal,animal\n"
+
+
+def written(folder: Path, text: str, name: str = "t.csv") -> Path:
+    file = folder / name
+    file.write_text(text, encoding="utf-8")
+    return file
+
+
+def edges_of(path: Path) -> set[tuple[str, str]]:
+    found = read_taxonomy(path)
+    return {(found.names[child], found.names[parent]) for child, parent in found.edges.T}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("t.csv", ROWS),
+        ("t.csv", "dog,mammal\ncat,mammal\nmammal,animal\n"),
+        ("t.csv", "parent,child\nmammal,dog\nmammal,cat\nanimal,mammal\n"),
+        ("t.csv", "dog;mammal\r\ncat;mammal\r\n# a comment\r\nmammal;animal\r\n"),
+        ("t.tsv", "dog\tmammal\ncat\tmammal\nmammal\tanimal\nanimal\t\n"),
+        ("t.txt", "dog mammal\ncat mammal\nmammal animal\n"),
+        ("t.txt", "animal\n\tmammal\n\t\tdog\n\t\tcat\n"),
+        ("t.txt", "animal\n  - mammal\n      - dog\n      - cat\n"),
+        ("t.csv", "dog,mammal\ncat,mammal\nmammal,animal\ndog,mammal\n"),
+    ],
+)
+def test_rows_and_outlines_give_the_same_edges(tmp_path: Path, name: str, text: str) -> None:
+    expected = {("dog", "mammal"), ("cat", "mammal"), ("mammal", "animal")}
+    assert edges_of(written(tmp_path, text, name)) == expected
+    packed = tmp_path / f"{name}.gz"
+    packed.write_bytes(gzip.compress(text.encode()))
+    assert edges_of(packed) == expected
+
+
+def test_names_with_spaces_quotes_separators_and_other_letters_are_kept(tmp_path: Path) -> None:
+    text = 'polar bear,"bear, any"\n"bear, any","the ""Ursidae"" family"\nŁoś 麋鹿,polar bear\n'
+    assert edges_of(written(tmp_path, text)) == {
+        ("polar bear", "bear, any"),
+        ("bear, any", 'the "Ursidae" family'),
+        ("Łoś 麋鹿", "polar bear"),
+    }
+    outline = written(tmp_path, "large animals\n  polar bear, white\n", "t.txt")
+    assert edges_of(outline) == {("polar bear, white", "large animals")}
+
+
+def test_several_parents_give_all_ancestors_and_the_shortest_depth(tmp_path: Path) -> None:
+    found = read_taxonomy(written(tmp_path, "c,a\nc,b\nd,c\nb,a\n"))
+    named = {(found.names[node], found.names[above]) for node, above in ancestor_pairs(found).T}
+    assert named == {("c", "a"), ("c", "b"), ("d", "c"), ("d", "a"), ("d", "b"), ("b", "a")}
+    assert dict(zip(found.names, depths(found).tolist(), strict=True)) == {"a": 0, "b": 1, "c": 1, "d": 2}
+    assert any("several parents: 1" in note for note in found.notes)
+
+
+def test_several_roots_are_reported(tmp_path: Path) -> None:
+    found = read_taxonomy(written(tmp_path, "a,x\nb,y\n"))
+    assert [found.names[root] for root in found.roots] == ["x", "y"]
+    assert any("2 roots: x, y" in note for note in found.notes)
+
+
+def test_texts_are_a_third_column_or_a_file(tmp_path: Path) -> None:
+    found = read_taxonomy(written(tmp_path, "child,parent,text\ndog,animal,it barks\nanimal,,lives\ncat,animal,\n"))
+    assert found.texts == ("it barks", "lives", "")
+    texts = written(tmp_path, "name,text\ncat,it meows\n", "texts.csv")
+    assert read_texts(texts, found.names) == ("", "", "it meows")
+    with pytest.raises(ValueError, match=r"line 3: the taxonomy has no name 'catt' \(did you mean 'cat'\?\)"):
+        read_texts(written(tmp_path, "name,text\ncat,it meows\ncatt,x\n", "texts.csv"), found.names)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "words"),
+    [
+        ("b,a\nc,b\na,c\n", "t.csv", r"line 3: the parents form a cycle: 'b' -> 'a' -> 'c' -> 'b'"),
+        ("x,root\nb,a\na,b\n", "t.csv", r"line 3: the parents form a cycle: 'b' -> 'a' -> 'b'"),
+        ("b,a\na,a\n", "t.csv", "line 2: 'a' is its own parent"),
+        ("b,a\n,a\n", "t.csv", "line 2: the name is empty"),
+        ("mammal,\ndog,mamal\n", "t.csv", r"line 2: the parent 'mamal' has no row of its own \(did you mean 'mammal'"),
+        ("mammal,\nanimal,\nmammal,animal\n", "t.csv", "line 3: 'mammal' has a parent here and an empty parent"),
+        ("b,a\nc\n", "t.csv", "line 2: expected a child and its parent separated by a comma"),
+        ("b,a,x,y\nc,a\n", "t.csv", "line 1: 4 columns"),
+        ("polar bear bear\ndog bear\n", "t.txt", "line 1: expected a child and its parent separated by white space"),
+        ("a\n  b\n  c\n    b\n", "t.txt", "line 4: the name 'b' occurs in line 2 already"),
+        ("a\n    b\n  c\n", "t.txt", "line 3: the indentation of 'c' matches no line above"),
+        ("", "t.csv", "holds no rows"),
+        ("a,\nb,\n", "t.csv", "no row with a parent"),
+        ("a,b\n", "t.json", "the suffix .json"),
+        ('"a,b\n', "t.csv", "line 1"),
+    ],
+)
+def test_wrong_files_are_refused_with_the_line(tmp_path: Path, text: str, name: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        read_taxonomy(written(tmp_path, text, name))
+
+
+def test_a_long_cycle_is_shortened(tmp_path: Path) -> None:
+    text = "".join(f"n{i},n{(i + 1) % 100}\n" for i in range(100))
+    with pytest.raises(ValueError, match=r"'n4' -> \.\.\. -> 'n96'"):
+        read_taxonomy(written(tmp_path, text))
+
+
+def test_too_many_ancestors_are_refused_before_they_take_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CLOSURE_PAIRS", 100)
+    found = read_taxonomy(written(tmp_path, "".join(f"{i},{i - 1}\n" for i in range(1, 16))))
+    with pytest.raises(ValueError, match="too deep"):
+        ancestor_pairs(found)
+
+
+def test_closure_of_a_random_forest_equals_a_walk_to_the_root(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    parent = {i: int(generator.integers(i)) for i in range(1, 300)}
+    found = read_taxonomy(written(tmp_path, "".join(f"{i},{p}\n" for i, p in parent.items())))
+    walked = set()
+    for node in parent:
+        above = node
+        while above in parent:
+            above = parent[above]
+            walked.add((str(node), str(above)))
+    assert {(found.names[i], found.names[j]) for i, j in ancestor_pairs(found).T} == walked

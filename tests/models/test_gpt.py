@@ -1,0 +1,273 @@
+"""Tests of lorentz_gpt: caches, generation, extremes, limits of curvature 0, compilation, saving, baselines."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import lresnet
+from lresnet.models import LorentzGPT, create_model, from_pretrained
+from lresnet.train.distributed import join_processes
+from tests.models.common import RESIDUALS, parameters_of
+from tests.processes import run_in_two_processes
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's tracer
+
+
+def make(**options) -> LorentzGPT:
+    torch.manual_seed(0)
+    options = {"vocab_size": 17, "context": 12, "layers": 3, "width": 32, "heads": 4, "kv_heads": 2} | options
+    model = LorentzGPT(**options)
+    with torch.no_grad():  # larger than initial weights, so that no part is negligible
+        for parameter in model.parameters():
+            if parameter.dim() > 1:
+                parameter.mul_(10)
+    return model.eval()
+
+
+def tokens(*shape: int, seed: int = 1) -> Tensor:
+    return torch.randint(17, shape, generator=torch.Generator().manual_seed(seed))
+
+
+def loss(model: torch.nn.Module, ids: Tensor) -> Tensor:
+    return torch.nn.functional.cross_entropy(model(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+
+
+VARIANTS = {
+    "lorentz": {},
+    "learned per layer": {"learn_curvature": True, "curvature_per_layer": True, "head": "lorentz", "tied": False},
+    "euclidean": {"residual": "euclidean"},
+    "l2": {"residual": "euclidean", "scores": "l2"},
+    "tangent": {"residual": "tangent"},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_cached_logits_equal_the_full_forward_pass(variant):
+    model, ids = make(**VARIANTS[variant]), tokens(2, 12)
+    full, caches = model(ids), model.make_caches()
+    parts = [model(ids[:, :5], caches), *(model(ids[:, i : i + 1], caches) for i in range(5, 12))]
+    torch.testing.assert_close(torch.cat(parts, 1), full, rtol=1e-5, atol=1e-5)
+    assert full.abs().max() > 1  # otherwise the tolerance would accept anything
+
+
+def test_generation_with_and_without_a_cache_continues_beyond_the_context():
+    model, prompt = make(), tokens(2, 3)
+    for options in ({"temperature": 0.0}, {"temperature": 0.7, "top_k": 5}):
+        cached, plain = (
+            model.generate(prompt, 20, **options, generator=torch.Generator().manual_seed(3), use_cache=use_cache)
+            for use_cache in (True, False)
+        )
+        assert cached.shape == (2, 23)
+        assert torch.equal(cached[:, :3], prompt)
+        assert torch.equal(cached, plain)
+    greedy = model.generate(prompt, 4, 0.0)
+    for i in range(4):
+        assert torch.equal(greedy[:, 3 + i], model(greedy[:, : 3 + i])[:, -1].argmax(-1))
+    assert torch.equal(model.generate(prompt, 4, top_k=1), greedy)
+    assert torch.equal(model.generate(prompt[0], 4, 0.0), greedy[0])
+    assert torch.equal(model.generate(prompt, 0), prompt)
+    long = tokens(1, 30)
+    assert torch.equal(model.generate(long, 1, 0.0)[:, -1], model(long[:, -12:])[:, -1].argmax(-1))
+
+
+def test_generation_evaluates_without_dropout_and_restores_the_mode():
+    model = make(dropout=0.5).train()
+    first, second = (model.generate(tokens(1, 3), 8, 0.0) for _ in range(2))
+    assert torch.equal(first, second)
+    assert model.training
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_predictions_do_not_depend_on_later_tokens(variant):
+    model, ids = make(**VARIANTS[variant]), tokens(2, 12)
+    other = ids.clone()
+    other[:, 7:] = (other[:, 7:] + 1) % 17
+    assert torch.equal(model(ids)[:, :7], model(other)[:, :7])
+    assert not torch.equal(model(ids)[:, 7:], model(other)[:, 7:])
+
+
+@pytest.mark.parametrize("curvature", [-1e-4, -0.1, -1.0, -10.0])
+@pytest.mark.parametrize("head", ["linear", "lorentz"])
+def test_finite_for_every_curvature_and_points_of_norm_a_million(curvature, head):
+    for norm in (0.0, 1.0, 1e6):
+        model = make(curvature=curvature, head=head, tied=False).train()
+        with torch.no_grad():
+            weight = model.embedding.weight
+            weight.mul_(norm / weight.norm(dim=-1, keepdim=True))
+        for length in (12, 2):  # 2: one position is predicted, from a sequence of one
+            value = loss(model, tokens(2, length))
+            value.backward()
+            assert value.isfinite()
+            assert all(p.grad is None or p.grad.isfinite().all() for p in model.parameters())
+
+
+@pytest.mark.parametrize("residual", RESIDUALS)
+def test_every_residual_trains(residual):
+    model, ids = make(residual=residual, layers=2).train(), tokens(4, 12)
+    optimizer = lresnet.optim.make_adam(model, lr=3e-3, weight_decay=0.1)
+    losses = []
+    for _ in range(12):
+        optimizer.zero_grad()
+        value = loss(model, ids)
+        value.backward()
+        optimizer.step()
+        losses.append(float(value.detach()))
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_curvature_0_is_the_sum_of_the_branches():
+    """With weight 1 and the scale 1 + w the Lorentz residual becomes the space residual."""
+    flat = make(residual="space", curvature=-1e-3)
+    ids, gaps = tokens(2, 12), []
+    for curvature in (-1e-3, -1e-4):
+        curved = make(residual="lorentz", curvature=curvature)
+        curved.load_state_dict(parameters_of(flat.state_dict()), strict=False)
+        flat_too = make(residual="space", curvature=curvature)
+        flat_too.load_state_dict(parameters_of(flat.state_dict()), strict=False)
+        gaps.append((curved(ids) - flat_too(ids)).abs().max())
+    assert gaps[1] < 0.2
+    assert 5 < gaps[0] / gaps[1] < 20
+
+
+def test_the_baseline_has_one_percent_more_parameters():
+    counts = {}
+    with torch.device("meta"):
+        for residual in ("lorentz", "euclidean"):
+            model = create_model("lorentz_gpt", residual=residual, layers=8, width=512, heads=8)
+            counts[residual] = sum(p.numel() for p in model.parameters())
+    per_layer = 512 * (8 * 3 + 8 * 3 + 8 * 1) - 8 - 2  # coordinates of queries, keys, values; temperatures; weights
+    assert counts["euclidean"] - counts["lorentz"] == 8 * per_layer
+    assert 1.005 < counts["euclidean"] / counts["lorentz"] < 1.01
+
+
+@pytest.mark.parametrize("variant", ["learned per layer", pytest.param("euclidean", marks=pytest.mark.slow)])
+def test_compiles_into_one_graph(variant):
+    model, ids = make(**VARIANTS[variant], layers=1).train(), tokens(2, 12)
+    compiled = torch.compile(copy.deepcopy(model), fullgraph=True, backend="aot_eager")
+    loss(model, ids).backward()
+    loss(compiled, ids).backward()
+    for (name, own), other in zip(model.named_parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(other.grad, own.grad, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_a_step_reads_no_value():
+    """As a CUDA graph needs it: on tensors without values, reading one is an error."""
+    with FakeTensorMode():
+        model = LorentzGPT(17, 12, 2, 32, 4, learn_curvature=True, curvature_per_layer=True)
+        loss(model, torch.randint(17, (2, 12))).backward()
+        assert model.manifolds[0].log_kappa.grad is not None
+
+
+def test_activation_checkpointing_gives_the_same_gradients():
+    ids, gradients = tokens(2, 12), []
+    for checkpointing in (False, True):
+        model = make(activation_checkpointing=checkpointing, learn_curvature=True, dropout=0.3).train()
+        torch.manual_seed(5)
+        loss(model, ids).backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for first, second in zip(*gradients, strict=True):
+        torch.testing.assert_close(first, second)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_saved_model_is_loaded_as_it_was(variant, tmp_path):
+    model, ids = make(**VARIANTS[variant]), tokens(2, 12)
+    loaded = from_pretrained(model.save_pretrained(tmp_path))
+    assert loaded.config == model.config
+    assert torch.equal(loaded(ids), model(ids))
+
+
+def test_curvature_fixed_learned_and_per_layer():
+    def owners(**options):
+        return {name for name, _ in make(**options).named_parameters() if "log_kappa" in name}
+
+    assert owners() == set()
+    assert owners(learn_curvature=True) == {"manifold.log_kappa"}
+    own = {f"manifolds.{i}.log_kappa" for i in range(3)}
+    assert owners(learn_curvature=True, curvature_per_layer=True) == own  # the linear head reads no curvature
+    assert owners(learn_curvature=True, curvature_per_layer=True, head="lorentz") == own | {"manifold.log_kappa"}
+    assert owners(learn_curvature=True, curvature_per_layer=True, residual="euclidean") == set()
+    assert make().manifold.fixed_curvature == -0.1 / 32
+
+
+def test_every_trained_parameter_has_a_gradient_and_only_matrices_decay():
+    for variant in VARIANTS.values():
+        model = make(**variant).train()
+        loss(model, tokens(2, 12)).backward()
+        assert all(p.grad is not None for p in model.parameters())
+        groups = lresnet.optim.parameter_groups(model)
+        assert all(p.dim() == 2 for p in groups.decayed.values())
+        assert {name.rsplit(".", 1)[-1] for name in groups.plain} == {"weight"}  # of the norms
+        last = {name.rsplit(".", 1)[-1] for name in groups.geometric}
+        assert last <= {"log_kappa", "raw_weight", "log_temperature"}
+
+
+def _trained(model: torch.nn.Module, ids: Tensor) -> torch.nn.Module:
+    optimizer = lresnet.optim.make_adam(model, lr=0.01, weight_decay=0.1)
+    for _ in range(3):
+        optimizer.zero_grad()
+        loss(model, ids).backward()
+        optimizer.step()
+    return model
+
+
+def _sharded(variants: tuple[str, ...]) -> dict[str, dict[str, np.ndarray]]:
+    from torch.distributed.fsdp import fully_shard
+
+    found = {}
+    with join_processes("cpu") as (processes, _):
+        rows = processes.share(4, images=4)
+        for variant in variants:
+            model = make(**VARIANTS[variant], activation_checkpointing=True).train()
+            for block in model.layers:
+                fully_shard(block)
+            state = _trained(fully_shard(model), tokens(4, 12)[rows]).state_dict()
+            found[variant] = {name: getattr(t, "full_tensor", lambda t=t: t)().numpy() for name, t in state.items()}
+            replicated = torch.nn.parallel.DistributedDataParallel(make(**VARIANTS[variant]).train())
+            state = _trained(replicated, tokens(4, 12)[rows]).module.state_dict()
+            found[f"{variant}, DDP"] = {name: tensor.numpy() for name, tensor in state.items()}
+    return found
+
+
+@pytest.mark.slow
+def test_sharded_blocks_and_replicas_take_the_steps_of_one_process():
+    variants = ("lorentz", "learned per layer", "euclidean")
+    for case, found in run_in_two_processes(_sharded, variants)[0].items():
+        expected = _trained(make(**VARIANTS[case.partition(",")[0]]).train(), tokens(4, 12)).state_dict()
+        assert found.keys() == expected.keys()
+        for name, values in expected.items():
+            np.testing.assert_allclose(found[name], values, rtol=1e-3, atol=1e-4, err_msg=f"{case}: {name}")
+
+
+def test_precise_attention_under_autocast():
+    ids, strong = tokens(2, 12), {"curvature": -10.0}
+    exact = make(**strong)(ids)
+    with torch.autocast("cpu", torch.bfloat16):
+        errors = [(make(**strong, precise=precise)(ids) - exact).square().mean() for precise in (False, True)]
+    assert errors[1] < errors[0] / 2
+
+
+def test_mistakes_are_reported():
+    for options, message in (
+        ({"context": 0}, "context must be at least 1, got 0"),
+        ({"head": "mlr"}, "head must be one of linear, lorentz, got 'mlr'"),
+        ({"layers": 0}, "layers must be at least 1, got 0"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1, got 1.0"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            make(**options)
+    model = make()
+    with pytest.raises(ValueError, match="13 tokens are more than the context of 12"):
+        model(tokens(1, 13))
+    with pytest.raises(ValueError, match=r"ids must be integers \[B, T\], got torch.float32"):
+        model(torch.zeros(1, 3))
+    with pytest.raises(ValueError, match="T at least 1"):
+        model.generate(tokens(1, 0), 3)
+    with pytest.raises(ValueError, match="top_k at least 1"):
+        model.generate(tokens(1, 1), 3, top_k=0)
