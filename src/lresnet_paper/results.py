@@ -41,7 +41,18 @@ T = TypeVar("T")
 
 RUN_FIELDS = frozenset({"table", "cell", "method", "protocol", "seed"})
 """Fields that every run has. A line with fewer fields is something else, e.g. a benchmark."""
-STUDIES = frozenset({"ancestors", "collapse", "deep", "hierarchy_images", "selected_on_test", "splits", "transformers"})
+STUDIES = frozenset(
+    {
+        "ancestors",
+        "collapse",
+        "completion",
+        "deep",
+        "hierarchy_images",
+        "selected_on_test",
+        "splits",
+        "transformers",
+    }
+)
 """Tables of our own studies, which the paper does not have; each has a page or a paragraph of its own."""
 LABELS = {
     "lorentz_limit": "lorentz, K → 0",

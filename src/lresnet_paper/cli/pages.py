@@ -24,6 +24,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
         results: The folder with the results, files of JSON lines.
         docs: The folder of the pages.
     """
+    (docs / "images").mkdir(parents=True, exist_ok=True)
     verdict(results, docs / "reproduction/index.md")
     results_(results, docs / "reproduction/results.md")
     performance(results, docs / "performance/index.md")
@@ -31,6 +32,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
     hierarchy(results, docs / "reproduction/hierarchy.md")
     ancestors(results, docs / "reproduction/ancestors.md", docs / "images/ancestors.png")
     splits(results, docs / "reproduction/splits.md")
+    completion(results, docs / "reproduction/completion.md", docs / "images/completion.png")
     numerics(results, docs / "performance/numerics.md")
     return conversion(results, out=docs / "howto/convert_zoo.md")
 
@@ -164,6 +166,34 @@ def hierarchy(results: _Results = Path("results"), out: Path = Path("docs/reprod
 
     write_page(out, hierarchy_page(list(read_results(results / "hierarchy_images.jsonl"))))
     print(f"The page: {out}")
+    return 0
+
+
+@pages.command
+def completion(
+    results: _Results = Path("results"),
+    out: Path = Path("docs/reproduction/completion.md"),
+    picture: Path = Path("docs/images/completion.png"),
+) -> int:
+    """Write the page of hierarchy completion and its picture, which `python -m lresnet_paper completion` measures.
+
+    Example: python -m lresnet_paper pages completion --out docs/reproduction/completion.md
+
+    Args:
+        results: The folder with completion.jsonl.
+        out: The Markdown file to write.
+        picture: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.plots.picture import require_writable_picture, save_picture
+    from lresnet_paper.completion.study import own_lines
+    from lresnet_paper.pages.completion_page import completion_page, completion_picture
+    from lresnet_paper.render import write_page
+
+    require_writable_picture(picture)
+    lines = own_lines(results / "completion.jsonl")
+    write_page(out, completion_page(lines))
+    save_picture(completion_picture(lines), picture, dpi=120)
+    print(f"The page: {out}; the picture: {picture}")
     return 0
 
 
