@@ -25,6 +25,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
         docs: The folder of the pages.
     """
     (docs / "images").mkdir(parents=True, exist_ok=True)
+    when(results, docs / "start/when.md")
     verdict(results, docs / "reproduction/index.md")
     results_(results, docs / "reproduction/results.md")
     performance(results, docs / "performance/index.md")
@@ -51,6 +52,24 @@ def verdict(results: _Results = Path("results"), out: Path = Path("docs/reproduc
     from lresnet_paper.render import write_page
 
     write_page(out, verdict_page_of_folder(results))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
+def when(results: _Results = Path("results"), out: Path = Path("docs/start/when.md")) -> int:
+    """Write the page that says where hyperbolic space helped and where it did not, with a table for choosing.
+
+    Example: python -m lresnet_paper pages when --out docs/start/when.md
+
+    Args:
+        results: The folder with the results, files of JSON lines.
+        out: The Markdown file to write.
+    """
+    from lresnet_paper.pages.when_page import when_page_of_folder
+    from lresnet_paper.render import write_page
+
+    write_page(out, when_page_of_folder(results))
     print(f"The page: {out}")
     return 0
 
