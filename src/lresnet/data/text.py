@@ -41,6 +41,7 @@ class TextTask:
         test: Test tokens.
         tokenizer: What the tokens stand for.
         context: Number of tokens that a model sees at once.
+        steps_per_epoch: Training steps of an epoch. None: as many as are needed to read as many tokens as there are.
         notes: What was done to the text to make the task, one sentence each.
 
     Raises:
@@ -53,14 +54,16 @@ class TextTask:
     test: Tensor
     tokenizer: Tokenizer
     context: int
+    steps_per_epoch: int | None = None
     notes: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return shaped(self)
 
     def __post_init__(self) -> None:
-        if type(self.context) is not int or self.context < 1:
-            raise ValueError(f"context must be a whole number of at least 1, got {self.context!r}")
+        _require_count("context", self.context)
+        if self.steps_per_epoch is not None:
+            _require_count("steps_per_epoch", self.steps_per_epoch)
         for part, least in (("train", self.context + 1), ("val", 2), ("test", 2)):
             tokens: Tensor = getattr(self, part)
             if tokens.dim() != 1 or tokens.is_floating_point():
@@ -106,6 +109,8 @@ def text_task(
     tokens: Tokens = "bytes",
     vocab_size: int | None = None,
     context: int = DEFAULT_CONTEXT,
+    max_bytes: int | None = None,
+    steps_per_epoch: int | None = None,
     name: str | None = None,
     root: Root = None,
 ) -> TextTask:
@@ -121,13 +126,16 @@ def text_task(
         tokens: ``"bytes"``, or ``"bpe"`` for byte pairs that are merged by their frequency in the training part.
         vocab_size: Number of tokens of ``"bpe"``; None: 1024.
         context: Number of tokens that a model sees at once.
+        max_bytes: Use the first bytes of the text only, this many or up to three more, so that the last character is
+            whole. None: all.
+        steps_per_epoch: Training steps of an epoch. None: as many as are needed to read as many tokens as there are.
         name: Name of the task; None: the path of the text, or ``"text"``.
         root: Data roots of the named texts, see :func:`lresnet.data.files.data_roots`.
 
     Raises:
         FileNotFoundError: There is no such file, or no text in the folder.
-        ValueError: The text is empty, binary, damaged, or too short for the context; or ``vocab_size`` is given for
-            bytes.
+        ValueError: The text is empty, binary, damaged, or too short for the context; ``vocab_size`` is given for
+            bytes; or a number is below 1.
 
     Example:
         >>> task = text_task(b"to be or not to be, " * 50, context=16)
@@ -145,6 +153,10 @@ def text_task(
         name = str(text) if name is None else name
     else:
         documents = [text] if isinstance(text, bytes) else [one for one in text if one]
+    size = sum(map(len, documents))
+    if max_bytes is not None:
+        _require_count("max_bytes", max_bytes)
+        documents = _first_bytes(documents, max_bytes)
     name, end = "text" if name is None else name, len(documents) > 1
     parts = _split(documents)
     if not all(parts):
@@ -156,7 +168,24 @@ def text_task(
         else Tokenizer(end=end)
     )
     train, val, test = (_encode(part, tokenizer) for part in parts)
-    return TextTask(name, train, val, test, tokenizer, context, tuple(_notes(documents, end)))
+    notes = _notes(documents, end, whole=size)
+    return TextTask(name, train, val, test, tokenizer, context, steps_per_epoch, tuple(notes))
+
+
+def _require_count(name: str, value: Any) -> None:
+    if type(value) is not int or value < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+
+
+def _first_bytes(documents: Sequence[bytes], size: int) -> list[bytes]:
+    """Return the first ``size`` bytes of the documents; the last of them is cut after a character."""
+    found = []
+    for document in documents:
+        if size <= 0:
+            break
+        found.append(document[: _start_of_character(document, min(size, len(document)))])
+        size -= len(document)
+    return found
 
 
 Piece = tuple[bytes, bool]  # a part of a document, and whether the document ends with it
@@ -193,8 +222,11 @@ def _encode(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Tensor:
     return torch.cat(tokens)
 
 
-def _notes(documents: Sequence[bytes], end: bool) -> list[str]:
-    notes = [f"{len(documents):,} documents, each of which ends with a token of its own"] if end else []
+def _notes(documents: Sequence[bytes], end: bool, whole: int) -> list[str]:
+    used = sum(map(len, documents))
+    notes = [f"the first {used:,} of {whole:,} bytes are used (--max-bytes)"] if used < whole else []
+    if end:
+        notes.append(f"{len(documents):,} documents, each of which ends with a token of its own")
     damaged = sum(_bytes_outside_utf8(document) for document in documents)
     if damaged:
         notes.append(

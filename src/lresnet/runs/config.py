@@ -273,6 +273,8 @@ class TextTaskConfig:
         tokens: ``"bytes"`` or ``"bpe"``, see :func:`lresnet.data.text_task`.
         vocab_size: number of tokens of ``"bpe"``.
         context: number of tokens that the model sees at once.
+        max_bytes: number of bytes at the beginning of the text to use; None: all.
+        steps_per_epoch: training steps of an epoch; None: as many as are needed to read as many tokens as there are.
     """
 
     kind: ClassVar[str] = "text"
@@ -286,6 +288,16 @@ class TextTaskConfig:
     )
     context: int = option(
         256, "Number of tokens that the model of a text sees at once.", range=AT_LEAST_1, metavar="INT"
+    )
+    max_bytes: int | None = option(
+        None, "Use this many bytes at the beginning of a text only. None: all.", range=AT_LEAST_1, metavar="INT"
+    )
+    steps_per_epoch: int | None = option(
+        None,
+        "Training steps of an epoch on a text, after which validation and checkpoint follow. None: as many as read as "
+        "many tokens as the training part has.",
+        range=AT_LEAST_1,
+        metavar="INT",
     )
 
     def __post_init__(self) -> None:

@@ -625,7 +625,8 @@ def _graph_task(config: GraphTaskConfig, seed: int) -> Task:
 
 @functools.lru_cache(maxsize=2)
 def _text(config: TextTaskConfig) -> TextTask:
-    return text_task(config.name, tokens=config.tokens, vocab_size=config.vocab_size, context=config.context)
+    settings = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}
+    return text_task(settings.pop("name"), **settings)
 
 
 @functools.lru_cache(maxsize=2)
@@ -737,7 +738,9 @@ def _describe(task: Task) -> dict[str, Any]:
     if isinstance(task, DatasetTask):
         return {"kind": "python"} | task.describe()
     if isinstance(task, TextTask):
-        return {"kind": "python", "name": task.name, "context": task.context, "digest": task.facts()["digest"]}
+        steps = {} if task.steps_per_epoch is None else {"steps_per_epoch": task.steps_per_epoch}
+        facts = {"context": task.context, "digest": task.facts()["digest"]} | steps
+        return {"kind": "python", "name": task.name} | facts
     tensors = {name: value for name, value in sorted(vars(task).items()) if isinstance(value, Tensor)}
     digest = hashlib.sha256()
     for name, value in tensors.items():

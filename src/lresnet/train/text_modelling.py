@@ -108,9 +108,10 @@ def text_loss(
 class TextModelling(Objective[Any]):
     r"""Objective of language modelling: mean cross entropy of the next token, in nats.
 
-    A step reads ``batch_size`` windows of ``context + 1`` tokens at random places of the training part. An epoch has as
-    many steps as are needed to read as many tokens as there are. Several processes draw the same places, and each takes
-    its share. On CUDA the model runs in bfloat16 (autocast), elsewhere as it is.
+    A step reads ``batch_size`` windows of ``context + 1`` tokens at random places of the training part. An epoch has
+    ``steps_per_epoch`` steps of the task, or as many as are needed to read as many tokens as there are. Several
+    processes draw the same places, and each takes its share. On CUDA the model runs in bfloat16 (autocast), elsewhere as
+    it is.
 
     Validation and test report bits per byte, of which less is better:
 
@@ -164,7 +165,7 @@ class TextModelling(Objective[Any]):
 
     @property
     def steps_per_epoch(self) -> int:
-        return max(1, len(self.task.train) // (self.batch_size * self.task.context))
+        return self.task.steps_per_epoch or max(1, len(self.task.train) // (self.batch_size * self.task.context))
 
     def advance(self, step: int) -> None:
         last = len(self.task.train) - self.task.context  # the first place at which no window begins
