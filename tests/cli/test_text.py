@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from lresnet.cli import main
+from lresnet.cli.generate import _printable
 
 TINY = [
     "--task",
@@ -82,12 +83,24 @@ def test_the_same_command_resumes_nothing_and_says_so(folder: Path, capsys: pyte
         (["train", "song.txt", "--task", "text", "--search", "off"], "--search is for your own graph"),
         (["train", "song.txt", "--task", "text", "--context", "0"], "at least 1"),
         (["train", "song.txt", "--task", "text", "--model", "lorentz_gcn"], "not a network for texts"),
+        (
+            ["train", "song.txt", "--task", "text", "--width", "16", "--heads", "3"],
+            "width=16 is not a multiple of heads=3",
+        ),
+        (["train", "song.txt", "--task", "text", "--width", "16", "--heads", "8"], "use fewer heads"),
+        (["train", "song.txt", "--task", "text", "--max-bytes", "9"], "has only 9 bytes"),
+        (["train", "song.txt", "--task", "text", "--steps-per-epoch", "0"], "at least 1"),
+        (["train", "disease_tree/lp", "--max-bytes", "9"], "--max-bytes is for texts"),
         (["generate", "nowhere"], "nowhere"),
+        (["generate", ".", "--tokens", "0"], "--tokens must be at least 1"),
+        (["generate", ".", "--temperature", "nan"], "--temperature must be at least 0"),
+        (["generate", ".", "--top-k", "-1"], "--top-k must be at least 1, or 0"),
     ],
 )
 def test_wrong_calls_are_answered_in_one_line(
     folder: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
 ) -> None:
+    (folder / "run.json").touch()
     (folder / "empty.txt").touch()
     (folder / "image.bin").write_bytes(b"\x89PNG\0" * 100)
     (folder / "short.txt").write_text("a few words " * 10)
@@ -102,3 +115,21 @@ def test_a_run_on_a_graph_continues_no_text(folder: Path, capsys: pytest.Capture
     capsys.readouterr()
     assert main(["generate", "tree"]) == 2
     assert "is no text" in capsys.readouterr().err
+
+
+def test_an_epoch_of_given_length_is_reported_and_recorded(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    limits = ["--max-bytes", "900", "--steps-per-epoch", "2"]
+    assert main(["train", "song.txt", *TINY, *limits, "--out", "run"]) == 0
+    printed = capsys.readouterr().out
+    assert "the first 900 of 1,730 bytes are used (--max-bytes)" in printed
+    assert "1 epoch of 2 steps, each of 16 windows of 8 tokens" in printed
+    record = json.loads((folder / "run" / "run.json").read_text())
+    assert record["text"]["bytes"] == 900
+    assert record["task"]["steps_per_epoch"] == 2
+    assert "--steps-per-epoch 2" in record["command"]
+
+
+def test_a_terminal_without_the_characters_gets_question_marks() -> None:
+    assert _printable("a\tb\r\n", "utf-8") == "a\tb\r\n"
+    assert _printable("\x1b[31mred\x00\x9b", "utf-8") == "\ufffd[31mred\ufffd\ufffd"
+    assert _printable("caf\xe9 \u4f60", "latin-1") == "caf\xe9 ?"

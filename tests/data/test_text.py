@@ -78,7 +78,26 @@ def test_bytes_that_are_not_utf8_are_kept_and_counted() -> None:
     text = LINES + b"caf\xe9 \xff" + LINES
     task = text_task(text)
     assert decoded(task) == text
-    assert "2 of its bytes" in task.notes[0]
+    assert "2 bytes belong to no character" in task.notes[0]
+    assert "1 byte belongs to no character" in text_task(LINES + b"\xff").notes[0]
+
+
+def test_a_byte_order_mark_is_no_part_of_a_text(tmp_path: Path) -> None:
+    (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbf" + LINES)
+    (tmp_path / "only_a_mark.txt").write_bytes(b"\xef\xbb\xbf")
+    assert decoded(text_task(tmp_path, context=16)) == LINES
+
+
+def test_the_first_bytes_of_the_documents_are_used() -> None:
+    documents = [b"a" * 300, "\u4f60".encode() * 100, b"c" * 300]
+    task = text_task(documents, context=16, max_bytes=400)
+    assert decoded(task) == b"a" * 300 + "\u4f60".encode() * 34  # 400 would cut a character
+    assert task.notes[0] == "the first 402 of 900 bytes are used (--max-bytes)"
+    assert "2 documents" in task.notes[1]
+    whole = text_task(documents, context=16, max_bytes=900)
+    assert whole.facts() == text_task(documents, context=16).facts()
+    assert "used" not in whole.notes[0]
+    assert decoded(text_task(documents, context=16, max_bytes=300)) == b"a" * 300
 
 
 @pytest.mark.parametrize(
@@ -138,5 +157,9 @@ def test_wrong_options_are_refused() -> None:
         text_task(LINES, tokens="words")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="whole number of at least 1, got 0"):
         text_task(LINES, context=0)
+    with pytest.raises(ValueError, match="max_bytes must be a whole number of at least 1, got 0"):
+        text_task(LINES, max_bytes=0)
+    with pytest.raises(ValueError, match="steps_per_epoch must be a whole number of at least 1, got True"):
+        text_task(LINES, steps_per_epoch=True)
     with pytest.raises(ValueError, match="whole numbers"):
         TextTask("floats", torch.zeros(9), torch.zeros(9), torch.zeros(9), Tokenizer(), 2)

@@ -322,7 +322,7 @@ def test_mistakes_are_reported():
     for options, message in (
         ({"num_heads": 3}, "embed_dim=64 is not a multiple of num_heads=3"),
         ({"num_heads": 4, "num_kv_heads": 3}, "num_kv_heads must divide num_heads"),
-        ({"num_heads": 32}, "head_dim must be above 3 with scores='lorentz', got 2"),
+        ({"num_heads": 32}, "a head has 2 coordinates, but needs at least 4 with scores='lorentz'"),
         ({"num_heads": 4, "scores": "cosine"}, "scores must be one of lorentz, l2, dot, got 'cosine'"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from lresnet.data import text_task
 from lresnet.plots.curves import draw_curves, read_curve
 from lresnet.runs import TextTaskConfig
 from lresnet.runs.config import GPTConfig, RunConfig, configure
+from lresnet.runs.record import digests
 from lresnet.runs.report import read_report, report_json
 from lresnet.train import Augment
 
@@ -104,6 +106,29 @@ def test_bytes_that_are_no_characters_are_replaced(folder: Path) -> None:
 def test_wrong_options_of_a_continuation_are_refused(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         lresnet.Run.open(folder / "lorentz-0").generate("a", **options)
+
+
+def test_any_temperature_gives_a_text(folder: Path) -> None:
+    """A very small or very large temperature is 0 or infinite in float32; its limit is drawn."""
+    run = lresnet.Run.open(folder / "lorentz-0")
+    greedy = run.generate("9", tokens=5, temperature=0)
+    for temperature in (1e-30, 1e-40, 1e-45, 1e-300):
+        assert run.generate("9", tokens=5, temperature=temperature) == greedy
+    assert run.generate("9", tokens=5, temperature=1e300, top_k=3).startswith("9")
+
+
+def test_a_tokeniser_of_another_size_is_refused(folder: Path, tmp_path: Path) -> None:
+    """Also where the checksums of the run have been changed with it."""
+    copy = tmp_path / "run"
+    shutil.copytree(folder / "lorentz-0", copy)
+    file = copy / "model" / "tokenizer.json"
+    for merges in ([], [[104, 105]]):
+        file.write_text(json.dumps({"tokens": "bpe", "end": not merges, "merges": merges}))
+        record = json.loads((copy / "run.json").read_text())
+        record["files"] = digests(copy)
+        (copy / "run.json").write_text(json.dumps(record))
+        with pytest.raises(ValueError, match=r"has 256 tokens, but its model/tokenizer\.json has 257"):
+            lresnet.Run.open(copy).generate("1")
 
 
 def test_byte_pairs_are_stored_with_the_run(tmp_path: Path) -> None:

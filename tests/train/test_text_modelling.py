@@ -95,6 +95,11 @@ def test_windows_follow_the_seed_and_reach_the_ends_of_the_text() -> None:
     assert torch.equal(objective._windows.diff(dim=1), torch.ones(64, 85, dtype=torch.long))
 
 
+def test_an_epoch_may_have_a_given_number_of_steps() -> None:
+    assert TextModelling(text_task(TEXT, context=8), batch_size=4).steps_per_epoch > 3
+    assert TextModelling(text_task(TEXT, context=8, steps_per_epoch=3), batch_size=4).steps_per_epoch == 3
+
+
 def test_processes_share_a_batch() -> None:
     task = text_task(TEXT, context=8)
     whole = TextModelling(task, batch_size=6)

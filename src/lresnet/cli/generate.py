@@ -1,5 +1,7 @@
 """The verb ``generate``: a text that the model of a run continues."""
 
+import sys
+import unicodedata
 from pathlib import Path
 from typing import Annotated
 
@@ -20,25 +22,47 @@ def generate(
     seed: int = 0,
     device: str = "auto",
 ) -> int:
-    """Continue a text with the model that `lresnet train TEXT --task text` left in a folder.
+    """Continue a text with the model that `lresnet train TEXT_FILE --task text` left in a folder.
 
-    The prompt and the continuation are printed. Bytes that are no UTF-8 are replaced.
+    The prompt is printed, followed by its continuation. A ? in a box stands for bytes that are not UTF-8 and for control
+    characters.
 
     Example: lresnet generate runs/book --prompt "It was a dark" --tokens 500
 
     Args:
         run: Folder of the run.
-        prompt: Beginning of the text. Without it the model begins a new one.
-        tokens: Number of tokens to draw; a token is a byte, unless the run has --tokens bpe.
-        temperature: Divides the logits: less than 1 prefers likely tokens, 0 takes the most likely one always.
-        top_k: Draw from this many most likely tokens only; 0: from all.
-        seed: Seed of the draws.
+        prompt: Beginning of the text. Default: the model begins a text.
+        tokens: Number of tokens to draw. A token is a byte; in a run with --tokens bpe it is one or more bytes.
+        temperature: The logits are divided by it: below 1 likely tokens are drawn more often; 0 always takes the most
+            likely token.
+        top_k: Draw from this many most likely tokens only; 0 draws from all.
+        seed: Seed of the random draws. The same run, prompt, options and seed give the same text.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
     require_run_folder(run)
     require_seeds("--seed", seed)
+    if tokens < 1:
+        raise ValueError(f"--tokens must be at least 1, got {tokens}")
+    if not 0 <= temperature < float("inf"):
+        raise ValueError(f"--temperature must be at least 0 and finite, got {temperature:g}")
+    if top_k < 0:
+        raise ValueError(f"--top-k must be at least 1, or 0 to draw from all tokens, got {top_k}")
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)
-    print(opened.generate(prompt, tokens=tokens, temperature=temperature, top_k=top_k or None, seed=seed))
+    text = opened.generate(prompt, tokens=tokens, temperature=temperature, top_k=top_k or None, seed=seed)
+    print(_printable(text, sys.stdout.encoding or "utf-8"))
     return 0
+
+
+def _printable(text: str, encoding: str) -> str:
+    r"""Return ``text`` with control characters, and those that ``encoding`` lacks, replaced.
+
+    A control character could move the cursor of a terminal or change its colours.
+
+    Example:
+        >>> _printable("a\tb\x1b[31m\u4f60", "ascii")
+        'a\tb?[31m?'
+    """
+    kept = "".join("\ufffd" if unicodedata.category(one) == "Cc" and one not in "\n\t\r" else one for one in text)
+    return kept.encode(encoding, errors="replace").decode(encoding)

@@ -402,7 +402,7 @@ def _own_image_lines(config: "RunConfig", objective: "ImageClassification", note
         f"Images: {width} x {height} (--size), kept {where}, limit --memory",
         f"Augmentation: shifts of up to {augment.pad} pixels (--pad {augment.pad} --cutout {augment.cutout} {flip})",
         *notes,
-        f"Training: {train.epochs} epochs of {objective.steps_per_epoch} steps (--model {config.model.name} --epochs "
+        f"Training: {_counted(train.epochs, 'epoch')} of {_counted(objective.steps_per_epoch, 'step')} (--model {config.model.name} --epochs "
         f"{train.epochs} --batch-size {objective.batch_size} --lr {train.lr:g})",
     ]
 
@@ -466,10 +466,14 @@ def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:
     return [
         f"Tokens ({kind}, {task.vocab_size:,} different ones): {parts}, {len(task.test):,} to test",
         *task.notes,
-        f"Training: {config.train.epochs} epochs of {objective.steps_per_epoch:,} steps, each of "
-        f"{objective.batch_size} windows of {task.context} tokens (--epochs --batch-size --context); validation in "
-        "bits per byte, less is better",
+        f"Training: {_counted(config.train.epochs, 'epoch')} of {_counted(objective.steps_per_epoch, 'step')}, each of "
+        f"{_counted(objective.batch_size, 'window')} of {_counted(task.context, 'token')} (--epochs --steps-per-epoch "
+        "--batch-size --context); validation in bits per byte, less is better",
     ]
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _skipped_files(skipped: "Sequence[tuple[Path, str]]", read: int, verbose: bool) -> list[str]:

@@ -161,7 +161,9 @@ def text_task(
     parts = _split(documents)
     if not all(parts):
         size = sum(map(len, documents))
-        raise ValueError(f"{name} has only {size:,} bytes, too few to hold out 5 % of them twice; use a longer text")
+        raise ValueError(
+            f"{name} has only {size:,} bytes, too few for training, validation and test parts; use a longer text"
+        )
     tokenizer = (
         train_bpe(b"\n".join(piece for piece, _ in parts[0]), vocab_size or DEFAULT_VOCABULARY, end=end)
         if tokens == "bpe"
@@ -229,10 +231,8 @@ def _notes(documents: Sequence[bytes], end: bool, whole: int) -> list[str]:
         notes.append(f"{len(documents):,} documents, each of which ends with a token of its own")
     damaged = sum(_bytes_outside_utf8(document) for document in documents)
     if damaged:
-        notes.append(
-            f"the text is not UTF-8: {damaged:,} of its bytes belong to no character; they are kept and modelled as "
-            "bytes"
-        )
+        belong = "byte belongs" if damaged == 1 else "bytes belong"
+        notes.append(f"the text is not UTF-8: {damaged:,} {belong} to no character, and the model learns them as bytes")
     return notes
 
 

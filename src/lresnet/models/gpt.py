@@ -220,9 +220,11 @@ class LorentzGPT(Transformer):
 
 def _next_token(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
     """Return one token for each row of logits [B, V], [B, 1]."""
-    if temperature == 0:
+    limits = torch.finfo(logits.dtype)
+    if temperature < limits.tiny:
         return logits.argmax(-1, keepdim=True)
     if top_k is not None and top_k < logits.shape[-1]:
         least = logits.topk(top_k, -1).values[:, -1:]
         logits = logits.masked_fill(logits < least, -torch.inf)
-    return torch.multinomial((logits / temperature).softmax(-1), 1, generator=generator)
+    below = logits - logits.amax(-1, keepdim=True)  # so a small temperature gives -inf, never inf
+    return torch.multinomial((below / min(temperature, limits.max)).softmax(-1), 1, generator=generator)

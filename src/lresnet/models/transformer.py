@@ -77,6 +77,8 @@ class Transformer(Pretrained):
         for name, count in (("layers", layers), ("width", width), ("heads", heads)):
             if count < 1:
                 raise ValueError(f"{name} must be at least 1, got {count}")
+        if width % heads:
+            raise ValueError(f"width={width} is not a multiple of heads={heads}; change one of them")
         flat_blocks = residual in METHODS and not METHODS[residual].curved and scores_of(residual, scores) != "lorentz"
         self.euclidean = flat_blocks and flat_head
         if curvature is None:

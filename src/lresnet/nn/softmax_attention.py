@@ -314,7 +314,10 @@ class LorentzAttention(ManifoldModule):
         width = embed_dim // num_heads if head_dim is None else head_dim
         appended = {"lorentz": (APPENDED, 1), "l2": (APPENDED, 0), "dot": (0, 0)}[scores]
         if width <= appended[0]:
-            raise ValueError(f"head_dim must be above {appended[0]} with scores={scores!r}, got {width}")
+            raise ValueError(
+                f"a head has {width} coordinates, but needs at least {appended[0] + 1} with scores={scores!r}; use fewer "
+                "heads or more coordinates"
+            )
         self.embed_dim, self.num_heads, self.num_kv_heads, self.head_dim = embed_dim, num_heads, kv_heads, width
         self.scores, self.precise = scores, precise
         self.query_features, self.value_features = width - appended[0], width - appended[1]

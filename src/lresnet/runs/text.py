@@ -105,6 +105,12 @@ def generate(run: Run, prompt: str | bytes, *, tokens: int, temperature: float, 
         raise ValueError(f"temperature must be at least 0 and finite, got {temperature!r}")
     if top_k is not None and (type(top_k) is not int or top_k < 1):
         raise ValueError(f"top_k must be a whole number of at least 1, or None, got {top_k!r}")
+    size = getattr(run.model, "vocab_size", tokenizer.vocab_size)
+    if size != tokenizer.vocab_size:
+        raise ValueError(
+            f"the model of {run.place} has {size:,} tokens, but its {TOKENIZER_FILE} has {tokenizer.vocab_size:,}; "
+            "restore the file, or train again"
+        )
     # A document begins after the end of another one, or after a line break.
     start = [tokenizer.end] if tokenizer.end is not None else tokenizer.encode(b"\n").tolist()
     given = prompt.encode(errors="surrogateescape") if isinstance(prompt, str) else prompt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from pathlib import Path
 
 from lresnet._limits import TEXT_BYTES
@@ -15,7 +16,7 @@ _SUFFIXES = (".txt", ".txt.gz")
 def read_documents(path: Path) -> list[bytes]:
     """Return the bytes of a text file, or of all ``.txt`` and ``.txt.gz`` files below a folder, sorted by their paths.
 
-    Files without content are left out.
+    Files without content are left out, and so is the byte-order mark at the beginning of a file.
 
     Raises:
         FileNotFoundError: there is no such path, or no text in the folder.
@@ -39,10 +40,11 @@ def read_documents(path: Path) -> list[bytes]:
         if size > TEXT_BYTES:
             raise ValueError(f"{path} has more than {TEXT_BYTES:,} bytes of text, the limit; train on a part of it")
         _require_text(file, content)
+        content = content.removeprefix(codecs.BOM_UTF8)
         if content:
             documents.append(content)
     if not documents:
-        raise ValueError(f"{path} is empty; a text of some 100 kilobytes or more is needed")
+        raise ValueError(f"{path} is empty; give a text, if possible of 100 kilobytes or more")
     return documents
 
 
@@ -52,4 +54,6 @@ def _require_text(file: Path, content: bytes) -> None:
         raise ValueError(f"{file} is UTF-16; convert it first: iconv -f utf-16 -t utf-8 {file.name} > text.txt")
     place = content.find(b"\0")
     if place >= 0:
-        raise ValueError(f"{file} is not a text: byte {place:,} is zero, as in binary files; give a UTF-8 text file")
+        raise ValueError(
+            f"{file} is not a text: byte {place:,} is zero, as in binary files and in UTF-16; give a UTF-8 text file"
+        )
