@@ -16,7 +16,7 @@ from lresnet.data import text_task
 from lresnet.plots.curves import draw_curves, read_curve
 from lresnet.runs import TextTaskConfig
 from lresnet.runs.config import GPTConfig, RunConfig, configure
-from lresnet.runs.record import digests
+from lresnet.runs.record import digests, write_record
 from lresnet.runs.report import read_report, report_json
 from lresnet.train import Augment
 
@@ -124,9 +124,8 @@ def test_a_tokeniser_of_another_size_is_refused(folder: Path, tmp_path: Path) ->
     file = copy / "model" / "tokenizer.json"
     for merges in ([], [[104, 105]]):
         file.write_text(json.dumps({"tokens": "bpe", "end": not merges, "merges": merges}))
-        record = json.loads((copy / "run.json").read_text())
-        record["files"] = digests(copy)
-        (copy / "run.json").write_text(json.dumps(record))
+        record = lresnet.Run.open(copy).record
+        write_record(copy, dataclasses.replace(record, files=digests(copy)))
         with pytest.raises(ValueError, match=r"has 256 tokens, but its model/tokenizer\.json has 257"):
             lresnet.Run.open(copy).generate("1")
 

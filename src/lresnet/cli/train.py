@@ -402,8 +402,8 @@ def _own_image_lines(config: "RunConfig", objective: "ImageClassification", note
         f"Images: {width} x {height} (--size), kept {where}, limit --memory",
         f"Augmentation: shifts of up to {augment.pad} pixels (--pad {augment.pad} --cutout {augment.cutout} {flip})",
         *notes,
-        f"Training: {_counted(train.epochs, 'epoch')} of {_counted(objective.steps_per_epoch, 'step')} (--model {config.model.name} --epochs "
-        f"{train.epochs} --batch-size {objective.batch_size} --lr {train.lr:g})",
+        f"Training: {_counted(train.epochs, 'epoch')} of {_counted(objective.steps_per_epoch, 'step')} (--model "
+        f"{config.model.name} --epochs {train.epochs} --batch-size {objective.batch_size} --lr {train.lr:g})",
     ]
 
 

@@ -315,8 +315,8 @@ class LorentzAttention(ManifoldModule):
         appended = {"lorentz": (APPENDED, 1), "l2": (APPENDED, 0), "dot": (0, 0)}[scores]
         if width <= appended[0]:
             raise ValueError(
-                f"a head has {width} coordinates, but needs at least {appended[0] + 1} with scores={scores!r}; use fewer "
-                "heads or more coordinates"
+                f"a head has {width} coordinates, but needs at least {appended[0] + 1} with scores={scores!r}; "
+                "use fewer heads or more coordinates"
             )
         self.embed_dim, self.num_heads, self.num_kv_heads, self.head_dim = embed_dim, num_heads, kv_heads, width
         self.scores, self.precise = scores, precise

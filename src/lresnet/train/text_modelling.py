@@ -110,8 +110,7 @@ class TextModelling(Objective[Any]):
 
     A step reads ``batch_size`` windows of ``context + 1`` tokens at random places of the training part. An epoch has
     ``steps_per_epoch`` steps of the task, or as many as are needed to read as many tokens as there are. Several
-    processes draw the same places, and each takes its share. On CUDA the model runs in bfloat16 (autocast), elsewhere as
-    it is.
+    processes draw the same places, and each takes its share. On CUDA the model runs in bfloat16 (autocast).
 
     Validation and test report bits per byte, of which less is better:
 
