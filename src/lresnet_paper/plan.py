@@ -66,6 +66,7 @@ def recipe(table: str, cell: str, protocol: str | None = None) -> dict[str, Any]
     ``select``        What the search compares: ``"maximum"`` (default), the validation score of the best pass, or
                       ``"smoothed"``, see :func:`lresnet.runs.search.smoothed_best`; ``"minimum"`` for bits per byte,
                       of which the lowest is best; the mean over all search runs.
+    ``device``        ``"cpu"``: the recipe is small enough for a CPU. Default: its images or texts need a GPU.
     ``non_inferiority_margin``
                       By how many points Lorentz may be worse and still be called non-inferior.
     ``[only.METHOD]`` Settings of one method, e.g. ``residual`` for a method that is not the name of a residual.

@@ -66,6 +66,7 @@ def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
         "reproduction/index.md",
         "reproduction/results.md",
         "reproduction/splits.md",
+        "reproduction/transformers.md",
     ]
     for page in pages:
         assert (tmp_path / page).read_text() == (ROOT / "docs" / page).read_text(), page

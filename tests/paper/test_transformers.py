@@ -16,13 +16,17 @@ from lresnet.runs.config import GPTConfig, TextTaskConfig, ViTConfig
 from lresnet.runs.search import best_configuration, draw, smoothed_best
 from lresnet.train.results import append_result, read_results
 from lresnet_paper import plan as plans
+from lresnet_paper import sweep
+from lresnet_paper.__main__ import main
 from lresnet_paper.comparisons import compare_methods
 from lresnet_paper.pages.text_tables import comparison_table, result_table
+from lresnet_paper.pages.transformers_page import transformers_page
 from lresnet_paper.plan import cells_of, final_runs, recipe, search_runs
 from lresnet_paper.results import aggregate
 from lresnet_paper.run import Run, images_of, run_config, split_depth, text_cell
-from lresnet_paper.sweep import reproduce_cell
+from lresnet_paper.sweep import reproduce_cell, run_all
 
+ROOT = Path(__file__).parents[2]
 CELLS = ("cifar10", "cifar100", "gcide")
 
 
@@ -158,3 +162,105 @@ def test_a_shrunken_study_on_images_runs_to_its_end(monkeypatch: pytest.MonkeyPa
     results = tmp_path / "transformers.jsonl"
     assert reproduce_cell("transformers", "cifar10/1", results) == 0
     assert [line["stage"] for line in read_results(results)].count("final") == 2
+
+
+def test_the_cpu_form_searches_the_same_learning_rates_for_every_method_and_depth() -> None:
+    for depth in (6, 12, 24):
+        searched = search_runs("transformers", f"gcide/{depth}", protocol="depth-cpu")
+        by_method: dict[str, list[dict[str, Any]]] = {}
+        for run in searched:
+            by_method.setdefault(run.method, []).append(run.config)
+            config = run_config(run)
+            assert isinstance(config.task, TextTaskConfig)
+            assert (config.task.max_bytes, config.task.steps_per_epoch) == (1_000_000, 100)
+            assert config.model.residual == run.method
+        assert len(by_method) == 5
+        assert all(own == by_method["lorentz"] for own in by_method.values())
+        assert [one["lr"] for one in by_method["lorentz"]] == [0.001, 0.003, 0.01]
+
+
+def test_the_cpu_form_prints_no_warning_about_days(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cell", lambda *_, **__: 0)
+    call = ["reproduce", "transformers", "--cell", "gcide/6", "--device", "cpu", "--results", str(tmp_path)]
+    assert main([*call, "--protocol", "depth-cpu"]) == 0
+    assert "days" not in capsys.readouterr().err
+    assert main([*call, "--protocol", "depth"]) == 0
+    assert "takes days on a CPU" in capsys.readouterr().err
+
+
+def test_an_interrupted_training_on_a_text_resumes_bit_for_bit(
+    shrunken: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = shrunken["fixed"] | {"epochs": 3, "steps_per_epoch": 4, "eval_every": 1, "lr": 0.01, "num_layers": 1}
+    run = Run("transformers", "gcide/1", "lorentz", "depth", 0, settings)
+    whole, cut = tmp_path / "whole" / "transformers.jsonl", tmp_path / "cut" / "transformers.jsonl"
+    assert run_all([run], whole, command="test") == 0
+
+    def interrupt(epoch: int, _: float | None) -> None:
+        trained.append(epoch)
+        if epoch == 2 and not cut.is_file():
+            raise KeyboardInterrupt
+
+    def execute(run: Run, **options: Any) -> Any:
+        return real(run, **options, on_epoch=interrupt)
+
+    trained: list[int] = []
+    real = sweep.execute
+    monkeypatch.setattr(sweep, "execute", execute)
+    with pytest.raises(KeyboardInterrupt):
+        run_all([run], cut, command="test")
+    monkeypatch.setattr(sweep, "execute", real)
+    assert run_all([run], cut, command="test") == 0
+    (one,), (other,) = list(read_results(whole)), list(read_results(cut))
+    assert {name: one[name] for name in one if name != "seconds"} == {
+        name: other[name] for name in other if name != "seconds"
+    }
+    assert trained == [1, 2]
+    assert not list((cut.parent / "unfinished").glob("*.pt*"))
+
+
+def line(method: str, depth: int, seed: int, value: float | None, protocol: str = "depth-cpu") -> dict[str, Any]:
+    place = {"table": "transformers", "cell": f"gcide/{depth}", "method": method, "protocol": protocol, "seed": seed}
+    config = {"lr": 0.003, "num_layers": depth}
+    return place | {"split": None, "stage": "final", "config": config, "value": value, "seconds": 60, "hardware": "CPU"}
+
+
+def test_the_page_states_verdicts_depth_and_what_is_missing() -> None:
+    means = {"lorentz": {6: 2.5, 12: 2.4, 24: 2.2}, "euclidean": {6: 2.4, 12: 2.4, 24: 2.4}, "none": {6: 4.0}}
+    noise = {"lorentz": (0.0, 0.001, 0.002), "euclidean": (0.0, 0.002, 0.001), "none": (0.002, 0.0, 0.001)}
+    lines = [
+        line(method, depth, seed, mean + noise[method][seed])
+        for method, own in means.items()
+        for depth, mean in own.items()
+        for seed in range(3)
+    ]
+    page = transformers_page([*lines, line("tangent", 6, 0, None), line("tangent", 6, 1, 2.5)])
+    assert "At 6 blocks the Lorentz residual is better than `none`, and is worse than `euclidean`." in page
+    assert "At 12 blocks the Lorentz residual is not shown to differ from `euclidean`." in page
+    assert "At 24 blocks the Lorentz residual is better than `euclidean`." in page
+    assert (
+        "From 6 to 24 blocks the figures of `lorentz` improve, and those of `euclidean` show no difference. "
+        "23 of 45 final runs are finished."
+    ) in page
+    assert (
+        "| lorentz | 2.501 ± 0.001 (3) | 2.401 ± 0.001 (3) | 2.201 ± 0.001 (3) | -0.300 ± 0.000 (3), better |" in page
+    )
+    assert "| tangent | 2.500 (1, 1 diverged) |  |  | not measured |" in page
+    assert re.search(r"\| euclidean \| \+0.100 ± 0.002 \(3\), worse \| .0.000 ± 0.002 \(3\) \| -0.200 ± 0.002", page)
+    assert "No chosen learning rate is the smallest or the largest" in page
+    assert "- cifar10, `depth`: 81 final runs" in page
+
+
+def test_the_page_of_one_run_compares_nothing() -> None:
+    page = transformers_page([line("lorentz", 6, 0, 2.5)])
+    assert "No two methods share two seeds yet" in page
+    assert "From 6 to 24" not in page
+    with pytest.raises(ValueError, match="no final runs of the study"):
+        transformers_page([line("lorentz", 6, 0, None)])
+
+
+def test_the_committed_page_is_the_one_of_the_committed_results() -> None:
+    page = transformers_page(list(read_results(ROOT / "results" / "transformers.jsonl")))
+    assert page == (ROOT / "docs" / "reproduction" / "transformers.md").read_text(encoding="utf-8")

@@ -34,6 +34,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
     ancestors(results, docs / "reproduction/ancestors.md", docs / "images/ancestors.png")
     splits(results, docs / "reproduction/splits.md")
     completion(results, docs / "reproduction/completion.md", docs / "images/completion.png")
+    transformers(results, docs / "reproduction/transformers.md")
     numerics(results, docs / "performance/numerics.md")
     return conversion(results, out=docs / "howto/convert_zoo.md")
 
@@ -259,6 +260,25 @@ def deep(results: _Results = Path("results"), out: Path = Path("docs/reproductio
     from lresnet_paper.render import write_page
 
     write_page(out, deep_page(list(read_results(results / "deep.jsonl"))))
+    print(f"The page: {out}")
+    return 0
+
+
+@pages.command
+def transformers(results: _Results = Path("results"), out: Path = Path("docs/reproduction/transformers.md")) -> int:
+    """Write the page of transformers by depth: residual connections with 6, 12 and 24 blocks.
+
+    Example: python -m lresnet_paper pages transformers --out docs/reproduction/transformers.md
+
+    Args:
+        results: The folder with transformers.jsonl, which `lresnet reproduce transformers` writes.
+        out: The Markdown file to write.
+    """
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.transformers_page import transformers_page
+    from lresnet_paper.render import write_page
+
+    write_page(out, transformers_page(list(read_results(results / "transformers.jsonl"))))
     print(f"The page: {out}")
     return 0
 

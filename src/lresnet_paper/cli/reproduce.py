@@ -70,7 +70,7 @@ def reproduce(
         require_workers(workers)
     cells = _known_cells(table, cell, protocol, methods)
     place = str(usable_device(device))
-    _warn_if_slow(cells, place)
+    _warn_if_slow(table, cells, protocol, place)
     file, missing, started = results / f"{table}.jsonl", 0, time.monotonic()
     with _explain_interrupt(file), progress_bars() as progress:
         for name in cells:
@@ -151,13 +151,16 @@ def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Se
     return cells
 
 
-def _warn_if_slow(cells: Sequence[str], device: str) -> None:
+def _warn_if_slow(table: str, cells: Sequence[str], protocol: str | None, device: str) -> None:
     from lresnet.data.registry import IMAGE_SETS, TEXTS
+    from lresnet_paper.ood import training_cell
+    from lresnet_paper.plan import plan_of
 
-    images = [cell for cell in cells if cell.split("/")[0] in (*IMAGE_SETS, *TEXTS)]
-    if images and device == "cpu":
+    large = [cell for cell in cells if cell.split("/")[0] in (*IMAGE_SETS, *TEXTS)]
+    slow = [cell for cell in large if plan_of(table, training_cell(table, cell), protocol).get("device") != "cpu"]
+    if slow and device == "cpu":
         print(
-            f"warning: training on {' and '.join(images)} takes days on a CPU; use a GPU with --device cuda",
+            f"warning: training on {' and '.join(slow)} takes days on a CPU; use a GPU with --device cuda",
             file=sys.stderr,
         )
 

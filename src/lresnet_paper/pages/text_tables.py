@@ -86,7 +86,7 @@ def validation_text(result: Result) -> str:
     return "" if math.isnan(result.validation) else f"{result.validation:.{_digits(result.cell)}f}"
 
 
-def difference_text(difference: Estimate, verdict: Verdict | None = None) -> str:
+def difference_text(difference: Estimate, verdict: Verdict | None = None, digits: int = 2) -> str:
     """Return a difference with half of its 95 % interval and its number of pairs; a verdict only if it is decided.
 
     Example:
@@ -94,7 +94,7 @@ def difference_text(difference: Estimate, verdict: Verdict | None = None) -> str
         '+1.00 ± 0.50 (10), better'
     """
     words = "" if verdict in (None, "no difference shown") else f", {verdict}"
-    return f"{difference:+.2f} ({difference.n}){words}"
+    return f"{difference:+.{digits}f} ({difference.n}){words}"
 
 
 def verdict_text(comparison: Comparison) -> str:
