@@ -75,6 +75,7 @@ def test_the_same_command_resumes_nothing_and_says_so(folder: Path, capsys: pyte
     ("words", "message"),
     [
         (["train", "nothing.txt", "--task", "text"], "does not exist"),
+        (["train", "short.txt"], "if the file is a text and not a graph, add --task text"),
         (["train", "empty.txt", "--task", "text"], "is empty"),
         (["train", "image.bin", "--task", "text"], "byte 4 is zero"),
         (["train", "short.txt", "--task", "text"], "--context"),

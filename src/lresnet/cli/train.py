@@ -168,11 +168,25 @@ def train(
     own = isinstance(config.task, GraphTaskConfig) and config.task.is_own
     if search is not None and not own:
         raise ValueError(f"--search is for your own graph, but {name} has settings of its own; leave it out")
+    if own and task == "auto":
+        _require_graph(config)
     folder = out or (_own_graph_folder(config, method) if own else _default_folder(config, recipe))
     if own and budget.trials != 0:
         config = _searched(config, given, budget, method, folder, device)
     _train(config, folder, device, checkpoint_every, test, verbose, recipe, given)
     return evaluate(folder, device) if test and is_main_process() else 0  # the other processes have ended
+
+
+def _require_graph(config: "RunConfig") -> None:
+    """Load the user's graph; if that fails for a .txt file, mention that the file may be a text."""
+    from lresnet.runs.run import load
+
+    try:
+        load(config.task, config.train.seed)
+    except ValueError as error:
+        if not config.task.name.lower().endswith((".txt", ".txt.gz")):
+            raise
+        raise ValueError(f"{error}; if the file is a text and not a graph, add --task text") from error
 
 
 def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, TaskKind | None]":
