@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -148,6 +149,20 @@ def test_the_dictionary_is_one_document(tmp_path: Path) -> None:
 def test_a_text_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"texts/gcide\.dict\.dz"):
         text_task("gcide", root=tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "to be or not to be " * 50, "two\nlines"])
+def test_a_str_that_is_no_path_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match=rf"is the path of a text, got one of {len(text)} characters.*text\.encode"):
+        text_task(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"), [(5, "int"), (None, "NoneType"), (["a"], "list of str"), ((b"a", "b"), "tuple of bytes and str")]
+)
+def test_what_is_no_text_is_refused(text: Any, found: str) -> None:
+    with pytest.raises(TypeError, match=f"must be a file, bytes or a list of bytes, got {found}$"):
+        text_task(text)
 
 
 def test_wrong_options_are_refused() -> None:

@@ -134,6 +134,7 @@ def text_task(
 
     Raises:
         FileNotFoundError: There is no such file, or no text in the folder.
+        TypeError: The text is something else, such as a list of str.
         ValueError: The text is empty, binary, damaged, or too short for the context; ``vocab_size`` is given for
             bytes; or a number is below 1.
 
@@ -149,10 +150,15 @@ def text_task(
     if isinstance(text, str) and text in TEXTS:
         documents, name = reader(TEXTS[text])(source_files(TEXTS[text], root)), text if name is None else name
     elif isinstance(text, str | Path):
+        if not _may_be_path(str(text)):
+            raise ValueError(
+                f"a str is the path of a text, got one of {len(str(text)):,} characters; to model the str itself, pass "
+                "its bytes: text.encode()"
+            )
         documents = read_documents(Path(text))
         name = str(text) if name is None else name
     else:
-        documents = [text] if isinstance(text, bytes) else [one for one in text if one]
+        documents = _documents(text)
     size = sum(map(len, documents))
     if max_bytes is not None:
         _require_count("max_bytes", max_bytes)
@@ -172,6 +178,22 @@ def text_task(
     train, val, test = (_encode(part, tokenizer) for part in parts)
     notes = _notes(documents, end, whole=size)
     return TextTask(name, train, val, test, tokenizer, context, steps_per_epoch, tuple(notes))
+
+
+def _may_be_path(text: str) -> bool:
+    """Whether a file may have this path: no part of it is longer than the names that file systems allow."""
+    return 0 < max(map(len, text.split("/"))) < 256 and "\n" not in text
+
+
+def _documents(text: bytes | Sequence[bytes]) -> list[bytes]:
+    """Return the documents that have bytes."""
+    documents = [text] if isinstance(text, bytes) else text
+    if not isinstance(documents, Sequence) or not all(isinstance(one, bytes) for one in documents):
+        found = type(text).__name__
+        if isinstance(documents, Sequence) and not isinstance(documents, bytearray):
+            found += " of " + " and ".join(sorted({type(one).__name__ for one in documents}))
+        raise TypeError(f"a text must be a file, bytes or a list of bytes, got {found}")
+    return [one for one in documents if one]
 
 
 def _require_count(name: str, value: Any) -> None:
