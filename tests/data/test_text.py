@@ -147,7 +147,7 @@ def test_the_dictionary_is_one_document(tmp_path: Path) -> None:
 
 
 def test_a_text_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"texts/gcide\.dict\.dz"):
+    with pytest.raises(FileNotFoundError, match=r"texts/gcide\.dict\.dz; its origin: the Debian package dict-gcide"):
         text_task("gcide", root=tmp_path)
 
 

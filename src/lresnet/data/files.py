@@ -89,7 +89,7 @@ def source_files(source: DataSource, root: Root = None) -> dict[str, Path]:
     paths = {}
     for file in source.files:
         folder = None if file.records is None else complete_folder(file.records, root)
-        paths[file.name] = folder or find(file, root) or download(file, root)
+        paths[file.name] = folder or find(file, root) or download(file, root, source.note)
     return paths
 
 
@@ -156,8 +156,13 @@ def problem_with(path: Path, file: File) -> str | None:
     return None
 
 
-def download(file: File, root: Root = None) -> Path:
+def download(file: File, root: Root = None, note: str = "") -> Path:
     """Download one file from its official address into the last data root.
+
+    Args:
+        file: The file.
+        root: Data roots, see :func:`data_roots`.
+        note: Where a file without an address comes from, for the error message.
 
     Raises:
         FileNotFoundError: The file has no address, or the address did not answer.
@@ -169,7 +174,8 @@ def download(file: File, root: Root = None) -> Path:
     searched = " and ".join(str(folder / file.path) for folder in roots)
     advice = f"put it there, or set {ROOT_VARIABLE} to the folder that contains {file.path}"
     if file.url is None:
-        raise FileNotFoundError(f"no file {searched}, and it is not published; {advice}")
+        origin = f"; its origin: {note}" if note else ""
+        raise FileNotFoundError(f"no file {searched}, and it is not published; {advice}{origin}")
     target = roots[-1] / file.path
     part = target.with_name(target.name + ".part")
     new_folders = [folder for folder in target.parents if not folder.exists()]
@@ -292,7 +298,7 @@ def fetch(names: Sequence[str], root: Root = None) -> list[FileRow]:
             if row.state == "wrong":
                 raise ValueError(f"{row.where}/{row.path} is not the official file: {row.detail}; remove it first")
             if row.state == "missing" and (names or file.url):
-                where = _root_of(download(file, root), file.path)
+                where = _root_of(download(file, root, source.note), file.path)
                 row = FileRow(source.name, file.path, "right", where, "downloaded")
             rows.append(row)
     return rows
