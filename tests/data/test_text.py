@@ -158,10 +158,16 @@ def test_a_str_that_is_no_path_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"), [(5, "int"), (None, "NoneType"), (["a"], "list of str"), ((b"a", "b"), "tuple of bytes and str")]
+    ("text", "message"),
+    [
+        (5, "must be a file, bytes or a list of bytes, got int"),
+        (None, "must be a file, bytes or a list of bytes, got NoneType"),
+        (["a"], "documents of a text must be bytes, got str"),
+        ((b"a", "b"), "documents of a text must be bytes, got str"),
+    ],
 )
-def test_what_is_no_text_is_refused(text: Any, found: str) -> None:
-    with pytest.raises(TypeError, match=f"must be a file, bytes or a list of bytes, got {found}$"):
+def test_what_is_no_text_is_refused(text: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=f"{message}$"):
         text_task(text)
 
 

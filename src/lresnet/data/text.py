@@ -185,14 +185,13 @@ def _may_be_path(text: str) -> bool:
     return 0 < max(map(len, text.split("/"))) < 256 and "\n" not in text
 
 
-def _documents(text: bytes | Sequence[bytes]) -> list[bytes]:
-    """Return the documents that have bytes."""
+def _documents(text: Any) -> list[bytes]:
+    """Return the documents that have bytes, of bytes or a sequence of bytes."""
     documents = [text] if isinstance(text, bytes) else text
-    if not isinstance(documents, Sequence) or not all(isinstance(one, bytes) for one in documents):
-        found = type(text).__name__
-        if isinstance(documents, Sequence) and not isinstance(documents, bytearray):
-            found += " of " + " and ".join(sorted({type(one).__name__ for one in documents}))
-        raise TypeError(f"a text must be a file, bytes or a list of bytes, got {found}")
+    if not isinstance(documents, list | tuple):
+        raise TypeError(f"a text must be a file, bytes or a list of bytes, got {type(text).__name__}")
+    if kinds := {type(one).__name__ for one in documents if not isinstance(one, bytes)}:
+        raise TypeError(f"the documents of a text must be bytes, got {' and '.join(sorted(kinds))}")
     return [one for one in documents if one]
 
 
