@@ -41,7 +41,7 @@ class TextTask:
         test: Test tokens.
         tokenizer: What the tokens stand for.
         context: Number of tokens that a model sees at once.
-        steps_per_epoch: Training steps of an epoch. None: as many as are needed to read as many tokens as there are.
+        steps_per_epoch: Training steps of an epoch. None: an epoch reads as many tokens as the training part has.
         notes: What was done to the text to make the task, one sentence each.
 
     Raises:
@@ -128,7 +128,7 @@ def text_task(
         context: Number of tokens that a model sees at once.
         max_bytes: Use the first bytes of the text only, this many or up to three more, so that the last character is
             whole. None: all.
-        steps_per_epoch: Training steps of an epoch. None: as many as are needed to read as many tokens as there are.
+        steps_per_epoch: Training steps of an epoch. None: an epoch reads as many tokens as the training part has.
         name: Name of the task; None: the path of the text, or ``"text"``.
         root: Data roots of the named texts, see :func:`lresnet.data.files.data_roots`.
 

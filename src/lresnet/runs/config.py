@@ -274,7 +274,7 @@ class TextTaskConfig:
         vocab_size: number of tokens of ``"bpe"``.
         context: number of tokens that the model sees at once.
         max_bytes: number of bytes at the beginning of the text to use; None: all.
-        steps_per_epoch: training steps of an epoch; None: as many as are needed to read as many tokens as there are.
+        steps_per_epoch: training steps of an epoch; None: an epoch reads as many tokens as the training part has.
     """
 
     kind: ClassVar[str] = "text"
@@ -294,8 +294,7 @@ class TextTaskConfig:
     )
     steps_per_epoch: int | None = option(
         None,
-        "Training steps of an epoch on a text, after which validation and checkpoint follow. None: as many as read as "
-        "many tokens as the training part has.",
+        "Training steps of an epoch on a text. None: an epoch reads as many tokens as the training part has.",
         range=AT_LEAST_1,
         metavar="INT",
     )
