@@ -75,7 +75,7 @@ def _form(data: str, plan: Mapping[str, Any], lines: Iterable[Run]) -> dict[str,
             (depth, method): _value(values.get((depth, method), {}), digits) for depth in depths for method in methods
         },
         "differences": differences,
-        "verdicts": _verdicts(compared, depths),
+        "verdicts": _verdicts(compared, depths, methods),
         "gains": {method: difference_text(*gain, digits) for method, gain in gains.items()},
         "by_depth": _by_verdict({method: verdict for method, (_, verdict) in gains.items()}),
         "chosen": {key: {name: config[name] for name in plan["space"]} for key, config in chosen.items()},
@@ -104,9 +104,14 @@ def _value(by_seed: Mapping[int, float | None], digits: int) -> str:
     return f"{summarise(finite):.{digits}f} ({len(finite)}{diverged})"
 
 
-def _verdicts(compared: Mapping[tuple[int, str], Comparison], depths: Sequence[int]) -> list[dict[str, Any]]:
+def _verdicts(
+    compared: Mapping[tuple[int, str], Comparison], depths: Sequence[int], methods: Sequence[str]
+) -> list[dict[str, Any]]:
     """Return for every depth with comparisons the methods by the verdict on Lorentz."""
-    by_depth = {depth: {name: one.verdict for (at, name), one in compared.items() if at == depth} for depth in depths}
+    by_depth = {
+        depth: {name: compared[depth, name].verdict for name in methods if (depth, name) in compared}
+        for depth in depths
+    }
     return [{"depth": depth, "methods": _by_verdict(own)} for depth, own in by_depth.items() if own]
 
 
