@@ -9,7 +9,8 @@ import pytest
 
 from lresnet import cli
 from lresnet.runs import graphs
-from lresnet.runs.run import Run, fit
+from lresnet.runs.run import Run
+from lresnet.runs.training import fit
 
 QUICK = ["--epochs", "10", "--hidden", "8", "--device", "cpu"]
 KINDS = ("bear", "oak", "fish", "bird", 'the "owl", grey')

@@ -23,7 +23,7 @@ from lresnet.data import (
     read_graphs,
 )
 from lresnet.data.source import FEATURE_SOURCES, FeatureSource
-from lresnet.runs.config import GraphTaskConfig
+from lresnet.runs.task_config import GraphTaskConfig
 
 __all__ = ["feature_source", "graph_facts", "load_own_task", "read_own_graph", "require_same_graph"]
 

@@ -20,7 +20,9 @@ from torch import Tensor
 from lresnet.data import ImageSet, ImageTask
 from lresnet.data.formats.image_folder import find_layout, image_sizes
 from lresnet.data.image_files import ImageFiles
-from lresnet.runs.config import ImageTaskConfig, RunConfig, ViTConfig, configure
+from lresnet.runs.config import RunConfig, configure
+from lresnet.runs.model_config import ViTConfig
+from lresnet.runs.task_config import ImageTaskConfig
 
 __all__ = [
     "MirrorTest",
@@ -120,7 +122,7 @@ def suit_to_images(config: RunConfig, given: Mapping[str, Any], *, gpu: bool = F
     Raises:
         FileNotFoundError, ValueError: the images cannot be read.
     """
-    from lresnet.runs.run import load
+    from lresnet.runs.tasks import load
 
     task = config.task
     assert isinstance(task, ImageTaskConfig)

@@ -21,8 +21,10 @@ from lresnet.data.quoting import reason
 from lresnet.data.registry import TASKS
 from lresnet.data.split_names import canonical_split
 from lresnet.metrics.untrained_links import UntrainedScore
-from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
+from lresnet.runs.config import RunConfig, configure
 from lresnet.runs.images import require_same_images, require_same_order
+from lresnet.runs.model_config import GRAPH_MODELS
+from lresnet.runs.task_config import GraphTaskConfig, ImageTaskConfig
 from lresnet.train.checkpoint import has_checkpoint, is_damaged, load_checkpoint, previous_checkpoint
 
 __all__ = [

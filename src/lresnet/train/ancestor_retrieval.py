@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from lresnet.data import AncestorTask
+from lresnet.train.config import Augment, TrainConfig
+from lresnet.train.distributed import Processes
 from lresnet.train.objective import Objective
 
 __all__ = ["AncestorForest", "AncestorRetrieval"]
@@ -80,6 +82,20 @@ class AncestorRetrieval(Objective[Any]):
         draws = self.task.val_codes.shape[0]
         self.val_forest = AncestorForest(self.task, self.task.val_index, draws)
         self._test_forest = AncestorForest(self.task, self.task.test_index, draws)
+
+    @classmethod
+    def from_config(
+        cls, task: AncestorTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> AncestorRetrieval:
+        wrong: dict[str, Any] = {name: getattr(config, name) for name in ("batch_size", "neighbours", "margin")}
+        wrong["loss"] = None if config.loss == "cross_entropy" else config.loss
+        wrong["augment"] = None if config.augment == Augment() else config.augment
+        for name, value in wrong.items():
+            if value is not None:
+                raise ValueError(f"{task.name} is trained on cross entropy as one batch; leave out {name}={value!r}")
+        if processes.size > 1:
+            raise ValueError(f"{task.name} cannot be shared among {processes.size} processes")
+        return cls(task, seed=config.seed, device=device)
 
     @property
     def generators(self) -> list[torch.Generator]:

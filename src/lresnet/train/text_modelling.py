@@ -12,8 +12,9 @@ from torch import Tensor
 
 from lresnet.data.text import TextTask
 from lresnet.metrics.checks import NonFiniteScores
+from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
-from lresnet.train.objective import Objective
+from lresnet.train.objective import Objective, given_options, require_no_graph_settings
 
 __all__ = ["TextLoss", "TextModelling", "next_token_logits", "text_loss"]
 
@@ -153,6 +154,15 @@ class TextModelling(Objective[Any]):
         rows = self._share.stop - self._share.start
         self._windows = torch.zeros(rows, task.context + 1, dtype=torch.int64, device=self.device)
 
+    @classmethod
+    def from_config(
+        cls, task: TextTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> TextModelling:
+        require_no_graph_settings(task, config)
+        if config.augment != Augment():
+            raise ValueError(f"augment={config.augment} is for images, but {task.name} is a text; leave it out")
+        return cls(task, seed=config.seed, device=device, processes=processes, **given_options(config, "batch_size"))
+
     def require_model(self, model: Any) -> None:
         config = getattr(model, "config", {})
         for name, needed in (("vocab_size", self.task.vocab_size), ("context", self.task.context)):
@@ -161,6 +171,10 @@ class TextModelling(Objective[Any]):
                 raise ValueError(
                     f"the model has {name}={found}, but {self.task.name} needs {needed}; build it with {name}={needed}"
                 )
+
+    @property
+    def checkpoint_every(self) -> int:
+        return 1  # an epoch reads all data, which may take hours
 
     @property
     def steps_per_epoch(self) -> int:
