@@ -74,8 +74,9 @@ def build_model(config: ModelConfig, task: Task, device: torch.device | str = "c
     """Build the network of a configuration with the sizes that the task needs. Torch's generator decides its weights.
 
     Example:
-        >>> task = load(GraphTaskConfig("disease_tree/nc"))
-        >>> build_model(MODEL_CONFIGS["lorentz_gcn"]("lorentz_gcn"), task).config["num_classes"]
+        >>> from lresnet.data import load_task
+        >>> from lresnet.runs import GCNConfig
+        >>> build_model(GCNConfig("lorentz_gcn"), load_task("disease_tree/nc")).config["num_classes"]
         2
     """
     config = with_stem(config, task)
