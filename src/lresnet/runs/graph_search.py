@@ -226,7 +226,7 @@ def _write(folder: Path, ended: Sequence[Trial]) -> None:
 
 
 def _checksum(config: RunConfig) -> str:
-    from lresnet.runs.graphs import graph_facts
+    from lresnet.runs.data_facts import graph_facts
     from lresnet.runs.tasks import load
 
     facts = {"task": task_as_dict(config.task), "seed": config.train.seed}

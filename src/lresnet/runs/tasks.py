@@ -1,4 +1,4 @@
-"""Tasks of runs: loaded from a configuration, described for ``run.json``, and compared with those of an earlier run."""
+"""Tasks of runs, loaded from a configuration, a name or the record of an earlier run."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ from torch.utils.data import DataLoader, Dataset
 from lresnet.data import ImageData, ImageTask, Task, TextTask, dataset_task, load_images, load_task, text_task
 from lresnet.data.split_names import SPLITS
 from lresnet.runs.config import DATA_KINDS, task_as_dict, task_from_dict
-from lresnet.runs.graphs import graph_facts, load_own_task, require_same_graph
-from lresnet.runs.images import image_facts, require_images_exist, require_same_everywhere, require_same_images
+from lresnet.runs.data_facts import data_facts, require_images_exist, require_same_data
+from lresnet.runs.graphs import load_own_task
 from lresnet.runs.presets import find_task, is_own_graph, run_config
 from lresnet.runs.record import RunRecord
 from lresnet.runs.task_config import GraphTaskConfig, ImageTaskConfig, TaskConfig, TextTaskConfig
-from lresnet.runs.text import require_same_text
 from lresnet.train.distributed import ONE_PROCESS, Processes
 
-__all__ = ["data_facts", "load", "load_in_order", "load_task_of_run"]
+__all__ = ["load", "load_in_order", "load_task_of_run"]
 
 
 def load(config: TaskConfig, seed: int = 0) -> Task:
@@ -95,29 +94,6 @@ def load_in_order(
     return loaded, task_as_dict(task)
 
 
-def data_facts(task: Task, task_record: dict[str, Any], processes: Processes) -> dict[str, dict[str, Any] | None]:
-    """Return sizes and checksums of images, of a text or of a user's graph, by the fields of ``run.json``.
-
-    Args:
-        task_record: what ``run.json`` records of the task.
-        processes: the processes that share the run.
-
-    Raises:
-        ValueError: the processes have read different images or texts.
-    """
-    images = graph = text = None
-    if isinstance(task, ImageTask):
-        images = image_facts(task.data)
-        require_same_everywhere(images, task.name, processes.gather)
-    elif isinstance(task, TextTask):
-        text = task.facts()
-        if len(set(processes.gather(text["digest"]))) > 1:
-            raise ValueError(f"the processes find different texts at {task.name}; give every machine the same text")
-    elif task_record["kind"] == "graph" and "task" in task_record:
-        graph = graph_facts(task)
-    return {"images": images, "graph": graph, "text": text}
-
-
 def load_task_of_run(record: RunRecord, place: str) -> Task:
     """Load the task of a run again.
 
@@ -135,7 +111,7 @@ def load_task_of_run(record: RunRecord, place: str) -> Task:
         require_images_exist(record.task_name, Path(place))
     task = load(task_from_dict(record.task), record.seed)
     facts = data_facts(task, record.task, ONE_PROCESS)
-    require_same_images(facts["images"], record.images, record.task_name, Path(place))
-    require_same_graph(facts["graph"], record.graph, record.task_name, Path(place))
-    require_same_text(facts["text"], record.text, record.task_name, Path(place))
+    require_same_data("images", facts["images"], record.images, record.task_name, Path(place))
+    require_same_data("graph", facts["graph"], record.graph, record.task_name, Path(place))
+    require_same_data("text", facts["text"], record.text, record.task_name, Path(place))
     return task

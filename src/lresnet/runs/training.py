@@ -19,9 +19,8 @@ from lresnet.data import Task, TextTask
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import RunConfig, require_shareable, train_as_dict
+from lresnet.runs.data_facts import data_facts, require_same_data
 from lresnet.runs.device import usable_device
-from lresnet.runs.graphs import require_same_graph
-from lresnet.runs.images import require_same_images
 from lresnet.runs.model_config import ModelConfig
 from lresnet.runs.networks import network_of
 from lresnet.runs.own_network import is_own_network, load_weights, network_weights, save_weights
@@ -40,8 +39,7 @@ from lresnet.runs.record import (
 )
 from lresnet.runs.run import Run
 from lresnet.runs.task_config import TaskConfig
-from lresnet.runs.tasks import data_facts, load_in_order
-from lresnet.runs.text import require_same_text
+from lresnet.runs.tasks import load_in_order
 from lresnet.train import Execution, Objective, Outcome, TrainConfig, make_objective, train_model
 from lresnet.train.distributed import ONE_PROCESS, Processes
 from lresnet.train.results import environment
@@ -222,10 +220,10 @@ def _known_run(folder: Path, record: RunRecord) -> tuple[RunRecord | None, bool]
     if before is None:
         return None, False
     require_same_run(record, before, folder)
-    require_same_graph(record.graph, before.graph, record.task_name, folder)
-    require_same_text(record.text, before.text, record.task_name, folder)
+    require_same_data("graph", record.graph, before.graph, record.task_name, folder)
+    require_same_data("text", record.text, before.text, record.task_name, folder)
     if before.finished:
-        require_same_images(record.images, before.images, record.task_name, folder)
+        require_same_data("images", record.images, before.images, record.task_name, folder)
     return before, before.finished and damage(folder, before) is None
 
 
