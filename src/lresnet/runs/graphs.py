@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from lresnet.data import (
@@ -16,11 +17,12 @@ from lresnet.data import (
     read_graphs,
 )
 from lresnet.data.source import FEATURE_SOURCES, FeatureSource
-from lresnet.runs.task_config import GraphTaskConfig
+from lresnet.runs.task_config import GraphTaskConfig, GraphTaskKind
 
 __all__ = ["feature_source", "load_own_task", "read_own_graph"]
 
 
+@functools.lru_cache(maxsize=4)
 def load_own_task(config: GraphTaskConfig, seed: int) -> Task:
     """Build the task of a user's graph. The last few graphs and tasks stay in memory.
 
@@ -31,52 +33,64 @@ def load_own_task(config: GraphTaskConfig, seed: int) -> Task:
         FileNotFoundError: the graph, or a file that the configuration names, is gone.
         ValueError: a file is damaged, or the task is impossible.
     """
-    return _task(config, seed)
+    assert config.task is not None
+    return _BUILDERS[config.task](config, seed)
 
 
-@functools.lru_cache(maxsize=4)
-def _task(config: GraphTaskConfig, seed: int) -> Task:
-    if config.task == "graph-level":
-        graphs, labels = read_graphs(Path(config.name))
-        metric = config.metric or "accuracy"
-        return graph_task(graphs, labels, name=config.name, seed=seed, metric=metric, features=config.features)
-    if config.task == "hierarchy":
-        if not Path(config.name).exists():
-            raise FileNotFoundError(
-                f"the taxonomy {config.name} does not exist; move it back, or make that path a link"
-            )
-        return hierarchy_task(
-            Path(config.name),
-            name=config.name,
-            split=config.split,  # type: ignore[arg-type]  # checked by the configuration
-            seed=seed,
-            metric=config.metric or "mrr",
-            node_features=config.node_features,
-        )
+def _link_task(config: GraphTaskConfig, seed: int) -> Task:
     graph = read_own_graph(config)
-    source = feature_source(config)
-    split = config.split_index if config.split_index is not None else config.split
-    if config.task == "link":
-        if isinstance(split, int):
-            raise ValueError(f"--split {split} is for node classification; for links give a file, or leave it out")
-        return link_task(
-            graph,
-            name=config.name,
-            split=None if split == "random" else split,
-            seed=seed,
-            metric=config.metric,
-            node_features=source,
-            features=config.features,
+    if config.split_index is not None:
+        raise ValueError(
+            f"--split {config.split_index} is for node classification; for links give a file, or leave it out"
         )
-    return node_task(
+    return link_task(
         graph,
         name=config.name,
-        split=split,
+        split=None if config.split == "random" else config.split,
         seed=seed,
-        metric=config.metric or "accuracy",
-        node_features=source,
+        metric=config.metric,
+        node_features=feature_source(config),
         features=config.features,
     )
+
+
+def _node_task(config: GraphTaskConfig, seed: int) -> Task:
+    return node_task(
+        read_own_graph(config),
+        name=config.name,
+        split=config.split_index if config.split_index is not None else config.split,
+        seed=seed,
+        metric=config.metric or "accuracy",
+        node_features=feature_source(config),
+        features=config.features,
+    )
+
+
+def _graph_level_task(config: GraphTaskConfig, seed: int) -> Task:
+    graphs, labels = read_graphs(Path(config.name))
+    metric = config.metric or "accuracy"
+    return graph_task(graphs, labels, name=config.name, seed=seed, metric=metric, features=config.features)
+
+
+def _hierarchy_task(config: GraphTaskConfig, seed: int) -> Task:
+    if not Path(config.name).exists():
+        raise FileNotFoundError(f"the taxonomy {config.name} does not exist; move it back, or make that path a link")
+    return hierarchy_task(
+        Path(config.name),
+        name=config.name,
+        split=config.split,  # type: ignore[arg-type]  # checked by the configuration
+        seed=seed,
+        metric=config.metric or "mrr",
+        node_features=config.node_features,
+    )
+
+
+_BUILDERS: Mapping[GraphTaskKind, Callable[[GraphTaskConfig, int], Task]] = {
+    "link": _link_task,
+    "node": _node_task,
+    "graph-level": _graph_level_task,
+    "hierarchy": _hierarchy_task,
+}
 
 
 def feature_source(config: GraphTaskConfig) -> FeatureSource | None:
