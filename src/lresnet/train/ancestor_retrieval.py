@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.data import AncestorTask
+from lresnet.models.graph_model import GraphModel
 from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import Processes
 from lresnet.train.objective import Objective
@@ -64,7 +65,7 @@ class AncestorForest:
         return output.index_select(0, self._queries), codes.index_select(0, self._tree_of_query)
 
 
-class AncestorRetrieval(Objective[Any]):
+class AncestorRetrieval(Objective[GraphModel]):
     """Objective of ancestor retrieval: cross entropy of the codes, and accuracy over fixed draws for evaluation.
 
     Both are means over trees of the mean over the query nodes of a tree.
@@ -112,21 +113,21 @@ class AncestorRetrieval(Objective[Any]):
         shift = (numbers[-1] * self.task.num_codes).long()
         return (numbers[:-1].argsort() + shift) % self.task.num_codes
 
-    def loss(self, model: Any) -> Tensor:
+    def loss(self, model: GraphModel) -> Tensor:
         logits, answers = self.train_forest.logits(model, self.draw())
         losses = torch.nn.functional.cross_entropy(logits, answers, reduction="none")
         return self.train_forest.weight.to(losses.dtype) @ losses
 
-    def forward_training_data(self, model: Any) -> None:
+    def forward_training_data(self, model: GraphModel) -> None:
         self.train_forest.logits(model, self.task.val_codes[0, self.train_forest.trees])
 
-    def validation(self, model: Any) -> Tensor:
+    def validation(self, model: GraphModel) -> Tensor:
         return self._accuracy(model, self.val_forest, self.task.val_codes)
 
     @torch.no_grad()
-    def test(self, model: Any) -> dict[str, float]:
+    def test(self, model: GraphModel) -> dict[str, float]:
         return {"accuracy": 100 * float(self._accuracy(model, self._test_forest, self.task.test_codes))}
 
-    def _accuracy(self, model: Any, forest: AncestorForest, codes: Tensor) -> Tensor:
+    def _accuracy(self, model: GraphModel, forest: AncestorForest, codes: Tensor) -> Tensor:
         logits, answers = forest.logits(model, codes[:, forest.trees].flatten())
         return forest.weight @ (logits.argmax(-1) == answers).to(forest.weight.dtype)

@@ -106,7 +106,7 @@ def text_loss(
     return TextLoss(float(nats), int(count), int(size))
 
 
-class TextModelling(Objective[Any]):
+class TextModelling(Objective[torch.nn.Module]):
     r"""Objective of language modelling: mean cross entropy of the next token, in nats.
 
     A step reads ``batch_size`` windows of ``context + 1`` tokens at random places of the training part. An epoch has as
@@ -163,7 +163,7 @@ class TextModelling(Objective[Any]):
             raise ValueError(f"augment={config.augment} is for images, but {task.name} is a text; leave it out")
         return cls(task, seed=config.seed, device=device, processes=processes, **given_options(config, "batch_size"))
 
-    def require_model(self, model: Any) -> None:
+    def require_model(self, model: torch.nn.Module) -> None:
         config = getattr(model, "config", {})
         for name, needed in (("vocab_size", self.task.vocab_size), ("context", self.task.context)):
             found = config.get(name, needed) if isinstance(config, dict) else needed
@@ -189,11 +189,11 @@ class TextModelling(Objective[Any]):
         logits = next_token_logits(model, self._windows[:, :-1])
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), self._windows[:, 1:].flatten())
 
-    def validation(self, model: Any) -> Tensor | None:
+    def validation(self, model: torch.nn.Module) -> Tensor | None:
         found = text_loss(model, self.task.val, self._lengths, self.task.context, _VALIDATION_WINDOWS)
         return torch.tensor(found.bits_per_byte, dtype=torch.float64)
 
-    def test(self, model: Any) -> dict[str, float]:
+    def test(self, model: torch.nn.Module) -> dict[str, float]:
         found = text_loss(model, self.task.test, self._lengths, self.task.context)
         return {"bits_per_byte": found.bits_per_byte, "loss": found.loss}
 
