@@ -129,7 +129,7 @@ def train(
         out: Folder of the run. None: runs/DATA-METHOD-SEED, with the model and the recipe in the name if they are not
             the default ones (your own graph: runs/DATA-TASK-SEED); a number is added if that folder holds other data of
             the same name.
-        checkpoint_every: Epochs between two checkpoints. None: 10; 200 for graphs that are one batch; 1 for texts.
+        checkpoint_every: Epochs between two checkpoints. None: 10; 200 if an epoch is one batch; 1 for texts.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set once when the run has finished, as `lresnet evaluate` does.
         verbose: List every image file that could not be read, and why.
