@@ -11,9 +11,10 @@ import torch
 
 from lresnet.data import ImageData, ImageSet, text_task
 from lresnet.data.tasks import TextTask
-from lresnet.runs import run as runs
-from lresnet.runs.config import GPTConfig, TextTaskConfig, ViTConfig
+from lresnet.runs import tasks
+from lresnet.runs.model_config import GPTConfig, ViTConfig
 from lresnet.runs.search import best_configuration, draw, smoothed_best
+from lresnet.runs.task_config import TextTaskConfig
 from lresnet.train.results import append_result, read_results
 from lresnet_paper import plan as plans
 from lresnet_paper import sweep
@@ -116,7 +117,7 @@ def shrunken(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     def load(config: TextTaskConfig) -> TextTask:
         return text_task(lines, context=config.context, name=config.name)
 
-    monkeypatch.setattr(runs, "_text", load)
+    monkeypatch.setattr(tasks, "_text", load)
     monkeypatch.setattr(plans, "recipe", lambda table, cell, protocol=None: small)
     monkeypatch.setattr("lresnet_paper.sweep._run_in_workers", _in_this_process)
     return small
@@ -156,7 +157,7 @@ def test_a_shrunken_study_on_images_runs_to_its_end(monkeypatch: pytest.MonkeyPa
     images = torch.randint(0, 256, (40, 8, 8, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     part = ImageSet(images, torch.arange(40) % 10)
     data = ImageData("cifar10", part, part, tuple("abcdefghij"), (0.5,) * 3, (0.25,) * 3)
-    monkeypatch.setattr(runs, "_images", lambda *_: data)
+    monkeypatch.setattr(tasks, "_images", lambda *_: data)
     monkeypatch.setattr(plans, "recipe", lambda table, cell, protocol=None: small)
     monkeypatch.setattr("lresnet_paper.sweep._run_in_workers", _in_this_process)
     results = tmp_path / "transformers.jsonl"
