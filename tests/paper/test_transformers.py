@@ -252,6 +252,11 @@ def test_the_page_states_verdicts_depth_and_what_is_missing() -> None:
     assert re.search(r"\| euclidean \| \+0.100 ± 0.002 \(3\), worse \| .0.000 ± 0.002 \(3\) \| -0.200 ± 0.002", page)
     assert "No chosen learning rate is the smallest or the largest" in page
     assert "- cifar10, `depth`: 81 final runs" in page
+    for one in lines[:3]:  # the three seeds of Lorentz with 6 blocks
+        one["config"]["lr"] = 0.01
+    assert "learning rate that was tried was chosen for `lorentz` with 6 blocks. These networks" in transformers_page(
+        lines
+    )
 
 
 def test_the_page_of_one_run_compares_nothing() -> None:
