@@ -26,8 +26,8 @@ def ancestors(
     Example: python -m lresnet_paper ancestors --small
 
     Args:
-        small: A form that takes three minutes on two cores and needs no file.
-        cpu: A form that takes an hour on one core. It needs WordNet's file.
+        small: A form that takes about a minute of CPU time and needs no file.
+        cpu: A form that takes about half an hour on one core. It needs WordNet's file.
         out: The file of JSON lines.
         plan: Another plan of the same form. Default: the plan of the study.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
