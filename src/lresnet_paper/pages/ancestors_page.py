@@ -13,6 +13,7 @@ from lresnet.runs.statistics import Estimate, Verdict, mean_interval, summarise,
 from lresnet_paper.ancestors import FORMS, Arm, Plan, arm_of, chosen_trial, missing_arms, read_plan, total_steps, trials
 from lresnet_paper.pages.text_tables import TextRow, TextTable, markdown_tables
 from lresnet_paper.render import render
+from lresnet_paper.results import NoResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -154,12 +155,12 @@ def ancestors_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
     """Return the page in Markdown: every form of the study that has final lines, the largest one first.
 
     Raises:
-        ValueError: there are no final lines of the study.
+        NoResults: there are no final lines of the study.
     """
     plan = read_plan() if plan is None else plan
     forms = [_form(plan, lines, form) for form in FORMS if accuracies(lines, form)]
     if not forms:
-        raise ValueError("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
+        raise NoResults("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
     return render(
         "ancestors.md.j2",
         plan=plan,
@@ -250,7 +251,7 @@ def ancestors_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure
     baseline is in both. Bars are one deviation over the seeds; the points of a number of hops stand side by side.
 
     Raises:
-        ValueError: there are no final lines of the study.
+        NoResults: there are no final lines of the study.
     """
     from matplotlib.figure import Figure
 
@@ -258,7 +259,7 @@ def ancestors_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure
     facts = plan["contrasts"]
     form = next((form for form in FORMS if accuracies(known, form)), None)
     if form is None:
-        raise ValueError("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
+        raise NoResults("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
     values = {arm: found for arm, found in accuracies(known, form).items() if arm.width == facts["width"]}
     trees, methods = ({getattr(arm, name): None for arm in values} for name in ("tree", "method"))
     ordered = sorted(methods, key=lambda name: -METHODS[name].table_rank)

@@ -15,6 +15,7 @@ from lresnet_paper.completion.data import PROTOCOLS, TASKS
 from lresnet_paper.completion.study import TABLE, cell_name, chosen_settings, planned_trainings, read_plan
 from lresnet_paper.completion.untrained import UNTRAINED
 from lresnet_paper.render import render
+from lresnet_paper.results import NoResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -103,13 +104,13 @@ def completion_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
     """Return the page in Markdown. Arms and forms without results are named as missing.
 
     Raises:
-        ValueError: there are no final runs of the study.
+        NoResults: there are no final runs of the study.
     """
     plan = read_plan() if plan is None else plan
     own = [line for line in lines if line.get("table") == TABLE]
     final = [line for line in own if line["stage"] == "final"]
     if not final:
-        raise ValueError("there are no final runs of the study; `python -m lresnet_paper completion` makes them")
+        raise NoResults("there are no final runs of the study; `python -m lresnet_paper completion` makes them")
     labels = {**UNTRAINED, **{name: arm["label"] for name, arm in plan["arms"].items()}}
     contrasts = registered_contrasts(final, plan)
     sections = [
@@ -302,7 +303,7 @@ def completion_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figur
     Cells without a trained method are left out if another cell has one.
 
     Raises:
-        ValueError: no method with a dimension has final runs.
+        NoResults: no method with a dimension has final runs.
     """
     from matplotlib.figure import Figure
 
@@ -315,7 +316,7 @@ def completion_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figur
             methods.setdefault(line["method"], {}).setdefault(line["config"]["dimension"], []).append(line["value"])
     shown = {cell: methods for cell, methods in found.items() if any(set(own) != {None} for own in methods.values())}
     if not shown:
-        raise ValueError("there are no final runs with a dimension to draw")
+        raise NoResults("there are no final runs with a dimension to draw")
     panels = {cell: methods for cell, methods in shown.items() if methods.keys() & plan["arms"].keys()} or shown
     figure = Figure(figsize=(4.6 * len(panels) + 2.9, 3.9), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]

@@ -12,6 +12,7 @@ from lresnet_paper.comparisons import Comparison, compare_methods
 from lresnet_paper.pages.text_tables import difference_text
 from lresnet_paper.plan import protocols, recipe, recipe_cells
 from lresnet_paper.render import render
+from lresnet_paper.results import NoResults
 from lresnet_paper.run import depth_cell, split_name
 
 __all__ = ["TABLE", "deep_page"]
@@ -31,11 +32,11 @@ def deep_page(lines: Sequence[Run]) -> str:
         lines: lines of ``results/deep.jsonl``; cells without final runs are listed as not measured.
 
     Raises:
-        ValueError: there are no final runs of the study.
+        NoResults: there are no final runs of the study.
     """
     final = [line for line in lines if line["table"] == TABLE and line.get("stage", "final") == "final"]
     if not any(line.get("value") is not None for line in final):
-        raise ValueError("there are no final runs of the study; `lresnet reproduce deep` makes them")
+        raise NoResults("there are no final runs of the study; `lresnet reproduce deep` makes them")
     # Depths are described, not compared: the family of comparisons has one cell per graph, task and split.
     compared = compare_methods(line for line in final if line["cell"].count("/") == 1)
     recipes = [
