@@ -103,15 +103,23 @@ def is_oversmoothing(run: Any) -> bool:
 
 
 def test_with_as_many_layers_as_hops_no_residual_carries_a_code() -> None:
-    """The embeddings of queries depend on the codes in the same way with every residual and with none; in flat space."""
+    """In flat space, embeddings of queries depend on the codes in the same way with every residual and with none."""
     plan = read_plan()
     task = task_of(plan, Arm("small", "synthetic", 4, 16, "none", 1e-6))
 
     def effect(method: str, layers: int) -> torch.Tensor:
         options = {"scale": "1+w"} if method == "lorentz" else None
-        sizes = {"in_features": 8, "num_classes": 8, "hidden": 16, "num_layers": layers, "curvature": -1e-6}
+        sizes: dict[str, Any] = {
+            "in_features": 8,
+            "num_classes": 8,
+            "hidden": 16,
+            "num_layers": layers,
+            "curvature": -1e-6,
+        }
         torch.manual_seed(0)
-        model = create_model("lorentz_gcn", residual=method, residual_options=options, **sizes, **plan["model"]).double()
+        model = create_model(
+            "lorentz_gcn", residual=method, residual_options=options, **sizes, **plan["model"]
+        ).double()
         torch.manual_seed(1)
         with torch.no_grad():
             for name, parameter in model.named_parameters():

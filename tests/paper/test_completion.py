@@ -455,13 +455,16 @@ def test_page_reports_searches_at_the_end_of_their_grid_and_a_score_that_falls_w
     page = completion_page(lines)
     assert "In 1 of 2 finished searches the chosen learning rate is the highest of the grid" in page
     falling = next(line for line in page.splitlines() if line.startswith("**The grid.**"))
-    assert "lower in the largest dimension than in the smallest for shallow Lorentz (wordnet:mammal/closure)." in falling
+    assert (
+        "lower in the largest dimension than in the smallest for shallow Lorentz (wordnet:mammal/closure)." in falling
+    )
     assert "**The grid.**" not in completion_page(made_up_lines())
 
 
 def test_an_answer_names_both_the_dimensions_that_are_better_and_those_that_are_worse():
     lines = [
-        line | {"value": line["value"] - 20 * (line["config"]["dimension"] == 4 and line["method"] == "shallow_lorentz")}
+        line
+        | {"value": line["value"] - 20 * (line["config"]["dimension"] == 4 and line["method"] == "shallow_lorentz")}
         for line in made_up_lines()
     ]
     assert "better in dimension 8, but not in all smaller ones; worse in dimension 4, 64." in completion_page(lines)
@@ -473,7 +476,7 @@ def test_picture_shows_cells_with_trained_methods_and_every_method_in_its_own_st
     assert [axis.get_title("left") for axis in completion_picture(untrained).axes] == ["wordnet/leaves"]
     (axis,) = completion_picture([*made_up_lines(), *untrained, *limit]).axes
     assert axis.get_title("left") == "wordnet:mammal/closure"
-    assert [line.get_label() for line in axis.lines][0] == "max degree"
+    assert next(line.get_label() for line in axis.lines) == "max degree"
     plan = read_plan()
     named = [*plan["arms"], "svd"]
     styles = {name: _style(name, plan) for name in named}

@@ -1,6 +1,7 @@
 """The verb ``pages``: the generated pages and pictures of the documentation."""
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -29,7 +30,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
 
     images = docs / "images"
     images.mkdir(parents=True, exist_ok=True)
-    steps = {
+    steps: dict[str, Callable[..., object]] = {
         "start/when.md": when,
         "reproduction/index.md": verdict,
         "reproduction/results.md": results_,
@@ -42,8 +43,8 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
         "performance/benchmarks.md": benchmarks,
         "performance/numerics.md": numerics,
         "howto/convert_zoo.md": conversion,
-        "images/depth.png": depth,
-        "images/depth-deep.png": functools.partial(depth, protocol="legacy-deep"),
+        "images/depth.png": _draw_depth,
+        "images/depth-deep.png": functools.partial(_draw_depth, protocol="legacy-deep"),
         "images/depth-connections.png": connections,
     }
     for name, step in steps.items():
@@ -318,9 +319,20 @@ def depth(
             network.
         out: The picture by depth to write; .png, .svg or .pdf. The name of the one by layer ends with -layers.
     """
+    from lresnet_paper.pages.claims import depth_claims
+    from lresnet_paper.results import read_runs
+
+    _draw_depth(results, layers, protocol, beside, out)
+    for claim in depth_claims(read_runs(results)):
+        print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
+    return 0
+
+
+def _draw_depth(
+    results: Path, layers: int | None = None, protocol: str | None = None, beside: str | None = None, out: Path = Path()
+) -> None:
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.names import require_known
-    from lresnet_paper.pages.claims import depth_claims
     from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_protocols
     from lresnet_paper.pages.depth_picture import draw_depth
     from lresnet_paper.plan import protocols, recipe_cells
@@ -337,11 +349,7 @@ def depth(
             )
         if name is not None:
             require_known("protocol with results", name, measured)
-    paths = draw_depth(out, runs, layers, protocol, beside)
-    for claim in depth_claims(runs):
-        print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
-    print(f"The pictures: {', '.join(map(str, paths))}")
-    return 0
+    print(f"The pictures: {', '.join(map(str, draw_depth(out, runs, layers, protocol, beside)))}")
 
 
 @pages.command

@@ -278,7 +278,12 @@ def ancestors_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure
                     [hops + 0.16 * (place - (len(ordered) - 1) / 2) for hops in found],
                     [own.mean for own in found.values()],
                     np.nan_to_num([own.deviation for own in found.values()]),
-                    **{"color": colour, "marker": marker, "ms": 5, "lw": 1.1, "elinewidth": 0.8, "capsize": 2},
+                    color=colour,
+                    marker=marker,
+                    ms=5,
+                    lw=1.1,
+                    elinewidth=0.8,
+                    capsize=2,
                     label=METHODS[method].short_label,
                 )
             axes.axhline(100 / plan["codes"], color=GREY, lw=0.9, ls=":", label="chance")

@@ -115,4 +115,5 @@ def _value(runs: Iterable[Run], method: str) -> str:
 def _chosen(runs: Iterable[Run], method: str, space: Iterable[str]) -> dict[str, Any]:
     """Return the settings that the search chose."""
     config: Mapping[str, Any] = next((line["config"] for line in runs if line["method"] == method), {})
-    return {name: config[name] for name in space if name in config}
+    free = {"curvature"} if method == "euclidean" else set()  # it is in the configuration, and has no effect
+    return {name: config[name] for name in space if name in config and name not in free}

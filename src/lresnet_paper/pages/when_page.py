@@ -70,9 +70,7 @@ def when_page(runs: Sequence[Line], studies: Mapping[str, Sequence[Line]] | None
         "transformers": _of(by_key, (_TRANSFORMER,), ""),
         "images": _of(by_key, (_IMAGES,), ""),
         "ood": _of(by_key, (_OOD,), ""),
-        "depths": sorted(
-            _of(by_key, ("oversmoothing",), ""), key=lambda one: (one.protocol, cell_key(*_key(one)[:2]))
-        ),
+        "depths": sorted(_of(by_key, ("oversmoothing",), ""), key=lambda one: (one.protocol, cell_key(*_key(one)[:2]))),
     }
     rows = {
         name: [_row(one, results, untrained, against_none.get(_key(one))) for one in own]
