@@ -33,7 +33,12 @@ Line = Mapping[str, Any]
 Values = Mapping[int, float]
 """Accuracy by seed."""
 
-_FORM_LABELS = {"full": "The whole study", "cpu": "The form for one CPU core", "small": "The small form"}
+_FORM_LABELS = {
+    "full": "The whole study",
+    "cpu": "The form for one CPU core",
+    "small": "The small form",
+    "deeper": "More layers than hops",
+}
 _NEAR_CHANCE = 1.0  # points
 _NEAR_PERFECT = 99.0
 
@@ -43,8 +48,8 @@ class Contrast(NamedTuple):
 
     tree: str
     name: str
-    hops: int | None
-    """None: the slope."""
+    at: int | None
+    """Number of hops, or of layers if the form varies them; None: the slope."""
     difference: Estimate
     verdict: Verdict
 
@@ -64,16 +69,17 @@ def accuracies(lines: Iterable[Line], form: str) -> dict[Arm, dict[int, float]]:
 def registered_contrasts(plan: Plan, lines: Iterable[Line], form: str) -> list[Contrast]:
     """Return the contrasts of the plan for a form, paired by seed; those of one tree are one family for Holm.
 
-    A difference needs two shared seeds, a slope two numbers of hops that two seeds have in common.
+    A difference needs two shared seeds, a slope two numbers of hops (or layers) that two seeds have in common.
     """
     values, facts = accuracies(lines, form), plan["contrasts"]
+    varied = varied_by(values)
     found: list[Contrast] = []
     for tree in dict.fromkeys(arm.tree for arm in values):
 
         def own(method: str, kappa: float, tree: str = tree) -> dict[int, dict[int, float]]:
             place = form, tree, facts["width"], method, kappa
             return {
-                arm.hops: found
+                getattr(arm, varied): found
                 for arm, found in values.items()
                 if (arm.form, arm.tree, arm.width, arm.method, arm.kappa) == place
             }
@@ -95,6 +101,11 @@ def registered_contrasts(plan: Plan, lines: Iterable[Line], form: str) -> list[C
         decided = verdicts([one for *_, one in family]) if family else []
         found += [Contrast(tree, *one, verdict) for one, verdict in zip(family, decided, strict=True)]
     return found
+
+
+def varied_by(values: Iterable[Arm]) -> str:
+    """Return what the arms of a form differ in: ``"hops"``, with as many layers, or ``"layers"``."""
+    return "layers" if any(arm.extra_layers for arm in values) else "hops"
 
 
 def slopes(differences: Mapping[int, Values]) -> list[float]:
@@ -127,16 +138,21 @@ def accuracy_tables(lines: Iterable[Line], form: str) -> list[TextTable]:
         []
     """
     values = accuracies(lines, form)
-    tables = []
+    varied, tables = varied_by(values), []
     for tree, width in sorted({(arm.tree, arm.width) for arm in values}):
         own = {arm: found for arm, found in values.items() if (arm.tree, arm.width) == (tree, width)}
-        hops = sorted({arm.hops for arm in own})
+        columns = sorted({getattr(arm, varied) for arm in own})
         rows = []
         for method, kappa in sorted({(arm.method, arm.kappa) for arm in own}, key=_row_order):
-            by_hops = {arm.hops: found for arm, found in own.items() if (arm.method, arm.kappa) == (method, kappa)}
-            cells = tuple(f"{summarise(by_hops[k].values()):.1f}" if k in by_hops else "" for k in hops)
+            found = {
+                getattr(arm, varied): scores
+                for arm, scores in own.items()
+                if (arm.method, arm.kappa) == (method, kappa)
+            }
+            cells = tuple(f"{summarise(found[k].values()):.1f}" if k in found else "" for k in columns)
             rows.append(TextRow(row_label(method, kappa), cells))
-        tables.append(TextTable(f"{tree} tree, width {width}", "", tuple(f"k = {k}" for k in hops), rows))
+        names = tuple(f"k = {k}" if varied == "hops" else f"{k} layers" for k in columns)
+        tables.append(TextTable(f"{tree} tree, width {width}", "", names, rows))
     return tables
 
 
@@ -182,6 +198,8 @@ def _form(plan: Plan, lines: Sequence[Line], form: str) -> dict[str, Any]:
         "facts": plan["forms"][form],
         "tables": markdown_tables(accuracy_tables(own, form)),
         "contrasts": contrasts,
+        "varied": varied_by(values),
+        "hops": sorted({arm.hops for arm in values}),
         "answers": _answers(contrasts),
         "at_chance": _places(values, lambda means: max(means) < 100 / plan["codes"] + _NEAR_CHANCE),
         "at_ceiling": _places(values, lambda means: min(means) > _NEAR_PERFECT),
@@ -207,7 +225,7 @@ def _answers(contrasts: Iterable[Contrast]) -> list[dict[str, Any]]:
         {
             "tree": tree,
             "name": name,
-            "hops": [one.hops for one in own if one.hops is not None],
+            "at": [one.at for one in own if one.at is not None],
             "decided": [one for one in own if one.verdict != "no difference shown"],
         }
         for (tree, name), own in grouped.items()
@@ -218,7 +236,9 @@ def _places(values: Mapping[Arm, Values], holds: Callable[[Sequence[float]], boo
     """Return the trees and hops at which something holds for the mean accuracies of all arms."""
     means: dict[str, list[float]] = {}
     for arm, found in values.items():
-        means.setdefault(f"{arm.tree}, k = {arm.hops}, width {arm.width}", []).append(summarise(found.values()).mean)
+        place = f"{arm.tree}, k = {arm.hops}, width {arm.width}"
+        place += f", {arm.layers} layers" if arm.extra_layers else ""
+        means.setdefault(place, []).append(summarise(found.values()).mean)
     return [place for place, own in means.items() if holds(own)]
 
 
@@ -260,7 +280,11 @@ def ancestors_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure
     form = next((form for form in FORMS if accuracies(known, form)), None)
     if form is None:
         raise NoResults("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
-    values = {arm: found for arm, found in accuracies(known, form).items() if arm.width == facts["width"]}
+    values = {
+        arm: found
+        for arm, found in accuracies(known, form).items()
+        if arm.width == facts["width"] and arm.extra_layers == 0
+    }
     trees, methods = ({getattr(arm, name): None for arm in values} for name in ("tree", "method"))
     ordered = sorted(methods, key=lambda name: -METHODS[name].table_rank)
     picture = Figure(figsize=(8.8, 2.6 * len(trees) + 0.3), layout="constrained")

@@ -215,7 +215,7 @@ def _ancestors(lines: Sequence[Line]) -> dict[str, Any] | None:
     for form in ancestors.FORMS:
         if found := ancestor_contrasts(plan, lines, form):
             decided = [
-                {"name": one.name, "tree": one.tree, "hops": one.hops, "difference": f"{one.difference:+.1f}"}
+                {"name": one.name, "tree": one.tree, "hops": one.at, "difference": f"{one.difference:+.1f}"}
                 | {"verdict": one.verdict}
                 for one in found
                 if one.verdict != "no difference shown"
@@ -225,7 +225,7 @@ def _ancestors(lines: Sequence[Line]) -> dict[str, Any] | None:
                 "counts": _summary(one.verdict for one in found),
                 "curvature": _summary(one.verdict for one in found if one.name.startswith("Lorentz at")),
                 "decided": decided,
-                "hops": _range([one.hops for one in found if one.hops is not None]),
+                "hops": _range([one.at for one in found if one.at is not None]),
                 "width": plan["contrasts"]["width"],
             }
     return None
