@@ -269,6 +269,31 @@ def test_the_page_names_what_is_at_chance_and_what_is_missing() -> None:
         ancestors_page([])
 
 
+def test_a_form_with_more_layers_than_hops_is_compared_by_its_layers() -> None:
+    block = BLOCK | {"hops": [2], "extra_layers": [0, 3, 6]}
+    plan = TINY | {"forms": TINY["forms"] | {"deeper": TINY["forms"]["deeper"] | {"blocks": [block]}}}
+    found = arms(plan, "deeper")
+    assert {arm.layers for arm in found} == {2, 5, 8}
+    task = task_of(plan, found[0])
+    assert {len(ancestors._model(plan, arm, trials(plan, arm.method)[0], task).layers) for arm in found} == {2, 5, 8}
+    lines = [
+        line(arm, seed, 60.0 + seed / 10 + 10 * (arm.layers == 8 and arm.method == "lorentz" and arm.kappa == 1.0))
+        for arm in found
+        for seed in range(5)
+    ]
+    contrasts = registered_contrasts(plan, lines, "deeper")
+    assert [one.at for one in contrasts] == 2 * [2, 5, 8, None]
+    assert [one.difference.mean for one in contrasts[:3]] == pytest.approx([0.0, 0.0, 10.0])
+    assert contrasts[3].difference.mean == pytest.approx(10 / 6)
+    cpu = [line(arm, seed, 60.0 + seed) for arm in arms(plan, "cpu") for seed in range(2)]
+    page = ancestors_page([*cpu, *lines], plan)
+    assert "| | 2 layers | 5 layers | 8 layers |" in page
+    assert "see [more layers than hops](#more-layers-than-hops)" in page
+    assert "better at 8 layers (+10.0 points), better the deeper the network is (slope +1.7 points per layer)" in page
+    old = lines[0] | {"config": {key: own for key, own in lines[0]["config"].items() if key != "extra_layers"}}
+    assert arm_of(old).layers == 2
+
+
 def test_the_command_line_runs_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = tmp_path / "plan.toml"
     text = Path(ancestors.__file__).with_suffix(".toml").read_text(encoding="utf-8")
