@@ -58,8 +58,8 @@ def test_the_page_states_differences_and_what_is_missing() -> None:
     page = deep_page(lines)
     assert "| cora/nc | `public` | 85.1 ± 0.1 (3) |  | 85.3 ± 0.1 (3) |" in page
     assert "non-inferior, at most one point worse, in 1 of 1" in page
-    assert "| cora/nc | `public` | initial | Lorentz | 0.10 |  |  |  | 84.0 (1) |" in page
-    assert "| cora/nc | `public` | chain | Lorentz | 0.10 |  |  | diverged |  |" in page
+    assert "| cora/nc | `public` | initial | Lorentz |  |  |  | 84.0 (1), alpha 0.10 |" in page
+    assert "| cora/nc | `public` | chain | Lorentz |  |  | diverged, alpha 0.10 |  |" in page
     assert "airport/lp on `hgcn`" in page
     assert "| Lorentz | alpha 0.1, dropout 0.6, lr 0.01, curvature -0.1 |" in page
     assert "| GCNII | alpha 0.1, dropout 0.6, lr 0.01 |" in page

@@ -84,21 +84,19 @@ def _row(cell: str, plan: Mapping[str, Any], final: Iterable[Run], compared: Ite
 
 
 def _depth_rows(cell: str, plan: Mapping[str, Any], final: Sequence[Run]) -> Iterable[dict[str, Any]]:
-    """Return one row per method: its results at every depth, with the weights of the skip branch."""
+    """Return one row per method: its results at every depth, each with its mean weight of the skip branch."""
     for method in METHODS:
         own = []
         for layers in plan["depths"]:
             at = (depth_cell(cell, layers), plan["protocol"])
             own.append([line for line in final if (line["cell"], line["protocol"]) == at and line["method"] == method])
         if any(own):
-            alphas = [line["alpha"] for runs in own for line in runs if "alpha" in line]
             yield {
                 "cell": cell,
                 "split": split_name(plan["protocol"]),
                 "connection": plan["fixed"]["connection"],
                 "method": METHODS[method],
-                "alpha": f"{fmean(alphas):.2f}" if alphas else "",
-                "values": dict(zip(plan["depths"], (_value(runs, method) for runs in own), strict=True)),
+                "values": dict(zip(plan["depths"], (_value_and_alpha(runs, method) for runs in own), strict=True)),
             }
 
 
@@ -110,6 +108,11 @@ def _value(runs: Iterable[Run], method: str) -> str:
         return "diverged" if own else ""
     diverged = f", {len(own) - len(finite)} diverged" if len(finite) < len(own) else ""
     return f"{summarise(finite):.1f} ({len(finite)}{diverged})"
+
+
+def _value_and_alpha(runs: Sequence[Run], method: str) -> str:
+    alphas = [line["alpha"] for line in runs if "alpha" in line]
+    return _value(runs, method) + (f", alpha {fmean(alphas):.2f}" if alphas else "")
 
 
 def _chosen(runs: Iterable[Run], method: str, space: Iterable[str]) -> dict[str, Any]:
