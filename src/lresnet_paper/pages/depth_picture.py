@@ -136,7 +136,7 @@ def connections_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
             f"no data set of the table {DEEP_TABLE} has final runs of a chain and of an initial residual; run "
             f"`lresnet reproduce {DEEP_TABLE}` first"
         )
-    picture, grid = _grid(1, len(panels), panel=(2.75, 2.7))
+    picture, grid = _grid(1, len(panels), panel=(max(2.75, 8.5 / len(panels)), 2.7))  # the legend needs 8.5 inches
     limits = _auc_limits([own for pair in panels.values() for own in pair])
     for axes, (title, (own, other)) in zip(grid[0], panels.items(), strict=True):
         _draw_values(axes, title, own, limits, other)
