@@ -212,6 +212,7 @@ def _class_tree_counts(lines: Iterable[Line]) -> dict[str, int]:
 def _ancestors(lines: Sequence[Line]) -> dict[str, Any] | None:
     """Return the registered contrasts of the largest form that has been run."""
     plan = ancestors.read_plan()
+    deeper = [one for one in ancestor_contrasts(plan, lines, "deeper") if one.name.startswith("Lorentz minus none")]
     for form in ancestors.FORMS:
         if found := ancestor_contrasts(plan, lines, form):
             decided = [
@@ -225,6 +226,7 @@ def _ancestors(lines: Sequence[Line]) -> dict[str, Any] | None:
                 "counts": _summary(one.verdict for one in found),
                 "curvature": _summary(one.verdict for one in found if one.name.startswith("Lorentz at")),
                 "decided": decided,
+                "deeper": _summary(one.verdict for one in deeper),
                 "hops": _range([one.at for one in found if one.at is not None]),
                 "width": plan["contrasts"]["width"],
             }
