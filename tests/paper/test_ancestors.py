@@ -254,7 +254,7 @@ def test_the_page_names_what_is_at_chance_and_what_is_missing() -> None:
     page = ancestors_page(lines, TINY)
     assert "The whole study has not run yet." in page
     assert "No arm leaves chance at synthetic, k = 2, width 4" in page
-    sentence = "synthetic tree: no difference is shown, neither at k = 1 to 2 nor in the slope."
+    sentence = "synthetic tree: no difference is shown, at k = 1, 2 or in the slope."
     assert sentence in page
     assert "1 arms are not finished." in page
     assert "| lorentz, kappa 1 | 90.0 ± 0.0 | 50.0 ± 0.0 |" in page

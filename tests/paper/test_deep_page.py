@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from lresnet.runs.config import GCNIIConfig, GraphTaskConfig
+from lresnet.runs.model_config import GCNIIConfig
+from lresnet.runs.task_config import GraphTaskConfig
 from lresnet.train.results import append_result, read_results
 from lresnet_paper.pages.deep_page import TABLE, deep_page
 from lresnet_paper.plan import cells_of, final_runs, missing_runs, protocols, recipe_cells, search_runs
