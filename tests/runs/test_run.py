@@ -511,7 +511,9 @@ def test_untrained_scores_of_a_task_from_python_are_those_of_its_features() -> N
 def test_only_links_have_untrained_scores() -> None:
     config = run_config("disease_tree/nc", settings={"epochs": 1, "hidden": 3})
     run = fit(config.task, config.model, config.train, device="cpu")
-    with pytest.raises(ValueError, match="does not predict links; untrained scores are for link prediction"):
+    with pytest.raises(
+        ValueError, match="predicts neither links nor ancestors; untrained scores are for link prediction"
+    ):
         run.untrained()
     run.evaluate()
     assert run.record.untrained is None
