@@ -209,9 +209,12 @@ def _searched(
         print(note)
     limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"
     print(f"Searching for settings on validation data (--search, {limit}):")
-    chosen, ended = search(
-        config, fixed, budget, method=method, folder=folder, device=device, on_trial=_trial_printer()
-    )
+    try:
+        chosen, ended = search(
+            config, fixed, budget, method=method, folder=folder, device=device, on_trial=_trial_printer()
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command resumes the search, without repeating the trials above") from None
     best = best_trial(ended)
     print(f"Trial {best.number} of {len(ended)} has the best validation metric, and is the run. To repeat it alone:")
     print(f"  {chosen.command()}")
