@@ -148,8 +148,8 @@ def train(
     budget = read_budget("60s" if search is None else search)
     learn, kind = _task_and_kind(task)
     if learn is not None and data is None:
-        own, place = ("taxonomy", "FILE") if learn == "hierarchy" else ("graph", "GRAPH")
-        raise ValueError(f"--task {learn} needs your own {own}: lresnet train {place} --task {learn}")
+        what, place = ("taxonomy", "FILE") if learn == "hierarchy" else ("graph", "GRAPH")
+        raise ValueError(f"--task {learn} needs your own {what}: lresnet train {place} --task {learn}")
     kind, name = find_task(data, kind)
     given = given_settings(settings, graphs, deep, transformer, images, attention, texts)
     config = run_config(

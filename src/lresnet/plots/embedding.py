@@ -126,7 +126,7 @@ def largest_branches(task: HierarchyTask, most: int = _BRANCHES) -> tuple[NDArra
         >>> task = hierarchy_task([(str(i), str((i - 1) // 2)) for i in range(1, 63)])
         >>> branch, tops = largest_branches(task, 3)
         >>> [task.graph.names[top] for top in tops], np.bincount(branch).tolist()
-        (['1', '5', '6'], [31, 15, 15, 2])
+        (['2', '3', '4'], [31, 15, 15, 2])
     """
     low, above = task.closure.numpy()
     size = np.bincount(above, minlength=task.num_nodes) + 1
