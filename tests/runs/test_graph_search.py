@@ -12,11 +12,12 @@ import pytest
 import torch
 
 from lresnet.runs import graphs
-from lresnet.runs import run as runs
-from lresnet.runs.config import GraphTaskConfig, GraphTaskKind, RunConfig, configure
+from lresnet.runs import training as runs
+from lresnet.runs.config import RunConfig, configure
 from lresnet.runs.graph_search import Budget, Trial, best_trial, read_budget, read_trials, require_chosen, search
 from lresnet.runs.graph_trials import first_settings, trials
 from lresnet.runs.presets import run_config
+from lresnet.runs.task_config import GraphTaskConfig, GraphTaskKind
 from lresnet.train import NonFiniteError
 
 KINDS: tuple[GraphTaskKind, ...] = ("link", "node", "graph-level")
@@ -173,7 +174,7 @@ def test_an_interrupted_trial_does_not_stand_in_the_way_of_other_settings_or_dat
     with graph.open("a") as stream:
         stream.write("n0,n17\n")
     graphs._graph.cache_clear()
-    graphs._task.cache_clear()
+    graphs.load_own_task.cache_clear()
     assert len(search(config, QUICK, Budget(trials=1), folder=folder, device="cpu")[1]) == 1
 
 

@@ -16,9 +16,10 @@ from lresnet.metrics import untrained_link_scores
 from lresnet.models import LorentzResNet
 from lresnet.runs import GCNConfig, GraphTaskConfig, Run, RunConfig
 from lresnet.runs.config import configure
+from lresnet.runs.device import usable_device
 from lresnet.runs.presets import run_config
 from lresnet.runs.record import read_evaluation, read_record
-from lresnet.runs.run import fit, usable_device
+from lresnet.runs.training import fit
 from lresnet.train import LinkPrediction, NodeClassification, TrainConfig
 from tests.coloured import coloured_data, write_coloured
 from tests.runs.folders import forget_checksums, opened, trained, unverified
@@ -473,7 +474,7 @@ def test_checkpoints_are_rarer_for_graphs_than_for_images(
         assert checkpoint_every == every
         raise Reached
 
-    monkeypatch.setattr("lresnet.runs.run.train_model", train)
+    monkeypatch.setattr("lresnet.runs.training.train_model", train)
     with pytest.raises(Reached):
         trained(tmp_path, images if on_images else run())
 
