@@ -10,6 +10,7 @@ from torch import Tensor
 from lresnet.models.image_model import HEADS, POOLINGS, ImageModel, classifier, require_choice, require_images
 from lresnet.models.transformer import Transformer
 from lresnet.nn.embedding import LorentzPatchEmbedding
+from lresnet.nn.inner_product_vectors import wide_dtype
 from lresnet.nn.point_norm import LorentzRMSNorm
 from lresnet.nn.rotary import RotaryPositions
 from lresnet.nn.softmax_attention import Scores
@@ -123,6 +124,6 @@ class LorentzViT(Transformer, ImageModel):
         grid = torch.meshgrid(
             torch.arange(rows, device=x.device), torch.arange(columns, device=x.device), indexing="ij"
         )
-        rotary = self.rotary(torch.stack(grid, -1).flatten(0, 1))
+        rotary = self.rotary(torch.stack(grid, -1).flatten(0, 1).to(wide_dtype(points.dtype)))
         points = self.norm(self._run(points.flatten(1, 2), rotary, False))
         return points.unflatten(1, (rows, columns)).movedim(-1, 1)  # type: ignore[no-any-return]
