@@ -195,6 +195,14 @@ def test_compiles_into_one_graph(variant):
         torch.testing.assert_close(other.grad, own.grad, rtol=1e-4, atol=1e-6, msg=name)
 
 
+def test_exports_with_a_dynamic_batch_and_length():
+    model, ids = make(layers=1), tokens(2, 12)
+    shapes = ({0: torch.export.Dim("batch", max=8), 1: torch.export.Dim("length", min=2, max=12)},)
+    exported = torch.export.export(model, (ids,), dynamic_shapes=shapes).module()
+    for own in (ids, ids[:1, :7]):
+        torch.testing.assert_close(exported(own), model(own))
+
+
 def test_a_step_reads_no_value():
     """As a CUDA graph needs it: on tensors without values, reading one is an error."""
     with FakeTensorMode():

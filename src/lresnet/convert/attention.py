@@ -1,7 +1,7 @@
 r"""Conversion of attention: a module that calls stock attention computes Lorentz attention, with its own weights.
 
 Queries, keys and values stay as they are, linear maps of space coordinates. The scores become Lorentzian inner products
-divided by a learned temperature for each head, and the values of a head are joined by their centroid
+divided by a learned temperature for each head, and the result of a head is the centroid of the values
 (:func:`lresnet.nn.lorentz_attention`). As the curvature goes to 0, this becomes L2 attention, with the scores
 :math:`-|q - k|^2/(2\tau)`, which is dot-product attention only if all keys have the same norm. So the conversion
 changes what a network computes, whatever the curvature, and :func:`lresnet.lorentzify` does it on request only. Norms
@@ -30,7 +30,7 @@ from lresnet.nn.softmax_attention import lorentz_attention
 __all__ = ["Attention", "AttentionPlace", "convert_attention", "find_attention"]
 
 Attention: TypeAlias = Literal["keep", "lorentz"]
-"""What becomes of a network's attention: dot products stay, or become Lorentzian inner products."""
+"""Whether a network keeps its attention, or gets Lorentz attention."""
 
 _MARK = "_lorentz_attention"
 _TEMPERATURE = "log_temperature"

@@ -60,7 +60,7 @@ class LorentzGPT(Transformer):
         dropout: Dropout rate of the branches.
         precise: Compute attention in float32 also where the network runs in half precision, which is slower. It is for
             curvatures with :math:`-K |v|^2` above 2 (:func:`~lresnet.nn.lorentz_attention`).
-        activation_checkpointing: Compute the activations of a block again in the backward pass.
+        activation_checkpointing: Recompute the activations of each block in the backward pass, to save memory.
 
     Shapes:
         ids [B, T], integers -> logits [B, T, vocab_size], float32 or wider
@@ -175,8 +175,8 @@ class LorentzGPT(Transformer):
     ) -> Tensor:
         """Return the prompt, followed by new tokens drawn from the predictions of the network.
 
-        A text longer than the context is continued from its last tokens: whenever the context is full, the network
-        starts again from the last half of it.
+        The network sees the last tokens of a text that is longer than its context. Whenever the context is full, it
+        keeps the last half of it.
 
         Args:
             prompt_ids: Tokens [B, T] or [T], at least one.
@@ -186,7 +186,7 @@ class LorentzGPT(Transformer):
             generator: Random numbers, on the device of the prompt. None: torch's own.
             top_p: Draw from the most likely tokens whose probabilities add up to this number only (nucleus sampling,
                 Holtzman et al., 2020). None: from all. With ``top_k``, from the tokens that both leave.
-            use_cache: Store keys and values, so that each position is computed once. The results are the same up to
+            use_cache: Store keys and values, so that each position is computed once. The logits are the same up to
                 rounding.
 
         Returns:

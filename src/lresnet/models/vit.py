@@ -21,9 +21,9 @@ __all__ = ["LorentzViT"]
 class LorentzViT(Transformer, ImageModel):
     r"""Vision transformer of :class:`~lresnet.nn.LorentzTransformerBlock`; ``residual="euclidean"`` is its baseline.
 
-    Patches of an image become points. Rows and columns of the patches turn queries and keys (rotary positions), so
-    images of any size fit, also others than in training. The points behind the last norm are pooled to one point for
-    each image, which the head classifies.
+    Patches of an image become points. The row and the column of a patch turn its queries and keys (rotary positions),
+    so the network takes images of any size, including sizes that it was not trained on. The points after the last norm
+    are pooled to one point for each image, which the head classifies.
 
     ``lorentz_vit_tiny`` has the defaults, 12 blocks of width 192 with 3 heads; ``lorentz_vit_small`` has the width 384
     and 6 heads. The baseline has about 1 % more parameters (:class:`LorentzGPT`).
@@ -43,7 +43,7 @@ class LorentzViT(Transformer, ImageModel):
         dropout: Dropout rate of the branches.
         precise: Compute attention in float32 also where the network runs in half precision, which is slower. It is for
             curvatures with :math:`-K |v|^2` above 2 (:func:`~lresnet.nn.lorentz_attention`).
-        activation_checkpointing: Compute the activations of a block again in the backward pass.
+        activation_checkpointing: Recompute the activations of each block in the backward pass, to save memory.
 
     Shapes:
         images [B, in_channels, H, W], any H and W -> logits [B, num_classes], float32 or wider

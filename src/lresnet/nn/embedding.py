@@ -70,7 +70,7 @@ class LorentzEmbedding(ManifoldModule):
 class LorentzPatchEmbedding(ManifoldModule):
     """Patches of images as points: a linear map of the pixels of each patch gives its space coordinates.
 
-    Images whose sides are no multiples of the patch are padded with zeros at the right and at the bottom.
+    Images whose sides are not multiples of the patch are padded with zeros on the right and at the bottom.
 
     Args:
         in_channels: Channels of the images.

@@ -1,7 +1,7 @@
 r"""Softmax attention between points of the hyperboloid, by stock ``scaled_dot_product_attention``.
 
 The Lorentzian inner product :math:`\langle q, k\rangle = q_s \cdot k_s - q_t k_t` is a dot product of vectors with one
-more coordinate, so the fast kernels of torch compute it. Two things keep its digits:
+more coordinate, so the fast kernels of torch compute it. Two measures keep it accurate:
 
 - **Scores.** With :math:`e = t - 1/\sqrt\kappa = |x|^2/(t + 1/\sqrt\kappa)`, computed without cancellation,
   :math:`\langle q, k\rangle = q_s \cdot k_s - q_t e_k - q_t/\sqrt\kappa`. The last term depends on the query alone and
@@ -91,7 +91,7 @@ def lorentz_attention(
         enable_gqa: Several heads of the query share a head of key and value, whose number divides H.
         precise: Compute half-precision inputs in float32, which is slower. In half precision torch rounds the mean of
             the values, so n has a relative error of up to :math:`6 \cdot 10^{-3}` in bfloat16 if
-            :math:`\kappa |v|^2 \le 2`, and a larger one beyond.
+            :math:`\kappa |v|^2 \le 2`, and a larger one for longer values.
 
     Returns:
         Points, [..., H, T, m], in the dtype of the inputs, or that of autocast.
@@ -238,7 +238,7 @@ def _require_mask(mask: Tensor, scores: tuple[int, ...]) -> None:
 
 
 class KeyValueCache:
-    """Keys and values of the positions before, so that a decoder computes each position once.
+    """Keys and values of earlier positions, so that a decoder computes each position once.
 
     They are stored as the attention operator reads them, with their times, in memory that is allocated once. They are
     constants for autograd: no gradient flows into keys and values.
