@@ -70,7 +70,7 @@ def find_attention(module: torch.nn.Module, plan: Plan) -> list[AttentionPlace]:
             results_of(network, plan, training=True)
         except Exception:  # the example does not fit, e.g. a batch of one image and batch norms
             results_of(network, plan, training=False)
-    own = [path for path in recorder.softmaxes if path not in recorder.found]
+    own = [path or "the network" for path in recorder.softmaxes if path not in recorder.found]
     named = f"{', '.join(own[:5])}{', ...' if own[5:] else ''}"
     if not recorder.found:
         raise ValueError(
