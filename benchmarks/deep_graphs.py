@@ -30,7 +30,7 @@ from lresnet.data import NodeTask
 from lresnet.models import create_model
 from lresnet.train import NodeClassification, TrainConfig, TrainingState
 from lresnet.train.results import append_result, environment
-from lresnet_paper.bench.memory import peak_resident, print_json, process_result, start_process
+from lresnet_paper.bench.memory import peak_resident, print_json, process_result, resident, start_process
 from lresnet_paper.bench.timing import Batch, device_clock, interleave, ratios, single_thread, spread
 
 NODES, EDGES, FEATURES, CLASSES, TRAINING = 2708, 5278, 1433, 7, 140
@@ -86,11 +86,6 @@ def _peak(method: str, layers: int, checkpointing: bool, device: torch.device) -
     state._step()
     torch.cuda.synchronize()
     return torch.cuda.max_memory_allocated() - before
-
-
-def resident() -> int:
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
 def main() -> None:

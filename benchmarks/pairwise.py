@@ -36,7 +36,7 @@ from torch import Tensor
 from lresnet import Lorentz
 from lresnet.geometry import NearestNeighbours, pairwise_dist
 from lresnet.train.results import append_result, environment
-from lresnet_paper.bench.memory import peak_resident, print_json, process_result, start_process
+from lresnet_paper.bench.memory import peak_resident, print_json, process_result, resident, start_process
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
@@ -139,11 +139,6 @@ def wrong_neighbours(x: Tensor, y: Tensor, found: Tensor) -> dict[str, float]:
     M = Lorentz()
     order = [M.dist(x[i].double(), y.double()).argsort(stable=True)[:NEIGHBOURS] for i in rows.tolist()]
     return {"wrong_share": float((found[rows.to(found.device)].cpu() != torch.stack(order)).double().mean())}
-
-
-def resident() -> int:
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
 def main() -> None:

@@ -154,7 +154,7 @@ def pubmed_accuracy(seed: int) -> dict[str, Any]:
     import dataclasses
 
     from lresnet.runs import run_config
-    from lresnet.runs.run import fit
+    from lresnet.runs.training import fit
 
     config, found = run_config("pubmed/nc", seed=seed), {}
     batches = {"batch_size": PUBMED_BATCH, "neighbours": PUBMED_NEIGHBOURS}

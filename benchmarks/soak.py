@@ -36,6 +36,7 @@ from lresnet.models import create_model
 from lresnet.train import NodeClassification, TrainConfig, TrainingState
 from lresnet.train.checkpoint import save_checkpoint
 from lresnet.train.results import read_results
+from lresnet_paper.bench.memory import resident
 from lresnet_paper.bench.training import image_training
 from lresnet_paper.run import Run
 from lresnet_paper.sweep import run_all
@@ -44,11 +45,6 @@ ROUNDS_PER_CHECKPOINT = 100
 ROUNDS_PER_COMPARISON = 4
 ROUNDS_OF_WARM_UP = 50
 TENTHS = 10
-
-
-def resident_bytes() -> int:
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line for line in status.splitlines() if line.startswith("VmRSS")).split()[1])
 
 
 def reserved_bytes(device: torch.device) -> int:
@@ -130,7 +126,7 @@ def train(minutes: float, device: torch.device) -> None:
                             state.validate()
                             state.curve.clear()  # grows by design: one number per validation pass
                             save_checkpoint(Path(folder) / f"{name}.pt", state.state_dict())
-                    memory[tenth].append(resident_bytes() + reserved_bytes(device))
+                    memory[tenth].append(resident() + reserved_bytes(device))
     print(f"{rounds} rounds in {minutes:g} minutes")
     report("resident memory", [statistics.median(part) / 2**20 for part in memory[1:]], "MB")
     for name in states:

@@ -62,10 +62,7 @@ def require_link_metric(name: str) -> None:
     Raises:
         ValueError: There is none.
     """
-    if name not in LINK_METRICS[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
-        raise ValueError(
-            f"unknown metric {name!r} of links; choose one of {', '.join(LINK_METRICS)}, with a number for k: hits@50"
-        )
+    _require_ranking_metric(name, LINK_METRICS, "links", "hits@50")
 
 
 def require_hierarchy_metric(name: str) -> None:
@@ -74,8 +71,11 @@ def require_hierarchy_metric(name: str) -> None:
     Raises:
         ValueError: There is none.
     """
-    if name not in HIERARCHY_METRICS[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
+    _require_ranking_metric(name, HIERARCHY_METRICS, "a hierarchy", "hits@10")
+
+
+def _require_ranking_metric(name: str, known: tuple[str, ...], ranked: str, example: str) -> None:
+    if name not in known[:-1] and not re.fullmatch(r"hits@[1-9][0-9]{0,8}", name):
         raise ValueError(
-            f"unknown metric {name!r} of a hierarchy; choose one of {', '.join(HIERARCHY_METRICS)}, with a number for "
-            "k: hits@10"
+            f"unknown metric {name!r} of {ranked}; choose one of {', '.join(known)}, with a number for k: {example}"
         )

@@ -20,6 +20,7 @@ __all__ = [
     "Range",
     "check_options",
     "option",
+    "option_name",
     "placeholder",
 ]
 
@@ -71,6 +72,16 @@ def option(default: Any, help: str, *, range: Range | None = None, metavar: str 
             :func:`placeholder`.
     """
     return field(default=default, metadata={"help": help, "range": range, "metavar": metavar})
+
+
+def option_name(setting: str) -> str:
+    """Return the command-line option of a setting, without its dashes.
+
+    Example:
+        >>> option_name("num_layers"), option_name("weight_decay")
+        ('layers', 'weight-decay')
+    """
+    return setting.removeprefix("num_").replace("_", "-")
 
 
 def placeholder(setting: Field[Any], hint: Any) -> str | None:

@@ -18,7 +18,7 @@ from lresnet.data.ood_sets import OodSet, load_ood_set
 from lresnet.models import LorentzResNet
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.detection import available_scores, detect, norm_confidence
-from lresnet.runs.run import load
+from lresnet.runs.tasks import load
 from lresnet_paper.run import Run, run_config
 
 __all__ = [

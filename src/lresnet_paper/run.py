@@ -12,10 +12,11 @@ import torch
 from lresnet.data import IMAGE_SETS, TASKS, TEXTS
 from lresnet.data.split_names import canonical_split, split_name
 from lresnet.models.pretrained import Pretrained
-from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, RunConfig, TextTaskConfig, configure
-from lresnet.runs.run import build as build_run
-from lresnet.runs.run import load
+from lresnet.runs.config import RunConfig, configure
+from lresnet.runs.networks import build as build_run
 from lresnet.runs.search import smoothed_best
+from lresnet.runs.task_config import GraphTaskConfig, ImageTaskConfig, TextTaskConfig
+from lresnet.runs.tasks import load
 from lresnet.train import Objective, Outcome, TrainConfig, train_model
 from lresnet.train.results import environment
 

@@ -9,7 +9,7 @@ from PIL import Image
 
 from lresnet import cli
 from lresnet.models import LorentzResNet
-from lresnet.runs.run import _images
+from lresnet.runs.tasks import _images
 from tests.coloured import write_coloured
 from tests.runs.folders import forget_checksums
 

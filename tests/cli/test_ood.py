@@ -189,7 +189,7 @@ def test_wrong_options_are_reported_before_any_image_is_read(
         raise AssertionError("images were read")
 
     monkeypatch.setattr("lresnet.runs.detection.load_ood_set", read)
-    monkeypatch.setattr("lresnet.runs.run.load_images", read)
+    monkeypatch.setattr("lresnet.runs.tasks.load_images", read)
     assert "draws must be at least 1" in complaint(capsys, "lorentz", "--draws", "0")
     assert "this model has no score 'energi'" in complaint(capsys, "lorentz", "--scores", "energi")
     assert "no score given; this model has energy" in complaint(capsys, "lorentz", "--scores", ",")
@@ -209,7 +209,7 @@ def test_changed_images_and_models_are_refused(capsys: pytest.CaptureFixture[str
     capsys.readouterr()
     call = [str(tmp_path / "run"), "--ood", "grains.npz"]
     write_coloured(images, test_labels=np.zeros(30, np.int64))
-    from lresnet.runs.run import _images
+    from lresnet.runs.tasks import _images
 
     _images.cache_clear()
     assert "own.npz has other test images or test labels than when the run in" in complaint(capsys, *call)

@@ -43,7 +43,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def _forget() -> None:
-    graphs._task.cache_clear()
+    graphs.load_own_task.cache_clear()
     graphs._graph.cache_clear()
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from lresnet import cli
 from lresnet.runs import graphs
-from lresnet.runs.run import Run, fit
+from lresnet.runs.run import Run
+from lresnet.runs.training import fit
 
 QUICK = ["--epochs", "10", "--hidden", "8", "--device", "cpu"]
 KINDS = ("bear", "oak", "fish", "bird", 'the "owl", grey')
@@ -23,7 +24,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, columns in (("things.csv", 2), ("texts.csv", 3)):
         with Path(name).open("w", newline="", encoding="utf-8") as stream:
             csv.writer(stream).writerows(row[:columns] for row in rows)
-    graphs._task.cache_clear()
+    graphs.load_own_task.cache_clear()
     return tmp_path
 
 
@@ -203,7 +204,7 @@ def test_options_that_do_not_fit_are_refused(
 def test_a_changed_taxonomy_is_noticed(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Path("things.csv").open("a", encoding="utf-8") as stream:
         stream.write("x oak,oak\n")
-    graphs._task.cache_clear()
+    graphs.load_own_task.cache_clear()
     assert "has other nodes than when the run" in complaint(capsys, "ancestors", run, "oak")
 
 

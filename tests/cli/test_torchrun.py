@@ -20,7 +20,7 @@ from lresnet import __version__, cli
 from lresnet.data import ImageData
 from lresnet.data.image_data import channel_statistics
 from lresnet.runs import RunConfig, run_config
-from lresnet.runs import run as runs_run
+from lresnet.runs import tasks as runs_tasks
 from lresnet.train import ImageClassification, SampledNodeClassification
 from lresnet.train.distributed import Processes, join_processes
 from tests.coloured import coloured_data, write_coloured
@@ -66,7 +66,7 @@ def _loads(folder: Path, done: Path) -> bool:
         done.touch()
         return coloured_data()
 
-    runs_run.load_images = load  # type: ignore[assignment]
+    runs_tasks.load_images = load  # type: ignore[assignment]
     run = run_config("cifar10", settings={"epochs": 1, "model": "lorentz_resnet20"})
     with join_processes("cpu") as (processes, _):
         trained(folder, run, processes=processes)
@@ -139,7 +139,7 @@ def _fails_in_one(*args: str) -> tuple[int, str, str]:
 def _finds_other_images(*args: str) -> tuple[int, str, str]:
     """Run the command with one brighter pixel in the images of process 1."""
     if os.environ["RANK"] == "1":
-        read = runs_run.load_images
+        read = runs_tasks.load_images
 
         def brighter(*found: Any, **options: Any) -> ImageData:
             data = read(*found, **options)
@@ -147,7 +147,7 @@ def _finds_other_images(*args: str) -> tuple[int, str, str]:
             mean, std = channel_statistics(data.train.images)
             return dataclasses.replace(data, mean=mean, std=std)
 
-        runs_run.load_images = brighter  # type: ignore[assignment]
+        runs_tasks.load_images = brighter  # type: ignore[assignment]
     return _call(*args)
 
 

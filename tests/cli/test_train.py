@@ -70,7 +70,7 @@ def test_a_model_without_manifold_parameters_gives_a_warning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Without manifold parameters, a Riemannian optimiser is an ordinary one; the user should know."""
-    monkeypatch.setattr(LorentzGCN, "_head", lambda self, hidden, classes: torch.nn.Linear(hidden, classes))
+    monkeypatch.setattr(LorentzGCN, "_head", lambda self, hidden, classes, distance: torch.nn.Linear(hidden, classes))
     assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(tmp_path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "warning: no parameter is a point of the manifold" in out

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from lresnet.data import ImageTask, image_files, load_images
 from lresnet.data.formats.image_folder import fill_frame, open_image
 from lresnet.data.image_data import channel_statistics
-from lresnet.runs.images import image_facts
+from lresnet.runs.data_facts import image_facts
 
 
 def pixels(seed: int, width: int = 6, height: int = 4) -> np.ndarray[tuple[int, ...], np.dtype[np.uint8]]:

@@ -32,6 +32,7 @@ from lresnet.data.formats.split_file import read_link_split, read_node_split
 from lresnet.data.formats.unlabelled_images import read_unlabelled
 from lresnet.data.formats.unpickle import read_pickle
 from lresnet.data.registry import DATASETS, reader
+from lresnet.data.taxonomy import read_taxonomy, read_texts
 from lresnet.data.tokenizer import train_bpe
 from lresnet.plots.curves import read_curve
 from lresnet.runs import Run, fit
@@ -154,6 +155,17 @@ def _text_targets() -> list[Target]:
             if (folder / name).exists():
                 read(folder / name, graph)
 
+    outline = b"animal\n\tdog\n\t\tpoodle\n\tcat\nplant\n\tmoss\n"
+    taxonomies = [
+        {"t.csv": b'child,parent,text\ndog,animal,barks\ncat,animal,\n"poodle, toy",dog,small\n'},
+        {"t.csv": b"parent;child\n;animal\nanimal;dog\nanimal;cat\ndog;poodle\n"},
+        {"t.tsv": "Hund\tTier\nPudel\tHund\nPudel\tHaustier\nHaustier\tTier\n".encode("utf-16")},
+        {"t.txt": outline},
+        {"t.txt": b"# kinds\nanimal\n  dog\n    poodle\n  cat\n"},
+        {"t.csv.gz": gzip.compress(b"dog,animal\ncat,animal\n", mtime=0)},
+    ]
+    named_texts = {"texts.csv": b"dog,it barks\ncat,it sleeps\n"}
+
     song = b"".join(b"%d green bottles\n" % number for number in range(9))
     texts = [{"a.txt": song}, {"a.txt.gz": gzip.compress(song, mtime=0), "b.txt": song}]
     tokenizers = [Tokenizer(), train_bpe(song, 262, end=True)]
@@ -165,6 +177,8 @@ def _text_targets() -> list[Target]:
         Target("GraphML and GML", [{"g.graphml": graphml}, {"g.gml": gml}, {"g.gml.gz": gzip.compress(gml, mtime=0)}],
                _first(read_graph), weight=2),
         Target("graph set", sets, read_graphs),
+        Target("taxonomy", taxonomies, _first(read_taxonomy), weight=3),
+        Target("texts of names", [named_texts], _first(lambda path: read_texts(path, ("dog", "cat", "animal")))),
         Target("text", texts, lambda folder: text_task(folder, context=2)),
         Target("tokenizer.json", [{"tokenizer.json": one.to_json().encode()} for one in tokenizers],
                _first(Tokenizer.read)),

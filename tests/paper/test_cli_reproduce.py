@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from lresnet import cli
-from lresnet.runs.run import _images
 from lresnet.runs.search import best_configuration
+from lresnet.runs.tasks import _images
 from lresnet.train.results import append_result, read_results
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen, cells_of, recipe
 from tests.coloured import coloured_data
@@ -169,7 +169,7 @@ def toy_images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Tiny recipes and tiny images in place of CIFAR-10."""
     recipes = {f"cifar10.{protocol}": RECIPE.format(protocol=protocol) for protocol in ("fast", "paper")}
     monkeypatch.setattr("lresnet_paper.plan._files", lambda table: recipes)
-    monkeypatch.setattr("lresnet.runs.run.load_images", lambda name, size=None: coloured_data())
+    monkeypatch.setattr("lresnet.runs.tasks.load_images", lambda name, size=None: coloured_data())
     _images.cache_clear()
     yield
     _images.cache_clear()

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from lresnet.runs.config import GCNIIConfig, GraphTaskConfig
+from lresnet.runs.model_config import GCNIIConfig
+from lresnet.runs.task_config import GraphTaskConfig
 from lresnet_paper.pages.deep_page import TABLE, deep_page
 from lresnet_paper.plan import cells_of, protocols, recipe_cells, search_runs
 from lresnet_paper.run import run_config, split_name

@@ -10,9 +10,10 @@ import torch
 
 from lresnet.data import TASKS, NodeTask, load_task
 from lresnet.models import LorentzGCN, LorentzSGFormer
-from lresnet.runs import run as graph_run_module
-from lresnet.runs.config import GraphTaskConfig, SGFormerConfig
+from lresnet.runs import tasks as tasks_of_runs
+from lresnet.runs.model_config import SGFormerConfig
 from lresnet.runs.search import draw
+from lresnet.runs.task_config import GraphTaskConfig
 from lresnet.train import TrainConfig
 from lresnet.train.results import append_result
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, recipe, recipe_cells, search_runs
@@ -144,10 +145,10 @@ def tiny(monkeypatch) -> list[tuple[str, int]]:
         assert isinstance(task, NodeTask)
         return task
 
-    monkeypatch.setattr(graph_run_module, "load_task", load)
-    graph_run_module._graph_task.cache_clear()
+    monkeypatch.setattr(tasks_of_runs, "load_task", load)
+    tasks_of_runs._graph_task.cache_clear()
     yield asked
-    graph_run_module._graph_task.cache_clear()
+    tasks_of_runs._graph_task.cache_clear()
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -18,10 +18,11 @@ from lresnet.data.ood_sets import OodSet
 from lresnet.metrics import ood_metrics
 from lresnet.models import LorentzResNet
 from lresnet.runs import detection
-from lresnet.runs.config import ImageTaskConfig, ResNetConfig
 from lresnet.runs.detection import embed_and_score
-from lresnet.runs.run import _images
+from lresnet.runs.model_config import ResNetConfig
 from lresnet.runs.search import draw
+from lresnet.runs.task_config import ImageTaskConfig
+from lresnet.runs.tasks import _images
 from lresnet.train import Augment, ImageClassification, NonFiniteError, TrainConfig
 from lresnet.train.results import append_result, read_results
 from lresnet_paper import ood as ood_run_module
@@ -180,7 +181,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         images = torch.randint(256, (9, 8, 8, 3), generator=generator, dtype=torch.uint8)
         return OodSet(name, images, note=NOTES[name])
 
-    monkeypatch.setattr("lresnet.runs.run.load_images", lambda name, size=None: coloured_data())
+    monkeypatch.setattr("lresnet.runs.tasks.load_images", lambda name, size=None: coloured_data())
     monkeypatch.setattr(ood_run_module, "load_ood_set", load)
     _images.cache_clear()
     ood_set.cache_clear()

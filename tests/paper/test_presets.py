@@ -8,8 +8,9 @@ import pytest
 from lresnet.data import IMAGE_SETS, TASKS
 from lresnet.data.split_names import ALIASES
 from lresnet.residual.registry import RESIDUALS
-from lresnet.runs.config import GraphTaskConfig, ImageTaskConfig, configure
+from lresnet.runs.config import configure
 from lresnet.runs.presets import image_recipes, run_config
+from lresnet.runs.task_config import GraphTaskConfig, ImageTaskConfig
 from lresnet_paper import run as paper_run
 from lresnet_paper.plan import protocols, recipe, recipe_cells
 from lresnet_paper.run import Run, complete

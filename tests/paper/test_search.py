@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from lresnet.residual.registry import compared_methods
-from lresnet.runs.config import GCNConfig, GraphTaskConfig, SGFormerConfig
+from lresnet.runs.model_config import GCNConfig, SGFormerConfig
 from lresnet.runs.search import best_configuration, draw, smoothed_best
+from lresnet.runs.task_config import GraphTaskConfig
 from lresnet.train import TrainConfig
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, protocols, recipe, recipe_cells
 from lresnet_paper.run import split_name

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lresnet.data import NodeTask, load_task
-from lresnet.runs import run as graph_run_module
+from lresnet.runs import tasks as tasks_of_runs
 from lresnet_paper import selected_on_test
 from lresnet_paper.__main__ import main
 from lresnet_paper.pages.results_page import markdown_page
@@ -30,11 +30,11 @@ def tiny(monkeypatch) -> None:
         assert isinstance(task, NodeTask)
         return task
 
-    monkeypatch.setattr(graph_run_module, "load_task", load)
+    monkeypatch.setattr(tasks_of_runs, "load_task", load)
     monkeypatch.setattr(selected_on_test, "published_config", lambda cell, method, epochs: CONFIG | {"epochs": epochs})
-    graph_run_module._graph_task.cache_clear()
+    tasks_of_runs._graph_task.cache_clear()
     yield
-    graph_run_module._graph_task.cache_clear()
+    tasks_of_runs._graph_task.cache_clear()
 
 
 def test_both_scores_are_of_one_training(tiny) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from lresnet.data.split_names import SPLITS
-from lresnet.runs.config import GraphTaskConfig
+from lresnet.runs.task_config import GraphTaskConfig
 from lresnet_paper.pages.splits_page import CELLS, TABLE, published_figures, split_effects, splits_page
 from lresnet_paper.plan import final_runs, protocols, recipe
 from lresnet_paper.run import run_config

@@ -11,9 +11,10 @@ import torch
 
 from lresnet.data import ImageData, ImageSet, text_task
 from lresnet.data.tasks import TextTask
-from lresnet.runs import run as runs
-from lresnet.runs.config import GPTConfig, TextTaskConfig, ViTConfig
+from lresnet.runs import training as runs
+from lresnet.runs.model_config import GPTConfig, ViTConfig
 from lresnet.runs.search import best_configuration, draw, smoothed_best
+from lresnet.runs.task_config import TextTaskConfig
 from lresnet.train.results import append_result, read_results
 from lresnet_paper import plan as plans
 from lresnet_paper.comparisons import compare_methods

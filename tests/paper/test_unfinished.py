@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lresnet.runs.run import _images
+from lresnet.runs.tasks import _images
 from lresnet.train import NonFiniteError
 from lresnet.train.checkpoint import load_checkpoint
 from lresnet.train.results import read_results
@@ -28,7 +28,7 @@ def run(**change: Any) -> Run:
 
 @pytest.fixture(autouse=True)
 def images(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr("lresnet.runs.run.load_images", lambda name, size=None: coloured_data())
+    monkeypatch.setattr("lresnet.runs.tasks.load_images", lambda name, size=None: coloured_data())
     _images.cache_clear()
     yield
     _images.cache_clear()

@@ -64,7 +64,7 @@ def test_nodes_of_a_link_prediction_are_those_of_its_training_graph(tmp_path: Pa
 
 
 def test_names_and_classes_of_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lresnet.runs.run import _graph_task
+    from lresnet.runs.tasks import _graph_task
     from tests.data import official
 
     official.write_wordnet(tmp_path)

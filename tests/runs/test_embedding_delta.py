@@ -74,7 +74,7 @@ def test_a_graph_s_run_has_no_images(tmp_path: Path) -> None:
 
 
 def test_images_that_changed_have_no_delta(run: Path) -> None:
-    from lresnet.runs.run import _images
+    from lresnet.runs.tasks import _images
 
     file = run.parent / "coloured.npz"
     before = file.read_bytes()

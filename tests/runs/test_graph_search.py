@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 import torch
 
-from lresnet.runs import run as runs
-from lresnet.runs.config import GraphTaskConfig, GraphTaskKind, RunConfig, configure
+from lresnet.runs import training as runs
+from lresnet.runs.config import RunConfig, configure
 from lresnet.runs.graph_search import Budget, Trial, best_trial, read_budget, read_trials, require_chosen, search
 from lresnet.runs.graph_trials import first_settings, trials
 from lresnet.runs.presets import run_config
+from lresnet.runs.task_config import GraphTaskConfig, GraphTaskKind
 from lresnet.train import NonFiniteError
 
 KINDS: tuple[GraphTaskKind, ...] = ("link", "node", "graph-level")

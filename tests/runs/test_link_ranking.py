@@ -12,8 +12,8 @@ import torch
 from lresnet import Run, TrainConfig, create_model, fit
 from lresnet.data import Graph, link_task, node_task
 from lresnet.geometry import Lorentz
-from lresnet.runs.config import GCNConfig
 from lresnet.runs.link_ranking import links_as_csv, links_as_json, rank_links, read_pairs, score_pairs
+from lresnet.runs.model_config import GCNConfig
 from lresnet.runs.node_inputs import inputs_of_graph, inputs_of_run
 from lresnet.runs.prediction import predict_nodes
 

@@ -3,7 +3,7 @@
 import pytest
 
 from lresnet.models import create_model
-from lresnet.runs.config import GCNConfig, SAGEConfig, SGFormerConfig
+from lresnet.runs.model_config import GCNConfig, SAGEConfig, SGFormerConfig
 
 CONFIGS = {"lorentz_gcn": GCNConfig, "lorentz_sage": SAGEConfig, "lorentz_sgformer": SGFormerConfig}
 

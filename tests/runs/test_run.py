@@ -16,9 +16,10 @@ from lresnet.metrics import untrained_link_scores
 from lresnet.models import LorentzResNet
 from lresnet.runs import GCNConfig, GraphTaskConfig, Run, RunConfig
 from lresnet.runs.config import configure
+from lresnet.runs.device import usable_device
 from lresnet.runs.presets import run_config
 from lresnet.runs.record import read_evaluation, read_record
-from lresnet.runs.run import fit, usable_device
+from lresnet.runs.training import fit
 from lresnet.train import LinkPrediction, NodeClassification, TrainConfig
 from tests.coloured import coloured_data, write_coloured
 from tests.runs.folders import forget_checksums, opened, trained, unverified
@@ -473,7 +474,7 @@ def test_checkpoints_are_rarer_for_graphs_than_for_images(
         assert checkpoint_every == every
         raise Reached
 
-    monkeypatch.setattr("lresnet.runs.run.train_model", train)
+    monkeypatch.setattr("lresnet.runs.training.train_model", train)
     with pytest.raises(Reached):
         trained(tmp_path, images if on_images else run())
 
@@ -511,7 +512,9 @@ def test_untrained_scores_of_a_task_from_python_are_those_of_its_features() -> N
 def test_only_links_have_untrained_scores() -> None:
     config = run_config("disease_tree/nc", settings={"epochs": 1, "hidden": 3})
     run = fit(config.task, config.model, config.train, device="cpu")
-    with pytest.raises(ValueError, match="does not predict links; untrained scores are for link prediction"):
+    with pytest.raises(
+        ValueError, match="predicts neither links nor ancestors; untrained scores are for link prediction"
+    ):
         run.untrained()
     run.evaluate()
     assert run.record.untrained is None

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lresnet.runs import Run, RunConfig, run
+from lresnet.runs import Run, RunConfig, tasks
 from lresnet.runs.presets import run_config
 from tests.coloured import coloured_data, coloured_set, write_coloured
 from tests.runs.folders import opened, unverified
@@ -25,12 +25,12 @@ def stop(epoch: int, best: float | None) -> None:
 
 
 def trained(folder: Path, config: RunConfig, **options: object) -> Run:
-    run._images.cache_clear()  # as in another process
+    tasks._images.cache_clear()  # as in another process
     return train(folder, config, **options)
 
 
 def evaluated(folder: Path) -> float:
-    run._images.cache_clear()
+    tasks._images.cache_clear()
     return next(iter(opened(folder).evaluate().values()))
 
 

@@ -13,9 +13,8 @@ from lresnet.data import ImageData, ImageSet, ImageTask
 from lresnet.data.torch_dataset import dataset_task
 from lresnet.runs import ResNetConfig, Run
 from lresnet.runs.config import RunConfig
+from lresnet.runs.networks import build_model, with_stem
 from lresnet.runs.presets import run_config
-from lresnet.runs.run import build_model
-from lresnet.runs.stem import with_stem
 
 
 def task(side: int, width: int | None = None) -> ImageTask:

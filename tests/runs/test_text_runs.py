@@ -14,7 +14,8 @@ import lresnet
 from lresnet.data import text_task
 from lresnet.plots.curves import draw_curves, read_curve
 from lresnet.runs import TextTaskConfig
-from lresnet.runs.config import GPTConfig, RunConfig, configure
+from lresnet.runs.config import RunConfig, configure
+from lresnet.runs.model_config import GPTConfig
 from lresnet.runs.report import read_report, report_json
 from lresnet.train import Augment
 
@@ -70,7 +71,7 @@ def test_the_same_run_is_not_trained_again_and_another_text_is_refused(text: Pat
     first = lresnet.fit(config.task, config.model, config.train, out=tmp_path / "run")
     again = lresnet.fit(config.task, config.model, config.train, out=tmp_path / "run")
     assert again.record.seconds == first.record.seconds
-    lresnet.runs.run._text.cache_clear()
+    lresnet.runs.tasks._text.cache_clear()
     file.write_bytes(TEXT.replace(b"green", b"brown"))
     with pytest.raises(ValueError, match="has other bytes"):
         lresnet.fit(config.task, config.model, config.train, out=tmp_path / "run")

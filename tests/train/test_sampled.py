@@ -14,7 +14,7 @@ from torch import Tensor
 import lresnet
 from lresnet.data.pairs import PairNumbering
 from lresnet.models import LorentzGCN
-from lresnet.runs.config import GCNConfig
+from lresnet.runs.model_config import GCNConfig
 from lresnet.runs.run import Run
 from lresnet.train import (
     LinkPrediction,

@@ -13,7 +13,7 @@ from torch import Tensor
 import lresnet
 from lresnet.data import ImageTask, load_images
 from lresnet.data.image_files import ImageFiles
-from lresnet.runs.config import ImageTaskConfig
+from lresnet.runs.task_config import ImageTaskConfig
 from lresnet.train import ImageClassification
 from lresnet.train.config import Augment
 from lresnet.train.distributed import ONE_PROCESS, Processes

@@ -11,22 +11,18 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 from tyro.conf import FlagCreatePairsOff, arg
 
-from lresnet._options import placeholder
-from lresnet.runs.config import (
+from lresnet._options import option_name, placeholder
+from lresnet.runs.config import DATA_KINDS
+from lresnet.runs.model_config import (
     MODEL_CONFIGS,
-    TRAIN_SETTINGS_OF_GRAPHS,
-    TRAIN_SETTINGS_OF_IMAGES,
     GCNIIConfig,
-    GraphTaskConfig,
-    ImageTaskConfig,
     ModelConfig,
     ResNetConfig,
     SAGEConfig,
     SGFormerConfig,
-    TextTaskConfig,
     ViTConfig,
-    option_name,
 )
+from lresnet.runs.task_config import GraphTaskConfig, ImageTaskConfig, TextTaskConfig
 from lresnet.train.config import Augment, TrainConfig
 
 __all__ = [
@@ -42,7 +38,7 @@ __all__ = [
 ]
 
 _option = functools.partial(arg, help_behavior_hint="")  # without "(default: None)": the preset decides
-_OF_GRAPHS, _OF_IMAGES = TRAIN_SETTINGS_OF_GRAPHS, TRAIN_SETTINGS_OF_IMAGES
+_OF_GRAPHS = DATA_KINDS["graphs"].training
 _NOT_OPTIONS = {"name", "residual", "seed", "augment", "split", "split_index", "task"}
 
 
@@ -90,7 +86,7 @@ _BASE = {field.name for field in dataclasses.fields(ModelConfig)}
 RunOptions = _group(
     "RunOptions",
     "Settings of every task.",
-    _MODEL | _fields(ModelConfig) | _fields(TrainConfig, without=_OF_GRAPHS + _OF_IMAGES),
+    _MODEL | _fields(ModelConfig) | _fields(TrainConfig, without=_OF_GRAPHS),
 )
 GraphOptions = _group(
     "GraphOptions",
@@ -117,10 +113,7 @@ TextOptions = _group("TextOptions", "Settings for texts.", _fields(TextTaskConfi
 ImageOptions = _group(
     "ImageOptions",
     "Settings for images.",
-    _fields(ResNetConfig, without=_BASE)
-    | _fields(TrainConfig, _OF_IMAGES)
-    | _fields(ImageTaskConfig)
-    | _fields(Augment),
+    _fields(ResNetConfig, without=_BASE) | _fields(ImageTaskConfig) | _fields(Augment),
 )
 
 

@@ -28,10 +28,11 @@ from lresnet.cli.torchrun import is_main_process, process_count
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from lresnet.data.source import DataKind
     from lresnet.models.pretrained import Pretrained
-    from lresnet.runs.config import GraphTaskKind, RunConfig
+    from lresnet.runs.config import RunConfig
     from lresnet.runs.graph_search import Budget, Trial
-    from lresnet.runs.presets import TaskKind
+    from lresnet.runs.task_config import GraphTaskKind
     from lresnet.train import ImageClassification, Objective, TextModelling
 
 __all__ = ["train"]
@@ -128,7 +129,7 @@ def train(
         out: Folder of the run. None: runs/DATA-METHOD-SEED, with the model and the recipe in the name if they are not
             the default ones (your own graph: runs/DATA-TASK-SEED); a number is added if that folder holds other data of
             the same name.
-        checkpoint_every: Epochs between two checkpoints. None: 10; 200 for graphs that are one batch; 1 for texts.
+        checkpoint_every: Epochs between two checkpoints. None: 10; 200 if an epoch is one batch; 1 for texts.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set once when the run has finished, as `lresnet evaluate` does.
         verbose: List every image file that could not be read, and why.
@@ -140,9 +141,10 @@ def train(
         attention: Settings of lorentz_vit and lorentz_gpt.
         texts: Settings for texts only.
     """
-    from lresnet.runs.config import GraphTaskConfig, require_shareable
+    from lresnet.runs.config import require_shareable
     from lresnet.runs.graph_search import read_budget
     from lresnet.runs.presets import find_task, run_config
+    from lresnet.runs.task_config import GraphTaskConfig
 
     require_seeds("--seed", seed)
     budget = read_budget("60s" if search is None else search)
@@ -175,13 +177,13 @@ def train(
     return evaluate(folder, device) if test and is_main_process() else 0  # the other processes have ended
 
 
-def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, TaskKind | None]":
+def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, DataKind | None]":
     """Return what ``--task`` says to learn on a user's graph, and the kind of the data; None: it does not say."""
-    from lresnet.runs.config import GraphTaskKind
+    from lresnet.runs.task_config import GraphTaskKind
 
     if task in get_args(GraphTaskKind):
         return task, "graphs"  # type: ignore[return-value]
-    kinds: dict[str, TaskKind] = {"graphs": "graphs", "images": "images", "text": "texts"}
+    kinds: dict[str, DataKind] = {"graphs": "graphs", "images": "images", "text": "texts"}
     return None, kinds.get(task)
 
 
@@ -189,10 +191,10 @@ def _searched(
     config: "RunConfig", given: dict[str, Any], budget: "Budget", method: str | None, folder: Path, device: str
 ) -> "RunConfig":
     """Return the configuration that the search chooses, or the one of the run that the folder holds already."""
-    from lresnet.runs.config import GraphTaskConfig
     from lresnet.runs.graph_search import best_trial, require_chosen, search
     from lresnet.runs.record import read_record
-    from lresnet.runs.run import load
+    from lresnet.runs.task_config import GraphTaskConfig
+    from lresnet.runs.tasks import load
 
     assert isinstance(config.task, GraphTaskConfig)
     file = {name: value for name, value in given.items() if name in ("labels", "node_features")}
@@ -219,7 +221,7 @@ def _searched(
 
 def _trial_printer() -> "Callable[[Trial], None]":
     """Return a function that prints one line per trial: its validation metric and how it differs from the first."""
-    from lresnet.runs.config import option_name
+    from lresnet._options import option_name
     from lresnet.runs.graph_search import changed_settings
 
     ended: list[Trial] = []
@@ -237,7 +239,7 @@ def _trial_printer() -> "Callable[[Trial], None]":
 
 def _own_graph_folder(config: "RunConfig", method: str | None) -> Path:
     """Return a folder for a run on a user's graph that holds no run on another one."""
-    from lresnet.runs.config import GraphTaskConfig
+    from lresnet.runs.task_config import GraphTaskConfig
 
     assert isinstance(config.task, GraphTaskConfig)
     name = re.sub(r"[^\w.-]+", "_", Path(config.task.name).name.partition(".")[0] or "graph")
@@ -294,8 +296,8 @@ def _train(
 ) -> None:
     from lresnet.cli.console import progress_bars
     from lresnet.data import HierarchyTask, LinkTask
-    from lresnet.runs.config import ImageTaskConfig, TextTaskConfig
-    from lresnet.runs.run import fit
+    from lresnet.runs.task_config import ImageTaskConfig, TextTaskConfig
+    from lresnet.runs.training import fit
     from lresnet.train import NonFiniteError
     from lresnet.train.distributed import join_processes
 
@@ -356,9 +358,9 @@ def _suited(
     config: "RunConfig", given: dict[str, Any], folder: Path, device: str
 ) -> "tuple[RunConfig, list[str] | None]":
     """Return a run on the user's own images with the settings chosen for them, or that of the folder; and notes."""
+    from lresnet.runs.device import usable_device
     from lresnet.runs.own_images import suit_to_images
     from lresnet.runs.record import read_record
-    from lresnet.runs.run import usable_device
 
     before = read_record(folder)
     if before is not None and not before.from_python:
@@ -422,9 +424,9 @@ def _summary(
     """
     from lresnet.models import LorentzGCN, LorentzResNet
     from lresnet.optim import parameter_groups
-    from lresnet.runs.config import GraphTaskConfig
     from lresnet.runs.presets import has_searched_preset, image_recipes
-    from lresnet.runs.run import load
+    from lresnet.runs.task_config import GraphTaskConfig
+    from lresnet.runs.tasks import load
     from lresnet.train import ImageClassification, TextModelling
 
     groups = parameter_groups(model)

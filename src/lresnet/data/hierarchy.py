@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ from lresnet._metric_names import require_hierarchy_metric
 from lresnet.data.graph import Graph
 from lresnet.data.node_features import input_features
 from lresnet.data.pairs import both_directions
-from lresnet.data.shaped import shaped
 from lresnet.data.source import HIERARCHY_SPLITS, HierarchySplit
+from lresnet.data.task_on_graph import TaskOnGraph, require_features
 from lresnet.data.taxonomy import Taxonomy, ancestor_pairs, depths, read_taxonomy, read_texts
 from lresnet.data.text_features import text_features
 
@@ -29,8 +29,8 @@ _SHARES = 0.05, 0.10
 _FEWEST = 20  # pairs or leaves from which some can be held out
 
 
-@dataclass(frozen=True, eq=False)
-class HierarchyTask:
+@dataclass(frozen=True, eq=False, repr=False)
+class HierarchyTask(TaskOnGraph):
     """Hierarchy completion: rank the ancestors of a node among all nodes.
 
     Args:
@@ -57,6 +57,8 @@ class HierarchyTask:
         (63, torch.Size([2, 258]), torch.Size([2, 20]))
     """
 
+    kind: ClassVar[str] = "hierarchy"
+
     name: str
     x: Tensor
     edge_index: Tensor
@@ -73,28 +75,15 @@ class HierarchyTask:
     notes: tuple[str, ...] = ()
     edge_weight: Tensor | None = None
 
-    def __repr__(self) -> str:
-        return shaped(self)
-
     def __post_init__(self) -> None:
         require_hierarchy_metric(self.metric)
-        if self.x.dim() != 2 or self.x.shape[0] != self.num_nodes:
-            raise ValueError(
-                f"{self.name}: the features have shape {list(self.x.shape)}; {self.num_nodes} nodes need as many rows"
-            )
+        require_features(self.name, self.x, self.num_nodes)
         for part in ("train_pairs", "val_pairs", "test_pairs"):
             pairs: Tensor = getattr(self, part)
             if pairs.dim() != 2 or pairs.shape[0] != 2 or pairs.shape[1] == 0:
                 raise ValueError(
                     f"{self.name}: {part} has shape {list(pairs.shape)}; pairs (node, ancestor) are [2, m] with m > 0"
                 )
-
-    def to(self, device: torch.device | str) -> HierarchyTask:
-        """Return the task with its tensors on ``device``."""
-        moved: dict[str, Any] = {
-            key: value.to(device) for key, value in vars(self).items() if isinstance(value, Tensor)
-        }
-        return replace(self, **moved)
 
 
 def hierarchy_task(

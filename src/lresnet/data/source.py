@@ -15,6 +15,7 @@ from typing import Literal
 __all__ = [
     "FEATURE_SOURCES",
     "HIERARCHY_SPLITS",
+    "DataKind",
     "DataSource",
     "FeatureSource",
     "File",
@@ -28,6 +29,9 @@ __all__ = [
     "TaskSource",
     "TextSource",
 ]
+
+DataKind = Literal["graphs", "images", "texts"]
+"""The kinds of data that a task may have; a taxonomy is a graph."""
 
 NodeMetric = Literal["f1_binary", "accuracy"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -12,7 +12,8 @@ from torch import Tensor
 from lresnet._metric_names import require_link_metric, require_node_metric
 from lresnet.data.hierarchy import HierarchyTask
 from lresnet.data.image_data import ImageData, ImageSet, hold_out, stratified_part
-from lresnet.data.shaped import shaped
+from lresnet.data.source import DataKind
+from lresnet.data.task_on_graph import TaskOnGraph, require_features
 from lresnet.data.text import TextTask
 from lresnet.data.torch_dataset import DatasetTask
 
@@ -35,8 +36,8 @@ __all__ = [
 _HOLD_OUT_SEED = 0
 
 
-@dataclass(frozen=True, eq=False)
-class LinkTask:
+@dataclass(frozen=True, eq=False, repr=False)
+class LinkTask(TaskOnGraph):
     """Link prediction: distinguish held-out edges from pairs of nodes without an edge.
 
     Args:
@@ -56,6 +57,8 @@ class LinkTask:
         notes: What was done to the graph to make the task, one sentence each.
     """
 
+    kind: ClassVar[str] = "link"
+
     name: str
     x: Tensor
     edge_index: Tensor
@@ -70,13 +73,10 @@ class LinkTask:
     graph: Graph | None = None
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return shaped(self)
-
     def __post_init__(self) -> None:
         if self.metric is not None:
             require_link_metric(self.metric)
-        _require_features(self.name, self.x, self.num_nodes)
+        require_features(self.name, self.x, self.num_nodes)
         for part in ("train_edges", "val_edges", "val_negatives", "test_edges", "test_negatives"):
             pairs: Tensor | None = getattr(self, part)
             if pairs is None:  # a task that only trains needs no test part
@@ -86,13 +86,9 @@ class LinkTask:
             if pairs.shape[1] == 0:
                 raise ValueError(f"{self.name}: {part} is empty; hold out at least one edge in each part")
 
-    def to(self, device: torch.device | str) -> LinkTask:
-        """Return the task with its tensors on ``device``."""
-        return replace(self, **_moved(self, device))
 
-
-@dataclass(frozen=True, eq=False)
-class NodeTask:
+@dataclass(frozen=True, eq=False, repr=False)
+class NodeTask(TaskOnGraph):
     """Node classification: predict the class of the test nodes.
 
     Args:
@@ -110,6 +106,8 @@ class NodeTask:
         notes: What was done to the graph to make the task, one sentence each.
     """
 
+    kind: ClassVar[str] = "node"
+
     name: str
     x: Tensor
     edge_index: Tensor
@@ -123,12 +121,9 @@ class NodeTask:
     graph: Graph | None = None
     notes: tuple[str, ...] = ()
 
-    def __repr__(self) -> str:
-        return shaped(self)
-
     def __post_init__(self) -> None:
         require_node_metric(self.metric, self.num_classes)
-        _require_features(self.name, self.x, self.num_nodes)
+        require_features(self.name, self.x, self.num_nodes)
         for part in ("train_index", "val_index", "test_index"):
             _require_index(self.name, part, getattr(self, part), self.y)
 
@@ -137,13 +132,9 @@ class NodeTask:
         """Number of nodes n."""
         return self.x.shape[0]
 
-    def to(self, device: torch.device | str) -> NodeTask:
-        """Return the task with its tensors on ``device``."""
-        return replace(self, **_moved(self, device))
 
-
-@dataclass(frozen=True, eq=False)
-class GraphLevelTask:
+@dataclass(frozen=True, eq=False, repr=False)
+class GraphLevelTask(TaskOnGraph):
     """Graph classification: predict the class of the test graphs.
 
     All graphs are stored as one, whose parts are not connected.
@@ -165,6 +156,8 @@ class GraphLevelTask:
         notes: What was done to the graphs to make the task, one sentence each.
     """
 
+    kind: ClassVar[str] = "graph-level"
+
     name: str
     x: Tensor
     edge_index: Tensor
@@ -181,12 +174,9 @@ class GraphLevelTask:
     notes: tuple[str, ...] = ()
     graph: Graph | None = field(default=None, init=False)  # many graphs have no common names
 
-    def __repr__(self) -> str:
-        return shaped(self)
-
     def __post_init__(self) -> None:
         require_node_metric(self.metric, self.num_classes)
-        _require_features(self.name, self.x, self.num_nodes)
+        require_features(self.name, self.x, self.num_nodes)
         if self.batch.shape != (self.num_nodes,):
             raise ValueError(f"{self.name}: batch has shape {list(self.batch.shape)}; it needs one number per node")
         for part in ("train_index", "val_index", "test_index"):
@@ -202,13 +192,9 @@ class GraphLevelTask:
         """Number of graphs g."""
         return self.y.shape[0]
 
-    def to(self, device: torch.device | str) -> GraphLevelTask:
-        """Return the task with its tensors on ``device``."""
-        return replace(self, **_moved(self, device))
 
-
-@dataclass(frozen=True, eq=False)
-class AncestorTask:
+@dataclass(frozen=True, eq=False, repr=False)
+class AncestorTask(TaskOnGraph):
     """k-hop ancestor retrieval: name the random code of the ancestor k hops up. Build it with :func:`ancestor_task`.
 
     Every tree of a forest has an anchor as its root. An anchor carries a code, one of ``num_codes``, as its input
@@ -243,6 +229,8 @@ class AncestorTask:
         True
     """
 
+    kind: ClassVar[str] = "ancestors"
+
     name: str
     edge_index: Tensor
     anchors: Tensor
@@ -258,9 +246,6 @@ class AncestorTask:
     notes: tuple[str, ...] = ()
     graph: Graph | None = field(default=None, init=False)  # its nodes have no features of their own
     edge_weight: Tensor | None = field(default=None, init=False)
-
-    def __repr__(self) -> str:
-        return shaped(self)
 
     def __post_init__(self) -> None:
         if self.edge_index.device.type != "cpu":
@@ -304,10 +289,6 @@ class AncestorTask:
         """Return the right answers of some query nodes ``[b]``, given the codes of the anchors ``[a]``."""
         return codes[self.anchor[index]]
 
-    def to(self, device: torch.device | str) -> AncestorTask:
-        """Return the task with its tensors on ``device``."""
-        return replace(self, **_moved(self, device))
-
 
 @dataclass(frozen=True, eq=False)
 class ImageTask:
@@ -332,6 +313,8 @@ class ImageTask:
         >>> len(train), len(validation)
         (45, 5)
     """
+
+    data_kind: ClassVar[DataKind] = "images"
 
     name: str
     data: ImageData
@@ -393,6 +376,14 @@ class ImageTask:
             contents = tuple(hashlib.sha256(image.tobytes()).digest() for image in pixels)
         return stratified_part(data.train.labels.tolist(), contents, self.holdout, _HOLD_OUT_SEED)
 
+    def model_sizes(self) -> dict[str, Any]:
+        """Return the arguments of :func:`lresnet.create_model` that the task decides."""
+        return {"num_classes": self.num_classes, "in_channels": self.in_channels}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the name of the task and its share of validation images; the images have facts of their own."""
+        return {"name": self.name, "holdout": self.holdout}
+
     def to(self, device: torch.device | str) -> ImageTask:
         """Return the task with its images on ``device``."""
         data = self.data
@@ -413,11 +404,6 @@ GraphTask = LinkTask | NodeTask
 Task = LinkTask | NodeTask | HierarchyTask | GraphLevelTask | AncestorTask | ImageTask | TextTask | DatasetTask
 
 
-def _require_features(name: str, x: Tensor, nodes: int) -> None:
-    if x.dim() != 2 or x.shape[0] != nodes:
-        raise ValueError(f"{name}: the features have shape {list(x.shape)}; {nodes} nodes need as many rows")
-
-
 def _require_index(name: str, part: str, index: Tensor | None, y: Tensor) -> None:
     """Check that a part of a split lists labelled items by number. None: a task that only trains has no test part."""
     if index is None:
@@ -430,7 +416,3 @@ def _require_index(name: str, part: str, index: Tensor | None, y: Tensor) -> Non
         raise ValueError(f"{name}: {part} lists numbers outside 0 to {y.shape[0] - 1}")
     if index.device.type == "cpu" and y.device.type == "cpu" and bool((y[index] < 0).any()):
         raise ValueError(f"{name}: {part} lists {int(index[(y[index] < 0).nonzero()[0, 0]])}, which has no label")
-
-
-def _moved(task: LinkTask | NodeTask | GraphLevelTask | AncestorTask, device: torch.device | str) -> dict[str, Any]:
-    return {key: value.to(device) for key, value in vars(task).items() if isinstance(value, Tensor)}

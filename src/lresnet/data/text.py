@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from lresnet.data.files import Root, source_files
 from lresnet.data.formats.text_files import read_documents
 from lresnet.data.registry import TEXTS, reader
 from lresnet.data.shaped import shaped
+from lresnet.data.source import DataKind
 from lresnet.data.tokenizer import Tokenizer, train_bpe
 
 __all__ = ["TextTask", "Tokens", "text_task"]
@@ -46,6 +47,8 @@ class TextTask:
     Raises:
         ValueError: A part has no ``context + 1`` tokens to train on, or no two tokens to evaluate on.
     """
+
+    data_kind: ClassVar[DataKind] = "texts"
 
     name: str
     train: Tensor
@@ -81,6 +84,14 @@ class TextTask:
     def to(self, device: torch.device | str) -> TextTask:
         """Return the task with its tokens on ``device``."""
         return replace(self, train=self.train.to(device), val=self.val.to(device), test=self.test.to(device))
+
+    def model_sizes(self) -> dict[str, Any]:
+        """Return the arguments of :func:`lresnet.create_model` that the task decides."""
+        return {"vocab_size": self.vocab_size, "context": self.context}
+
+    def describe(self) -> dict[str, Any]:
+        """Return the name of the task, its context and a checksum of the text as JSON values."""
+        return {"name": self.name, "context": self.context, "digest": self.facts()["digest"]}
 
     def facts(self) -> dict[str, Any]:
         """Return the sizes and a checksum of the text as JSON values."""

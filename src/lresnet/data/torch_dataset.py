@@ -7,7 +7,7 @@ import hashlib
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.utils.data import ConcatDataset, DataLoader, IterableDataset, Sampler, Subset, TensorDataset
 from torch.utils.data.distributed import DistributedSampler
 
+from lresnet.data.source import DataKind
 from lresnet.data.splits import stratified
 
 __all__ = ["DataRandomness", "DatasetTask", "ItemForm", "Transform", "dataset_task", "image_tensor", "is_data"]
@@ -66,6 +67,8 @@ class DatasetTask:
         notes: How the data were split, one sentence each.
     """
 
+    data_kind: ClassVar[DataKind] = "images"
+
     name: str
     train: Any
     validation: Any = None
@@ -100,6 +103,10 @@ class DatasetTask:
         if len(self.form.shape) != 3:
             raise ValueError(f"{self.name}: items of shape {list(self.form.shape)} are not images [C, H, W]")
         return self.form.shape[0]
+
+    def model_sizes(self) -> dict[str, Any]:
+        """Return the arguments of :func:`lresnet.create_model` that the task decides."""
+        return {"num_classes": self.num_classes, "in_channels": self.in_channels}
 
     def describe(self) -> dict[str, Any]:
         """Return the sizes of the data and the form of the items as JSON values."""

@@ -5,23 +5,22 @@ from typing import TYPE_CHECKING
 from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lresnet.runs.config import (
+    from lresnet.runs.config import RunConfig
+    from lresnet.runs.model_config import (
         EmbeddingConfig,
         GCNConfig,
         GCNIIConfig,
         GPTConfig,
-        GraphTaskConfig,
-        ImageTaskConfig,
         ModelConfig,
         ResNetConfig,
-        RunConfig,
         SAGEConfig,
         SGFormerConfig,
-        TextTaskConfig,
         ViTConfig,
     )
     from lresnet.runs.presets import run_config
-    from lresnet.runs.run import Run, fit
+    from lresnet.runs.run import Run
+    from lresnet.runs.task_config import GraphTaskConfig, ImageTaskConfig, TextTaskConfig
+    from lresnet.runs.training import fit
 
 __all__ = [
     "EmbeddingConfig",
@@ -46,21 +45,21 @@ if not TYPE_CHECKING:  # a type checker reads the imports above, so it still rep
     __getattr__, __dir__ = lazy_names(
         __name__,
         {
-            "EmbeddingConfig": "config",
-            "GCNConfig": "config",
-            "GCNIIConfig": "config",
-            "GPTConfig": "config",
-            "GraphTaskConfig": "config",
-            "ImageTaskConfig": "config",
-            "ModelConfig": "config",
-            "ResNetConfig": "config",
+            "EmbeddingConfig": "model_config",
+            "GCNConfig": "model_config",
+            "GCNIIConfig": "model_config",
+            "GPTConfig": "model_config",
+            "GraphTaskConfig": "task_config",
+            "ImageTaskConfig": "task_config",
+            "ModelConfig": "model_config",
+            "ResNetConfig": "model_config",
             "Run": "run",
             "RunConfig": "config",
-            "SAGEConfig": "config",
-            "SGFormerConfig": "config",
-            "TextTaskConfig": "config",
-            "ViTConfig": "config",
-            "fit": "run",
+            "SAGEConfig": "model_config",
+            "SGFormerConfig": "model_config",
+            "TextTaskConfig": "task_config",
+            "ViTConfig": "model_config",
+            "fit": "training",
             "run_config": "presets",
         },
     )

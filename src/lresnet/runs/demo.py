@@ -16,7 +16,7 @@ from lresnet.residual.registry import compared_methods
 from lresnet.runs.config import RunConfig
 from lresnet.runs.presets import run_config
 from lresnet.runs.record import RunRecord
-from lresnet.runs.run import fit
+from lresnet.runs.training import fit
 from lresnet.runs.workers import worker_pool
 
 __all__ = ["DEMO_SEEDS", "DEMO_TASKS", "TreeEmbedding", "demo_runs", "learn_embedding", "run_demo"]

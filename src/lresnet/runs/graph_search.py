@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lresnet._files import locked_folder, sync_folder, write_atomically
-from lresnet.runs.config import GraphTaskConfig, RunConfig, configure, task_as_dict
+from lresnet.runs.config import RunConfig, configure, task_as_dict
 from lresnet.runs.graph_trials import trials
+from lresnet.runs.task_config import GraphTaskConfig
 from lresnet.train.results import parse_line, result_line
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def search(
         budget: when to stop.
         method: the residual connection if the user has fixed it.
         folder: where the trials are recorded, as ``search.jsonl``; None: nowhere.
-        device: see :func:`lresnet.runs.run.usable_device`.
+        device: see :func:`lresnet.runs.device.usable_device`.
         on_trial: called with every trial when it has ended.
 
     Raises:
@@ -225,8 +226,8 @@ def _write(folder: Path, ended: Sequence[Trial]) -> None:
 
 
 def _checksum(config: RunConfig) -> str:
-    from lresnet.runs.graphs import graph_facts
-    from lresnet.runs.run import load
+    from lresnet.runs.data_facts import graph_facts
+    from lresnet.runs.tasks import load
 
     facts = {"task": task_as_dict(config.task), "seed": config.train.seed}
     facts |= {"graph": graph_facts(load(config.task, config.train.seed))}
@@ -244,7 +245,7 @@ def _has_features(task: GraphTaskConfig) -> bool:
 
 
 def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str, folder: Path | None) -> Trial:
-    from lresnet.runs.run import fit
+    from lresnet.runs.training import fit
     from lresnet.train import NonFiniteError
 
     tried = _configured(config, settings)

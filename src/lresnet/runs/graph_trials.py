@@ -11,8 +11,9 @@ from dataclasses import fields
 from typing import Any
 
 from lresnet.residual.registry import residual_options
-from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, GraphTaskKind
+from lresnet.runs.model_config import GRAPH_MODELS
 from lresnet.runs.search import draws
+from lresnet.runs.task_config import GraphTaskConfig, GraphTaskKind
 from lresnet.train.config import TrainConfig
 
 __all__ = ["first_settings", "trials"]

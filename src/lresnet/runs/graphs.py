@@ -1,19 +1,13 @@
-"""Runs on a user's graph: the task of a configuration, and whether the graph has changed since a run was started."""
+"""Tasks on a user's graph, read and built as a configuration says."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from torch import Tensor
 
 from lresnet.data import (
     Graph,
-    GraphLevelTask,
     Task,
     graph_task,
     hierarchy_task,
@@ -23,14 +17,12 @@ from lresnet.data import (
     read_graphs,
 )
 from lresnet.data.source import FEATURE_SOURCES, FeatureSource
-from lresnet.runs.config import GraphTaskConfig
+from lresnet.runs.task_config import GraphTaskConfig, GraphTaskKind
 
-__all__ = ["feature_source", "graph_facts", "load_own_task", "read_own_graph", "require_same_graph"]
-
-# What run.json records of a graph, and what an error message calls it.
-_WORDS = {"nodes": "nodes", "edges": "edges", "digest": "edges, features or labels"}
+__all__ = ["feature_source", "load_own_task", "read_own_graph"]
 
 
+@functools.lru_cache(maxsize=4)
 def load_own_task(config: GraphTaskConfig, seed: int) -> Task:
     """Build the task of a user's graph. The last few graphs and tasks stay in memory.
 
@@ -41,52 +33,64 @@ def load_own_task(config: GraphTaskConfig, seed: int) -> Task:
         FileNotFoundError: the graph, or a file that the configuration names, is gone.
         ValueError: a file is damaged, or the task is impossible.
     """
-    return _task(config, seed)
+    assert config.task is not None
+    return _BUILDERS[config.task](config, seed)
 
 
-@functools.lru_cache(maxsize=4)
-def _task(config: GraphTaskConfig, seed: int) -> Task:
-    if config.task == "graph-level":
-        graphs, labels = read_graphs(Path(config.name))
-        metric = config.metric or "accuracy"
-        return graph_task(graphs, labels, name=config.name, seed=seed, metric=metric, features=config.features)
-    if config.task == "hierarchy":
-        if not Path(config.name).exists():
-            raise FileNotFoundError(
-                f"the taxonomy {config.name} does not exist; move it back, or make that path a link"
-            )
-        return hierarchy_task(
-            Path(config.name),
-            name=config.name,
-            split=config.split,  # type: ignore[arg-type]  # checked by the configuration
-            seed=seed,
-            metric=config.metric or "mrr",
-            node_features=config.node_features,
-        )
+def _link_task(config: GraphTaskConfig, seed: int) -> Task:
     graph = read_own_graph(config)
-    source = feature_source(config)
-    split = config.split_index if config.split_index is not None else config.split
-    if config.task == "link":
-        if isinstance(split, int):
-            raise ValueError(f"--split {split} is for node classification; for links give a file, or leave it out")
-        return link_task(
-            graph,
-            name=config.name,
-            split=None if split == "random" else split,
-            seed=seed,
-            metric=config.metric,
-            node_features=source,
-            features=config.features,
+    if config.split_index is not None:
+        raise ValueError(
+            f"--split {config.split_index} is for node classification; for links give a file, or leave it out"
         )
-    return node_task(
+    return link_task(
         graph,
         name=config.name,
-        split=split,
+        split=None if config.split == "random" else config.split,
         seed=seed,
-        metric=config.metric or "accuracy",
-        node_features=source,
+        metric=config.metric,
+        node_features=feature_source(config),
         features=config.features,
     )
+
+
+def _node_task(config: GraphTaskConfig, seed: int) -> Task:
+    return node_task(
+        read_own_graph(config),
+        name=config.name,
+        split=config.split_index if config.split_index is not None else config.split,
+        seed=seed,
+        metric=config.metric or "accuracy",
+        node_features=feature_source(config),
+        features=config.features,
+    )
+
+
+def _graph_level_task(config: GraphTaskConfig, seed: int) -> Task:
+    graphs, labels = read_graphs(Path(config.name))
+    metric = config.metric or "accuracy"
+    return graph_task(graphs, labels, name=config.name, seed=seed, metric=metric, features=config.features)
+
+
+def _hierarchy_task(config: GraphTaskConfig, seed: int) -> Task:
+    if not Path(config.name).exists():
+        raise FileNotFoundError(f"the taxonomy {config.name} does not exist; move it back, or make that path a link")
+    return hierarchy_task(
+        Path(config.name),
+        name=config.name,
+        split=config.split,  # type: ignore[arg-type]  # checked by the configuration
+        seed=seed,
+        metric=config.metric or "mrr",
+        node_features=config.node_features,
+    )
+
+
+_BUILDERS: Mapping[GraphTaskKind, Callable[[GraphTaskConfig, int], Task]] = {
+    "link": _link_task,
+    "node": _node_task,
+    "graph-level": _graph_level_task,
+    "hierarchy": _hierarchy_task,
+}
 
 
 def feature_source(config: GraphTaskConfig) -> FeatureSource | None:
@@ -105,48 +109,3 @@ def _graph(name: str, features: str | None, labels: str | None, directed: bool) 
     if not Path(name).exists():
         raise FileNotFoundError(f"the graph {name} does not exist; move it back, or make that path a link to it")
     return read_graph(Path(name), features=features, labels=labels, directed=directed)
-
-
-def graph_facts(task: Task) -> dict[str, Any] | None:
-    """Return the sizes and a checksum of a user's graph as JSON values; None for a task without its graph."""
-    if isinstance(task, GraphLevelTask):
-        parts: list[Any] = [task.x, task.edge_index, task.batch, task.y]
-        return _facts(task.num_nodes, task.edge_index.shape[1] // 2, parts)
-    graph = getattr(task, "graph", None)
-    if graph is None:
-        return None
-    features = graph.features
-    arrays = [features] if features is None or isinstance(features, np.ndarray) else [features.data, features.indices]
-    return _facts(graph.num_nodes, graph.edges.shape[1], [graph.edges, graph.weights, graph.labels, *arrays])
-
-
-def _facts(nodes: int, edges: int, parts: list[Any]) -> dict[str, Any]:
-    digest = hashlib.sha256()
-    for part in parts:
-        if part is None:
-            digest.update(b"none")
-            continue
-        array = part.numpy() if isinstance(part, Tensor) else part
-        digest.update(f"{array.shape}{array.dtype}".encode())
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-    return {"nodes": nodes, "edges": edges, "digest": digest.hexdigest()}
-
-
-def require_same_graph(
-    facts: Mapping[str, Any] | None, before: Mapping[str, Any] | None, name: str, folder: Path
-) -> None:
-    """Raise an error if a user's graph has changed since the run in ``folder`` was started.
-
-    Args:
-        facts: facts of the graph as it is now, see :func:`graph_facts`.
-        before: facts that ``run.json`` of ``folder`` recorded; None: it recorded none.
-
-    Raises:
-        ValueError: the graph has changed; the message says in what.
-    """
-    for key, now in (facts or {}).items():
-        if before is not None and before.get(key, now) != now:
-            raise ValueError(
-                f"{name} has other {_WORDS[key]} than when the run in {folder} was started; "
-                "restore the file, or train in another folder"
-            )

@@ -18,8 +18,9 @@ from lresnet.data.registry import DATASETS, TASKS
 from lresnet.data.source import DataSource
 from lresnet.data.split_names import SPLITS
 from lresnet.residual.registry import METHODS
-from lresnet.runs.config import MODEL_CONFIGS, train_from_dict
+from lresnet.runs.config import train_from_dict
 from lresnet.runs.graph_search import read_trials
+from lresnet.runs.model_config import MODEL_CONFIGS
 from lresnet.runs.own_network import is_own_network
 from lresnet.runs.record import RunRecord
 from lresnet.runs.report import (

@@ -24,9 +24,10 @@ from lresnet.data.edges import directed_pairs
 from lresnet.data.graph import Graph
 from lresnet.data.node_features import input_features
 from lresnet.data.pairs import both_directions
-from lresnet.runs.config import GraphTaskConfig, task_from_dict
+from lresnet.runs.config import task_from_dict
 from lresnet.runs.graphs import feature_source
 from lresnet.runs.names import did_you_mean
+from lresnet.runs.task_config import GraphTaskConfig
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.host_graph import HostGraph
 

@@ -20,13 +20,14 @@ from torch import Tensor
 from lresnet.data import ImageSet, ImageTask
 from lresnet.data.formats.image_folder import find_layout, image_sizes
 from lresnet.data.image_files import ImageFiles
-from lresnet.runs.config import ImageTaskConfig, RunConfig, ViTConfig, configure
+from lresnet.runs.config import RunConfig, configure
+from lresnet.runs.model_config import ViTConfig
+from lresnet.runs.task_config import ImageTaskConfig
 
 __all__ = [
     "MirrorTest",
     "OwnImages",
     "common_size",
-    "default_network",
     "image_settings",
     "mirror_test",
     "suit_to_images",
@@ -120,7 +121,7 @@ def suit_to_images(config: RunConfig, given: Mapping[str, Any], *, gpu: bool = F
     Raises:
         FileNotFoundError, ValueError: the images cannot be read.
     """
-    from lresnet.runs.run import load
+    from lresnet.runs.tasks import load
 
     task = config.task
     assert isinstance(task, ImageTaskConfig)
@@ -173,18 +174,6 @@ def common_size(sizes: Counter[tuple[int, int]], largest: int) -> int | None:
     return max(1, min(largest, sides[len(sides) // 2]))
 
 
-def default_network(side: int, images: int, *, gpu: bool) -> str:
-    """Return the network for images of this side and a set of this size.
-
-    A CPU trains ResNet-20 with 8 to 32 channels, which takes 2 ms per image of 32 pixels; a GPU trains ResNet-18.
-
-    Example:
-        >>> default_network(32, 2000, gpu=False)
-        'lorentz_resnet20'
-    """
-    return "lorentz_resnet18" if gpu else "lorentz_resnet20"
-
-
 def image_settings(images: int, side: int, *, gpu: bool = False, epochs: int | None = None) -> dict[str, Any]:
     """Return the settings for a number of training images of a given side.
 
@@ -204,7 +193,7 @@ def image_settings(images: int, side: int, *, gpu: bool = False, epochs: int | N
     least, most = _EPOCHS[gpu]
     epochs = epochs or min(most, max(least, math.ceil(_IMAGE_PASSES[gpu] / images)))
     return {
-        "model": default_network(side, images, gpu=gpu),
+        "model": "lorentz_resnet18" if gpu else "lorentz_resnet20",  # 2 ms per image of 32 pixels on a CPU core
         "epochs": epochs,
         "batch_size": batch,
         "lr": round(_LR * math.sqrt(batch / _LR_BATCH), 3),

@@ -7,7 +7,7 @@ import math
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,6 +30,9 @@ from lresnet.train.graph_classification import graph_logits
 from lresnet.train.image_classification import class_scores, mirrored_scores
 from lresnet.train.link_prediction import kappa_of_model
 
+if TYPE_CHECKING:
+    from lresnet.runs.dataset_runs import ItemPrediction
+
 __all__ = [
     "GraphPrediction",
     "ImageBatch",
@@ -39,6 +42,7 @@ __all__ = [
     "Predictions",
     "image_files",
     "image_network",
+    "predict",
     "predict_graphs",
     "predict_images",
     "predict_nodes",
@@ -175,6 +179,46 @@ def image_network(run: Run) -> ImageNetwork:
         raise ValueError(f"{run.place}/run.json does not describe its images: no {error}") from error
     except (TypeError, ValueError) as error:
         raise ValueError(f"{run.place}/run.json does not fit the model beside it: {error}") from error
+
+
+def predict(
+    run: Run, items: Sequence[Any] | Tensor, *, top: int, graph: Any
+) -> list[NodePrediction] | list[GraphPrediction] | list[ItemPrediction] | Predictions | Tensor:
+    """Predict by the task of a run, see :meth:`lresnet.Run.predict`."""
+    require_no_text(run, "items to predict")
+    on_images = run.record.images is not None or run.record.on_dataset
+    if graph is not None and (on_images or not isinstance(run.task, NodeTask)):
+        raise ValueError(f"{run.place} does not classify nodes, as graph= needs; links and embed take a graph too")
+    if isinstance(items, str | Path):
+        raise TypeError(f"predict takes a list of items, got {items!r}; write [{items!r}]")
+    is_batch = isinstance(items, Tensor) or hasattr(items, "__array_interface__")
+    if run.record.on_dataset or (run.record.images is not None and is_batch):
+        from lresnet.runs.dataset_runs import predict_inputs
+
+        return predict_inputs(run, items, top=top)
+    if on_images:  # needs no task: the record describes the images
+        return predict_images(run, [Path(str(path)) for path in items], top=top)
+    by_name = len(items) > 0 and not isinstance(items, Tensor) and all(isinstance(item, str) for item in items)
+    if by_name and isinstance(run.task, NodeTask | GraphLevelTask):
+        chosen: list[int | str] = [str(item) for item in items]
+    else:
+        numbers = _numbers(items)
+        if isinstance(run.task, LinkTask):
+            return score_links(run, numbers)
+        chosen = numbers.flatten().tolist()
+    if isinstance(run.task, GraphLevelTask):
+        return predict_graphs(run, chosen, top=top)
+    return predict_nodes(run, chosen, top=top, graph=graph)
+
+
+def _numbers(items: Sequence[Any] | Tensor) -> Tensor:
+    try:
+        numbers = torch.as_tensor(items)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"predict takes whole numbers of nodes, got {items!r}") from error
+    if numbers.numel() and (numbers.is_floating_point() or numbers.dtype == torch.bool):
+        raise TypeError(f"predict takes whole numbers of nodes, got {items!r}")
+    return numbers
 
 
 def image_files(paths: Sequence[Path]) -> list[Path]:

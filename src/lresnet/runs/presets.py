@@ -12,32 +12,21 @@ import tomllib
 from collections.abc import Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from lresnet.data.formats.graph_paths import looks_like_graph
 from lresnet.data.registry import IMAGE_SETS, TASKS, TEXTS
-from lresnet.data.source import FEATURE_SOURCES
+from lresnet.data.source import FEATURE_SOURCES, DataKind
 from lresnet.data.split_names import ALIASES, canonical_split, split_name
 from lresnet.residual.registry import RESIDUALS
-from lresnet.runs.config import (
-    GRAPH_MODELS,
-    IMAGE_MODELS,
-    GraphTaskConfig,
-    GraphTaskKind,
-    ImageTaskConfig,
-    RunConfig,
-    TextTaskConfig,
-    ViTConfig,
-    configure,
-)
+from lresnet.runs.config import DATA_KINDS, RunConfig, configure
 from lresnet.runs.graph_trials import first_settings
+from lresnet.runs.model_config import GRAPH_MODELS, IMAGE_MODELS, ViTConfig
 from lresnet.runs.names import did_you_mean, require_known
+from lresnet.runs.task_config import GraphTaskConfig, GraphTaskKind, ImageTaskConfig, TextTaskConfig
 
-__all__ = ["TaskKind", "find_task", "has_searched_preset", "image_recipes", "is_own_graph", "run_config"]
+__all__ = ["find_task", "has_searched_preset", "image_recipes", "is_own_graph", "run_config"]
 
-TaskKind = Literal["graphs", "images", "texts"]
-
-_DEFAULT_TASKS: dict[TaskKind, str] = {"graphs": "disease_tree/lp", "images": "cifar10", "texts": "gcide"}
 _TEXT = "text"  # all texts share the recipes of one file
 # CIFAR's learning rate suits 50,000 images; on a few hundred its first steps spoil the network.
 # benchmarks/small_images.py, 540 images, seeds 0 to 2: after 12 epochs the test accuracy is 35, 43 and 46 % without
@@ -47,7 +36,7 @@ _OWN_IMAGES_CLIP = 1.0
 _OWN_IMAGES_LARGEST_LR = 0.4
 
 
-def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind, str]:
+def find_task(name: str | None, kind: DataKind | None = None) -> tuple[DataKind, str]:
     """Resolve the name of a task: a shipped task, set of images or text, or the path of a user's graph or images.
 
     Only ``kind`` tells that a path holds a text, because an edge list is a text too. A shipped task takes precedence
@@ -66,7 +55,7 @@ def find_task(name: str | None, kind: TaskKind | None = None) -> tuple[TaskKind,
         (('images', 'cifar100'), ('graphs', 'disease_tree/lp'))
     """
     if name is None:
-        return kind or "graphs", _DEFAULT_TASKS[kind or "graphs"]
+        return kind or "graphs", DATA_KINDS[kind or "graphs"].default_task
     if kind is not None:
         return kind, name
     if name in TASKS:
@@ -98,7 +87,7 @@ def run_config(
     method: str = "lorentz",
     *,
     seed: int = 0,
-    kind: TaskKind | None = None,
+    kind: DataKind | None = None,
     split: str | int | None = None,
     split_index: int | None = None,
     recipe: str | None = None,
@@ -175,7 +164,7 @@ def image_recipes() -> list[str]:
         >>> image_recipes()[0]
         'fast'
     """
-    return list(_presets(_DEFAULT_TASKS["images"]))
+    return list(_presets(DATA_KINDS["images"].default_task))
 
 
 def _own_graph_config(
@@ -279,7 +268,7 @@ def _text_config(
 
 
 def _image_preset(task: str, recipe: str | None, model: str | None) -> dict[str, Any]:
-    name = task if task in IMAGE_SETS else _DEFAULT_TASKS["images"]
+    name = task if task in IMAGE_SETS else DATA_KINDS["images"].default_task
     of_vit = IMAGE_MODELS.get(str(model)) is ViTConfig
     presets: dict[str, dict[str, Any]] = _presets(f"{name}_vit" if of_vit else name)
     if recipe is None:

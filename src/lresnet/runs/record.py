@@ -21,8 +21,10 @@ from lresnet.data.quoting import reason
 from lresnet.data.registry import TASKS
 from lresnet.data.split_names import canonical_split
 from lresnet.metrics.untrained_links import UntrainedScore
-from lresnet.runs.config import GRAPH_MODELS, GraphTaskConfig, ImageTaskConfig, RunConfig, configure
-from lresnet.runs.images import require_same_images, require_same_order
+from lresnet.runs.config import RunConfig, configure
+from lresnet.runs.data_facts import require_same_data, require_same_order
+from lresnet.runs.model_config import GRAPH_MODELS
+from lresnet.runs.task_config import GraphTaskConfig, ImageTaskConfig
 from lresnet.train.checkpoint import has_checkpoint, is_damaged, load_checkpoint, previous_checkpoint
 
 __all__ = [
@@ -352,7 +354,7 @@ def require_resumable(folder: Path, before: RunRecord | None, record: RunRecord)
             f"cannot resume with {record.processes}, because batch norm would see other parts of a batch; "
             f"start it {start}, or use another folder to start from the beginning"
         )
-    require_same_images(record.images, before.images, record.task_name, folder)
+    require_same_data("images", record.images, before.images, record.task_name, folder)
     require_same_order(record.images, before.images, record.task_name, folder)
 
 

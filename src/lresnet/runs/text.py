@@ -1,10 +1,8 @@
-"""Runs on texts: identity of the text, networks of the user, and continuations that the model of a run draws."""
+"""Runs on texts: networks of the user, and continuations that the model of a run draws."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -15,9 +13,7 @@ from lresnet.train.text_modelling import next_token_logits
 if TYPE_CHECKING:
     from lresnet.runs.run import Run
 
-__all__ = ["generate", "require_no_text", "require_same_text", "require_token_logits", "tokenizer_of"]
-
-_WORDS = {"vocab_size": "tokens", "tokens": "tokens"}
+__all__ = ["generate", "require_no_text", "require_token_logits", "tokenizer_of"]
 
 
 def require_no_text(run: Run, what: str) -> None:
@@ -31,26 +27,6 @@ def require_no_text(run: Run, what: str) -> None:
             f"{run.place} holds a run on the text {run.record.data_name}, which has no {what}; `lresnet generate` "
             "continues a text"
         )
-
-
-def require_same_text(
-    facts: Mapping[str, Any] | None, before: Mapping[str, Any] | None, name: str, folder: Path
-) -> None:
-    """Raise an error if a text has changed since the run in ``folder`` was started.
-
-    Args:
-        facts: facts of the text as it is now, see :meth:`lresnet.data.TextTask.facts`.
-        before: facts that ``run.json`` of ``folder`` recorded; None: it recorded none.
-
-    Raises:
-        ValueError: the text has changed; the message says in what.
-    """
-    for key, now in (facts or {}).items():
-        if before is not None and before.get(key, now) != now:
-            raise ValueError(
-                f"{name} has other {_WORDS.get(key, 'bytes')} than when the run in {folder} was started; "
-                "restore the file, or train in another folder"
-            )
 
 
 @torch.no_grad()

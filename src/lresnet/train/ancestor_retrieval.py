@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 
 from lresnet.data import AncestorTask
+from lresnet.models.graph_model import GraphModel
+from lresnet.train.config import Augment, TrainConfig
+from lresnet.train.distributed import Processes
 from lresnet.train.objective import Objective
 
 __all__ = ["AncestorForest", "AncestorRetrieval"]
@@ -62,7 +65,7 @@ class AncestorForest:
         return output.index_select(0, self._queries), codes.index_select(0, self._tree_of_query)
 
 
-class AncestorRetrieval(Objective[Any]):
+class AncestorRetrieval(Objective[GraphModel]):
     """Objective of ancestor retrieval: cross entropy of the codes, and accuracy over fixed draws for evaluation.
 
     Both are means over trees of the mean over the query nodes of a tree.
@@ -81,6 +84,20 @@ class AncestorRetrieval(Objective[Any]):
         self.val_forest = AncestorForest(self.task, self.task.val_index, draws)
         self._test_forest = AncestorForest(self.task, self.task.test_index, draws)
 
+    @classmethod
+    def from_config(
+        cls, task: AncestorTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> AncestorRetrieval:
+        wrong: dict[str, Any] = {name: getattr(config, name) for name in ("batch_size", "neighbours", "margin")}
+        wrong["loss"] = None if config.loss == "cross_entropy" else config.loss
+        wrong["augment"] = None if config.augment == Augment() else config.augment
+        for name, value in wrong.items():
+            if value is not None:
+                raise ValueError(f"{task.name} is trained on cross entropy as one batch; leave out {name}={value!r}")
+        if processes.size > 1:
+            raise ValueError(f"{task.name} cannot be shared among {processes.size} processes")
+        return cls(task, seed=config.seed, device=device)
+
     @property
     def generators(self) -> list[torch.Generator]:
         return [self._generator]
@@ -96,21 +113,21 @@ class AncestorRetrieval(Objective[Any]):
         shift = (numbers[-1] * self.task.num_codes).long()
         return (numbers[:-1].argsort() + shift) % self.task.num_codes
 
-    def loss(self, model: Any) -> Tensor:
+    def loss(self, model: GraphModel) -> Tensor:
         logits, answers = self.train_forest.logits(model, self.draw())
         losses = torch.nn.functional.cross_entropy(logits, answers, reduction="none")
         return self.train_forest.weight.to(losses.dtype) @ losses
 
-    def forward_training_data(self, model: Any) -> None:
+    def forward_training_data(self, model: GraphModel) -> None:
         self.train_forest.logits(model, self.task.val_codes[0, self.train_forest.trees])
 
-    def validation(self, model: Any) -> Tensor:
+    def validation(self, model: GraphModel) -> Tensor:
         return self._accuracy(model, self.val_forest, self.task.val_codes)
 
     @torch.no_grad()
-    def test(self, model: Any) -> dict[str, float]:
+    def test(self, model: GraphModel) -> dict[str, float]:
         return {"accuracy": 100 * float(self._accuracy(model, self._test_forest, self.task.test_codes))}
 
-    def _accuracy(self, model: Any, forest: AncestorForest, codes: Tensor) -> Tensor:
+    def _accuracy(self, model: GraphModel, forest: AncestorForest, codes: Tensor) -> Tensor:
         logits, answers = forest.logits(model, codes[:, forest.trees].flatten())
         return forest.weight @ (logits.argmax(-1) == answers).to(forest.weight.dtype)

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from lresnet.data.torch_dataset import DataRandomness, DatasetTask
+from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
-from lresnet.train.objective import Objective
+from lresnet.train.objective import Objective, require_no_graph_settings
 
 __all__ = ["DatasetClassification", "network_input", "network_logits"]
 
@@ -90,6 +91,35 @@ class DatasetClassification(Objective[torch.nn.Module]):
         self._randomness, self._epoch = DataRandomness(), 0
         self._iterator: Iterator[Any] | None = None
         self._inputs = self._labels = torch.empty(0)
+
+    @classmethod
+    def from_config(
+        cls, task: DatasetTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> DatasetClassification:
+        require_no_graph_settings(task, config)
+        smoothing = config.augment.label_smoothing
+        if config.augment != Augment(label_smoothing=smoothing):
+            raise ValueError(
+                f"augment={config.augment} is for images that lresnet reads, but {task.name} has its own transforms; "
+                "only label_smoothing applies"
+            )
+        if config.patience is not None and task.validation is None:
+            raise ValueError(
+                f"patience={config.patience} needs validation data, and {task.name} has none; give validation= or "
+                "leave it out"
+            )
+        return cls(
+            task,
+            batch_size=config.batch_size,
+            label_smoothing=smoothing,
+            seed=config.seed,
+            device=device,
+            processes=processes,
+        )
+
+    @property
+    def checkpoint_every(self) -> int:
+        return 1  # an epoch reads all data, which may take hours
 
     @property
     def steps_per_epoch(self) -> int:

@@ -9,8 +9,10 @@ from torch import Tensor
 
 from lresnet.data import GraphLevelTask
 from lresnet.metrics import node_metric
+from lresnet.train.config import TrainConfig
+from lresnet.train.distributed import Processes
 from lresnet.train.node_classification import class_margin, class_margin_loss
-from lresnet.train.objective import Objective
+from lresnet.train.objective import Objective, given_loss, given_options
 
 __all__ = ["GraphBatch", "GraphClassification", "graph_logits", "graphs_of"]
 
@@ -103,6 +105,15 @@ class GraphClassification(Objective[Any]):
         self._generator = torch.Generator().manual_seed(seed)
         self._order = task.train_index
         self._current: tuple[GraphBatch, Tensor] | None = None
+
+    @classmethod
+    def from_config(
+        cls, task: GraphLevelTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> GraphClassification:
+        loss = given_loss(task, config)
+        if config.neighbours is not None or processes.size > 1:
+            raise ValueError(f"{task.name} classifies whole graphs, which are not sampled or shared among processes")
+        return cls(task, seed=config.seed, device=device, **given_options(config, "batch_size"), **loss)
 
     @property
     def steps_per_epoch(self) -> int:

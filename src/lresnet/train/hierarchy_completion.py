@@ -24,9 +24,11 @@ from lresnet.nn import (
     ranking_loss,
     split_candidates,
 )
+from lresnet.train.config import Augment, TrainConfig
+from lresnet.train.distributed import Processes
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.link_prediction import kappa_of_model
-from lresnet.train.objective import Objective
+from lresnet.train.objective import Objective, given_options
 
 __all__ = ["HierarchyCompletion", "HierarchyLoss", "ancestor_scores"]
 
@@ -89,6 +91,16 @@ class HierarchyCompletion(Objective[GraphModel]):
         self._tie_pairs = self.task.train_pairs[:, ::every]
         self._order = torch.arange(self.nodes.numel())
         self._batch = self._order[:0]
+
+    @classmethod
+    def from_config(
+        cls, task: HierarchyTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> HierarchyCompletion:
+        for name, value in given_options(config, "neighbours", "margin").items():
+            raise ValueError(f"{name}={value!r} is not for a hierarchy, as {task.name} is one; leave it out")
+        if config.augment != Augment() or processes.size > 1:
+            raise ValueError(f"{task.name} is a hierarchy, which has no augmentation and trains in one process")
+        return cls(task, seed=config.seed, device=device, **given_options(config, "batch_size", "loss"))
 
     def require_model(self, model: GraphModel) -> None:
         if self.kind == "cones" and model.euclidean:

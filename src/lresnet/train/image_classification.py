@@ -20,9 +20,9 @@ from lresnet.data.image_data import mean_colour
 from lresnet.data.image_files import ImageFiles, ImageStream
 from lresnet.metrics import accuracy, superclass_accuracy
 from lresnet.models.image_model import ImageModel
-from lresnet.train.config import Augment
+from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
-from lresnet.train.objective import Objective
+from lresnet.train.objective import Objective, given_options, require_no_graph_settings
 
 __all__ = ["ImageClassification", "class_scores", "mirrored_scores", "precompile"]
 
@@ -111,6 +111,14 @@ class ImageClassification(Objective[ImageModel]):
         self._mean, self._std = (torch.tensor(values, device=self.device) for values in (self.data.mean, self.data.std))
         self._epoch: tuple[Tensor, ...] = ()
         self._stream = None if isinstance(self.train, ImageSet) else _TrainingStream(self, self.train)
+
+    @classmethod
+    def from_config(
+        cls, task: ImageTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> ImageClassification:
+        require_no_graph_settings(task, config)
+        batch = given_options(config, "batch_size")
+        return cls(task, augment=config.augment, seed=config.seed, device=device, processes=processes, **batch)
 
     @property
     def steps_per_epoch(self) -> int:

@@ -13,8 +13,10 @@ from lresnet.metrics import average_precision, link_metric, roc_auc
 from lresnet.models import LorentzGCN
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
+from lresnet.train.config import TrainConfig
+from lresnet.train.distributed import Processes
 from lresnet.train.graph_inputs import GraphInputs
-from lresnet.train.objective import Objective
+from lresnet.train.objective import Objective, given_loss, sampling_options
 
 __all__ = ["LinkPrediction", "kappa_of_model"]
 
@@ -46,6 +48,17 @@ class LinkPrediction(Objective[LorentzGCN]):
         self.task, self.margin, self.kind = task.to(device), margin, loss
         self.inputs = GraphInputs.of(self.task)
         self.sampler = NegativeSampler(self.task, seed=seed)
+
+    @classmethod
+    def from_config(
+        cls, task: LinkTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> LinkPrediction:
+        sampling = sampling_options(task, config, processes)
+        if sampling is None:
+            return LinkPrediction(task, seed=config.seed, device=device, **given_loss(task, config))
+        from lresnet.train.sampled import SampledLinkPrediction
+
+        return SampledLinkPrediction(task, device=device, **sampling, **given_loss(task, config))
 
     def loss(self, model: LorentzGCN) -> Tensor:
         positive = self.task.train_edges

@@ -10,8 +10,10 @@ from torch import Tensor
 from lresnet.data import NodeTask
 from lresnet.metrics import node_metric
 from lresnet.models import LorentzGCN
+from lresnet.train.config import TrainConfig
+from lresnet.train.distributed import Processes
 from lresnet.train.graph_inputs import GraphInputs
-from lresnet.train.objective import Objective
+from lresnet.train.objective import Objective, given_loss, sampling_options
 
 __all__ = ["NodeClassification", "class_hinges", "class_margin", "class_margin_loss"]
 
@@ -55,6 +57,17 @@ class NodeClassification(Objective[LorentzGCN]):
     ) -> None:
         self.task, self.kind, self.margin = task.to(device), loss, margin
         self.inputs = GraphInputs.of(self.task)
+
+    @classmethod
+    def from_config(
+        cls, task: NodeTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> NodeClassification:
+        sampling = sampling_options(task, config, processes)
+        if sampling is None:
+            return NodeClassification(task, device=device, **given_loss(task, config))
+        from lresnet.train.sampled import SampledNodeClassification
+
+        return SampledNodeClassification(task, device=device, **sampling, **given_loss(task, config))
 
     def loss(self, model: LorentzGCN) -> Tensor:
         return self.loss_of_nodes(model, *self._select(model, self.task.train_index))

@@ -3,19 +3,37 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
+from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from lresnet.data import (
+    AncestorTask,
+    DatasetTask,
+    GraphLevelTask,
+    GraphTask,
+    HierarchyTask,
+    ImageTask,
+    LinkTask,
+    NodeTask,
+    Task,
+    TextTask,
+)
 from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
 
-if TYPE_CHECKING:
-    from lresnet.data import DatasetTask, Task
-
-__all__ = ["Objective", "make_objective"]
+__all__ = [
+    "OBJECTIVES",
+    "Objective",
+    "given_loss",
+    "given_options",
+    "make_objective",
+    "require_no_graph_settings",
+    "sampling_options",
+]
 
 
 Model = TypeVar("Model", bound=torch.nn.Module)
@@ -44,6 +62,17 @@ class Objective(abc.ABC, Generic[Model]):
     processes: Processes = ONE_PROCESS
     """The processes that share every batch; ``loss`` is the loss of this process's share."""
 
+    @classmethod
+    def from_config(
+        cls, task: Any, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> Objective[Any]:
+        """Return the objective of a task with the settings of a configuration; :func:`make_objective` calls it.
+
+        Raises:
+            ValueError: the configuration sets an option that this kind of task does not have.
+        """
+        raise NotImplementedError(f"{cls.__name__} has no from_config")
+
     def require_model(self, model: Model) -> None:
         """Raise ``ValueError`` if this objective cannot train the model; called before the first step."""
 
@@ -53,6 +82,11 @@ class Objective(abc.ABC, Generic[Model]):
     @property
     def steps_per_epoch(self) -> int:
         return 1
+
+    @property
+    def checkpoint_every(self) -> int:
+        """Epochs between two checkpoints by default. An epoch of many batches takes as long as a hundred of one."""
+        return 200 if self.steps_per_epoch == 1 else 10
 
     @property
     def generators(self) -> Sequence[torch.Generator]:
@@ -101,6 +135,19 @@ class Objective(abc.ABC, Generic[Model]):
             generator.set_state(state[str(i)])
 
 
+OBJECTIVES: Mapping[type[Task], str] = {
+    LinkTask: "lresnet.train.link_prediction:LinkPrediction",
+    NodeTask: "lresnet.train.node_classification:NodeClassification",
+    GraphLevelTask: "lresnet.train.graph_classification:GraphClassification",
+    HierarchyTask: "lresnet.train.hierarchy_completion:HierarchyCompletion",
+    AncestorTask: "lresnet.train.ancestor_retrieval:AncestorRetrieval",
+    ImageTask: "lresnet.train.image_classification:ImageClassification",
+    DatasetTask: "lresnet.train.dataset_classification:DatasetClassification",
+    TextTask: "lresnet.train.text_modelling:TextModelling",
+}
+"""The objective of every kind of task as ``"module:name"``; it is imported when it is needed."""
+
+
 def make_objective(
     task: Task,
     config: TrainConfig,
@@ -120,107 +167,66 @@ def make_objective(
     Raises:
         ValueError: the configuration sets an option that this kind of task does not have.
     """
-    # The objectives are imported here because they import this module, and only the one that is needed.
-    from lresnet.data import AncestorTask, DatasetTask, GraphLevelTask, HierarchyTask, LinkTask, NodeTask, TextTask
+    name = next(OBJECTIVES[kind] for kind in type(task).__mro__ if kind in OBJECTIVES)
+    objective: type[Objective[Any]] = resolve_name(name)
+    return objective.from_config(task, config, device, processes)
 
-    loss: dict[str, Any] = {"loss": config.loss, "margin": config.margin}
-    loss = {name: value for name, value in loss.items() if value is not None}
-    batch: dict[str, Any] = {"batch_size": config.batch_size} if config.batch_size is not None else {}
-    if isinstance(task, HierarchyTask):
-        from lresnet.train.hierarchy_completion import HierarchyCompletion
 
-        for name, value in (("neighbours", config.neighbours), ("margin", config.margin)):
-            if value is not None:
-                raise ValueError(f"{name}={value!r} is not for a hierarchy, as {task.name} is one; leave it out")
-        if config.augment != Augment() or processes.size > 1:
-            raise ValueError(f"{task.name} is a hierarchy, which has no augmentation and trains in one process")
-        return HierarchyCompletion(task, seed=config.seed, device=device, **batch, **loss)
-    if loss.get("loss") in ("ranking", "cones"):
+def given_options(config: TrainConfig, *names: str) -> dict[str, Any]:
+    """Return the settings of a configuration that are not None, as keyword arguments of an objective.
+
+    Example:
+        >>> given_options(TrainConfig(batch_size=32), "batch_size", "margin")
+        {'batch_size': 32}
+    """
+    return {name: value for name in names if (value := getattr(config, name)) is not None}
+
+
+def given_loss(task: Task, config: TrainConfig) -> dict[str, Any]:
+    """Return loss and margin of links or classes as keyword arguments; those that are None are left out.
+
+    Raises:
+        ValueError: the loss is one of hierarchies.
+    """
+    if config.loss in ("ranking", "cones"):
         raise ValueError(f"loss={config.loss} is for hierarchies, but {task.name} is none; leave it out")
-    if isinstance(task, LinkTask | NodeTask):
-        if config.augment != Augment():
-            raise ValueError(f"augment={config.augment} is for images, but {task.name} is a graph; leave it out")
-        if batch:
-            from lresnet.train.sampled import SampledLinkPrediction, SampledNodeClassification
+    return given_options(config, "loss", "margin")
 
-            options = batch | {"neighbours": config.fanouts, "seed": config.seed, "processes": processes} | loss
-            if isinstance(task, LinkTask):
-                return SampledLinkPrediction(task, device=device, **options)
-            return SampledNodeClassification(task, device=device, **options)
-        if config.neighbours is not None:
-            raise ValueError(f"neighbours={config.neighbours!r} needs batch_size; without it the graph is one batch")
-        if processes.size > 1:
-            raise ValueError(
-                f"{task.name} cannot be shared among {processes.size} processes as one batch; give a batch_size"
-            )
-        if isinstance(task, LinkTask):
-            from lresnet.train.link_prediction import LinkPrediction
 
-            return LinkPrediction(task, seed=config.seed, device=device, **loss)
-        from lresnet.train.node_classification import NodeClassification
+def sampling_options(task: GraphTask, config: TrainConfig, processes: Processes) -> dict[str, Any] | None:
+    """Return what an objective of sampled batches of one graph takes; None: the whole graph is one batch.
 
-        return NodeClassification(task, device=device, **loss)
-    if isinstance(task, GraphLevelTask):
-        from lresnet.train.graph_classification import GraphClassification
-
-        if config.neighbours is not None or processes.size > 1:
-            raise ValueError(f"{task.name} classifies whole graphs, which are not sampled or shared among processes")
-        return GraphClassification(task, seed=config.seed, device=device, **batch, **loss)
-    if isinstance(task, AncestorTask):
-        from lresnet.train.ancestor_retrieval import AncestorRetrieval
-
-        wrong: dict[str, Any] = {name: getattr(config, name) for name in ("batch_size", "neighbours", "margin")}
-        wrong["loss"] = None if config.loss == "cross_entropy" else config.loss
-        wrong["augment"] = None if config.augment == Augment() else config.augment
-        for name, value in wrong.items():
-            if value is not None:
-                raise ValueError(f"{task.name} is trained on cross entropy as one batch; leave out {name}={value!r}")
-        if processes.size > 1:
-            raise ValueError(f"{task.name} cannot be shared among {processes.size} processes")
-        return AncestorRetrieval(task, seed=config.seed, device=device)
-    is_text = isinstance(task, TextTask)
-    what = "is a text" if is_text else "are images"
+    Raises:
+        ValueError: the configuration augments images, or sets without a batch size what only batches have.
+    """
+    if config.augment != Augment():
+        raise ValueError(f"augment={config.augment} is for images, but {task.name} is a graph; leave it out")
+    if config.batch_size is not None:
+        return {
+            "batch_size": config.batch_size,
+            "neighbours": config.fanouts,
+            "seed": config.seed,
+            "processes": processes,
+        }
     if config.neighbours is not None:
+        raise ValueError(f"neighbours={config.neighbours!r} needs batch_size; without it the graph is one batch")
+    if processes.size > 1:
+        raise ValueError(
+            f"{task.name} cannot be shared among {processes.size} processes as one batch; give a batch_size"
+        )
+    return None
+
+
+def require_no_graph_settings(task: Task, config: TrainConfig) -> None:
+    """Raise an error if a configuration sets neighbours, a loss or a margin, which images and texts do not have.
+
+    Raises:
+        ValueError: one of the settings is given.
+    """
+    if config.neighbours is not None:
+        what = "is a text" if task.data_kind == "texts" else "are images"
         raise ValueError(f"neighbours={config.neighbours!r} is for graphs, but {task.name} {what}; leave it out")
-    for name, value in loss.items():
-        kind = "texts" if is_text else "images"
-        raise ValueError(f"{name}={value} is for graphs, but {kind} are trained on cross entropy; leave it out")
-    if isinstance(task, TextTask):
-        from lresnet.train.text_modelling import TextModelling
-
-        if config.augment != Augment():
-            raise ValueError(f"augment={config.augment} is for images, but {task.name} is a text; leave it out")
-        return TextModelling(task, seed=config.seed, device=device, processes=processes, **batch)
-    if isinstance(task, DatasetTask):
-        return _dataset_objective(task, config, device, processes)
-    from lresnet.train.image_classification import ImageClassification
-
-    return ImageClassification(
-        task, augment=config.augment, seed=config.seed, device=device, processes=processes, **batch
-    )
-
-
-def _dataset_objective(
-    task: DatasetTask, config: TrainConfig, device: torch.device | str, processes: Processes
-) -> Objective[Any]:
-    from lresnet.train.dataset_classification import DatasetClassification
-
-    smoothing = config.augment.label_smoothing
-    if config.augment != Augment(label_smoothing=smoothing):
+    for name, value in given_options(config, "loss", "margin").items():
         raise ValueError(
-            f"augment={config.augment} is for images that lresnet reads, but {task.name} has its own transforms; only "
-            "label_smoothing applies"
+            f"{name}={value} is for graphs, but {task.data_kind} are trained on cross entropy; leave it out"
         )
-    if config.patience is not None and task.validation is None:
-        raise ValueError(
-            f"patience={config.patience} needs validation data, and {task.name} has none; give validation= or leave it "
-            "out"
-        )
-    return DatasetClassification(
-        task,
-        batch_size=config.batch_size,
-        label_smoothing=smoothing,
-        seed=config.seed,
-        device=device,
-        processes=processes,
-    )

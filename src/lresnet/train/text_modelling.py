@@ -12,8 +12,9 @@ from torch import Tensor
 
 from lresnet.data.text import TextTask
 from lresnet.metrics.checks import NonFiniteScores
+from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import ONE_PROCESS, Processes
-from lresnet.train.objective import Objective
+from lresnet.train.objective import Objective, given_options, require_no_graph_settings
 
 __all__ = ["TextLoss", "TextModelling", "next_token_logits", "text_loss"]
 
@@ -105,7 +106,7 @@ def text_loss(
     return TextLoss(float(nats), int(count), int(size))
 
 
-class TextModelling(Objective[Any]):
+class TextModelling(Objective[torch.nn.Module]):
     r"""Objective of language modelling: mean cross entropy of the next token, in nats.
 
     A step reads ``batch_size`` windows of ``context + 1`` tokens at random places of the training part. An epoch has as
@@ -153,7 +154,16 @@ class TextModelling(Objective[Any]):
         rows = self._share.stop - self._share.start
         self._windows = torch.zeros(rows, task.context + 1, dtype=torch.int64, device=self.device)
 
-    def require_model(self, model: Any) -> None:
+    @classmethod
+    def from_config(
+        cls, task: TextTask, config: TrainConfig, device: torch.device | str, processes: Processes
+    ) -> TextModelling:
+        require_no_graph_settings(task, config)
+        if config.augment != Augment():
+            raise ValueError(f"augment={config.augment} is for images, but {task.name} is a text; leave it out")
+        return cls(task, seed=config.seed, device=device, processes=processes, **given_options(config, "batch_size"))
+
+    def require_model(self, model: torch.nn.Module) -> None:
         config = getattr(model, "config", {})
         for name, needed in (("vocab_size", self.task.vocab_size), ("context", self.task.context)):
             found = config.get(name, needed) if isinstance(config, dict) else needed
@@ -161,6 +171,10 @@ class TextModelling(Objective[Any]):
                 raise ValueError(
                     f"the model has {name}={found}, but {self.task.name} needs {needed}; build it with {name}={needed}"
                 )
+
+    @property
+    def checkpoint_every(self) -> int:
+        return 1  # an epoch reads all data, which may take hours
 
     @property
     def steps_per_epoch(self) -> int:
@@ -175,11 +189,11 @@ class TextModelling(Objective[Any]):
         logits = next_token_logits(model, self._windows[:, :-1])
         return torch.nn.functional.cross_entropy(logits.flatten(0, 1), self._windows[:, 1:].flatten())
 
-    def validation(self, model: Any) -> Tensor | None:
+    def validation(self, model: torch.nn.Module) -> Tensor | None:
         found = text_loss(model, self.task.val, self._lengths, self.task.context, _VALIDATION_WINDOWS)
         return torch.tensor(found.bits_per_byte, dtype=torch.float64)
 
-    def test(self, model: Any) -> dict[str, float]:
+    def test(self, model: torch.nn.Module) -> dict[str, float]:
         found = text_loss(model, self.task.test, self._lengths, self.task.context)
         return {"bits_per_byte": found.bits_per_byte, "loss": found.loss}
 

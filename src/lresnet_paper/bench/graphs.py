@@ -11,8 +11,8 @@ import torch
 from lresnet.data import DatasetTask, HierarchyTask, ImageTask, LinkTask, NegativeSampler, TextTask
 from lresnet.geometry.checks import check_nowhere
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
-from lresnet.runs.config import GCNConfig
-from lresnet.runs.run import load
+from lresnet.runs.model_config import GCNConfig
+from lresnet.runs.tasks import load
 from lresnet_paper.bench.measurement import Measurement
 from lresnet_paper.bench.timing import Batch, Candidate, Clock, Task, interleave, ratios, spread, try_prepare
 from lresnet_paper.bench.training import graph_run, graph_training, stacked_trainings

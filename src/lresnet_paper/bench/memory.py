@@ -15,7 +15,17 @@ import torch
 
 from lresnet_paper.bench.timing import first_line
 
-__all__ = ["free_memory", "lacking_memory", "peak_resident", "print_json", "process_result", "start_process"]
+__all__ = [
+    "free_memory",
+    "lacking_memory",
+    "peak_resident",
+    "print_json",
+    "process_result",
+    "resident",
+    "start_process",
+]
+
+_STATUS = Path("/proc/self/status")
 
 
 def free_memory(device: torch.device) -> int:
@@ -34,12 +44,20 @@ def lacking_memory(needed: int, device: torch.device) -> str:
 
 def peak_resident() -> int:
     """Return the peak resident memory of this process in bytes."""
-    status = Path("/proc/self/status")
-    if status.is_file():  # on Linux, getrusage inherits the peak of the parent process
-        entries = dict(line.split(":", 1) for line in status.read_text().splitlines() if ":" in line)
-        return 1024 * int(entries["VmHWM"].split()[0])
+    if _STATUS.is_file():  # on Linux, getrusage inherits the peak of the parent process
+        return _status("VmHWM")
     unit = 1 if sys.platform == "darwin" else 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+
+
+def resident() -> int:
+    """Return the resident memory of this process in bytes, on Linux."""
+    return _status("VmRSS")
+
+
+def _status(entry: str) -> int:
+    entries = dict(line.split(":", 1) for line in _STATUS.read_text().splitlines() if ":" in line)
+    return 1024 * int(entries[entry].split()[0])
 
 
 def start_process(

@@ -17,9 +17,9 @@ import torch
 from lresnet.data import ImageData, ImageSet, ImageTask
 from lresnet.models import LorentzGCN, LorentzResNet, create_model
 from lresnet.runs.config import RunConfig
+from lresnet.runs.networks import build
 from lresnet.runs.presets import run_config
 from lresnet.runs.record import read_evaluation
-from lresnet.runs.run import build
 from lresnet.train import (
     Augment,
     ImageClassification,

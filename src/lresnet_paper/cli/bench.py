@@ -49,7 +49,7 @@ def residual(
         results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
         explain: After the tables, explain why the paper's factor of 2,000 is impossible.
     """
-    from lresnet.runs.run import usable_device
+    from lresnet.runs.device import usable_device
     from lresnet_paper.bench import bench_residual
     from lresnet_paper.render import render
 
@@ -89,7 +89,7 @@ def resnet(
         json: Write the results as a list of objects to a file, or with - print only this list.
         results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
     """
-    from lresnet.runs.run import usable_device
+    from lresnet.runs.device import usable_device
     from lresnet_paper.bench import bench_resnet
 
     place = usable_device(device)
@@ -122,8 +122,8 @@ def gcn(
         json: Write the results as a list of objects to a file, or with - print only this list.
         results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
     """
+    from lresnet.runs.device import usable_device
     from lresnet.runs.names import require_known
-    from lresnet.runs.run import usable_device
     from lresnet_paper.bench import bench_gcn
 
     if cells:
@@ -165,7 +165,7 @@ def sgformer(
         json: Write the results as a list of objects to a file, or with - print only this list.
         results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
     """
-    from lresnet.runs.run import usable_device
+    from lresnet.runs.device import usable_device
     from lresnet_paper.bench import bench_sgformer
 
     place = usable_device(device)
@@ -203,7 +203,7 @@ def training(
         json: Write the results as a list of objects to a file, or with - print only this list.
         results: Append a line per result to benchmarks.jsonl in this folder. None: do not.
     """
-    from lresnet.runs.run import usable_device
+    from lresnet.runs.device import usable_device
     from lresnet_paper.bench import bench_training
 
     place = usable_device(device)

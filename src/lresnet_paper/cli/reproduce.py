@@ -56,7 +56,7 @@ def reproduce(
         results: Folder of the results.
     """
     from lresnet.cli.console import progress_bars
-    from lresnet.runs.run import usable_device
+    from lresnet.runs.device import usable_device
     from lresnet.runs.workers import require_workers
     from lresnet_paper.run import graph_cell
     from lresnet_paper.sweep import reproduce_cell
@@ -119,7 +119,7 @@ def _skip_if_impossible(cell: str) -> Iterator[None]:
 
 def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results: Path) -> int:
     """Run the paper's table of runtimes, timed with GPU synchronisation."""
-    from lresnet.runs.run import usable_device
+    from lresnet.runs.device import usable_device
     from lresnet.train.results import append_result
     from lresnet_paper.bench import bench_runtime, runtime_line
     from lresnet_paper.cli.bench import print_tables

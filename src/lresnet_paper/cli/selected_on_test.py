@@ -32,8 +32,8 @@ def selected_on_test(
     """
     from rich.console import Console
 
+    from lresnet.runs.device import usable_device
     from lresnet.runs.names import require_known
-    from lresnet.runs.run import usable_device
     from lresnet.train.results import append_result, read_results
     from lresnet_paper.pages.text_tables import selection_table
     from lresnet_paper.plan import OFFICIAL_SPLITS, methods_of, recipe, recipe_cells

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +176,9 @@ def _section(final: Sequence[Line], plan: Plan, form: str, task: str, labels: Ma
 
 
 def _best(
-    groups: Mapping[tuple[str, str], Mapping[int | None, Sequence[Line]]], labels: Mapping[str, str], methods: Any
+    groups: Mapping[tuple[str, str], Mapping[int | None, Sequence[Line]]],
+    labels: Mapping[str, str],
+    methods: Container[str],
 ) -> dict[str, Any] | None:
     """Return the method with the highest mean test MRR, among ``methods``; None if none of them has results."""
     means = [
@@ -198,7 +200,10 @@ def _shown_dimension(plan: Plan) -> int:
 
 
 def _row(
-    key: tuple[str, str], by_dimension: Mapping[int | None, Sequence[Line]], dimensions: Sequence[int], labels: Any
+    key: tuple[str, str],
+    by_dimension: Mapping[int | None, Sequence[Line]],
+    dimensions: Sequence[int],
+    labels: Mapping[str, str],
 ) -> dict[str, Any]:
     columns = [None, *dimensions]
     cells = [

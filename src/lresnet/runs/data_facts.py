@@ -1,20 +1,26 @@
-"""Identity of the images that a run was trained on: what ``run.json`` records, and whether they have changed since."""
+"""Identity of the data that a run was trained on: what ``run.json`` records, and whether they have changed since."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from lresnet.data import ImageData, ImageSet
+import numpy as np
+from torch import Tensor
+
+from lresnet.data import GraphLevelTask, ImageData, ImageSet, ImageTask, Task, TextTask
 from lresnet.data.image_files import ImageFiles
+from lresnet.train.distributed import Processes
 
 __all__ = [
+    "data_facts",
+    "graph_facts",
     "image_facts",
     "require_images_exist",
+    "require_same_data",
     "require_same_everywhere",
-    "require_same_images",
     "require_same_order",
 ]
 
@@ -38,8 +44,33 @@ _WORDS = {
 }
 
 _ORDERS = (_ORDER, _ORDER_OF_IMAGES)
+_WORDS_OF_GRAPH = {"nodes": "nodes", "edges": "edges", "digest": "edges, features or labels"}
+_WORDS_OF_TEXT = {"vocab_size": "tokens", "tokens": "tokens"}  # everything else is a matter of its bytes
 
 Facts = Mapping[str, Any]
+
+
+def data_facts(task: Task, task_record: Facts, processes: Processes) -> dict[str, dict[str, Any] | None]:
+    """Return the facts of images, of a text or of a user's graph, by the fields of ``run.json``; None: other data.
+
+    Args:
+        task_record: what ``run.json`` records of the task.
+        processes: the processes that share the run.
+
+    Raises:
+        ValueError: the processes have read different images or texts.
+    """
+    images = graph = text = None
+    if isinstance(task, ImageTask):
+        images = image_facts(task.data)
+        require_same_everywhere(images, task.name, processes.gather)
+    elif isinstance(task, TextTask):
+        text = task.facts()
+        if len(set(processes.gather(text["digest"]))) > 1:
+            raise ValueError(f"the processes find different texts at {task.name}; give every machine the same text")
+    elif task_record["kind"] == "graph" and "task" in task_record:
+        graph = graph_facts(task)
+    return {"images": images, "graph": graph, "text": text}
 
 
 def image_facts(data: ImageData) -> dict[str, Any]:
@@ -73,6 +104,31 @@ def _joined(digests: Sequence[bytes]) -> str:
     return hashlib.sha256(b"".join(digests)).hexdigest()
 
 
+def graph_facts(task: Task) -> dict[str, Any] | None:
+    """Return the sizes and a checksum of a user's graph as JSON values; None for a task without its graph."""
+    if isinstance(task, GraphLevelTask):
+        parts: list[Any] = [task.x, task.edge_index, task.batch, task.y]
+        return _facts(task.num_nodes, task.edge_index.shape[1] // 2, parts)
+    graph = getattr(task, "graph", None)
+    if graph is None:
+        return None
+    features = graph.features
+    arrays = [features] if features is None or isinstance(features, np.ndarray) else [features.data, features.indices]
+    return _facts(graph.num_nodes, graph.edges.shape[1], [graph.edges, graph.weights, graph.labels, *arrays])
+
+
+def _facts(nodes: int, edges: int, parts: list[Any]) -> dict[str, Any]:
+    digest = hashlib.sha256()
+    for part in parts:
+        if part is None:
+            digest.update(b"none")
+            continue
+        array = part.numpy() if isinstance(part, Tensor) else part
+        digest.update(f"{array.shape}{array.dtype}".encode())
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return {"nodes": nodes, "edges": edges, "digest": digest.hexdigest()}
+
+
 def require_images_exist(name: str, folder: Path) -> None:
     """Raise an error if a user's own images are no longer where they were during the run in ``folder``.
 
@@ -88,29 +144,33 @@ def require_images_exist(name: str, folder: Path) -> None:
         )
 
 
-def require_same_images(facts: Facts | None, before: Facts | None, name: str, folder: Path) -> None:
-    """Raise an error if the images have changed since the run in ``folder`` was started.
+def require_same_data(
+    part: Literal["images", "graph", "text"], facts: Facts | None, before: Facts | None, name: str, folder: Path
+) -> None:
+    """Raise an error if the data have changed since the run in ``folder`` was started.
 
-    Their order may differ, see :func:`require_same_order`. A run of an older version has recorded fewer facts.
+    The order of images may differ, see :func:`require_same_order`. A run of an older version has recorded fewer facts.
 
     Args:
-        facts: facts of the images as they are now, see :func:`image_facts`; None for a graph.
-        before: facts that ``run.json`` of ``folder`` recorded.
-        name: name or path of the images.
+        part: what the data are.
+        facts: facts of the data as they are now, see :func:`data_facts`; None: the run is on other data.
+        before: facts that ``run.json`` of ``folder`` recorded; None: it recorded none.
+        name: name or path of the data.
 
     Raises:
-        ValueError: the images have changed; the message says in what.
+        ValueError: the data have changed; the message says in what.
     """
+    words = {"images": _WORDS, "graph": _WORDS_OF_GRAPH, "text": _WORDS_OF_TEXT}[part]
     for key, now in (facts or {}).items():
-        if before is not None and key in before and before[key] != now and key not in _ORDERS:
+        if before is not None and before.get(key, now) != now and key not in _ORDERS:
             raise ValueError(
-                f"{name} has other {_WORDS[key]} than when the run in {folder} was started; "
-                "restore them, or train in another folder"
+                f"{name} has other {words.get(key, 'bytes')} than when the run in {folder} was started; "
+                f"restore {'them' if part == 'images' else 'the file'}, or train in another folder"
             )
 
 
 def require_same_order(facts: Facts | None, before: Facts | None, name: str, folder: Path) -> None:
-    """Raise an error if the training images are in another order; arguments as in :func:`require_same_images`.
+    """Raise an error if the training images are in another order; arguments as in :func:`require_same_data`.
 
     Raises:
         ValueError: the order has changed, for example because files were renamed.
