@@ -77,8 +77,6 @@ pages: $(STAMP) ## render the measured pages and the pictures of docs/ from resu
 	@$(BIN)/python docs/pictures.py
 	@$(BIN)/lresnet demo --out docs/images/demo.png
 	@$(BIN)/python -m lresnet_paper pages
-	@$(BIN)/python -m lresnet_paper pages depth --out docs/images/depth.png
-	@$(BIN)/python -m lresnet_paper pages depth --protocol legacy-deep --out docs/images/depth-deep.png
 
 docs: $(VENV)/.docs $(SITE_SCRIPTS)/.complete ## build the documentation site into site/: strict, and readable without a network
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --clean --strict

@@ -346,7 +346,7 @@ def draw_training(path: Path) -> None:
         ("distance between nodes, last layer", 32, lambda line: [state["distance"][-1] for state in line["states"]]),
         ("gradient at the first layer", 32, lambda line: [state["gradient"][0] for state in line["states"]]),
         ("training loss / margin", 16, _share_of_margin),
-        ("AUC of the distances after each layer", 16, lambda line: line["states"][-1]["ranking"]),
+        ("AUC after each layer, percent", 16, lambda line: line["states"][-1]["ranking"]),
     )
     for number, (name, layers, values_of) in enumerate(panels):
         axes = figure.add_axes((0.085 + 0.49 * (number % 2), 0.63 - 0.55 * (number // 2), 0.41, 0.32))

@@ -10,6 +10,7 @@ import torch
 import lresnet
 from lresnet.train.results import read_results
 from lresnet_paper.pages.verdict_page import claim_counts_of_folder
+from lresnet_paper.pages.when_page import taxonomy_differences
 
 ROOT = Path(__file__).parent.parent
 TEXT = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -106,6 +107,15 @@ def test_the_result_on_disease(method: str, text: str) -> None:
     ]
     assert len(own) == 10
     assert text.format(sum(own) / len(own)) in WORDS
+
+
+def test_the_taxonomies() -> None:
+    found = taxonomy_differences(read_results(ROOT / "results" / "taxonomies.jsonl"))
+    known, new = ([one for (_, split), one in found.items() if split == held_out] for held_out in ("closure", "leaves"))
+    assert [verdict for _, verdict in known] == ["better"] * 3
+    assert not [verdict for _, verdict in new if verdict == "better"]
+    means = [estimate.mean for estimate, _ in known]
+    assert f"(MRR {min(means):.1f} to {max(means):.1f} points higher)" in WORDS
 
 
 def test_the_verdict_on_the_claims() -> None:

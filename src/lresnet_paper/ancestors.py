@@ -43,7 +43,7 @@ __all__ = [
 TABLE = "ancestors"
 """The name of the file of results, and of the field ``table`` of its lines."""
 
-FORMS = ("full", "cpu", "small")
+FORMS = ("full", "cpu", "small", "deeper")
 
 _COMMAND = "python -m lresnet_paper ancestors"
 
@@ -72,20 +72,29 @@ class Arm(NamedTuple):
     kappa: float
     """-K; 0 for the Euclidean baseline."""
     max_nodes: int | None = None
+    extra_layers: int = 0
+    """Layers beyond one per hop."""
+
+    @property
+    def layers(self) -> int:
+        """Number of layers of the network."""
+        return self.hops + self.extra_layers
 
 
 def arms(plan: Plan, form: str) -> list[Arm]:
     """Return the arms of a form of the study, in the order of its blocks; what two blocks share occurs once.
 
     Example:
-        >>> arms(read_plan(), "small")[0]
-        Arm(form='small', tree='synthetic', hops=2, width=16, method='lorentz', kappa=1e-06, max_nodes=None)
+        >>> first = arms(read_plan(), "small")[0]
+        >>> first.tree, first.hops, first.layers, first.method, first.kappa
+        ('synthetic', 2, 2, 'lorentz', 1e-06)
     """
     found: dict[Arm, None] = {}
     for block in plan["forms"][form]["blocks"]:
-        for hops, width, method in itertools.product(block["hops"], block["widths"], block["methods"]):
+        extra = block.get("extra_layers", [0])
+        for hops, width, more, method in itertools.product(block["hops"], block["widths"], extra, block["methods"]):
             for kappa in [0.0] if method == "euclidean" else block["kappas"]:
-                found[Arm(form, block["tree"], hops, width, method, kappa, block.get("max_nodes"))] = None
+                found[Arm(form, block["tree"], hops, width, method, kappa, block.get("max_nodes"), more)] = None
     return list(found)
 
 
@@ -110,7 +119,7 @@ def total_steps(plan: Plan, form: str) -> dict[str, int]:
         search, final = len(trials(plan, arm.method)) * own["search_steps"], own["steps"]
         found["trainings"] += search * len(own["search_seeds"]) + final * len(own["seeds"])
         found["stacks"] += search + final
-        found["layers"] += (search + final) * arm.hops
+        found["layers"] += (search + final) * arm.layers
     return found
 
 
@@ -219,7 +228,7 @@ def _model(plan: Plan, arm: Arm, trial: Trial, task: AncestorTask) -> LorentzGCN
         in_features=task.num_codes,
         num_classes=task.num_codes,
         hidden=arm.width,
-        num_layers=arm.hops,
+        num_layers=arm.layers,
         residual=arm.method,
         residual_options=options or None,
         curvature=-arm.kappa or -1.0,
@@ -280,7 +289,8 @@ def own_lines(path: Path) -> list[dict[str, Any]]:
 
 def arm_of(line: Mapping[str, Any]) -> Arm:
     """Return the arm of a line of results."""
-    return Arm(**{name: line["config"][name] for name in Arm._fields})
+    config = {"extra_layers": 0} | line["config"]  # older lines have as many layers as hops
+    return Arm(**{name: config[name] for name in Arm._fields})
 
 
 def _key(line: Mapping[str, Any]) -> tuple[Any, ...] | None:

@@ -22,6 +22,7 @@ __all__ = [
     "LABELS",
     "RUN_FIELDS",
     "STUDIES",
+    "NoResults",
     "Result",
     "aggregate",
     "cell_key",
@@ -205,6 +206,10 @@ _TABLE_CHECKS = {"curvature": _has_curvature, "oversmoothing": _has_layers, "ood
 
 
 # --- aggregation ------------------------------------------------------------------------------------------------------
+
+
+class NoResults(ValueError):
+    """There are no results for a page or a picture yet. The message names the command that makes them."""
 
 
 @dataclass(frozen=True)

@@ -178,6 +178,7 @@ def test_points_neighbours_and_the_disk_of_a_taxonomy(run: str, capsys: pytest.C
     assert cli.main(["plot", "embedding", run, "--out", "disk.png", "--centre", "oak"]) == 0
     page = Path("disk.html").read_text(encoding="utf-8")
     assert '"order"' in page
+    assert "Colours show the largest branches." in page
     assert "class Labels" in page
     assert cli.main(["report", "runs", "-o", "report.html", "--embedding", run]) == 0
 
@@ -199,6 +200,11 @@ def test_options_that_do_not_fit_are_refused(
 ) -> None:
     call = ["train", "things.csv", "--task", "hierarchy", "--search", "off", *QUICK, *options]
     assert words in complaint(capsys, *call)
+
+
+def test_a_missing_file_is_called_a_taxonomy(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "needs the path of your own taxonomy" in complaint(capsys, "train", "gone.csv", "--task", "hierarchy")
+    assert "lresnet train FILE --task hierarchy" in complaint(capsys, "train", "--task", "hierarchy")
 
 
 def test_a_changed_taxonomy_is_noticed(run: str, here: Path, capsys: pytest.CaptureFixture[str]) -> None:

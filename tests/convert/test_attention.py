@@ -254,6 +254,26 @@ def test_attention_that_cannot_be_converted_is_refused() -> None:
         lresnet.lorentzify(torch.nn.TransformerEncoderLayer(16, 4, norm_first=True), example=x, attention="lorentz")
 
 
+class OwnSoftmax(torch.nn.Module):
+    """Attention that is written out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.qkv = torch.nn.Linear(16, 48)
+
+    def forward(self, x: Tensor) -> Tensor:
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return x + (q @ k.mT / 4).softmax(-1) @ v
+
+
+def test_attention_that_is_written_out_is_named() -> None:
+    x, layer = torch.randn(2, 4, 16), torch.nn.TransformerEncoderLayer(16, 4, 32, dropout=0.0, norm_first=True)
+    with pytest.warns(UserWarning, match="^1: not converted, because the module computes a softmax of scores itself"):
+        lresnet.lorentzify(torch.nn.Sequential(layer, OwnSoftmax()), example=x, attention="lorentz")
+    with pytest.raises(ValueError, match="compute a softmax of scores themselves: 0"):
+        lresnet.lorentzify(torch.nn.Sequential(OwnSoftmax()), example=x, attention="lorentz")
+
+
 @pytest.mark.parametrize("entry", [["", 10**9, 4, 2.0], ["", 4, 4, 0.0], ["nowhere", 4, 4, 2.0], ["", 4, 4]])
 def test_a_saved_conversion_with_wrong_attention_is_refused(entry: list[Any], tmp_path: Path) -> None:
     x = torch.randn(2, 4, 16)

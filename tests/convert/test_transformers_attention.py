@@ -88,6 +88,28 @@ def test_generation_with_the_cache_of_transformers_equals_the_whole_forward(make
     torch.testing.assert_close(torch.cat(rest, 1), whole, atol=1e-5, rtol=1e-5)
 
 
+def test_padded_prompts_of_grouped_heads_are_continued_as_without_a_cache() -> None:
+    """transformers gives the heads that share keys as positions, if there are one position and a mask."""
+    torch.manual_seed(0)
+    flat, _ = llama()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        net = lresnet.lorentzify(flat, -0.1, example={"input_ids": IDS}, attention="lorentz").eval()
+        with torch.no_grad():
+            for name, parameter in net.named_parameters():
+                if "temperature" in name:  # heads that differ
+                    parameter.copy_(torch.linspace(-1, 1, 4))
+            padding = PADDING.flip(1)
+            options = {"attention_mask": padding, "max_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+            cached, whole = (
+                net.generate(IDS, use_cache=use_cache, output_logits=True, return_dict_in_generate=True, **options)
+                for use_cache in (True, False)
+            )
+    assert torch.equal(cached.sequences, whole.sequences)
+    for first_logits, second in zip(cached.logits, whole.logits, strict=True):
+        torch.testing.assert_close(first_logits, second, atol=1e-5, rtol=1e-5)
+
+
 def test_eager_attention_is_refused_with_what_to_do() -> None:
     config = transformers.GPT2Config(
         vocab_size=50, n_embd=16, n_layer=1, n_head=4, n_positions=16, attn_implementation="eager"

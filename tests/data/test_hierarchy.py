@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor
 
 from lresnet.data import HierarchyTask, Taxonomy, hierarchy_task
+from lresnet.data import hierarchy as module
 from lresnet.data.text_features import text_features
 
 PAIRS = [(f"n{i}", f"n{(i - 1) // 3}") for i in range(1, 200)]
@@ -111,3 +113,21 @@ def test_a_task_moves_with_its_tensors() -> None:
     task = hierarchy_task(PAIRS).to("cpu")
     assert isinstance(task, HierarchyTask)
     assert "closure=[2, " in repr(task)
+
+
+@pytest.mark.parametrize("split", ["closure", "leaves"])
+def test_a_large_taxonomy_holds_out_no_more_than_can_be_ranked(monkeypatch: pytest.MonkeyPatch, split: str) -> None:
+    rows = [(str(i), str((i - 1) // 3)) for i in range(1, 364)]
+    whole = hierarchy_task(rows, split=split, node_features="names")  # type: ignore[arg-type]
+    monkeypatch.setattr(module, "_MOST_SCORES", 364 * 5)
+    task = hierarchy_task(rows, split=split, node_features="names")  # type: ignore[arg-type]
+    assert task.val_pairs.shape[1] == task.test_pairs.shape[1] == 5
+    assert whole.val_pairs.shape[1] > 5
+    assert task.train_pairs.shape[1] > whole.train_pairs.shape[1]
+
+
+def test_texts_of_a_file_are_counted(tmp_path: Path) -> None:
+    texts = tmp_path / "texts.csv"
+    texts.write_text("1,one\n2,two\n")
+    task = hierarchy_task([(str(i), str((i - 1) // 3)) for i in range(1, 100)], node_features=texts)
+    assert any("Texts: 2 of 100 names have one." in note for note in task.notes)

@@ -45,6 +45,70 @@ def test_rows_and_outlines_give_the_same_edges(tmp_path: Path, name: str, text: 
     assert edges_of(packed) == expected
 
 
+ANIMALS = {("dog", "mammal"), ("cat", "mammal"), ("mammal", "animal")}
+
+
+@pytest.mark.parametrize(
+    ("header", "row", "root"),
+    [
+        ("child,parent", "{0},{1}", ""),
+        ("Parent Term,Child Term", "{1},{0}", ""),
+        ("parent_category,category", "{1},{0}", ""),
+        ("taxon,belongs to", "{0},{1}", ""),
+        ("source,target", "{0},{1}", ""),
+        ("子,親", "{0},{1}", ""),
+        ("rank,name,broader", "species,{0},{1}", ""),
+        ("id,name,parent_id", "n_{0},{0},n_{1}", "n_animal,animal,"),
+        ("parent_id,id,label,rank", "n_{1},n_{0},{0},species", ",n_animal,animal,kingdom"),
+        ("name,parent_name,id,parent_id", "{0},{1},n_{0},n_{1}", "animal,,n_animal,"),
+    ],
+)
+def test_a_header_names_the_columns_in_any_order(tmp_path: Path, header: str, row: str, root: str) -> None:
+    rows = [row.format(*edge) for edge in sorted(ANIMALS)]
+    found = read_taxonomy(written(tmp_path, "\n".join([header, *rows, root]) + "\n"))
+    assert {(found.names[child], found.names[parent]) for child, parent in found.edges.T} == ANIMALS
+    assert "line 1 is a header" in found.notes[0]
+
+
+def test_a_first_row_is_an_edge_if_its_names_occur_again_or_other_rows_stand_alone_too(tmp_path: Path) -> None:
+    assert len(edges_of(written(tmp_path, "a,b\nb,c\nd,c\ne,c\n"))) == 4
+    assert len(edges_of(written(tmp_path, "a,b\nc,d\ne,f\ng,f\n"))) == 4
+    assert len(edges_of(written(tmp_path, "single parent,family\nstepfamily,family\nb,a\nc,a\n"))) == 4
+
+
+def test_a_taxonomy_with_the_names_child_and_parent_keeps_its_header_out(tmp_path: Path) -> None:
+    rows = written(tmp_path, "child,parent\nchild,person\nparent,person\n")
+    assert edges_of(rows) == {("child", "person"), ("parent", "person")}
+
+
+def test_repeated_names_of_numbered_nodes_are_followed_by_the_number(tmp_path: Path) -> None:
+    rows = "id,name,parent_id,description\n1,food,,all\n2,milk,1,white\n3,milk,1,of a plant\n"
+    found = read_taxonomy(written(tmp_path, rows))
+    assert found.names == ("food", "milk (2)", "milk (3)")
+    assert found.texts == ("all", "white", "of a plant")
+    with pytest.raises(ValueError, match="line 3: the parent '7' has no row of its own"):
+        read_taxonomy(written(tmp_path, "id,name,parent_id\n1,food,\n2,milk,7\n"))
+
+
+@pytest.mark.parametrize("text", ["a pet; it barks", "a pet| it barks"])
+def test_a_separator_inside_of_every_text_is_not_taken_for_that_of_the_columns(tmp_path: Path, text: str) -> None:
+    rows = "".join(f"{name},mammal,{text} {name}\n" for name in ("dog", "cat", "fox"))
+    found = read_taxonomy(written(tmp_path, rows))
+    assert found.names == ("dog", "mammal", "cat", "fox")
+    texts = read_texts(written(tmp_path, f"dog,{text}\ncat,{text}\n", "texts.csv"), found.names)
+    assert texts == (text, "", text, "")
+
+
+def test_comments_are_counted(tmp_path: Path) -> None:
+    found = read_taxonomy(written(tmp_path, "b,a\n#1 song,a\n % x\n"))
+    assert any("Comments: 2 lines" in note for note in found.notes)
+
+
+def test_numbers_are_refused_as_texts(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has numbers only; the features of a taxonomy are texts"):
+        read_texts(written(tmp_path, "a,0.5,1\nb,2,3\n"), ("a", "b"))
+
+
 def test_names_with_spaces_quotes_separators_and_other_letters_are_kept(tmp_path: Path) -> None:
     text = 'polar bear,"bear, any"\n"bear, any","the ""Ursidae"" family"\nŁoś 麋鹿,polar bear\n'
     assert edges_of(written(tmp_path, text)) == {
@@ -90,7 +154,12 @@ def test_texts_are_a_third_column_or_a_file(tmp_path: Path) -> None:
         ("mammal,\nanimal,\nmammal,animal\n", "t.csv", "line 3: 'mammal' has a parent here and an empty parent"),
         ("b,a\nc\n", "t.csv", "line 2: expected a child and its parent separated by a comma"),
         ("b,a,x,y\nc,a\n", "t.csv", "line 1: 4 columns"),
-        ("polar bear bear\ndog bear\n", "t.txt", "line 1: expected a child and its parent separated by white space"),
+        ("b,a,x,y\nc,a,x,y\n", "t.csv", "line 1: 4 columns, .* a header that names the columns"),
+        ("polar bear bear\ndog bear\n", "t.txt", "line 1: expected a child .* white space if no name contains any"),
+        ("dog\ncat\n", "t.csv", "line 1: expected a child and its parent separated by a tab, a semicolon, a comma"),
+        ("a\n  b\n  c\n", "t.csv", "line 1: .*an indented outline needs the suffix .txt"),
+        ("a\n    b\n\tc\n", "t.txt", "line 3: the indentation of 'c' mixes tabs and spaces"),
+        ("  a\nb\n", "t.txt", "line 2: the indentation of 'b' matches no line above"),
         ("a\n  b\n  c\n    b\n", "t.txt", "line 4: the name 'b' occurs in line 2 already"),
         ("a\n    b\n  c\n", "t.txt", "line 3: the indentation of 'c' matches no line above"),
         ("", "t.csv", "holds no rows"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lresnet
 from lresnet.models import LorentzGPT, create_model, from_pretrained
+from lresnet.models.gpt import _next_token
 from lresnet.train.distributed import join_processes
 from tests.models.common import RESIDUALS, parameters_of
 from tests.processes import run_in_two_processes
@@ -74,6 +76,43 @@ def test_generation_with_and_without_a_cache_continues_beyond_the_context():
     assert torch.equal(model.generate(prompt, 0), prompt)
     long = tokens(1, 30)
     assert torch.equal(model.generate(long, 1, 0.0)[:, -1], model(long[:, -12:])[:, -1].argmax(-1))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_network_in_half_precision_sees_the_positions_of_the_whole_network(dtype):
+    model, ids = make(context=1024, layers=1), tokens(1, 1024)
+    exact, half = model(ids), copy.deepcopy(model).to(dtype)
+    assert (half(ids) - exact).abs().max() < 0.03 * exact.abs().max()  # 0.2 with rounded frequencies
+
+
+def test_a_network_from_the_meta_device_is_that_of_its_parameters():
+    """No buffer is left without values by ``to_empty``, as FSDP2 uses it."""
+    model, ids = make(), tokens(2, 12)
+    with torch.device("meta"):
+        other = make().train().eval()
+    for buffer in other.to_empty(device="cpu").buffers():
+        buffer.fill_(math.nan)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(other(ids), model(ids))
+
+
+def test_top_p_draws_from_the_most_likely_tokens_that_reach_it():
+    logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log().expand(4000, 4)
+    generator = torch.Generator().manual_seed(0)
+
+    def shares(**options):
+        options = {"temperature": 1.0, "top_k": None, "top_p": None, "generator": generator} | options
+        return torch.bincount(_next_token(logits, **options)[:, 0], minlength=4) / 4000
+
+    torch.testing.assert_close(shares(top_p=1.0), torch.tensor([0.5, 0.3, 0.15, 0.05]), rtol=0, atol=0.03)
+    torch.testing.assert_close(shares(top_p=0.7), torch.tensor([0.625, 0.375, 0, 0]), rtol=0, atol=0.03)
+    torch.testing.assert_close(shares(top_p=0.9, top_k=2), torch.tensor([0.625, 0.375, 0, 0]), rtol=0, atol=0.03)
+    assert shares(top_p=1e-9)[0] == 1
+    assert shares(temperature=1e-45)[0] == 1  # logits / temperature would overflow
+    torch.testing.assert_close(shares(temperature=math.inf), torch.full((4,), 0.25), rtol=0, atol=0.03)
+    torch.testing.assert_close(shares(temperature=math.inf, top_k=2), torch.tensor([0.5, 0.5, 0, 0]), rtol=0, atol=0.03)
+    model = make()
+    assert torch.equal(model.generate(tokens(1, 3), 4, top_p=1e-9), model.generate(tokens(1, 3), 4, 0.0))
 
 
 def test_generation_evaluates_without_dropout_and_restores_the_mode():
@@ -154,6 +193,14 @@ def test_compiles_into_one_graph(variant):
     loss(compiled, ids).backward()
     for (name, own), other in zip(model.named_parameters(), compiled.parameters(), strict=True):
         torch.testing.assert_close(other.grad, own.grad, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_exports_with_a_dynamic_batch_and_length():
+    model, ids = make(layers=1), tokens(2, 12)
+    shapes = ({0: torch.export.Dim("batch", max=8), 1: torch.export.Dim("length", min=2, max=12)},)
+    exported = torch.export.export(model, (ids,), dynamic_shapes=shapes).module()
+    for own in (ids, ids[:1, :7]):
+        torch.testing.assert_close(exported(own), model(own))
 
 
 def test_a_step_reads_no_value():
@@ -271,3 +318,15 @@ def test_mistakes_are_reported():
         model.generate(tokens(1, 0), 3)
     with pytest.raises(ValueError, match="top_k at least 1"):
         model.generate(tokens(1, 1), 3, top_k=0)
+    with pytest.raises(ValueError, match="top_p must be above 0 and at most 1, got 0"):
+        model.generate(tokens(1, 1), 3, top_p=0)
+    with pytest.raises(TypeError, match="prompt_ids must be a tensor, got list"):
+        model.generate([1, 2], 3)
+    with pytest.raises(ValueError, match="ids must be from 0 to 16, but these are from 2 to 17"):
+        model(torch.tensor([[2, 17]]))
+    caches = model.make_caches()
+    with pytest.raises(ValueError, match="one cache for each of 3 blocks is needed, got 1"):
+        model(tokens(1, 3), caches[:1])
+    model(tokens(2, 3), caches)
+    with pytest.raises(ValueError, match=r"call reset\(\), or use a new cache for another batch"):
+        model(tokens(1, 1), caches)  # was computed as if it were two rows

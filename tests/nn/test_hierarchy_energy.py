@@ -98,6 +98,15 @@ def test_angles_are_accurate_on_both_sides_of_the_threshold(dtype):
         assert error <= (4e-7 if dtype == torch.float32 else 1e-10)
 
 
+def test_angles_of_opposite_points_are_accurate():
+    x = torch.randn(3, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    for turn in (0.0, 1e-9, 1e-5, 1e-3):
+        y = -2 * x + turn * x.roll(1, dims=1)
+        energy = pairwise_entailment_energy(x, y, K=-10.0) + cone_aperture(y, K=-10.0)
+        for i in range(3):
+            assert abs(float(energy[i, i]) - meru_angle(y[i].tolist(), x[i].tolist(), 10.0)) <= 4e-15
+
+
 def test_special_positions_agree_with_the_single_pair_form():
     rows = [[0.0, 0.0], [1.0, 0.0], [2.0, 0.0], [-1.0, 0.0], [1.0, 1e-6], [3.0, 4.0], [1e4, 1.0]]
     x = torch.tensor(rows, requires_grad=True)

@@ -158,6 +158,18 @@ def test_queries_that_see_nothing_are_at_the_origin_with_gradients_of_0(kind):
     assert (nothing == 0).all()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_mask_that_rounds_to_minus_infinity_hides_everything(dtype):
+    q, k, v = (t.requires_grad_() for t in qkv(n=13, m=15, dtype=dtype))
+    mask = torch.zeros(3, 1, 7, 9)
+    mask[:, :, 2] = torch.finfo(torch.float32).min  # as transformers writes masks
+    result = lorentz_attention(q, k, v, mask)
+    assert (result[:, :, 2] == 0).all()
+    assert result.isfinite().all()
+    result.square().sum().backward()
+    assert (q.grad[:, :, 2] == 0).all()
+
+
 def test_causal_and_mask_together_and_each_alone():
     q, k, v = qkv(queries=9)
     seen = torch.rand(3, 1, 1, 9, generator=torch.Generator().manual_seed(1)) < 0.7
@@ -211,6 +223,27 @@ def test_half_precision_within_the_stated_error_of_its_rounded_inputs(dtype):
     precise = lorentz_attention(q, k, v, K=K, precise=True)
     assert precise.dtype == dtype
     assert (precise.double() - exact).norm(dim=-1).div(exact.norm(dim=-1)).max() < torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("spread", [1.0, 0.1, 0.0])  # values apart, near each other, equal
+def test_the_normaliser_in_bfloat16_has_the_stated_error(spread):
+    kappa = 1 / 64
+    q, k, v = qkv(n=61, m=63, queries=64, keys=64, norm=8.0, dtype=torch.float64)
+    v = v[:, :, :1] + spread * v
+    v = (v / v.norm(dim=-1, keepdim=True) * math.sqrt(2 / kappa)).bfloat16()  # kappa |v|^2 = 2
+
+    def normaliser(dtype):
+        rows = (
+            vectors.query_vectors(q.bfloat16().to(dtype), kappa, 8.0, dtype, 64),
+            vectors.key_vectors(k.bfloat16().to(dtype), kappa, dtype, 64),
+            vectors.value_vectors(v.to(dtype), kappa, dtype, 64),
+        )
+        mean = scaled_dot_product_attention(*rows, scale=1.0)
+        space = mean[..., :63].to(vectors.wide_dtype(dtype))
+        return (space / vectors.centroids(mean.to(space.dtype), 63, kappa, False))[..., 0].double()
+
+    exact = normaliser(torch.float64)
+    assert (normaliser(torch.bfloat16) / exact - 1).abs().max() < 6e-3
 
 
 def test_far_values_need_precise_in_bfloat16():
@@ -277,11 +310,12 @@ def test_cached_steps_equal_the_causal_pass(scores, kv_heads):
 def test_rotary_scores_depend_on_differences_of_positions_only():
     torch.manual_seed(0)
     layer = LorentzAttention(64, num_heads=4, manifold=Lorentz(-0.3)).double()
-    positions, x = RotaryPositions(layer.query_features).double(), torch.randn(2, 9, 64, dtype=torch.float64)
-    result = layer(x, rotary=positions(torch.arange(9)))
-    torch.testing.assert_close(layer(x, rotary=positions(torch.arange(9) + 100)), result, rtol=1e-9, atol=1e-9)
+    positions, x = RotaryPositions(layer.query_features), torch.randn(2, 9, 64, dtype=torch.float64)
+    places = torch.arange(9, dtype=torch.float64)
+    result = layer(x, rotary=positions(places))
+    torch.testing.assert_close(layer(x, rotary=positions(places + 100)), result, rtol=1e-9, atol=1e-9)
     assert (layer(x) - result).abs().max() > 1e-3
-    per_sequence = positions(torch.stack([torch.arange(9), torch.arange(9) + 3]))
+    per_sequence = positions(torch.stack([places, places + 3]))
     torch.testing.assert_close(layer(x, rotary=per_sequence), result, rtol=1e-9, atol=1e-9)
 
 
@@ -329,8 +363,39 @@ def test_mistakes_are_reported():
             LorentzAttention(64, **options, manifold=M)
     with pytest.raises(ValueError, match="LorentzAttention was built for points of dimension 64"):
         LorentzAttention(64, num_heads=4, manifold=M)(torch.randn(2, 5, 65))
+    with pytest.raises(ValueError, match=r"LorentzAttention \(key\) was built for points of dimension 64"):
+        LorentzAttention(64, num_heads=4, manifold=M)(torch.randn(2, 5, 64), torch.randn(2, 5, 63))
     with pytest.raises(ValueError, match="temperature must be positive and finite, got 0"):
         lorentz_attention(*qkv(), temperature=0)
+    with pytest.raises(ValueError, match=r"or one for each head of query \(3, 2, 7, 6\), got shape \(3,\)"):
+        lorentz_attention(*qkv(), temperature=torch.ones(3))
+
+
+def test_arguments_that_do_not_fit_together_are_reported():
+    """All but the heads and the one-dimensional query were computed to something before they were checked."""
+    q, k, v = qkv(heads=4)
+    for arguments, error, message in (
+        ((q, k[..., :5], v), ValueError, "equally many coordinates, got 6 and 5"),
+        ((q, k[..., :8, :], v), ValueError, "the same length, got 8 and 9"),
+        ((q, k.double(), v), TypeError, "must have one dtype, got torch.float32, torch.float64 and torch.float32"),
+        ((q, k[:, :2], v[:, :2]), ValueError, "query has 4 heads and key 2; pass enable_gqa=True"),
+        ((q[0, 0, 0], k, v), ValueError, r"query must have shape \[..., length, coordinates\], got \(6,\)"),
+        ((q, k, v, torch.ones(7, 9, dtype=torch.int64)), TypeError, r"got torch.int64. Convert .* by mask.bool\(\)"),
+        ((q, k, v, torch.ones(3, 9, dtype=torch.bool)), ValueError, r"is given as mask\[:, None, None\]"),
+    ):
+        with pytest.raises(error, match=message):
+            lorentz_attention(*arguments)
+
+
+def test_a_cache_of_another_batch_is_reported_until_it_is_reset():
+    layer = LorentzAttention(64, num_heads=4, manifold=Lorentz(-0.3))
+    x, cache = torch.randn(2, 3, 64), KeyValueCache(9)
+    layer(x, cache=cache)
+    for other in (x[:1], x.expand(2, 2, 3, 64)):
+        with pytest.raises(ValueError, match=r"call reset\(\), or use a new cache for another batch"):
+            layer(other, cache=cache)
+    cache.reset()
+    torch.testing.assert_close(layer(x[:1], cache=cache), layer(x[:1]))
 
 
 def test_the_released_meaning_of_the_name_still_works_and_warns():

@@ -10,6 +10,7 @@ from lresnet.nn import (
     LorentzEmbedding,
     LorentzGatedMLP,
     LorentzLayerNorm,
+    LorentzPatchEmbedding,
     LorentzRMSNorm,
     LorentzTransformerBlock,
     RotaryPositions,
@@ -53,6 +54,38 @@ def test_rotary_positions_keep_norms_and_are_complex_factors():
     expected = torch.complex(x[:, :4], x[:, 4:8]) * torch.polar(torch.ones(6, 4, dtype=torch.float64), angles)
     torch.testing.assert_close(torch.cat([expected.real, expected.imag, x[:, 8:]], -1), y, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(y[0], x[0])
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_rotary_angles_do_not_depend_on_the_dtype_of_the_network(dtype):
+    """The frequencies were a buffer, which half precision rounded: position 257 was position 256."""
+    network = torch.nn.Sequential(RotaryPositions(64), torch.nn.Linear(2, 2)).to(dtype)
+    exact = torch.arange(1024.0, dtype=torch.float64)[:, None] * 10000 ** (
+        -torch.arange(32.0, dtype=torch.float64) / 32
+    )
+    for positions, bound in ((torch.arange(1024), 2e-4), (torch.arange(1024.0, dtype=torch.float64), 1e-12)):
+        cos, sin = network[0](positions)
+        assert (cos.double() - exact.cos()).abs().max() < bound
+        assert (sin.double() - exact.sin()).abs().max() < bound
+
+
+def test_mistakes_are_reported():
+    for call, error, message in (
+        (lambda: RotaryPositions(8, axes=2)(torch.arange(5)), ValueError, r"shape \[..., T, 2\], got \(5,\)"),
+        (
+            lambda: apply_rotary(torch.ones(5, 4), *RotaryPositions(8)(torch.arange(5))),
+            ValueError,
+            "turn 8 coordinates",
+        ),
+        (lambda: LorentzGatedMLP(8, 0, manifold=M), ValueError, "at least 1, got 8 and 0"),
+        (lambda: LorentzRMSNorm(0, manifold=M), ValueError, "features must be at least 1 and eps above 0, got 0"),
+        (lambda: LorentzLayerNorm(4, eps=0.0, manifold=M), ValueError, "eps above 0, got 4 and 0"),
+        (lambda: LorentzEmbedding(5, 4, manifold=M)(torch.zeros(2)), TypeError, "int64 or int32, got torch.float32"),
+        (lambda: LorentzEmbedding(5, 4, manifold=M)(torch.tensor([-1, 5])), ValueError, "from 0 to 4, .* from -1 to 5"),
+        (lambda: LorentzPatchEmbedding(3, 4, 4, manifold=M)(torch.ones(2, 1, 8, 8)), ValueError, r"\[B, 3, H, W\]"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
 
 
 def test_perceptron_is_its_formula():

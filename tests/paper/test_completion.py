@@ -35,6 +35,7 @@ from lresnet_paper.completion.study import (
 from lresnet_paper.completion.trained import _distances, _radius, train
 from lresnet_paper.completion.untrained import untrained_names, untrained_scorers
 from lresnet_paper.pages.completion_page import (
+    _style,
     completion_page,
     completion_picture,
     curvature_answers,
@@ -438,6 +439,51 @@ def test_answer_is_the_largest_dimension_up_to_which_curvature_is_better():
     assert "yes, up to dimension 8, by +2.0 to +5.0 points of MRR; in dimension 64 it is worse." in page
     (late,) = curvature_answers(one for one in contrasts if one.dimension >= 16)
     assert not late.helps
+
+
+def test_page_reports_searches_at_the_end_of_their_grid_and_a_score_that_falls_with_the_dimension():
+    lines = made_up_lines()
+    for arm, rate in (("shallow_lorentz", 1.0), ("shallow_euclidean", 0.5)):
+        grid = planned_trainings(read_plan(), "mammal")
+        own = [one for one in grid if (one.arm, one.dimension) == (arm, 4)]
+        assert len(own) == 6
+        for one in own:
+            settings = dict(one.settings)
+            found = final_line(arm, 4, one.split, 50.0 + (settings["lr"] == rate))
+            lines.append(found | {"stage": "search", "config": {"dimension": 4, "settings": settings}})
+    lines.append(lines[-1] | {"config": {"dimension": 8, "settings": {"lr": 1.0}}})  # an unfinished search
+    page = completion_page(lines)
+    assert "In 1 of 2 finished searches the chosen learning rate is the highest of the grid" in page
+    falling = next(line for line in page.splitlines() if line.startswith("**The grid.**"))
+    assert (
+        "lower in the largest dimension than in the smallest for shallow Lorentz (wordnet:mammal/closure)." in falling
+    )
+    assert "**The grid.**" not in completion_page(made_up_lines())
+
+
+def test_an_answer_names_both_the_dimensions_that_are_better_and_those_that_are_worse():
+    lines = [
+        line
+        | {"value": line["value"] - 20 * (line["config"]["dimension"] == 4 and line["method"] == "shallow_lorentz")}
+        for line in made_up_lines()
+    ]
+    assert "better in dimension 8, but not in all smaller ones; worse in dimension 4, 64." in completion_page(lines)
+
+
+def test_picture_shows_cells_with_trained_methods_and_every_method_in_its_own_style():
+    untrained = [final_line("svd", 4, split, 9.0) | {"cell": "wordnet/leaves"} for split in range(2)]
+    limit = [final_line("shallow_lorentz_limit", 4, split, 9.0) for split in range(2)]
+    assert [axis.get_title("left") for axis in completion_picture(untrained).axes] == ["wordnet/leaves"]
+    (axis,) = completion_picture([*made_up_lines(), *untrained, *limit]).axes
+    assert axis.get_title("left") == "wordnet:mammal/closure"
+    assert next(line.get_label() for line in axis.lines) == "max degree"
+    plan = read_plan()
+    named = [*plan["arms"], "svd"]
+    styles = {name: _style(name, plan) for name in named}
+    looks = {name: (own["color"], own["marker"], own["linestyle"]) for name, own in styles.items()}
+    for form in plan["forms"].values():
+        for arms in form["arms"].values():
+            assert len({looks[name] for name in [*arms, "svd"]}) == len(arms) + 1
 
 
 def test_page_is_the_one_in_the_docs():

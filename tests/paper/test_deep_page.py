@@ -1,15 +1,20 @@
 """The study of deep networks: its recipes, the table at every depth, and the page."""
 
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lresnet.runs.model_config import GCNIIConfig
 from lresnet.runs.task_config import GraphTaskConfig
+from lresnet.train.results import append_result, read_results
 from lresnet_paper.pages.deep_page import TABLE, deep_page
-from lresnet_paper.plan import cells_of, protocols, recipe_cells, search_runs
+from lresnet_paper.plan import cells_of, final_runs, missing_runs, protocols, recipe_cells, search_runs
+from lresnet_paper.results import key_of_line
 from lresnet_paper.run import run_config, split_name
 
+ROOT = Path(__file__).parents[2]
 RECIPES = [(cell, protocol) for cell in recipe_cells(TABLE) for protocol in protocols(TABLE, cell)]
 
 
@@ -54,10 +59,39 @@ def test_the_page_states_differences_and_what_is_missing() -> None:
     page = deep_page(lines)
     assert "| cora/nc | `public` | 85.1 ± 0.1 (3) |  | 85.3 ± 0.1 (3) |" in page
     assert "non-inferior, at most one point worse, in 1 of 1" in page
-    assert "| cora/nc | `public` | initial | Lorentz | 0.10 |  |  |  | 84.0 (1) |" in page
-    assert "| cora/nc | `public` | chain | Lorentz | 0.10 |  |  | diverged |  |" in page
+    assert "| cora/nc | `public` | initial | Lorentz |  |  |  | 84.0 (1), alpha 0.10 |" in page
+    assert "| cora/nc | `public` | chain | Lorentz |  |  | diverged, alpha 0.10 |  |" in page
     assert "airport/lp on `hgcn`" in page
-    assert "alpha 0.1, dropout 0.6, lr 0.01, curvature -0.1" in page
+    assert "| Lorentz | alpha 0.1, dropout 0.6, lr 0.01, curvature -0.1 |" in page
+    assert "| GCNII | alpha 0.1, dropout 0.6, lr 0.01 |" in page
+
+
+def test_a_resumed_search_is_completed_and_decided_by_the_smoothed_validation(tmp_path: Path) -> None:
+    """The recorded file has a part of the search; the highest single validation pass must not decide."""
+    file = tmp_path / "deep.jsonl"
+    runs = search_runs(TABLE, "cora/nc", protocol="public")
+    configurations = [run.config for run in runs if (run.method, run.seed) == ("lorentz", runs[0].seed)]
+    best, highest = configurations[3], configurations[1]
+    for run in runs[:-4]:
+        score = {"validation_smoothed": 82.0 + (run.config == best), "validation": 83.0 + 5 * (run.config == highest)}
+        append_result(file, asdict(run) | score)
+    assert missing_runs(runs, file) == runs[-4:]
+    assert {run.method for run in final_runs(TABLE, "cora/nc", file, protocol="public")} < {"lorentz", "lorentz_limit"}
+    for run in runs[-4:]:
+        append_result(file, asdict(run) | {"validation_smoothed": 81.0, "validation": 99.0})
+    final = final_runs(TABLE, "cora/nc", file, protocol="public")
+    assert {run.method for run in final} == {"lorentz", "lorentz_limit", "euclidean"}
+    assert {run.stage for run in final} == {"final"}
+    chosen = [run for run in final if run.method == "lorentz"]
+    assert len(chosen) == 10
+    assert all(run.config == best for run in chosen)
+
+
+def test_the_recorded_runs_are_those_of_the_recipes() -> None:
+    for line in read_results(ROOT / "results" / "deep.jsonl"):
+        if line["stage"] == "search":
+            planned = search_runs(TABLE, line["cell"], protocol=line["protocol"])
+            assert key_of_line(line) in {one.key() for one in planned}
 
 
 def test_without_final_runs_there_is_no_page() -> None:

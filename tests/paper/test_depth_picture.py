@@ -174,7 +174,13 @@ def test_a_chain_and_the_initial_residual_are_drawn_by_depth(tmp_path, capsys):
                     record |= {"table": "deep", "protocol": protocol}
                     record["config"]["connection"] = connection
     found += [record | {"protocol": "hgcn-chain", "cell": "airport/lp/4"} for record in found[:3]]  # no counterpart
-    (axes,) = connections_picture(found).axes
+    picture = connections_picture(found)
+    picture.draw_without_rendering()
+    for text in (*picture.legends, *picture.texts):
+        box = text.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= picture.bbox.width
+    (axes,) = picture.axes
     assert axes.get_title(loc="left") == "cora/nc, public"
     lines = {line.get_label(): list(line.get_ydata()) for line in axes.lines}
     assert lines == {

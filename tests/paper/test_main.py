@@ -51,6 +51,20 @@ def test_a_misspelt_verb_is_an_error_with_a_suggestion(capsys: pytest.CaptureFix
     assert "unknown verb 'bnch'; did you mean 'bench'" in capsys.readouterr().err
 
 
+def test_pages_skips_what_has_no_results_and_names_the_command_that_makes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "results").mkdir()
+    docs = tmp_path / "docs"
+    assert main(["pages", "--results", str(tmp_path / "results"), "--docs", str(docs)]) == 0
+    skipped = [line for line in capsys.readouterr().out.splitlines() if line.startswith("skipped ")]
+    written = {str(path.relative_to(docs)) for path in docs.rglob("*") if path.is_file()}
+    assert written == {"reproduction/index.md", "reproduction/results.md"}
+    names = {line.split(":")[0].removeprefix("skipped ") for line in skipped}
+    assert {"reproduction/deep.md", "reproduction/ancestors.md", "start/when.md", "images/depth-deep.png"} <= names
+    assert all(line.count("`") == 2 for line in skipped), skipped
+
+
 @pytest.mark.slow
 def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
     assert main(["pages", "--results", str(ROOT / "results"), "--docs", str(tmp_path)]) == 0
@@ -67,6 +81,8 @@ def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
         "reproduction/results.md",
         "reproduction/splits.md",
         "reproduction/transformers.md",
+        "start/when.md",
     ]
+    assert all((tmp_path / "images" / name).exists() for name in ("depth.png", "depth-deep.png", "completion.png"))
     for page in pages:
         assert (tmp_path / page).read_text() == (ROOT / "docs" / page).read_text(), page

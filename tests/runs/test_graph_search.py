@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from lresnet.runs import graphs
 from lresnet.runs import training as runs
 from lresnet.runs.config import RunConfig, configure
 from lresnet.runs.graph_search import Budget, Trial, best_trial, read_budget, read_trials, require_chosen, search
@@ -148,6 +150,32 @@ def test_an_interrupted_search_resumes_without_repeating_trials(
     assert [trial.validation for trial in ended] == [trial.validation for trial in other]
     assert chosen == again
     _same_choice(folder, whole)
+
+
+def test_an_interrupted_trial_does_not_stand_in_the_way_of_other_settings_or_data(graph: Path, tmp_path: Path) -> None:
+    class Stopped(Exception):
+        pass
+
+    def stop(*_: object) -> None:
+        raise Stopped
+
+    def interrupt(config: RunConfig) -> None:
+        with pytest.raises(Stopped):
+            runs.fit(config.task, config.model, config.train, out=place, on_epoch=stop, device="cpu")
+
+    folder = tmp_path / "run"
+    place = folder / "trials" / "1"
+    config = _config(graph)
+    interrupt(dataclasses.replace(config, train=dataclasses.replace(config.train, epochs=1000)))
+    assert search(config, QUICK, Budget(trials=1), folder=folder, device="cpu")[1][0].epochs < 1000
+    shutil.rmtree(folder)
+    first = search(config, QUICK, Budget(trials=1), device="cpu")[0]
+    interrupt(first)
+    with graph.open("a") as stream:
+        stream.write("n0,n17\n")
+    graphs._graph.cache_clear()
+    graphs.load_own_task.cache_clear()
+    assert len(search(config, QUICK, Budget(trials=1), folder=folder, device="cpu")[1]) == 1
 
 
 def test_trials_on_another_seed_are_not_reused(graph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

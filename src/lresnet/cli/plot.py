@@ -95,7 +95,6 @@ def embedding(
         centred_at,
         disk_embedding,
         draw_disk_embedding,
-        general_first,
         hyperbolic_nodes,
     )
     from lresnet.plots.picture import require_writable_picture
@@ -118,7 +117,7 @@ def embedding(
             raise ValueError(f"--{option} is for runs on images, but {run} holds one on a graph; leave it out")
     nodes = hyperbolic_nodes(opened)
     node = None if centre is None else find_node(nodes, centre)
-    found = disk_embedding(nodes, opened.record.name, general_first(opened))
+    found = disk_embedding(nodes, opened.record.name, opened.task)
     if out.suffix in _PAGES:
         return _interactive(found if node is None else centred_at(found, node), out)
     if found.note:

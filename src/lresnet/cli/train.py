@@ -150,7 +150,8 @@ def train(
     budget = read_budget("60s" if search is None else search)
     learn, kind = _task_and_kind(task)
     if learn is not None and data is None:
-        raise ValueError(f"--task {learn} needs your own graph: lresnet train GRAPH --task {learn}")
+        what, place = ("taxonomy", "FILE") if learn == "hierarchy" else ("graph", "GRAPH")
+        raise ValueError(f"--task {learn} needs your own {what}: lresnet train {place} --task {learn}")
     kind, name = find_task(data, kind)
     given = given_settings(settings, graphs, deep, transformer, images, attention, texts)
     config = run_config(
@@ -224,9 +225,12 @@ def _searched(
         print(note)
     limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"
     print(f"Searching for settings on validation data (--search, {limit}):")
-    chosen, ended = search(
-        config, fixed, budget, method=method, folder=folder, device=device, on_trial=_trial_printer()
-    )
+    try:
+        chosen, ended = search(
+            config, fixed, budget, method=method, folder=folder, device=device, on_trial=_trial_printer()
+        )
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("the same command resumes the search, without repeating the trials above") from None
     best = best_trial(ended)
     print(f"Trial {best.number} of {len(ended)} has the best validation metric, and is the run. To repeat it alone:")
     print(f"  {chosen.command()}")

@@ -1,7 +1,7 @@
 r"""Conversion of attention: a module that calls stock attention computes Lorentz attention, with its own weights.
 
 Queries, keys and values stay as they are, linear maps of space coordinates. The scores become Lorentzian inner products
-divided by a learned temperature for each head, and the values of a head are joined by their centroid
+divided by a learned temperature for each head, and the result of a head is the centroid of the values
 (:func:`lresnet.nn.lorentz_attention`). As the curvature goes to 0, this becomes L2 attention, with the scores
 :math:`-|q - k|^2/(2\tau)`, which is dot-product attention only if all keys have the same norm. So the conversion
 changes what a network computes, whatever the curvature, and :func:`lresnet.lorentzify` does it on request only. Norms
@@ -30,7 +30,7 @@ from lresnet.nn.softmax_attention import lorentz_attention
 __all__ = ["Attention", "AttentionPlace", "convert_attention", "find_attention"]
 
 Attention: TypeAlias = Literal["keep", "lorentz"]
-"""What becomes of a network's attention: dot products stay, or become Lorentzian inner products."""
+"""Whether a network keeps its attention, or gets Lorentz attention."""
 
 _MARK = "_lorentz_attention"
 _TEMPERATURE = "log_temperature"
@@ -70,10 +70,19 @@ def find_attention(module: torch.nn.Module, plan: Plan) -> list[AttentionPlace]:
             results_of(network, plan, training=True)
         except Exception:  # the example does not fit, e.g. a batch of one image and batch norms
             results_of(network, plan, training=False)
+    own = [path or "the network" for path in recorder.softmaxes if path not in recorder.found]
+    named = f"{', '.join(own[:5])}{', ...' if own[5:] else ''}"
     if not recorder.found:
         raise ValueError(
             f"no attention was found in {plan.network}: neither torch.nn.MultiheadAttention nor a call of "
             "scaled_dot_product_attention ran; a network of transformers calls it with attn_implementation='sdpa'"
+            + (f". These modules compute a softmax of scores themselves: {named}" if own else "")
+        )
+    if own:
+        warnings.warn(
+            f"{named}: not converted, because the module computes a softmax of scores itself. If it is attention, let "
+            "it call scaled_dot_product_attention",
+            stacklevel=3,
         )
     if recorder.dropout:
         warnings.warn(
@@ -85,12 +94,13 @@ def find_attention(module: torch.nn.Module, plan: Plan) -> list[AttentionPlace]:
 
 
 class _Recorder(TorchFunctionMode):
-    """Records which module calls stock attention, while a network runs."""
+    """Records which module calls stock attention, and which computes a softmax itself, while a network runs."""
 
     def __init__(self, network: torch.nn.Module) -> None:
         super().__init__()
         self.found: dict[str, AttentionPlace] = {}
         self.dropout: list[str] = []
+        self.softmaxes: list[str] = []
         self._running: list[str] = []
         for path, part in network.named_modules():
             part.register_forward_pre_hook(lambda *_, path=path: self._running.append(path))
@@ -103,7 +113,10 @@ class _Recorder(TorchFunctionMode):
     ) -> Any:
         if func is _STOCK and self._running:
             self._add_call(self._running[-1], *args, **(kwargs or {}))
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in ("softmax", "_softmax") and self._running and _may_be_weights(result):
+            self.softmaxes += [path for path in self._running[-1:] if path not in self.softmaxes]
+        return result
 
     def _add_multihead(self, path: str, part: torch.nn.MultiheadAttention) -> None:
         if part.bias_k is not None or part.add_zero_attn:
@@ -136,6 +149,11 @@ class _Recorder(TorchFunctionMode):
             )
         if dropout and path not in self.dropout:
             self.dropout.append(path)
+
+
+def _may_be_weights(x: object) -> bool:
+    """Return whether x may be weights of attention, [..., T, S] of several sequences."""
+    return isinstance(x, Tensor) and x.dim() > 2
 
 
 # Conversion ----------------------------------------------------------------------------------------------------------
@@ -244,9 +262,18 @@ class _LorentzScores(TorchFunctionMode):
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> Tensor:
-        """Return Lorentz attention; the arguments are those of stock attention."""
+        """Return Lorentz attention; the arguments are those of stock attention.
+
+        transformers gives heads that share keys as positions of one head, if there is one position.
+        """
         temperature = self.owner.temperature if query.dim() > 2 else self.owner.temperature[0]
-        return lorentz_attention(
+        packed, heads = query.shape[:-1], temperature.numel()
+        is_packed = query.dim() > 3 and packed[-2] != heads and packed[-2] * packed[-1] == heads and not is_causal
+        if is_packed:
+            query = query.flatten(-3, -2).unsqueeze(-2)
+            if attn_mask is not None and attn_mask.dim() > 2 and attn_mask.shape[-3] > 1:
+                attn_mask = attn_mask.expand(*attn_mask.shape[:-2], *packed[-1:], -1).flatten(-3, -2).unsqueeze(-2)
+        result = lorentz_attention(
             query,
             key,
             value,
@@ -254,8 +281,9 @@ class _LorentzScores(TorchFunctionMode):
             is_causal,
             K=self.owner.manifold.K,
             temperature=temperature,
-            enable_gqa=enable_gqa,
+            enable_gqa=enable_gqa or is_packed,
         )
+        return result.reshape(*packed, -1) if is_packed else result
 
 
 class _LorentzMultiheadAttention(_OnPoints):

@@ -41,6 +41,9 @@ def ancestor_task(
     Messages that go down the tree only would make the task trivial: every query would see a path of the same form,
     whatever the tree. With both directions the code is mixed with what comes up from the other branches.
 
+    In a network of exactly ``hops`` layers a code needs the message of every layer, so no skip branch carries it. To
+    study what skip branches do, train networks with more layers than hops.
+
     Args:
         tree: A tree, or the name of one for :func:`lresnet.data.load_tree`.
         hops: k, at least 1.

@@ -27,6 +27,7 @@ __all__ = ["HierarchyTask", "feature_tensor", "hierarchy_task"]
 
 _SHARES = 0.05, 0.10
 _FEWEST = 20  # pairs or leaves from which some can be held out
+_MOST_SCORES = 2**28  # of a ranking of the held-out pairs, each among all nodes
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -108,8 +109,9 @@ def hierarchy_task(
             rank parents for new terms; the features have to tell where they belong. None: ``"leaves"`` if the features
             are texts or names, otherwise ``"closure"``.
         seed: Seed of the split.
-        validation: Share of the pairs or leaves held out for validation.
-        test: Share held out for test.
+        validation: Share of the pairs or leaves held out for validation. A taxonomy of more than about 50,000 nodes has
+            fewer: at most 2^28 / n, because each is ranked among all n nodes.
+        test: Share held out for test; the same limit holds.
         metric: Metric to select by and to report first, see :class:`~lresnet.data.HierarchyTask`.
         node_features: ``"learned"``: a learned point per node. ``"structural"``: degrees, clustering, PageRank in the
             training graph. ``"names"``: hashed words and letters of the names. ``"own"``: those of the texts and names.
@@ -157,6 +159,9 @@ def hierarchy_task(
     else:
         x = feature_tensor(features)
         note = f"Features: hashed words and letters of the {'names' if kind == 'names' else 'names and texts'}."
+        if kind == "own" and node_features not in (None, "own"):
+            assert taxonomy.texts is not None
+            note = f"Texts: {sum(map(bool, taxonomy.texts)):,} of {n:,} names have one. {note}"
     return HierarchyTask(
         name=name or f"{taxonomy.name}/hierarchy",
         x=x,
@@ -221,6 +226,11 @@ class _Parts:
     note: str
 
 
+def _held_out(share: float, count: int, nodes: int) -> int:
+    """Return how many pairs or leaves to hold out: a share, but not more than can be ranked in a short time."""
+    return max(1, min(round(share * count), _MOST_SCORES // nodes))
+
+
 def _hold_out_pairs(
     name: str, pairs: NDArray[np.int64], edges: NDArray[np.int64], n: int, seed: int, validation: float, test: float
 ) -> _Parts:
@@ -229,10 +239,10 @@ def _hold_out_pairs(
     if far.size < _FEWEST:
         raise ValueError(
             f"{name} has {far.size} pairs of a node and an ancestor that is not its parent; at least {_FEWEST} are "
-            "needed to hold some out: add levels, or texts to hold out leaves"
+            "needed to hold some out: add levels, or hold out leaves, e.g. with --node-features names"
         )
     order = np.random.default_rng(seed).permutation(far)
-    v, t = max(1, round(validation * far.size)), max(1, round(test * far.size))
+    v, t = (_held_out(share, far.size, n) for share in (validation, test))
     held = order[:v], order[v : v + t]
     rest = np.setdiff1d(np.arange(pairs.shape[1]), np.concatenate(held))
     note = (
@@ -248,7 +258,7 @@ def _hold_out_leaves(
     """Hold out leaves; one child of every parent stays, so that no parent of a held-out leaf is unknown."""
     leaves = np.setdiff1d(edges[0], edges[1])
     order = np.random.default_rng(seed).permutation(leaves)
-    v, t = max(1, round(validation * leaves.size)), max(1, round(test * leaves.size))
+    v, t = (_held_out(share, leaves.size, n) for share in (validation, test))
     children, chosen = np.bincount(edges[1], minlength=n), list[int]()
     parents: dict[int, list[int]] = {}
     for child, parent in edges.T.tolist():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from lresnet.data.formats.text_rows import (
     Rows,
     TextFile,
     encoding_note,
+    is_number,
     split_line,
 )
 from lresnet.data.quoting import quoted
@@ -29,23 +30,17 @@ __all__ = ["Taxonomy", "ancestor_pairs", "depths", "read_taxonomy", "read_texts"
 
 _SAMPLE_LINES = 200
 _LISTED = 5  # roots or names that a note lists
-_TAB = 8  # columns that a tab of an indentation stands for among spaces
 _COMMENTS = ("#", "%")
 
-# Names of columns, in lower case and without other characters than letters and digits.
+# Titles of columns, in lower case and without other characters than letters and digits.
 _CHILD = ("child", "node", "name", "term", "id", "childid", "hyponym", "narrower", "subclass", "category", "descendant")
-_PARENT = (
-    "parent",
-    "parentid",
-    "parentname",
-    "parentterm",
-    "parentcategory",
-    "hypernym",
-    "broader",
-    "superclass",
-    "ancestor",
-)
+_PARENT = re.compile("parent|broader|hypernym|superclass|supercategory|ancestor|^(isa|subclassof|belongsto)$")
+_OPPOSITES = {("child", "parent"), ("hyponym", "hypernym"), ("narrower", "broader"), ("subclass", "superclass")}
+"""Titles that are no edge, even if the taxonomy has such names: no child is a kind of parent."""
+_NUMBERED = re.compile("(id|key|code|number)$")
+_NAMES = ("name", "label", "title", "term", "preflabel", "preferredlabel")
 _TEXTS = ("text", "description", "definition", "gloss", "label", "features")
+_FEWEST_ROWS = 3  # below a header with unknown titles
 
 
 @dataclass(frozen=True)
@@ -76,12 +71,14 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
     """Read a taxonomy from a text file, plain or gzipped.
 
     - Rows ``child,parent`` or ``child,parent,text``: ``.csv``, ``.tsv``, ``.txt``, ``.edges``, ``.edgelist``. The
-      separator (tab, semicolon, comma, vertical bar; white space only if no other one splits the rows) and a header are
-      detected; a header may also have the order ``parent,child``. A name with the separator in it is quoted. A child
-      may have several rows, one for each parent. An empty parent declares a root; if the file does so, every parent
-      needs a row of its own.
+      separator (tab, semicolon, comma, vertical bar; white space only if no other one splits the rows) is detected. A
+      name with the separator in it is quoted. A child may have several rows, one for each parent. An empty parent
+      declares a root; if the file does so, every parent needs a row of its own.
+    - Rows below a header, which is detected: by a title such as ``parent``, ``parent_id``, ``broader`` or ``hypernym``,
+      with the columns in any order; or because its two names occur in no other row, and then the columns are child and
+      parent. With ``id,name,parent_id`` the nodes have their names, and repeated names are followed by the id.
     - An outline: ``.txt`` with at least one indented line. A line is a child of the nearest line above with a smaller
-      indentation, in tabs or spaces. A name may occur once.
+      indentation, in tabs or in spaces. A name may occur once.
 
     Lines that start with ``#`` or ``%`` are comments. There may be several roots. Repeated rows are merged.
 
@@ -118,7 +115,7 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
     found = _outline(path, lines) if is_outline else _rows(path, blocks, lines)
     if not found.edges:
         raise ValueError(f"{path} has no row with a parent; a taxonomy needs at least one")
-    names = tuple(found.number)
+    names = found.names()
     pairs = list(found.edges)
     _require_no_cycle(path, names, pairs, found.edges)
     edges = np.array(pairs, dtype=np.int64).T.copy()
@@ -127,7 +124,7 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
     if found.texts:
         texts = tuple(" ".join(dict.fromkeys(found.texts.get(number, ()))) for number in range(len(names)))
     taxonomy = Taxonomy(path.name, names, edges, texts, ())
-    notes += _structure_notes(taxonomy, found)
+    notes += _structure_notes(taxonomy, found, sum(map(_comments, blocks)))
     return Taxonomy(path.name, names, edges, texts, tuple(notes))
 
 
@@ -140,7 +137,8 @@ def read_texts(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
     path, number = Path(path), {name: place for place, name in enumerate(names)}
     _, blocks = _blocks(path)
     lines = [pair for block in blocks for pair in _lines(block)]
-    separator, texts, is_first = _separator([line for _, line in lines[:_SAMPLE_LINES]]), [""] * len(names), True
+    separator = _separator([line for _, line in lines[:_SAMPLE_LINES]], number)
+    texts, is_first, numbers = [""] * len(names), True, True
     for line, row in _all_rows(path, blocks, separator):
         if len(row) < 2:
             raise ValueError(
@@ -150,11 +148,16 @@ def read_texts(path: str | Path, names: Sequence[str]) -> tuple[str, ...]:
         if row[0] in number:
             place = number[row[0]]
             texts[place] = f"{texts[place]} {separator.join(row[1:])}".strip()
+            numbers = numbers and all(map(is_number, filter(None, row[1:])))
         elif not is_first:  # the first row may be a header
             raise ValueError(f"{path}, line {line}: the taxonomy has no name {quoted(row[0])}{_near(row[0], names)}")
         is_first = False
     if not any(texts):
         raise ValueError(f"{path} has no text for a name of the taxonomy; its rows must be name,text")
+    if numbers:
+        raise ValueError(
+            f"{path} has numbers only; the features of a taxonomy are texts, so its rows must be name,text"
+        )
     return tuple(texts)
 
 
@@ -219,9 +222,18 @@ class _Found:
     repeated: int = 0
     declared: set[int] = field(default_factory=set)
     """Roots that have a row with an empty parent."""
+    labels: dict[int, str] = field(default_factory=dict)
+    """Names of nodes whose rows refer to each other by numbers."""
 
     def add(self, name: str) -> int:
         return self.number.setdefault(name, len(self.number))
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all nodes; a repeated name is followed by what its rows refer to it by."""
+        own = [self.labels.get(number, name) for name, number in self.number.items()]
+        count = Counter(own)
+        named = (name if count[name] == 1 else f"{name} ({key})" for name, key in zip(own, self.number, strict=True))
+        return tuple(named) if self.labels else tuple(self.number)
 
 
 def _blocks(path: Path) -> tuple[TextFile, list[Block]]:
@@ -240,11 +252,16 @@ def _lines(block: Block) -> Iterator[tuple[int, str]]:
             yield number, line
 
 
+def _comments(block: Block) -> int:
+    lines = (line.lstrip(" \t") for line in block.text.decode().split("\n"))
+    return sum(line.startswith(_COMMENTS) for line in lines)
+
+
 def _outline(path: Path, lines: Sequence[tuple[int, str]]) -> _Found:
-    found, above, first = _Found("An outline: indented lines are children"), list[tuple[int, int]](), dict[str, int]()
+    found, above, first = _Found("An outline: indented lines are children"), list[tuple[str, int]](), dict[str, int]()
     for line, text in lines:
         name = text.lstrip(" \t")
-        width = len(text[: len(text) - len(name)].expandtabs(_TAB))
+        indent = text[: len(text) - len(name)]
         name = re.sub(r"^[-*+•] +", "", name)  # bullets of Markdown
         _require_name(path, line, name)
         if name in first:
@@ -253,51 +270,57 @@ def _outline(path: Path, lines: Sequence[tuple[int, str]]) -> _Found:
                 "for one node; rename one, or use rows child,parent to give a node several parents"
             )
         first[name] = line
-        popped = False
-        while above and above[-1][0] > width:
+        matches = True
+        while above:
+            last = above[-1][0]
+            if not (last.startswith(indent) or indent.startswith(last)):
+                raise ValueError(
+                    f"{path}, line {line}: the indentation of {quoted(name)} mixes tabs and spaces with the lines "
+                    "above; use one of them everywhere"
+                )
+            if len(last) < len(indent):
+                break
+            matches = last == indent
             above.pop()
-            popped = True
-        if popped and (not above or above[-1][0] != width):
+        if not matches:
             raise ValueError(
                 f"{path}, line {line}: the indentation of {quoted(name)} matches no line above; indent children of one "
                 "parent alike"
             )
-        if above and above[-1][0] == width:
-            above.pop()
         node = found.add(name)
         if above:
             found.edges[node, above[-1][1]] = line
-        above.append((width, node))
+        above.append((indent, node))
     return found
 
 
 def _rows(path: Path, blocks: Sequence[Block], lines: Sequence[tuple[int, str]]) -> _Found:
-    sample = [line for _, line in lines[:_SAMPLE_LINES]]
-    separator = _separator(sample)
+    separator = _separator([line for _, line in lines[:_SAMPLE_LINES]])
     rows = list(_all_rows(path, blocks, separator))
-    ends, text, header = _columns([row for _, row in rows])
-    child, parent = ends
+    columns = _columns([row for _, row in rows])
+    child, parent, label, text = columns.child, columns.parent, columns.label, columns.text
     between = SEPARATORS[separator]
-    form = f"{path.name} has {len(rows) - header:,} rows; columns are separated by {between}"
-    form += f"; line {rows[0][0]} is a header" if header else ""
+    header = columns.why is not None
+    count = len(rows) - header
+    form = f"{path.name} has {count:,} row{'' if count == 1 else 's'}; columns are separated by {between}"
+    form += f"; line {rows[0][0]} is a header {columns.why}" if header else ""
     found = _Found(form)
     for line, row in rows[header:]:
-        if len(row) <= max(ends) or (separator == " " and len(row) != 2):
-            raise ValueError(
-                f"{path}, line {line}: expected a child and its parent separated by {between}, found "
-                f"{quoted(separator.join(row))}; the parent of a root is empty, and a name that contains a separator "
-                "is quoted"
-            )
+        if len(row) <= max(child, parent) or (separator == " " and len(row) != 2):
+            raise _no_pair(path, line, row, separator, any(line[:1] in " \t" for _, line in lines))
         if len(row) > (max(len(rows[0][1]), 3) if header else 3):
             raise ValueError(
                 f"{path}, line {line}: {len(row)} columns, but a row is child, parent and an optional text; quote a "
-                f"name that contains {between}"
+                f"name that contains {between}, or write a header that names the columns"
             )
         name, above = row[child], row[parent]
         _require_name(path, line, name)
         node = found.add(name)
         if text is not None and len(row) > text and row[text]:
             found.texts.setdefault(node, []).append(row[text])
+        if label is not None and len(row) > label and row[label]:
+            _require_name(path, line, row[label])
+            found.labels.setdefault(node, row[label])
         if not above:
             found.declared.add(node)
             continue
@@ -311,6 +334,21 @@ def _rows(path: Path, blocks: Sequence[Block], lines: Sequence[tuple[int, str]])
     if found.declared:
         _require_known_parents(path, found)
     return found
+
+
+def _no_pair(path: Path, line: int, row: Sequence[str], separator: str, indented: bool) -> ValueError:
+    """Return the error of a row without a child and a parent."""
+    between = SEPARATORS[separator]
+    if separator == " ":
+        others = ", ".join(words for key, words in SEPARATORS.items() if key not in " |")
+        between = f"{others}, a vertical bar, or white space if no name contains any"
+    hint = "the parent of a root is empty, and a name that contains a separator is quoted"
+    if separator == " " and indented:
+        hint = "an indented outline needs the suffix .txt"
+    return ValueError(
+        f"{path}, line {line}: expected a child and its parent separated by {between}, found "
+        f"{quoted(separator.join(row))}; {hint}"
+    )
 
 
 def _require_name(path: Path, line: int, name: str) -> None:
@@ -358,37 +396,92 @@ def _all_rows(path: Path, blocks: Sequence[Block], separator: str) -> Iterator[t
             yield rows.line, [field.strip(" \t\r") for field in row]
 
 
-def _separator(sample: Sequence[str]) -> str:
-    """Return the separator that splits most lines into the same number of columns; white space is the last resort."""
-    best, most = " ", 0
+def _separator(sample: Sequence[str], known: Container[str] = ()) -> str:
+    """Return the separator that splits most lines into columns; white space is the last resort.
+
+    A text may contain another separator in every line. Of several separators that split as many lines, the one counts
+    that gives more ``known`` names in the first column, or more fields that occur again, as parents do.
+    """
+    best, most = " ", (0, 0, 0)
     for separator in [each for each in SEPARATORS if each != " "]:
-        widths = Counter(width for line in sample if 1 < (width := len(split_line(line, separator))) < 4)
-        count = widths.total()
-        if count > most:
-            best, most = separator, count
+        rows = [row for line in sample if len(row := split_line(line, separator)) > 1]
+        fields = Counter(field for row in rows for field in row if field)
+        found = len(rows), sum(row[0] in known for row in rows), fields.total() - len(fields)
+        if found > most:
+            best, most = separator, found
     return best
 
 
-def _columns(rows: Sequence[list[str]]) -> tuple[tuple[int, int], int | None, int]:
-    """Return the columns of child and parent, that of the text (None: there is none), and 1 for a header."""
-    titles = [re.sub(r"[^a-z0-9]", "", title.casefold()) for title in rows[0]]
-    child, parent = ([titles.index(title) for title in names if title in titles] for names in (_CHILD, _PARENT))
-    if child and parent:
-        ends = child[0], parent[0]
-        used = {row[end] for row in rows[1:] for end in ends if end < len(row)}
-        if used.isdisjoint(rows[0][end] for end in ends):  # otherwise the first row is an edge between two such words
-            texts = [titles.index(title) for title in _TEXTS if title in titles and titles.index(title) not in ends]
-            return ends, texts[0] if texts else None, 1
-    return (0, 1), 2 if any(len(row) > 2 and row[2] for row in rows) else None, 0
+@dataclass(frozen=True)
+class _Columns:
+    """Numbers of the columns; None: there is no such column."""
+
+    child: int = 0
+    parent: int = 1
+    label: int | None = None
+    """Names, if child and parent are numbers."""
+    text: int | None = None
+    why: str | None = None
+    """What a note says about the header; None: there is none."""
 
 
-def _structure_notes(taxonomy: Taxonomy, found: _Found) -> list[str]:
+def _columns(rows: Sequence[Sequence[str]]) -> _Columns:
+    first, rest = rows[0], rows[1:]
+    titles = [re.sub(r"[^a-z0-9]", "", title.casefold()) for title in first]
+    parents = [column for column, title in enumerate(titles) if _PARENT.search(title)]
+    if parents and len(titles) > 1:
+        child, parent = _child_and_parent(titles, parents, rest)
+        others = {column: title for column, title in enumerate(titles) if column not in (child, *parents)}
+        own = first[child], first[parent]
+        used = own if not rest else {row[end] for row in rest for end in (child, parent) if end < len(row)}
+        if (titles[child], titles[parent]) in _OPPOSITES or not rest or all(name not in used for name in own):
+            label = _titled(others, _NAMES) if _NUMBERED.search(titles[child]) else None
+            text = _titled({column: title for column, title in others.items() if column != label}, _TEXTS)
+            used_as = {"child": child, "parent": parent, "name": label, "text": text}
+            why = ", ".join(f"{what} {first[column]}" for what, column in used_as.items() if column is not None)
+            return _Columns(child, parent, label, text, f"({why})")
+    text = 2 if any(len(row) > 2 and row[2] for row in rows) else None
+    if len(rest) >= _FEWEST_ROWS and _alone(rows) == {0}:
+        return _Columns(text=text, why="(its names occur in no other row)")
+    return _Columns(text=text)
+
+
+def _child_and_parent(titles: Sequence[str], parents: Sequence[int], rows: Sequence[Sequence[str]]) -> tuple[int, int]:
+    """Return the columns of child and parent, those that share most values: ``parent_id`` belongs to ``id``."""
+    children = [column for column in range(len(titles)) if column not in parents] or [0]
+    values = [{row[column] for row in rows if column < len(row)} - {""} for column in range(len(titles))]
+    first = {title: place for place, title in enumerate(_CHILD)}
+
+    def preference(ends: tuple[int, int]) -> tuple[int, int]:
+        child, parent = ends
+        return len(values[child] & values[parent]), -first.get(titles[child], len(first))
+
+    return max(((child, parent) for parent in parents for child in children if child != parent), key=preference)
+
+
+def _titled(titles: Mapping[int, str], wanted: Sequence[str]) -> int | None:
+    """Return the column with the first of the wanted titles."""
+    found = [column for title in wanted for column in titles if titles[column] == title]
+    return found[0] if found else None
+
+
+def _alone(rows: Sequence[Sequence[str]]) -> set[int]:
+    """Return the rows whose child and parent occur in no other row."""
+    pairs = [tuple(row[:2]) for row in rows]
+    count = Counter(name for pair in set(pairs) for name in pair)
+    return {number for number, pair in enumerate(pairs) if all(pair) and max(count[name] for name in pair) == 1}
+
+
+def _structure_notes(taxonomy: Taxonomy, found: _Found, comments: int) -> list[str]:
     notes, roots = [], taxonomy.roots
+    if comments:
+        notes.append(f"Comments: {comments:,} line{'' if comments == 1 else 's'} starting with # or %, skipped.")
     if found.repeated:
         notes.append(f"Repeated rows: {found.repeated:,}; each is used once.")
     several = np.count_nonzero(np.bincount(taxonomy.edges[0]) > 1)
     listed = ", ".join(taxonomy.names[root] for root in roots[:_LISTED]) + (", ..." if len(roots) > _LISTED else "")
-    count = f"{len(taxonomy.names):,} names, {taxonomy.edges.shape[1]:,} edges, depth {depths(taxonomy).max()}"
+    edges = taxonomy.edges.shape[1]
+    count = f"{len(taxonomy.names):,} names, {edges:,} edge{'' if edges == 1 else 's'}, depth {depths(taxonomy).max()}"
     notes.append(f"{count}; {'1 root' if len(roots) == 1 else f'{len(roots):,} roots'}: {listed}.")
     if len(roots) > 1:
         notes.append("Several roots: nothing is added above them.")

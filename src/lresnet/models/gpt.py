@@ -12,6 +12,7 @@ from lresnet.geometry.curvature import kappa_of
 from lresnet.geometry.state import number
 from lresnet.models.transformer import Transformer
 from lresnet.nn.embedding import LorentzEmbedding
+from lresnet.nn.inner_product_vectors import wide_dtype
 from lresnet.nn.point_norm import LorentzRMSNorm
 from lresnet.nn.rotary import RotaryPositions
 from lresnet.nn.softmax_attention import KeyValueCache, Scores, lorentz_scores
@@ -59,7 +60,7 @@ class LorentzGPT(Transformer):
         dropout: Dropout rate of the branches.
         precise: Compute attention in float32 also where the network runs in half precision, which is slower. It is for
             curvatures with :math:`-K |v|^2` above 2 (:func:`~lresnet.nn.lorentz_attention`).
-        activation_checkpointing: Compute the activations of a block again in the backward pass.
+        activation_checkpointing: Recompute the activations of each block in the backward pass, to save memory.
 
     Shapes:
         ids [B, T], integers -> logits [B, T, vocab_size], float32 or wider
@@ -129,16 +130,20 @@ class LorentzGPT(Transformer):
 
         Args:
             ids: Tokens [B, T].
-            caches: Those of :meth:`make_caches`, which hold the positions before and receive the new ones.
+            caches: Those of :meth:`make_caches`, which hold the positions before and receive the new ones. No
+                gradient flows through them: train without caches.
         """
         return self.logits(self.embed(ids, caches))
 
     def embed(self, ids: Tensor, caches: Sequence[KeyValueCache] | None = None) -> Tensor:
         """Return one point for each position, [B, T, width], which :meth:`logits` maps to scores."""
+        if caches is not None and len(caches) != len(self.layers):
+            raise ValueError(f"one cache for each of {len(self.layers)} blocks is needed, got {len(caches)}")
         start = 0 if caches is None else caches[0].length
         self._require_ids(ids, start)
-        rotary = self.rotary(torch.arange(start, start + ids.shape[1], device=ids.device))
-        points: Tensor = self.norm(self._run(self.embedding(ids), rotary, True, caches))
+        tokens = self.embedding(ids)
+        positions = torch.arange(start, start + ids.shape[1], device=ids.device, dtype=wide_dtype(tokens.dtype))
+        points: Tensor = self.norm(self._run(tokens, self.rotary(positions), True, caches))
         return points
 
     def logits(self, points: Tensor) -> Tensor:
@@ -165,12 +170,13 @@ class LorentzGPT(Transformer):
         top_k: int | None = None,
         generator: torch.Generator | None = None,
         *,
+        top_p: float | None = None,
         use_cache: bool = True,
     ) -> Tensor:
         """Return the prompt, followed by new tokens drawn from the predictions of the network.
 
-        A text longer than the context is continued from its last tokens: whenever the context is full, the network
-        starts again from the last half of it.
+        The network sees the last tokens of a text that is longer than its context. Whenever the context is full, it
+        keeps the last half of it.
 
         Args:
             prompt_ids: Tokens [B, T] or [T], at least one.
@@ -178,12 +184,17 @@ class LorentzGPT(Transformer):
             temperature: Divides the logits; 0 takes the most likely token.
             top_k: Draw from the k most likely tokens only. None: from all.
             generator: Random numbers, on the device of the prompt. None: torch's own.
-            use_cache: Store keys and values, so that each position is computed once. The results are the same up to
+            top_p: Draw from the most likely tokens whose probabilities add up to this number only (nucleus sampling,
+                Holtzman et al., 2020). None: from all. With ``top_k``, from the tokens that both leave.
+            use_cache: Store keys and values, so that each position is computed once. The logits are the same up to
                 rounding.
 
         Returns:
             Tokens [B, T + max_new_tokens], or [T + max_new_tokens].
         """
+        if not isinstance(prompt_ids, Tensor):
+            kind = type(prompt_ids).__name__
+            raise TypeError(f"prompt_ids must be a tensor, got {kind}; use torch.tensor([[1, 2, 3]])")
         if prompt_ids.dim() not in (1, 2) or prompt_ids.shape[-1] == 0:
             raise ValueError(f"prompt_ids must have shape [B, T] or [T], T at least 1, got {tuple(prompt_ids.shape)}")
         if max_new_tokens < 0 or not temperature >= 0 or (top_k is not None and top_k < 1):
@@ -191,6 +202,8 @@ class LorentzGPT(Transformer):
                 "max_new_tokens and temperature must be 0 or more, and top_k at least 1; "
                 f"got {max_new_tokens}, {temperature} and {top_k}"
             )
+        if top_p is not None and not 0 < top_p <= 1:
+            raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
         ids: Tensor = torch.atleast_2d(prompt_ids)
         was_training = self.training
         self.eval()
@@ -203,7 +216,7 @@ class LorentzGPT(Transformer):
                         cache.reset()
                 done = 0 if caches is None else caches[0].length
                 last = self.logits(self.embed(ids[:, start + done :], caches)[:, -1])
-                ids = torch.cat([ids, _next_token(last, temperature, top_k, generator)], dim=1)
+                ids = torch.cat([ids, _next_token(last, temperature, top_k, top_p, generator)], dim=1)
         finally:
             self.train(was_training)
         return ids[0] if prompt_ids.dim() == 1 else ids
@@ -218,13 +231,19 @@ class LorentzGPT(Transformer):
             )
 
 
-def _next_token(logits: Tensor, temperature: float, top_k: int | None, generator: torch.Generator | None) -> Tensor:
+def _next_token(
+    logits: Tensor, temperature: float, top_k: int | None, top_p: float | None, generator: torch.Generator | None
+) -> Tensor:
     """Return one token for each row of logits [B, V], [B, 1]."""
-    limits = torch.finfo(logits.dtype)
-    if temperature < limits.tiny:
+    if temperature == 0:
         return logits.argmax(-1, keepdim=True)
+    # The largest score is 0, so that no temperature, however small, overflows.
+    scores = (logits - logits.amax(-1, keepdim=True)) / max(temperature, torch.finfo(logits.dtype).tiny)
     if top_k is not None and top_k < logits.shape[-1]:
         least = logits.topk(top_k, -1).values[:, -1:]
-        logits = logits.masked_fill(logits < least, -torch.inf)
-    below = logits - logits.amax(-1, keepdim=True)  # so a small temperature gives -inf, never inf
-    return torch.multinomial((below / min(temperature, limits.max)).softmax(-1), 1, generator=generator)
+        scores = scores.masked_fill(logits < least, -torch.inf)
+    if top_p is not None:
+        likely, order = scores.softmax(-1).sort(-1, descending=True)
+        beyond = likely.cumsum(-1) - likely >= top_p  # never the most likely token
+        scores = scores.masked_fill(beyond.scatter(-1, order, beyond), -torch.inf)
+    return torch.multinomial(scores.softmax(-1), 1, generator=generator)

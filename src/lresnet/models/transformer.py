@@ -1,4 +1,4 @@
-"""What the transformers share: blocks in a row, each on its own hyperboloid or all on one, and their initialisation.
+"""Base class of the transformers: their manifolds, blocks and initialisation.
 
 Why the scale 1 + w: the Lorentz residual without a scale is a weighted midpoint. In a transformer of L blocks the share
 of the embedding would be (1 + w)^(-2L) at the end. With the scale the stream is a sum near curvature 0.
@@ -42,7 +42,7 @@ _STD = 0.02  # standard deviation of initial weights, as in GPT-2
 
 
 class Transformer(Pretrained):
-    """Base class of the transformers: :class:`~lresnet.nn.LorentzTransformerBlock` in a row.
+    """Base class of the transformers: a sequence of :class:`~lresnet.nn.LorentzTransformerBlock`.
 
     With ``curvature_per_layer`` a block reads the space coordinates that the previous block wrote as a point of its
     own hyperboloid: every vector of space coordinates is a point of each.
@@ -126,7 +126,7 @@ class Transformer(Pretrained):
         is_causal: bool,
         caches: Sequence[KeyValueCache] | None = None,
     ) -> Tensor:
-        """Return the points behind the last block."""
+        """Return the points after the last block."""
         for i, block in enumerate(self.layers):
             if caches is not None:
                 x = block(x, None, is_causal, rotary=rotary, cache=caches[i])

@@ -10,6 +10,7 @@ from torch import Tensor
 from lresnet.models.image_model import HEADS, POOLINGS, ImageModel, classifier, require_choice, require_images
 from lresnet.models.transformer import Transformer
 from lresnet.nn.embedding import LorentzPatchEmbedding
+from lresnet.nn.inner_product_vectors import wide_dtype
 from lresnet.nn.point_norm import LorentzRMSNorm
 from lresnet.nn.rotary import RotaryPositions
 from lresnet.nn.softmax_attention import Scores
@@ -20,9 +21,9 @@ __all__ = ["LorentzViT"]
 class LorentzViT(Transformer, ImageModel):
     r"""Vision transformer of :class:`~lresnet.nn.LorentzTransformerBlock`; ``residual="euclidean"`` is its baseline.
 
-    Patches of an image become points. Rows and columns of the patches turn queries and keys (rotary positions), so
-    images of any size fit, also others than in training. The points behind the last norm are pooled to one point for
-    each image, which the head classifies.
+    Patches of an image become points. The row and the column of a patch turn its queries and keys (rotary positions),
+    so the network takes images of any size, including sizes that it was not trained on. The points after the last norm
+    are pooled to one point for each image, which the head classifies.
 
     ``lorentz_vit_tiny`` has the defaults, 12 blocks of width 192 with 3 heads; ``lorentz_vit_small`` has the width 384
     and 6 heads. The baseline has about 1 % more parameters (:class:`LorentzGPT`).
@@ -42,7 +43,7 @@ class LorentzViT(Transformer, ImageModel):
         dropout: Dropout rate of the branches.
         precise: Compute attention in float32 also where the network runs in half precision, which is slower. It is for
             curvatures with :math:`-K |v|^2` above 2 (:func:`~lresnet.nn.lorentz_attention`).
-        activation_checkpointing: Compute the activations of a block again in the backward pass.
+        activation_checkpointing: Recompute the activations of each block in the backward pass, to save memory.
 
     Shapes:
         images [B, in_channels, H, W], any H and W -> logits [B, num_classes], float32 or wider
@@ -123,6 +124,6 @@ class LorentzViT(Transformer, ImageModel):
         grid = torch.meshgrid(
             torch.arange(rows, device=x.device), torch.arange(columns, device=x.device), indexing="ij"
         )
-        rotary = self.rotary(torch.stack(grid, -1).flatten(0, 1))
+        rotary = self.rotary(torch.stack(grid, -1).flatten(0, 1).to(wide_dtype(points.dtype)))
         points = self.norm(self._run(points.flatten(1, 2), rotary, False))
         return points.unflatten(1, (rows, columns)).movedim(-1, 1)  # type: ignore[no-any-return]

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from lresnet.geometry import Lorentz, ManifoldModule
+from lresnet.geometry.checks import checks_values
 
 __all__ = ["LorentzEmbedding", "LorentzPatchEmbedding"]
 
@@ -53,6 +54,13 @@ class LorentzEmbedding(ManifoldModule):
         torch.nn.init.normal_(self.weight, std=std)
 
     def forward(self, ids: Tensor) -> Tensor:
+        if ids.dtype not in (torch.int64, torch.int32):
+            raise TypeError(f"ids must be int64 or int32, got {ids.dtype}; convert them, e.g. ids.long()")
+        if checks_values(ids) and ids.numel():
+            low, high = ids.aminmax()
+            if low < 0 or high >= self.num_embeddings:
+                found = f"{int(low)} to {int(high)}"
+                raise ValueError(f"ids must be from 0 to {self.num_embeddings - 1}, but these are from {found}")
         return torch.nn.functional.embedding(ids, self.weight)
 
     def extra_repr(self) -> str:
@@ -62,7 +70,7 @@ class LorentzEmbedding(ManifoldModule):
 class LorentzPatchEmbedding(ManifoldModule):
     """Patches of images as points: a linear map of the pixels of each patch gives its space coordinates.
 
-    Images whose sides are no multiples of the patch are padded with zeros at the right and at the bottom.
+    Images whose sides are not multiples of the patch are padded with zeros on the right and at the bottom.
 
     Args:
         in_channels: Channels of the images.
@@ -99,6 +107,11 @@ class LorentzPatchEmbedding(ManifoldModule):
         self.proj = torch.nn.Linear(in_channels * patch * patch, features, **place)
 
     def forward(self, images: Tensor) -> Tensor:
+        if images.dim() != 4 or images.shape[1] != self.in_channels or not images.is_floating_point():
+            raise ValueError(
+                f"images must be floating point numbers [B, {self.in_channels}, H, W], got {images.dtype} of shape "
+                f"{tuple(images.shape)}"
+            )
         height, width = images.shape[-2:]
         below, right = -height % self.patch, -width % self.patch
         if below or right:

@@ -59,6 +59,8 @@ class LorentzGatedMLP(ManifoldModule):
             raise ValueError(f"activation must be one of {', '.join(get_args(Activation))}, got {activation!r}")
         if hidden is None:
             hidden = gated_width(features) if gated else 4 * features
+        if min(features, hidden) < 1:
+            raise ValueError(f"features and hidden must be at least 1, got {features} and {hidden}")
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.features, self.hidden, self.activation, self.gated = features, hidden, activation, gated
         self.in_proj = torch.nn.Linear(features, 2 * hidden if gated else hidden, bias, **place)

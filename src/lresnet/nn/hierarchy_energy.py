@@ -24,11 +24,12 @@ and b of u, :math:`R = \sinh`, :math:`T = \cosh`, and :math:`S = \cosh d - 1`
     \frac{\partial \phi}{\partial \theta} = R_u \frac{\sinh(b - a) + R_v T_u (1 - \cos\theta)}{S (2 + S)} .
 
 As for :func:`lresnet.geometry.pairwise_dist`, the product is computed in float64, in blocks of rows, and pairs whose
-angle at the origin is below a threshold are computed again by :func:`lresnet.nn.exterior_angle`, on CUDA too, in
+angle at the origin is near 0 or :math:`\pi` are computed again by :func:`lresnet.nn.exterior_angle`, on CUDA too, in
 float64. Backward needs matrix products only. Errors of the angle against 60 digits, over the families of
 ``tests/families.py`` (``tests/nn/test_hierarchy_energy.py``): at most 3e-7 for float32 points, which is half a unit in
 the last place of :math:`\pi`, and 1e-15 for float64 points, or :math:`\epsilon T` on one ray. Compiled code does not
-compute near pairs again: the angles of pairs with :math:`\theta` below 1e-7 are then inaccurate.
+compute near pairs again: the angles of pairs with :math:`\theta` or :math:`\pi - \theta` below 1e-7 are then
+inaccurate.
 """
 
 from __future__ import annotations
@@ -232,7 +233,8 @@ class _FarAngles(torch.autograd.Function):
             _S, apart, _sine, across, along = _parts(own, columns)
             at_origin = columns.R.mT == 0
             angles[..., part, :] = torch.atan2(across, along).masked_fill(at_origin, 0.0)
-            near = (apart < NEAR[y.dtype, apart.dtype]) & ~at_origin & (own.R > 0)
+            least = NEAR[y.dtype, apart.dtype]
+            near = ((apart < least) | (apart > 2 - least)) & ~at_origin & (own.R > 0)
             index = near.nonzero()
             index[:, -2] += part.start
             found.append(index)

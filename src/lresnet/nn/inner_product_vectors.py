@@ -1,4 +1,4 @@
-r"""Points as vectors whose dot products are Lorentzian inner products, in both passes with closed-form derivatives.
+r"""Vectors of points whose dot products are Lorentzian inner products, with derivatives in closed form.
 
 With the time :math:`t = \sqrt{|x|^2 + r^2}`, :math:`r = 1/\sqrt\kappa`, and its excess over that of the origin,
 :math:`e = t - r = |x|^2/(t + r)`,
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 APPENDED = 3
-"""Coordinates that inner products in half precision need."""
+"""Number of coordinates that are appended to queries and keys in half precision."""
 
 _HALF = (torch.bfloat16, torch.float16)
 _ALIGNMENT = 8  # the kernels of torch need head widths that are multiples of 8, and would copy others
@@ -57,7 +57,12 @@ def wide_dtype(dtype: torch.dtype) -> torch.dtype:
 
 
 def head_width(query: int, value: int, dtype: torch.dtype) -> int:
-    """Return the width of q', k' and v' for so many space coordinates.
+    """Return the width of q', k' and v'.
+
+    Args:
+        query: Number of space coordinates of queries and keys.
+        value: Number of space coordinates of values.
+        dtype: That of the vectors.
 
     Example:
         >>> head_width(61, 63, torch.bfloat16), head_width(62, 62, torch.bfloat16), head_width(62, 62, torch.float32)
@@ -111,8 +116,8 @@ def time_excess(x: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
 def centroid_of_mean(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
     r"""Return the centroid of points, given the weighted means of their space coordinates and time excesses.
 
-    The result of an empty mean, 0 and 0, is the origin. In float32 or wider. The normaliser n loses about
-    :math:`\kappa |v|^2` rounding units of the means.
+    The centroid of no points, whose means are 0, is the origin. The result is in float32 or wider. The relative error
+    of the normaliser is about :math:`\kappa |v|^2` times that of the means.
 
     Shapes:
         [..., m], [..., 1] -> [..., m]

@@ -48,6 +48,7 @@ class LorentzRMSNorm(ManifoldModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(manifold)
+        _require_norm(features, eps)
         self.features, self.eps = features, eps
         self.weight = torch.nn.Parameter(torch.ones(features, device=device, dtype=dtype))
 
@@ -94,6 +95,7 @@ class LorentzLayerNorm(ManifoldModule):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(manifold)
+        _require_norm(features, eps)
         place: dict[str, Any] = {"device": device, "dtype": dtype}
         self.features, self.eps = features, eps
         self.weight = torch.nn.Parameter(torch.ones(features, **place))
@@ -108,3 +110,8 @@ class LorentzLayerNorm(ManifoldModule):
 
     def extra_repr(self) -> str:
         return f"{self.features}, eps={self.eps:g}, bias={self.bias is not None}"
+
+
+def _require_norm(features: int, eps: float) -> None:
+    if features < 1 or not eps > 0:
+        raise ValueError(f"features must be at least 1 and eps above 0, got {features} and {eps}")

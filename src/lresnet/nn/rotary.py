@@ -20,21 +20,23 @@ class RotaryPositions(torch.nn.Module):
     Positions with a axes, such as the rows and columns of an image, share the pairs evenly: the first n / 2a pairs turn
     with the first axis. Pairs that are left over, and an odd coordinate, do not turn.
 
+    The module has no buffer, so a network in half precision has exact angles: bfloat16 could not tell position 257
+    from 256.
+
     Args:
         features: Number n of coordinates of a head.
         base: b, which sets the longest wavelength.
         axes: a, the number of axes of a position.
 
     Shapes:
-        positions [..., T], or [..., T, a] for several axes -> cosines and sines, [..., T, n // 2] each, float32
+        positions [..., T], or [..., T, a] for several axes -> cosines and sines, [..., T, n // 2] each, in float32,
+        or in float64 if the positions are
 
     Example:
         >>> rotary = RotaryPositions(8)(torch.arange(5))
         >>> apply_rotary(torch.randn(2, 5, 8), *rotary).shape
         torch.Size([2, 5, 8])
     """
-
-    frequencies: Tensor
 
     def __init__(self, features: int, base: float = 10000.0, axes: int = 1) -> None:
         super().__init__()
@@ -43,17 +45,16 @@ class RotaryPositions(torch.nn.Module):
         if not base > 0:
             raise ValueError(f"base must be positive, got {base}")
         self.features, self.base, self.axes = features, base, axes
-        pairs, turning = features // 2, features // 2 // axes
-        steps = torch.arange(turning, dtype=torch.float32) / max(turning, 1)
-        rates = torch.zeros(axes, pairs)
-        for axis in range(axes):
-            rates[axis, axis * turning : (axis + 1) * turning] = base**-steps
-        self.register_buffer("frequencies", rates, persistent=False)
 
     def forward(self, positions: Tensor) -> Rotary:
-        places = positions.unsqueeze(-1) if self.axes == 1 else positions
-        # Not a matrix product, which autocast would compute in half precision.
-        angles = (places.to(self.frequencies.dtype).unsqueeze(-1) * self.frequencies).sum(-2)
+        if self.axes > 1 and positions.shape[-1] != self.axes:
+            raise ValueError(f"positions must have shape [..., T, {self.axes}], got {tuple(positions.shape)}")
+        dtype = torch.promote_types(positions.dtype, torch.float32)
+        places = (positions.unsqueeze(-1) if self.axes == 1 else positions).to(dtype)
+        pairs, turning = self.features // 2, self.features // 2 // self.axes
+        steps = torch.arange(turning, device=positions.device, dtype=dtype) / max(turning, 1)
+        angles = (places.unsqueeze(-1) * self.base**-steps).flatten(-2)
+        angles = torch.nn.functional.pad(angles, (0, pairs - angles.shape[-1]))
         return angles.cos(), angles.sin()
 
     def extra_repr(self) -> str:
@@ -68,6 +69,11 @@ def apply_rotary(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         tensor([[0., 1., 5.]])
     """
     half = cos.shape[-1]
+    if 2 * half > x.shape[-1]:
+        raise ValueError(
+            f"these rotary positions turn {2 * half} coordinates, but a head has {x.shape[-1]}; build RotaryPositions "
+            "with the query_features of the attention"
+        )
     wide = x.to(torch.promote_types(x.dtype, cos.dtype))
     first, second, rest = wide[..., :half], wide[..., half : 2 * half], wide[..., 2 * half :]
     return torch.cat([first * cos - second * sin, first * sin + second * cos, rest], dim=-1)

@@ -1,4 +1,4 @@
-"""Block of a transformer: attention and a perceptron, each joined to its input by a residual connection."""
+"""Block of a transformer: attention and a perceptron, each with a residual connection."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ class LorentzTransformerBlock(torch.nn.Module):
         rotary: Rotary | None = None,
         cache: KeyValueCache | None = None,
     ) -> Tensor:
-        """Return the points behind the block; the arguments are those of :meth:`LorentzAttention.forward`."""
+        """Return the points after the block; the arguments are those of :meth:`LorentzAttention.forward`."""
         rows = self.attention_norm(x) if self.norm_first else x
         branch = self.attention(rows, None, None, attn_mask, is_causal, rotary=rotary, cache=cache)
         x = self.attention_residual(x, self._dropped(branch))

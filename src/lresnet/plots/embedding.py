@@ -48,12 +48,15 @@ __all__ = [
     "embedding_of_run",
     "general_first",
     "hyperbolic_nodes",
+    "largest_branches",
 ]
 
 _TEXT = "#666666"
 _CLASSES_IN_LEGEND = 14
 _TITLE_WIDTH, _NOTE_WIDTH = 26, 36  # characters per line
 _DRAWN_EDGES = 50_000  # edges of a picture; more would cover everything and take minutes
+_BRANCHES = 6  # of a taxonomy that have a colour; the other nodes share one more
+_SMALL_BRANCH = 0.02  # share of the nodes
 
 
 def disk_points(x: Tensor, manifold: Lorentz, items: str = "nodes") -> tuple[NDArray[np.float64], str]:
@@ -88,7 +91,7 @@ def disk_points(x: Tensor, manifold: Lorentz, items: str = "nodes") -> tuple[NDA
 
 def embedding_of_run(run: Run) -> DiskEmbedding:
     """Return the graph of a run as its trained network embeds it; raises as :func:`hyperbolic_nodes`."""
-    return disk_embedding(hyperbolic_nodes(run), run.record.name, general_first(run))
+    return disk_embedding(hyperbolic_nodes(run), run.record.name, run.task)
 
 
 def hyperbolic_nodes(run: Run) -> Embedding:
@@ -104,21 +107,54 @@ def hyperbolic_nodes(run: Run) -> Embedding:
     return embed_nodes(run)
 
 
-def general_first(run: Run) -> NDArray[np.int64] | None:
-    """Return the nodes of a taxonomy by descending number of descendants, general ones first; None for other runs."""
-    if not isinstance(run.task, HierarchyTask):
-        return None
-    below = torch.bincount(run.task.closure[1], minlength=run.task.num_nodes)
-    return np.lexsort([run.task.depths.numpy(), -below.numpy()])
+def general_first(task: HierarchyTask) -> NDArray[np.int64]:
+    """Return the nodes of a taxonomy by descending number of descendants, general ones first."""
+    below = torch.bincount(task.closure[1], minlength=task.num_nodes)
+    return np.lexsort([task.depths.numpy(), -below.numpy()])
 
 
-def disk_embedding(nodes: Embedding, title: str, order: NDArray[np.int64] | None = None) -> DiskEmbedding:
+def largest_branches(task: HierarchyTask, most: int = _BRANCHES) -> tuple[NDArray[np.int64], list[int]]:
+    """Return the branch of each node ``[n]`` and the top nodes of the branches, the largest branch first.
+
+    Going down from the roots, the largest branch is replaced by those of its children until ``most`` of them have at
+    least 2 % of the nodes; if there are never so many, the first choice with most of them counts. Nodes of other
+    branches, and those above the branches, have the number ``most`` (or that of the branches, if there are fewer). A
+    node of several branches belongs to the largest one.
+
+    Example:
+        >>> from lresnet.data import hierarchy_task
+        >>> task = hierarchy_task([(str(i), str((i - 1) // 2)) for i in range(1, 63)])
+        >>> branch, tops = largest_branches(task, 3)
+        >>> [task.graph.names[top] for top in tops], np.bincount(branch).tolist()
+        (['2', '3', '4'], [31, 15, 15, 2])
+    """
+    low, above = task.closure.numpy()
+    size = np.bincount(above, minlength=task.num_nodes) + 1
+    child, parent = task.parents.numpy()
+    tops = set(np.setdiff1d(np.arange(task.num_nodes), child).tolist())
+    least = max(2, _SMALL_BRANCH * task.num_nodes)
+    kept = list[int]()
+    while large := [top for top in tops if size[top] >= least]:
+        large.sort(key=lambda top: (-size[top], top))
+        if len(large) > len(kept):
+            kept = large[:most]
+        if len(large) >= most:
+            break
+        tops = tops - {large[0]} | set(child[parent == large[0]].tolist())
+    branch = np.full(task.num_nodes, len(kept))
+    for number, top in reversed(list(enumerate(kept))):
+        branch[low[above == top]] = number
+        branch[top] = number
+    return branch, kept
+
+
+def disk_embedding(nodes: Embedding, title: str, task: object = None) -> DiskEmbedding:
     """Return the nodes and edges of a graph in the Poincaré disk, see :func:`disk_points`.
 
     Args:
         nodes: The points of a graph's nodes.
         title: Title of the picture.
-        order: The nodes in the order in which names are drawn, see :class:`DiskEmbedding`.
+        task: Task of the run. A taxonomy has its largest branches as classes, and names of general nodes come first.
     """
     assert nodes.manifold is not None
     assert nodes.edges is not None
@@ -126,7 +162,7 @@ def disk_embedding(nodes: Embedding, title: str, order: NDArray[np.int64] | None
     edges = nodes.edges.numpy()
     numbers = all(name == str(number) for number, name in enumerate(nodes.names))
     is_labelled = nodes.labels is not None and bool((nodes.labels >= 0).any())
-    return DiskEmbedding(
+    found = DiskEmbedding(
         title=title,
         points=points,
         edges=edges[:, edges[0] != edges[1]],
@@ -134,8 +170,15 @@ def disk_embedding(nodes: Embedding, title: str, order: NDArray[np.int64] | None
         classes=tuple(f"class {name}" if name.isdecimal() else name for name in nodes.classes) if is_labelled else (),
         names=None if numbers else nodes.names,
         note=note,
-        order=order,
     )
+    if not isinstance(task, HierarchyTask):
+        return found
+    branch, tops = largest_branches(task)
+    found = dataclasses.replace(found, order=general_first(task))
+    if len(tops) < 2:
+        return found
+    classes = (*(nodes.names[top] for top in tops), "other nodes")[: branch.max() + 1]
+    return dataclasses.replace(found, labels=branch, classes=classes, note=f"{note} Colours show the largest branches.")
 
 
 def centred_at(embedding: DiskEmbedding, node: int) -> DiskEmbedding:

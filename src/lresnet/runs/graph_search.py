@@ -250,6 +250,8 @@ def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str
 
     tried = _configured(config, settings)
     out = None if folder is None else _place(folder, number)
+    if out is not None and not _can_resume(out, tried):
+        shutil.rmtree(out, ignore_errors=True)
     start = time.perf_counter()
     try:
         record = fit(tried.task, tried.model, tried.train, device=device, out=out).record
@@ -258,6 +260,21 @@ def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str
     assert record.epochs is not None
     assert record.seconds is not None
     return Trial(number, settings, record.validation, record.epochs, record.seconds)
+
+
+def _can_resume(place: Path, tried: RunConfig) -> bool:
+    """Whether the files of an interrupted trial, if there are any, are those of the same settings and data."""
+    from lresnet.runs.data_facts import graph_facts
+    from lresnet.runs.record import read_record
+    from lresnet.runs.tasks import load
+
+    try:
+        before = read_record(place)
+    except (OSError, ValueError):  # damaged
+        return False
+    if before is None:
+        return True
+    return before.config.same_run(tried) is None and before.graph == graph_facts(load(tried.task, tried.train.seed))
 
 
 def _place(folder: Path, number: int) -> Path:

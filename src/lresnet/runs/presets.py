@@ -133,7 +133,8 @@ def run_config(
             return _own_graph_config(task, method, seed, _own_split(split, split_index), graph_task, given)
         if task not in TASKS and graph_task is not None:
             problem = "is a set of images" if task in IMAGE_SETS else "does not exist"
-            raise ValueError(f"{task} {problem}; --task {graph_task} needs the path of your own graph")
+            own = "taxonomy" if graph_task == "hierarchy" else "graph"
+            raise ValueError(f"{task} {problem}; --task {graph_task} needs the path of your own {own}")
         require_known("task", task, TASKS)
         if graph_task is not None:
             raise ValueError(f"--task {graph_task} is for your own graph, but {task} is a shipped task; leave it out")

@@ -11,6 +11,7 @@ __all__ = ["ancestors"]
 def ancestors(
     small: bool = False,
     cpu: bool = False,
+    deeper: bool = False,
     out: Path = Path("results/ancestors.jsonl"),
     plan: Annotated[Path | None, arg(metavar="FILE")] = None,
     device: str = "auto",
@@ -26,8 +27,9 @@ def ancestors(
     Example: python -m lresnet_paper ancestors --small
 
     Args:
-        small: A form that takes three minutes on two cores and needs no file.
-        cpu: A form that takes an hour on one core. It needs WordNet's file.
+        small: A form that takes about a minute of CPU time and needs no file.
+        cpu: A form that takes about half an hour on one core. It needs WordNet's file.
+        deeper: A form with more layers than hops, for a CPU. It needs no file.
         out: The file of JSON lines.
         plan: Another plan of the same form. Default: the plan of the study.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
@@ -42,10 +44,10 @@ def ancestors(
     from lresnet_paper.pages.ancestors_page import accuracy_tables
     from lresnet_paper.pages.text_tables import terminal_tables
 
-    if small and cpu:
-        raise ValueError("--small and --cpu are two forms of the study; choose one")
+    if small + cpu + deeper > 1:
+        raise ValueError("--small, --cpu and --deeper are forms of the study; choose one of them")
     require_workers(workers)
-    form = "small" if small else "cpu" if cpu else "full"
+    form = "small" if small else "cpu" if cpu else "deeper" if deeper else "full"
     chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
     missing = run_study(read_plan(plan), form, out, device=chosen, workers=workers, minutes=minutes)
     if missing:

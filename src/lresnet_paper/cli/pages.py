@@ -1,5 +1,7 @@
 """The verb ``pages``: the generated pages and pictures of the documentation."""
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +18,7 @@ pages = App("Render the generated pages and pictures of the documentation. Witho
 
 @pages.command
 def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
-    """Write all generated pages into the folder of the docs.
+    """Write all generated pages and pictures into the folder of the docs; skip those without results.
 
     Example: python -m lresnet_paper pages --results results --docs docs
 
@@ -24,19 +26,34 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
         results: The folder with the results, files of JSON lines.
         docs: The folder of the pages.
     """
-    (docs / "images").mkdir(parents=True, exist_ok=True)
-    when(results, docs / "start/when.md")
-    verdict(results, docs / "reproduction/index.md")
-    results_(results, docs / "reproduction/results.md")
-    performance(results, docs / "performance/index.md")
-    benchmarks(results, docs / "performance/benchmarks.md")
-    hierarchy(results, docs / "reproduction/hierarchy.md")
-    ancestors(results, docs / "reproduction/ancestors.md", docs / "images/ancestors.png")
-    splits(results, docs / "reproduction/splits.md")
-    completion(results, docs / "reproduction/completion.md", docs / "images/completion.png")
-    transformers(results, docs / "reproduction/transformers.md")
-    numerics(results, docs / "performance/numerics.md")
-    return conversion(results, out=docs / "howto/convert_zoo.md")
+    from lresnet_paper.results import NoResults
+
+    images = docs / "images"
+    images.mkdir(parents=True, exist_ok=True)
+    steps: dict[str, Callable[..., object]] = {
+        "start/when.md": when,
+        "reproduction/index.md": verdict,
+        "reproduction/results.md": results_,
+        "reproduction/hierarchy.md": hierarchy,
+        "reproduction/ancestors.md": functools.partial(ancestors, picture=images / "ancestors.png"),
+        "reproduction/completion.md": functools.partial(completion, picture=images / "completion.png"),
+        "reproduction/deep.md": deep,
+        "reproduction/splits.md": splits,
+        "reproduction/transformers.md": transformers,
+        "performance/index.md": performance,
+        "performance/benchmarks.md": benchmarks,
+        "performance/numerics.md": numerics,
+        "howto/convert_zoo.md": conversion,
+        "images/depth.png": _draw_depth,
+        "images/depth-deep.png": functools.partial(_draw_depth, protocol="legacy-deep"),
+        "images/depth-connections.png": connections,
+    }
+    for name, step in steps.items():
+        try:
+            step(results, out=docs / name)
+        except (NoResults, FileNotFoundError) as error:
+            print(f"skipped {name}: {error}")
+    return 0
 
 
 @pages.command
@@ -322,23 +339,37 @@ def depth(
             network.
         out: The picture by depth to write; .png, .svg or .pdf. The name of the one by layer ends with -layers.
     """
+    from lresnet_paper.pages.claims import depth_claims
+    from lresnet_paper.results import read_runs
+
+    _draw_depth(results, layers, protocol, beside, out)
+    for claim in depth_claims(read_runs(results)):
+        print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
+    return 0
+
+
+def _draw_depth(
+    results: Path, layers: int | None = None, protocol: str | None = None, beside: str | None = None, out: Path = Path()
+) -> None:
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.names import require_known
-    from lresnet_paper.pages.claims import depth_claims
-    from lresnet_paper.pages.depth_page import depth_protocols
+    from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_protocols
     from lresnet_paper.pages.depth_picture import draw_depth
-    from lresnet_paper.results import read_runs
+    from lresnet_paper.plan import protocols, recipe_cells
+    from lresnet_paper.results import NoResults, read_runs
 
     runs = read_runs(results)
     require_writable_picture(out)
+    measured = depth_protocols(runs) or ["legacy"]
+    planned = {name for cell in recipe_cells(DEPTH_TABLE) for name in protocols(DEPTH_TABLE, cell)}
     for name in (protocol, beside):
+        if name in planned.difference(measured):
+            raise NoResults(
+                f"the protocol {name} has no results; `lresnet reproduce {DEPTH_TABLE} --protocol {name}` makes them"
+            )
         if name is not None:
-            require_known("protocol with results", name, depth_protocols(runs) or ["legacy"])
-    paths = draw_depth(out, runs, layers, protocol, beside)
-    for claim in depth_claims(runs):
-        print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
-    print(f"The pictures: {', '.join(map(str, paths))}")
-    return 0
+            require_known("protocol with results", name, measured)
+    print(f"The pictures: {', '.join(map(str, draw_depth(out, runs, layers, protocol, beside)))}")
 
 
 @pages.command
@@ -379,11 +410,11 @@ def comparison(
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.names import require_known
     from lresnet_paper.pages.comparison_picture import draw_comparison
-    from lresnet_paper.results import aggregate, read_runs
+    from lresnet_paper.results import NoResults, aggregate, read_runs
 
     found = aggregate(read_runs(results))
     if not found:
-        raise ValueError(f"{results} has no final runs to compare; `lresnet reproduce TABLE` makes those of a table")
+        raise NoResults(f"{results} has no final runs to compare; `lresnet reproduce TABLE` makes those of a table")
     tables = list(dict.fromkeys(one.table for one in found))
     table = table or (tables[0] if len(tables) == 1 else "gnn")
     require_known("table with results", table, tables)

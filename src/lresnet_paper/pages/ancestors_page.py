@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,9 +10,10 @@ import numpy as np
 from lresnet.plots.picture import GREY, INK, method_style
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import Estimate, Verdict, mean_interval, summarise, verdicts
-from lresnet_paper.ancestors import FORMS, Arm, Plan, arm_of, chosen_trial, missing_arms, read_plan, trials
+from lresnet_paper.ancestors import FORMS, Arm, Plan, arm_of, chosen_trial, missing_arms, read_plan, total_steps, trials
 from lresnet_paper.pages.text_tables import TextRow, TextTable, markdown_tables
 from lresnet_paper.render import render
+from lresnet_paper.results import NoResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -32,8 +33,14 @@ Line = Mapping[str, Any]
 Values = Mapping[int, float]
 """Accuracy by seed."""
 
-_FORM_LABELS = {"full": "The whole study", "cpu": "The form for one CPU core", "small": "The small form"}
-_NEAR_CHANCE = 1.0
+_FORM_LABELS = {
+    "full": "The whole study",
+    "cpu": "The form for one CPU core",
+    "small": "The small form",
+    "deeper": "More layers than hops",
+}
+_NEAR_CHANCE = 1.0  # points
+_NEAR_PERFECT = 99.0
 
 
 class Contrast(NamedTuple):
@@ -41,8 +48,8 @@ class Contrast(NamedTuple):
 
     tree: str
     name: str
-    hops: int | None
-    """None: the slope."""
+    at: int | None
+    """Number of hops, or of layers if the form varies them; None: the slope."""
     difference: Estimate
     verdict: Verdict
 
@@ -62,16 +69,17 @@ def accuracies(lines: Iterable[Line], form: str) -> dict[Arm, dict[int, float]]:
 def registered_contrasts(plan: Plan, lines: Iterable[Line], form: str) -> list[Contrast]:
     """Return the contrasts of the plan for a form, paired by seed; those of one tree are one family for Holm.
 
-    A difference needs two shared seeds, a slope two numbers of hops that two seeds have in common.
+    A difference needs two shared seeds, a slope two numbers of hops (or layers) that two seeds have in common.
     """
     values, facts = accuracies(lines, form), plan["contrasts"]
+    varied = varied_by(values)
     found: list[Contrast] = []
     for tree in dict.fromkeys(arm.tree for arm in values):
 
         def own(method: str, kappa: float, tree: str = tree) -> dict[int, dict[int, float]]:
             place = form, tree, facts["width"], method, kappa
             return {
-                arm.hops: found
+                getattr(arm, varied): found
                 for arm, found in values.items()
                 if (arm.form, arm.tree, arm.width, arm.method, arm.kappa) == place
             }
@@ -95,6 +103,11 @@ def registered_contrasts(plan: Plan, lines: Iterable[Line], form: str) -> list[C
     return found
 
 
+def varied_by(values: Iterable[Arm]) -> str:
+    """Return what the arms of a form differ in: ``"hops"``, with as many layers, or ``"layers"``."""
+    return "layers" if any(arm.extra_layers for arm in values) else "hops"
+
+
 def slopes(differences: Mapping[int, Values]) -> list[float]:
     """Return, for every seed, the least-squares slope of its differences on the number of hops.
 
@@ -105,8 +118,13 @@ def slopes(differences: Mapping[int, Values]) -> list[float]:
     if len(differences) < 2:
         return []
     hops = sorted(differences)
+    # Multiplying by the number of hops keeps the weights whole: slopes that are 0 are then exactly 0.
+    weights = [len(hops) * k - sum(hops) for k in hops]
+    scale = sum(weight * k for weight, k in zip(weights, hops, strict=True))
     seeds = sorted(set.intersection(*(set(differences[k]) for k in hops)))
-    return [float(np.polyfit(hops, [differences[k][seed] for k in hops], 1)[0]) for seed in seeds]
+    return [
+        sum(weight * differences[k][seed] for weight, k in zip(weights, hops, strict=True)) / scale for seed in seeds
+    ]
 
 
 # --- The page ---------------------------------------------------------------------------------------------------------
@@ -120,16 +138,21 @@ def accuracy_tables(lines: Iterable[Line], form: str) -> list[TextTable]:
         []
     """
     values = accuracies(lines, form)
-    tables = []
+    varied, tables = varied_by(values), []
     for tree, width in sorted({(arm.tree, arm.width) for arm in values}):
         own = {arm: found for arm, found in values.items() if (arm.tree, arm.width) == (tree, width)}
-        hops = sorted({arm.hops for arm in own})
+        columns = sorted({getattr(arm, varied) for arm in own})
         rows = []
         for method, kappa in sorted({(arm.method, arm.kappa) for arm in own}, key=_row_order):
-            by_hops = {arm.hops: found for arm, found in own.items() if (arm.method, arm.kappa) == (method, kappa)}
-            cells = tuple(f"{summarise(by_hops[k].values()):.1f}" if k in by_hops else "" for k in hops)
+            found = {
+                getattr(arm, varied): scores
+                for arm, scores in own.items()
+                if (arm.method, arm.kappa) == (method, kappa)
+            }
+            cells = tuple(f"{summarise(found[k].values()):.1f}" if k in found else "" for k in columns)
             rows.append(TextRow(row_label(method, kappa), cells))
-        tables.append(TextTable(f"{tree} tree, width {width}", "", tuple(f"k = {k}" for k in hops), rows))
+        names = tuple(f"k = {k}" if varied == "hops" else f"{k} layers" for k in columns)
+        tables.append(TextTable(f"{tree} tree, width {width}", "", names, rows))
     return tables
 
 
@@ -148,12 +171,12 @@ def ancestors_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
     """Return the page in Markdown: every form of the study that has final lines, the largest one first.
 
     Raises:
-        ValueError: there are no final lines of the study.
+        NoResults: there are no final lines of the study.
     """
     plan = read_plan() if plan is None else plan
     forms = [_form(plan, lines, form) for form in FORMS if accuracies(lines, form)]
     if not forms:
-        raise ValueError("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
+        raise NoResults("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
     return render(
         "ancestors.md.j2",
         plan=plan,
@@ -161,6 +184,7 @@ def ancestors_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
         first=forms[0],
         trials=len(trials(plan, "lorentz")),
         chance=100 / plan["codes"],
+        steps=total_steps(plan, "full"),
     )
 
 
@@ -174,8 +198,11 @@ def _form(plan: Plan, lines: Sequence[Line], form: str) -> dict[str, Any]:
         "facts": plan["forms"][form],
         "tables": markdown_tables(accuracy_tables(own, form)),
         "contrasts": contrasts,
-        "counts": {verdict: sum(one.verdict == verdict for one in contrasts) for verdict in ("better", "worse")},
-        "at_chance": _at_chance(values, 100 / plan["codes"]),
+        "varied": varied_by(values),
+        "hops": sorted({arm.hops for arm in values}),
+        "answers": _answers(contrasts),
+        "at_chance": _places(values, lambda means: max(means) < 100 / plan["codes"] + _NEAR_CHANCE),
+        "at_ceiling": _places(values, lambda means: min(means) > _NEAR_PERFECT),
         "missing": len(missing_arms(plan, form, own)),
         "chosen": _chosen(own),
         "sizes": sorted({(line["cell"], line["size"]["anchors"], line["size"]["nodes"]) for line in own}),
@@ -189,13 +216,30 @@ def _form(plan: Plan, lines: Sequence[Line], form: str) -> dict[str, Any]:
     }
 
 
-def _at_chance(values: Mapping[Arm, Values], chance: float) -> list[str]:
-    """Return the trees and hops at which the mean of every arm is near chance."""
-    places: dict[str, float] = {}
+def _answers(contrasts: Iterable[Contrast]) -> list[dict[str, Any]]:
+    """Return, for each tree and registered contrast, the decided differences."""
+    grouped: dict[tuple[str, str], list[Contrast]] = {}
+    for one in contrasts:
+        grouped.setdefault((one.tree, one.name), []).append(one)
+    return [
+        {
+            "tree": tree,
+            "name": name,
+            "at": [one.at for one in own if one.at is not None],
+            "decided": [one for one in own if one.verdict != "no difference shown"],
+        }
+        for (tree, name), own in grouped.items()
+    ]
+
+
+def _places(values: Mapping[Arm, Values], holds: Callable[[Sequence[float]], bool]) -> list[str]:
+    """Return the trees and hops at which something holds for the mean accuracies of all arms."""
+    means: dict[str, list[float]] = {}
     for arm, found in values.items():
         place = f"{arm.tree}, k = {arm.hops}, width {arm.width}"
-        places[place] = max(places.get(place, 0.0), summarise(found.values()).mean)
-    return [place for place, best in places.items() if best < chance + _NEAR_CHANCE]
+        place += f", {arm.layers} layers" if arm.extra_layers else ""
+        means.setdefault(place, []).append(summarise(found.values()).mean)
+    return [place for place, own in means.items() if holds(own)]
 
 
 def _chosen(lines: Iterable[Line]) -> list[tuple[str, str, int]]:
@@ -221,12 +265,13 @@ def _row_order(row: tuple[str, float]) -> tuple[int, float]:
 
 
 def ancestors_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure:
-    """Draw the accuracy by the number of hops for the largest form with results: one panel for each tree.
+    """Draw the accuracy by the number of hops for the largest form with results.
 
-    Solid lines are the kappa of the contrasts, dashed lines its flat limit; bands are one deviation over the seeds.
+    One row for each tree; one column for the kappa of the contrasts and one for their flat limit. The Euclidean
+    baseline is in both. Bars are one deviation over the seeds; the points of a number of hops stand side by side.
 
     Raises:
-        ValueError: there are no final lines of the study.
+        NoResults: there are no final lines of the study.
     """
     from matplotlib.figure import Figure
 
@@ -234,31 +279,45 @@ def ancestors_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure
     facts = plan["contrasts"]
     form = next((form for form in FORMS if accuracies(known, form)), None)
     if form is None:
-        raise ValueError("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
-    values = {arm: found for arm, found in accuracies(known, form).items() if arm.width == facts["width"]}
-    trees = list(dict.fromkeys(arm.tree for arm in values))
-    picture = Figure(figsize=(3.9 * len(trees) + 1.7, 3.1), layout="constrained")
-    panels = picture.subplots(1, len(trees), squeeze=False, sharey=True)[0]
-    for axes, tree in zip(panels, trees, strict=True):
-        for method, kappa in sorted({(arm.method, arm.kappa) for arm in values if arm.tree == tree}, key=_row_order):
-            if method != "euclidean" and kappa not in (facts["kappa"], facts["flat"]):
-                continue
-            found = {
-                arm.hops: v for arm, v in values.items() if (arm.tree, arm.method, arm.kappa) == (tree, method, kappa)
-            }
-            hops = sorted(found)
-            means = np.array([summarise(found[k].values()).mean for k in hops])
-            spread = np.nan_to_num([summarise(found[k].values()).deviation for k in hops])
-            colour, marker = method_style(method)
-            style = "--" if kappa == facts["flat"] else "-"
-            axes.plot(hops, means, style, color=colour, marker=marker, ms=4, lw=1.4, label=row_label(method, kappa))
-            axes.fill_between(hops, means - spread, means + spread, color=colour, alpha=0.1, lw=0)
-        axes.axhline(100 / plan["codes"], color=GREY, lw=0.8, ls=":")
-        axes.set(
-            title=f"{tree} tree", xlabel="hops k = layers", xticks=sorted({arm.hops for arm in values}), ylim=(0, 102)
-        )
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("test accuracy, percent", color=INK)
-    handles = {label: one for axes in panels for one, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    picture.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=8)
+        raise NoResults("there are no final runs of the study; `python -m lresnet_paper ancestors` makes them")
+    values = {
+        arm: found
+        for arm, found in accuracies(known, form).items()
+        if arm.width == facts["width"] and arm.extra_layers == 0
+    }
+    trees, methods = ({getattr(arm, name): None for arm in values} for name in ("tree", "method"))
+    ordered = sorted(methods, key=lambda name: -METHODS[name].table_rank)
+    picture = Figure(figsize=(8.8, 2.6 * len(trees) + 0.3), layout="constrained")
+    grid = picture.subplots(len(trees), 2, squeeze=False, sharey=True)
+    for row, tree in zip(grid, trees, strict=True):
+        for axes, kappa in zip(row, (facts["kappa"], facts["flat"]), strict=True):
+            for place, method in enumerate(ordered):
+                found = {
+                    arm.hops: summarise(own.values())
+                    for arm, own in sorted(values.items())
+                    if (arm.tree, arm.method) == (tree, method) and arm.kappa in (kappa, 0.0)
+                }
+                colour, marker = method_style(method)
+                axes.errorbar(
+                    [hops + 0.16 * (place - (len(ordered) - 1) / 2) for hops in found],
+                    [own.mean for own in found.values()],
+                    np.nan_to_num([own.deviation for own in found.values()]),
+                    color=colour,
+                    marker=marker,
+                    ms=5,
+                    lw=1.1,
+                    elinewidth=0.8,
+                    capsize=2,
+                    label=METHODS[method].short_label,
+                )
+            axes.axhline(100 / plan["codes"], color=GREY, lw=0.9, ls=":", label="chance")
+            axes.set_title(f"{tree} tree, kappa {kappa:g}", fontsize=10, loc="left", color=INK)
+            axes.set(xticks=sorted({arm.hops for arm in values if arm.tree == tree}), ylim=(0, 108))
+            axes.set_yticks([0, 25, 50, 75, 100])
+            axes.spines[["top", "right"]].set_visible(False)
+        row[0].set_ylabel("test accuracy, percent", color=INK)
+    for axes in grid[-1]:
+        axes.set_xlabel("hops k = layers", color=INK)
+    handles = {label: one for axes in grid.flat for one, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    picture.legend(handles.values(), handles.keys(), loc="outside right upper", frameon=False, fontsize=9)
     return picture

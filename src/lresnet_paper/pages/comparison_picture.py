@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from lresnet.plots import comparison
 from lresnet.plots.comparison import MethodResult, Panel
 from lresnet.plots.picture import save_picture
-from lresnet_paper.results import Result, grouped, in_order
+from lresnet_paper.results import NoResults, Result, grouped, in_order
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -36,7 +36,7 @@ def comparison_picture(results: Sequence[Result]) -> Figure:
         ValueError: there is nothing to draw.
     """
     if not results:
-        raise ValueError("there are no final runs to compare; `lresnet reproduce TABLE` makes those of a table")
+        raise NoResults("there are no final runs to compare; `lresnet reproduce TABLE` makes those of a table")
     panels = [
         Panel(title, [_method_result(one) for one in own], _METRICS.get(own[0].cell.rpartition("/")[2], ""))
         for title, own in grouped(in_order(results), panel_title).items()

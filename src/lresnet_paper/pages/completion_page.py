@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lresnet.plots.picture import GREY, method_style
+from lresnet.plots.picture import GREY, INK, method_style
 from lresnet.runs.statistics import Estimate, Verdict, resampled_difference, summarise
 from lresnet_paper.comparisons import family_verdicts
 from lresnet_paper.completion.data import PROTOCOLS, TASKS
-from lresnet_paper.completion.study import TABLE, cell_name, planned_trainings, read_plan
+from lresnet_paper.completion.study import TABLE, cell_name, chosen_settings, planned_trainings, read_plan
 from lresnet_paper.completion.untrained import UNTRAINED
 from lresnet_paper.render import render
+from lresnet_paper.results import NoResults
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -102,13 +104,13 @@ def completion_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
     """Return the page in Markdown. Arms and forms without results are named as missing.
 
     Raises:
-        ValueError: there are no final runs of the study.
+        NoResults: there are no final runs of the study.
     """
     plan = read_plan() if plan is None else plan
     own = [line for line in lines if line.get("table") == TABLE]
     final = [line for line in own if line["stage"] == "final"]
     if not final:
-        raise ValueError("there are no final runs of the study; `python -m lresnet_paper completion` makes them")
+        raise NoResults("there are no final runs of the study; `python -m lresnet_paper completion` makes them")
     labels = {**UNTRAINED, **{name: arm["label"] for name, arm in plan["arms"].items()}}
     contrasts = registered_contrasts(final, plan)
     sections = [
@@ -130,6 +132,7 @@ def completion_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
         planned_contrasts=_planned_contrasts(plan),
         trainings={form: _trainings_of(plan, form, own) for form in plan["forms"]},
         dimension=_shown_dimension(plan),
+        edges=_grid_edges(own, plan, labels),
         hours=sum(line["seconds"] for line in own) / 3600,
         hardware=", ".join(sorted({line["hardware"] for line in own})),
         torch=", ".join(sorted({line["versions"]["torch"] for line in own})),
@@ -260,6 +263,30 @@ def _trainings_of(plan: Plan, form: str, lines: Iterable[Line]) -> dict[str, Any
     return {"planned": f"{len(search) + final:,}", "done": f"{done:,}"}
 
 
+def _grid_edges(lines: Iterable[Line], plan: Plan, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return how many complete searches chose the highest learning rate, and the arms whose MRR falls by dimension."""
+    known = list(lines)
+    search = [line for line in known if line["stage"] == "search"]
+    trials = Counter((line["cell"], line["protocol"], line["method"], line["config"]["dimension"]) for line in search)
+    complete = {
+        key: dict(settings)["lr"]
+        for key, settings in chosen_settings(search).items()
+        if trials[key] == plan["search_trainings"]
+    }
+    means: dict[tuple[str, str, str], dict[int, list[float]]] = {}
+    for line in known:
+        if line["stage"] == "final" and line["method"] in plan["arms"]:
+            by_dimension = means.setdefault((line["cell"], line["protocol"], line["method"]), {})
+            by_dimension.setdefault(line["config"]["dimension"], []).append(line["value"])
+    low, high = min(plan["dimensions"]), max(plan["dimensions"])
+    falling: dict[tuple[str, str], list[str]] = {}
+    for (cell, protocol, method), own in means.items():
+        if {low, high} <= own.keys() and statistics.fmean(own[high]) < statistics.fmean(own[low]):
+            falling.setdefault((cell, protocol), []).append(labels[method])
+    highest = sum(rate == max(plan["arms"][method]["grid"]["lr"]) for (_, _, method, _), rate in complete.items())
+    return {"arms": len(complete), "highest": highest, "falling": falling}
+
+
 def _planned_contrasts(plan: Plan) -> int:
     """Return the number of contrasts that the plan has in all forms, tasks, protocols and dimensions."""
     count = 0
@@ -278,47 +305,59 @@ def _planned_contrasts(plan: Plan) -> int:
 def completion_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure:
     """Draw the test MRR by dimension: a panel for each cell, with all gloss words or none, means over the splits.
 
+    Cells without a trained method are left out if another cell has one.
+
     Raises:
-        ValueError: no method with a dimension has final runs.
+        NoResults: no method with a dimension has final runs.
     """
     from matplotlib.figure import Figure
 
     plan = read_plan() if plan is None else plan
     labels = {**UNTRAINED, **{name: arm["label"] for name, arm in plan["arms"].items()}}
-    panels: dict[str, dict[str, dict[int, list[float]]]] = {}
+    found: dict[str, dict[str, dict[int | None, list[float]]]] = {}
     for line in lines:
-        shown = line.get("table") == TABLE and line["stage"] == "final" and line["protocol"] != "without_ancestors"
-        if shown and line["config"]["dimension"] is not None:
-            methods = panels.setdefault(line["cell"], {})
+        if line.get("table") == TABLE and line["stage"] == "final" and line["protocol"] != "without_ancestors":
+            methods = found.setdefault(line["cell"], {})
             methods.setdefault(line["method"], {}).setdefault(line["config"]["dimension"], []).append(line["value"])
-    if not panels:
-        raise ValueError("there are no final runs with a dimension to draw")
-    names = [name for name in labels if any(name in methods for methods in panels.values())]
-    figure = Figure(figsize=(4.2 * len(panels), 4.4), layout="constrained")
+    shown = {cell: methods for cell, methods in found.items() if any(set(own) != {None} for own in methods.values())}
+    if not shown:
+        raise NoResults("there are no final runs with a dimension to draw")
+    panels = {cell: methods for cell, methods in shown.items() if methods.keys() & plan["arms"].keys()} or shown
+    figure = Figure(figsize=(4.6 * len(panels) + 2.9, 3.9), layout="constrained")
     axes = figure.subplots(1, len(panels), squeeze=False)[0]
     for axis, (cell, methods) in zip(axes, sorted(panels.items()), strict=True):
-        for name in names:
-            if name in methods:
-                dimensions = sorted(methods[name])
-                means = [statistics.fmean(methods[name][dimension]) for dimension in dimensions]
-                axis.plot(dimensions, means, label=labels[name], **_style(name, plan))
+        for name in [name for name in labels if name in methods]:
+            means = {d: statistics.fmean(own) for d, own in methods[name].items() if d is not None}
+            if means:
+                axis.plot(sorted(means), [means[d] for d in sorted(means)], label=labels[name], **_style(name, plan))
+            elif name == "degree":
+                degree = statistics.fmean(methods[name][None])
+                axis.axhline(degree, color=GREY, linewidth=1, linestyle=":", label=labels[name])
         axis.set_xscale("log", base=2)
         axis.set_xticks(plan["dimensions"], [str(one) for one in plan["dimensions"]])
         axis.set_ylim(0, 1.08 * axis.get_ylim()[1])
-        axis.set_title(cell, fontsize=9)
-        axis.set_xlabel("dimension")
-    axes[0].set_ylabel("test MRR, percent")
+        axis.set_title(cell, fontsize=10, loc="left", color=INK)
+        axis.set_xlabel("dimension", color=INK)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0].set_ylabel("test MRR, percent", color=INK)
     handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=4, fontsize=8, frameon=False)
+    figure.legend(handles.values(), handles.keys(), loc="outside right upper", fontsize=8.5, frameon=False)
     return figure
 
 
+_OTHER_STYLES = {"svd": ("#999933", "v"), "gae": ("#882255", "*"), "mlp": (INK, "x"), "poincare": ("#332288", "^")}
+
+
 def _style(name: str, plan: Plan) -> dict[str, Any]:
+    """Return the style of a method: colour and marker of its residual in the registry, or of its own."""
     arm = plan["arms"].get(name, {})
-    geometry = {"poincare": "parallel_transport"}.get(arm.get("geometry", ""), arm.get("geometry"))
-    method = arm.get("residual") if arm.get("messages", True) else None
-    colour, marker = method_style(geometry or method or name)
-    line = "dotted" if name.endswith("_limit") else "dashed" if geometry else "solid"
-    if colour == GREY and name in ("svd", "gae", "mlp"):
-        colour, marker = {"svd": ("#56B4E9", "v"), "gae": ("#F0E442", "*"), "mlp": ("#222222", "x")}[name]
-    return {"color": colour, "marker": marker, "linestyle": line, "markersize": 5, "linewidth": 1.3}
+    geometry = arm.get("geometry")
+    if (own := name if name in _OTHER_STYLES else geometry) in _OTHER_STYLES:
+        colour, marker = _OTHER_STYLES[own]
+    else:
+        colour, marker = method_style(geometry or arm["residual"])
+    style = {"color": colour, "marker": marker, "markersize": 6, "linewidth": 1.3}
+    if name.endswith("_limit"):
+        line = "dashdot" if geometry else "dotted"
+        return style | {"linestyle": line, "markerfacecolor": "white", "markersize": 9, "zorder": 1}
+    return style | {"linestyle": "dashed" if geometry else "solid"}

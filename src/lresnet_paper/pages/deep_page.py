@@ -12,6 +12,7 @@ from lresnet_paper.comparisons import Comparison, compare_methods
 from lresnet_paper.pages.text_tables import difference_text
 from lresnet_paper.plan import protocols, recipe, recipe_cells
 from lresnet_paper.render import render
+from lresnet_paper.results import NoResults
 from lresnet_paper.run import depth_cell, split_name
 
 __all__ = ["TABLE", "deep_page"]
@@ -31,11 +32,11 @@ def deep_page(lines: Sequence[Run]) -> str:
         lines: lines of ``results/deep.jsonl``; cells without final runs are listed as not measured.
 
     Raises:
-        ValueError: there are no final runs of the study.
+        NoResults: there are no final runs of the study.
     """
     final = [line for line in lines if line["table"] == TABLE and line.get("stage", "final") == "final"]
     if not any(line.get("value") is not None for line in final):
-        raise ValueError("there are no final runs of the study; `lresnet reproduce deep` makes them")
+        raise NoResults("there are no final runs of the study; `lresnet reproduce deep` makes them")
     # Depths are described, not compared: the family of comparisons has one cell per graph, task and split.
     compared = compare_methods(line for line in final if line["cell"].count("/") == 1)
     recipes = [
@@ -83,21 +84,19 @@ def _row(cell: str, plan: Mapping[str, Any], final: Iterable[Run], compared: Ite
 
 
 def _depth_rows(cell: str, plan: Mapping[str, Any], final: Sequence[Run]) -> Iterable[dict[str, Any]]:
-    """Return one row per method: its results at every depth, with the weights of the skip branch."""
+    """Return one row per method: its results at every depth, each with its mean weight of the skip branch."""
     for method in METHODS:
         own = []
         for layers in plan["depths"]:
             at = (depth_cell(cell, layers), plan["protocol"])
             own.append([line for line in final if (line["cell"], line["protocol"]) == at and line["method"] == method])
         if any(own):
-            alphas = [line["alpha"] for runs in own for line in runs if "alpha" in line]
             yield {
                 "cell": cell,
                 "split": split_name(plan["protocol"]),
                 "connection": plan["fixed"]["connection"],
                 "method": METHODS[method],
-                "alpha": f"{fmean(alphas):.2f}" if alphas else "",
-                "values": dict(zip(plan["depths"], (_value(runs, method) for runs in own), strict=True)),
+                "values": dict(zip(plan["depths"], (_value_and_alpha(runs, method) for runs in own), strict=True)),
             }
 
 
@@ -111,7 +110,13 @@ def _value(runs: Iterable[Run], method: str) -> str:
     return f"{summarise(finite):.1f} ({len(finite)}{diverged})"
 
 
+def _value_and_alpha(runs: Sequence[Run], method: str) -> str:
+    alphas = [line["alpha"] for line in runs if "alpha" in line]
+    return _value(runs, method) + (f", alpha {fmean(alphas):.2f}" if alphas else "")
+
+
 def _chosen(runs: Iterable[Run], method: str, space: Iterable[str]) -> dict[str, Any]:
     """Return the settings that the search chose."""
     config: Mapping[str, Any] = next((line["config"] for line in runs if line["method"] == method), {})
-    return {name: config[name] for name in space if name in config}
+    free = {"curvature"} if method == "euclidean" else set()  # it is in the configuration, and has no effect
+    return {name: config[name] for name in space if name in config and name not in free}

@@ -21,7 +21,7 @@ from lresnet_paper.pages.depth_page import (
     finite_values,
     runs_by_depth,
 )
-from lresnet_paper.results import method_label
+from lresnet_paper.results import NoResults, method_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,7 +53,7 @@ def depth_picture(runs: Iterable[Mapping[str, Any]], protocol: str | None = None
             the numbers of runs that were not finite.
 
     Raises:
-        ValueError: there are no runs.
+        NoResults: there are no runs.
     """
     lines = list(runs)
     groups, others = _required(runs_by_depth(lines, protocol)), _beside(lines, beside)
@@ -106,7 +106,7 @@ def auc_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
     """Draw AUC by depth, one panel for each data set and protocol, all in one row with the same axis.
 
     Raises:
-        ValueError: there are no runs.
+        NoResults: there are no runs.
     """
     groups = _required(all_runs_by_depth(runs))
     picture, grid = _grid(1, len(groups), panel=(2.75, 2.5))
@@ -123,7 +123,7 @@ def connections_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
     The protocols of a data set differ in their ending: ``-chain`` (solid lines) and ``-deep`` (hollow markers).
 
     Raises:
-        ValueError: no data set has runs of both.
+        NoResults: no data set has runs of both.
     """
     lines, panels = list(runs), dict[str, tuple[Depths, Depths]]()
     for protocol in depth_protocols(lines, DEEP_TABLE):
@@ -132,11 +132,11 @@ def connections_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
             chains, others = (_by_data(lines, f"{base}-{one}", DEEP_TABLE) for one in ("chain", "deep"))
             panels |= {f"{cell}, {base}": (own, others[cell]) for cell, own in chains.items() if cell in others}
     if not panels:
-        raise ValueError(
+        raise NoResults(
             f"no data set of the table {DEEP_TABLE} has final runs of a chain and of an initial residual; run "
             f"`lresnet reproduce {DEEP_TABLE}` first"
         )
-    picture, grid = _grid(1, len(panels), panel=(2.75, 2.7))
+    picture, grid = _grid(1, len(panels), panel=(max(2.75, 8.5 / len(panels)), 2.7))  # the legend needs 8.5 inches
     limits = _auc_limits([own for pair in panels.values() for own in pair])
     for axes, (title, (own, other)) in zip(grid[0], panels.items(), strict=True):
         _draw_values(axes, title, own, limits, other)
@@ -181,7 +181,7 @@ def _data_of(cell: str) -> str:
 
 def _required(groups: dict[str, Depths]) -> dict[str, Depths]:
     if not groups:
-        raise ValueError(
+        raise NoResults(
             f"there are no final runs of the table {DEPTH_TABLE}; run `lresnet reproduce {DEPTH_TABLE}` first"
         )
     return groups

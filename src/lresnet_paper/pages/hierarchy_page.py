@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from lresnet.runs.statistics import Estimate, Verdict, paired_difference, summarise, verdicts
 from lresnet_paper.hierarchy_images import LOSSES, NETWORKS, TABLE, chosen_settings, read_plan
 from lresnet_paper.render import render
+from lresnet_paper.results import NoResults
 
 __all__ = ["COMPARED_METRICS", "Comparison", "compare_losses", "hierarchy_page"]
 
@@ -73,12 +74,12 @@ def hierarchy_page(lines: Sequence[Line]) -> str:
     """Return the page in Markdown.
 
     Raises:
-        ValueError: there are no final runs of the study.
+        NoResults: there are no final runs of the study.
     """
     own = [line for line in lines if line["table"] == TABLE]
     final = _final(own)
     if not final:
-        raise ValueError("there are no final runs of the study; `python -m lresnet_paper hierarchy` makes them")
+        raise NoResults("there are no final runs of the study; `python -m lresnet_paper hierarchy` makes them")
     plan, chosen, comparisons = read_plan(), chosen_settings(own), compare_losses(own)
     rows = []
     for network in NETWORKS:

@@ -15,6 +15,7 @@ from lresnet_paper.comparisons import compare_methods
 from lresnet_paper.pages.text_tables import difference_text
 from lresnet_paper.plan import final_runs, recipe
 from lresnet_paper.render import render
+from lresnet_paper.results import NoResults
 
 __all__ = ["TABLE", "SplitEffect", "published_figures", "split_effects", "splits_page"]
 
@@ -77,11 +78,11 @@ def splits_page(lines: Sequence[Run]) -> str:
         lines: lines of ``results/splits.jsonl``.
 
     Raises:
-        ValueError: no network has runs on both splits.
+        NoResults: no network has runs on both splits.
     """
     effects = split_effects(lines)
     if not effects:
-        raise ValueError("no network has runs on both splits; `python -m lresnet_paper reproduce splits` makes them")
+        raise NoResults("no network has runs on both splits; `python -m lresnet_paper reproduce splits` makes them")
     final = _final(lines)
     ours = {(one.cell, one.method, split): side for one in effects for split, side in _sides(one).items()}
     return render(

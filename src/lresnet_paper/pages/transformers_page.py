@@ -10,7 +10,7 @@ from lresnet_paper.comparisons import Comparison, compare_methods, family_verdic
 from lresnet_paper.pages.text_tables import difference_text
 from lresnet_paper.plan import protocols, recipe, recipe_cells
 from lresnet_paper.render import render
-from lresnet_paper.results import method_label, unique_runs
+from lresnet_paper.results import NoResults, method_label, unique_runs
 from lresnet_paper.run import depth_cell, text_cell
 
 __all__ = ["TABLE", "transformers_page"]
@@ -30,12 +30,12 @@ def transformers_page(lines: Sequence[Run]) -> str:
         lines: lines of ``results/transformers.jsonl``.
 
     Raises:
-        ValueError: there are no final runs of the study.
+        NoResults: there are no final runs of the study.
     """
     own = unique_runs(dict(line) for line in lines if line["table"] == TABLE)
     final = [line for line in own if line.get("stage", "final") == "final"]
     if not any(line.get("value") is not None for line in final):
-        raise ValueError("there are no final runs of the study; `lresnet reproduce transformers` makes them")
+        raise NoResults("there are no final runs of the study; `lresnet reproduce transformers` makes them")
     plans = [
         (data, recipe(TABLE, data, protocol)) for data in recipe_cells(TABLE) for protocol in protocols(TABLE, data)
     ]

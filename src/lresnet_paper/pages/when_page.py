@@ -2,30 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from lresnet.data.registry import GRAPHS
 from lresnet.runs.statistics import Estimate, Verdict, resampled_difference, summarise, verdicts
 from lresnet.train.results import read_results
 from lresnet_paper import ancestors
-from lresnet_paper.comparisons import Comparison, compare_methods
+from lresnet_paper.comparisons import Comparison, compare_methods, resampling_ratio
+from lresnet_paper.completion.data import TASKS as COMPLETION_TASKS
 from lresnet_paper.completion.study import read_plan as completion_plan
 from lresnet_paper.pages.ancestors_page import registered_contrasts as ancestor_contrasts
 from lresnet_paper.pages.completion_page import registered_contrasts as completion_contrasts
 from lresnet_paper.pages.hierarchy_page import compare_losses
 from lresnet_paper.pages.text_tables import difference_text
 from lresnet_paper.render import render
-from lresnet_paper.results import Result, aggregate, cell_key, read_runs
+from lresnet_paper.results import NoResults, Result, aggregate, cell_key, read_runs
+from lresnet_paper.run import split_depth
 from lresnet_paper.untrained import best_untrained
 
 __all__ = ["taxonomy_differences", "when_page", "when_page_of_folder"]
 
 _BASELINE = "euclidean"
 _GRAPHS, _TRANSFORMER, _IMAGES, _OOD = "gnn", "graph_transformer", "image_classification", "ood"
-_TAXONOMY_TEST_PER_TRAIN = 0.10 / 0.85  # shares of lresnet.data.hierarchy_task
-_WITHOUT_COLUMN = ("features", "disease/lp", "legacy-without_column")
+_TAXONOMY_TEST_PER_TRAIN = 0.10 / 0.85  # shares of lresnet.data.hierarchy_task; closure trains on all edges as well
+_DISEASE, _WITHOUT_COLUMN = ("disease/lp", "legacy"), ("disease/lp", "legacy-without_column")
+_HELD_OUT = ("closure", "leaves")
+_HIERARCHIES = {"wordnet": "82,192 nouns", "wordnet:mammal": "1,182 mammals"}  # of the study `completion`
 
 Key = tuple[str, str, str]
 Line = Mapping[str, Any]
@@ -46,43 +52,47 @@ def when_page(runs: Sequence[Line], studies: Mapping[str, Sequence[Line]] | None
         studies: lines of our own studies by name: hierarchy_images, ancestors, completion and taxonomies.
 
     Raises:
-        ValueError: no cell has runs of the Lorentz network and of its Euclidean baseline.
+        NoResults: no cell has runs of the Lorentz network and of its Euclidean baseline.
     """
     studies = studies or {}
     compared = compare_methods(runs)
     by_key: dict[Key, Comparison] = {_key(one): one for one in compared if one.method == _BASELINE}
     if not by_key:
-        raise ValueError("no cell has runs of the Lorentz network and of its Euclidean baseline to compare")
+        raise NoResults(
+            "no cell has runs of the Lorentz network and of its Euclidean baseline; `lresnet reproduce gnn` makes them"
+        )
     results = aggregate(runs)
     untrained = best_untrained(results)
+    against_none = {_key(one): one for one in compared if one.method == "none"}
+    groups = {
+        "links": _of(by_key, (_GRAPHS, "features"), "/lp"),
+        "nodes": _of(by_key, (_GRAPHS,), "/nc"),
+        "transformers": _of(by_key, (_TRANSFORMER,), ""),
+        "images": _of(by_key, (_IMAGES,), ""),
+        "ood": _of(by_key, (_OOD,), ""),
+        "depths": sorted(_of(by_key, ("oversmoothing",), ""), key=lambda one: (one.protocol, cell_key(*_key(one)[:2]))),
+    }
+    rows = {
+        name: [_row(one, results, untrained, against_none.get(_key(one))) for one in own]
+        for name, own in groups.items()
+    }
+    taxonomies = _taxonomies(studies.get("taxonomies", []))
     return render(
         "when.md.j2",
-        links=[_row(one, results, untrained) for one in _of(by_key, (_GRAPHS, "features"), "/lp")],
-        nodes=[_row(one, results, untrained) for one in _of(by_key, (_GRAPHS,), "/nc")],
-        transformers=[_row(one, results, untrained) for one in _of(by_key, (_TRANSFORMER,), "")],
-        images=[_row(one, results, untrained) for one in _of(by_key, (_IMAGES,), "")],
+        rows=rows,
         counts={
-            "links": _counts(_of(by_key, (_GRAPHS, "features"), "/lp")),
-            "nodes": _counts(_of(by_key, (_GRAPHS,), "/nc")),
-            "transformers": _counts(_of(by_key, (_TRANSFORMER,), "")),
-            "images": _counts(_of(by_key, (_IMAGES,), "")),
-            "ood": _counts(_of(by_key, (_OOD,), "")),
+            **{name: _counts(own) for name, own in groups.items()},
             "class_trees": _class_tree_counts(studies.get("hierarchy_images", [])),
+            **{split: _summary(row["verdict"] for row in taxonomies if row["split"] == split) for split in _HELD_OUT},
         },
-        difference={key: difference_text(one.difference, one.verdict) for key, one in by_key.items()},
-        mean={(one.table, one.cell, one.protocol, one.method): one.mean for one in results},
-        untrained=untrained,
-        without_column=_WITHOUT_COLUMN,
-        sizes=_sizes(runs),
+        disease=next((row for row in rows["links"] if _place(row) == _DISEASE), None),
+        without_column=next((row for row in rows["links"] if _place(row) == _WITHOUT_COLUMN), None),
+        sizes={name: _sizes(runs, own) for name, own in groups.items()},
+        widths=_interval_widths([one for name in ("links", "nodes", "transformers") for one in groups[name]]),
+        depth_answers=_depth_answers(groups["depths"]),
         ancestors=_ancestors(studies.get("ancestors", [])),
         completion=_completion(studies.get("completion", [])),
-        taxonomies=_taxonomies(studies.get("taxonomies", [])),
-        depths=[
-            _row(one, results, untrained)
-            for one in sorted(
-                _of(by_key, ("oversmoothing",), ""), key=lambda one: (one.protocol, cell_key(*_key(one)[:2]))
-            )
-        ],
+        taxonomies=taxonomies,
     )
 
 
@@ -90,19 +100,74 @@ def _key(one: Comparison) -> Key:
     return one.table, one.cell, one.protocol
 
 
-def _sizes(runs: Iterable[Line]) -> str:
-    """Return the layers and widths of the Lorentz networks in the table of graphs, as words."""
-    own = [run["config"] for run in runs if (run["table"], run["method"]) == (_GRAPHS, "lorentz") and _is_final(run)]
-    layers, widths = ([config[name] for config in own if name in config] for name in ("num_layers", "hidden"))
-    return f"{min(layers)} to {max(layers)} layers, width {min(widths)} to {max(widths)}" if layers and widths else ""
+class Sizes(NamedTuple):
+    """Ranges of a group of comparisons, as words; empty where the lines do not say."""
+
+    nodes: str
+    dimension: str
+    depth: str
+
+
+def _sizes(runs: Iterable[Line], compared: Iterable[Comparison]) -> Sizes:
+    """Return the nodes of the graphs of some comparisons, and the width and depth of their Lorentz networks."""
+    keys = {_key(one) for one in compared}
+    known = [nodes for key in keys if (nodes := _nodes(key[1])) is not None]
+    own = [
+        run["config"]
+        for run in runs
+        if (run["table"], run["cell"], run["protocol"]) in keys and run["method"] == "lorentz" and _is_final(run)
+    ]
+    widths, layers = ([config[name] for config in own if name in config] for name in ("hidden", "num_layers"))
+    return Sizes(*(_range(values) for values in (known, widths, layers)))
+
+
+def _nodes(cell: str) -> int | None:
+    """Return the number of nodes of the graph of a cell, from the summary of its data set."""
+    sources = (
+        source for name, source in GRAPHS.items() if name == cell or any(task.name == cell for task in source.tasks)
+    )
+    found = next((re.search(r"([\d,]+) (?:nodes|papers|airports)", source.summary) for source in sources), None)
+    return int(found[1].replace(",", "")) if found else None
+
+
+def _range(values: Sequence[int]) -> str:
+    """Return a range as words.
+
+    Example:
+        >>> _range([2708, 890, 19717]), _range([3, 3]), _range([])
+        ('890 to 19,717', '3', '')
+    """
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
+
+
+def _interval_widths(compared: Iterable[Comparison]) -> dict[str, str]:
+    """Return the range of half the widths of the intervals, on fixed and on resampled splits."""
+    found: dict[str, list[float]] = {"fixed": [], "resampled": []}
+    for one in compared:
+        kind = "fixed" if resampling_ratio(one.cell, one.protocol) is None else "resampled"
+        found[kind].append(one.difference.half_width)
+    return {kind: f"{min(own):.1f} to {max(own):.1f}" for kind, own in found.items() if own}
+
+
+def _depth_answers(compared: Iterable[Comparison]) -> list[dict[str, Any]]:
+    """Return, by protocol and data set, the numbers of layers with each verdict."""
+    found: dict[tuple[str, str], dict[str, list[int]]] = {}
+    for one in compared:
+        cell, layers = split_depth(one.cell)
+        own = found.setdefault((one.protocol, cell), {"better": [], "worse": [], "no difference shown": []})
+        own[one.verdict].append(layers or 0)
+    return [{"protocol": protocol, "cell": cell, "layers": own} for (protocol, cell), own in found.items()]
 
 
 def _is_final(run: Line) -> bool:
     return bool(run.get("stage", "final") == "final")
 
 
-def _depth_order(one: Comparison) -> tuple[Any, ...]:
-    return one.protocol, cell_key(one.table, one.cell)
+def _place(row: Mapping[str, Any]) -> tuple[str, str]:
+    return row["cell"], row["protocol"]
 
 
 def _of(by_key: Mapping[Key, Comparison], tables: Sequence[str], part: str) -> list[Comparison]:
@@ -115,8 +180,11 @@ def _of(by_key: Mapping[Key, Comparison], tables: Sequence[str], part: str) -> l
 
 
 def _row(
-    one: Comparison, results: Iterable[Result], untrained: Mapping[tuple[str, str], Result]
-) -> dict[str, str | bool]:
+    one: Comparison,
+    results: Iterable[Result],
+    untrained: Mapping[tuple[str, str], Result],
+    against_none: Comparison | None,
+) -> dict[str, Any]:
     own = {found.method: found for found in results if (found.table, found.cell, found.protocol) == _key(one)}
     reference = untrained.get((one.cell, one.protocol))
     return {
@@ -125,6 +193,8 @@ def _row(
         "lorentz": f"{own['lorentz'].mean:.1f} ± {own['lorentz'].std:.1f}",
         "euclidean": f"{own[_BASELINE].mean:.1f} ± {own[_BASELINE].std:.1f}",
         "difference": difference_text(one.difference, one.verdict),
+        "verdict": one.verdict,
+        "minus_none": "" if against_none is None else difference_text(against_none.difference, against_none.verdict),
         "untrained": "" if reference is None else f"{reference.mean:.1f}",
         "below_untrained": reference is not None and own["lorentz"].mean < reference.mean,
     }
@@ -142,30 +212,54 @@ def _class_tree_counts(lines: Iterable[Line]) -> dict[str, int]:
 def _ancestors(lines: Sequence[Line]) -> dict[str, Any] | None:
     """Return the registered contrasts of the largest form that has been run."""
     plan = ancestors.read_plan()
+    deeper = [one for one in ancestor_contrasts(plan, lines, "deeper") if one.name.startswith("Lorentz minus none")]
     for form in ancestors.FORMS:
         if found := ancestor_contrasts(plan, lines, form):
             decided = [
-                {"name": one.name, "tree": one.tree, "hops": one.hops, "difference": f"{one.difference:+.1f}"}
+                {"name": one.name, "tree": one.tree, "hops": one.at, "difference": f"{one.difference:+.1f}"}
                 | {"verdict": one.verdict}
                 for one in found
                 if one.verdict != "no difference shown"
             ]
-            return {"form": form, "counts": _summary(one.verdict for one in found), "decided": decided}
+            return {
+                "form": form,
+                "counts": _summary(one.verdict for one in found),
+                "curvature": _summary(one.verdict for one in found if one.name.startswith("Lorentz at")),
+                "decided": decided,
+                "deeper": _summary(one.verdict for one in deeper),
+                "hops": _range([one.at for one in found if one.at is not None]),
+                "width": plan["contrasts"]["width"],
+            }
     return None
 
 
 def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
     """Return the registered contrasts of hyperbolic embeddings with flat ones, by dimension."""
-    found = completion_contrasts([line for line in lines if line["stage"] == "final"], completion_plan())
+    plan = completion_plan()
+    found = completion_contrasts([line for line in lines if line["stage"] == "final"], plan)
     if not found:
         return None
+    flat = [one for one in found if one.theirs.endswith("euclidean")]
     rows = [
-        {"cell": one.cell, "ours": one.ours, "theirs": one.theirs, "dimension": one.dimension}
+        {"cell": one.cell, "ours": plan["arms"][one.ours]["label"], "glosses": one.protocol, "dimension": one.dimension}
         | {"difference": difference_text(one.difference, one.verdict)}
-        for one in found
-        if one.theirs.endswith("euclidean")
+        for one in flat
     ]
-    return {"rows": rows, "counts": _summary(one.verdict for one in found)}
+    return {
+        "rows": rows,
+        "counts": _summary(one.verdict for one in found),
+        "tasks": {
+            task: _summary(one.verdict for one in flat if one.cell.endswith(f"/{task}")) for task in COMPLETION_TASKS
+        },
+        "sizes": {
+            task: " and ".join(
+                words for cell, words in _HIERARCHIES.items() if any(one.cell == f"{cell}/{task}" for one in flat)
+            )
+            for task in COMPLETION_TASKS
+        },
+        "dimensions": _range([one.dimension for one in flat]),
+        "layers": plan["networks"]["num_layers"],
+    }
 
 
 def taxonomy_differences(lines: Iterable[Line]) -> dict[tuple[str, str], tuple[Estimate, Verdict]]:

@@ -157,11 +157,12 @@ class Disk {
     c.arc(cx * r, -cy * r, R * r, from, to, turn < 0);
   }
 
-  /** Return the size of a marker: larger near the centre, as lengths are. */
+  /** Return the size of a marker: larger near the centre, as lengths are, and smaller for leaves of a large graph. */
   size(node) {
-    const x = this.points[2 * node], y = this.points[2 * node + 1];
-    const room = 1 - x * x - y * y, most = this.count > 2000 ? 4.5 : 6.5, least = this.count > 2000 ? 0.8 : 1.4;
-    return (least + (most - least) * Math.max(0, room)) * this.ratio * Math.sqrt(this.zoom / this.home);
+    const x = this.points[2 * node], y = this.points[2 * node + 1], room = Math.max(0, 1 - x * x - y * y);
+    const most = 6.5 * Math.max(0.4, Math.min(1, 200 / this.count) ** 0.25);
+    const share = this.count > 200 && this.neighbours[node].length < 2 ? 0.7 : 1;
+    return share * most * (0.2 + 0.8 * room) * this.ratio * (this.zoom / this.home) ** 0.25;
   }
 
   /** Return the colour of a class; -1 stands for no label. */

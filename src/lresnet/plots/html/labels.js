@@ -2,6 +2,8 @@
 
 const FIRST_LABELS = 30;     // names in the initial view; an enlarged one has more
 const MOST_LABELS = 80;      // names on the screen
+const FULL_WIDTH = 600;      // pixels; a narrower disk has fewer names
+const GAP = 5;               // pixels between two names
 const SPACE = 16;            // pixels per radius of curvature at a node that are needed for its name
 const LABEL_FONT = 12;       // pixels
 const LONGEST_LABEL = 28;    // letters
@@ -36,7 +38,8 @@ class Labels {
     c.lineWidth = 4 * ratio;
     c.strokeStyle = ink.disk;
     c.fillStyle = ink.ink;
-    const most = Math.min(MOST_LABELS, FIRST_LABELS * disk.zoom / disk.home);
+    const share = Math.min(1, width / ratio / FULL_WIDTH), gap = GAP * ratio;
+    const most = share * Math.min(MOST_LABELS, FIRST_LABELS * disk.zoom / disk.home);
     for (const node of this.order) {
       if (placed.length >= most) break;
       const px = points[2 * node], py = points[2 * node + 1];
@@ -44,7 +47,7 @@ class Labels {
       const x = px * r + disk.size(node) + 3 * ratio, y = -py * r;
       const w = this.width(c, node) * ratio, h = (LABEL_FONT + 2) * ratio / 2;
       if (x < -width / 2 || x + w > width / 2 || y - h < -height / 2 || y + h > height / 2) continue;
-      if (placed.some((box) => x < box[2] && box[0] < x + w && y - h < box[3] && box[1] < y + h)) continue;
+      if (placed.some((box) => x < box[2] + gap && box[0] < x + w + gap && y - h < box[3] && box[1] < y + h)) continue;
       placed.push([x, y - h, x + w, y + h]);
       this.shown.push(node);
     }

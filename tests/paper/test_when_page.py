@@ -1,0 +1,104 @@
+"""The page "When does hyperbolic space help?": its counts, its table for choosing, and partial results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lresnet_paper.pages.when_page import taxonomy_differences, when_page, when_page_of_folder
+from lresnet_paper.results import NoResults
+
+ROOT = Path(__file__).parents[2]
+
+
+def runs(cell: str, lead: float, protocol: str = "legacy", table: str = "gnn", **config: Any) -> list[dict[str, Any]]:
+    return [
+        {"table": table, "cell": cell, "protocol": protocol, "method": method, "seed": seed, "split": None}
+        | {"config": {"hidden": 15, "num_layers": 2} | config, "value": 80 + lead * (method == "lorentz") + noise}
+        for method in ("lorentz", "none", "euclidean")
+        for seed, noise in enumerate((0.0, 0.1, 0.2 if method == "lorentz" else 0.25, -0.1))
+    ]
+
+
+def taxonomy(split: str, lead: float) -> list[dict[str, Any]]:
+    return [
+        {"cell": "plant", "split": split, "method": method, "seed": seed}
+        | {"metrics": {"mrr": 50 + lead * (method == "lorentz") + seed / (7 if method == "lorentz" else 5)}}
+        for method in ("lorentz", "euclidean", "untrained")
+        for seed in range(5)
+    ]
+
+
+def choices(page: str) -> dict[str, list[str]]:
+    """Return the rows of the table for choosing by their first column."""
+    rows = page[page.index("## What to use") :].split("## What we have not")[0].splitlines()
+    cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if row.startswith("| ")]
+    assert cells[0] == ["your data", "size", "dimension", "depth", "use", "evidence"]
+    assert all(len(row) == 6 and all(row) for row in cells)
+    return {row[0]: row[1:] for row in cells[1:]}
+
+
+def test_the_page_in_the_docs_is_that_of_the_results() -> None:
+    page = when_page_of_folder(ROOT / "results")
+    assert page == (ROOT / "docs" / "start" / "when.md").read_text(encoding="utf-8")
+    assert len(choices(page)) >= 8
+
+
+def test_a_single_cell_gives_a_page_without_claims_about_others() -> None:
+    page = when_page(runs("cora/nc", 0.0, num_layers=3))
+    assert "the Lorentz network is better in 0 of 1 node classifications.\n" in page
+    assert "link" not in page.split("*Better*")[0]
+    assert "It is better on" not in page
+    assert choices(page) == {
+        "classes of nodes": [
+            "2,708 nodes",
+            "15",
+            "3 layers",
+            "either; start with the Euclidean network, which has no curvature to search",
+            "better in 0 of 1",
+        ]
+    }
+
+
+def test_verdicts_decide_what_the_table_recommends() -> None:
+    page = when_page([*runs("airport/lp", 3.0), *runs("cora/lp", -3.0), *runs("pubmed/nc", -3.0)])
+    assert "better in 1 of 2 (worse in 1) link predictions and 0 of 1 (worse in 1) node classifications." in page
+    assert "It is better on airport/lp (`legacy`)." in page
+    found = choices(page)
+    assert found["missing links in a graph"][0] == "2,708 to 3,188 nodes"
+    assert found["missing links in a graph"][3].startswith("either")
+    assert found["classes of nodes"][3] == "the Euclidean network"
+    assert choices(when_page(runs("airport/lp", 3.0)))["missing links in a graph"][3].startswith("`lorentz`")
+
+
+def test_depths_are_listed_by_their_verdict() -> None:
+    deep = [
+        run
+        for layers, lead in ((16, 4.0), (32, 0.0), (64, -4.0))
+        for run in runs(f"airport/lp/{layers}", lead, "legacy-deep", "oversmoothing", num_layers=layers)
+    ]
+    page = when_page(deep)
+    listed = "better with 16 layers; worse with 64 layers; no difference shown with 32 layers."
+    assert f"- airport/lp, `legacy-deep`: {listed}" in page
+    assert choices(page)["missing links, a deep chain of residuals"][4] == "better at 1 of 3 depths"
+
+
+def test_taxonomies_are_one_family_and_have_rows_of_their_own() -> None:
+    lines = [*taxonomy("closure", 20.0), *taxonomy("leaves", 0.0)]
+    found = taxonomy_differences(lines)
+    assert {key: verdict for key, (_, verdict) in found.items()} == {
+        ("plant", "closure"): "better",
+        ("plant", "leaves"): "no difference shown",
+    }
+    page = when_page(runs("cora/nc", 0.0), {"taxonomies": lines})
+    assert "it is better in 1 of 1 tasks with known nodes and in 0 of 1 with new terms" in page
+    rows = choices(page)
+    assert rows["a taxonomy, ancestors of known nodes"][3] == "`--task hierarchy` with its default, Lorentz"
+    assert rows["a taxonomy, parents of new terms"][3].startswith("either")
+
+
+def test_without_comparisons_there_is_no_page() -> None:
+    with pytest.raises(NoResults, match="`lresnet reproduce gnn` makes them"):
+        when_page(runs("cora/nc", 0.0)[:2])
