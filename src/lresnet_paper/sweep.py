@@ -264,7 +264,10 @@ def _execute_one(run: Run, command: str, device: str, results: Path) -> Record:
 
 @contextlib.contextmanager
 def _alone(run: Run, results: Path) -> Iterator[bool]:
-    """Lock the checkpoint of a run that has one; yield False, with a warning, if another process trains the run."""
+    """Lock the checkpoint of a run that has one; yield False if another process trains the run, or has finished it.
+
+    A run may wait for a worker for hours, in which another process may finish it.
+    """
     if not _has_checkpoint(run):
         yield True
         return
@@ -276,7 +279,7 @@ def _alone(run: Run, results: Path) -> Iterator[bool]:
             warnings.warn(f"skipped: {error}", stacklevel=2)
             yield False
             return
-        yield True
+        yield bool(missing_runs([run], results))
 
 
 def _complete_record(run: Run, outcome: tuple[Record, Pretrained] | Exception, command: str, device: str) -> Record:

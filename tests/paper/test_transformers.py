@@ -222,6 +222,16 @@ def test_an_interrupted_training_on_a_text_resumes_bit_for_bit(
     assert not list((cut.parent / "unfinished").glob("*.pt*"))
 
 
+def test_a_run_that_another_process_has_finished_meanwhile_is_not_trained_again(
+    shrunken: dict[str, Any], tmp_path: Path
+) -> None:
+    """It was missing when it was given to a worker, which was busy."""
+    run = Run("transformers", "gcide/1", "lorentz", "depth", 0, shrunken["fixed"] | {"lr": 0.01, "num_layers": 1})
+    results = tmp_path / "transformers.jsonl"
+    assert run_all([run], results, command="test") == 0
+    assert sweep._execute_group([run], "test", "cpu", results) == []
+
+
 def line(method: str, depth: int, seed: int, value: float | None, protocol: str = "depth-cpu") -> dict[str, Any]:
     place = {"table": "transformers", "cell": f"gcide/{depth}", "method": method, "protocol": protocol, "seed": seed}
     config = {"lr": 0.003, "num_layers": depth}
