@@ -5,8 +5,10 @@
 
 The taxonomies are the hypernyms of WordNet's nouns below "artifact", "person" and "plant": all ancestors of randomly
 chosen leaves, up to 2,000 rows. The defaults of the task were chosen on "animal", which is therefore left out. Both
-methods have the same three learning rates; validation chooses. Five seeds, each with a split of its own. The settings
-stand below and were committed before the first run.
+methods have the same learning rates; validation chooses. Five seeds, each with a split of its own. The settings were
+committed before the first run, with the rates 0.05, 0.02 and 0.01. In closure, validation then chose the highest one
+in 14 of 15 searches of Lorentz and in 9 of 15 of the baseline, so 0.1 and 0.2 were added there, for both, after the
+first test figures had been read. A search with more rates is a line of its own and takes the place of the earlier line.
 """
 
 from __future__ import annotations
@@ -30,16 +32,15 @@ from lresnet.metrics import untrained_hierarchy_scores
 from lresnet.runs import EmbeddingConfig
 from lresnet.runs.statistics import summarise
 from lresnet.train.results import append_result, environment, read_results
-from lresnet_paper.pages.when_page import taxonomy_differences
+from lresnet_paper.pages.when_page import taxonomy_differences, taxonomy_key, widest_searches
 
 ROOTS = ("artifact", "person", "plant")
 ROWS = 2000
 SEEDS = range(5)
 METHODS = ("lorentz", "euclidean")
-RATES = (0.05, 0.02, 0.01)
 SETTINGS: dict[str, dict[str, Any]] = {
-    "closure": {"hidden": 16, "epochs": 40},
-    "leaves": {"hidden": 64, "epochs": 30},
+    "closure": {"hidden": 16, "epochs": 40, "rates": (0.05, 0.02, 0.01, 0.1, 0.2)},
+    "leaves": {"hidden": 64, "epochs": 30, "rates": (0.05, 0.02, 0.01)},
 }
 METRICS = ("mrr", "mean_average_precision", "hits@10", "mean_rank", "distortion", "norm_depth_correlation")
 FILE = "taxonomies.jsonl"
@@ -91,26 +92,38 @@ def untrained(task: HierarchyTask) -> dict[str, Any]:
     return {"score": best.name, "metrics": best.metrics, "validation": best.validation}
 
 
-def trained(task: HierarchyTask, split: str, method: str, seed: int) -> dict[str, Any]:
+def trained(
+    task: HierarchyTask, split: str, method: str, seed: int, earlier: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Train with every learning rate that ``earlier``, a line with fewer rates, does not have; return the best."""
     settings = SETTINGS[split]
+    search: dict[str, float] = {} if earlier is None else dict(earlier["search"])
     runs = {
-        rate: fit(
+        f"{rate:g}": fit(
             task,
             EmbeddingConfig("lorentz_embedding", method, hidden=settings["hidden"]),
             TrainConfig(epochs=settings["epochs"], lr=rate, patience=20, seed=seed),
             device="cpu",
         )
-        for rate in RATES
+        for rate in settings["rates"]
+        if f"{rate:g}" not in search
     }
-    rate = max(runs, key=lambda rate: runs[rate].record.validation or 0.0)
-    validation = {f"{own:g}": run.record.validation for own, run in runs.items()}
-    return {"metrics": runs[rate].evaluate(), "validation": validation[f"{rate:g}"], "lr": rate, "search": validation}
+    search |= {rate: run.record.validation or 0.0 for rate, run in runs.items()}
+    best = max(search, key=lambda rate: search[rate])
+    metrics = runs[best].evaluate() if earlier is None or best in runs else earlier["metrics"]
+    return {"metrics": metrics, "validation": search[best], "lr": float(best), "search": search}
+
+
+def is_done(line: dict[str, Any] | None) -> bool:
+    if line is None or "search" not in line:
+        return line is not None
+    return {f"{rate:g}" for rate in SETTINGS[line["split"]]["rates"]} <= set(line["search"])
 
 
 def summary(lines: list[dict[str, Any]]) -> None:
     """Print means by split and method, and the differences with their intervals, Holm-corrected together."""
     values: dict[tuple[str, str, str], dict[int, dict[str, float]]] = {}
-    for line in lines:
+    for line in widest_searches(lines):
         values.setdefault((line["cell"], line["split"], line["method"]), {})[line["seed"]] = line["metrics"]
     print(f"| taxonomy | held out | score | {' | '.join(name.replace('_', ' ') for name in METRICS)} |")
     print("|---" * (3 + len(METRICS)) + "|")
@@ -120,10 +133,6 @@ def summary(lines: list[dict[str, Any]]) -> None:
         print(f"| {root} | {split} | {method} | {' | '.join(shown).replace('nan', '')} |")
     for (root, split), (difference, verdict) in taxonomy_differences(lines).items():
         print(f"{root}, {split}: Lorentz minus Euclidean {difference:+.2f} points of MRR, {verdict}")
-
-
-def line_key(line: dict[str, Any]) -> tuple[Any, ...]:
-    return line["cell"], line["split"], line["method"], line["seed"]
 
 
 def main() -> None:
@@ -137,15 +146,16 @@ def main() -> None:
         torch.set_num_threads(1)
         (path,) = source_files(SOURCE).values()
         arrays = dict(np.load(path))
-        done = {line_key(line) for line in lines}
+        known = {taxonomy_key(line): line for line in widest_searches(lines)}
         for root in ROOTS:
             taxonomy = wordnet_taxonomy(root, arrays)
             for seed, split, method in itertools.product(SEEDS, SETTINGS, ("untrained", *METHODS)):
                 key = {"cell": root, "split": split, "method": method, "seed": seed}
-                if line_key(key) in done:
+                earlier = known.get(taxonomy_key(key))
+                if is_done(earlier):
                     continue
                 task = task_of(taxonomy, split, seed)
-                found = untrained(task) if method == "untrained" else trained(task, split, method, seed)
+                found = untrained(task) if method == "untrained" else trained(task, split, method, seed, earlier)
                 size = {
                     "nodes": task.num_nodes,
                     "rows": taxonomy.edges.shape[1],

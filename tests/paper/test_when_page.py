@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lresnet_paper.pages.when_page import taxonomy_differences, when_page, when_page_of_folder
+from lresnet_paper.pages.when_page import taxonomy_differences, when_page, when_page_of_folder, widest_searches
 from lresnet_paper.results import NoResults
 
 ROOT = Path(__file__).parents[2]
@@ -97,6 +97,12 @@ def test_taxonomies_are_one_family_and_have_rows_of_their_own() -> None:
     rows = choices(page)
     assert rows["a taxonomy, ancestors of known nodes"][3] == "`--task hierarchy` with its default, Lorentz"
     assert rows["a taxonomy, parents of new terms"][3].startswith("either")
+
+
+def test_a_wider_search_takes_the_place_of_an_earlier_one() -> None:
+    first, wider = taxonomy("closure", 20.0), taxonomy("closure", 0.0)
+    assert widest_searches([*first, *wider]) == wider
+    assert taxonomy_differences([*first, *wider]) == taxonomy_differences(wider)
 
 
 def test_without_comparisons_there_is_no_page() -> None:

@@ -24,7 +24,13 @@ from lresnet_paper.results import NoResults, Result, aggregate, cell_key, read_r
 from lresnet_paper.run import split_depth
 from lresnet_paper.untrained import best_untrained
 
-__all__ = ["taxonomy_differences", "when_page", "when_page_of_folder"]
+__all__ = [
+    "taxonomy_differences",
+    "taxonomy_key",
+    "when_page",
+    "when_page_of_folder",
+    "widest_searches",
+]
 
 _BASELINE = "euclidean"
 _GRAPHS, _TRANSFORMER, _IMAGES, _OOD = "gnn", "graph_transformer", "image_classification", "ood"
@@ -262,6 +268,16 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
     }
 
 
+def taxonomy_key(line: Line) -> tuple[Any, ...]:
+    """Return what identifies a result of ``benchmarks/taxonomies.py``."""
+    return line["cell"], line["split"], line["method"], line["seed"]
+
+
+def widest_searches(lines: Iterable[Line]) -> list[Any]:
+    """Return the last line of every result: a later one had more learning rates to choose from."""
+    return list({taxonomy_key(line): line for line in lines}.values())
+
+
 def taxonomy_differences(lines: Iterable[Line]) -> dict[tuple[str, str], tuple[Estimate, Verdict]]:
     """Return Lorentz minus Euclidean in points of MRR, by taxonomy and by what is held out; Holm over all of them.
 
@@ -269,7 +285,7 @@ def taxonomy_differences(lines: Iterable[Line]) -> dict[tuple[str, str], tuple[E
         lines: lines of ``benchmarks/taxonomies.py``.
     """
     values: dict[tuple[str, str], dict[str, dict[int, float]]] = {}
-    for line in lines:
+    for line in widest_searches(lines):
         methods = values.setdefault((line["cell"], line["split"]), {})
         methods.setdefault(line["method"], {})[line["seed"]] = line["metrics"]["mrr"]
     found = {}
@@ -283,6 +299,7 @@ def taxonomy_differences(lines: Iterable[Line]) -> dict[tuple[str, str], tuple[E
 
 def _taxonomies(lines: Sequence[Line]) -> list[dict[str, str]]:
     found = []
+    lines = widest_searches(lines)
     for (cell, split), (difference, verdict) in taxonomy_differences(lines).items():
         own = [line for line in lines if (line["cell"], line["split"]) == (cell, split)]
         row = {"cell": cell, "split": split, "difference": difference_text(difference, verdict), "verdict": verdict}
