@@ -95,6 +95,7 @@ def test_the_same_command_resumes_nothing_and_says_so(folder: Path, capsys: pyte
         (["generate", "nowhere"], "nowhere"),
         (["generate", ".", "--tokens", "0"], "--tokens must be at least 1"),
         (["generate", ".", "--temperature", "nan"], "--temperature must be at least 0"),
+        (["generate", ".", "--top-p", "1.5"], "--top-p must be above 0 and at most 1, got 1.5"),
         (["generate", ".", "--top-k", "-1"], "--top-k must be at least 1, or 0"),
     ],
 )

@@ -102,7 +102,12 @@ def test_bytes_that_are_no_characters_are_replaced(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     ("options", "message"),
-    [({"tokens": 0}, "tokens must"), ({"temperature": -1.0}, "temperature must"), ({"top_k": 0}, "top_k must")],
+    [
+        ({"tokens": 0}, "tokens must"),
+        ({"temperature": -1.0}, "temperature must"),
+        ({"top_k": 0}, "top_k must"),
+        ({"top_p": 0.0}, "top_p must"),
+    ],
 )
 def test_wrong_options_of_a_continuation_are_refused(folder: Path, options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
@@ -116,6 +121,7 @@ def test_any_temperature_gives_a_text(folder: Path) -> None:
     for temperature in (1e-30, 1e-40, 1e-45, 1e-300):
         assert run.generate("9", tokens=5, temperature=temperature) == greedy
     assert run.generate("9", tokens=5, temperature=1e300, top_k=3).startswith("9")
+    assert run.generate("9", tokens=5, top_p=1e-9) == greedy
 
 
 def test_a_tokeniser_of_another_size_is_refused(folder: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ def generate(
     tokens: int = 200,
     temperature: float = 0.8,
     top_k: int = 40,
+    top_p: float = 1.0,
     seed: int = 0,
     device: str = "auto",
 ) -> int:
@@ -36,6 +37,7 @@ def generate(
         temperature: The logits are divided by it: below 1 likely tokens are drawn more often; 0 always takes the most
             likely token.
         top_k: Draw from this many most likely tokens only; 0 draws from all.
+        top_p: Draw from the most likely tokens whose probabilities add up to this number only; 1 draws from all.
         seed: Seed of the random draws. The same run, prompt, options and seed give the same text.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
@@ -47,10 +49,19 @@ def generate(
         raise ValueError(f"--temperature must be at least 0 and finite, got {temperature:g}")
     if top_k < 0:
         raise ValueError(f"--top-k must be at least 1, or 0 to draw from all tokens, got {top_k}")
+    if not 0 < top_p <= 1:
+        raise ValueError(f"--top-p must be above 0 and at most 1, got {top_p:g}")
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)
-    text = opened.generate(prompt, tokens=tokens, temperature=temperature, top_k=top_k or None, seed=seed)
+    text = opened.generate(
+        prompt,
+        tokens=tokens,
+        temperature=temperature,
+        top_k=top_k or None,
+        top_p=None if top_p == 1 else top_p,
+        seed=seed,
+    )
     print(_printable(text, sys.stdout.encoding or "utf-8"))
     return 0
 

@@ -156,6 +156,7 @@ class Run:
         tokens: int = 200,
         temperature: float = 0.8,
         top_k: int | None = 40,
+        top_p: float | None = None,
         seed: int = 0,
     ) -> str:
         """Return ``prompt`` and a continuation that the model draws, for a run on a text.
@@ -167,6 +168,7 @@ class Run:
             tokens: number of tokens to draw.
             temperature: divides the logits; 0 takes the most likely token always.
             top_k: draw from this many most likely tokens only; None: from all.
+            top_p: draw from the most likely tokens whose probabilities add up to this number only; None: from all.
             seed: seed of the draws.
 
         Raises:
@@ -174,7 +176,7 @@ class Run:
         """
         from lresnet.runs.text import generate
 
-        return generate(self, prompt, tokens=tokens, temperature=temperature, top_k=top_k, seed=seed)
+        return generate(self, prompt, tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
 
     def evaluate(self) -> dict[str, float]:
         """Return the test metrics, the one to report first: bits per byte of a text, otherwise percentages.

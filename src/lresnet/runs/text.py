@@ -69,7 +69,16 @@ def tokenizer_of(run: Run) -> Tokenizer:
 
 
 @torch.no_grad()
-def generate(run: Run, prompt: str | bytes, *, tokens: int, temperature: float, top_k: int | None, seed: int) -> str:
+def generate(
+    run: Run,
+    prompt: str | bytes,
+    *,
+    tokens: int,
+    temperature: float,
+    top_k: int | None,
+    top_p: float | None,
+    seed: int,
+) -> str:
     """Return the prompt and its continuation, see :meth:`lresnet.Run.generate`."""
     tokenizer = tokenizer_of(run)
     draw = getattr(run.model, "generate", None)
@@ -81,6 +90,8 @@ def generate(run: Run, prompt: str | bytes, *, tokens: int, temperature: float, 
         raise ValueError(f"temperature must be at least 0 and finite, got {temperature!r}")
     if top_k is not None and (type(top_k) is not int or top_k < 1):
         raise ValueError(f"top_k must be a whole number of at least 1, or None, got {top_k!r}")
+    if top_p is not None and not 0 < top_p <= 1:
+        raise ValueError(f"top_p must be above 0 and at most 1, or None, got {top_p!r}")
     size = getattr(run.model, "vocab_size", tokenizer.vocab_size)
     if size != tokenizer.vocab_size:
         raise ValueError(
@@ -99,6 +110,7 @@ def generate(run: Run, prompt: str | bytes, *, tokens: int, temperature: float, 
         temperature=temperature,
         top_k=None if top_k is None else min(top_k, tokenizer.vocab_size),
         generator=generator,
+        **({} if top_p is None else {"top_p": top_p}),  # other models may not have it
     )
     drawn = found.flatten()[len(first) :].tolist()
     return (given + tokenizer.decode(drawn)).decode(errors="replace")
