@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import weakref
 from collections.abc import Callable
 
 import pytest
@@ -23,7 +24,16 @@ from lresnet_paper.bench.residuals import (
     why_not_compiled,
 )
 from lresnet_paper.bench.resnets import Network, measure_resnets, peaks_in_fresh_processes
-from lresnet_paper.bench.timing import PROCESS, Candidate, Spread, SyncTimes, Task, first_line, try_prepare
+from lresnet_paper.bench.timing import (
+    PROCESS,
+    Candidate,
+    Spread,
+    SyncTimes,
+    Task,
+    as_cuda_graph,
+    first_line,
+    try_prepare,
+)
 from lresnet_paper.bench.training import image_training
 from tests.paper.fake_clock import FakeClock
 
@@ -354,3 +364,17 @@ def test_without_data_the_generated_tree_is_measured() -> None:
     assert available_cells(["disease/lp", "airport/lp"]) == [FALLBACK]
     with pytest.raises(ValueError, match="did you mean 'space'"):
         bench_gcn([], ["spase"], CPU)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="CUDA is missing")
+def test_a_cuda_graph_keeps_the_tensors_of_its_task() -> None:
+    def prepare() -> tuple[Task, weakref.ref[torch.Tensor], torch.Tensor]:
+        x, y = torch.ones(2**20, device="cuda"), torch.empty(2**20, device="cuda")
+        return as_cuda_graph(lambda: torch.add(x, x, out=y)), weakref.ref(x), y
+
+    replay, x, y = prepare()
+    torch.cuda.empty_cache()
+    y.zero_()
+    replay()
+    assert x() is not None
+    assert bool((y == 2).all())

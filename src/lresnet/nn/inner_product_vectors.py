@@ -201,9 +201,9 @@ class _Vectors(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         r"""With g of the appended number, :math:`a = t` or e: :math:`\partial_x t = \partial_x e = x/t`,
         :math:`\partial_r t = r/t`, :math:`\partial_r e = -e/t`."""
-        output, *tensors = ctx.saved_tensors
-        factor = tensors.pop(0) if ctx.has_tensors[0] else ctx.factor
-        radius = tensors.pop(0) if ctx.has_tensors[1] else ctx.radius
+        saved = ctx.saved_tensors
+        output, factor = saved[0], saved[1] if ctx.has_tensors[0] else ctx.factor
+        radius = saved[-1] if ctx.has_tensors[1] else ctx.radius
         n, wide = ctx.n, wide_dtype(ctx.dtype)
         x, gx, appended = output[..., :n].to(wide), g[..., :n].to(wide), g[..., n : n + APPENDED].to(wide)
         gt = appended[..., :1]

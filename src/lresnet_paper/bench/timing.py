@@ -275,7 +275,11 @@ def as_cuda_graph(task: Task) -> Task:
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph, stream=stream):
         task()
-    return graph.replay
+
+    def replay(captured: Task = task) -> None:  # the graph reads the tensors of the task, so the task has to stay
+        graph.replay()
+
+    return replay
 
 
 # --- the copy rate ----------------------------------------------------------------------------------------------------
