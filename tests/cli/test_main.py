@@ -42,7 +42,7 @@ def test_the_overview_lists_every_verb_on_one_screen(args: list[str], capsys: py
         ["--help"],
         ["train", "--help"],
         ["trian"],
-        ["train", "--epoch", "3"],
+        ["train", "--patienc", "3"],
         ["train", "nosuchfolder"],
         ["train", "airport/lp", "--lr", "-1"],
         ["train", "airport/lp", "--heads", "2"],
@@ -118,9 +118,9 @@ def test_a_wrong_call_is_one_line_and_code_2(
 
 
 def test_a_wrong_call_on_an_ascii_terminal_is_one_line() -> None:
-    words = "lresnet: error: Unrecognized options: --epoch, 3; Perhaps you meant: --epochs INT; For full helptext"
+    words = "lresnet: error: Unrecognized options: --patienc, 3; Perhaps you meant: --patience EPOCHS; For full helptext"
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    call = [sys.executable, "-m", "lresnet", "train", "--epoch", "3"]
+    call = [sys.executable, "-m", "lresnet", "train", "--patienc", "3"]
     result = subprocess.run(call, capture_output=True, text=True, env=environment, check=False)
     assert result.returncode == 2
     assert result.stderr.startswith(words)
