@@ -118,7 +118,7 @@ def test_a_wrong_call_is_one_line_and_code_2(
 
 
 def test_a_wrong_call_on_an_ascii_terminal_is_one_line() -> None:
-    words = "lresnet: error: Unrecognized options: --patienc, 3; Perhaps you meant: --patience EPOCHS; For full helptext"
+    words = "lresnet: error: Unrecognized options: --patienc, 3; Perhaps you meant: --patience EPOCHS; For full help"
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     call = [sys.executable, "-m", "lresnet", "train", "--patienc", "3"]
     result = subprocess.run(call, capture_output=True, text=True, env=environment, check=False)

@@ -269,14 +269,16 @@ def deep(results: _Results = Path("results"), out: Path = Path("docs/reproductio
     Example: python -m lresnet_paper pages deep --out docs/reproduction/deep.md
 
     Args:
-        results: The folder with deep.jsonl, which `lresnet reproduce deep` writes.
+        results: The folder with deep.jsonl, which `lresnet reproduce deep` writes, and untrained.jsonl.
         out: The Markdown file to write.
     """
     from lresnet.train.results import read_results
     from lresnet_paper.pages.deep_page import deep_page
     from lresnet_paper.render import write_page
 
-    write_page(out, deep_page(list(read_results(results / "deep.jsonl"))))
+    untrained = results / "untrained.jsonl"
+    scores = read_results(untrained) if untrained.exists() else []
+    write_page(out, deep_page(list(read_results(results / "deep.jsonl")), scores))
     print(f"The page: {out}")
     return 0
 
