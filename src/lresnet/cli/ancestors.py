@@ -52,7 +52,7 @@ def ancestors(
 
 def ranked_line(ranked: "RankedAncestors") -> str:
     """Return what was ranked, in one line."""
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     what = "parents of the new term" if ranked.is_new else "ancestors of"
     among = f"among {ranked.candidates:,} nodes of {one_line(ranked.source)}"
@@ -65,7 +65,7 @@ def ranked_table(ranked: "RankedAncestors") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", justify="right", no_wrap=True)

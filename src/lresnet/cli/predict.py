@@ -171,7 +171,7 @@ def _links(
 
 def link_line(ranking: "Ranking", given: bool) -> str:
     """Return what was ranked, in one line."""
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     pairs = "given pairs" if given else "pairs without an edge"
     return f"{len(ranking.links):,} of {ranking.candidates:,} {pairs} of {one_line(ranking.source)}, the nearest first"
@@ -183,7 +183,7 @@ def link_table(ranking: "Ranking", *, with_known: bool) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", justify="right", no_wrap=True)
@@ -219,7 +219,7 @@ def _class_table(kind: str, items: Sequence[tuple[str, Sequence[str], Sequence[f
     from rich.markup import escape
     from rich.table import Table
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(kind, overflow="fold")

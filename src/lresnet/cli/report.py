@@ -111,7 +111,7 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Group":
     from rich.table import Table
     from rich.text import Text
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
     from lresnet.runs.report import BASELINE, untrained_result
 
     compared = any(group.difference is not None for group in groups)

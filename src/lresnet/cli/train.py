@@ -499,7 +499,7 @@ def _counted(count: int, noun: str) -> str:
 def _skipped_files(skipped: "Sequence[tuple[Path, str]]", read: int, verbose: bool) -> list[str]:
     """Return what is reported of unreadable files: three names, or all with their reasons."""
     from lresnet.cli.console import skipped_lines
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     count = len(skipped)
     warning = f"warning: {count} of {read + count} files could not be read as images and are skipped"
