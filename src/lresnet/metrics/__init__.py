@@ -15,14 +15,14 @@ from lresnet.metrics.hierarchy_ranking import (
     average_distortion,
     norm_depth_correlation,
     rank_answers,
+    ranking_metric,
+    ranking_metrics,
 )
 from lresnet.metrics.ood import OOD_METRICS, ood_metrics, ood_metrics_by_draws
 from lresnet.metrics.ood_scores import energy_score
 from lresnet.metrics.ranking import average_precision, link_scores, roc_auc
 from lresnet.metrics.untrained_hierarchy import (
     UNTRAINED_HIERARCHY_SCORES,
-    hierarchy_metric,
-    hierarchy_metrics_of,
     untrained_hierarchy_scores,
 )
 from lresnet.metrics.untrained_links import (
@@ -51,9 +51,7 @@ __all__ = [
     "energy_score",
     "f1",
     "hierarchical_distance",
-    "hierarchy_metric",
     "hierarchy_metrics",
-    "hierarchy_metrics_of",
     "hits_at",
     "link_metric",
     "link_scores",
@@ -64,6 +62,8 @@ __all__ = [
     "ood_metrics",
     "ood_metrics_by_draws",
     "rank_answers",
+    "ranking_metric",
+    "ranking_metrics",
     "roc_auc",
     "superclass_accuracy",
     "untrained_hierarchy_scores",

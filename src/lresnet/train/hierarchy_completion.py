@@ -14,8 +14,9 @@ from lresnet.metrics.hierarchy_ranking import (
     average_distortion,
     norm_depth_correlation,
     rank_answers,
+    ranking_metric,
+    ranking_metrics,
 )
-from lresnet.metrics.untrained_hierarchy import hierarchy_metric, hierarchy_metrics_of
 from lresnet.models.graph_model import GraphModel
 from lresnet.nn import (
     ordered_ranking_loss,
@@ -149,13 +150,13 @@ class HierarchyCompletion(Objective[GraphModel]):
     @torch.no_grad()
     def validation(self, model: GraphModel) -> Tensor:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        found = hierarchy_metric(self._ranked(z, model, self.task.val_pairs), self.task.metric)
+        found = ranking_metric(self._ranked(z, model, self.task.val_pairs), self.task.metric)
         return found + _TIE * self._ranked(z, model, self._tie_pairs).mean_reciprocal_rank()
 
     @torch.no_grad()
     def test(self, model: GraphModel) -> dict[str, float]:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        found = hierarchy_metrics_of(self._ranked(z, model, self.task.test_pairs), self.task.metric)
+        found = ranking_metrics(self._ranked(z, model, self.task.test_pairs), self.task.metric)
         kappa = kappa_of_model(model, z)  # type: ignore[arg-type]
         return found | _geometry(z, None if kappa is None else float(kappa), self.task)
 
