@@ -71,46 +71,52 @@ def train(
 ) -> int:
     """Train one model on one task. The test set is read by `lresnet evaluate`, or at the end with --test.
 
-    Settings that you do not give come from the task's preset, otherwise from the defaults of the library. On your own
-    graph a short search on validation data chooses them. If a run was interrupted, the same command resumes it from its
-    checkpoint; on a CPU the result is bit-identical.
-
-    Your own graph is an edge list (.csv, .tsv, .txt, .edges, also gzipped: two nodes per row and an optional weight), a
-    folder with edges.csv and if you have them features.csv, labels.csv and splits.csv, or a .npz, .graphml or .gml
-    file. Your own images are a folder with a folder for each class (a part of each class becomes the test set), a
-    folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and test_labels;
-    their settings are chosen by the number and the size of the images, and printed. Your own text, with --task text, is
-    a text file, also gzipped, or a folder of .txt files; the model learns to predict each byte from those before it.
-
-    To train with several GPUs or machines, start one process for each: torchrun
-    --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs
-    --batch-size there.
-
-    Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
-
-    Example: lresnet train cora/nc --model lorentz_gcnii --layers 64 --dropout 0.6
-
-    Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
-
-    Example: lresnet train cora/nc --split class-random --split-index 3
-
-    Example: lresnet train friends.csv --task link
+    Example: lresnet train friends.csv
 
     Example: lresnet train citations/ --task node --metric f1_macro --search 5m
 
     Example: lresnet train taxonomy.csv --task hierarchy
 
+    Example: lresnet train book.txt --task text --out runs/book
+
     Example: lresnet train photos/ --epochs 30 --size 48
 
-    Example: lresnet train book.txt --task text --out runs/book
+    Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
+
+    Example: lresnet train cora/nc --model lorentz_gcnii --layers 64 --dropout 0.6
+
+    Example: lresnet train cora/nc --split class-random --split-index 3
+
+    Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
+
+    Settings that you do not give come from the task's preset, otherwise from the defaults of the library. On your own
+    graph or taxonomy a short search on validation data chooses them. If a run was interrupted, the same command resumes
+    it from its checkpoint; on a CPU the result is bit-identical.
+
+    Your own graph is an edge list (.csv, .tsv, .txt, .edges, also gzipped: two nodes per row and an optional weight), a
+    folder with edges.csv and if you have them features.csv, labels.csv and splits.csv, or a .npz, .graphml or .gml
+    file.
+
+    Your own taxonomy, with --task hierarchy, is a file with rows child,parent, or an indented .txt.
+
+    Your own text, with --task text, is a text file, also gzipped, or a folder of .txt files. The model learns to
+    predict each byte from those before it.
+
+    Your own images are a folder with a folder for each class (a part of each class becomes the test set), a folder with
+    train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and test_labels. Their settings
+    are chosen by the number and the size of the images, and printed.
+
+    To train with several GPUs or machines, start one process for each: torchrun
+    --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs
+    --batch-size there.
 
     Args:
         data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph, images
             or text.
-        task: What to learn on your own graph: link (missing links), node (classes of nodes), graph-level (classes of
-            whole graphs, a folder of them) or hierarchy (ancestors in a taxonomy: rows child,parent or an indented
-            .txt). Or text, if DATA is a text. Or the kind of DATA, if its name is ambiguous: graphs or images. Without
-            DATA, graphs means disease_tree/lp, images cifar10 and text gcide.
+        task: What to learn on your own graph: link (missing links; the default without labels), node (classes of nodes;
+            the default with labels), graph-level (classes of whole graphs, a folder of them) or hierarchy (ancestors in
+            a taxonomy). Give text if DATA is a text, and graphs or images if its name is ambiguous. Without DATA,
+            graphs means disease_tree/lp, images cifar10 and text gcide.
         method: Residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the Euclidean
             baseline. None: lorentz; the search on your own graph also tries none.
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
@@ -134,12 +140,12 @@ def train(
         test: Read the test set once when the run has finished, as `lresnet evaluate` does.
         verbose: List every image file that could not be read, and why.
         settings: Settings of every task.
-        graphs: Settings for graphs only.
-        deep: Settings of lorentz_gcnii only.
-        transformer: Settings of lorentz_sgformer only.
-        images: Settings for images only.
+        graphs: Settings for graphs. Transformers have --layers and --dropout too.
+        deep: Settings of lorentz_gcnii. Transformers have --activation-checkpointing too.
+        transformer: Settings of lorentz_sgformer. Other transformers have --heads too.
+        images: Settings for images. lorentz_gcnii has --head too.
         attention: Settings of lorentz_vit and lorentz_gpt.
-        texts: Settings for texts only.
+        texts: Settings for texts.
     """
     from lresnet.runs.config import require_shareable
     from lresnet.runs.graph_search import read_budget
