@@ -33,7 +33,7 @@ def taxonomy(split: str, lead: float) -> list[dict[str, Any]]:
 
 def choices(page: str) -> dict[str, list[str]]:
     """Return the rows of the table for choosing by their first column."""
-    rows = page[page.index("## What to use") :].split("## What we have not")[0].splitlines()
+    rows = page[page.index("## What to use") :].split("\n## ")[0].splitlines()
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if row.startswith("| ")]
     assert cells[0] == ["your data", "size", "dimension", "depth", "use", "evidence"]
     assert all(len(row) == 6 and all(row) for row in cells)
