@@ -405,7 +405,7 @@ def _suited(
 
 
 def _own_image_lines(config: "RunConfig", objective: "ImageClassification", notes: list[str]) -> list[str]:
-    """Return what is reported of a user's own images and of the settings that were chosen for them."""
+    """Return the printed facts about a user's own images and about the settings chosen for them."""
     from lresnet.data import ImageSet
 
     data, train, augment = objective.data, config.train, config.train.augment
@@ -444,7 +444,7 @@ def _summary(
     """Return one line per fact about the parameters and the data.
 
     Args:
-        notes: what is to be reported of settings that were chosen for the user's own images; None: there are none.
+        notes: facts about settings that were chosen for the user's own images; None: there are none.
     """
     from lresnet.models import LorentzGCN, LorentzResNet
     from lresnet.optim import parameter_groups
@@ -485,7 +485,7 @@ def _summary(
 
 
 def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:
-    """Return what is reported of a text: its parts, its tokens, and how long an epoch is."""
+    """Return the printed facts about a text: its parts, its tokens and the length of an epoch."""
     task = objective.task
     parts = ", ".join(f"{len(one):,} {word}" for one, word in ((task.train, "to train on"), (task.val, "held out")))
     kind = "byte pairs" if task.tokenizer.merges else "bytes"
@@ -503,7 +503,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _skipped_files(skipped: "Sequence[tuple[Path, str]]", read: int, verbose: bool) -> list[str]:
-    """Return what is reported of unreadable files: three names, or all with their reasons."""
+    """Return a warning about unreadable files: three names, or all with their reasons."""
     from lresnet.cli.console import skipped_lines
     from lresnet.runs.names import one_line
 
