@@ -24,7 +24,7 @@ UNTRAINED_HIERARCHY_SCORES = {
 
 
 def untrained_hierarchy_scores(task: HierarchyTask, *, test: bool = True) -> list[UntrainedScore]:
-    """Return what every untrained score reaches on a task, best first. Only validation pairs choose and order them.
+    """Return the results of all untrained scores on a task, best first by validation.
 
     ``"descendants"`` ranks candidates by the number of training nodes below them, the same for every node. With
     features of texts, ``"text_cosine"`` ranks them by the cosine of the features, and ``"similar_child"`` by the

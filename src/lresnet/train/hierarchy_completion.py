@@ -175,7 +175,7 @@ class HierarchyCompletion(Objective[GraphModel]):
         return torch.where(torch.isin(self.nodes.unsqueeze(1) * n + ancestors, edges), 1, steps)
 
     def _drawn(self, nodes: Tensor, ancestors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the candidates of a step, and where ancestors and nodes are among them (-1: nowhere)."""
+        """Return the candidates of a step, and the places of ancestors and nodes among them (-1: absent)."""
         n, device = self.task.num_nodes, nodes.device
         drawn = torch.randint(n, (self.candidates,), generator=self.generator).to(device)
         chosen = torch.cat([drawn, ancestors[ancestors >= 0]]).unique()
