@@ -1,4 +1,4 @@
-"""The verb ``predict``: classes of images, nodes or graphs, and ranked links."""
+"""The verb ``predict``: classes of images, nodes or graphs, ranked links, and parents of new terms."""
 
 import io
 import json

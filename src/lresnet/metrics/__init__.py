@@ -2,13 +2,13 @@
 
 from lresnet._metric_names import HIERARCHY_METRICS, LINK_METRICS, NODE_METRICS
 from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
-from lresnet.metrics.classification import accuracy, f1
-from lresnet.metrics.hierarchy import (
+from lresnet.metrics.class_tree import (
     hierarchical_distance,
     hierarchy_metrics,
     mistake_severity,
     superclass_accuracy,
 )
+from lresnet.metrics.classification import accuracy, f1
 from lresnet.metrics.hierarchy_ranking import (
     RankedAnswers,
     ScoreRows,
