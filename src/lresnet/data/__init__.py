@@ -1,4 +1,4 @@
-"""Graphs and images by name, tasks with their splits, and readers of users' own files.
+"""Graphs, images and texts by name, tasks with their splits, and readers of users' own files.
 
 The names below load on first use, so that :mod:`lresnet.data.registry` can be imported without torch.
 """

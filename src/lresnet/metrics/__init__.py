@@ -1,4 +1,4 @@
-"""Metrics of classification, class trees, ranking and out-of-distribution detection, on the device of their input."""
+"""Metrics of classification, class trees, rankings and out-of-distribution detection, on the device of their input."""
 
 from lresnet._metric_names import HIERARCHY_METRICS, LINK_METRICS, NODE_METRICS
 from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
