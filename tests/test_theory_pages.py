@@ -312,6 +312,24 @@ def test_figures_of_taxonomies_and_of_links_in_a_tree_are_those_of_the_results()
     assert f"an untrained score reaches {untrained[1]} " in choosing
 
 
+def test_figures_of_deep_graph_networks_are_those_of_their_page() -> None:
+    choosing, deep = read("start/choosing.md"), (DOCS / "reproduction" / "deep.md").read_text()
+    depths = deep[deep.index("## Depth") : deep.index("## Chosen settings")]
+
+    def deepest(row: str) -> str:
+        found = re.search(rf"^\| {re.escape(row)} \|.*\| ([\d.]+) ± [^|]*\| $", depths, flags=re.MULTILINE)
+        assert found is not None
+        return found[1]
+
+    assert "| 64 layers | \n" in depths
+    initial, chain = (deepest(f"cora/nc | `public` | {kind} | Lorentz") for kind in ("initial", "chain"))
+    flat = deepest("cora/nc | `public` | initial | GCNII")
+    assert f"it reaches {initial} %, GCNII {flat} % and a chain of Lorentz residuals {chain} %" in choosing
+    assert f"with 64 layers reaches {deepest('airport/lp | `hgcn` | initial | Lorentz')} % on airport" in choosing
+    chosen = re.findall(r"^\| (?:airport|chameleon|squirrel)/.*num_layers (\d+)", deep, flags=re.MULTILINE)
+    assert f"chose {min(map(int, chosen))} to {max(map(int, chosen))} layers on airport, chameleon and" in choosing
+
+
 def test_figures_of_numerics_and_speed_are_those_of_their_pages() -> None:
     numerics, speed = read("performance/numerics.md"), read("performance/benchmarks.md")
     for page in ("index.md", "theory/numerics.md"):
