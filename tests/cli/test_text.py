@@ -71,6 +71,12 @@ def test_the_same_command_resumes_nothing_and_says_so(folder: Path, capsys: pyte
     assert "byte pairs, 260 different ones" in capsys.readouterr().out
 
 
+def test_a_txt_that_is_read_as_a_graph_may_be_a_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pairs.txt").write_text("".join(f"one {i},two {i * i % 17}\n" for i in range(60)))
+    assert main(["train", "pairs.txt", "--search", "off", "--epochs", "1"]) == 0
+    assert "pairs.txt is read as a graph; if it is a text, add --task text" in capsys.readouterr().out.splitlines()
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -187,15 +187,18 @@ def train(
 
 
 def _require_graph(config: "RunConfig") -> None:
-    """Load the user's graph; if that fails for a .txt file, mention that the file may be a text."""
+    """Load the user's graph. A .txt file may be a text instead: the error, or a line if there is none, mentions it."""
     from lresnet.runs.tasks import load
 
+    is_txt = config.task.name.lower().endswith((".txt", ".txt.gz"))
     try:
         load(config.task, config.train.seed)
     except ValueError as error:
-        if not config.task.name.lower().endswith((".txt", ".txt.gz")):
+        if not is_txt:
             raise
         raise ValueError(f"{error}; if the file is a text and not a graph, add --task text") from error
+    if is_txt and is_main_process():
+        print(f"{Path(config.task.name).name} is read as a graph; if it is a text, add --task text")
 
 
 def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, DataKind | None]":
