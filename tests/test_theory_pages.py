@@ -326,6 +326,13 @@ def test_figures_of_deep_graph_networks_are_those_of_their_page() -> None:
     flat = deepest("cora/nc | `public` | initial | GCNII")
     assert f"it reaches {initial} %, GCNII {flat} % and a chain of Lorentz residuals {chain} %" in choosing
     assert f"with 64 layers reaches {deepest('airport/lp | `hgcn` | initial | Lorentz')} % on airport" in choosing
+    verdict = re.search(r"better than GCNII in (\d+), worse in 0 and not shown to differ in (\d+) of (\d+) cells", deep)
+    assert verdict is not None
+    better, same, cells = verdict.groups()
+    assert "It is better on airport/lp (`disjoint`), airport/lp (`hgcn`).\n" in deep
+    assert f"in {better} of {cells} cells, the links of airport; no difference is shown in the other {same}" in read(
+        "index.md"
+    )
     chosen = re.findall(r"^\| (?:airport|chameleon|squirrel)/.*num_layers (\d+)", deep, flags=re.MULTILINE)
     assert f"chose {min(map(int, chosen))} to {max(map(int, chosen))} layers on airport, chameleon and" in choosing
 
