@@ -50,7 +50,7 @@ def test_a_text_is_trained_evaluated_continued_and_reported(folder: Path, capsys
     assert main(["train", "song.txt", *TINY, "--method", "euclidean", "--test"]) == 0
     capsys.readouterr()
     assert main(["report", "runs"]) == 0
-    assert "less is better" in capsys.readouterr().out
+    assert "lower is better" in capsys.readouterr().out
     assert main(["report", "runs", "--out", "report.html"]) == 0
     assert "lowest mean test bits_per_byte" in (folder / "report.html").read_text()
     capsys.readouterr()

@@ -497,7 +497,7 @@ def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:
         *task.notes,
         f"Training: {_counted(config.train.epochs, 'epoch')} of {_counted(objective.steps_per_epoch, 'step')}, each of "
         f"{_counted(objective.batch_size, 'window')} of {_counted(task.context, 'token')} (--epochs --steps-per-epoch "
-        "--batch-size --context); validation in bits per byte, less is better",
+        "--batch-size --context); validation in bits per byte, lower is better",
     ]
 
 
