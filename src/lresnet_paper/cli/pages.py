@@ -256,7 +256,7 @@ def depth(
     results: _Results = Path("results"),
     layers: Annotated[int | None, arg(metavar="INT")] = None,
     protocol: Annotated[str | None, arg(metavar="NAME")] = None,
-    beside: Annotated[str | None, arg(metavar="NAME")] = None,
+    second_protocol: Annotated[str | None, arg(metavar="NAME")] = None,
     out: Path = Path("lresnet-depth.png"),
 ) -> int:
     """Draw AUC by the number of layers, and in a second file each layer; print the paper's claims about depth.
@@ -267,21 +267,24 @@ def depth(
         results: The folder with the results of `lresnet reproduce oversmoothing`.
         layers: Depth of the networks that are drawn layer by layer. None: the deepest.
         protocol: Which runs to draw if there are several protocols: legacy or legacy-deep. None: the first.
-        beside: A second protocol that is drawn into the same panels, with hollow markers: tuned settings or another
-            network.
+        second_protocol: A second protocol in the same panels, with hollow markers: tuned settings or another network.
         out: The picture by depth to write; .png, .svg or .pdf. The name of the one by layer ends with -layers.
     """
     from lresnet_paper.pages.claims import depth_claims
     from lresnet_paper.results import read_runs
 
-    _draw_depth(results, layers, protocol, beside, out)
+    _draw_depth(results, layers, protocol, second_protocol, out)
     for claim in depth_claims(read_runs(results)):
         print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
     return 0
 
 
 def _draw_depth(
-    results: Path, layers: int | None = None, protocol: str | None = None, beside: str | None = None, out: Path = Path()
+    results: Path,
+    layers: int | None = None,
+    protocol: str | None = None,
+    second_protocol: str | None = None,
+    out: Path = Path(),
 ) -> None:
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.names import require_known
@@ -294,14 +297,14 @@ def _draw_depth(
     require_writable_picture(out)
     measured = depth_protocols(runs) or ["legacy"]
     planned = {name for cell in recipe_cells(DEPTH_TABLE) for name in protocols(DEPTH_TABLE, cell)}
-    for name in (protocol, beside):
+    for name in (protocol, second_protocol):
         if name in planned.difference(measured):
             raise NoResults(
                 f"the protocol {name} has no results; `lresnet reproduce {DEPTH_TABLE} --protocol {name}` makes them"
             )
         if name is not None:
             require_known("protocol with results", name, measured)
-    print(f"The pictures: {', '.join(map(str, draw_depth(out, runs, layers, protocol, beside)))}")
+    print(f"The pictures: {', '.join(map(str, draw_depth(out, runs, layers, protocol, second_protocol)))}")
 
 
 @pages.command
