@@ -140,7 +140,7 @@ def largest_expansion(size: int) -> int:
 
 
 def largest_side(entries: int) -> int:
-    """Return the number of rows or columns that a sparse matrix with so many entries may have.
+    """Return the number of rows or columns that a sparse matrix with this number of entries may have.
 
     Example:
         >>> largest_side(5), largest_side(10**6)

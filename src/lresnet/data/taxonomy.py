@@ -438,7 +438,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> _Columns:
             label = _titled(others, _NAMES) if _NUMBERED.search(titles[child]) else None
             text = _titled({column: title for column, title in others.items() if column != label}, _TEXTS)
             used_as = {"child": child, "parent": parent, "name": label, "text": text}
-            why = ", ".join(f"{what} {first[column]}" for what, column in used_as.items() if column is not None)
+            why = ", ".join(f"{what} = {first[column]}" for what, column in used_as.items() if column is not None)
             return _Columns(child, parent, label, text, f"({why})")
     text = 2 if any(len(row) > 2 and row[2] for row in rows) else None
     if len(rest) >= _FEWEST_ROWS and _alone(rows) == {0}:

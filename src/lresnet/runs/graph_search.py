@@ -263,7 +263,7 @@ def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str
 
 
 def _can_resume(place: Path, tried: RunConfig) -> bool:
-    """Whether the files of an interrupted trial, if there are any, are those of the same settings and data."""
+    """Return whether the files of an interrupted trial, if any, belong to the same settings and data."""
     from lresnet.runs.data_facts import graph_facts
     from lresnet.runs.record import read_record
     from lresnet.runs.tasks import load

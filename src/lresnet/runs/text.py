@@ -1,4 +1,4 @@
-"""Runs on texts: networks of the user, and continuations that the model of a run draws."""
+"""Runs on texts: checks of a user's network, and continuations of a prompt."""
 
 from __future__ import annotations
 
