@@ -147,7 +147,10 @@ _TRAIN = ("train", "--epochs", "1", "--device", "cpu", "--out", "{folder}/run")
 _HIERARCHY = ("--task", "hierarchy", "--search", "off", "--hidden", "4")
 _SONG = b"".join(b"%d green bottles\n" % number for number in range(20))
 _TEXTS: list[Mapping[str, bytes]] = [{"a.txt": _SONG}, {"a.txt.gz": gzip.compress(_SONG, mtime=0), "b.txt": _SONG}]
-_TEXT = tuple("--task text --layers 1 --width 16 --heads 2 --context 4 --tokens bpe --vocab-size 260".split())
+_TEXT = (
+    *("--task", "text", "--tokens", "bpe", "--vocab-size", "260", "--context", "4"),
+    *("--layers", "1", "--width", "16", "--heads", "2"),
+)
 
 
 def _text_targets() -> list[Target]:
@@ -384,7 +387,9 @@ def _run_targets() -> list[Target]:
     ]
 
 
-_LARGER = {f"lorentz_{name}" for name in ("resnet", "resnet18", "resnet32", "resnet34", "resnet50", "vit_tiny", "vit_small")}
+_LARGER = {
+    f"lorentz_{name}" for name in ("resnet", "resnet18", "resnet32", "resnet34", "resnet50", "vit_tiny", "vit_small")
+}
 """Names that only set the sizes of another name."""
 
 
