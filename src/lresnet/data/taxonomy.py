@@ -174,10 +174,19 @@ def ancestor_pairs(taxonomy: Taxonomy) -> NDArray[np.int64]:
     """
     parents = _lists(taxonomy.edges, len(taxonomy.names))
     above: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)] * len(parents)
+    order = topological(taxonomy.edges, len(parents))
+    place, seen = np.argsort(order), np.zeros(len(parents), dtype=np.bool_)
     total = 0
-    for node in topological(taxonomy.edges, len(parents)):
-        if parents[node]:
-            above[node] = np.unique(np.concatenate([np.array(parents[node]), *(above[p] for p in parents[node])]))
+    for node in order:
+        found = list[NDArray[np.int64]]()
+        for parent in sorted(parents[node], key=lambda each: -place[each]):
+            if not seen[parent]:  # otherwise it is above a later parent, and so are its ancestors
+                own = np.append(above[parent], parent)
+                found.append(own[~seen[own]])
+                seen[own] = True
+        if found:
+            above[node] = np.sort(np.concatenate(found))
+            seen[above[node]] = False
             total += above[node].size
             if total > CLOSURE_PAIRS:
                 raise ValueError(
