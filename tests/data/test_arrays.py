@@ -68,6 +68,7 @@ def test_arrays_are_read_as_numpy_reads_them(tmp_path: Path, array: np.ndarray[A
         (header((-3,)) + bytes(16), r"announces the shape '\(-3,\)'"),
         (header((10**15,), "<U0"), "announces the shape"),
         (header((2**32 - 1, 0), "<U6"), "announces the shape"),
+        (header((65535, 255, 0), "<U6"), "announces the shape"),
         (header((1,), "<U1") + b"\xff\xff\xff\xff", "its text has numbers that are no characters"),
         (header((1,), "<U1") + b"\x00\xd8\x00\x00", "its text has numbers that are no characters"),
         (header((3,), "|O"), "pickled objects"),

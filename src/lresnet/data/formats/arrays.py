@@ -165,7 +165,8 @@ def _require_complete(file: IO[bytes], size: int) -> None:
     if dtype.hasobject:
         raise ValueError("it holds pickled objects, which are not read; save plain numbers or text")
     impossible = any(length < 0 for length in shape) or (dtype.itemsize == 0 and math.prod(shape) > 0)
-    if impossible or (0 in shape and max(shape) > SIDE):  # as a list, [10^9, 0] would be a billion empty lists
+    # As a list, an array [10^9, 0] would be a billion empty lists.
+    if impossible or (0 in shape and math.prod(length for length in shape if length) > SIDE):
         raise ValueError(f"its header announces the shape {quoted(shape)} of {dtype}")
     needed, found = math.prod(shape) * dtype.itemsize, size - file.tell()
     if needed > found:
