@@ -92,8 +92,12 @@ def test_taxonomies_without_enough_to_hold_out_and_cycles_are_refused() -> None:
         hierarchy_task([(f"leaf {i}", "root") for i in range(50)])
     with pytest.raises(ValueError, match="3 leaves"):
         hierarchy_task([("a", "x"), ("b", "x"), ("c", "x")], split="leaves", node_features="names")
-    with pytest.raises(ValueError, match="cycle"):
+    with pytest.raises(ValueError, match=r"cycle: 'a' -> 'b' -> 'a'; remove one of these pairs"):
         hierarchy_task([*PAIRS, ("a", "b"), ("b", "a")])
+    with pytest.raises(ValueError, match=r"cycle: 'a' -> 'a'"):
+        hierarchy_task([*PAIRS, ("a", "a")])
+    with pytest.raises(ValueError, match="at least one"):
+        hierarchy_task([])
 
 
 def test_text_features_have_length_one_and_no_order_or_case() -> None:
