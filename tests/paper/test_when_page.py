@@ -33,7 +33,7 @@ def taxonomy(split: str, lead: float) -> list[dict[str, Any]]:
 
 def choices(page: str) -> dict[str, list[str]]:
     """Return the rows of the table for choosing by their first column."""
-    rows = page[page.index("## What to use") :].split("## What we have not")[0].splitlines()
+    rows = page.split("## What to use\n")[1].split("\n## ")[0].splitlines()
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if row.startswith("| ")]
     assert cells[0] == ["your data", "size", "dimension", "depth", "use", "evidence"]
     assert all(len(row) == 6 and all(row) for row in cells)
@@ -103,6 +103,27 @@ def test_a_wider_search_takes_the_place_of_an_earlier_one() -> None:
     first, wider = taxonomy("closure", 20.0), taxonomy("closure", 0.0)
     assert widest_searches([*first, *wider]) == wider
     assert taxonomy_differences([*first, *wider]) == taxonomy_differences(wider)
+
+
+def test_networks_with_an_initial_residual_and_transformers_have_rows_of_their_own() -> None:
+    deep = [
+        *runs("airport/lp", 3.0, "hgcn", "deep", hidden=16, num_layers=4),
+        *runs("cora/nc", 0.0, "public", "deep", hidden=64, num_layers=64),
+        *runs("cora/nc/64", 9.0, "public-deep", "deep", hidden=64, num_layers=64),
+    ]
+    texts = [run | {"config": {"width": 64, "num_layers": 6}} for run in runs("gcide/6", -3.0, table="transformers")]
+    page = when_page(runs("pubmed/nc", 0.0), {"deep": deep, "transformers": texts})
+    assert "better in 1 of 1 link predictions and 0 of 1 node classifications" in page
+    rows = choices(page)
+    assert rows["missing links, a network with an initial residual"][0] == "3,188 nodes"
+    assert rows["missing links, a network with an initial residual"][3].startswith("`lorentz_gcnii`")
+    assert rows["classes of nodes, a network with an initial residual"][2:] == [
+        "64 layers",
+        "either; start with the Euclidean network, which has no curvature to search",
+        "better than GCNII in 0 of 1",
+    ]
+    assert rows["a text, small transformers"][1:] == ["64", "6 blocks", "`lorentz_gpt`", "better in 1 of 1 depths"]
+    assert "cora/nc/64" not in page
 
 
 def test_without_comparisons_there_is_no_page() -> None:
