@@ -273,10 +273,13 @@ def _hold_out_leaves(
         if all(children[parent] > 1 for parent in parents[leaf]):
             children[parents[leaf]] -= 1
             chosen.append(leaf)
-    if leaves.size < _FEWEST or len(chosen) < 2:
+    if leaves.size < _FEWEST:
+        count = "1 leaf" if leaves.size == 1 else f"{leaves.size} leaves"
+        raise ValueError(f"{name} has {count}; at least {_FEWEST} are needed to hold some out")
+    if len(chosen) < 2:
         raise ValueError(
-            f"{name} has {leaves.size} leaves, {len(chosen)} of them with siblings; at least {_FEWEST} leaves are "
-            "needed to hold some out"
+            f"{name} has {leaves.size} leaves, but {len(chosen)} can be held out, since one child of every parent "
+            "stays; at least 2 are needed: add children to the parents, or use the split closure"
         )
     v = min(v, len(chosen) // 2)
     held = np.array(chosen[:v]), np.array(chosen[v:])
