@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lresnet.data.registry import GRAPHS
+from lresnet.data.registry import GRAPHS, TASKS
+from lresnet.data.split_names import canonical_split
 from lresnet.runs.statistics import Estimate, Verdict, resampled_difference, summarise, verdicts
 from lresnet.train.results import read_results
 from lresnet_paper import ancestors
@@ -74,6 +75,9 @@ def when_page(runs: Sequence[Line], studies: Mapping[str, Sequence[Line]] | None
         )
     results = aggregate(runs)
     untrained = best_untrained(results)
+    untrained |= {  # the table of deep networks has the newer names of the splits
+        (cell, canonical_split(protocol, TASKS[cell].splits)): best for (cell, protocol), best in untrained.items()
+    }
     others = {(_key(one), one.method): one for one in compared if one.method in ("none", _LIMIT)}
     groups = {
         "links": _of(by_key, (_GRAPHS, "features"), "/lp"),
@@ -216,6 +220,7 @@ def _row(
         "minus_limit": minus(_LIMIT),
         "untrained": "" if reference is None else f"{reference.mean:.1f}",
         "below_untrained": reference is not None and own["lorentz"].mean < reference.mean,
+        "baseline_below_untrained": reference is not None and own[_BASELINE].mean < reference.mean,
     }
 
 
