@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from lresnet import __version__, cli
+from lresnet.cli.app import read_call
 from lresnet.runs import RunConfig
 from lresnet.runs.record import RunRecord
 
@@ -81,6 +82,24 @@ def test_the_help_of_every_verb_has_an_example(args: list[str], capsys: pytest.C
         cli.main([*args, "--help"])
     assert end.value.code == 0
     assert f"Example: lresnet {' '.join(args)}" in capsys.readouterr().out
+
+
+def test_a_help_text_does_not_keep_the_line_breaks_of_the_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def count(number: int = 1) -> int:
+        """Count.
+
+        Args:
+            number: How far to count, in one
+                sentence of two lines.
+        """
+        return number
+
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        read_call(count, "lresnet count", ["--help"])
+    assert "How far to count, in one sentence of two lines." in capsys.readouterr().out
 
 
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,7 @@ import itertools
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-__all__ = ["composed", "did_you_mean", "require_known"]
+__all__ = ["composed", "did_you_mean", "one_line", "require_known"]
 
 
 def composed(name: str) -> str:
@@ -47,3 +47,13 @@ def did_you_mean(name: str, names: Sequence[str]) -> str:
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
+
+
+def one_line(name: str) -> str:
+    r"""Return ``name`` with line breaks, control characters and characters that cannot be encoded escaped.
+
+    Example:
+        >>> print(one_line("two\nlines, \x1b[31mred"))
+        two\nlines, \x1b[31mred
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in name)

@@ -14,7 +14,6 @@ from lresnet.runs.statistics import Estimate, Verdict, resampled_difference, sum
 from lresnet.train.results import read_results
 from lresnet_paper import ancestors
 from lresnet_paper.comparisons import Comparison, compare_methods, resampling_ratio
-from lresnet_paper.completion.data import TASKS as COMPLETION_TASKS
 from lresnet_paper.completion.study import read_plan as completion_plan
 from lresnet_paper.pages.ancestors_page import registered_contrasts as ancestor_contrasts
 from lresnet_paper.pages.completion_page import registered_contrasts as completion_contrasts
@@ -116,7 +115,7 @@ def _key(one: Comparison) -> Key:
 
 
 class Sizes(NamedTuple):
-    """Ranges of a group of comparisons, as words; empty where the lines do not say."""
+    """Ranges of a group of comparisons, as words; empty if the lines do not record them."""
 
     nodes: str
     dimension: str
@@ -264,6 +263,11 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
     if not found:
         return None
     flat = [one for one in found if one.theirs.endswith("euclidean")]
+    groups = {
+        "points": [one for one in flat if one.protocol == "none"],
+        "closure": [one for one in flat if one.protocol != "none" and one.cell.endswith("/closure")],
+        "leaves": [one for one in flat if one.cell.endswith("/leaves")],
+    }
     rows = [
         {"cell": one.cell, "ours": plan["arms"][one.ours]["label"], "glosses": one.protocol, "dimension": one.dimension}
         | {"difference": difference_text(one.difference, one.verdict)}
@@ -272,16 +276,16 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
     return {
         "rows": rows,
         "counts": _summary(one.verdict for one in found),
-        "tasks": {
-            task: _summary(one.verdict for one in flat if one.cell.endswith(f"/{task}")) for task in COMPLETION_TASKS
+        "groups": {
+            name: {
+                "counts": _summary(one.verdict for one in own),
+                "size": " and ".join(
+                    words for cell, words in _HIERARCHIES.items() if any(one.cell.startswith(f"{cell}/") for one in own)
+                ),
+                "dimensions": _range([one.dimension for one in own]),
+            }
+            for name, own in groups.items()
         },
-        "sizes": {
-            task: " and ".join(
-                words for cell, words in _HIERARCHIES.items() if any(one.cell == f"{cell}/{task}" for one in flat)
-            )
-            for task in COMPLETION_TASKS
-        },
-        "dimensions": _range([one.dimension for one in flat]),
         "layers": plan["networks"]["num_layers"],
     }
 
@@ -292,7 +296,7 @@ def taxonomy_key(line: Line) -> tuple[Any, ...]:
 
 
 def widest_searches(lines: Iterable[Line]) -> list[Any]:
-    """Return the last line of every result: a later one had more learning rates to choose from."""
+    """Return the last line of every result: a later line had more learning rates to choose from."""
     return list({taxonomy_key(line): line for line in lines}.values())
 
 
