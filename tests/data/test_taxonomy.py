@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from lresnet.data import taxonomy as module
-from lresnet.data.hierarchy_splits import transitive_closure
 from lresnet.data.taxonomy import Taxonomy, ancestor_pairs, depths, read_taxonomy, read_texts
+from lresnet_paper.completion.splits import transitive_closure
 
 ROWS = "child,parent\ndog,mammal\ncat,mammal\nmammal,animal\n"
 
