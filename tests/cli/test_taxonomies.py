@@ -126,6 +126,7 @@ def test_held_out_pairs_are_marked(run: str) -> None:
 
 def test_unknown_names_get_a_suggestion(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert "did you mean 'a oak'?" in complaint(capsys, "ancestors", run, "a oka")
+    assert "did you mean 'oak'?" in complaint(capsys, "ancestors", run, "OAK")
     assert "--top must be at least 1" in complaint(capsys, "ancestors", run, "oak", "--top", "0")
 
 
@@ -169,6 +170,45 @@ def test_parents_of_new_terms_share_their_words(
     assert all(one["new"] and len(one["candidates"]) == 3 for one in ranked)
     assert cli.main(["predict", "run", "--parents", *terms, "--top", "2"]) == 0
     assert "parents of the new term z oak among 46 nodes" in capsys.readouterr().out
+    assert "letters or digits, got '?!'" in complaint(capsys, "predict", "run", "--parents", "z oak", "?!")
+
+
+def test_a_known_term_is_ranked_as_its_node(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["train", "texts.csv", "--task", "hierarchy", "--search", "off", "--out", "run", *QUICK]
+    assert cli.main(call) == 0
+    capsys.readouterr()
+    assert cli.main(["ancestors", "run", "b fish", "--top", "5", "--json", "-"]) == 0
+    of_node = json.loads(capsys.readouterr().out)["ranked"]
+    assert cli.main(["predict", "run", "--parents", "b fish", "z fish", "--top", "5", "--json", "-"]) == 0
+    of_term = json.loads(capsys.readouterr().out)["ranked"]
+    assert [one["new"] for one in of_term] == [False, True]
+    assert [each["name"] for each in of_term[0]["candidates"]] == [each["name"] for each in of_node[0]["candidates"]]
+    for mine, other in zip(of_term[0]["candidates"], of_node[0]["candidates"], strict=True):
+        assert mine["score"] == pytest.approx(other["score"], abs=1e-5)
+
+
+def test_a_name_may_be_typed_with_composed_or_decomposed_letters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"n{i},n{i // 2}" for i in range(2, 40)] + ["cafe\u0301,n3"]
+    Path("t.csv").write_text("\n".join(rows), encoding="utf-8")
+    assert cli.main(["train", "t.csv", "--task", "hierarchy", "--search", "off", *QUICK]) == 0
+    for verb, option in (("ancestors", "--top"), ("neighbours", "--count")):
+        assert cli.main([verb, "runs/t-hierarchy-0", "caf\u00e9", option, "3"]) == 0
+    assert "no node" not in capsys.readouterr().err
+
+
+def test_a_graph_with_columns_child_and_parent_may_be_a_taxonomy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"n{i},n{i // 2}\n" for i in range(2, 40))
+    for name, header, expected in (("tree", "child,parent\n", True), ("graph", "source,target\n", False)):
+        Path(f"{name}.csv").write_text(header + rows, encoding="utf-8")
+        call = ["train", f"{name}.csv", "--search", "off", "--epochs", "1", "--device", "cpu", "--out", name]
+        assert cli.main(call) == 0
+        assert ("use --task hierarchy" in capsys.readouterr().out) == expected
 
 
 def test_points_neighbours_and_the_disk_of_a_taxonomy(run: str, capsys: pytest.CaptureFixture[str]) -> None:

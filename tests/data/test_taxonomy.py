@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from lresnet.data import taxonomy as module
-from lresnet.data.hierarchy_splits import transitive_closure
 from lresnet.data.taxonomy import Taxonomy, ancestor_pairs, depths, read_taxonomy, read_texts
+from lresnet_paper.completion.splits import transitive_closure
 
 ROWS = "child,parent\ndog,mammal\ncat,mammal\nmammal,animal\n"
 
@@ -160,6 +160,7 @@ def test_texts_are_a_third_column_or_a_file(tmp_path: Path) -> None:
         ("b,a,x,y\nc,a\n", "t.csv", "line 1: 4 columns"),
         ("b,a,x,y\nc,a,x,y\n", "t.csv", "line 1: 4 columns, .* a header that names the columns"),
         ("polar bear bear\ndog bear\n", "t.txt", "line 1: expected a child .* white space if no name contains any"),
+        ("dog\ncat\n", "t.txt", "line 1: .*; in an outline, children are indented"),
         ("dog\ncat\n", "t.csv", "line 1: expected a child and its parent separated by a tab, a semicolon, a comma"),
         ("a\n  b\n  c\n", "t.csv", "line 1: .*an indented outline needs the suffix .txt"),
         ("a\n    b\n\tc\n", "t.txt", "line 3: the indentation of 'c' mixes tabs and spaces"),
@@ -175,6 +176,37 @@ def test_texts_are_a_third_column_or_a_file(tmp_path: Path) -> None:
 def test_wrong_files_are_refused_with_the_line(tmp_path: Path, text: str, name: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         read_taxonomy(written(tmp_path, text, name))
+
+
+def test_a_folder_and_a_missing_file_are_called_so(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is a folder"):
+        read_taxonomy(tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"nothing\.owl does not exist"):
+        read_taxonomy(tmp_path / "nothing.owl")
+
+
+def test_parents_that_were_written_as_decimals_are_whole_numbers(tmp_path: Path) -> None:
+    found = read_taxonomy(written(tmp_path, "id,name,parent_id\n1,Root,\n2,Tools,1.0\n3,Saws,2.0\n"))
+    assert found.names == ("Root", "Tools", "Saws")
+    assert found.edges.tolist() == [[1, 2], [0, 1]]
+    assert "parents such as 1.0 are read as 1" in found.notes[0]
+    found = read_taxonomy(written(tmp_path, "version,parent\n2,1.0\n3.1,2.0\n"))
+    assert set(found.names) == {"2", "1.0", "3.1", "2.0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,name,parent_id\n1,Root,NULL\n2,Saws,1\n", "The root 'NULL' looks like an empty field"),
+        ("id,name,parent_id\n1,Root,0\n2,Saws,1\n", "without a name: 1, e.g. '0'; they are roots"),
+        ("child,parent\ndog,mammal;pet\nmammal,animal\npet,animal\n", "'mammal;pet' looks like a list of names"),
+        ("child,parent\nDog,animal\ndog,animal\n", "'Dog' and 'dog' differ in their spelling only"),
+        ("child,parent\ncafe\u0301,place\ncaf\u00e9,place\n", "differ in their spelling only"),
+    ],
+)
+def test_names_that_may_be_none_are_reported(tmp_path: Path, text: str, words: str) -> None:
+    assert any(words in note for note in read_taxonomy(written(tmp_path, text)).notes)
+    assert not any(words in note for note in read_taxonomy(written(tmp_path, ROWS)).notes)
 
 
 def test_a_long_cycle_is_shortened(tmp_path: Path) -> None:

@@ -505,6 +505,18 @@ def test_page_renders_with_untrained_scores_only_and_names_what_is_missing():
         completion_picture(lines)
 
 
+def test_an_arm_that_misses_one_protocol_is_named_with_it():
+    lines = [dict(line) for line in made_up_lines() if line["method"] == "degree"]
+    one = dict(lines[0]) | {"method": "mlp", "protocol": "all", "cell": "wordnet:mammal/leaves"}
+    one |= {"config": {"dimension": 4, "settings": {}}}
+    page = completion_page([*lines, one])
+    (listed,) = [line for line in page.splitlines() if "Not measured:" in line and "MLP on glosses" in line]
+    everywhere, there = listed.split("Not measured: ")[1].split(" Not measured with glosses `without_ancestors`: ")
+    assert there == "MLP on glosses."
+    assert "graph autoencoder" in everywhere
+    assert "MLP" not in everywhere
+
+
 def test_command_writes_page_and_picture_and_other_pages_leave_the_study_out(tmp_path: Path, capsys):
     for line in made_up_lines():
         append_result(tmp_path / "completion.jsonl", line)

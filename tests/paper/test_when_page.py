@@ -105,6 +105,34 @@ def test_a_wider_search_takes_the_place_of_an_earlier_one() -> None:
     assert taxonomy_differences([*first, *wider]) == taxonomy_differences(wider)
 
 
+def test_networks_with_an_initial_residual_and_transformers_have_rows_of_their_own() -> None:
+    deep = [
+        *runs("airport/lp", 3.0, "hgcn", "deep", hidden=16, num_layers=4),
+        *runs("cora/nc", 0.0, "public", "deep", hidden=64, num_layers=64),
+        *runs("cora/nc/64", 9.0, "public-deep", "deep", hidden=64, num_layers=64),
+    ]
+    texts = [run | {"config": {"width": 64, "num_layers": 6}} for run in runs("gcide/6", -3.0, table="transformers")]
+    page = when_page(runs("pubmed/nc", 0.0), {"deep": deep, "transformers": texts})
+    assert "better in 1 of 1 link predictions and 0 of 1 node classifications" in page
+    rows = choices(page)
+    links, nodes = (
+        rows[f"{what}, a network with an initial residual"] for what in ("missing links", "classes of nodes")
+    )
+    assert links["size"] == "3,188 nodes"
+    assert links["use"].startswith("`lorentz_gcnii`")
+    assert nodes["depth"] == "64 layers"
+    assert nodes["use"] == "either; start with the Euclidean network, which has no curvature to search"
+    assert nodes["evidence"] == "better than GCNII in 0 of 1"
+    assert rows["a text, small transformers"] == {
+        "use": "`lorentz_gpt`",
+        "evidence": "better in 1 of 1 depths",
+        "size": "1,000,000 bytes",
+        "dimension": "64",
+        "depth": "6 blocks",
+    }
+    assert "cora/nc/64" not in page
+
+
 def test_without_comparisons_there_is_no_page() -> None:
     with pytest.raises(NoResults, match="`lresnet reproduce gnn` makes them"):
         when_page(runs("cora/nc", 0.0)[:2])

@@ -20,7 +20,15 @@ from lresnet.data.node_features import input_features
 from lresnet.data.pairs import both_directions
 from lresnet.data.source import HIERARCHY_SPLITS, HierarchySplit
 from lresnet.data.task_on_graph import TaskOnGraph, require_features
-from lresnet.data.taxonomy import Taxonomy, ancestor_pairs, depths, read_taxonomy, read_texts
+from lresnet.data.taxonomy import (
+    Taxonomy,
+    ancestor_pairs,
+    cycle_in_words,
+    depths,
+    find_cycle,
+    read_taxonomy,
+    read_texts,
+)
 from lresnet.data.text_features import text_features
 
 __all__ = ["HierarchyTask", "feature_tensor", "hierarchy_task"]
@@ -187,18 +195,14 @@ def _taxonomy(source: Taxonomy | Sequence[tuple[str, str]] | str | os.PathLike[s
         return read_taxonomy(Path(source))
     number: dict[str, int] = {}
     pairs = {(number.setdefault(str(a), len(number)), number.setdefault(str(b), len(number))) for a, b in source}
-    if not pairs or any(child == parent for child, parent in pairs):
-        raise ValueError("pairs (child, parent) must not be empty, and no name may be its own parent")
+    if not pairs:
+        raise ValueError("there are no pairs (child, parent); a taxonomy needs at least one")
     taxonomy = Taxonomy("taxonomy", tuple(number), np.array(sorted(pairs), dtype=np.int64).T.copy())
-    if (depths(taxonomy) < 0).any() or len(_placed(taxonomy)) < len(number):
-        raise ValueError("the parents form a cycle; a taxonomy has none")
+    cycle = find_cycle(taxonomy.edges, len(taxonomy.names))
+    if cycle:
+        words = cycle_in_words(cycle, taxonomy.names)
+        raise ValueError(f"the parents form a cycle: {words}; remove one of these pairs (child, parent)")
     return taxonomy
-
-
-def _placed(taxonomy: Taxonomy) -> list[int]:
-    from lresnet.data.taxonomy import topological
-
-    return topological(taxonomy.edges, len(taxonomy.names))
 
 
 def _joined(taxonomy: Taxonomy) -> list[str]:
@@ -269,10 +273,13 @@ def _hold_out_leaves(
         if all(children[parent] > 1 for parent in parents[leaf]):
             children[parents[leaf]] -= 1
             chosen.append(leaf)
-    if leaves.size < _FEWEST or len(chosen) < 2:
+    if leaves.size < _FEWEST:
+        count = "1 leaf" if leaves.size == 1 else f"{leaves.size} leaves"
+        raise ValueError(f"{name} has {count}; at least {_FEWEST} are needed to hold some out")
+    if len(chosen) < 2:
         raise ValueError(
-            f"{name} has {leaves.size} leaves, {len(chosen)} of them with siblings; at least {_FEWEST} leaves are "
-            "needed to hold some out"
+            f"{name} has {leaves.size} leaves, but {len(chosen)} can be held out, since one child of every parent "
+            "stays; at least 2 are needed: add children to the parents, or use the split closure"
         )
     v = min(v, len(chosen) // 2)
     held = np.array(chosen[:v]), np.array(chosen[v:])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter, deque
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,6 +42,8 @@ _NUMBERED = re.compile("(id|key|code|number)$")
 _NAMES = ("name", "label", "title", "term", "preflabel", "preferredlabel")
 _TEXTS = ("text", "description", "definition", "gloss", "label", "features")
 _FEWEST_ROWS = 3  # below a header with unknown titles
+_WHOLE, _DECIMAL = re.compile(r"\d+"), re.compile(r"\d+\.0")
+_EMPTY_WORDS = ("null", "nan", "none", "na", "n/a", "nil", "\\n")  # what programs write for an empty field
 
 
 @dataclass(frozen=True)
@@ -98,15 +101,15 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
         (('animal', 'dog', 'poodle', 'cat'), [[1, 2, 3], [0, 1, 0]])
     """
     path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; give the path of a taxonomy")
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; a taxonomy is one file with rows child,parent, or an indented .txt")
     if graph_suffix(path) not in EDGE_LISTS:
         raise ValueError(
             f"{path}: the suffix {path.suffix or '(none)'} is not one of a taxonomy; use rows child,parent in "
             f"{', '.join(EDGE_LISTS)}, or an indented .txt"
         )
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; give the path of a taxonomy")
-    if path.is_dir():
-        raise ValueError(f"{path} is a folder; a taxonomy is one file with rows child,parent, or an indented .txt")
     file, blocks = _blocks(path)
     lines = [pair for block in blocks for pair in _lines(block)]
     if not lines:
@@ -117,7 +120,7 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
         raise ValueError(f"{path} has no row with a parent; a taxonomy needs at least one")
     names = found.names()
     pairs = list(found.edges)
-    _require_no_cycle(path, names, pairs, found.edges)
+    _require_no_cycle(path, names, found.edges)
     edges = np.array(pairs, dtype=np.int64).T.copy()
     notes = [found.form + "."] + ([] if file.encoding == "UTF-8" else [encoding_note(file)])
     texts = None
@@ -313,16 +316,18 @@ def _rows(path: Path, blocks: Sequence[Block], lines: Sequence[tuple[int, str]])
     count = len(rows) - header
     form = f"{path.name} has {count:,} row{'' if count == 1 else 's'}; columns are separated by {between}"
     form += f"; line {rows[0][0]} is a header {columns.why}" if header else ""
+    decimals = _has_decimal_parents([row for _, row in rows[header:]], columns)
+    form += "; parents such as 1.0 are read as 1" if decimals else ""
     found = _Found(form)
     for line, row in rows[header:]:
         if len(row) <= max(child, parent) or (separator == " " and len(row) != 2):
-            raise _no_pair(path, line, row, separator, any(line[:1] in " \t" for _, line in lines))
+            raise _no_pair(path, line, row, separator, any(text[:1] in " \t" for _, text in lines))
         if len(row) > (max(len(rows[0][1]), 3) if header else 3):
             raise ValueError(
                 f"{path}, line {line}: {len(row)} columns, but a row is child, parent and an optional text; quote a "
                 f"name that contains {between}, or write a header that names the columns"
             )
-        name, above = row[child], row[parent]
+        name, above = row[child], row[parent].removesuffix(".0") if decimals else row[parent]
         _require_name(path, line, name)
         node = found.add(name)
         if text is not None and len(row) > text and row[text]:
@@ -354,6 +359,8 @@ def _no_pair(path: Path, line: int, row: Sequence[str], separator: str, indented
     hint = "the parent of a root is empty, and a name that contains a separator is quoted"
     if separator == " " and indented:
         hint = "an indented outline needs the suffix .txt"
+    elif separator == " " and graph_suffix(path) == ".txt":
+        hint = "in an outline, children are indented"
     return ValueError(
         f"{path}, line {line}: expected a child and its parent separated by {between}, found "
         f"{quoted(separator.join(row))}; {hint}"
@@ -458,7 +465,9 @@ def _columns(rows: Sequence[Sequence[str]]) -> _Columns:
 def _child_and_parent(titles: Sequence[str], parents: Sequence[int], rows: Sequence[Sequence[str]]) -> tuple[int, int]:
     """Return the columns of child and parent, those that share most values: ``parent_id`` belongs to ``id``."""
     children = [column for column in range(len(titles)) if column not in parents] or [0]
-    values = [{row[column] for row in rows if column < len(row)} - {""} for column in range(len(titles))]
+    values = [
+        {row[column].removesuffix(".0") for row in rows if column < len(row)} - {""} for column in range(len(titles))
+    ]
     first = {title: place for place, title in enumerate(_CHILD)}
 
     def preference(ends: tuple[int, int]) -> tuple[int, int]:
@@ -472,6 +481,17 @@ def _titled(titles: Mapping[int, str], wanted: Sequence[str]) -> int | None:
     """Return the column with the first of the wanted titles."""
     found = [column for title in wanted for column in titles if titles[column] == title]
     return found[0] if found else None
+
+
+def _has_decimal_parents(rows: Sequence[Sequence[str]], columns: _Columns) -> bool:
+    """Whether children are 1, 2, ... and parents 1.0, 2.0, ..., as programs write numbers with empty fields."""
+    rows = [row for row in rows if len(row) > max(columns.child, columns.parent)]
+    parents = {row[columns.parent] for row in rows} - {""}
+    return (
+        bool(parents)
+        and all(map(_DECIMAL.fullmatch, parents))
+        and all(_WHOLE.fullmatch(row[columns.child]) for row in rows)
+    )
 
 
 def _alone(rows: Sequence[Sequence[str]]) -> set[int]:
@@ -494,11 +514,46 @@ def _structure_notes(taxonomy: Taxonomy, found: _Found, comments: int) -> list[s
     notes.append(f"{count}; {'1 root' if len(roots) == 1 else f'{len(roots):,} roots'}: {listed}.")
     if len(roots) > 1:
         notes.append("Several roots: nothing is added above them.")
+    notes += _doubts(taxonomy, found)
     if several:
         notes.append(f"Names with several parents: {several:,}; ancestors are those of all parents.")
     if taxonomy.texts is not None:
         notes.append(f"Texts: {sum(map(bool, taxonomy.texts)):,} of {len(taxonomy.names):,} names have one.")
     return notes
+
+
+def _doubts(taxonomy: Taxonomy, found: _Found) -> list[str]:
+    """Return notes on names that may be no names, or the same name in two spellings."""
+    notes, names, roots = [], taxonomy.names, taxonomy.roots.tolist()
+    empty = [names[root] for root in roots if names[root].casefold() in _EMPTY_WORDS]
+    if empty:
+        notes.append(f"The root {quoted(empty[0])} looks like an empty field; leave the parent of a root empty.")
+    if found.labels:
+        unnamed = [names[root] for root in roots if root not in found.labels and names[root] not in empty]
+        if unnamed:
+            notes.append(
+                f"Parents without a row of their own, and so without a name: {len(unnamed):,}, e.g. "
+                f"{quoted(unnamed[0])}; they are roots."
+            )
+    lists = [name for name in (names[root] for root in roots) if _lists_names(name, found.number)]
+    if lists:
+        notes.append(
+            f"The parent {quoted(lists[0])} looks like a list of names; give a node with several parents several rows."
+        )
+    spellings: dict[str, str] = {}
+    for name in names:
+        other = spellings.setdefault(unicodedata.normalize("NFKC", name).casefold(), name)
+        if other is not name:
+            notes.append(
+                f"The names {quoted(other)} and {quoted(name)} differ in their spelling only; they are two nodes."
+            )
+            break
+    return notes
+
+
+def _lists_names(name: str, known: Container[str]) -> bool:
+    parts = [part.strip() for part in re.split("[;|,]", name)]
+    return len(parts) > 1 and all(part in known for part in parts)
 
 
 # --- structure --------------------------------------------------------------------------------------------------------
@@ -523,21 +578,30 @@ def topological(edges: NDArray[np.int64], nodes: int) -> list[int]:
     return order
 
 
-def _require_no_cycle(
-    path: Path, names: Sequence[str], pairs: Sequence[tuple[int, int]], lines: dict[tuple[int, int], int]
-) -> None:
-    edges = np.array(pairs, dtype=np.int64).T
-    rest = set(range(len(names))) - set(topological(edges, len(names)))
+def find_cycle(edges: NDArray[np.int64], nodes: int) -> list[int]:
+    """Return the nodes of a cycle, each the parent of the one before, the first again at the end; ``[]``: no cycle."""
+    rest = set(range(nodes)) - set(topological(edges, nodes))
     if not rest:
-        return
-    parents = _lists(edges, len(names))
+        return []
+    parents = _lists(edges, nodes)
     walk, node = dict[int, int](), min(rest)
     while node not in walk:  # every node of the rest has a parent in the rest
         walk[node] = len(walk)
         node = next(parent for parent in parents[node] if parent in rest)
-    cycle = [*list(walk)[walk[node] :], node]
+    return [*list(walk)[walk[node] :], node]
+
+
+def cycle_in_words(cycle: Sequence[int], names: Sequence[str]) -> str:
+    """Return the names of a cycle, a long one shortened."""
     shown = [quoted(names[each]) for each in cycle]
     if len(shown) > 2 * _LISTED + 1:
         shown = [*shown[:_LISTED], "...", *shown[-_LISTED:]]
-    at = max(lines[cycle[i], cycle[i + 1]] for i in range(len(cycle) - 1))
-    raise ValueError(f"{path}, line {at}: the parents form a cycle: {' -> '.join(shown)}; remove one of these rows")
+    return " -> ".join(shown)
+
+
+def _require_no_cycle(path: Path, names: Sequence[str], lines: dict[tuple[int, int], int]) -> None:
+    cycle = find_cycle(np.array(list(lines), dtype=np.int64).T, len(names))
+    if cycle:
+        at = max(lines[cycle[i], cycle[i + 1]] for i in range(len(cycle) - 1))
+        words = cycle_in_words(cycle, names)
+        raise ValueError(f"{path}, line {at}: the parents form a cycle: {words}; remove one of these rows")

@@ -96,21 +96,25 @@ def rank_parents(run: Run, terms: Sequence[str], *, top: int = 10) -> list[Ranke
             f"the network of {run.place} knows a node by its place in the taxonomy, and a new term has none; train "
             "with texts (a third column, or --node-features FILE) or --node-features names, or see `lresnet ancestors`"
         )
-    if not terms or not all(any(letter.isalnum() for letter in term) for term in terms):
-        raise ValueError("--parents needs one or more terms with letters or digits, e.g. --parents 'polar fox'")
+    blank = [term for term in terms if not any(letter.isalnum() for letter in term)]
+    if blank or not terms:
+        got = f", got {blank[0]!r}" if blank else ""
+        raise ValueError(f"--parents needs terms with letters or digits{got}; e.g. --parents 'polar fox'")
     inputs = inputs_of_run(run)
     rows = sparse.vstack([sparse.csr_array(features), text_features(terms, features.shape[1])], format="csr")
     extended = dataclasses.replace(inputs, x=feature_tensor(rows), num_nodes=inputs.num_nodes + len(terms))
     points, n = extended.points(run), task.num_nodes
-    scores = _scores(run, points, range(n, n + len(terms)))[:, :n]
+    # A term that the taxonomy has keeps its own features, with its text.
+    known = [inputs.number(term) if inputs.has(term) and not term.isdecimal() else None for term in terms]
+    scores = _scores(run, points, [n + i if number is None else number for i, number in enumerate(known)])[:, :n]
     ranked = []
-    for term, row in zip(terms, scores, strict=True):
-        known = inputs.has(term) and not term.isdecimal()
-        own = inputs.number(term) if known else None
-        if own is not None:
-            row[own] = -torch.inf
-        found = _best(task, inputs, row, min(top, n - known), own)
-        ranked.append(RankedAncestors(term, inputs.source, found, n - known, not known))
+    for term, number, row in zip(terms, known, scores, strict=True):
+        is_new = number is None
+        if number is not None:
+            row[number] = -torch.inf
+        candidates = n if is_new else n - 1
+        found = _best(task, inputs, row, min(top, candidates), number)
+        ranked.append(RankedAncestors(term, inputs.source, found, candidates, is_new))
     return ranked
 
 

@@ -3,9 +3,21 @@
 from __future__ import annotations
 
 import difflib
+import itertools
+import unicodedata
 from collections.abc import Iterable, Sequence
 
-__all__ = ["did_you_mean", "one_line", "require_known"]
+__all__ = ["composed", "did_you_mean", "one_line", "require_known"]
+
+
+def composed(name: str) -> str:
+    """Return a name with composed letters: an é may be one character or two, and a file and a terminal may differ.
+
+    Example:
+        >>> composed("e\u0301") == "é"
+        True
+    """
+    return unicodedata.normalize("NFC", name)
 
 
 def require_known(what: str, name: str, known: Iterable[str]) -> None:
@@ -22,12 +34,19 @@ def require_known(what: str, name: str, known: Iterable[str]) -> None:
 def did_you_mean(name: str, names: Sequence[str]) -> str:
     """Return a suggestion if one of the names is close to ``name``, otherwise an empty string.
 
+    A name that differs in upper and lower case only comes first.
+
     Example:
         >>> did_you_mean("cifar1", ["cifar10", "svhn"])
         "did you mean 'cifar10'? "
     """
-    near = difflib.get_close_matches(name, names, n=1)
+    same = (each for each in names if _folded(each) == _folded(name))
+    near = list(itertools.islice(same, 1)) or difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFKC", name).casefold()
 
 
 def one_line(name: str) -> str:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from lresnet.runs.defaults import LISTED_NEIGHBOURS
 from lresnet.runs.embedding import Embedding, embed_files, embed_run, embed_test_images
-from lresnet.runs.names import did_you_mean
+from lresnet.runs.names import composed, did_you_mean
 from lresnet.runs.node_inputs import named_by_numbers
 from lresnet.runs.run import Run
 from lresnet.runs.text import require_no_text
@@ -131,7 +131,7 @@ def find_node(embedding: Embedding, item: str) -> int:
     Raises:
         ValueError: there is no such node, or several have the name; the message suggests names or lists their numbers.
     """
-    found = [index for index, name in enumerate(embedding.names) if name == item]
+    found = [index for index, name in enumerate(embedding.names) if composed(name) == composed(item)]
     if len(found) == 1:
         return found[0]
     only_names = named_by_numbers(embedding.names)

@@ -26,7 +26,7 @@ from lresnet.data.node_features import input_features
 from lresnet.data.pairs import both_directions
 from lresnet.runs.config import task_from_dict
 from lresnet.runs.graphs import feature_source
-from lresnet.runs.names import did_you_mean
+from lresnet.runs.names import composed, did_you_mean
 from lresnet.runs.task_config import GraphTaskConfig
 from lresnet.train.graph_inputs import GraphInputs
 from lresnet.train.host_graph import HostGraph
@@ -93,7 +93,7 @@ class NodeInputs:
         Raises:
             ValueError: There is no such node, or several have the name; the message suggests names or lists numbers.
         """
-        found = self._numbers.get(name, [])
+        found = self._numbers.get(composed(name), [])
         if len(found) == 1:
             return found[0]
         if not found:
@@ -108,7 +108,7 @@ class NodeInputs:
 
     def has(self, name: str) -> bool:
         """Whether a node has this name or number."""
-        return name in self._numbers or self._is_number(name)
+        return composed(name) in self._numbers or self._is_number(name)
 
     def _is_number(self, name: str) -> bool:
         is_number = name.isdecimal() and len(name) < 20  # Python reads no number of thousands of digits
@@ -122,7 +122,7 @@ class NodeInputs:
     def _numbers(self) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
         for number, name in enumerate(self.names):
-            found.setdefault(name, []).append(number)
+            found.setdefault(composed(name), []).append(number)
         return found
 
     def _on(self, device: torch.device) -> GraphInputs:

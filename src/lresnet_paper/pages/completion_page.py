@@ -174,8 +174,20 @@ def _section(final: Sequence[Line], plan: Plan, form: str, task: str, labels: Ma
         "splits": (min(map(len, splits)), max(map(len, splits))),
         "best_untrained": _best(groups, labels, [name for name in UNTRAINED if name != "reachability"]),
         "best_trained": _best(groups, labels, plan["arms"]),
-        "missing": list(dict.fromkeys(labels[arm] for arm, _ in missing)),
+        "missing": _missing(planned, missing, labels),
     }
+
+
+def _missing(
+    planned: Container[tuple[str, str]], missing: Sequence[tuple[str, str]], labels: Mapping[str, str]
+) -> dict[str, list[str]]:
+    """Return the labels of the arms without results, by the protocol that they miss; ``""``: they miss all."""
+    found: dict[str, list[str]] = {"": []}
+    for arm, protocol in missing:
+        others = [own for own in PROTOCOLS if (arm, own) in planned and (arm, own) not in missing]
+        names = found.setdefault(protocol if others else "", [])
+        names += [] if labels[arm] in names else [labels[arm]]
+    return {protocol: names for protocol, names in found.items() if names}
 
 
 def _best(

@@ -8,12 +8,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lresnet.data.registry import GRAPHS
+from lresnet.data.registry import GRAPHS, TASKS
+from lresnet.data.split_names import canonical_split
 from lresnet.runs.statistics import Estimate, Verdict, resampled_difference, summarise, verdicts
 from lresnet.train.results import read_results
 from lresnet_paper import ancestors
 from lresnet_paper.comparisons import Comparison, compare_methods, resampling_ratio
-from lresnet_paper.completion.data import TASKS as COMPLETION_TASKS
 from lresnet_paper.completion.study import read_plan as completion_plan
 from lresnet_paper.pages.ancestors_page import registered_contrasts as ancestor_contrasts
 from lresnet_paper.pages.completion_page import registered_contrasts as completion_contrasts
@@ -33,7 +33,9 @@ __all__ = [
 ]
 
 _BASELINE = "euclidean"
+_LIMIT = "lorentz_limit"  # the Lorentz network at a curvature near 0
 _GRAPHS, _TRANSFORMER, _IMAGES, _OOD = "gnn", "graph_transformer", "image_classification", "ood"
+_DEEP, _TEXTS = "deep", "transformers"
 _TAXONOMY_TEST_PER_TRAIN = 0.10 / 0.85  # shares of lresnet.data.hierarchy_task; closure trains on all edges as well
 _DISEASE, _WITHOUT_COLUMN = ("disease/lp", "legacy"), ("disease/lp", "legacy-without_column")
 _HELD_OUT = ("closure", "leaves")
@@ -45,7 +47,7 @@ Line = Mapping[str, Any]
 
 def when_page_of_folder(results: Path) -> str:
     """Return the page in Markdown, from the files of results in a folder."""
-    names = "hierarchy_images", "ancestors", "completion", "taxonomies"
+    names = "hierarchy_images", "ancestors", "completion", "taxonomies", _DEEP, _TEXTS
     studies = {name: list(read_results(file)) for name in names if (file := results / f"{name}.jsonl").exists()}
     return when_page(read_runs(results), studies)
 
@@ -55,12 +57,15 @@ def when_page(runs: Sequence[Line], studies: Mapping[str, Sequence[Line]] | None
 
     Args:
         runs: lines of results of the paper's tables.
-        studies: lines of our own studies by name: hierarchy_images, ancestors, completion and taxonomies.
+        studies: lines of our own studies by name: hierarchy_images, ancestors, completion, taxonomies, deep and
+            transformers.
 
     Raises:
         NoResults: no cell has runs of the Lorentz network and of its Euclidean baseline.
     """
     studies = studies or {}
+    deep = [line for line in studies.get(_DEEP, []) if split_depth(line["cell"])[1] is None]
+    runs = [*runs, *deep, *studies.get(_TEXTS, [])]
     compared = compare_methods(runs)
     by_key: dict[Key, Comparison] = {_key(one): one for one in compared if one.method == _BASELINE}
     if not by_key:
@@ -69,19 +74,22 @@ def when_page(runs: Sequence[Line], studies: Mapping[str, Sequence[Line]] | None
         )
     results = aggregate(runs)
     untrained = best_untrained(results)
-    against_none = {_key(one): one for one in compared if one.method == "none"}
+    untrained |= {  # the table of deep networks has the newer names of the splits
+        (cell, canonical_split(protocol, TASKS[cell].splits)): best for (cell, protocol), best in untrained.items()
+    }
+    others = {(_key(one), one.method): one for one in compared if one.method in ("none", _LIMIT)}
     groups = {
         "links": _of(by_key, (_GRAPHS, "features"), "/lp"),
         "nodes": _of(by_key, (_GRAPHS,), "/nc"),
         "transformers": _of(by_key, (_TRANSFORMER,), ""),
         "images": _of(by_key, (_IMAGES,), ""),
         "ood": _of(by_key, (_OOD,), ""),
+        "deep_links": _of(by_key, (_DEEP,), "/lp"),
+        "deep_nodes": _of(by_key, (_DEEP,), "/nc"),
+        "texts": _of(by_key, (_TEXTS,), "gcide"),
         "depths": sorted(_of(by_key, ("oversmoothing",), ""), key=lambda one: (one.protocol, cell_key(*_key(one)[:2]))),
     }
-    rows = {
-        name: [_row(one, results, untrained, against_none.get(_key(one))) for one in own]
-        for name, own in groups.items()
-    }
+    rows = {name: [_row(one, results, untrained, others) for one in own] for name, own in groups.items()}
     taxonomies = _taxonomies(studies.get("taxonomies", []))
     return render(
         "when.md.j2",
@@ -123,7 +131,8 @@ def _sizes(runs: Iterable[Line], compared: Iterable[Comparison]) -> Sizes:
         for run in runs
         if (run["table"], run["cell"], run["protocol"]) in keys and run["method"] == "lorentz" and _is_final(run)
     ]
-    widths, layers = ([config[name] for config in own if name in config] for name in ("hidden", "num_layers"))
+    widths = [config["width" if "width" in config else "hidden"] for config in own if {"width", "hidden"} & {*config}]
+    layers = [config["num_layers"] for config in own if "num_layers" in config]
     return Sizes(*(_range(values) for values in (known, widths, layers)))
 
 
@@ -189,20 +198,28 @@ def _row(
     one: Comparison,
     results: Iterable[Result],
     untrained: Mapping[tuple[str, str], Result],
-    against_none: Comparison | None,
+    others: Mapping[tuple[Key, str], Comparison],
 ) -> dict[str, Any]:
     own = {found.method: found for found in results if (found.table, found.cell, found.protocol) == _key(one)}
     reference = untrained.get((one.cell, one.protocol))
+    digits = 3 if one.table == _TEXTS else 1
+
+    def minus(method: str) -> str:
+        other = others.get((_key(one), method))
+        return "" if other is None else difference_text(other.difference, other.verdict)
+
     return {
         "cell": one.cell,
         "protocol": one.protocol,
-        "lorentz": f"{own['lorentz'].mean:.1f} ± {own['lorentz'].std:.1f}",
-        "euclidean": f"{own[_BASELINE].mean:.1f} ± {own[_BASELINE].std:.1f}",
-        "difference": difference_text(one.difference, one.verdict),
+        "lorentz": f"{own['lorentz'].mean:.{digits}f} ± {own['lorentz'].std:.{digits}f}",
+        "euclidean": f"{own[_BASELINE].mean:.{digits}f} ± {own[_BASELINE].std:.{digits}f}",
+        "difference": difference_text(one.difference, one.verdict, max(digits, 2)),
         "verdict": one.verdict,
-        "minus_none": "" if against_none is None else difference_text(against_none.difference, against_none.verdict),
+        "minus_none": minus("none"),
+        "minus_limit": minus(_LIMIT),
         "untrained": "" if reference is None else f"{reference.mean:.1f}",
         "below_untrained": reference is not None and own["lorentz"].mean < reference.mean,
+        "baseline_below_untrained": reference is not None and own[_BASELINE].mean < reference.mean,
     }
 
 
@@ -246,6 +263,11 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
     if not found:
         return None
     flat = [one for one in found if one.theirs.endswith("euclidean")]
+    groups = {
+        "points": [one for one in flat if one.protocol == "none"],
+        "closure": [one for one in flat if one.protocol != "none" and one.cell.endswith("/closure")],
+        "leaves": [one for one in flat if one.cell.endswith("/leaves")],
+    }
     rows = [
         {"cell": one.cell, "ours": plan["arms"][one.ours]["label"], "glosses": one.protocol, "dimension": one.dimension}
         | {"difference": difference_text(one.difference, one.verdict)}
@@ -254,16 +276,16 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
     return {
         "rows": rows,
         "counts": _summary(one.verdict for one in found),
-        "tasks": {
-            task: _summary(one.verdict for one in flat if one.cell.endswith(f"/{task}")) for task in COMPLETION_TASKS
+        "groups": {
+            name: {
+                "counts": _summary(one.verdict for one in own),
+                "size": " and ".join(
+                    words for cell, words in _HIERARCHIES.items() if any(one.cell.startswith(f"{cell}/") for one in own)
+                ),
+                "dimensions": _range([one.dimension for one in own]),
+            }
+            for name, own in groups.items()
         },
-        "sizes": {
-            task: " and ".join(
-                words for cell, words in _HIERARCHIES.items() if any(one.cell == f"{cell}/{task}" for one in flat)
-            )
-            for task in COMPLETION_TASKS
-        },
-        "dimensions": _range([one.dimension for one in flat]),
         "layers": plan["networks"]["num_layers"],
     }
 

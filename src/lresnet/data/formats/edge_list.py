@@ -469,6 +469,8 @@ class _Reader:
         if self.comments:
             parts.append(f"{self.comments:,} comment {'line is' if self.comments == 1 else 'lines are'} skipped")
         notes = ["; ".join(parts) + "."]
+        if form.header_line and {form.header[column].strip().casefold() for column in form.ends} == {"child", "parent"}:
+            notes.append("The columns are called child and parent; for ancestors in a taxonomy use --task hierarchy.")
         if file.encoding != "UTF-8":
             notes.append(encoding_note(file))
         return notes
