@@ -9,7 +9,8 @@ in turn, in one process, with a validation pass and a checkpoint every hundred r
 the process, on a GPU with what torch has reserved there. Step times are process time; on a GPU they are wall-clock time
 with synchronisation. Other programs slow the steps down, so a second process, started anew in every tenth of the time,
 takes the same steps in turn with the first: a ratio that grows means that the old process has become slower. All are
-medians of tenths of the time after the first tenth, in which caches fill.
+medians of tenths of the time after the first tenth, in which caches fill. The time in which a new process starts and
+compiles its kernels is not counted: on a GPU the command takes some minutes more.
 
 `runs` is a sweep as `lresnet reproduce` runs it. Every run has a seed of its own; afterwards each seed must have
 exactly one line.
@@ -84,6 +85,7 @@ def take_steps_on_request(requests: Connection, device: torch.device) -> None:
     for _ in range(ROUNDS_OF_WARM_UP):
         for state in states.values():
             state.train_epoch()
+    requests.send(None)  # ready
     with contextlib.suppress(EOFError):
         while requests.recv():
             requests.send([seconds_of_an_epoch(state, device) for state in states.values()])
@@ -96,6 +98,7 @@ def new_process(device: torch.device) -> Iterator[Connection]:
     process = context.Process(target=take_steps_on_request, args=(there, device), daemon=True)
     process.start()
     there.close()
+    here.recv()
     try:
         yield here
     finally:
@@ -109,24 +112,26 @@ def train(minutes: float, device: torch.device) -> None:
     memory = [array("d") for _ in range(TENTHS)]
     own = {name: [array("d") for _ in range(TENTHS)] for name in states}
     new = {name: [array("d") for _ in range(TENTHS)] for name in states}
-    started, rounds = time.monotonic(), 0
+    rounds = 0
     with tempfile.TemporaryDirectory() as folder:
         for tenth in range(TENTHS):
             with new_process(device) as other:
-                while time.monotonic() - started < 60 * minutes * (tenth + 1) / TENTHS:
+                end, before = time.monotonic() + 60 * minutes / TENTHS, rounds
+                while rounds == before or time.monotonic() < end:
                     seconds = [seconds_of_an_epoch(state, device) for state in states.values()]
-                    rounds += 1
-                    if rounds % ROUNDS_PER_COMPARISON == 0:
+                    if (rounds - before) % ROUNDS_PER_COMPARISON == 0:
                         other.send(True)
                         for name, here, there in zip(states, seconds, other.recv(), strict=True):
                             own[name][tenth].append(here)
                             new[name][tenth].append(there)
+                    rounds += 1
                     if rounds % ROUNDS_PER_CHECKPOINT == 0:
                         for name, state in states.items():
                             state.validate()
                             state.curve.clear()  # grows by design: one number per validation pass
                             save_checkpoint(Path(folder) / f"{name}.pt", state.state_dict())
                     memory[tenth].append(resident() + reserved_bytes(device))
+            print(f"part {tenth + 1} of {TENTHS}: {statistics.median(memory[tenth]) / 2**20:.1f} MB", flush=True)
     print(f"{rounds} rounds in {minutes:g} minutes")
     report("resident memory", [statistics.median(part) / 2**20 for part in memory[1:]], "MB")
     for name in states:

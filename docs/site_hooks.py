@@ -100,15 +100,19 @@ def _help_text(verb: Any, prog: str) -> str:
 
 
 def help_as_markdown(text: str) -> str:
-    """Turn a help text with boxes into Markdown: usage and examples as code, each box as a table."""
+    """Turn a help text with boxes into Markdown: usage as code, examples in one block, each box as a table."""
     head, *boxes = re.split(r"^(?=╭─)", text, flags=re.MULTILINE)
-    parts = []
+    parts, is_example = list[str](), False
     for paragraph in re.split(r"\n\s*\n", head.strip()):
         kind, _, rest = paragraph.partition(": ")
-        if kind in ("usage", "Example"):
-            parts.append(f"```console\n$ {' '.join(rest.split())}\n```")
+        command = f"$ {' '.join(rest.split())}\n```"
+        if kind == "Example" and is_example:
+            parts[-1] = parts[-1].removesuffix("```") + command
+        elif kind in ("usage", "Example"):
+            parts.append(f"```console\n{command}")
         else:
             parts.append(" ".join(paragraph.split()))
+        is_example = kind == "Example"
     for box in boxes:
         title, rows = _box_rows(box)
         if rows:

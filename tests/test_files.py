@@ -71,6 +71,12 @@ def test_new_folders_are_flushed_too(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert flushed[2:] == ["runs/tree"]
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_a_device_that_fails_is_named() -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        write_atomically(Path("/dev/full"), b"content")
+
+
 def test_a_link_is_followed_and_a_device_is_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "target")
     write_atomically(tmp_path / "link", b"new")

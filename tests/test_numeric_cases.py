@@ -5,14 +5,17 @@ The quick form draws 100 pairs per configuration, the slow form 2,500, together 
 
 from __future__ import annotations
 
+import itertools
+
 import mpmath
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from lresnet import Lorentz
+from lresnet import Lorentz, nn
 from lresnet.functional import lorentz_residual
+from lresnet.geometry import pairwise_dist
 from tests import numeric_cases as cases
 from tests.families import exact_centroid, exact_distance
 from tests.geometry import oracle
@@ -109,3 +112,35 @@ def test_the_exact_results_agree_with_the_definitions(n, radii, K):
             for got, c in zip(z[i], exact_centroid([a, b], [1.0, float(pairs.weight[i])], kappa, 250), strict=True):
                 largest = max(abs(v) for row in rows for v in row)
                 assert abs(mpmath.mpf(str(got)) - c) <= mpmath.mpf("1e-15") * (abs(c) + mpmath.mpf("1e-3") * largest)
+
+
+_NORMS = (0.0, 1e-36, 1e-3, 1.0, 1e15, 1e18)
+OTHERS = {
+    "ancestor energy": lambda u, v, M: nn.ancestor_energy(u, v, K=M.K),
+    "product of norm and distance": lambda u, v, M: nn.ancestor_energy(u, v, K=M.K, form="product"),
+    "ancestor energies of all pairs": lambda u, v, M: nn.pairwise_ancestor_energy(u, v, K=M.K),
+    "entailment energies of all pairs": lambda u, v, M: nn.pairwise_entailment_energy(u, v, K=M.K),
+    "exterior angle": lambda u, v, M: nn.exterior_angle(u, v, K=M.K),
+    "distances of all pairs": lambda u, v, M: pairwise_dist(u, v, K=M.K),
+    "transformer block": lambda u, v, M: nn.LorentzTransformerBlock(8, num_heads=2, manifold=M)(torch.stack([u, v])),
+    "RMS norm": lambda u, v, M: nn.LorentzRMSNorm(8, manifold=M)(u),
+    "layer norm": lambda u, v, M: nn.LorentzLayerNorm(8, manifold=M)(u),
+    "MLR": lambda u, v, M: nn.LorentzMLR(8, 3, manifold=M)(u),
+    "prototypes": lambda u, v, M: nn.Prototypes(8, 3, manifold=M)(u),
+    "linear map": lambda u, v, M: nn.LorentzLinear(8, 3, manifold=M)(u),
+}
+
+
+@pytest.mark.parametrize("K", [-1e-30, -1.0, -1e30])
+@pytest.mark.parametrize("function", OTHERS.values(), ids=OTHERS)
+def test_other_functions_and_their_gradients_are_finite(function, K):
+    torch.manual_seed(0)
+    norms = [norm for norm in _NORMS if norm * (-K) ** 0.5 <= 1e15]
+    for one, other in itertools.product(norms, norms):
+        directions = torch.nn.functional.normalize(torch.randn(2, 6, 8, dtype=torch.float64), dim=-1)
+        directions[:, 1], directions[:, 2], directions[1, 3] = directions[:, 0], -directions[:, 0], directions[0, 3]
+        u, v = ((d * norm).float().requires_grad_() for d, norm in zip(directions, (one, other), strict=True))
+        result = function(u, v, Lorentz(K))
+        assert result.isfinite().all(), (one, other)
+        result.sum().backward()
+        assert all(x.grad is None or x.grad.isfinite().all() for x in (u, v)), (one, other)

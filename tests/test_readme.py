@@ -9,6 +9,7 @@ import torch
 
 import lresnet
 from lresnet.train.results import read_results
+from lresnet_paper.comparisons import compare_methods
 from lresnet_paper.pages.verdict_page import claim_counts_of_folder
 from lresnet_paper.pages.when_page import taxonomy_differences
 
@@ -127,6 +128,15 @@ def test_the_verdict_on_the_claims() -> None:
         f"{counts['undecided']} are undecided and {counts['does not hold']} do not hold"
     )
     assert expected in WORDS
+
+
+def test_deep_graph_networks() -> None:
+    lines = [line for line in read_results(ROOT / "results" / "deep.jsonl") if line["cell"].count("/") == 1]
+    compared = [one for one in compare_methods(lines) if one.method == "euclidean"]
+    better = {(one.cell, one.protocol) for one in compared if one.verdict == "better"}
+    assert not any(one.verdict == "worse" for one in compared)
+    assert f"better than GCNII in {len(better)} of [{len(compared)} cells]" in TEXT
+    assert {cell for cell, _ in better} == {"airport/lp"}
 
 
 def test_the_raw_feature_on_disease() -> None:

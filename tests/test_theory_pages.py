@@ -25,6 +25,7 @@ from lresnet.functional import (
 from lresnet.residual.registry import METHODS, make_residual
 from lresnet_paper.pages.collapse_table import collapse_table, collapsed_at, share_of_margin
 from lresnet_paper.pages.verdict_page import claim_counts_of_folder
+from lresnet_paper.pages.when_page import taxonomy_differences
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -288,8 +289,52 @@ def test_counts_of_rows_and_claims_are_those_of_the_results_page() -> None:
     assert f"better in {better} of {total}, worse in {worse}, and no difference is shown in {same}" in choosing
     found = claim_counts_of_folder(ROOT / "results")
     counts = [found[verdict] for verdict in ("holds", "partly holds", "undecided", "does not hold")]
-    words = "Of the paper's {} claims that we tested, {} hold, {} hold partly, {} are undecided and {} do not hold"
+    words = "Of {} claims of the paper that we tested, {} hold, {} hold partly, {} are undecided and {} do not hold"
     assert words.format(sum(counts), *counts) in home
+
+
+def test_figures_of_taxonomies_and_of_links_in_a_tree_are_those_of_the_results() -> None:
+    home, choosing, when = read("index.md"), read("start/choosing.md"), read("start/when.md")
+    found = taxonomy_differences(lines("taxonomies"))
+    known, new = ([one for (_, split), one in found.items() if split == held_out] for held_out in ("closure", "leaves"))
+    better = [verdict for _, verdict in known].count("better")
+    none, worse = ([verdict for _, verdict in new].count(word) for word in ("better", "worse"))
+    means = [estimate.mean for estimate, _ in known]
+    assert (
+        f"in three of 2,000 rows, hyperbolic points rank ancestors better than flat ones (MRR {min(means):.1f}" in home
+    )
+    assert f"{max(means):.1f} points higher), but not parents of new terms" in home
+    assert (
+        f"in {better} of {len(known)} for known nodes, and in {none} of {len(new)}, worse in {worse}, for" in choosing
+    )
+    untrained = re.search(r"disease/lp without its column: Lorentz [\d.]+ ± [\d.]+, .*?, untrained ([\d.]+)", when)
+    assert untrained is not None
+    assert f"an untrained score reaches {untrained[1]} " in choosing
+
+
+def test_figures_of_deep_graph_networks_are_those_of_their_page() -> None:
+    choosing, deep = read("start/choosing.md"), (DOCS / "reproduction" / "deep.md").read_text()
+    depths = deep[deep.index("## Depth") : deep.index("## Chosen settings")]
+
+    def deepest(row: str) -> str:
+        found = re.search(rf"^\| {re.escape(row)} \|.*\| ([\d.]+) ± [^|]*\| $", depths, flags=re.MULTILINE)
+        assert found is not None
+        return found[1]
+
+    assert "| 64 layers | \n" in depths
+    initial, chain = (deepest(f"cora/nc | `public` | {kind} | Lorentz") for kind in ("initial", "chain"))
+    flat = deepest("cora/nc | `public` | initial | GCNII")
+    assert f"it reaches {initial} %, GCNII {flat} % and a chain of Lorentz residuals {chain} %" in choosing
+    assert f"with 64 layers reaches {deepest('airport/lp | `hgcn` | initial | Lorentz')} % on airport" in choosing
+    verdict = re.search(r"better than GCNII in (\d+), worse in 0 and not shown to differ in (\d+) of (\d+) cells", deep)
+    assert verdict is not None
+    better, same, cells = verdict.groups()
+    assert "It is better on airport/lp (`disjoint`), airport/lp (`hgcn`).\n" in deep
+    assert f"in {better} of {cells} cells, the links of airport; no difference is shown in the other {same}" in read(
+        "index.md"
+    )
+    chosen = re.findall(r"^\| (?:airport|chameleon|squirrel)/.*num_layers (\d+)", deep, flags=re.MULTILINE)
+    assert f"chose {min(map(int, chosen))} to {max(map(int, chosen))} layers on airport, chameleon and" in choosing
 
 
 def test_figures_of_numerics_and_speed_are_those_of_their_pages() -> None:

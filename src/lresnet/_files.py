@@ -70,7 +70,7 @@ def write_atomically(
     if path.is_symlink():
         path = path.resolve()
     if _is_device(path):  # /dev/null, or a named pipe
-        with path.open("wb") as file:
+        with naming(path), path.open("wb") as file:
             file.writelines(pieces)
         return
     make_folder(path.parent)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 __all__ = [
+    "ARRAYS",
     "CLOSURE_PAIRS",
     "DOWNLOAD_BYTES",
     "EXPANDED_BYTES",
@@ -71,6 +72,9 @@ NODES = 2**31
 CLOSURE_PAIRS = 2**24
 """Pairs of a node and one of its ancestors in a taxonomy. A chain of n nodes has n (n - 1) / 2."""
 
+ARRAYS = 10_000
+"""Number of arrays in a ``.npz`` file. Each costs tenths of a millisecond, however small it is."""
+
 SIDE = 2**22
 """Rows or columns that a sparse matrix may have in any case."""
 
@@ -100,6 +104,7 @@ STATED = (
         "expanded size of a compressed file (`.npz`, `.gz`), and of masks and one-hot columns made from a table",
         f"{EXPANDED_BYTES:,} bytes, or {EXPANSION} times the size of the file if that is more",
     ),
+    ("arrays in a `.npz` file", f"{ARRAYS:,}"),
     ("size of `config.json`, `run.json` and `evaluation.json`", f"{JSON_BYTES:,} bytes"),
     ("size of a TOML file", f"{TOML_BYTES:,} bytes"),
     ("length of a line (edge list, table, results)", f"{LINE_BYTES:,} bytes"),
@@ -140,7 +145,7 @@ def largest_expansion(size: int) -> int:
 
 
 def largest_side(entries: int) -> int:
-    """Return the number of rows or columns that a sparse matrix with so many entries may have.
+    """Return the number of rows or columns that a sparse matrix with this number of entries may have.
 
     Example:
         >>> largest_side(5), largest_side(10**6)

@@ -1,4 +1,4 @@
-"""Names of the metrics: those of graph tasks, which configurations check, and which of them are not percentages."""
+"""Names of metrics: those that configurations accept, and those that are not percentages."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ HIERARCHY_METRICS = ("mrr", "mean_average_precision", "hits@k")
 """Metrics of ranked ancestors, with a number for k; :func:`lresnet.metrics.rank_answers` computes them."""
 
 TEXT_METRICS = ("bits_per_byte", "loss")
-"""Metrics of a modelled text. They are not percentages, and less is better."""
+"""Metrics of a modelled text. They are not percentages, and lower is better."""
 
 
 def is_text_metric(name: str) -> bool:
-    """Return whether a metric is one of :data:`TEXT_METRICS`, of which less is better."""
+    """Return whether a metric is one of :data:`TEXT_METRICS`, where lower is better."""
     return name in TEXT_METRICS
 
 
 def digits(name: str) -> int:
-    """Return how many digits after the point a metric is reported with.
+    """Return the number of digits after the point with which a metric is reported.
 
     Example:
         >>> digits("accuracy"), digits("bits_per_byte")

@@ -21,7 +21,8 @@ from lresnet.models import LorentzGCN, create_model
 from lresnet.residual.registry import residual_options
 from lresnet.runs.workers import worker_pool
 from lresnet.train import NonFiniteError, Outcome, TrainConfig, make_objective, seed_everything, train_many
-from lresnet.train.results import ResultsFile, environment, read_results
+from lresnet.train.results import ResultsFile, environment
+from lresnet_paper.results import study_file, study_lines
 
 __all__ = [
     "FORMS",
@@ -33,6 +34,7 @@ __all__ = [
     "missing_arms",
     "own_lines",
     "read_plan",
+    "results_file",
     "run_arm",
     "run_study",
     "task_of",
@@ -152,7 +154,7 @@ def _wordnet() -> RootedTree:
 
 def run_arm(plan: Plan, arm: Arm, out: Path, device: str = "cpu") -> None:
     """Run the search of an arm and its final trainings, and append a line for each training that ``out`` lacks."""
-    file = ResultsFile(out, key=_key)
+    file = results_file(out)
     own, task = plan["forms"][arm.form], task_of(plan, arm)
     for trial in trials(plan, arm.method):
         _train(plan, arm, task, trial, "search", own["search_seeds"], file, device)
@@ -284,7 +286,12 @@ def missing_arms(plan: Plan, form: str, lines: Iterable[Mapping[str, Any]]) -> l
 
 def own_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of the study, one for each training."""
-    return list({_key(line): line for line in read_results(path) if line.get("table") == TABLE}.values())
+    return study_lines(path, TABLE, _key)
+
+
+def results_file(path: Path) -> ResultsFile:
+    """Return the file to which the lines of the study are appended, each once."""
+    return study_file(path, TABLE, _key)
 
 
 def arm_of(line: Mapping[str, Any]) -> Arm:
@@ -293,7 +300,5 @@ def arm_of(line: Mapping[str, Any]) -> Arm:
     return Arm(**{name: config[name] for name in Arm._fields})
 
 
-def _key(line: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    if line.get("table") != TABLE:
-        return None
+def _key(line: Mapping[str, Any]) -> tuple[Any, ...]:
     return (*arm_of(line), line["stage"], tuple(line["config"]["settings"].items()), line["seed"])

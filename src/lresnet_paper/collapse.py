@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lresnet._json import read_toml
 from lresnet.train.engine import TrainingState
 from lresnet.train.non_finite import NonFiniteError
 from lresnet.train.results import append_result, environment, read_results
@@ -35,7 +35,7 @@ def read_plan(path: Path | None = None) -> Plan:
         >>> read_plan()["layers"]
         [16, 32]
     """
-    return tomllib.loads((path or Path(__file__).with_suffix(".toml")).read_text(encoding="utf-8"))
+    return read_toml(path or Path(__file__).with_suffix(".toml"))
 
 
 class Training(NamedTuple):

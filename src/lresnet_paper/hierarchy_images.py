@@ -25,7 +25,8 @@ from lresnet.nn import path_log_probabilities, supervised_contrastive_loss
 from lresnet.runs.workers import worker_pool
 from lresnet.train import Augment, TrainConfig, train_model
 from lresnet.train.image_classification import ImageClassification, class_scores
-from lresnet.train.results import ResultsFile, environment, read_results
+from lresnet.train.results import ResultsFile, environment
+from lresnet_paper.results import study_file, study_lines
 
 __all__ = [
     "LOSSES",
@@ -35,7 +36,9 @@ __all__ = [
     "Training",
     "WithPoints",
     "chosen_settings",
+    "own_lines",
     "read_plan",
+    "results_file",
     "run_study",
     "run_training",
     "trainings",
@@ -256,11 +259,11 @@ def run_study(plan: Plan, out: Path, *, device: str = "cpu", workers: int = 1, d
 
     Trainings whose lines are in the file are not repeated.
     """
-    file = ResultsFile(out, key=lambda line: _training_of(line) if line.get("table") == TABLE else None)
+    file = results_file(out)
     with worker_pool(workers) if workers > 1 else contextlib.nullcontext() as pool:
         for stage in ("search", "final"):
-            planned = trainings(plan, None if stage == "search" else chosen_settings(_own_lines(out)))
-            known = set(map(_training_of, _own_lines(out)))
+            planned = trainings(plan, None if stage == "search" else chosen_settings(own_lines(out)))
+            known = set(map(_training_of, own_lines(out)))
             missing = [training for training in planned if training not in known]
             if pool is None:
                 lines = (run_training(plan, training, device, data) for training in missing)
@@ -271,10 +274,14 @@ def run_study(plan: Plan, out: Path, *, device: str = "cpu", workers: int = 1, d
                 file.append(line)
 
 
-def _own_lines(path: Path) -> list[dict[str, Any]]:
+def own_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of the study, one for each training."""
-    lines = (line for line in read_results(path) if line.get("table") == TABLE)
-    return list({_training_of(line): line for line in lines}.values())
+    return study_lines(path, TABLE, _training_of)
+
+
+def results_file(path: Path) -> ResultsFile:
+    """Return the file to which the lines of the study are appended, each once."""
+    return study_file(path, TABLE, _training_of)
 
 
 def _training_of(line: Mapping[str, Any]) -> Training:

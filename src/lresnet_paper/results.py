@@ -6,14 +6,14 @@ import math
 import re
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from lresnet.residual.registry import METHODS
 from lresnet.runs.statistics import Summary, summarise, verdict_against_published
-from lresnet.train.results import read_results
+from lresnet.train.results import ResultsFile, read_results
 from lresnet_paper.run import Run, on_paper_split, split_depth, split_name
 from lresnet_paper.tables import paper_columns, paper_figure, paper_tables
 
@@ -35,6 +35,8 @@ __all__ = [
     "method_label",
     "read_runs",
     "run_key",
+    "study_file",
+    "study_lines",
     "unique_runs",
 ]
 
@@ -109,6 +111,35 @@ def key_of_line(line: Mapping[str, Any]) -> tuple[Any, ...] | None:
     if not (line.keys() >= known.keys() and is_run(line)):
         return None
     return Run(**{name: line[name] for name in known}).key()
+
+
+def study_file(path: Path, table: str, key: Callable[[Mapping[str, Any]], Hashable]) -> ResultsFile:
+    """Return the results file of a study, in which every training is once.
+
+    Args:
+        path: the file; other tables may be in it.
+        table: the table of the study.
+        key: returns what identifies the training of a line of the study.
+    """
+    return ResultsFile(path, key=lambda line: key(line) if line.get("table") == table else None)
+
+
+def study_lines(path: Path, table: str, key: Callable[[Mapping[str, Any]], Hashable]) -> list[dict[str, Any]]:
+    """Return the lines of a study, one for each training; of repeated ones the last.
+
+    A line that is not of the study's form is skipped with a warning. The arguments are those of :func:`study_file`.
+    """
+    found = dict[Hashable, dict[str, Any]]()
+    for line in read_results(path):
+        if line.get("table") != table:
+            continue
+        try:
+            if not is_run(line):
+                raise ValueError("a field of a run is missing or has the wrong type")
+            found[key(line)] = line
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
+            warnings.warn(f"{path}: skipped a line that is not one of the study {table}: {error}", stacklevel=2)
+    return list(found.values())
 
 
 def unique_runs(runs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -116,7 +116,7 @@ def graph_cell(cell: str) -> str | None:
 
 
 def text_cell(cell: str) -> str | None:
-    """Return the text of a cell, a name of :data:`lresnet.data.TEXTS`, of whose metric less is better; None: another.
+    """Return the name in :data:`lresnet.data.TEXTS` of a cell on a text, where lower is better; None for other cells.
 
     Example:
         >>> text_cell("gcide/12"), text_cell("cifar10/12")

@@ -9,8 +9,8 @@ import hashlib
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -28,7 +28,7 @@ from lresnet.train.stacking import fork_generator, train_many
 from lresnet.train.stacking.model import StackError
 from lresnet_paper.depth import diagnose
 from lresnet_paper.ood import detections, lines_of, remaining, require_sets
-from lresnet_paper.plan import final_runs, missing_runs, search_runs
+from lresnet_paper.plan import NothingChosen, final_runs, missing_runs, search_runs
 from lresnet_paper.results import key_of_line
 from lresnet_paper.run import Run, build, execute, graph_cell, record_of, require_data, split_depth
 
@@ -40,6 +40,7 @@ __all__ = [
     "group_runs",
     "remove_checkpoints",
     "reproduce_cell",
+    "reproduce_cells",
     "run_all",
 ]
 
@@ -54,7 +55,7 @@ class StageReport(Protocol):
     def __call__(self, stage: str, done: int, total: int, record: Record | None) -> None: ...
 
 
-# A cell --------------------------------------------------------------------------------------------------------------
+# Cells ---------------------------------------------------------------------------------------------------------------
 
 
 def reproduce_cell(
@@ -63,33 +64,60 @@ def reproduce_cell(
     results: Path,
     *,
     protocol: str | None = None,
+    report: StageReport | None = None,
+    **options: Any,
+) -> int:
+    """Run the search of a cell and then its final runs: :func:`reproduce_cells` for one cell.
+
+    Args:
+        table: see :func:`reproduce_cells`, and ``results`` and ``options``.
+        cell: the cell.
+        protocol: recipe of the cell; None: its first.
+        report: called when a stage starts and after each run.
+
+    Returns:
+        The number of runs that are still missing.
+    """
+    return reproduce_cells(table, [(cell, protocol)], results, report=lambda *_: report, **options)
+
+
+def reproduce_cells(
+    table: str,
+    cells: Iterable[tuple[str, str | None]],
+    results: Path,
+    *,
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (),
     stage: Stage = "all",
     workers: int = 1,
     device: str = "cpu",
     minutes: float | None = None,
-    report: StageReport | None = None,
+    report: Callable[[str, str | None], StageReport | None] = lambda *_: None,
+    skip: Callable[[str, Exception], None] | None = None,
 ) -> int:
-    """Run the search of a cell and then its final runs. Runs that are already in ``results`` are skipped.
+    """Run the searches and the final runs of cells in one pool. Runs that are already in ``results`` are skipped.
+
+    The cells come in the order given. While the last runs of a search finish, free workers take runs of the next cell.
 
     Args:
-        protocol: recipe of the cell; None: its first.
+        cells: pairs of a cell and its protocol; None: its first recipe.
         methods: methods to run; empty: all methods of the recipe.
         seeds: seeds of the final runs; empty: those of the recipe.
         stage: ``"search"`` or ``"final"`` runs only that stage. Final runs need a complete search of their method.
         workers: see :func:`run_all`.
         device: see :func:`run_all`.
         minutes: see :func:`run_all`.
-        report: called when a stage starts and after each run.
+        report: returns the report of a cell and protocol.
+        skip: called with a cell whose data are missing, or for which another table has chosen nothing yet, and with
+            the error. None: the error is raised.
 
     Returns:
         The number of runs that are still missing. Final runs count once the search of their method is complete.
     """
-    deadline = None if minutes is None else time.monotonic() + 60 * minutes
-    missing = 0
-    stages = ("search", "final") if stage == "all" else (stage,)
-    for name in stages:
+    _require_writable(results)
+    names: tuple[Stage, ...] = ("search", "final") if stage == "all" else (stage,)
+
+    def planned(cell: str, protocol: str | None, name: Stage) -> list[Run]:
         if name == "search":
             runs = search_runs(table, cell, methods, protocol)
         else:
@@ -97,20 +125,24 @@ def reproduce_cell(
         todo = missing_runs(runs, results)
         if todo:
             require_data(todo[0])  # report missing data once, here, instead of in every worker
-            if "final" in stages:
+            if "final" in names:
                 require_sets(table, cell)
-        if report is not None:
-            report(name, 0, len(todo), None)
-        missing += run_all(
-            todo,
-            results,
-            command=f"lresnet reproduce {table} --cell {cell}" + (f" --protocol {protocol}" if protocol else ""),
-            workers=workers,
-            device=device,
-            minutes=None if deadline is None else (deadline - time.monotonic()) / 60,
-            report=None if report is None else functools.partial(report, name),
+        return runs
+
+    parts = []
+    for cell, protocol in cells:
+        own = report(cell, protocol)
+        parts.append(
+            _Part(
+                results,
+                f"lresnet reproduce {table} --cell {cell}" + (f" --protocol {protocol}" if protocol else ""),
+                [functools.partial(planned, cell, protocol, name) for name in names],
+                reports=[None if own is None else functools.partial(own, name) for name in names],
+                grouped=device != "cpu",
+                skip=None if skip is None else functools.partial(skip, cell),
+            )
         )
-    return missing
+    return _execute(parts, workers=workers, device=device, minutes=minutes)
 
 
 # Many runs -----------------------------------------------------------------------------------------------------------
@@ -144,20 +176,97 @@ def run_all(
         The number of runs that are still missing.
     """
     _require_writable(results)
-    todo = missing_runs(runs, results)
-    if not todo:
-        return 0
+    planned = list(runs)
+    after = None if report is None else lambda done, total, record: record is None or report(done, total, record)
+    part = _Part(results, command, [lambda: planned], reports=[after], grouped=device != "cpu")
+    return _execute([part], workers=workers, device=device, minutes=minutes)
+
+
+def _execute(parts: Sequence[_Part], *, workers: int, device: str, minutes: float | None) -> int:
     deadline = math.inf if minutes is None else time.monotonic() + 60 * minutes
-    groups = [[run] for run in todo] if device == "cpu" else group_runs(todo)
-    groups.sort(key=lambda group: group[0].seed)  # seed by seed: an interrupted sweep still compares all methods
-    recorder = _Recorder(results, len(todo), report)
-    waiting = recorder.missing(groups)
     # A worker on a CPU has one thread, so even a single worker is a process of its own.
     if device == "cpu" or workers > 1:
-        _run_in_workers(waiting, command, device, workers, deadline, recorder)
+        _run_in_workers(parts, device, workers, deadline)
     else:
-        _run_here(waiting, command, device, deadline, recorder)
-    return sum(map(len, recorder.missing([todo])))
+        _run_here(parts, device, deadline)
+    return len({run.key() for part in parts for run in part.missing()})
+
+
+class _Part:
+    """The runs of one cell: stages that follow each other, each planned when the one before has finished.
+
+    Args:
+        results: the file of results.
+        command: the command that the lines record.
+        stages: functions that return the runs of a stage.
+        reports: one for each stage, called as ``report(done, total, record)``; without a record when it starts.
+        grouped: whether runs that differ only in seed or split are executed together.
+        skip: called with an error of missing data; None: it is raised.
+    """
+
+    def __init__(
+        self,
+        results: Path,
+        command: str,
+        stages: Sequence[Callable[[], list[Run]]],
+        *,
+        reports: Sequence[Callable[[int, int, Record | None], object] | None],
+        grouped: bool,
+        skip: Callable[[Exception], None] | None = None,
+    ) -> None:
+        self.results, self.command = results, command
+        self.running: list[list[Run]] = []
+        self._stages = list(zip(stages, reports, strict=True))
+        self._grouped, self._skip = grouped, skip
+        self._waiting: Iterator[list[Run]] = iter(())
+        self._planned = list[Run]()
+        self.recorder = _Recorder(results, 0, None)
+
+    def next(self, busy: Container[tuple[Any, ...]]) -> list[Run] | None:
+        """Return runs to execute together; None: there are none before the running ones have finished.
+
+        Args:
+            busy: keys of runs that other cells are executing; two cells may share a search.
+        """
+        while True:
+            group = next(self._waiting, None)
+            if group is not None:
+                self.running.append(group)
+                return group
+            if self.running or not self._stages:
+                return None
+            plan, report = self._stages[0]
+            todo = missing_runs(self._plan(plan), self.results)
+            if any(run.key() in busy for run in todo):
+                return None
+            del self._stages[:1]
+            self._start(todo, report)
+
+    def _start(self, todo: list[Run], report: Callable[[int, int, Record | None], object] | None) -> None:
+        if report is not None:
+            report(0, len(todo), None)
+        groups = group_runs(todo) if self._grouped else [[run] for run in todo]
+        groups.sort(key=lambda group: group[0].seed)  # seed by seed: an interrupted sweep still compares all methods
+        self.recorder = _Recorder(self.results, len(todo), report)
+        self._waiting = self.recorder.missing(groups)
+
+    def _plan(self, plan: Callable[[], list[Run]]) -> list[Run]:
+        try:
+            runs = plan()
+        except (FileNotFoundError, NothingChosen) as error:
+            if self._skip is None:
+                raise
+            self._skip(error)
+            self._stages.clear()
+            return []
+        self._planned += runs
+        return runs
+
+    def missing(self) -> list[Run]:
+        """Return the runs that are not in the results, of the stages that can be planned."""
+        while self._stages:
+            self._plan(self._stages.pop(0)[0])
+        return missing_runs(self._planned, self.results)
 
 
 class _Recorder:
@@ -166,7 +275,7 @@ class _Recorder:
     The report may raise or be interrupted; the other finished runs are then written without a report.
     """
 
-    def __init__(self, results: Path, total: int, report: Report | None) -> None:
+    def __init__(self, results: Path, total: int, report: Callable[[int, int, Record | None], object] | None) -> None:
         self.results, self.total, self.report, self.done = results, total, report, 0
         self._file = ResultsFile(results, key_of_line)
 
@@ -198,34 +307,43 @@ class _Recorder:
             remove_checkpoints(Run(**{name: record[name] for name in Run.__dataclass_fields__}), self.results)
 
 
-def _run_here(groups: Iterable[list[Run]], command: str, device: str, deadline: float, recorder: _Recorder) -> None:
-    for group in groups:
-        if time.monotonic() > deadline:
-            return
-        recorder.write_and_report(_execute_group(group, command, device, recorder.results))
+def _next(parts: Sequence[_Part]) -> tuple[_Part, list[Run]] | None:
+    """Return the first runs that can be executed now; None: there are none before others have finished."""
+    busy = {run.key() for part in parts for group in part.running for run in group}
+    for part in parts:
+        group = part.next(busy)
+        if group is not None:
+            return part, group
+    return None
 
 
-def _run_in_workers(
-    groups: Iterable[list[Run]], command: str, device: str, workers: int, deadline: float, recorder: _Recorder
-) -> None:
-    queue, running = iter(groups), set[Future[list[Record]]]()
-    with worker_pool(workers) as pool:
+def _run_here(parts: Sequence[_Part], device: str, deadline: float) -> None:
+    while time.monotonic() <= deadline and (found := _next(parts)):
+        part, group = found
+        part.recorder.write_and_report(_execute_group(group, part.command, device, part.results))
+        part.running.remove(group)
+
+
+def _run_in_workers(parts: Sequence[_Part], device: str, workers: int, deadline: float) -> None:
+    running = dict[Future[list[Record]], tuple[_Part, list[Run]]]()
+    with contextlib.ExitStack() as stack:
+        pool: ProcessPoolExecutor | None = None  # started with the first run: there may be nothing to do
         try:
             while True:
-                while time.monotonic() <= deadline and len(running) < 2 * workers:
-                    group = next(queue, None)
-                    if group is None:
-                        break
-                    running.add(pool.submit(_execute_group, group, command, device, recorder.results))
+                while time.monotonic() <= deadline and len(running) < 2 * workers and (found := _next(parts)):
+                    part, group = found
+                    pool = pool or stack.enter_context(worker_pool(workers))
+                    running[pool.submit(_execute_group, group, part.command, device, part.results)] = part, group
                 if not running:
                     return
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    running.remove(future)
-                    recorder.write_and_report(future.result())
+                    part, group = running.pop(future)
+                    part.recorder.write_and_report(future.result())
+                    part.running.remove(group)
         except BaseException:  # write what has finished meanwhile, before the pool stops the workers
-            for future in running:
+            for future, (part, _) in running.items():
                 if future.done() and future.exception() is None:
-                    recorder.write(*future.result())
+                    part.recorder.write(*future.result())
             raise
 
 

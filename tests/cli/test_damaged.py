@@ -71,7 +71,7 @@ def finished(tmp_path_factory):
         (lambda text: text.replace(b'"processes": 1', b'"processes": "1"'), "its processes is '1'"),
         (lambda text: text.replace(b'"torch": "', b'"torch": 1, "was": "'), "not texts"),
         (lambda text: text.replace(b'"lr": ', b'"lr": [1], "was": '), "is not what"),
-        (lambda text: text.replace(b'"split": "disjoint"', b'"split": 0.5'), "split must be a text, got 0.5"),
+        (lambda text: text.replace(b'"split": "disjoint"', b'"split": 0.5'), "split must be a string, got 0.5"),
         (lambda text: text.replace(b'"hardware": "', b'"hardware": null, "was": "'), "its hardware is None"),
         (lambda text: b"", "is not what"),
     ],

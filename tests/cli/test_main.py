@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from lresnet import __version__, cli
+from lresnet.cli.app import read_call
 from lresnet.runs import RunConfig
 from lresnet.runs.record import RunRecord
 
@@ -42,7 +43,7 @@ def test_the_overview_lists_every_verb_on_one_screen(args: list[str], capsys: py
         ["--help"],
         ["train", "--help"],
         ["trian"],
-        ["train", "--epoch", "3"],
+        ["train", "--patienc", "3"],
         ["train", "nosuchfolder"],
         ["train", "airport/lp", "--lr", "-1"],
         ["train", "airport/lp", "--heads", "2"],
@@ -83,6 +84,24 @@ def test_the_help_of_every_verb_has_an_example(args: list[str], capsys: pytest.C
     assert f"Example: lresnet {' '.join(args)}" in capsys.readouterr().out
 
 
+def test_a_help_text_does_not_keep_the_line_breaks_of_the_source(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def count(number: int = 1) -> int:
+        """Count.
+
+        Args:
+            number: How far to count, in one
+                sentence of two lines.
+        """
+        return number
+
+    monkeypatch.setenv("COLUMNS", "100")
+    with pytest.raises(SystemExit):
+        read_call(count, "lresnet count", ["--help"])
+    assert "How far to count, in one sentence of two lines." in capsys.readouterr().out
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == f"lresnet {__version__}\n"
@@ -118,9 +137,9 @@ def test_a_wrong_call_is_one_line_and_code_2(
 
 
 def test_a_wrong_call_on_an_ascii_terminal_is_one_line() -> None:
-    words = "lresnet: error: Unrecognized options: --epoch, 3; Perhaps you meant: --epochs INT; For full helptext"
+    words = "lresnet: error: Unrecognized options: --patienc, 3; Perhaps you meant: --patience EPOCHS; For full help"
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
-    call = [sys.executable, "-m", "lresnet", "train", "--epoch", "3"]
+    call = [sys.executable, "-m", "lresnet", "train", "--patienc", "3"]
     result = subprocess.run(call, capture_output=True, text=True, env=environment, check=False)
     assert result.returncode == 2
     assert result.stderr.startswith(words)

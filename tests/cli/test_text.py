@@ -50,7 +50,7 @@ def test_a_text_is_trained_evaluated_continued_and_reported(folder: Path, capsys
     assert main(["train", "song.txt", *TINY, "--method", "euclidean", "--test"]) == 0
     capsys.readouterr()
     assert main(["report", "runs"]) == 0
-    assert "less is better" in capsys.readouterr().out
+    assert "lower is better" in capsys.readouterr().out
     assert main(["report", "runs", "--out", "report.html"]) == 0
     assert "lowest mean test bits_per_byte" in (folder / "report.html").read_text()
     capsys.readouterr()
@@ -69,6 +69,12 @@ def test_the_same_command_resumes_nothing_and_says_so(folder: Path, capsys: pyte
     for _ in range(2):
         assert main(["train", "song.txt", *TINY, "--tokens", "bpe", "--vocab-size", "260", "--out", "run"]) == 0
     assert "byte pairs, 260 different ones" in capsys.readouterr().out
+
+
+def test_a_txt_that_is_read_as_a_graph_may_be_a_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "pairs.txt").write_text("".join(f"one {i},two {i * i % 17}\n" for i in range(60)))
+    assert main(["train", "pairs.txt", "--search", "off", "--epochs", "1"]) == 0
+    assert "pairs.txt is read as a graph; if it is a text, add --task text" in capsys.readouterr().out.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,16 @@ from lresnet.data.source import DataSource, File
 
 
 def use(monkeypatch: pytest.MonkeyPatch, root: Path, name: str) -> None:
-    """Make the files under ``root`` the official files of data set ``name``."""
+    """Make the files under ``root`` the official files of data set ``name``, packed or unpacked."""
     source = registry.DATASETS[name]
-    files = tuple(replace(file, **facts(root / file.path)) for file in source.files)
-    register(monkeypatch, replace(source, files=files))
+    register(monkeypatch, replace(source, files=tuple(_official(file, root) for file in source.files)))
     monkeypatch.setenv("LRESNET_DATA", str(root))
+
+
+def _official(file: File, root: Path) -> File:
+    if file.unpacked is not None and not (root / file.path).exists():
+        return replace(file, unpacked=replace(file.unpacked, **facts(root / file.unpacked.path)))
+    return replace(file, **facts(root / file.path))
 
 
 def register(monkeypatch: pytest.MonkeyPatch, source: DataSource) -> None:

@@ -184,3 +184,12 @@ def test_a_zip_directory_with_a_wrong_size_is_refused(tmp_path: Path) -> None:
     path.write_bytes(data)
     with pytest.raises(ValueError, match=r"a\.npz cannot be read: its arrays expand to 2,147,483,648 bytes"):
         read_all_arrays(path)
+
+
+def test_an_archive_of_many_arrays_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lresnet.data.formats.arrays.ARRAYS", 3)
+    for count in (3, 4):
+        np.savez(tmp_path / f"{count}.npz", **{f"array{number}": np.zeros(1) for number in range(count)})
+    assert len(read_all_arrays(tmp_path / "3.npz")) == 3
+    with pytest.raises(ValueError, match=r"4\.npz cannot be read: it holds 4 arrays; the limit is 3"):
+        read_arrays(tmp_path / "4.npz", "array0")

@@ -85,6 +85,7 @@ def test_the_command_reference_shows_every_verb_and_option(hooks: ModuleType) ->
     assert {"reproduce", "bench"} <= set(re.findall(r"^## (\w+) \(from `lresnet_paper`\)", text, re.MULTILINE))
     assert "| `--top INT` | Number of most probable classes" in text
     assert "### data fetch" in text
+    assert "$ lresnet train friends.csv\n$ lresnet train citations/" in text  # examples share a block
     assert not {"╭", "─"} & set(text)
     assert "-h, --help" not in text
 

@@ -20,7 +20,7 @@ def main() -> int:
     torch.set_num_threads(1)
     rows: list[tuple[str, str, Count]] = []
     started = time.perf_counter()
-    print(f"{'program':<10} {'fault':<14} {'injected':>8} {'survived':>8} {'lost':>5} {'silent':>6}")
+    print(f"{'program':<12} {'fault':<14} {'injected':>8} {'survived':>8} {'lost':>5} {'silent':>6}")
     for name in SCENARIOS:
         with reference(name) as whole:
             campaign = {
@@ -46,7 +46,7 @@ def main() -> int:
 
 def _print(name: str, fault: str, count: Count) -> None:
     numbers = f"{count.injected:>8,} {count.survived:>8,} {count.lost:>5} {count.silent:>6}"
-    print(f"{name:<10} {fault:<14} {numbers}", flush=True)
+    print(f"{name:<12} {fault:<14} {numbers}", flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,15 @@ import torch
 
 from lresnet._files import InUse
 from lresnet.plots.curves import read_curve
-from lresnet.runs.record import MODEL_FILES, read_evaluation, read_finished_record, read_record, require_undamaged
+from lresnet.runs.graph_search import read_trials
+from lresnet.runs.record import (
+    MODEL_FILES,
+    TOKENIZER_FILE,
+    read_evaluation,
+    read_finished_record,
+    read_record,
+    require_undamaged,
+)
 from lresnet.train.checkpoint import load_checkpoint
 from lresnet.train.results import read_results
 from tests.faults.disk import CUTS, Disk, Fault, Replay, write_files
@@ -218,7 +226,7 @@ def _is_read(folder: Path, path: Path) -> bool:
     """Whether a program reads the file in this state: not the model of a run that has not finished."""
     try:
         _values(folder, path)
-    except ValueError:
+    except (FileNotFoundError, ValueError):
         return False
     return True
 
@@ -278,6 +286,8 @@ _READERS: dict[str, Callable[[Path], object]] = {
     "evaluation.json": _evaluation,
     "model.safetensors": lambda folder: require_undamaged(folder, read_finished_record(folder), MODEL_FILES),
     "config.json": lambda folder: require_undamaged(folder, read_finished_record(folder), MODEL_FILES),
+    "tokenizer.json": lambda folder: require_undamaged(folder, read_finished_record(folder), [TOKENIZER_FILE]),
+    "search.jsonl": read_trials,
     "curve.jsonl": read_curve,
     "checkpoint.pt": lambda folder: _plain(load_checkpoint(folder / "checkpoint.pt")),
     "demo.jsonl": lambda folder: list(read_results(folder / "demo.jsonl")),

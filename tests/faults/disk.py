@@ -70,13 +70,13 @@ class Disk:
     # What the program calls -------------------------------------------------------------------------------------------
 
     def _open(self, path: Any, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
-        name = self._name(path)
-        if name is None or dir_fd is not None:
+        name = self._name(path, dir_fd)
+        if name is None:
             return self._real["open"](path, flags, mode, dir_fd=dir_fd)
         creates = bool(flags & os.O_CREAT) and not os.path.lexists(path)
         if creates:
             self._at(Operation("create", name), None)
-        handle: int = self._real["open"](path, flags, mode)
+        handle: int = self._real["open"](path, flags, mode, dir_fd=dir_fd)
         inode = self._inode(os.fstat(handle), creates)
         if creates:
             self.operations[-1] = self.operations[-1]._replace(inode=inode)
@@ -116,14 +116,20 @@ class Disk:
         self._real["replace"](source, target, **options)
 
     def _unlink(self, path: Any, *, dir_fd: int | None = None) -> None:
-        name = self._name(path)
-        if name is not None and dir_fd is None and os.path.lexists(path):
+        name = self._name(path, dir_fd)
+        if name is not None and os.path.lexists(self.root / name):
             self._at(Operation("unlink", name), None)
         self._real["unlink"](path, dir_fd=dir_fd)
 
+    def _rmdir(self, path: Any, *, dir_fd: int | None = None) -> None:
+        name = self._name(path, dir_fd)
+        if name is not None and os.path.lexists(self.root / name):
+            self._at(Operation("unlink", name), None)
+        self._real["rmdir"](path, dir_fd=dir_fd)
+
     def _mkdir(self, path: Any, mode: int = 0o777, *, dir_fd: int | None = None) -> None:
         name = self._name(path)
-        if name is not None and dir_fd is None and not os.path.lexists(path):
+        if name is not None and not os.path.lexists(path) and Path(path).parent.is_dir():
             self._at(Operation("mkdir", name), None)
         self._real["mkdir"](path, mode, dir_fd=dir_fd)
 
@@ -137,10 +143,11 @@ class Disk:
             self._inodes[facts.st_ino] = next(self._numbers)
         return self._inodes[facts.st_ino]
 
-    def _name(self, path: Any) -> str | None:
-        if isinstance(path, int):
+    def _name(self, path: Any, dir_fd: int | None = None) -> str | None:
+        if isinstance(path, int) or (dir_fd is not None and dir_fd not in self._handles):
             return None
-        whole = Path(os.path.normpath(Path.cwd() / os.fsdecode(path)))
+        folder = Path.cwd() if dir_fd is None else self.root / self._handles[dir_fd][0]
+        whole = Path(os.path.normpath(folder / os.fsdecode(path)))
         return str(whole.relative_to(self.root)) if whole.is_relative_to(self.root) else None
 
     def _at(self, operation: Operation, half: Callable[[], object] | None) -> None:
@@ -162,7 +169,7 @@ class Disk:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *names)
 
 
-_PATCHED = ("open", "write", "fsync", "ftruncate", "close", "replace", "unlink", "mkdir")
+_PATCHED = ("open", "write", "fsync", "ftruncate", "close", "replace", "unlink", "rmdir", "mkdir")
 
 
 # Power cuts ----------------------------------------------------------------------------------------------------------
@@ -180,43 +187,60 @@ class Replay:
     """
 
     def __init__(self, operations: Sequence[Operation]) -> None:
-        self.names: dict[str, int | None] = {}  # None: a folder
-        self.durable: dict[str, int | None] = {}
+        # A name in a folder: the number of the file, or of the folder, which is below 0. The root is 0.
+        self.names: dict[tuple[int, str], int] = {}
+        self.durable: dict[tuple[int, str], int] = {}
         self.data: dict[int, bytearray] = {}
         self.flushed: dict[int, bytes] = {}
+        self._folders = itertools.count(-1, -1)
         for operation in operations:
             self._apply(operation)
 
     def _apply(self, one: Operation) -> None:
         if one.kind == "create":
-            self.names[one.path] = one.inode
+            self.names[self._place(one.path)] = one.inode
             self.data[one.inode], self.flushed[one.inode] = bytearray(), b""
         elif one.kind == "mkdir":
-            self.names[one.path] = None
+            if one.path != ".":
+                self.names[self._place(one.path)] = next(self._folders)
         elif one.kind == "write":
             content = self.data[one.inode]
             content[one.position : one.position + len(one.data)] = one.data
         elif one.kind == "truncate":
             del self.data[one.inode][one.position :]
         elif one.kind == "rename":
-            self.names[one.target] = self.names.pop(one.path)
+            self.names[self._place(one.target)] = self.names.pop(self._place(one.path))
         elif one.kind == "unlink":
-            self.names.pop(one.path)
+            self.names.pop(self._place(one.path))
         elif one.inode:
             self.flushed[one.inode] = bytes(self.data[one.inode])
         else:  # fsync of a folder
-            of_folder = [name for name in {*self.names, *self.durable} if _parent(name) == one.path]
-            for name in of_folder:
-                if name in self.names:
-                    self.durable[name] = self.names[name]
+            folder = 0 if one.path == "." else self.names[self._place(one.path)]
+            for place in [place for place in {*self.names, *self.durable} if place[0] == folder]:
+                if place in self.names:
+                    self.durable[place] = self.names[place]
                 else:
-                    del self.durable[name]
+                    del self.durable[place]
+
+    def _place(self, path: str) -> tuple[int, str]:
+        """Return the folder of a path and the name in it."""
+        *folders, name = Path(path).parts
+        folder = 0
+        for each in folders:
+            folder = self.names[folder, each]
+        return folder, name
 
     def after_a_cut(self, kind: str) -> dict[str, bytes | None]:
         """Return the files that a power cut leaves, by name; None is a folder. ``kind`` is one of :data:`CUTS`."""
         names = self.durable if kind in ("dropped", "unnamed") else self.names
-        reachable = {name for name in names if all(folder in names for folder in _folders(name))}
-        return {name: None if (inode := names[name]) is None else self._content(inode, kind) for name in reachable}
+        found, folders = dict[str, bytes | None](), [(0, Path())]
+        for number, path in folders:  # grows
+            for (folder, name), inode in names.items():
+                if folder == number:
+                    found[str(path / name)] = None if inode < 0 else self._content(inode, kind)
+                    if inode < 0:
+                        folders.append((inode, path / name))
+        return found
 
     def _content(self, inode: int, kind: str) -> bytes:
         kept, written = self.flushed[inode], bytes(self.data[inode])
@@ -227,14 +251,6 @@ class Replay:
         start = next((i for i, pair in enumerate(zip(kept, written, strict=False)) if pair[0] != pair[1]), len(kept))
         rest = len(written) - start
         return written[: start + rest // 2] if kind == "torn" else written[:start] + bytes(rest)
-
-
-def _parent(name: str) -> str:
-    return str(Path(name).parent)
-
-
-def _folders(name: str) -> list[str]:
-    return [str(folder) for folder in Path(name).parents if str(folder) != "."]
 
 
 def write_files(folder: Path, files: dict[str, bytes | None]) -> None:

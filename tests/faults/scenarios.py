@@ -1,4 +1,4 @@
-"""What the faults happen to: small runs on a graph and on images, a sweep, and a report."""
+"""What the faults happen to: small runs on a graph, on images, on a taxonomy and on a text, a sweep, and a report."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import functools
 import hashlib
 import io
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,14 @@ from unittest import mock
 import torch
 
 from lresnet import Lorentz, LorentzResidual, cli
+from lresnet.data import TextTask, text_task
 from lresnet.plots.curves import read_curve
 from lresnet.runs import Run as Trained
-from lresnet.runs import RunConfig, fit
+from lresnet.runs import RunConfig, fit, graph_search
+from lresnet.runs.graph_search import Budget, Trial, read_trials, search
+from lresnet.runs.model_config import GPTConfig
 from lresnet.runs.presets import run_config
+from lresnet.runs.record import read_record
 from lresnet.train import TrainConfig, engine
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.results import ResultsFile, read_results
@@ -60,16 +64,24 @@ def _promises(disk: Disk) -> Iterator[None]:
 
     def save(path: Path, state: dict[str, Any]) -> None:
         save_checkpoint(path, state)
-        if path.is_relative_to(disk.root):
+        if path.parent == disk.root:  # that of a trial is deleted with the trial
             disk.mark(int(state["epoch"]))
+
+    def record(folder: Path, ended: Sequence[Trial]) -> None:
+        record_trials(folder, ended)
+        disk.mark(len(ended))
 
     def append(file: ResultsFile, record: dict[str, Any]) -> bool:
         appended = append_line(file, record)
         disk.mark(_lines(file.path.parent))
         return appended
 
-    append_line = ResultsFile.append
-    with mock.patch.object(engine, "save_checkpoint", save), mock.patch.object(ResultsFile, "append", append):
+    append_line, record_trials = ResultsFile.append, graph_search._write
+    with (
+        mock.patch.object(engine, "save_checkpoint", save),
+        mock.patch.object(graph_search, "_write", record),
+        mock.patch.object(ResultsFile, "append", append),
+    ):
         yield
 
 
@@ -145,6 +157,50 @@ def _start_images(folder: Path) -> None:
     fit(coloured_task(holdout=0.2), _net(), config, out=folder, device="cpu", checkpoint_every=1)
 
 
+# A search on a taxonomy, and its run ---------------------------------------------------------------------------------
+
+
+@functools.cache
+def _taxonomy() -> RunConfig:
+    file = Path(tempfile.mkdtemp()) / "animals.csv"
+    file.write_text("".join(f"kind {node},kind {(node - 1) // 2}\n" for node in range(1, 63)))
+    return run_config(str(file), graph_task="hierarchy", settings={"epochs": 4, "eval_every": 2, "hidden": 4})
+
+
+def _start_taxonomy(folder: Path) -> None:
+    config = _taxonomy()
+    before = read_record(folder)  # as `lresnet train` does: a run is there once the search has ended
+    if before is None:
+        given = {"epochs": 4, "eval_every": 2, "hidden": 4, "lr": 0.01}
+        config, _ = search(config, given, Budget(trials=2), method="lorentz", folder=folder, device="cpu")
+    else:
+        config = before.config
+    fit(config.task, config.model, config.train, out=folder, device="cpu").evaluate()
+
+
+def _trials(folder: Path) -> int:
+    return max(_epoch(folder), len(read_trials(folder)))
+
+
+# A run on a text -----------------------------------------------------------------------------------------------------
+
+
+@functools.cache
+def _text() -> TextTask:
+    song = b"".join(b"%d green bottles hanging on the wall\n" % number for number in range(30))
+    return text_task(song, tokens="bpe", vocab_size=264, context=8, steps_per_epoch=2)
+
+
+def _start_text(folder: Path) -> None:
+    model = GPTConfig("lorentz_gpt", num_layers=1, width=16, heads=2)
+    config = TrainConfig(epochs=4, lr=0.01, batch_size=4, eval_every=2)
+    fit(_text(), model, config, out=folder, device="cpu", checkpoint_every=2)
+
+
+def _of_text(folder: Path) -> object:
+    return _of_run(folder), Trained.open(folder, device="cpu").generate("1 green", tokens=4, temperature=0)
+
+
 # A sweep -------------------------------------------------------------------------------------------------------------
 
 _SETTINGS = {"epochs": 2, "hidden": 4, "num_layers": 2, "lr": 0.05}
@@ -210,6 +266,8 @@ SCENARIOS = {
     for one in (
         Scenario("graph run", _start_graph, _of_graph, _epoch),
         Scenario("image run", _start_images, _of_run, _epoch),
+        Scenario("taxonomy run", _start_taxonomy, _of_graph, _trials),
+        Scenario("text run", _start_text, _of_text, _epoch),
         Scenario("sweep", _start_sweep, _of_sweep, _lines),
         Scenario("report", _start_report, _of_report, _pages),
     )

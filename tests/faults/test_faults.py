@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lresnet._files import sync_folder, write_atomically
 from tests.faults.campaign import (
     Count,
     Reference,
@@ -88,6 +90,23 @@ def test_a_power_cut_leaves_what_was_flushed(tmp_path: Path) -> None:
             os.close(handle)
     for kind in ("dropped", "unnamed", "torn", "blank"):
         assert Replay(disk.operations).after_a_cut(kind) == {"file": b"content!"}
+
+
+def test_a_power_cut_takes_or_leaves_a_folder_that_was_renamed_with_its_files(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    with disk.mounted():
+        (tmp_path / "old").mkdir()
+        write_atomically(tmp_path / "old" / "file", b"content!")
+        sync_folder(tmp_path)
+        (tmp_path / "old").replace(tmp_path / "new")
+        renamed = len(disk.operations)
+        sync_folder(tmp_path)
+        shutil.rmtree(tmp_path / "new")
+    whole, moved = {"old": None, "old/file": b"content!"}, {"new": None, "new/file": b"content!"}
+    assert Replay(disk.operations[:renamed]).after_a_cut("dropped") == whole
+    assert Replay(disk.operations[:renamed]).after_a_cut("torn") == moved
+    assert Replay(disk.operations).after_a_cut("dropped") == moved
+    assert Replay(disk.operations).after_a_cut("torn") == {}
 
 
 def test_a_full_disk_writes_half_and_then_nothing(tmp_path: Path) -> None:

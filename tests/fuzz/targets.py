@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gzip
 import io
+import itertools
 import json
 import pickle
+import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -34,6 +37,7 @@ from lresnet.data.formats.unpickle import read_pickle
 from lresnet.data.registry import DATASETS, reader
 from lresnet.data.taxonomy import read_taxonomy, read_texts
 from lresnet.data.tokenizer import train_bpe
+from lresnet.models import MODELS
 from lresnet.plots.curves import read_curve
 from lresnet.runs import Run, fit
 from lresnet.runs.graph_search import read_trials
@@ -43,6 +47,8 @@ from lresnet.runs.record import read_evaluation, read_record
 from lresnet.runs.report import computing_time, read_report, report_json
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.results import read_results
+from lresnet_paper import ancestors, hierarchy_images
+from lresnet_paper.completion import study
 from lresnet_paper.hierarchy_images import read_plan
 from lresnet_paper.plan import recipe_notes
 from lresnet_paper.results import aggregate, in_order, read_runs
@@ -71,19 +77,7 @@ def _command_targets(readers: Mapping[str, Target]) -> list[Target]:
     def inputs(*names: str) -> list[Mapping[str, bytes]]:
         return [files for name in names for files in readers[name].inputs]
 
-    train = (
-        "train",
-        "--method",
-        "space",
-        "--epochs",
-        "1",
-        "--search",
-        "off",
-        "--device",
-        "cpu",
-        "--out",
-        "{folder}/run",
-    )
+    train = (*_TRAIN, "--search", "off", "--method", "space")
     pairs = [(node, (node + step) % 30) for step in (1, 7) for node in range(30)]
     rows = b"".join(b"%d,%d\n" % pair for pair in pairs)
     labels = np.arange(30) % 2
@@ -101,6 +95,31 @@ def _command_targets(readers: Mapping[str, Target]) -> list[Target]:
         Target("lresnet report", inputs("run.json and evaluation.json"), _command("report", "{file}"), weight=0.5),
         Target("lresnet train, one file", files, _first(_command(*train, "{file}")), **on_any),
         Target("lresnet train, a folder", [folder], _command(*train, "{file}"), **on_any),
+        Target("lresnet train, a taxonomy", _TAXONOMIES, _first(_command(*_TRAIN, *_HIERARCHY, "{file}")), **on_any),
+        Target("lresnet train, a text", _TEXTS, _command(*_TRAIN, *_TEXT, "{file}"), **on_any),
+        *_commands_on_runs(),
+    ]
+
+
+def _commands_on_runs() -> list[Target]:
+    """Return the verbs that read the folder of a run on a taxonomy or on a text, with and without its checksums."""
+    data = Path(tempfile.mkdtemp(prefix="fuzz-data-"))  # a run on a taxonomy reads it again
+    atexit.register(shutil.rmtree, data, ignore_errors=True)
+    folders = []
+    for (name, content), options in ((*_TAXONOMIES[0].items(), _HIERARCHY), (*_TEXTS[0].items(), _TEXT)):
+        (data / name).write_bytes(content)
+        _command(*_TRAIN, *options, "{file}")(data / name)
+        files = {name: content for name, content in _files(data / "run").items() if "checkpoint" not in name}
+        shutil.rmtree(data / "run")
+        folders.append([files, files | {"run.json": _without_checksums(files["run.json"])}])
+    taxonomy, text = folders
+    parents = _command("predict", "{file}", "--parents", "new kind", "--top", "3", "--device", "cpu")
+    # The messages about the data name its file, and not the run.
+    on_any = {"title": str(data), "weight": 0.5}
+    return [
+        Target("lresnet ancestors", taxonomy, _command("ancestors", "{file}", "kind 5", "--device", "cpu"), **on_any),
+        Target("lresnet predict --parents", taxonomy, parents, **on_any),
+        Target("lresnet generate", text, _command("generate", "{file}", "--tokens", "3", "--device", "cpu"), **on_any),
     ]
 
 
@@ -117,6 +136,21 @@ def _command(*words: str) -> Callable[[Path], object]:
         return code
 
     return run
+
+
+_NODES = range(1, 40)
+_TAXONOMIES: list[Mapping[str, bytes]] = [
+    {"t.csv": b"child,parent,text\n" + b"".join(b"kind %d,kind %d,a text %d\n" % (n, n // 2, n % 5) for n in _NODES)},
+    {"t.txt": b"root\n" + b"".join(b" " * (1 + n % 4) + b"kind %d\n" % n for n in _NODES)},
+]
+_TRAIN = ("train", "--epochs", "1", "--device", "cpu", "--out", "{folder}/run")
+_HIERARCHY = ("--task", "hierarchy", "--search", "off", "--hidden", "4")
+_SONG = b"".join(b"%d green bottles\n" % number for number in range(20))
+_TEXTS: list[Mapping[str, bytes]] = [{"a.txt": _SONG}, {"a.txt.gz": gzip.compress(_SONG, mtime=0), "b.txt": _SONG}]
+_TEXT = (
+    *("--task", "text", "--tokens", "bpe", "--vocab-size", "260", "--context", "4"),
+    *("--layers", "1", "--width", "16", "--heads", "2"),
+)
 
 
 def _text_targets() -> list[Target]:
@@ -166,9 +200,7 @@ def _text_targets() -> list[Target]:
     ]
     named_texts = {"texts.csv": b"dog,it barks\ncat,it sleeps\n"}
 
-    song = b"".join(b"%d green bottles\n" % number for number in range(9))
-    texts = [{"a.txt": song}, {"a.txt.gz": gzip.compress(song, mtime=0), "b.txt": song}]
-    tokenizers = [Tokenizer(), train_bpe(song, 262, end=True)]
+    tokenizers = [Tokenizer(), train_bpe(_SONG, 262, end=True)]
     plan = read_plan
     toml = {"plan.toml": Path(plan.__code__.co_filename).with_suffix(".toml").read_bytes()}
     return [
@@ -179,7 +211,7 @@ def _text_targets() -> list[Target]:
         Target("graph set", sets, read_graphs),
         Target("taxonomy", taxonomies, _first(read_taxonomy), weight=3),
         Target("texts of names", [named_texts], _first(lambda path: read_texts(path, ("dog", "cat", "animal")))),
-        Target("text", texts, lambda folder: text_task(folder, context=2)),
+        Target("text", _TEXTS, lambda folder: text_task(folder, context=2)),
         Target("tokenizer.json", [{"tokenizer.json": one.to_json().encode()} for one in tokenizers],
                _first(Tokenizer.read)),
         Target("split file", [splits], read_splits),
@@ -304,14 +336,10 @@ def _run_targets() -> list[Target]:
         fit(config.task, config.model, config.train, out=root / "run", device="cpu").evaluate()
         run = _files(root / "run")
         models = []
-        for number, (name, options) in enumerate(
-            (
-                ("lorentz_mlp", {"in_features": 4, "hidden": 4, "num_classes": 2}),
-                ("lorentz_resnet20", {"num_classes": 2}),
-            )
-        ):
-            lresnet.create_model(name, **options).save_pretrained(root / str(number))
-            models.append(_files(root / str(number)))
+        for name in MODELS:
+            if name not in _LARGER:
+                lresnet.create_model(name, **_sizes(name)).save_pretrained(root / name)
+                models.append(_files(root / name))
         flat = torch.nn.Sequential(torch.nn.TransformerEncoderLayer(8, 2, 8, norm_first=True))
         lorentzify(flat, curvature=-0.1).save_pretrained(root / "converted")
         with warnings.catch_warnings():
@@ -342,6 +370,7 @@ def _run_targets() -> list[Target]:
     }  # fmt: skip
     curvature = line | {"table": "curvature", "cell": "disease/lp", "config": {"curvature": -0.5}}
     lines = [line, line | {"seed": 1}, curvature, line | {"method": "none", "stage": "search"}]
+    studies = [{f"{name}.jsonl": _lines(_study_lines(name))} for name in _STUDIES]
     trial = {"number": 1, "settings": {"lr": 0.1}, "validation": 80.5, "epochs": 3, "seconds": 0.5, "data": "ab"}
 
     return [
@@ -349,12 +378,28 @@ def _run_targets() -> list[Target]:
         Target("curve", [{**records, **curve}], _read_curve, fixed=frozenset(records)),
         Target("run folder", [run], lambda folder: Run.open(folder, device="cpu"), weight=1),
         Target("results", [{"gnn.jsonl": _lines(lines)}], _read_results, weight=2),
+        Target("lines of studies", studies, _read_study),
         Target("search.jsonl", [{"search.jsonl": _lines([trial, trial | {"number": 2}])}], _read_search),
         Target("model folder", models, lresnet.from_pretrained, weight=2),
         Target("converted model", converted, lambda folder: lresnet.from_pretrained(folder, net=flat), weight=0.5),
         Target("own weights", [weights], lambda folder: load_weights(torch.nn.Linear(3, 2), folder)),
         Target("checkpoint", checkpoints, _first(load_checkpoint), weight=2),
     ]
+
+
+_LARGER = {
+    f"lorentz_{name}" for name in ("resnet", "resnet18", "resnet32", "resnet34", "resnet50", "vit_tiny", "vit_small")
+}
+"""Names that only set the sizes of another name."""
+
+
+def _sizes(name: str) -> dict[str, Any]:
+    """Return the arguments of a small model."""
+    if name == "lorentz_embedding":
+        return {"in_features": 4, "hidden": 4}
+    if name in ("lorentz_gpt", "lorentz_vit"):
+        return {"layers": 2, "width": 16, "heads": 2} | ({"vocab_size": 8} if name == "lorentz_gpt" else {"patch": 4})
+    return {"num_classes": 2} | ({} if "resnet" in name else {"in_features": 4, "hidden": 4})
 
 
 def _without_checksums(record: bytes) -> bytes:
@@ -380,6 +425,20 @@ def _read_results(folder: Path) -> None:
     in_order(aggregate(runs))
     recipe_notes({(run["table"], run["cell"]) for run in runs})
     list(read_results(folder / "gnn.jsonl"))
+
+
+_STUDIES = {"ancestors": ancestors, "completion": study, "hierarchy_images": hierarchy_images}
+
+
+def _study_lines(name: str) -> list[dict[str, Any]]:
+    """Return lines of a study without their checksums, which would notice every change."""
+    return list(itertools.islice(read_results(Path(__file__).parents[2] / "results" / f"{name}.jsonl"), 3))
+
+
+def _read_study(folder: Path) -> None:
+    for name, module in _STUDIES.items():
+        module.own_lines(folder / f"{name}.jsonl")
+        module.results_file(folder / f"{name}.jsonl").keys()
 
 
 def _read_search(folder: Path) -> None:

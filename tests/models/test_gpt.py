@@ -15,8 +15,9 @@ from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lresnet
-from lresnet.models import LorentzGPT, create_model, from_pretrained
+from lresnet.models import LorentzGPT, create_model, from_pretrained, gpt
 from lresnet.models.gpt import _next_token
+from lresnet.nn.softmax_attention import KeyValueCache
 from lresnet.train.distributed import join_processes
 from tests.models.common import RESIDUALS, parameters_of
 from tests.processes import run_in_two_processes
@@ -79,6 +80,16 @@ def test_generation_with_and_without_a_cache_continues_beyond_the_context():
     assert torch.equal(model.generate(prompt, 0), prompt)
     long = tokens(1, 30)
     assert torch.equal(model.generate(long, 1, 0.0)[:, -1], model(long[:, -12:])[:, -1].argmax(-1))
+
+
+def test_caches_have_room_for_the_positions_that_are_generated(monkeypatch):
+    """A config.json may announce a context of millions of tokens."""
+    model, made = make(), []
+    monkeypatch.setattr(gpt, "KeyValueCache", lambda capacity: made.append(capacity) or KeyValueCache(capacity))
+    for new in (4, 40):
+        model.generate(tokens(1, 3), new)
+    assert made == [7, 7, 7, 12, 12, 12]  # of 3 blocks; the context is 12
+    assert model.make_caches()[0].capacity == 12
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

@@ -12,8 +12,8 @@ import torch
 from scipy import stats
 
 from lresnet.models import create_model
-from lresnet.train.results import read_results
-from lresnet_paper import ancestors
+from lresnet.train.results import append_result, read_results
+from lresnet_paper import ancestors, hierarchy_images
 from lresnet_paper.__main__ import main
 from lresnet_paper.ancestors import (
     FORMS,
@@ -30,6 +30,7 @@ from lresnet_paper.ancestors import (
     total_steps,
     trials,
 )
+from lresnet_paper.completion import study as completion
 from lresnet_paper.pages.ancestors_page import accuracy_tables, ancestors_page, ancestors_picture, registered_contrasts
 from lresnet_paper.results import read_runs
 
@@ -324,3 +325,18 @@ def test_the_recorded_lines_are_those_of_the_plan_and_give_the_page() -> None:
             assert one["seed"] in own["seeds" if final else "search_seeds"]
     assert ancestors_page(lines) == (ROOT / "docs" / "reproduction" / "ancestors.md").read_text(encoding="utf-8")
     assert all(run["table"] != "ancestors" for run in read_runs(RESULTS.parent))
+
+
+@pytest.mark.parametrize("study", [ancestors, completion, hierarchy_images])
+def test_a_line_that_is_not_one_of_the_study_is_skipped_with_a_warning(study: Any, tmp_path: Path) -> None:
+    """A person may have changed a line and removed its checksum."""
+    out = tmp_path / "lines.jsonl"
+    line = next(read_results(RESULTS.with_name(f"{study.TABLE}.jsonl")))
+    for changed in (line, line | {"config": []}, line | {"value": "high"}, {"table": study.TABLE}):
+        append_result(out, changed)
+    with pytest.warns(
+        UserWarning, match=rf"lines\.jsonl: skipped a line that is not one of the study {study.TABLE}: "
+    ) as w:
+        assert study.own_lines(out) == [line]
+    assert len(w) == 3
+    assert len(study.results_file(out).keys()) >= 1

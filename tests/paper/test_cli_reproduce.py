@@ -12,7 +12,9 @@ from lresnet import cli
 from lresnet.runs.search import best_configuration
 from lresnet.runs.tasks import _images
 from lresnet.train.results import append_result, read_results
-from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen, cells_of, recipe
+from lresnet_paper.cli.reproduce import _recipes
+from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, NothingChosen, cells_of, protocols, recipe, recipe_cells
+from lresnet_paper.run import Run
 from tests.coloured import coloured_data
 
 CALL = ["reproduce", "demo", "--cell", "disease_tree/nc", "--methods", "euclidean", "--device", "cpu"]
@@ -96,7 +98,7 @@ def test_a_recipe_without_a_search_says_so(
 def test_without_a_search_no_final_run_has_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cell", lambda *args, **options: 3)
+    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cells", lambda *args, **options: 3)
     assert cli.main(["reproduce", "curvature", "--cell", "disease/lp", "--results", str(tmp_path)]) == 0
     assert "no final run has finished yet\n3 runs are still missing" in capsys.readouterr().out
 
@@ -106,21 +108,33 @@ def test_a_whole_table_skips_cells_that_cannot_be_run(
 ) -> None:
     tried: list[str] = []
 
-    def reproduce_cell(table: str, cell: str, results: Path, **other: object) -> int:
+    def planned(table: str, cell: str, *_: object) -> list[Run]:
         tried.append(cell)
         if cell == "disease/nc":
             raise NothingChosen("nothing is chosen yet")
         if cell == "airport/lp":
             raise FileNotFoundError("no file airport.p")
-        return 0
+        return []
 
-    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cell", reproduce_cell)
+    monkeypatch.setattr("lresnet_paper.sweep.search_runs", planned)
+    monkeypatch.setattr("lresnet_paper.sweep.final_runs", lambda *_: [])
     assert cli.main(["reproduce", "curvature", "--device", "cpu", "--results", str(tmp_path)]) == 0
     assert tried == cells_of("curvature")
     err = capsys.readouterr().err
     assert "warning: skipped disease/nc: nothing is chosen yet" in err
     assert "warning: skipped airport/lp: no file airport.p" in err
     assert cli.main(["reproduce", "curvature", "--cell", "disease/nc", "--results", str(tmp_path)]) == 2
+
+
+def test_all_protocols_are_every_recipe_of_a_table_or_a_cell() -> None:
+    found = _recipes("deep", None, "all", ())
+    assert len(found) == len(set(found))
+    assert {("cora/nc", "public"), ("cora/nc", "class-random"), ("cora/nc/64", "public-chain")} < set(found)
+    assert {own for _, own in found} == {own for cell in recipe_cells("deep") for own in protocols("deep", cell)}
+    assert _recipes("deep", "cora/nc", "all", ()) == [(cell, own) for cell, own in found if cell.startswith("cora/nc")]
+    assert _recipes("deep", "cora/nc/4", "all", ()) == [("cora/nc/4", "public-chain"), ("cora/nc/4", "public-deep")]
+    assert _recipes("ood", "cifar10/svhn/r20", "paper", ()) == [("cifar10/svhn/r20", "paper")]
+    assert _recipes("ood", "cifar10/r20", "paper", ()) == [("cifar10/r20", "paper")]
 
 
 @pytest.mark.parametrize(
@@ -235,7 +249,7 @@ def test_an_interrupt_says_where_the_finished_runs_are(
     def interrupted(*args: object, **options: object) -> int:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cell", interrupted)
+    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cells", interrupted)
     assert cli.main([*CALL, "--results", str(tmp_path)]) == 130
     assert capsys.readouterr().err == "lresnet: interrupted; no run has finished yet\n"
     (file := tmp_path / "demo.jsonl").touch()

@@ -57,13 +57,25 @@ def test_the_page_states_differences_and_what_is_missing() -> None:
         run("lorentz", 0, 84.0, "cora/nc/64", "public-deep"),
     ]
     page = deep_page(lines)
-    assert "| cora/nc | `public` | 85.1 ± 0.1 (3) |  | 85.3 ± 0.1 (3) |" in page
+    assert "| cora/nc | `public` | 85.1 ± 0.1 (3) |  | 85.3 ± 0.1 (3) |  |" in page
     assert "non-inferior, at most one point worse, in 1 of 1" in page
     assert "| cora/nc | `public` | initial | Lorentz |  |  |  | 84.0 (1), alpha 0.10 |" in page
     assert "| cora/nc | `public` | chain | Lorentz |  |  | diverged, alpha 0.10 |  |" in page
     assert "airport/lp on `hgcn`" in page
     assert "| Lorentz | alpha 0.1, dropout 0.6, lr 0.01, curvature -0.1 |" in page
     assert "| GCNII | alpha 0.1, dropout 0.6, lr 0.01 |" in page
+
+
+def test_a_lead_over_a_baseline_below_an_untrained_score_is_named() -> None:
+    at = ("airport/lp", "hgcn")
+    lines = [run(m, s, base + 0.1 * s, *at) for m, base in (("lorentz", 96.0), ("euclidean", 93.0)) for s in range(3)]
+    place = {"table": "untrained", "cell": "airport/lp", "protocol": "legacy", "stage": "final", "seed": 0}
+    score = place | {"method": "hops", "value": 95.5, "validation": 96.1}
+    lower = place | {"method": "degree", "value": 97.0, "validation": 88.0}
+    page = deep_page(lines, [score, lower])
+    assert "| airport/lp | `hgcn` | 96.1 ± 0.1 (3) |  | 93.1 ± 0.1 (3) | 95.5 (hops) |" in page
+    assert "scores less than an [untrained score](#results) on airport/lp (`hgcn`), so" in page
+    assert "weak baseline" not in deep_page(lines, [score | {"value": 90.0}])
 
 
 def test_a_resumed_search_is_completed_and_decided_by_the_smoothed_validation(tmp_path: Path) -> None:

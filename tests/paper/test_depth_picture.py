@@ -149,7 +149,7 @@ def test_another_network_is_drawn_beside_the_chain(runs, tmp_path):
     ]
     for record in deeper:
         record["config"]["model"] = "another_network"
-    alone, both = depth_picture(runs).axes, depth_picture([*runs, *deeper], beside="legacy-initial").axes
+    alone, both = depth_picture(runs).axes, depth_picture([*runs, *deeper], second_protocol="legacy-initial").axes
     lines = {line.get_label(): line for line in both[0].lines}
     assert {line.get_label() for line in alone[0].lines} == lines.keys() - {"lorentz, another_network"}
     line = lines["lorentz, another_network"]
@@ -157,11 +157,13 @@ def test_another_network_is_drawn_beside_the_chain(runs, tmp_path):
     assert (line.get_color(), line.get_markerfacecolor()) == (lines["lorentz"].get_color(), "white")
     assert len(both[1].lines) == len(alone[1].lines)  # not on airport
     assert [text.get_text() for text in both[4].texts] == [text.get_text() for text in alone[4].texts]
-    radius = layers_picture([*runs, *deeper], beside="legacy-initial").axes[0]
+    radius = layers_picture([*runs, *deeper], second_protocol="legacy-initial").axes[0]
     assert [line.get_label() for line in radius.lines].count("lorentz, another_network") == 1
-    assert all(path.is_file() for path in draw_depth(tmp_path / "d.svg", [*runs, *deeper], beside="legacy-initial"))
+    assert all(
+        path.is_file() for path in draw_depth(tmp_path / "d.svg", [*runs, *deeper], second_protocol="legacy-initial")
+    )
     with pytest.raises(ValueError, match="no final runs of the table oversmoothing"):
-        depth_picture(runs, beside="legacy-initial")
+        depth_picture(runs, second_protocol="legacy-initial")
 
 
 def test_a_chain_and_the_initial_residual_are_drawn_by_depth(tmp_path, capsys):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from lresnet_paper import sweep
 from lresnet_paper.plan import FINAL_SEEDS, SEARCH_SEEDS, final_runs, missing_runs, recipe, search_runs
 from lresnet_paper.results import key_of_line
 from lresnet_paper.run import Run
-from lresnet_paper.sweep import checkpoint_path, group_runs, reproduce_cell, run_all
+from lresnet_paper.sweep import checkpoint_path, reproduce_cell, reproduce_cells, run_all
 from tests.runs.inline_pool import Inline
 
 CELL = "disease/lp"
@@ -214,17 +214,25 @@ class TestOnAGPU:
         return []
 
     @pytest.fixture
-    def recorder(self, records, tmp_path) -> sweep._Recorder:
-        """A recorder that also appends every finished run to ``records``."""
-        return sweep._Recorder(tmp_path / "gnn.jsonl", 0, lambda done, total, record: records.append(record))
+    def part(self, records, tmp_path) -> Callable[[list[Run]], sweep._Part]:
+        """Return a function that makes a part of a sweep; it also appends every finished run to ``records``."""
+
+        def report(done: int, total: int, record: dict[str, Any] | None) -> None:
+            if record is not None:
+                records.append(record)
+
+        def make(runs: list[Run]) -> sweep._Part:
+            return sweep._Part(tmp_path / "gnn.jsonl", "c", [lambda: runs], reports=[report], grouped=True)
+
+        return make
 
     def run(self, seed: int, **change: object) -> Run:
         config = self.CONFIG | change
         return Run("gnn", "disease_tree/lp", "lorentz", "disjoint", seed, config)
 
-    def test_runs_that_differ_only_in_the_seed_are_stacked(self, records, recorder):
+    def test_runs_that_differ_only_in_the_seed_are_stacked(self, records, part):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        sweep._run_here(group_runs(runs), "c", "cpu", math.inf, recorder)
+        sweep._run_here([part(runs)], "cpu", math.inf)
         assert [record.get("stacked") for record in records] == [2, 2, None]
         for run, record in zip(runs, records, strict=True):
             alone = sweep._execute_one(run, "c", "cpu", NOWHERE)
@@ -232,32 +240,89 @@ class TestOnAGPU:
             assert record["value"] == pytest.approx(alone["value"], abs=1e-3)
 
     @pytest.mark.slow  # two processes, and each imports torch
-    def test_stacks_go_to_workers(self, records, recorder):
+    def test_stacks_go_to_workers(self, records, part):
         runs = [self.run(0), self.run(1), self.run(0, lr=0.02)]
-        sweep._run_in_workers(group_runs(runs), "c", "cpu", 2, math.inf, recorder)
+        sweep._run_in_workers([part(runs)], "cpu", 2, math.inf)
         assert sorted((r["config"]["lr"], r["seed"], r.get("stacked")) for r in records) == [
             (0.01, 0, 2),
             (0.01, 1, 2),
             (0.02, 0, None),
         ]
 
-    def test_runs_that_cannot_be_stacked_are_executed_one_by_one(self, records, recorder, monkeypatch):
+    def test_runs_that_cannot_be_stacked_are_executed_one_by_one(self, records, part, monkeypatch):
         def refuse(*_: object, **__: object) -> None:
             raise StackError("unequal shapes")
 
         monkeypatch.setattr(sweep, "execute_many", refuse)
-        sweep._run_here(group_runs([self.run(0), self.run(1)]), "c", "cpu", math.inf, recorder)
+        sweep._run_here([part([self.run(0), self.run(1)])], "cpu", math.inf)
         assert [record["seed"] for record in records] == [0, 1]
         assert all("stacked" not in record for record in records)
 
-    def test_a_diverged_run_is_recorded(self, records, recorder):
-        sweep._run_here(group_runs([self.run(s, lr=1e38, epochs=9) for s in (0, 1)]), "c", "cpu", math.inf, recorder)
+    def test_a_diverged_run_is_recorded(self, records, part):
+        sweep._run_here([part([self.run(s, lr=1e38, epochs=9) for s in (0, 1)])], "cpu", math.inf)
         assert [record["value"] for record in records] == [None, None]
         assert all("finite" in record["error"] for record in records)
 
-    def test_no_run_starts_after_the_time_limit(self, records, recorder):
-        sweep._run_here(group_runs([self.run(0)]), "c", "cpu", -math.inf, recorder)
+    def test_no_run_starts_after_the_time_limit(self, records, part):
+        sweep._run_here([part([self.run(0)])], "cpu", -math.inf)
         assert records == []
+
+
+# --- several cells ---------------------------------------------------------------------------------------------------
+
+
+def test_cells_share_a_pool_and_each_has_its_own_stages(tmp_path, executed):
+    cells = [("airport/lp", "legacy"), ("disease/lp", None)]
+    path, started = tmp_path / "gnn.jsonl", []
+
+    def report(cell: str, protocol: str | None) -> Callable[..., None]:
+        def own(stage: str, done: int, total: int, record: dict[str, Any] | None) -> None:
+            if record is None:
+                started.append((cell, stage))
+            else:
+                assert record["cell"] == cell
+
+        return own
+
+    assert reproduce_cells("gnn", cells, path, methods=["lorentz"], report=report) == 0
+    assert started == [(cell, stage) for cell, _ in cells for stage in ("search", "final")]
+    lines = list(read_results(path))
+    assert {line["command"] for line in lines} == {
+        "lresnet reproduce gnn --cell airport/lp --protocol legacy",
+        "lresnet reproduce gnn --cell disease/lp",
+    }
+    for cell, _ in cells:
+        stages = [line["stage"] for line in lines if line["cell"] == cell]
+        assert stages == sorted(stages, reverse=True)
+        assert stages.count("final") == len(FINAL_SEEDS)
+    assert reproduce_cells("gnn", cells, path, methods=["lorentz"]) == 0
+    assert len(executed) == len(lines)
+
+
+def test_a_worker_takes_the_next_cell_while_a_search_finishes(tmp_path, executed):
+    first, second = (search_runs("gnn", cell, ["lorentz"]) for cell in ("airport/lp", "disease/lp"))
+    path = tmp_path / "gnn.jsonl"
+    final = [dataclasses.replace(run, stage="final") for run in first[:2]]
+    parts = [
+        sweep._Part(path, "c", [lambda: first[:2], lambda: final], reports=[None, None], grouped=False),
+        sweep._Part(path, "c", [lambda: second[:1]], reports=[None], grouped=False),
+    ]
+    taken = [sweep._next(parts) for _ in range(4)]
+    assert [found and found[1] for found in taken] == [[first[0]], [first[1]], [second[0]], None]
+    for part, group in taken[:2]:
+        part.recorder.write_and_report(sweep._execute_group(group, "c", "cpu", path))
+        part.running.remove(group)
+    assert sweep._next(parts) == (parts[0], [final[0]])
+
+
+def test_two_cells_with_one_search_run_it_once(tmp_path, executed):
+    search = search_runs("gnn", "airport/lp", ["lorentz"])[:3]
+    path = tmp_path / "gnn.jsonl"
+    parts = [sweep._Part(path, "c", [lambda: search], reports=[None], grouped=False) for _ in range(2)]
+    assert sweep._execute(parts, workers=4, device="cpu", minutes=None) == 0
+    assert len(executed) == len(search)
+    again = [sweep._Part(tmp_path / "other.jsonl", "c", [lambda: search], reports=[None], grouped=False)] * 2
+    assert sweep._execute(again, workers=1, device="cpu", minutes=-1.0) == len(search)
 
 
 # --- search, then final runs -----------------------------------------------------------------------------------------

@@ -123,10 +123,10 @@ def shrunken(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return small
 
 
-def _in_this_process(groups: Any, command: str, device: str, workers: int, deadline: float, recorder: Any) -> None:
+def _in_this_process(parts: Any, device: str, workers: int, deadline: float) -> None:
     from lresnet_paper.sweep import _run_here
 
-    _run_here(groups, command, device, deadline, recorder)
+    _run_here(parts, device, deadline)
 
 
 def test_a_shrunken_study_runs_to_its_end(shrunken: dict[str, Any], tmp_path: Path) -> None:
@@ -183,7 +183,7 @@ def test_the_cpu_form_searches_the_same_learning_rates_for_every_method_and_dept
 def test_the_cpu_form_prints_no_warning_about_days(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cell", lambda *_, **__: 0)
+    monkeypatch.setattr("lresnet_paper.sweep.reproduce_cells", lambda *_, **__: 0)
     call = ["reproduce", "transformers", "--cell", "gcide/6", "--device", "cpu", "--results", str(tmp_path)]
     assert main([*call, "--protocol", "depth-cpu"]) == 0
     assert "days" not in capsys.readouterr().err

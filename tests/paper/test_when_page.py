@@ -31,13 +31,13 @@ def taxonomy(split: str, lead: float) -> list[dict[str, Any]]:
     ]
 
 
-def choices(page: str) -> dict[str, list[str]]:
-    """Return the rows of the table for choosing by their first column."""
-    rows = page[page.index("## What to use") :].split("## What we have not")[0].splitlines()
+def choices(page: str) -> dict[str, dict[str, str]]:
+    """Return the rows of the table for choosing by their first column; a row has its cells by column."""
+    rows = page[page.index("## What to use") :].split("\n## ")[0].splitlines()
     cells = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows if row.startswith("| ")]
-    assert cells[0] == ["your data", "size", "dimension", "depth", "use", "evidence"]
+    assert cells[0] == ["your data", "use", "evidence", "size", "dimension", "depth"]
     assert all(len(row) == 6 and all(row) for row in cells)
-    return {row[0]: row[1:] for row in cells[1:]}
+    return {row[0]: dict(zip(cells[0][1:], row[1:], strict=True)) for row in cells[1:]}
 
 
 def test_the_page_in_the_docs_is_that_of_the_results() -> None:
@@ -52,13 +52,13 @@ def test_a_single_cell_gives_a_page_without_claims_about_others() -> None:
     assert "link" not in page.split("*Better*")[0]
     assert "It is better on" not in page
     assert choices(page) == {
-        "classes of nodes": [
-            "2,708 nodes",
-            "15",
-            "3 layers",
-            "either; start with the Euclidean network, which has no curvature to search",
-            "better in 0 of 1",
-        ]
+        "classes of nodes": {
+            "use": "either; start with the Euclidean network, which has no curvature to search",
+            "evidence": "better in 0 of 1",
+            "size": "2,708 nodes",
+            "dimension": "15",
+            "depth": "3 layers",
+        }
     }
 
 
@@ -67,10 +67,10 @@ def test_verdicts_decide_what_the_table_recommends() -> None:
     assert "better in 1 of 2 (worse in 1) link predictions and 0 of 1 (worse in 1) node classifications." in page
     assert "It is better on airport/lp (`legacy`)." in page
     found = choices(page)
-    assert found["missing links in a graph"][0] == "2,708 to 3,188 nodes"
-    assert found["missing links in a graph"][3].startswith("either")
-    assert found["classes of nodes"][3] == "the Euclidean network"
-    assert choices(when_page(runs("airport/lp", 3.0)))["missing links in a graph"][3].startswith("`lorentz`")
+    assert found["missing links in a graph"]["size"] == "2,708 to 3,188 nodes"
+    assert found["missing links in a graph"]["use"].startswith("either")
+    assert found["classes of nodes"]["use"] == "the Euclidean network"
+    assert choices(when_page(runs("airport/lp", 3.0)))["missing links in a graph"]["use"].startswith("`lorentz`")
 
 
 def test_depths_are_listed_by_their_verdict() -> None:
@@ -82,7 +82,7 @@ def test_depths_are_listed_by_their_verdict() -> None:
     page = when_page(deep)
     listed = "better with 16 layers; worse with 64 layers; no difference shown with 32 layers."
     assert f"- airport/lp, `legacy-deep`: {listed}" in page
-    assert choices(page)["missing links, a deep chain of residuals"][4] == "better at 1 of 3 depths"
+    assert choices(page)["missing links, a deep chain of residuals"]["evidence"] == "better at 1 of 3 depths"
 
 
 def test_taxonomies_are_one_family_and_have_rows_of_their_own() -> None:
@@ -95,8 +95,8 @@ def test_taxonomies_are_one_family_and_have_rows_of_their_own() -> None:
     page = when_page(runs("cora/nc", 0.0), {"taxonomies": lines})
     assert "it is better in 1 of 1 tasks with known nodes and in 0 of 1 with new terms" in page
     rows = choices(page)
-    assert rows["a taxonomy, ancestors of known nodes"][3] == "`--task hierarchy` with its default, Lorentz"
-    assert rows["a taxonomy, parents of new terms"][3].startswith("either")
+    assert rows["a taxonomy, ancestors of known nodes"]["use"] == "`--task hierarchy` with its default, Lorentz"
+    assert rows["a taxonomy, parents of new terms"]["use"].startswith("either")
 
 
 def test_a_wider_search_takes_the_place_of_an_earlier_one() -> None:

@@ -242,9 +242,13 @@ def test_a_search_without_a_folder_writes_nothing(graph: Path, tmp_path: Path) -
     assert len(ended) == 2
 
 
-def test_lines_that_are_not_trials_are_skipped(tmp_path: Path) -> None:
+def test_lines_that_are_not_trials_are_skipped_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "search.jsonl").write_text('{"number": 1}\nnonsense\n[]\n')
-    assert read_trials(tmp_path) == []
+    with pytest.warns(UserWarning, match=r"search\.jsonl, line \d is damaged") as warned:
+        assert read_trials(tmp_path) == []
+    assert [str(one.message).rpartition("/")[2] for one in warned] == [
+        f"search.jsonl, line {number} is damaged; its trial is repeated" for number in (1, 2, 3)
+    ]
 
 
 def test_a_run_is_not_returned_for_other_data_or_settings(graph: Path, tmp_path: Path) -> None:

@@ -127,6 +127,13 @@ def test_names_that_are_numbers_are_names_only() -> None:
         run.neighbours("3")
 
 
+def test_a_number_of_thousands_of_digits_is_no_node() -> None:
+    inputs = inputs_of_run(_run(link_task(_graph(names=NAMES))))
+    assert inputs.number("0003") == 3
+    with pytest.raises(ValueError, match="has no node '9999"):
+        inputs.number("9" * 5000)
+
+
 def test_a_name_of_two_nodes_is_refused_with_their_numbers() -> None:
     run = _run(link_task(_graph(names=("Ada", "Ada", *NAMES[2:]))))
     with pytest.raises(ValueError, match="2 nodes are called 'Ada': 0, 1; use the number of one"):

@@ -124,6 +124,15 @@ def test_any_temperature_gives_a_text(folder: Path) -> None:
     assert run.generate("9", tokens=5, top_p=1e-9) == greedy
 
 
+def test_a_network_that_is_not_finite_continues_no_text(folder: Path) -> None:
+    run = lresnet.Run.open(folder / "lorentz-0", device="cpu")
+    with torch.no_grad():
+        run.model.embedding.weight[3, 0] = float("nan")
+    for temperature in (0.0, 1.0):
+        with pytest.raises(ValueError, match=r"lorentz-0 cannot continue the text: the logits .* are not finite"):
+            run.generate("1 green", tokens=2, temperature=temperature)
+
+
 def test_a_tokeniser_of_another_size_is_refused(folder: Path, tmp_path: Path) -> None:
     """Also where the checksums of the run have been changed with it."""
     copy = tmp_path / "run"

@@ -5,7 +5,7 @@ import torch
 
 from lresnet import create_model
 from lresnet.data import HierarchyTask, hierarchy_task, load_task
-from lresnet.metrics import hierarchy_metrics_of, rank_answers, untrained_hierarchy_scores
+from lresnet.metrics import rank_answers, ranking_metrics, untrained_hierarchy_scores
 from lresnet.nn import ordered_ranking_loss, pairwise_ancestor_energy
 from lresnet.train import HierarchyCompletion, TrainConfig, make_objective, seed_everything, train_model
 from lresnet.train.hierarchy_completion import ancestor_scores
@@ -73,7 +73,7 @@ def test_test_metrics_are_those_of_the_filtered_ranking() -> None:
     model = model_of(task)
     z = model.weight.detach()  # type: ignore[union-attr, operator]
     ranked = rank_answers(lambda q: ancestor_scores(z[q], z, 1.0, "ranking"), task.test_pairs, 121, known=task.closure)
-    expected = hierarchy_metrics_of(ranked, "hits@3")
+    expected = ranking_metrics(ranked, "hits@3")
     found = HierarchyCompletion(task).test(model)  # type: ignore[arg-type]
     assert next(iter(found)) == "hits@3"
     assert {name: found[name] for name in expected} == pytest.approx(expected)

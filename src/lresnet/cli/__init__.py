@@ -23,9 +23,9 @@ __all__ = ["main", "run_command"]
 # The overview's line of every verb. The verb is the function of that name in the module of that name.
 _VERBS = {
     "demo": "Train every residual connection on a tree, print the results and draw an embedding.",
-    "train": "Train one model on one task.",
+    "train": "Train a model on a shipped task, or on your own graph, taxonomy, text or images.",
     "evaluate": "Read the test set once with the model of a run.",
-    "predict": "Predict classes of images or nodes, rank missing links, or parents of new terms.",
+    "predict": "Predict classes of images, nodes or graphs, missing links, or parents of new terms.",
     "ancestors": "Rank the ancestors of a node of a taxonomy with the model of a run.",
     "generate": "Continue a text with the model of a run.",
     "embed": "Write the points to which the model of a run maps its data.",
@@ -177,7 +177,8 @@ def _overview() -> str:
     lines = [f"  {name:<11} {summary}" for name, summary in _VERBS.items()]
     lines += [f"  {name:<11} {_summary(name, entry.module)}" for name, entry in _entries().items()]
     head = [f"lresnet {__version__}: Lorentzian residual networks for PyTorch.", "", "usage: lresnet VERB [OPTIONS]"]
-    return "\n".join([*head, "", *lines, "", "`lresnet VERB --help` explains a verb. Start with `lresnet demo`."])
+    tail = "`lresnet VERB --help` explains a verb. Start with `lresnet demo` or `lresnet train YOUR_FILE`."
+    return "\n".join([*head, "", *lines, "", tail])
 
 
 def _summary(name: str, module: str) -> str:

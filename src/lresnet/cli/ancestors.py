@@ -1,4 +1,4 @@
-"""The verb ``ancestors``: the ranked ancestors of a node of a taxonomy."""
+"""The verb ``ancestors``: rank the ancestors of a node of a taxonomy."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,8 +26,8 @@ def ancestors(
 ) -> int:
     """Rank all nodes of a taxonomy as ancestors of one node, with the model of a run.
 
-    The last column says what the taxonomy knows: parent, ancestor, held-out parent or held-out ancestor (training has
-    not seen this pair), below (a descendant). An empty field is a suggestion of the model.
+    The last column shows the relation in the taxonomy: parent, ancestor, held-out parent or held-out ancestor (training
+    has not seen this pair), below (a descendant). An empty field is a new suggestion of the model.
 
     Example: lresnet ancestors runs/animals-hierarchy-0 "polar bear" --top 10
 
@@ -51,8 +51,8 @@ def ancestors(
 
 
 def ranked_line(ranked: "RankedAncestors") -> str:
-    """Return what was ranked, in one line."""
-    from lresnet.runs.one_line import one_line
+    """Return a line that states what was ranked among how many nodes."""
+    from lresnet.runs.names import one_line
 
     what = "parents of the new term" if ranked.is_new else "ancestors of"
     among = f"among {ranked.candidates:,} nodes of {one_line(ranked.source)}"
@@ -65,7 +65,7 @@ def ranked_table(ranked: "RankedAncestors") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", justify="right", no_wrap=True)

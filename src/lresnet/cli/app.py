@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import inspect
 import io
 import itertools
 import re
@@ -80,6 +81,8 @@ def _deferred(verb: Callable[..., int]) -> Callable[..., Callable[[], int]]:
     def call(*args: Any, **options: Any) -> Callable[[], int]:
         return functools.partial(verb, *args, **options)
 
+    # One line for each argument: tyro's help would keep the line breaks of the source.
+    call.__doc__ = re.sub(r"\n {8}(?=\S)", " ", inspect.cleandoc(verb.__doc__ or ""))
     return call
 
 

@@ -41,7 +41,7 @@ def progress_bars() -> Progress:
 
 def skipped_lines(skipped: Iterable[tuple[Path, str]]) -> Iterator[str]:
     """Yield one line for each file that could not be read, with the reason."""
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     for file, reason in skipped:
         yield f"  {one_line(str(file))}: {one_line(reason)}"
@@ -91,7 +91,7 @@ def print_embedding_notes(embedding: Embedding, verbose: bool) -> None:
 
 def point_count(embedding: Embedding) -> str:
     """Return number, kind and source of the points, e.g. ``"1,044 nodes of disease_tree"``."""
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     plural = "" if len(embedding) == 1 else "s"
     source = "" if embedding.kind == "image" else f" of {one_line(embedding.source)}"

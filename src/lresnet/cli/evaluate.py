@@ -27,7 +27,7 @@ def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: s
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
     """
     require_run_folder(run)
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)

@@ -1,4 +1,4 @@
-"""The verb ``generate``: a text that the model of a run continues."""
+"""The verb ``generate``: continue a text with the model of a run."""
 
 import sys
 import unicodedata

@@ -74,7 +74,7 @@ def neighbours(
 
 def neighbour_line(neighbours: "Neighbours") -> str:
     """Return the item, its class, and where its neighbours were searched, in one line."""
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     among = neighbours.among
     label = "" if neighbours.label is None else f" (class {one_line(neighbours.label)})"
@@ -87,7 +87,7 @@ def neighbour_table(neighbours: "Neighbours") -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     among = neighbours.among
     has_names = among.kind == "node" and any(one.name != str(one.number) for one in neighbours.found)

@@ -109,7 +109,7 @@ def detection_table(rows: Sequence[dict[str, Any]]) -> "Table":
     from rich.markup import escape
     from rich.table import Table
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, caption=escape(_caption(rows)), caption_justify="left")
     table.add_column("set", overflow="fold")
@@ -126,7 +126,7 @@ def detection_table(rows: Sequence[dict[str, Any]]) -> "Table":
 
 def detection_notes(sets: "Sequence[OodSet]") -> Iterator[str]:
     """Yield notes on the sets, one line each: what they are, and how many files could not be read."""
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     for ood in sets:
         if ood.note:
@@ -152,7 +152,7 @@ def _value(row: dict[str, Any], metric: str) -> str:
 
 def _caption(rows: Sequence[dict[str, Any]]) -> str:
     from lresnet.metrics.ood import draw_size
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     counts = sorted({row["n_ood"] for row in rows})
     others = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"

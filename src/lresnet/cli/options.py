@@ -73,8 +73,9 @@ def _group(name: str, title: str, settings: dict[str, Any]) -> Any:
 _MODEL = {
     "model": (
         Literal[tuple(MODEL_CONFIGS)],
-        "Network: lorentz_gcn, lorentz_gcnii, lorentz_sage or lorentz_sgformer for graphs; lorentz_resnet18, 20, 32, "
-        "34 or 50, lorentz_vit, lorentz_vit_tiny or lorentz_vit_small for images; lorentz_gpt for texts.",
+        "Network: lorentz_gcn, lorentz_gcnii, lorentz_sage, lorentz_sgformer or lorentz_embedding for graphs; "
+        "lorentz_resnet18, 20, 32, 34 or 50, lorentz_vit, lorentz_vit_tiny or lorentz_vit_small for images; "
+        "lorentz_gpt for texts.",
         {"name": "model", "metavar": "NAME"},
     )
 }

@@ -1,4 +1,4 @@
-"""The verb ``predict``: classes of images, nodes or graphs, and ranked links."""
+"""The verb ``predict``: classes of images, nodes or graphs, ranked links, and parents of new terms."""
 
 import io
 import json
@@ -37,7 +37,7 @@ def predict(
     device: str = "auto",
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
 ) -> int:
-    """Predict classes of images, nodes or graphs, rank missing links, or parents of new terms, with a run's model.
+    """Predict with the model of a run: classes of images, nodes or graphs, missing links, or parents of new terms.
 
     Images of another size than the training images are resized and cropped. Files that cannot be read are skipped; the
     exit code is 1 if none could be read. Links are pairs of nodes without an edge, the nearest points first.
@@ -54,14 +54,14 @@ def predict(
         run: The folder of a run on images, on a graph or on a taxonomy.
         items: Image files, or folders of images; for a graph, names or numbers of nodes, or of graphs in a set
             of graphs (none: all).
-        top: Number of most probable classes of each item. None: 1. With --links the number of links. None: 50,
-            and all pairs of --pairs. With --parents the number of parents of each term. None: 10.
+        top: Number of most probable classes of each item. None: 1. With --links, the number of links. None: 50,
+            or all pairs of --pairs. With --parents, the number of parents of each term. None: 10.
         links: Rank the pairs of nodes without an edge, for a run that predicts links.
         node: With --links, rank the links of this node only.
         pairs: With --links, rank the pairs of this file instead: two nodes per row.
         graph: A new graph, in any format that `lresnet train` reads, for a run on your own graph.
-        parents: Rank the parents of new terms, for a run on a taxonomy whose features are names or texts; a term may
-            contain its text.
+        parents: Rank the parents of new terms, for a run on a taxonomy whose features are names or texts. A text may
+            follow the term: "okapi: a relative of the giraffe".
         json: Also write the predictions to this file; - prints JSON instead of the table.
         csv: Also write the predictions to this file, one row per line; - prints CSV instead of the table.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
@@ -171,7 +171,7 @@ def _links(
 
 def link_line(ranking: "Ranking", given: bool) -> str:
     """Return what was ranked, in one line."""
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     pairs = "given pairs" if given else "pairs without an edge"
     return f"{len(ranking.links):,} of {ranking.candidates:,} {pairs} of {one_line(ranking.source)}, the nearest first"
@@ -183,7 +183,7 @@ def link_table(ranking: "Ranking", *, with_known: bool) -> "Table":
     from rich.table import Table
     from rich.text import Text
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column("rank", justify="right", no_wrap=True)
@@ -219,7 +219,7 @@ def _class_table(kind: str, items: Sequence[tuple[str, Sequence[str], Sequence[f
     from rich.markup import escape
     from rich.table import Table
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(kind, overflow="fold")

@@ -111,11 +111,11 @@ def results_table(title: str, groups: "Sequence[RunGroup]") -> "Group":
     from rich.table import Table
     from rich.text import Text
 
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
     from lresnet.runs.report import BASELINE, untrained_result
 
     compared = any(group.difference is not None for group in groups)
-    spec, unit = groups[0].spec, f" in {groups[0].unit}" if groups[0].unit else ", less is better"
+    spec, unit = groups[0].spec, f" in {groups[0].unit}" if groups[0].unit else ", lower is better"
     heading = Text(f"{one_line(title)}: {groups[0].metric}{unit}, mean ± deviation over n runs", style="italic")
     table = Table(box=box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
     others = list(dict.fromkeys(name for group in groups for name in group.metrics if name != group.metric))

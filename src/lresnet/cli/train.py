@@ -71,46 +71,52 @@ def train(
 ) -> int:
     """Train one model on one task. The test set is read by `lresnet evaluate`, or at the end with --test.
 
-    Settings that you do not give come from the task's preset, otherwise from the defaults of the library. On your own
-    graph a short search on validation data chooses them. If a run was interrupted, the same command resumes it from its
-    checkpoint; on a CPU the result is bit-identical.
-
-    Your own graph is an edge list (.csv, .tsv, .txt, .edges, also gzipped: two nodes per row and an optional weight), a
-    folder with edges.csv and if you have them features.csv, labels.csv and splits.csv, or a .npz, .graphml or .gml
-    file. Your own images are a folder with a folder for each class (a part of each class becomes the test set), a
-    folder with train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and test_labels;
-    their settings are chosen by the number and the size of the images, and printed. Your own text, with --task text, is
-    a text file, also gzipped, or a folder of .txt files; the model learns to predict each byte from those before it.
-
-    To train with several GPUs or machines, start one process for each: torchrun
-    --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs
-    --batch-size there.
-
-    Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
-
-    Example: lresnet train cora/nc --model lorentz_gcnii --layers 64 --dropout 0.6
-
-    Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
-
-    Example: lresnet train cora/nc --split class-random --split-index 3
-
-    Example: lresnet train friends.csv --task link
+    Example: lresnet train friends.csv
 
     Example: lresnet train citations/ --task node --metric f1_macro --search 5m
 
     Example: lresnet train taxonomy.csv --task hierarchy
 
+    Example: lresnet train book.txt --task text --out runs/book
+
     Example: lresnet train photos/ --epochs 30 --size 48
 
-    Example: lresnet train book.txt --task text --out runs/book
+    Example: lresnet train disease_tree/lp --method lorentz --seed 1 --epochs 300 --out runs/tree
+
+    Example: lresnet train cora/nc --model lorentz_gcnii --layers 64 --dropout 0.6
+
+    Example: lresnet train cora/nc --split class-random --split-index 3
+
+    Example: lresnet train chameleon/nc --model lorentz_sgformer --split 3
+
+    Settings that you do not give come from the task's preset, otherwise from the defaults of the library. On your own
+    graph or taxonomy a short search on validation data chooses them. If a run was interrupted, the same command resumes
+    it from its checkpoint; on a CPU the result is bit-identical.
+
+    Your own graph is an edge list (.csv, .tsv, .txt, .edges, also gzipped: two nodes per row and an optional weight), a
+    folder with edges.csv and if you have them features.csv, labels.csv and splits.csv, or a .npz, .graphml or .gml
+    file.
+
+    Your own taxonomy, with --task hierarchy, is a file with rows child,parent, or an indented .txt.
+
+    Your own text, with --task text, is a text file, also gzipped, or a folder of .txt files. The model learns to
+    predict each byte from those before it.
+
+    Your own images are a folder with a folder for each class (a part of each class becomes the test set), a folder with
+    train/CLASS/ and test/CLASS/, or a .npz with train_images, train_labels, test_images and test_labels. Their settings
+    are chosen by the number and the size of the images, and printed.
+
+    To train with several GPUs or machines, start one process for each: torchrun
+    --nproc-per-node=4 -m lresnet train cifar10. The batch size counts all processes together; a graph needs
+    --batch-size there.
 
     Args:
         data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph, images
             or text.
-        task: What to learn on your own graph: link (missing links), node (classes of nodes), graph-level (classes of
-            whole graphs, a folder of them) or hierarchy (ancestors in a taxonomy: rows child,parent or an indented
-            .txt). Or text, if DATA is a text. Or the kind of DATA, if its name is ambiguous: graphs or images. Without
-            DATA, graphs means disease_tree/lp, images cifar10 and text gcide.
+        task: What to learn on your own graph: link (missing links; the default without labels), node (classes of nodes;
+            the default with labels), graph-level (classes of whole graphs, a folder of them) or hierarchy (ancestors in
+            a taxonomy). Give text if DATA is a text, and graphs or images if its name is ambiguous. Without DATA,
+            graphs means disease_tree/lp, images cifar10 and text gcide.
         method: Residual connection: lorentz, parallel_transport, tangent, space, none, or euclidean for the Euclidean
             baseline. None: lorentz; the search on your own graph also tries none.
         search: How long the search on your own graph may start new trials: a time (60s, 5m), a number of trials, or off
@@ -134,12 +140,12 @@ def train(
         test: Read the test set once when the run has finished, as `lresnet evaluate` does.
         verbose: List every image file that could not be read, and why.
         settings: Settings of every task.
-        graphs: Settings for graphs only.
-        deep: Settings of lorentz_gcnii only.
-        transformer: Settings of lorentz_sgformer only.
-        images: Settings for images only.
+        graphs: Settings for graphs. Transformers have --layers and --dropout too.
+        deep: Settings of lorentz_gcnii. Transformers have --activation-checkpointing too.
+        transformer: Settings of lorentz_sgformer. Other transformers have --heads too.
+        images: Settings for images. lorentz_gcnii has --head too.
         attention: Settings of lorentz_vit and lorentz_gpt.
-        texts: Settings for texts only.
+        texts: Settings for texts.
     """
     from lresnet.runs.config import require_shareable
     from lresnet.runs.graph_search import read_budget
@@ -181,15 +187,18 @@ def train(
 
 
 def _require_graph(config: "RunConfig") -> None:
-    """Load the user's graph; if that fails for a .txt file, mention that the file may be a text."""
+    """Load the user's graph. A .txt file may be a text instead: the error, or a line if there is none, mentions it."""
     from lresnet.runs.tasks import load
 
+    is_txt = config.task.name.lower().endswith((".txt", ".txt.gz"))
     try:
         load(config.task, config.train.seed)
     except ValueError as error:
-        if not config.task.name.lower().endswith((".txt", ".txt.gz")):
+        if not is_txt:
             raise
         raise ValueError(f"{error}; if the file is a text and not a graph, add --task text") from error
+    if is_txt and is_main_process():
+        print(f"{Path(config.task.name).name} is read as a graph; if it is a text, add --task text")
 
 
 def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, DataKind | None]":
@@ -399,7 +408,7 @@ def _suited(
 
 
 def _own_image_lines(config: "RunConfig", objective: "ImageClassification", notes: list[str]) -> list[str]:
-    """Return what is reported of a user's own images and of the settings that were chosen for them."""
+    """Return the printed facts about a user's own images and about the settings chosen for them."""
     from lresnet.data import ImageSet
 
     data, train, augment = objective.data, config.train, config.train.augment
@@ -438,7 +447,7 @@ def _summary(
     """Return one line per fact about the parameters and the data.
 
     Args:
-        notes: what is to be reported of settings that were chosen for the user's own images; None: there are none.
+        notes: facts about settings that were chosen for the user's own images; None: there are none.
     """
     from lresnet.models import LorentzGCN, LorentzResNet
     from lresnet.optim import parameter_groups
@@ -479,7 +488,7 @@ def _summary(
 
 
 def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:
-    """Return what is reported of a text: its parts, its tokens, and how long an epoch is."""
+    """Return the printed facts about a text: its parts, its tokens and the length of an epoch."""
     task = objective.task
     parts = ", ".join(f"{len(one):,} {word}" for one, word in ((task.train, "to train on"), (task.val, "held out")))
     kind = "byte pairs" if task.tokenizer.merges else "bytes"
@@ -488,7 +497,7 @@ def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:
         *task.notes,
         f"Training: {_counted(config.train.epochs, 'epoch')} of {_counted(objective.steps_per_epoch, 'step')}, each of "
         f"{_counted(objective.batch_size, 'window')} of {_counted(task.context, 'token')} (--epochs --steps-per-epoch "
-        "--batch-size --context); validation in bits per byte, less is better",
+        "--batch-size --context); validation in bits per byte, lower is better",
     ]
 
 
@@ -497,9 +506,9 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _skipped_files(skipped: "Sequence[tuple[Path, str]]", read: int, verbose: bool) -> list[str]:
-    """Return what is reported of unreadable files: three names, or all with their reasons."""
+    """Return a warning about unreadable files: three names, or all with their reasons."""
     from lresnet.cli.console import skipped_lines
-    from lresnet.runs.one_line import one_line
+    from lresnet.runs.names import one_line
 
     count = len(skipped)
     warning = f"warning: {count} of {read + count} files could not be read as images and are skipped"

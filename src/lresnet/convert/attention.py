@@ -152,7 +152,7 @@ class _Recorder(TorchFunctionMode):
 
 
 def _may_be_weights(x: object) -> bool:
-    """Return whether x may be weights of attention, [..., T, S] of several sequences."""
+    """Return whether x may hold attention weights, [..., T, S] of several sequences."""
     return isinstance(x, Tensor) and x.dim() > 2
 
 
@@ -179,7 +179,7 @@ def convert_attention(network: torch.nn.Module, places: Sequence[AttentionPlace]
 
 
 def _attention_class(cls: type) -> type:
-    """Return the class of the same name that computes Lorentz attention, derived from ``cls``; the same each time."""
+    """Return the subclass of ``cls`` that computes Lorentz attention; it has the same name and is made once."""
     known: type
     for known in type.__subclasses__(cls):
         if _MARK in vars(known):
@@ -191,7 +191,7 @@ def _attention_class(cls: type) -> type:
 
 
 def _reduce(self: Any, protocol: int) -> tuple[Any, ...]:
-    """For pickle and deepcopy: the object is made with the class of before, which then changes again."""
+    """For pickle and deepcopy: make the object with its original class, then convert the class again."""
     cls: Any = next(base for base in type(self).__mro__ if _MARK in vars(base))
     make, arguments, *state = super(cls, self).__reduce_ex__(max(protocol, 2))
     if make is copyreg.__newobj__:  # type: ignore[attr-defined]

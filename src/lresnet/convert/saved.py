@@ -266,11 +266,17 @@ def _build(record: Mapping[str, Any], config: Mapping[str, Any], num_classes: in
 
 
 def _attention_place(path: object, heads: object, width: object, temperature: object) -> AttentionPlace:
-    """Check what a file says about one module: a large number of heads would take memory."""
+    """Return the attention that a file records for one module, checked: a large number of heads would take memory."""
     if type(heads) is not int or type(width) is not int or not 0 < heads <= LIST_ITEMS:
-        raise ValueError(f"config.json has attention with {str(heads)[:20]} heads of width {str(width)[:20]}")
+        raise ValueError(
+            f"config.json: attention has {str(heads)[:20]} heads of width {str(width)[:20]}; both must be whole "
+            f"numbers, with 1 to {LIST_ITEMS:,} heads; restore the file"
+        )
     if not isinstance(temperature, int | float) or not 0 < temperature < math.inf:
-        raise ValueError(f"config.json has attention with the temperature {str(temperature)[:20]}")
+        raise ValueError(
+            f"config.json: attention has the temperature {str(temperature)[:20]}; it must be positive and finite; "
+            "restore the file"
+        )
     return AttentionPlace(str(path), heads, width, float(temperature))
 
 

@@ -1,4 +1,4 @@
-"""Graphs and images by name, tasks with their splits, and readers of users' own files.
+"""Graphs, images and texts by name, tasks with their splits, and readers of users' own files.
 
 The names below load on first use, so that :mod:`lresnet.data.registry` can be imported without torch.
 """
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lresnet._lazy import lazy_names
 
 if TYPE_CHECKING:
-    from lresnet.data.ancestors import ancestor_task
+    from lresnet.data.ancestors import AncestorTask, ancestor_task
     from lresnet.data.augmentation import Augmentation, augment, cutmix, normalise
     from lresnet.data.build import graph_task, link_task, node_task
     from lresnet.data.formats.graph_set import read_graphs
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from lresnet.data.ood_sets import OodSet, load_ood_set
     from lresnet.data.registry import DATASETS, GRAPHS, IMAGE_SETS, OOD_SETS, TASKS, TEXTS
     from lresnet.data.rooted_tree import RootedTree, complete_tree, random_tree
-    from lresnet.data.tasks import AncestorTask, GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
+    from lresnet.data.tasks import GraphLevelTask, GraphTask, ImageTask, LinkTask, NodeTask, Task
     from lresnet.data.taxonomy import Taxonomy, read_taxonomy
     from lresnet.data.text import TextTask, text_task
     from lresnet.data.tokenizer import Tokenizer
@@ -88,7 +88,7 @@ __all__ = [
 
 if not TYPE_CHECKING:  # a type checker sees the imports above, and so still reports a misspelt name
     _MODULES = {
-        "ancestors": "ancestor_task",
+        "ancestors": "AncestorTask ancestor_task",
         "augmentation": "Augmentation augment cutmix normalise",
         "build": "graph_task link_task node_task",
         "torch_dataset": "DatasetTask dataset_task",
@@ -106,7 +106,7 @@ if not TYPE_CHECKING:  # a type checker sees the imports above, and so still rep
         "registry": "DATASETS GRAPHS IMAGE_SETS OOD_SETS TASKS TEXTS",
         "taxonomy": "Taxonomy read_taxonomy",
         "rooted_tree": "RootedTree complete_tree random_tree",
-        "tasks": "AncestorTask GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
+        "tasks": "GraphLevelTask GraphTask ImageTask LinkTask NodeTask Task",
         "text": "TextTask text_task",
         "tokenizer": "Tokenizer",
     }

@@ -3,17 +3,118 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from lresnet.data.load import load_tree
 from lresnet.data.pairs import both_directions
 from lresnet.data.rooted_tree import RootedTree
-from lresnet.data.tasks import AncestorTask
+from lresnet.data.task_on_graph import TaskOnGraph
 
-__all__ = ["ancestor_task", "choose_anchors"]
+if TYPE_CHECKING:
+    from lresnet.data.graph import Graph
+
+__all__ = ["AncestorTask", "ancestor_task", "choose_anchors"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AncestorTask(TaskOnGraph):
+    """k-hop ancestor retrieval: name the random code of the ancestor k hops up. Build it with :func:`ancestor_task`.
+
+    Every tree of a forest has an anchor as its root. An anchor carries a code, one of ``num_codes``, as its input
+    feature; all other features are zero. A training step draws new codes, so nothing but the message of the anchor
+    names the answer. With fewer than ``hops`` layers the message does not arrive, and accuracy is :attr:`chance`.
+
+    Args:
+        name: Name of the task.
+        edge_index: Edges of the forest, ``[2, 2 e]``, in both directions.
+        anchors: Root of each tree ``[a]``.
+        anchor: Number of the anchor above each node, or of the node itself, ``[n]``: its place in ``anchors``.
+        train_index: Query nodes of the training trees ``[b]``.
+        val_index: Query nodes of the validation trees. The trees of the three parts differ.
+        test_index: Query nodes of the test trees.
+        val_codes: Codes of the anchors for validation ``[draws, a]``, int64.
+        test_codes: Codes of the anchors for the test ``[draws, a]``.
+        num_codes: Number of codes, which are also the classes and the input features.
+        hops: k.
+        nodes: Number of each node in the tree from which the task was made ``[n]``.
+        notes: What was done to the tree to make the task, one sentence each.
+
+    Raises:
+        ValueError: An edge joins two trees, a part has no query node, or a tree is in two parts.
+
+    Example:
+        >>> from lresnet.data import ancestor_task, random_tree
+        >>> task = ancestor_task(random_tree(3, depth=4, parts=10), hops=3, codes=4)
+        >>> task.x.shape[1], task.num_classes, task.chance
+        (4, 4, 25.0)
+        >>> codes = task.test_codes[0]
+        >>> torch.equal(task.features(codes)[task.anchors].argmax(1), codes)
+        True
+    """
+
+    kind: ClassVar[str] = "ancestors"
+
+    name: str
+    edge_index: Tensor
+    anchors: Tensor
+    anchor: Tensor
+    train_index: Tensor
+    val_index: Tensor
+    test_index: Tensor
+    val_codes: Tensor
+    test_codes: Tensor
+    num_codes: int
+    hops: int
+    nodes: Tensor
+    notes: tuple[str, ...] = ()
+    graph: Graph | None = field(default=None, init=False)  # its nodes have no features of their own
+    edge_weight: Tensor | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.edge_index.device.type != "cpu":
+            return
+        if bool((self.anchor[self.edge_index[0]] != self.anchor[self.edge_index[1]]).any()):
+            raise ValueError(f"{self.name}: an edge joins the trees of two anchors, so a code could reach another tree")
+        parts = [self.anchor[index].unique() for index in (self.train_index, self.val_index, self.test_index)]
+        if min(part.numel() for part in parts) == 0:
+            raise ValueError(f"{self.name}: training, validation and test need a query node each")
+        if torch.cat(parts).unique().numel() < sum(part.numel() for part in parts):
+            raise ValueError(f"{self.name}: a tree has query nodes of two parts of the split")
+
+    @property
+    def num_nodes(self) -> int:
+        """Number of nodes n."""
+        return self.anchor.numel()
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes: the codes."""
+        return self.num_codes
+
+    @property
+    def chance(self) -> float:
+        """Accuracy of a guess, in percent."""
+        return 100 / self.num_codes
+
+    @property
+    def x(self) -> Tensor:
+        """Features of the nodes without any codes: zeros ``[n, num_codes]``."""
+        return torch.zeros(self.num_nodes, self.num_codes, device=self.anchor.device)
+
+    def features(self, codes: Tensor) -> Tensor:
+        """Return the features of all nodes ``[n, num_codes]``, given the codes of the anchors ``[a]``: a one-hot row
+        for each anchor, and zeros for all other nodes."""
+        x = self.x
+        x[self.anchors, codes] = 1.0
+        return x
+
+    def answers(self, codes: Tensor, index: Tensor) -> Tensor:
+        """Return the right answers of some query nodes ``[b]``, given the codes of the anchors ``[a]``."""
+        return codes[self.anchor[index]]
 
 
 def ancestor_task(
@@ -68,6 +169,8 @@ def ancestor_task(
         (8, 20, 12.5)
     """
     if isinstance(tree, str):
+        from lresnet.data.load import load_tree  # it imports the tasks, of which this is one
+
         tree = load_tree(tree)
     called = name or f"ancestors/k{hops}"
     if hops < 1 or codes < 2 or rounds < 1 or (queries_per_anchor is not None and queries_per_anchor < 1):

@@ -47,7 +47,7 @@ def link_task(
     node_features: FeatureSource | None = None,
     features: FeatureKind = "published",
 ) -> LinkTask:
-    """Return link prediction on a graph: held-out edges are to be told from pairs of nodes without an edge.
+    """Return link prediction on a graph: distinguish held-out edges from pairs of nodes without an edge.
 
     Args:
         graph: A :class:`~lresnet.data.Graph`, or anything that :func:`lresnet.data.read_graph` takes.

@@ -1,4 +1,4 @@
-"""Graphs, images and tasks by name."""
+"""Graphs, trees, images and tasks by name."""
 
 from __future__ import annotations
 

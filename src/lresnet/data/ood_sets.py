@@ -98,9 +98,14 @@ def _files(source: OodSource, root: Root) -> dict[str, Path]:
         return {source.name: user_images(source, root)}
     paths = {}
     for file in source.files:
-        unpacked = None if file.unpacked is None else first_existing([file.unpacked], root)
-        paths[file.name] = _official(file, root) or unpacked or download(file, root)
+        paths[file.name] = _official(file, root) or _unpacked(file.unpacked, root) or download(file, root)
     return paths
+
+
+def _unpacked(file: File | None, root: Root) -> Path | None:
+    if file is None:
+        return None
+    return _official(file, root) if file.is_verified else first_existing([file.path], root)
 
 
 def _official(file: File, root: Root) -> Path | None:
@@ -115,7 +120,7 @@ def _note(source: OodSource, files: Files, found: UnlabelledImages) -> str:
     if source.folder:
         return _substitute(found.images) or found.note
     for file in source.files:
-        if files[file.name].name != file.name:
+        if files[file.name].name != file.name and not (file.unpacked and file.unpacked.is_verified):
             caveat = f"{len(found.images):,} images of an unpacked file, for which no checksum is published"
             return _substitute(found.images) or caveat
     return ""

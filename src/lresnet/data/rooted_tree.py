@@ -234,7 +234,7 @@ class RootedTree:
         return dataclasses.replace(self, parent=number[self.parent[nodes]], names=names)
 
     def called(self, node: int) -> str:
-        """Return how messages call a node."""
+        """Return the name of a node for messages."""
         return f"node {quoted(self.names[node])}" if self.names else f"node {node}"
 
     @cached_property

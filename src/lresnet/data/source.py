@@ -95,11 +95,11 @@ class File:
         path: Path relative to a data root.
         url: Official address; None if the file is not published.
         size: Number of bytes; None if unknown, then the file may have :data:`lresnet._limits.DOWNLOAD_BYTES` at most.
-        sha256: Checksum; None if unknown, then ``git_blob`` must be given.
+        sha256: Checksum; None if unknown, then ``git_blob`` must be given, except for an ``unpacked`` file.
         git_blob: The id that git gives the content.
         records: Layout of an archive of images. The extracted folder is accepted in place of the archive.
-        unpacked: Path of a file that is accepted in place of this one, and that is safe to read without a checksum: the
-            same images uncompressed or as an array. No checksum of it is published.
+        unpacked: A file that is accepted in place of this one: the same images uncompressed or as an array. One without
+            a checksum is the user's own, in a form that is safe to read.
     """
 
     path: str
@@ -108,7 +108,12 @@ class File:
     sha256: str | None = None
     git_blob: str | None = None
     records: ImageRecords | None = None
-    unpacked: str | None = None
+    unpacked: File | None = None
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the content has a checksum."""
+        return self.sha256 is not None or self.git_blob is not None
 
     @property
     def name(self) -> str:

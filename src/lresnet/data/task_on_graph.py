@@ -1,4 +1,4 @@
-"""What tasks on graphs have in common: how they print, move to a device, size a network and are described."""
+"""Base class of tasks on graphs: printing, devices, sizes of a network, and the record for ``run.json``."""
 
 from __future__ import annotations
 

@@ -174,10 +174,19 @@ def ancestor_pairs(taxonomy: Taxonomy) -> NDArray[np.int64]:
     """
     parents = _lists(taxonomy.edges, len(taxonomy.names))
     above: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)] * len(parents)
+    order = topological(taxonomy.edges, len(parents))
+    place, seen = np.argsort(order), np.zeros(len(parents), dtype=np.bool_)
     total = 0
-    for node in topological(taxonomy.edges, len(parents)):
-        if parents[node]:
-            above[node] = np.unique(np.concatenate([np.array(parents[node]), *(above[p] for p in parents[node])]))
+    for node in order:
+        found = list[NDArray[np.int64]]()
+        for parent in sorted(parents[node], key=lambda each: -place[each]):
+            if not seen[parent]:  # otherwise it is above a later parent, and so are its ancestors
+                own = np.append(above[parent], parent)
+                found.append(own[~seen[own]])
+                seen[own] = True
+        if found:
+            above[node] = np.sort(np.concatenate(found))
+            seen[above[node]] = False
             total += above[node].size
             if total > CLOSURE_PAIRS:
                 raise ValueError(
@@ -438,7 +447,7 @@ def _columns(rows: Sequence[Sequence[str]]) -> _Columns:
             label = _titled(others, _NAMES) if _NUMBERED.search(titles[child]) else None
             text = _titled({column: title for column, title in others.items() if column != label}, _TEXTS)
             used_as = {"child": child, "parent": parent, "name": label, "text": text}
-            why = ", ".join(f"{what} {first[column]}" for what, column in used_as.items() if column is not None)
+            why = ", ".join(f"{what} = {first[column]}" for what, column in used_as.items() if column is not None)
             return _Columns(child, parent, label, text, f"({why})")
     text = 2 if any(len(row) > 2 and row[2] for row in rows) else None
     if len(rest) >= _FEWEST_ROWS and _alone(rows) == {0}:

@@ -193,12 +193,12 @@ def text_task(
 
 
 def _may_be_path(text: str) -> bool:
-    """Whether a file may have this path: no part of it is longer than the names that file systems allow."""
+    """Return whether a file may have this path: no part of it is longer than file systems allow."""
     return 0 < max(map(len, text.split("/"))) < 256 and "\n" not in text
 
 
 def _documents(text: Any) -> list[bytes]:
-    """Return the documents that have bytes, of bytes or a sequence of bytes."""
+    """Return the documents that are not empty, from bytes or a sequence of bytes."""
     documents = [text] if isinstance(text, bytes) else text
     if not isinstance(documents, list | tuple):
         raise TypeError(f"a text must be a file, bytes or a list of bytes, got {type(text).__name__}")
@@ -227,7 +227,7 @@ Piece = tuple[bytes, bool]  # a part of a document, and whether the document end
 
 
 def _split(documents: Sequence[bytes]) -> list[list[Piece]]:
-    """Return the documents of the three parts; a document that is cut goes on in the next part."""
+    """Return the documents of the three parts; a document that is cut continues in the next part."""
     size = sum(map(len, documents))
     cuts = [round((1 - 2 * _HELD_OUT) * size), round((1 - _HELD_OUT) * size)]
     parts: list[list[Piece]] = [[], [], []]
@@ -270,7 +270,7 @@ def _notes(documents: Sequence[bytes], end: bool, whole: int) -> list[str]:
 
 
 def _bytes_outside_utf8(text: bytes) -> int:
-    """Return how many bytes of a text belong to no character of UTF-8."""
+    """Return the number of bytes of a text that belong to no character of UTF-8."""
     try:
         text.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Tokenisers of text: its bytes, or byte pairs that were merged by their frequency in a training text."""
+"""Tokenisers of text: single bytes, or byte pairs merged by their frequency in a training text."""
 
 from __future__ import annotations
 

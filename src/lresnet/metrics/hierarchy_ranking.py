@@ -17,7 +17,15 @@ from torch import Tensor
 from lresnet.geometry.checks import checks_values
 from lresnet.metrics.checks import NonFiniteScores
 
-__all__ = ["RankedAnswers", "ScoreRows", "average_distortion", "norm_depth_correlation", "rank_answers"]
+__all__ = [
+    "RankedAnswers",
+    "ScoreRows",
+    "average_distortion",
+    "norm_depth_correlation",
+    "rank_answers",
+    "ranking_metric",
+    "ranking_metrics",
+]
 
 ScoreRows = Callable[[Tensor], Tensor]
 """Function from the numbers of some queries ``[b]`` to the scores of all candidates ``[b, N]``; higher is better."""
@@ -152,6 +160,29 @@ def _answers_at_least_as_high(queries: Tensor, scores: Tensor) -> Tensor:
     last = torch.searchsorted(distinct[0].contiguous(), distinct[0].contiguous(), right=True) - 1
     found: Tensor = (up_to[last] - up_to + count)[which].double()
     return found
+
+
+def ranking_metrics(ranked: RankedAnswers, metric: str = "mrr") -> dict[str, float]:
+    """Return the metrics of a ranking by name, ``metric`` first: shares in percent, the mean rank as it is.
+
+    Example:
+        >>> ranked = rank_answers(lambda rows: torch.eye(3)[rows], torch.tensor([[0, 1], [2, 0]]), 3)
+        >>> ranking_metrics(ranked, "hits@1")["mean_rank"]
+        1.5
+    """
+    names = dict.fromkeys([metric, "mrr", "mean_average_precision", "hits@10"])
+    return {name: 100 * float(ranking_metric(ranked, name)) for name in names} | {
+        "mean_rank": float(ranked.mean_rank())
+    }
+
+
+def ranking_metric(ranked: RankedAnswers, name: str) -> Tensor:
+    """Return the metric ``name``, one of :data:`lresnet.metrics.HIERARCHY_METRICS`, between 0 and 1."""
+    if name == "mrr":
+        return ranked.mean_reciprocal_rank()
+    if name == "mean_average_precision":
+        return ranked.mean_average_precision()
+    return ranked.hits_at(int(name.removeprefix("hits@")))
 
 
 def average_distortion(distances: Tensor, tree_distances: Tensor) -> Tensor:

@@ -10,10 +10,10 @@ from scipy import sparse
 from torch import Tensor
 
 from lresnet.data.hierarchy import HierarchyTask
-from lresnet.metrics.hierarchy_ranking import RankedAnswers, ScoreRows, rank_answers
+from lresnet.metrics.hierarchy_ranking import RankedAnswers, ScoreRows, rank_answers, ranking_metric, ranking_metrics
 from lresnet.metrics.untrained_links import UntrainedScore
 
-__all__ = ["UNTRAINED_HIERARCHY_SCORES", "hierarchy_metric", "hierarchy_metrics_of", "untrained_hierarchy_scores"]
+__all__ = ["UNTRAINED_HIERARCHY_SCORES", "untrained_hierarchy_scores"]
 
 UNTRAINED_HIERARCHY_SCORES = {
     "descendants": "most descendants",
@@ -24,7 +24,7 @@ UNTRAINED_HIERARCHY_SCORES = {
 
 
 def untrained_hierarchy_scores(task: HierarchyTask, *, test: bool = True) -> list[UntrainedScore]:
-    """Return what every untrained score reaches on a task, best first. Only validation pairs choose and order them.
+    """Return the results of all untrained scores on a task, best first by validation.
 
     ``"descendants"`` ranks candidates by the number of training nodes below them, the same for every node. With
     features of texts, ``"text_cosine"`` ranks them by the cosine of the features, and ``"similar_child"`` by the
@@ -45,39 +45,14 @@ def untrained_hierarchy_scores(task: HierarchyTask, *, test: bool = True) -> lis
     scores = _scores(task)
     for name, score in scores.items():
         ranked = _ranked(task, score, task.val_pairs)
-        found.append(UntrainedScore(name, 100 * float(hierarchy_metric(ranked, task.metric))))
+        found.append(UntrainedScore(name, 100 * float(ranking_metric(ranked, task.metric))))
     found.sort(key=lambda one: -one.validation)
     if not test:
         return found
     return [
-        dataclasses.replace(
-            one, metrics=hierarchy_metrics_of(_ranked(task, scores[one.name], task.test_pairs), task.metric)
-        )
+        dataclasses.replace(one, metrics=ranking_metrics(_ranked(task, scores[one.name], task.test_pairs), task.metric))
         for one in found
     ]
-
-
-def hierarchy_metrics_of(ranked: RankedAnswers, metric: str = "mrr") -> dict[str, float]:
-    """Return the metrics of a ranking by name, ``metric`` first: shares in percent, the mean rank as it is.
-
-    Example:
-        >>> ranked = rank_answers(lambda rows: torch.eye(3)[rows], torch.tensor([[0, 1], [2, 0]]), 3)
-        >>> hierarchy_metrics_of(ranked, "hits@1")["mean_rank"]
-        1.5
-    """
-    names = dict.fromkeys([metric, "mrr", "mean_average_precision", "hits@10"])
-    return {name: 100 * float(hierarchy_metric(ranked, name)) for name in names} | {
-        "mean_rank": float(ranked.mean_rank())
-    }
-
-
-def hierarchy_metric(ranked: RankedAnswers, name: str) -> Tensor:
-    """Return the metric ``name``, one of :data:`lresnet.metrics.HIERARCHY_METRICS`, between 0 and 1."""
-    if name == "mrr":
-        return ranked.mean_reciprocal_rank()
-    if name == "mean_average_precision":
-        return ranked.mean_average_precision()
-    return ranked.hits_at(int(name.removeprefix("hits@")))
 
 
 def _ranked(task: HierarchyTask, score: ScoreRows, pairs: Tensor) -> RankedAnswers:

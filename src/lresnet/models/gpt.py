@@ -157,9 +157,14 @@ class LorentzGPT(Transformer):
             scores = lorentz_scores(points, weight, kappa, number(self.log_temperature).to(wide).exp())
         return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
-    def make_caches(self) -> list[KeyValueCache]:
-        """Return empty caches of keys and values, one for each block."""
-        return [KeyValueCache(self.context) for _ in self.layers]
+    def make_caches(self, positions: int | None = None) -> list[KeyValueCache]:
+        """Return empty caches of keys and values, one for each block.
+
+        Args:
+            positions: Largest number of positions, at most the context. None: the context.
+        """
+        capacity = self.context if positions is None else min(positions, self.context)
+        return [KeyValueCache(capacity) for _ in self.layers]
 
     @torch.no_grad()
     def generate(
@@ -208,7 +213,8 @@ class LorentzGPT(Transformer):
         was_training = self.training
         self.eval()
         try:
-            caches, start = self.make_caches() if use_cache else None, max(0, ids.shape[1] - self.context)
+            caches = self.make_caches(ids.shape[1] + max_new_tokens) if use_cache else None
+            start = max(0, ids.shape[1] - self.context)
             for _ in range(max_new_tokens):
                 if ids.shape[1] - start > self.context:
                     start = ids.shape[1] - max(1, self.context // 2)
@@ -235,6 +241,10 @@ def _next_token(
     logits: Tensor, temperature: float, top_k: int | None, top_p: float | None, generator: torch.Generator | None
 ) -> Tensor:
     """Return one token for each row of logits [B, V], [B, 1]."""
+    if logits.device.type == "cpu" and not logits.isfinite().all():
+        raise ValueError(
+            "the logits of the next token are not finite; the weights are damaged, or training has diverged"
+        )
     if temperature == 0:
         return logits.argmax(-1, keepdim=True)
     # The largest score is 0, so that no temperature, however small, overflows.

@@ -54,7 +54,7 @@ class _Linear(torch.nn.Linear):
 
 
 def classifier(kind: str, width: int, num_classes: int, manifold: Lorentz) -> torch.nn.Module:
-    """Return the head of this name.
+    """Return the head called ``kind``.
 
     Example:
         >>> classifier("mlr", 8, 3, Lorentz(-1.0))

@@ -1,4 +1,8 @@
-"""Global attention of all nodes in linear time (SGFormer, Wu et al., NeurIPS 2023), in vectors and in points."""
+"""Linear attention of all nodes (SGFormer, Wu et al., NeurIPS 2023), in vectors and in points.
+
+Softmax attention, as transformers have it, is in :mod:`lresnet.nn.softmax_attention`. This module keeps the name that
+pickles of version 0.2 have.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _Number: TypeAlias = float | Tensor
 
 
 def is_half(dtype: torch.dtype) -> bool:
-    """Return whether times have to be split in this dtype."""
+    """Return whether times must be split into two numbers in this dtype."""
     return dtype in _HALF
 
 

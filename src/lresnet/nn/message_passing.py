@@ -93,7 +93,7 @@ def _plain_edges(edge_index: Tensor) -> Tensor:
 
 
 class WeightedPassing(MessagePassing):  # type: ignore[misc]  # PyG has no types
-    """Sums of weighted messages, by one sparse product where nobody looks at single messages.
+    """Sums of weighted messages, by one sparse product unless single messages are needed.
 
     A message is :math:`A_{ij} [h_j, 1]`: the last coordinate sums to the weight of all messages, which the mean or the
     centroid needs. A mask of an edge, as in :mod:`torch_geometric.explain`, so multiplies the edge's weight.

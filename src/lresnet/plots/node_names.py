@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lresnet.plots.picture import INK
 from lresnet.plots.poincare_disk import DiskEmbedding
-from lresnet.runs.one_line import one_line
+from lresnet.runs.names import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

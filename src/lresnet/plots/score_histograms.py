@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from lresnet.metrics import ood_metrics
 from lresnet.plots.picture import INK, save_picture
-from lresnet.runs.one_line import one_line
+from lresnet.runs.names import one_line
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

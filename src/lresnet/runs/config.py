@@ -155,7 +155,7 @@ def configure(
     seed: int = 0,
     settings: Mapping[str, Any] | None = None,
 ) -> RunConfig:
-    """Build the configuration of a run from flat settings, as the command line and TOML files give them.
+    """Build the configuration of a run from flat settings, as the command line and TOML files provide them.
 
     Args:
         task: what is learned. Settings of the task in ``settings`` take precedence.
@@ -254,7 +254,7 @@ def _settings_of_kind(kind: KindOfData) -> set[str]:
 
 
 def _misplaced(setting: str, task: TaskConfig, model: str) -> str:
-    """Say where a setting belongs that the task or its model does not have."""
+    """Return the error message for a setting that the task or its model does not have: it names the owner."""
     for name, config in DATA_KINDS[task.data_kind].models.items():
         if setting in {field.name for field in dataclasses.fields(config)}:
             typed = option_name(setting)

@@ -10,6 +10,7 @@ import math
 import re
 import shutil
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -196,11 +197,18 @@ def best_trial(ended: Sequence[Trial]) -> Trial:
 
 
 def read_trials(folder: Path | None) -> list[Trial]:
-    """Read the trials that a search has recorded in ``folder``; lines that are not trials are skipped."""
+    """Read the trials that a search has recorded in ``folder``; a warning names lines that are not trials."""
     path = None if folder is None else folder / _FILE
     if path is None or not path.is_file():
         return []
-    return [trial for line in path.read_bytes().splitlines() if (trial := _trial(line)) is not None]
+    found = []
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+        trial = _trial(line)
+        if trial is not None:
+            found.append(trial)
+        else:
+            warnings.warn(f"{path}, line {number} is damaged; its trial is repeated", stacklevel=2)
+    return found
 
 
 def _trial(line: bytes) -> Trial | None:
@@ -263,7 +271,7 @@ def _train(number: int, settings: dict[str, Any], config: RunConfig, device: str
 
 
 def _can_resume(place: Path, tried: RunConfig) -> bool:
-    """Whether the files of an interrupted trial, if there are any, are those of the same settings and data."""
+    """Return whether the files of an interrupted trial, if any, belong to the same settings and data."""
     from lresnet.runs.data_facts import graph_facts
     from lresnet.runs.record import read_record
     from lresnet.runs.tasks import load

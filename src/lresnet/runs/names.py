@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 
-__all__ = ["did_you_mean", "require_known"]
+__all__ = ["did_you_mean", "one_line", "require_known"]
 
 
 def require_known(what: str, name: str, known: Iterable[str]) -> None:
@@ -28,3 +28,13 @@ def did_you_mean(name: str, names: Sequence[str]) -> str:
     """
     near = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}? " if near else ""
+
+
+def one_line(name: str) -> str:
+    r"""Return ``name`` with line breaks, control characters and characters that cannot be encoded escaped.
+
+    Example:
+        >>> print(one_line("two\nlines, \x1b[31mred"))
+        two\nlines, \x1b[31mred
+    """
+    return "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in name)

@@ -111,7 +111,8 @@ class NodeInputs:
         return name in self._numbers or self._is_number(name)
 
     def _is_number(self, name: str) -> bool:
-        return name.isdecimal() and int(name) < self.num_nodes and not self._named_by_numbers
+        is_number = name.isdecimal() and len(name) < 20  # Python reads no number of thousands of digits
+        return is_number and int(name) < self.num_nodes and not self._named_by_numbers
 
     @functools.cached_property
     def _named_by_numbers(self) -> bool:

@@ -147,7 +147,7 @@ def run_config(
 
 
 def has_searched_preset(config: RunConfig, recipe: str | None = None) -> bool:
-    """Whether the preset of a run on images was searched for its method, rather than shared by all other methods.
+    """Return whether the preset of a run on images was searched for its method, not only shared with others.
 
     The settings of the vision transformers were not searched for any method.
 

@@ -131,7 +131,7 @@ class RunGroup:
 
     @property
     def unit(self) -> str:
-        """What the main metric is measured in: percent, or nothing for bits per byte."""
+        """Unit of the main metric: percent, or none for bits per byte."""
         return "" if is_text_metric(self.metric) else "percent"
 
     @property

@@ -159,7 +159,7 @@ class Run:
         top_p: float | None = None,
         seed: int = 0,
     ) -> str:
-        """Return ``prompt`` and a continuation that the model draws, for a run on a text.
+        """Return ``prompt`` and a continuation drawn from the model of a run on a text.
 
         Bytes that are not UTF-8 are replaced by U+FFFD. The result depends on the arguments and the run only.
 
@@ -179,7 +179,7 @@ class Run:
         return generate(self, prompt, tokens=tokens, temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
 
     def evaluate(self) -> dict[str, float]:
-        """Return the test metrics, the one to report first: bits per byte of a text, otherwise percentages.
+        """Return the test metrics, the main one first: bits per byte of a text, otherwise percentages.
 
         For link prediction, scores without any training (:meth:`untrained`) are computed on the same pairs. The test
         set is read once: a run with a folder writes the metrics to ``evaluation.json`` and reads them from there
@@ -210,7 +210,7 @@ class Run:
         return dict(self.record.metrics)
 
     def untrained(self) -> list[UntrainedScore]:
-        """Return what scores without any training reach on the links or ancestors of this run, best first.
+        """Return the results of scores without training on the links or ancestors of this run, best first.
 
         For links they are raw features, common neighbours, two- and three-hop counts and degrees, see
         :func:`lresnet.metrics.untrained_link_scores`; for a hierarchy see

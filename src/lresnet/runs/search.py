@@ -68,7 +68,7 @@ def smoothed_best(curve: Sequence[tuple[int, float]], *, lowest: bool = False) -
 
     Args:
         curve: epoch and score of every validation pass, as in :attr:`lresnet.train.Outcome.curve`.
-        lowest: return the lowest mean, for a score of which less is better.
+        lowest: return the lowest mean, for a score where lower is better.
 
     Example:
         >>> smoothed_best([(5, 60.0), (10, 90.0), (15, 60.0), (20, 70.0), (25, 70.0), (30, 70.0)])
@@ -89,7 +89,7 @@ def best_configuration(
     Args:
         records: objects with ``config`` and ``metric``; None is the metric of a run that diverged.
         metric: ``"validation"``, the score of the best pass, or ``"validation_smoothed"``, see :func:`smoothed_best`.
-        lowest: return the configuration with the lowest mean, for a metric of which less is better.
+        lowest: return the configuration with the lowest mean, for a metric where lower is better.
 
     Raises:
         ValueError: there are no records.

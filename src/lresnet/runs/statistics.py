@@ -91,7 +91,7 @@ class Estimate:
         return f"{self.mean:{spec}} ± {self.half_width:{spec.replace('+', '')}}"
 
     def __neg__(self) -> Estimate:
-        """Return the estimate with its sign reversed, for metrics of which less is better."""
+        """Return the estimate with its sign reversed, for metrics where lower is better."""
         return Estimate(-self.mean, -self.high, -self.low, self.n, self.p)
 
 
@@ -226,7 +226,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def verdict(estimate: Estimate) -> Verdict:
     """Return what one comparison alone shows: whether its 95 % interval excludes zero.
 
-    The difference counts as better where it is positive; negate it for a metric of which less is better.
+    The difference counts as better where it is positive; negate it for a metric where lower is better.
 
     Example:
         >>> verdict(Estimate(mean=1.0, low=0.5, high=1.5, n=10, p=0.001))

@@ -89,7 +89,7 @@ class GraphTaskConfig:
         check_options(self)
         for name in ("name", "split", "node_features", "labels", "metric"):
             if not isinstance(getattr(self, name), str | None):
-                raise ValueError(f"{name} must be a text, got {getattr(self, name)!r}")
+                raise ValueError(f"{name} must be a string, got {getattr(self, name)!r}")
         if self.drop_columns is not None:
             object.__setattr__(self, "drop_columns", self._checked_columns(self.drop_columns))
         if not self.is_own and self.name in TASKS:
@@ -122,7 +122,7 @@ class GraphTaskConfig:
         return tuple(sorted(set(columns))) or None
 
     def _name_split(self, splits: tuple[str, ...]) -> None:
-        """Take the current name of the split of a shipped task, and check its number."""
+        """Replace an older name of the split of a shipped task by its current name, and check its number."""
         if self.split is None and self.split_index is not None and "official_splits" in splits:
             object.__setattr__(self, "split", "official_splits")
         if self.split is not None:
@@ -152,7 +152,7 @@ class GraphTaskConfig:
         return self.task is not None
 
     def words(self) -> list[str]:
-        """Return the words of a command that choose the split and what is to be learned."""
+        """Return the command-line options that choose the split and what is to be learned."""
         index = [] if self.split_index is None else [str(self.split_index)]
         if index and self.split in (None, "official_splits"):
             words = ["--split", *index]
@@ -162,7 +162,7 @@ class GraphTaskConfig:
         return words + ([] if self.task is None else ["--task", self.task, "--search", "off"])
 
     def split_facts(self) -> dict[str, Any]:
-        """Return the split and what is to be learned, by the names that messages give them."""
+        """Return the split and what is to be learned, by their names in messages."""
         return {"split": self.split, "split_index": self.split_index, "task kind": self.task}
 
 
@@ -234,7 +234,7 @@ class ImageTaskConfig:
         return Path(self.name).is_absolute()
 
     def words(self) -> list[str]:
-        """Return the words of a command that keep it from scaling a recipe to the user's images."""
+        """Return the command-line options that keep a recipe from being scaled to the user's images."""
         return ["--recipe", "fast"] if self.is_own else []
 
     def split_facts(self) -> dict[str, Any]:
@@ -295,7 +295,7 @@ class TextTaskConfig:
         return self.name not in TEXTS
 
     def words(self) -> list[str]:
-        """Return the words of a command that say that a path holds a text."""
+        """Return the command-line options that mark a path as a text."""
         return ["--task", "text"]
 
     def split_facts(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs on texts: networks of the user, and continuations that the model of a run draws."""
+"""Runs on texts: checks of a user's network, and continuations of a prompt."""
 
 from __future__ import annotations
 
@@ -104,13 +104,16 @@ def generate(
     first = tokenizer.encode(given).tolist() or start
     generator = torch.Generator(run.device).manual_seed(seed)
     ids = torch.tensor([first], dtype=torch.int64, device=run.device)
-    found = draw(
-        ids,
-        tokens,
-        temperature=temperature,
-        top_k=None if top_k is None else min(top_k, tokenizer.vocab_size),
-        generator=generator,
-        **({} if top_p is None else {"top_p": top_p}),  # other models may not have it
-    )
+    try:
+        found = draw(
+            ids,
+            tokens,
+            temperature=temperature,
+            top_k=None if top_k is None else min(top_k, tokenizer.vocab_size),
+            generator=generator,
+            **({} if top_p is None else {"top_p": top_p}),  # other models may not have it
+        )
+    except ValueError as error:
+        raise ValueError(f"the model of {run.place} cannot continue the text: {error}") from error
     drawn = found.flatten()[len(first) :].tolist()
     return (given + tokenizer.decode(drawn)).decode(errors="replace")

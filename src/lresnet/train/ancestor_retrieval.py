@@ -1,4 +1,4 @@
-"""k-hop ancestor retrieval: nodes name the random code of their ancestor, with new codes at every step."""
+"""k-hop ancestor retrieval: classify nodes by the random code of their ancestor, with new codes at every step."""
 
 from __future__ import annotations
 

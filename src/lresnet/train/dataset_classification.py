@@ -130,7 +130,7 @@ class DatasetClassification(Objective[torch.nn.Module]):
         for part in (self.loader.sampler, self.loader.batch_sampler, self.loader.dataset):
             if callable(set_epoch := getattr(part, "set_epoch", None)):
                 set_epoch(self._epoch)
-        if self.task.steps_per_epoch is None:  # a stream goes on where the last epoch ended
+        if self.task.steps_per_epoch is None:  # a stream continues where the last epoch ended
             self._iterator = None
         self._epoch += 1
 

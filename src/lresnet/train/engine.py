@@ -261,12 +261,12 @@ class TrainingState(Generic[Model]):
 
     @torch.no_grad()
     def _score(self) -> float | None:
-        """The validation score of the model as it is, in percent unless the objective says otherwise."""
+        """Return the validation score of the current model, in percent unless the objective has another unit."""
         score = self.objective.validation(self.model)
         return None if score is None else (100 if self.objective.percent else 1) * float(score)
 
     def _improves(self, value: float) -> bool:
-        """Whether a validation score is better than the best one so far; NaN is not."""
+        """Return whether a validation score is better than the best one so far; NaN is not."""
         if self.objective.lower_is_better:
             return value < (math.inf if self.best is None else self.best)
         return value > (-math.inf if self.best is None else self.best)

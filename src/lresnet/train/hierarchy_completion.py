@@ -14,8 +14,9 @@ from lresnet.metrics.hierarchy_ranking import (
     average_distortion,
     norm_depth_correlation,
     rank_answers,
+    ranking_metric,
+    ranking_metrics,
 )
-from lresnet.metrics.untrained_hierarchy import hierarchy_metric, hierarchy_metrics_of
 from lresnet.models.graph_model import GraphModel
 from lresnet.nn import (
     ordered_ranking_loss,
@@ -149,13 +150,13 @@ class HierarchyCompletion(Objective[GraphModel]):
     @torch.no_grad()
     def validation(self, model: GraphModel) -> Tensor:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        found = hierarchy_metric(self._ranked(z, model, self.task.val_pairs), self.task.metric)
+        found = ranking_metric(self._ranked(z, model, self.task.val_pairs), self.task.metric)
         return found + _TIE * self._ranked(z, model, self._tie_pairs).mean_reciprocal_rank()
 
     @torch.no_grad()
     def test(self, model: GraphModel) -> dict[str, float]:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        found = hierarchy_metrics_of(self._ranked(z, model, self.task.test_pairs), self.task.metric)
+        found = ranking_metrics(self._ranked(z, model, self.task.test_pairs), self.task.metric)
         kappa = kappa_of_model(model, z)  # type: ignore[arg-type]
         return found | _geometry(z, None if kappa is None else float(kappa), self.task)
 
@@ -174,7 +175,7 @@ class HierarchyCompletion(Objective[GraphModel]):
         return torch.where(torch.isin(self.nodes.unsqueeze(1) * n + ancestors, edges), 1, steps)
 
     def _drawn(self, nodes: Tensor, ancestors: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the candidates of a step, and where ancestors and nodes are among them (-1: nowhere)."""
+        """Return the candidates of a step, and the places of ancestors and nodes among them (-1: absent)."""
         n, device = self.task.num_nodes, nodes.device
         drawn = torch.randint(n, (self.candidates,), generator=self.generator).to(device)
         chosen = torch.cat([drawn, ancestors[ancestors >= 0]]).unique()

@@ -138,7 +138,7 @@ class ResultsFile:
                 position += len(line)
                 if line.endswith(b"\n"):
                     self._end = position
-                with contextlib.suppress(ValueError):  # read_results reports it
+                with contextlib.suppress(AttributeError, LookupError, TypeError, ValueError):  # read_results reports it
                     self._keys.add(self._key(parse_line(line)))
         self._keys.discard(None)
 

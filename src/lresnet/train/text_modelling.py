@@ -113,7 +113,7 @@ class TextModelling(Objective[torch.nn.Module]):
     ``steps_per_epoch`` steps of the task, or as many as are needed to read as many tokens as there are. Several
     processes draw the same places, and each takes its share. On CUDA the model runs in bfloat16 (autocast).
 
-    Validation and test report bits per byte, of which less is better:
+    Validation and test report bits per byte, lower is better:
 
     .. math:: -\frac{1}{\text{bytes}} \sum_i \log_2 p(t_i \mid t_{i-k}, \dots, t_{i-1})
 

@@ -56,112 +56,120 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
     return 0
 
 
-@pages.command
-def verdict(results: _Results = Path("results"), out: Path = Path("docs/reproduction/index.md")) -> int:
-    """Write the page that answers whether the paper reproduces: its claims, and a small table for each of its tables.
-
-    Example: python -m lresnet_paper pages verdict --out docs/reproduction/index.md
+def _page(path: str, read: str = "files of JSON lines") -> Callable[[Callable[[Path], str]], Callable[..., int]]:
+    """Return a decorator that makes a verb of a function from the folder of results to the text of a page.
 
     Args:
-        results: The folder with the results, files of JSON lines.
-        out: The Markdown file to write.
+        path: The file of the page in the folder of the docs.
+        read: The files in the folder of results that the page is made from.
     """
+
+    def verb_of(render: Callable[[Path], str]) -> Callable[..., int]:
+        def verb(results: _Results = Path("results"), out: Path = Path("docs") / path) -> int:
+            from lresnet_paper.render import write_page
+
+            write_page(out, render(results))
+            print(f"The page: {out}")
+            return 0
+
+        verb.__name__ = render.__name__
+        verb.__doc__ = f"""{render.__doc__}
+
+        Example: python -m lresnet_paper pages {render.__name__.rstrip("_")} --out docs/{path}
+
+        Args:
+            results: The folder of results, with {read}.
+            out: The Markdown file to write.
+        """
+        return pages.command(verb)
+
+    return verb_of
+
+
+@_page("reproduction/index.md")
+def verdict(results: Path) -> str:
+    """Write the page that answers whether the paper reproduces: its claims, and a summary of each of its tables."""
     from lresnet_paper.pages.verdict_page import verdict_page_of_folder
-    from lresnet_paper.render import write_page
 
-    write_page(out, verdict_page_of_folder(results))
-    print(f"The page: {out}")
-    return 0
+    return verdict_page_of_folder(results)
 
 
-@pages.command
-def when(results: _Results = Path("results"), out: Path = Path("docs/start/when.md")) -> int:
-    """Write the page that says where hyperbolic space helped and where it did not, with a table for choosing.
-
-    Example: python -m lresnet_paper pages when --out docs/start/when.md
-
-    Args:
-        results: The folder with the results, files of JSON lines.
-        out: The Markdown file to write.
-    """
+@_page("start/when.md")
+def when(results: Path) -> str:
+    """Write the page that says where hyperbolic space helped and where it did not, with a table for choosing."""
     from lresnet_paper.pages.when_page import when_page_of_folder
-    from lresnet_paper.render import write_page
 
-    write_page(out, when_page_of_folder(results))
-    print(f"The page: {out}")
-    return 0
+    return when_page_of_folder(results)
 
 
-@pages.command
-def results_(results: _Results = Path("results"), out: Path = Path("docs/reproduction/results.md")) -> int:
-    """Write the page of all results: one section per table of the paper.
-
-    Example: python -m lresnet_paper pages results --out docs/reproduction/results.md
-
-    Args:
-        results: The folder with the results, files of JSON lines.
-        out: The Markdown file to write.
-    """
+@_page("reproduction/results.md")
+def results_(results: Path) -> str:
+    """Write the page of all results: one section per table of the paper."""
     from lresnet_paper.pages.results_page import results_page_of_folder
-    from lresnet_paper.render import write_page
 
-    write_page(out, results_page_of_folder(results))
-    print(f"The page: {out}")
-    return 0
+    return results_page_of_folder(results)
 
 
-@pages.command
-def performance(results: _Results = Path("results"), out: Path = Path("docs/performance/index.md")) -> int:
-    """Write the page with the headline figures of speed and accuracy.
-
-    Example: python -m lresnet_paper pages performance --out docs/performance/index.md
-
-    Args:
-        results: The folder with benchmarks.jsonl and numerics.jsonl.
-        out: The Markdown file to write.
-    """
+@_page("performance/index.md", "benchmarks.jsonl and numerics.jsonl")
+def performance(results: Path) -> str:
+    """Write the page with the headline figures of speed and accuracy."""
     from lresnet_paper.pages.performance_page import performance_page
-    from lresnet_paper.render import write_page
 
-    write_page(out, performance_page(results))
-    print(f"The page: {out}")
-    return 0
+    return performance_page(results)
 
 
-@pages.command
-def benchmarks(results: _Results = Path("results"), out: Path = Path("docs/performance/benchmarks.md")) -> int:
-    """Write the page of all benchmarks, as `lresnet bench page` does.
-
-    Example: python -m lresnet_paper pages benchmarks --out docs/performance/benchmarks.md
-
-    Args:
-        results: The folder with benchmarks.jsonl and runtime.jsonl.
-        out: The Markdown file to write.
-    """
+@_page("performance/benchmarks.md", "benchmarks.jsonl and runtime.jsonl")
+def benchmarks(results: Path) -> str:
+    """Write the page of all benchmarks, as `lresnet bench page` does."""
     from lresnet_paper.pages.benchmarks import benchmark_page, read_benchmarks
-    from lresnet_paper.render import write_page
 
-    write_page(out, benchmark_page(read_benchmarks(results)))
-    print(f"The page: {out}")
-    return 0
+    return benchmark_page(read_benchmarks(results))
 
 
-@pages.command
-def numerics(results: _Results = Path("results"), out: Path = Path("docs/performance/numerics.md")) -> int:
-    """Write the page of rounding errors, which `python benchmarks/numerics.py` measures.
-
-    Example: python -m lresnet_paper pages numerics --out docs/performance/numerics.md
-
-    Args:
-        results: The folder with numerics.jsonl.
-        out: The Markdown file to write.
-    """
+@_page("performance/numerics.md", "numerics.jsonl, which `python benchmarks/numerics.py` writes")
+def numerics(results: Path) -> str:
+    """Write the page of rounding errors."""
     from lresnet_paper.pages.numerics import numerics_page, read_numerics
-    from lresnet_paper.render import write_page
 
-    write_page(out, numerics_page(read_numerics(results)))
-    print(f"The page: {out}")
-    return 0
+    return numerics_page(read_numerics(results))
+
+
+@_page("reproduction/hierarchy.md", "hierarchy_images.jsonl, which `python -m lresnet_paper hierarchy` writes")
+def hierarchy(results: Path) -> str:
+    """Write the page of hierarchy-aware losses."""
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.hierarchy_page import hierarchy_page
+
+    return hierarchy_page(list(read_results(results / "hierarchy_images.jsonl")))
+
+
+@_page("reproduction/deep.md", "deep.jsonl, which `lresnet reproduce deep` writes, and untrained.jsonl")
+def deep(results: Path) -> str:
+    """Write the page of deep graph networks: Lorentz, its limit for curvature 0, and GCNII."""
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.deep_page import deep_page
+
+    untrained = results / "untrained.jsonl"
+    scores = read_results(untrained) if untrained.exists() else []
+    return deep_page(list(read_results(results / "deep.jsonl")), scores)
+
+
+@_page("reproduction/transformers.md", "transformers.jsonl, which `lresnet reproduce transformers` writes")
+def transformers(results: Path) -> str:
+    """Write the page of transformers by depth: residual connections with 6, 12 and 24 blocks."""
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.transformers_page import transformers_page
+
+    return transformers_page(list(read_results(results / "transformers.jsonl")))
+
+
+@_page("reproduction/splits.md", "splits.jsonl, which `lresnet reproduce splits` writes")
+def splits(results: Path) -> str:
+    """Write the page that shows how much of a published difference is the split."""
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.splits_page import splits_page
+
+    return splits_page(list(read_results(results / "splits.jsonl")))
 
 
 @pages.command
@@ -183,25 +191,6 @@ def conversion(
     from lresnet_paper.render import write_page
 
     write_page(out, conversion_page(read_conversions(results), read_hand_counts(counts)))
-    print(f"The page: {out}")
-    return 0
-
-
-@pages.command
-def hierarchy(results: _Results = Path("results"), out: Path = Path("docs/reproduction/hierarchy.md")) -> int:
-    """Write the page of hierarchy-aware losses, which `python -m lresnet_paper hierarchy` measures.
-
-    Example: python -m lresnet_paper pages hierarchy --out docs/reproduction/hierarchy.md
-
-    Args:
-        results: The folder with hierarchy_images.jsonl.
-        out: The Markdown file to write.
-    """
-    from lresnet.train.results import read_results
-    from lresnet_paper.pages.hierarchy_page import hierarchy_page
-    from lresnet_paper.render import write_page
-
-    write_page(out, hierarchy_page(list(read_results(results / "hierarchy_images.jsonl"))))
     print(f"The page: {out}")
     return 0
 
@@ -263,68 +252,11 @@ def ancestors(
 
 
 @pages.command
-def deep(results: _Results = Path("results"), out: Path = Path("docs/reproduction/deep.md")) -> int:
-    """Write the page of deep graph networks: Lorentz, its limit for curvature 0, and GCNII.
-
-    Example: python -m lresnet_paper pages deep --out docs/reproduction/deep.md
-
-    Args:
-        results: The folder with deep.jsonl, which `lresnet reproduce deep` writes.
-        out: The Markdown file to write.
-    """
-    from lresnet.train.results import read_results
-    from lresnet_paper.pages.deep_page import deep_page
-    from lresnet_paper.render import write_page
-
-    write_page(out, deep_page(list(read_results(results / "deep.jsonl"))))
-    print(f"The page: {out}")
-    return 0
-
-
-@pages.command
-def transformers(results: _Results = Path("results"), out: Path = Path("docs/reproduction/transformers.md")) -> int:
-    """Write the page of transformers by depth: residual connections with 6, 12 and 24 blocks.
-
-    Example: python -m lresnet_paper pages transformers --out docs/reproduction/transformers.md
-
-    Args:
-        results: The folder with transformers.jsonl, which `lresnet reproduce transformers` writes.
-        out: The Markdown file to write.
-    """
-    from lresnet.train.results import read_results
-    from lresnet_paper.pages.transformers_page import transformers_page
-    from lresnet_paper.render import write_page
-
-    write_page(out, transformers_page(list(read_results(results / "transformers.jsonl"))))
-    print(f"The page: {out}")
-    return 0
-
-
-@pages.command
-def splits(results: _Results = Path("results"), out: Path = Path("docs/reproduction/splits.md")) -> int:
-    """Write the page that shows how much of a published difference is the split.
-
-    Example: python -m lresnet_paper pages splits --out docs/reproduction/splits.md
-
-    Args:
-        results: The folder with splits.jsonl, which `lresnet reproduce splits` writes.
-        out: The Markdown file to write.
-    """
-    from lresnet.train.results import read_results
-    from lresnet_paper.pages.splits_page import splits_page
-    from lresnet_paper.render import write_page
-
-    write_page(out, splits_page(list(read_results(results / "splits.jsonl"))))
-    print(f"The page: {out}")
-    return 0
-
-
-@pages.command
 def depth(
     results: _Results = Path("results"),
     layers: Annotated[int | None, arg(metavar="INT")] = None,
     protocol: Annotated[str | None, arg(metavar="NAME")] = None,
-    beside: Annotated[str | None, arg(metavar="NAME")] = None,
+    second_protocol: Annotated[str | None, arg(metavar="NAME")] = None,
     out: Path = Path("lresnet-depth.png"),
 ) -> int:
     """Draw AUC by the number of layers, and in a second file each layer; print the paper's claims about depth.
@@ -335,21 +267,24 @@ def depth(
         results: The folder with the results of `lresnet reproduce oversmoothing`.
         layers: Depth of the networks that are drawn layer by layer. None: the deepest.
         protocol: Which runs to draw if there are several protocols: legacy or legacy-deep. None: the first.
-        beside: A second protocol that is drawn into the same panels, with hollow markers: tuned settings or another
-            network.
+        second_protocol: A second protocol in the same panels, with hollow markers: tuned settings or another network.
         out: The picture by depth to write; .png, .svg or .pdf. The name of the one by layer ends with -layers.
     """
     from lresnet_paper.pages.claims import depth_claims
     from lresnet_paper.results import read_runs
 
-    _draw_depth(results, layers, protocol, beside, out)
+    _draw_depth(results, layers, protocol, second_protocol, out)
     for claim in depth_claims(read_runs(results)):
         print(f"{claim.sentence}: {claim.verdict}. {claim.evidence}".rstrip())
     return 0
 
 
 def _draw_depth(
-    results: Path, layers: int | None = None, protocol: str | None = None, beside: str | None = None, out: Path = Path()
+    results: Path,
+    layers: int | None = None,
+    protocol: str | None = None,
+    second_protocol: str | None = None,
+    out: Path = Path(),
 ) -> None:
     from lresnet.plots.picture import require_writable_picture
     from lresnet.runs.names import require_known
@@ -362,14 +297,14 @@ def _draw_depth(
     require_writable_picture(out)
     measured = depth_protocols(runs) or ["legacy"]
     planned = {name for cell in recipe_cells(DEPTH_TABLE) for name in protocols(DEPTH_TABLE, cell)}
-    for name in (protocol, beside):
+    for name in (protocol, second_protocol):
         if name in planned.difference(measured):
             raise NoResults(
                 f"the protocol {name} has no results; `lresnet reproduce {DEPTH_TABLE} --protocol {name}` makes them"
             )
         if name is not None:
             require_known("protocol with results", name, measured)
-    print(f"The pictures: {', '.join(map(str, draw_depth(out, runs, layers, protocol, beside)))}")
+    print(f"The pictures: {', '.join(map(str, draw_depth(out, runs, layers, protocol, second_protocol)))}")
 
 
 @pages.command

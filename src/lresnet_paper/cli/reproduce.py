@@ -2,7 +2,6 @@
 
 import contextlib
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,6 +14,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 __all__ = ["reproduce"]
+
+_ALL = "all"  # of the protocols
 
 
 def reproduce(
@@ -39,12 +40,14 @@ def reproduce(
 
     Example: lresnet reproduce ood --cell cifar10/svhn/r20
 
+    Example: lresnet reproduce deep --protocol all --workers 8 --device cuda
+
     Args:
         table: A table with recipes, e.g. gnn, image_classification or ood; or runtime, a timing without recipes.
         cell: One cell of the table, e.g. disease/lp, cifar10 or 2048/10000. In the table ood, cifar10/svhn/r20 is one
             out-of-distribution set, and cifar10/r20 is all three with one training. Default: all cells.
-        protocol: Recipe of the cell, if it has several; for images fast, fast-learned, long, long-cutmix or paper.
-            Default: the first recipe.
+        protocol: Recipe of the cell, if it has several; for images fast, fast-learned, long, long-cutmix or paper;
+            all for every recipe. Default: the first recipe.
         methods: Methods to run. Default: all methods of the recipe.
         seeds: Seeds of the final runs. Default: those of the recipe.
         stage: Run only the search, only the final runs (of methods whose search is complete), or both.
@@ -59,7 +62,7 @@ def reproduce(
     from lresnet.runs.device import usable_device
     from lresnet.runs.workers import require_workers
     from lresnet_paper.run import graph_cell
-    from lresnet_paper.sweep import reproduce_cell
+    from lresnet_paper.sweep import reproduce_cells
 
     require_seeds("--seeds", *seeds)
     if minutes is not None and not minutes >= 0:
@@ -68,28 +71,27 @@ def reproduce(
         return _runtime([] if cell is None else [cell], methods, device, results)
     if workers is not None:
         require_workers(workers)
-    cells = _known_cells(table, cell, protocol, methods)
+    recipes = _recipes(table, cell, protocol, methods)
+    cells = list(dict.fromkeys(name for name, _ in recipes))
     place = str(usable_device(device))
-    _warn_if_slow(table, cells, protocol, place)
-    file, missing, started = results / f"{table}.jsonl", 0, time.monotonic()
+    _warn_if_slow(table, recipes, place)
+    file = results / f"{table}.jsonl"
     with _explain_interrupt(file), progress_bars() as progress:
-        for name in cells:
-            with _skip_if_impossible(name) if len(cells) > 1 else contextlib.nullcontext():
-                missing += reproduce_cell(
-                    table,
-                    name,
-                    file,
-                    protocol=protocol,
-                    methods=methods,
-                    seeds=seeds,
-                    stage=stage,
-                    workers=workers or (2 if place == "cpu" or graph_cell(name) else 1),
-                    device=place,
-                    minutes=None if minutes is None else minutes - (time.monotonic() - started) / 60,
-                    report=_Bars(progress, name),
-                )
-    if not _print_cells(file, table, cells, protocol):
-        print(_why_no_results(table, cells, protocol, stage))
+        missing = reproduce_cells(
+            table,
+            recipes,
+            file,
+            methods=methods,
+            seeds=seeds,
+            stage=stage,
+            workers=workers or (2 if place == "cpu" or all(map(graph_cell, cells)) else 1),
+            device=place,
+            minutes=minutes,
+            report=lambda name, own: _Bars(progress, f"{name} {own}" if protocol == _ALL else name),
+            skip=_warn_of_skipped if len(recipes) > 1 else None,
+        )
+    if not _print_cells(file, table, cells, None if protocol == _ALL else protocol):
+        print(_why_no_results(table, recipes, stage))
     if missing:
         count = "1 run is" if missing == 1 else f"{missing} runs are"
         print(f"{count} still missing; run the same command again to resume")
@@ -106,15 +108,9 @@ def _explain_interrupt(file: Path) -> Iterator[None]:
         raise KeyboardInterrupt(kept if file.is_file() else "no run has finished yet") from None
 
 
-@contextlib.contextmanager
-def _skip_if_impossible(cell: str) -> Iterator[None]:
-    """Skip a cell of a whole table, with a warning, if its data are missing or another table must be run first."""
-    from lresnet_paper.plan import NothingChosen
-
-    try:
-        yield
-    except (FileNotFoundError, NothingChosen) as error:
-        print(f"warning: skipped {cell}: {error}", file=sys.stderr)
+def _warn_of_skipped(cell: str, error: Exception) -> None:
+    """Say that a cell of several is skipped because its data are missing or another table must be run first."""
+    print(f"warning: skipped {cell}: {error}", file=sys.stderr)
 
 
 def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results: Path) -> int:
@@ -133,43 +129,54 @@ def _runtime(cells: Sequence[str], methods: Sequence[str], device: str, results:
     return 0
 
 
-def _known_cells(table: str, cell: str | None, protocol: str | None, methods: Sequence[str]) -> list[str]:
-    """Return the cells to run; raise an error if a cell, protocol or method is in no recipe."""
+def _recipes(
+    table: str, cell: str | None, protocol: str | None, methods: Sequence[str]
+) -> list[tuple[str, str | None]]:
+    """Return cells and their protocols to run; raise an error if a cell, protocol or method is in no recipe."""
     from lresnet.runs.names import require_known
     from lresnet_paper.ood import cells_served, training_cell
-    from lresnet_paper.plan import cells_of, methods_of, plan_of
+    from lresnet_paper.plan import cells_of, methods_of, plan_of, protocols, recipe_cells
+    from lresnet_paper.run import split_depth
 
-    cells = cells_of(table, protocol)
+    if protocol == _ALL:
+        names = dict.fromkeys(own for base in recipe_cells(table) for own in protocols(table, base))
+        found: list[tuple[str, str | None]] = [(one, own) for own in names for one in cells_of(table, own)]
+    else:
+        found = [(one, protocol) for one in cells_of(table, protocol)]
     if cell is not None:
-        served = [own for name in cells for own in cells_served(table, name)]
-        require_known("cell", cell, dict.fromkeys([*cells, *served]))
-        cells = [cell]
-    for name in cells:
-        known = methods_of(plan_of(table, training_cell(table, name), protocol))
+        # A depth study has a cell for each depth: with all protocols, cora/nc stands for those of cora/nc/64 too.
+        names_of = {one: {one, *cells_served(table, one)} for one, _ in found}
+        if protocol == _ALL:
+            names_of = {one: own | {split_depth(one)[0]} for one, own in names_of.items()}
+        require_known("cell", cell, dict.fromkeys(name for one in names_of for name in (one, *sorted(names_of[one]))))
+        # A cell of one out-of-distribution set is run alone, without the other cells of its training.
+        found = [
+            (cell if cell in cells_served(table, one) else one, own) for one, own in found if cell in names_of[one]
+        ]
+    for one, own in found:
+        allowed = methods_of(plan_of(table, training_cell(table, one), own))
         for method in methods:
-            require_known(f"method of {name}", method, known)
-    return cells
+            require_known(f"method of {one}", method, allowed)
+    return found
 
 
-def _warn_if_slow(table: str, cells: Sequence[str], protocol: str | None, device: str) -> None:
+def _warn_if_slow(table: str, recipes: Sequence[tuple[str, str | None]], device: str) -> None:
     from lresnet.data.registry import IMAGE_SETS, TEXTS
     from lresnet_paper.ood import training_cell
     from lresnet_paper.plan import plan_of
 
-    large = [cell for cell in cells if cell.split("/")[0] in (*IMAGE_SETS, *TEXTS)]
-    slow = [cell for cell in large if plan_of(table, training_cell(table, cell), protocol).get("device") != "cpu"]
+    large = [(cell, own) for cell, own in recipes if cell.split("/")[0] in (*IMAGE_SETS, *TEXTS)]
+    slow = [cell for cell, own in large if plan_of(table, training_cell(table, cell), own).get("device") != "cpu"]
     if slow and device == "cpu":
-        print(
-            f"warning: training on {' and '.join(slow)} takes days on a CPU; use a GPU with --device cuda",
-            file=sys.stderr,
-        )
+        names = " and ".join(dict.fromkeys(slow))
+        print(f"warning: training on {names} takes days on a CPU; use a GPU with --device cuda", file=sys.stderr)
 
 
-def _why_no_results(table: str, cells: Sequence[str], protocol: str | None, stage: str) -> str:
+def _why_no_results(table: str, recipes: Sequence[tuple[str, str | None]], stage: str) -> str:
     """Explain why there are no final runs yet; not every recipe has a search."""
     from lresnet_paper.plan import search_runs
 
-    if any(search_runs(table, cell, protocol=protocol) for cell in cells):
+    if any(search_runs(table, cell, protocol=own) for cell, own in recipes):
         return "no final run has finished yet; the final runs of a method start when its search is complete"
     if stage == "search":
         return "the recipe has no search, so --stage search does nothing; omit it to start the final runs"

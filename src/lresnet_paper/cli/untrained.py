@@ -1,6 +1,5 @@
 """The verb ``untrained``: link prediction by scores that learn nothing."""
 
-import itertools
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -40,7 +39,8 @@ def untrained(
     for cell in cells or link_cells():
         command = f"python -m lresnet_paper untrained --cells {cell}"
         try:
-            for protocol, seed in itertools.product(protocols_of(cell), seeds_of(cell)):
+            splits = [(protocol, seed) for protocol in protocols_of(cell) for seed in seeds_of(cell, protocol)]
+            for protocol, seed in splits:
                 if all((cell, protocol, seed, name) in known for name in UNTRAINED_SCORES):
                     continue
                 for line in untrained_runs(cell, seed, command=command, protocol=protocol):

@@ -16,7 +16,7 @@ from torch import Tensor
 from lresnet.data.files import source_files
 from lresnet.data.formats.arrays import read_arrays, sparse_matrix
 from lresnet.data.graphs import wordnet
-from lresnet.data.hierarchy_splits import (
+from lresnet_paper.completion.splits import (
     HeldOutPairs,
     held_out_closure,
     held_out_leaves,

@@ -15,11 +15,12 @@ from typing import Any, NamedTuple
 from scipy import sparse
 
 from lresnet._json import read_toml
-from lresnet.train.results import ResultsFile, environment, read_results
+from lresnet.train.results import ResultsFile, environment
 from lresnet_paper.completion.data import PROTOCOLS, TASKS, Cell, Nouns, load_nouns, make_cell, noun_subtree
 from lresnet_paper.completion.evaluation import completion_metrics, mean_reciprocal_rank
 from lresnet_paper.completion.trained import train
 from lresnet_paper.completion.untrained import UNTRAINED, untrained_names, untrained_scorers
+from lresnet_paper.results import study_file, study_lines
 
 __all__ = [
     "TABLE",
@@ -31,6 +32,7 @@ __all__ = [
     "own_lines",
     "planned_trainings",
     "read_plan",
+    "results_file",
     "run_study",
     "run_training",
     "run_untrained",
@@ -242,7 +244,7 @@ def run_untrained(
     plan: Plan, form: str, out: Path, *, nouns: Nouns | None = None, report: Callable[[str], None] = print
 ) -> None:
     """Measure every untrained score on the final splits. Splits that are complete in ``out`` are not repeated."""
-    file, cells = _file(out), _Cells(plan, form, "cpu", nouns)
+    file, cells = results_file(out), _Cells(plan, form, "cpu", nouns)
     dimensions = plan["dimensions"]
     for split, task in itertools.product(plan["splits"], TASKS):
         protocols = plan["forms"][form]["protocols"][task]
@@ -290,7 +292,7 @@ def run_study(
         nouns: the hierarchy; None: that of the form is loaded.
         report: called with a line of text after every training.
     """
-    started, file, cells = time.monotonic(), _file(out), _Cells(plan, form, device, nouns)
+    started, file, cells = time.monotonic(), results_file(out), _Cells(plan, form, device, nouns)
     early = set(plan["splits"][: len(plan["splits"]) // 2])  # an interrupted study has these of all groups
     for is_early, (task, group) in itertools.product((True, False), list(_groups(plan, form))):
         for stage in ("search", "final"):
@@ -310,12 +312,12 @@ def run_study(
 
 def own_lines(path: Path) -> list[dict[str, Any]]:
     """Return the lines of the study, one for each run; of repeated ones the last."""
-    lines = (line for line in read_results(path) if line.get("table") == TABLE)
-    return list({_key(line): line for line in lines}.values())
+    return study_lines(path, TABLE, _key)
 
 
-def _file(out: Path) -> ResultsFile:
-    return ResultsFile(out, key=lambda line: _key(line) if line.get("table") == TABLE else None)
+def results_file(path: Path) -> ResultsFile:
+    """Return the file to which the lines of the study are appended, each once."""
+    return study_file(path, TABLE, _key)
 
 
 def _key(line: Line) -> Training:

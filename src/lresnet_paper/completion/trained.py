@@ -92,7 +92,7 @@ def train(
 
 @torch.no_grad()
 def _is_finite(method: _Embedding | _Autoencoder) -> bool:
-    """Whether every parameter and every point is; scores of NaN would not raise on a GPU, and rank first."""
+    """Return whether all parameters and points are finite: on a GPU, scores of NaN raise no error and rank first."""
     return all(bool(own.isfinite().all()) for own in (method.points(), *method.parameters()))
 
 

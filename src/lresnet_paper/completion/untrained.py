@@ -10,9 +10,9 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
-from lresnet.data.hierarchy_splits import transitive_closure
 from lresnet_paper.completion.data import Cell, Side
 from lresnet_paper.completion.evaluation import Scorer, mean_reciprocal_rank
+from lresnet_paper.completion.splits import transitive_closure
 
 __all__ = ["UNTRAINED", "UntrainedScorer", "untrained_names", "untrained_scorers"]
 

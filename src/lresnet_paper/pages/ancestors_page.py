@@ -104,7 +104,7 @@ def registered_contrasts(plan: Plan, lines: Iterable[Line], form: str) -> list[C
 
 
 def varied_by(values: Iterable[Arm]) -> str:
-    """Return what the arms of a form differ in: ``"hops"``, with as many layers, or ``"layers"``."""
+    """Return what varies among the arms of a form: ``"hops"``, with as many layers, or ``"layers"``."""
     return "layers" if any(arm.extra_layers for arm in values) else "hops"
 
 
@@ -157,7 +157,7 @@ def accuracy_tables(lines: Iterable[Line], form: str) -> list[TextTable]:
 
 
 def row_label(method: str, kappa: float) -> str:
-    """Return how a table calls a residual and a kappa.
+    """Return the label of a residual and a kappa in a table.
 
     Example:
         >>> row_label("none", 1e-6), row_label("euclidean", 0.0)

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from lresnet.data.split_names import SPLITS
+from lresnet.data import TASKS
+from lresnet.data.split_names import SPLITS, canonical_split
 from lresnet.runs.statistics import summarise
 from lresnet_paper.comparisons import Comparison, compare_methods
 from lresnet_paper.pages.text_tables import difference_text
 from lresnet_paper.plan import protocols, recipe, recipe_cells
 from lresnet_paper.render import render
-from lresnet_paper.results import NoResults
+from lresnet_paper.results import NoResults, Result, aggregate
 from lresnet_paper.run import depth_cell, split_name
+from lresnet_paper.untrained import SCORE_LABELS, best_untrained
 
 __all__ = ["TABLE", "deep_page"]
 
@@ -25,11 +27,12 @@ METHODS = {"lorentz": "Lorentz", "lorentz_limit": "Lorentz, K → 0", "euclidean
 Run = Mapping[str, Any]
 
 
-def deep_page(lines: Sequence[Run]) -> str:
+def deep_page(lines: Sequence[Run], untrained: Iterable[Run] = ()) -> str:
     """Return the page in Markdown.
 
     Args:
         lines: lines of ``results/deep.jsonl``; cells without final runs are listed as not measured.
+        untrained: lines of ``results/untrained.jsonl``, whose best scores stand beside the networks.
 
     Raises:
         NoResults: there are no final runs of the study.
@@ -42,7 +45,11 @@ def deep_page(lines: Sequence[Run]) -> str:
     recipes = [
         (cell, recipe(TABLE, cell, protocol)) for cell in recipe_cells(TABLE) for protocol in protocols(TABLE, cell)
     ]
-    rows = [_row(cell, plan, final, compared) for cell, plan in recipes if "depths" not in plan]
+    scores = {
+        (cell, canonical_split(protocol, TASKS[cell].splits)): best
+        for (cell, protocol), best in best_untrained(aggregate(untrained)).items()
+    }
+    rows = [_row(cell, plan, final, compared, scores) for cell, plan in recipes if "depths" not in plan]
     depths = [row for cell, plan in recipes if "depths" in plan for row in _depth_rows(cell, plan, final)]
     against = [one for one in compared if one.method == "euclidean"]
     return render(
@@ -51,6 +58,7 @@ def deep_page(lines: Sequence[Run]) -> str:
         rows=[row for row in rows if row["measured"]],
         missing=[row for row in rows if not row["measured"]],
         depths=depths,
+        better=[row for row in rows if "better" in row["differences"].get("euclidean", {}).get("text", "")],
         counts={verdict: sum(one.verdict == verdict for one in against) for verdict in ("better", "worse")},
         non_inferior=sum(bool(one.non_inferior) for one in against),
         compared=len(against),
@@ -62,7 +70,13 @@ def deep_page(lines: Sequence[Run]) -> str:
     )
 
 
-def _row(cell: str, plan: Mapping[str, Any], final: Iterable[Run], compared: Iterable[Comparison]) -> dict[str, Any]:
+def _row(
+    cell: str,
+    plan: Mapping[str, Any],
+    final: Iterable[Run],
+    compared: Iterable[Comparison],
+    untrained: Mapping[tuple[str, str], Result],
+) -> dict[str, Any]:
     """Return the results of one cell on one split."""
     runs = [line for line in final if (line["cell"], line["protocol"]) == (cell, plan["protocol"])]
     differences = {
@@ -70,14 +84,16 @@ def _row(cell: str, plan: Mapping[str, Any], final: Iterable[Run], compared: Ite
         for one in compared
         if (one.cell, one.protocol) == (cell, plan["protocol"])
     }
-    fixed = plan["fixed"]
+    split = split_name(plan["protocol"])
+    best = untrained.get((cell, split))
+    flat = [line["value"] for line in runs if line["method"] == "euclidean" and line["value"] is not None]
     return {
         "cell": cell,
-        "split": split_name(plan["protocol"]),
+        "split": split,
         "values": {method: _value(runs, method) for method in METHODS},
+        "untrained": f"{best.mean:.1f} ({SCORE_LABELS[best.method]})" if best else "",
+        "untrained_above": bool(best and flat and best.mean > fmean(flat)),
         "chosen": {method: _chosen(runs, method, plan["space"]) for method in METHODS},
-        "layers": fixed.get("num_layers"),
-        "width": fixed.get("hidden"),
         "differences": differences,
         "measured": bool(runs),
     }

@@ -41,7 +41,9 @@ Medians over the seeds; norms and distances in radii of curvature, in plain unit
 A line ends where a value is 0 or not finite. Dotted: the network before training, where every run diverged."""
 
 
-def depth_picture(runs: Iterable[Mapping[str, Any]], protocol: str | None = None, beside: str | None = None) -> Figure:
+def depth_picture(
+    runs: Iterable[Mapping[str, Any]], protocol: str | None = None, second_protocol: str | None = None
+) -> Figure:
     """Draw one column for each data set: AUC by depth, AUC minus that of none, and the number of runs not finite.
 
     Means, with bands of one deviation over the seeds. The panels of a row have the same axis.
@@ -49,14 +51,14 @@ def depth_picture(runs: Iterable[Mapping[str, Any]], protocol: str | None = None
     Args:
         runs: lines of results.
         protocol: which runs to draw; None: the first protocol.
-        beside: a second protocol, e.g. of a deeper network, drawn into the same panels with hollow markers; not among
-            the numbers of runs that were not finite.
+        second_protocol: a second protocol, e.g. of a deeper network, in the same panels with hollow markers; its runs
+            are not counted among those that were not finite.
 
     Raises:
         NoResults: there are no runs.
     """
     lines = list(runs)
-    groups, others = _required(runs_by_depth(lines, protocol)), _beside(lines, beside)
+    groups, others = _required(runs_by_depth(lines, protocol)), _second_groups(lines, second_protocol)
     picture, grid = _grid(3, len(groups), heights=(1.0, 1.0, 1.05))
     limits = _auc_limits([*groups.values(), *others.values()])
     for column, (cell, own) in enumerate(groups.items()):
@@ -72,7 +74,7 @@ def layers_picture(
     runs: Iterable[Mapping[str, Any]],
     layers: int | None = None,
     protocol: str | None = None,
-    beside: str | None = None,
+    second_protocol: str | None = None,
 ) -> Figure:
     """Draw one column for each data set: norms, distances and gradients layer by layer.
 
@@ -81,13 +83,13 @@ def layers_picture(
     Args:
         runs: lines of results.
         layers: depth of the networks; None: the deepest.
-        protocol, beside: as for :func:`depth_picture`.
+        protocol, second_protocol: as for :func:`depth_picture`.
 
     Raises:
         ValueError: there are no runs, or none with ``layers`` layers.
     """
     lines = list(runs)
-    groups, others = _required(runs_by_depth(lines, protocol)), _beside(lines, beside)
+    groups, others = _required(runs_by_depth(lines, protocol)), _second_groups(lines, second_protocol)
     known = sorted({depth for own in groups.values() for depth in depths_of(own)})
     layers = known[-1] if layers is None else layers
     if layers not in known:
@@ -150,7 +152,7 @@ def draw_depth(
     runs: Iterable[Mapping[str, Any]],
     layers: int | None = None,
     protocol: str | None = None,
-    beside: str | None = None,
+    second_protocol: str | None = None,
 ) -> list[Path]:
     """Write :func:`depth_picture` to ``path`` (.png, .svg or .pdf) and :func:`layers_picture` next to it.
 
@@ -161,11 +163,14 @@ def draw_depth(
     """
     path, runs = Path(path), list(runs)
     by_layer = path.with_name(f"{path.stem}-layers{path.suffix}")
-    pictures = {path: depth_picture(runs, protocol, beside), by_layer: layers_picture(runs, layers, protocol, beside)}
+    pictures = {
+        path: depth_picture(runs, protocol, second_protocol),
+        by_layer: layers_picture(runs, layers, protocol, second_protocol),
+    }
     return [save_picture(picture, file, dpi=120) for file, picture in pictures.items()]
 
 
-def _beside(runs: Sequence[Mapping[str, Any]], protocol: str | None) -> dict[str, Depths]:
+def _second_groups(runs: Sequence[Mapping[str, Any]], protocol: str | None) -> dict[str, Depths]:
     """Return the runs of the second protocol by data set."""
     return {} if protocol is None else _required(_by_data(runs, protocol))
 

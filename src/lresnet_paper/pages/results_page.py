@@ -28,7 +28,7 @@ from lresnet_paper.results import Result, aggregate, cell_key, grouped, in_order
 from lresnet_paper.run import on_paper_split
 from lresnet_paper.selected_on_test import SELECTED_TABLE, Selection, selections
 from lresnet_paper.tables import Released, paper_figure, paper_tables, released_figure
-from lresnet_paper.untrained import SCORE_LABELS, UNTRAINED_TABLE, best_untrained
+from lresnet_paper.untrained import SCORE_LABELS, UNTRAINED_TABLE, best_untrained, protocol_of
 
 __all__ = [
     "CellLine",
@@ -164,8 +164,8 @@ def _paper_text(mean: float | None, deviation: float | None) -> str:
 
 
 def untrained_cell_name(result: Result) -> str:
-    """Return the cell of an untrained score, with its protocol where that is a second one on the split."""
-    return result.cell if "-" not in result.protocol else f"{result.cell}, {result.protocol}"
+    """Return the cell of an untrained score, with its protocol unless that is the split of our runs."""
+    return result.cell if result.protocol == protocol_of(result.cell) else f"{result.cell}, {result.protocol}"
 
 
 def _table_section(

@@ -59,7 +59,7 @@ def our_value(result: Result) -> str:
 
 
 def _digits(cell: str) -> int:
-    """Digits after the point: two of percentages, four of bits per byte."""
+    """Return the digits after the point: two for percentages, four for bits per byte."""
     return 2 if text_cell(cell) is None else 4
 
 

@@ -48,7 +48,7 @@ def transformers_page(lines: Sequence[Run]) -> str:
 
 
 def _form(data: str, plan: Mapping[str, Any], lines: Iterable[Run]) -> dict[str, Any]:
-    """Return what the page shows of one recipe: a data set and a size of the study."""
+    """Return the values that the page shows for one recipe: a data set and a size of the study."""
     depths, methods, seeds = plan["depths"], plan["methods"], plan["final_seeds"]
     cells = {depth_cell(data, depth): depth for depth in depths}
     own = [line for line in lines if line["protocol"] == plan["protocol"] and line["cell"] in cells]
@@ -136,5 +136,5 @@ def _finite(by_seed: Mapping[int, float | None]) -> dict[int, float]:
 
 
 def _at_the_edge(config: Mapping[str, Any], space: Mapping[str, Sequence[float]]) -> bool:
-    """Whether a chosen learning rate is the smallest or the largest that was tried."""
+    """Return whether a chosen learning rate is the smallest or the largest that was tried."""
     return config["lr"] in (min(space["lr"]), max(space["lr"]))

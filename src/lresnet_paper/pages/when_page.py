@@ -107,7 +107,7 @@ def _key(one: Comparison) -> Key:
 
 
 class Sizes(NamedTuple):
-    """Ranges of a group of comparisons, as words; empty where the lines do not say."""
+    """Ranges of a group of comparisons, as words; empty if the lines do not record them."""
 
     nodes: str
     dimension: str
@@ -274,7 +274,7 @@ def taxonomy_key(line: Line) -> tuple[Any, ...]:
 
 
 def widest_searches(lines: Iterable[Line]) -> list[Any]:
-    """Return the last line of every result: a later one had more learning rates to choose from."""
+    """Return the last line of every result: a later line had more learning rates to choose from."""
     return list({taxonomy_key(line): line for line in lines}.values())
 
 

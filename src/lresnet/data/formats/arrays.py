@@ -14,7 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lresnet._limits import SIDE, largest_expansion, largest_side
+from lresnet._limits import ARRAYS, SIDE, largest_expansion, largest_side
 from lresnet.data.quoting import quoted, reason
 
 __all__ = ["read_all_arrays", "read_array", "read_arrays", "read_some_arrays", "require_range", "sparse_matrix"]
@@ -128,6 +128,8 @@ def require_range(key: str, indices: NDArray[Any], count: int, size: int) -> Non
 def _members(
     archive: zipfile.ZipFile, size: int, names: tuple[str, ...] | None, required: tuple[str, ...]
 ) -> dict[str, NDArray[Any]]:
+    if len(archive.infolist()) > ARRAYS:
+        raise ValueError(f"it holds {len(archive.infolist()):,} arrays; the limit is {ARRAYS:,}")
     members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
     if missing := [name for name in required if name not in members]:
         raise ValueError(f"it has no array {', '.join(missing)}")

@@ -52,7 +52,7 @@ def open_image(file: Path | IO[bytes], mode: Literal["L", "RGB"] = "RGB") -> Ima
 
 
 def _require_few_scans(file: Path | IO[bytes], pixels: int) -> None:
-    """Raise ValueError for a JPEG file of so many scans that decoding takes for ever; each decodes all pixels."""
+    """Raise ValueError for a JPEG file with too many scans: each decodes all pixels, so decoding would take hours."""
     if isinstance(file, Path):
         content = file.read_bytes()
     else:

@@ -21,7 +21,12 @@ SOURCE = OodSource(
             "t10k-images-idx3-ubyte.gz",
             size=4422102,
             sha256="346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073",
-            unpacked="fashion_mnist/t10k-images-idx3-ubyte",
+            unpacked=File(
+                "fashion_mnist/t10k-images-idx3-ubyte",
+                None,
+                size=7840016,
+                git_blob="37bac79bc6f002d965f363e0b20514904504a4d9",
+            ),
         ),
     ),
     licence="MIT",

@@ -20,7 +20,12 @@ SOURCE = OodSource(
             "https://storage.googleapis.com/cvdf-datasets/mnist/t10k-images-idx3-ubyte.gz",
             size=1648877,
             sha256="8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6",
-            unpacked="mnist/t10k-images-idx3-ubyte",
+            unpacked=File(
+                "mnist/t10k-images-idx3-ubyte",
+                None,
+                size=7840016,
+                sha256="0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+            ),
         ),
     ),
     licence="CC BY-SA 3.0",

@@ -25,7 +25,7 @@ SOURCE = OodSource(
             "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",  # there is no https; the checksum protects
             size=64275384,
             sha256="cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
-            unpacked="svhn/test_32x32.npz",
+            unpacked=File("svhn/test_32x32.npz", None),  # an array of the user
         ),
     ),
     licence="non-commercial use only",

@@ -26,7 +26,7 @@ SOURCE = TextSource(
 
 
 def read(files: Files) -> list[bytes]:
-    """Return the dictionary as one document: its licence first, then the entries in the order of the alphabet."""
+    """Return the dictionary as one document: its licence, then the entries in alphabetical order."""
     from lresnet.data.formats.compressed import read_expanded
 
     return [read_expanded(files["gcide.dict.dz"])]

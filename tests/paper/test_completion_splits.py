@@ -4,7 +4,7 @@ import networkx as nx
 import pytest
 import torch
 
-from lresnet.data.hierarchy_splits import held_out_closure, held_out_leaves, subtree, transitive_closure
+from lresnet_paper.completion.splits import held_out_closure, held_out_leaves, subtree, transitive_closure
 
 
 def random_hierarchy(nodes: int = 60, seed: int = 0) -> torch.Tensor:
