@@ -373,7 +373,7 @@ def _gradients(
         gw = c * (-dot(g, e, dim, work) * ((1 + w) / n / n + w * ratio) - (1 - w) * ratio * dot(g, x, dim, work))
         gw = gw.sum_to_size(w.shape)
     turn_x, turn_y = slope / pair.T_x, -slope / pair.T_y
-    if torch.compiler.is_compiling():  # in the pass that computes the products above
+    if torch.compiler.is_compiling() and dim in (-1, x.dim() - 1):  # in the pass that computes the products above
         c, cp, turn_x, turn_y = (stored(t) for t in (c, cp, turn_x, turn_y))
         gx = stored(c * g + cp * (y - x) + turn_x * x) if needed[0] else None  # y - x: e would be stored for it
         gy = c * w * g + cp * e + turn_y * y if needed[1] else None
