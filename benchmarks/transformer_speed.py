@@ -1,26 +1,31 @@
 """Time lorentz_gpt, lorentz_vit_small and the attention between points against their Euclidean baselines.
 
-    python benchmarks/transformer_speed.py --device cuda --results results      # about 10 minutes on an H200
+    python benchmarks/transformer_speed.py --device cuda --results results
+    python benchmarks/transformer_speed.py --device cuda --dtypes bfloat16 --methods "euclidean;lorentz" \
+        --forms "compiled;compiled, CUDA graphs" --seconds 100 --results results
     python benchmarks/transformer_speed.py --device cpu --methods "euclidean;lorentz" --results results
 
-The second command takes about 15 minutes on one core and has small sizes: "gpt" has 4 blocks of width 256, 4 sequences
-of 128 tokens; "vit" 4 blocks of width 192, 16 images.
+The second command measures the most important cases first and starts none after 100 seconds; most of the time goes to
+compilation. The third one takes about 15 minutes on one core and has small sizes: "gpt" has 4 blocks of width 256, 4
+sequences of 128 tokens; "vit" 4 blocks of width 192, 16 images.
 
-On a GPU, "gpt" has 8 blocks of width 512, 25 M parameters and a context of 1,024 tokens; "vit" is lorentz_vit_small on
+On a GPU, "gpt" has 9 blocks of width 512, 29 M parameters and a context of 1,024 tokens; "vit" is lorentz_vit_small on
 images of 32 x 32. A training step is forward, cross-entropy, backward and AdamW. "attention" is forward and backward of
 one call with 8 heads of width 64; "rotary attention" has the rotary positions of queries and keys before it, as a
-decoder has. All methods run in every round, in reverse order in every second one; a ratio is the median over the
-rounds. "bfloat16" is autocast in the networks; attention itself gets bfloat16 tensors. On CUDA the clock is CUDA events
-and the memory is the peak of torch's allocator during one call, with the parameters. On a CPU the clock is process time
-of one thread, and the memory is what one call allocates at most, without the parameters.
+decoder has; "attention layer" has the linear maps, too. Code is compiled for fixed sizes. All methods run in every
+round, in reverse order in every second one; a ratio is the median over the rounds. "bfloat16" is autocast in the
+networks; attention itself gets bfloat16 tensors. On CUDA the clock is CUDA events and the memory is the peak of torch's
+allocator during one call, with the parameters. On a CPU the clock is process time of one thread, and the memory is what
+one call allocates at most, without the parameters.
 
-What a compiled block must read and write in a forward pass, in units of one number for each token and coordinate. The
-baseline: norms and residuals 4 in float32 and 4 in half precision, projections of attention 6, rotary positions 4,
-attention 4, the gated perceptron 18. The Lorentz residual moves what the sum moves: compiled, both become part of the
-kernel of the following norm ("residual kernel" calls the library's kernel instead). The times of queries and keys come
-with the pass of the rotary positions. Additional are 4 in half precision: values are read and written for their times,
-and the results of attention to become centroids. Attention alone, without rotary positions before it, has 8 additional
-ones beside its own 4.
+What a compiled block of lorentz_gpt reads and writes, in units of one number in half precision for each token and
+coordinate, counted in the kernels that torch 2.11 generates for an H200 (bfloat16, width 512, 4 blocks; matrix products
+and the attention operator excluded): 31 forward and 62 backward, the baseline 26 and 50. The additional ones are
+
+- forward: 2 for values, which are read and written for their times, 2 for the results of attention, which become
+  centroids, and 1 for numbers that the residuals store for each token;
+- backward: 14 for the residuals, which read both of their inputs, and 4 for queries, keys, values and centroids. The
+  baseline has 5 that the Lorentz network does not need: it converts gradients of branches in passes of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +37,7 @@ import itertools
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +46,10 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, scaled_dot_product_attention
 from torch.profiler import ProfilerActivity, profile
 
+from lresnet import Lorentz
 from lresnet.models import create_model
-from lresnet.nn import RotaryPositions, apply_rotary, lorentz_attention
+from lresnet.nn import LorentzAttention, RotaryPositions, apply_rotary, lorentz_attention
+from lresnet.nn.softmax_attention import Scores
 from lresnet.optim import make_adam
 from lresnet.residual import LorentzResidual
 from lresnet.train.results import append_result
@@ -60,7 +67,7 @@ METHODS: dict[str, dict[str, Any]] = {
 # Sizes on a GPU and on a CPU.
 SIZES: dict[str, dict[str, dict[str, int]]] = {
     "cuda": {
-        "gpt": {"batch": 16, "context": 1024, "layers": 8, "width": 512, "heads": 8},
+        "gpt": {"batch": 16, "context": 1024, "layers": 9, "width": 512, "heads": 8},
         "vit": {"batch": 256, "side": 32, "layers": 12, "width": 384, "heads": 6},
         "attention": {"batch": 16, "context": 1024, "heads": 8},
     },
@@ -75,7 +82,7 @@ SIZES: dict[str, dict[str, dict[str, int]]] = {
 def training_step(network: torch.nn.Module, form: str, inputs: Tensor, labels: Tensor, dtype: torch.dtype) -> Task:
     """Return one training step of a network."""
     optimizer = make_adam(network, lr=1e-4, weight_decay=0.1)
-    run = torch.compile(network, fullgraph=True) if form.startswith("compiled") else network
+    run = torch.compile(network, fullgraph=True, dynamic=False) if form.startswith("compiled") else network
     half = dtype != torch.float32
     cast = (lambda: torch.autocast(inputs.device.type, dtype)) if half else contextlib.nullcontext
 
@@ -138,7 +145,7 @@ def attention_call(
             return lorentz_attention(q, k, v, is_causal=True, K=-1 / 64)
         return scaled_dot_product_attention(q, k, v, is_causal=True)
 
-    run = torch.compile(attend, fullgraph=True) if form.startswith("compiled") else attend
+    run = torch.compile(attend, fullgraph=True, dynamic=False) if form.startswith("compiled") else attend
 
     def call() -> None:
         for tensor in (q, k, v):
@@ -148,24 +155,62 @@ def attention_call(
     return call
 
 
+def layer_call(method: str, form: str, dtype: torch.dtype, size: dict[str, int], device: torch.device) -> Task:
+    """Return forward and backward of the attention layer of a decoder: linear maps, rotary positions, attention."""
+    torch.manual_seed(0)
+    width = 64 * size["heads"]
+    scores: Scores = "lorentz" if method.startswith("lorentz") else "dot"
+    manifold = Lorentz(-0.1 / width)
+    layer = LorentzAttention(width, num_heads=size["heads"], scores=scores, manifold=manifold).to(device, dtype)
+    rotary = RotaryPositions(layer.query_features)(torch.arange(size["context"], device=device))
+    x, g = (torch.randn(size["batch"], size["context"], width, device=device, dtype=dtype) for _ in range(2))
+    x.requires_grad_()
+    compiled = form.startswith("compiled")
+    run = torch.compile(layer, fullgraph=True, dynamic=False) if compiled else layer
+
+    def call() -> None:
+        x.grad = None
+        layer.zero_grad()
+        run(x, is_causal=True, rotary=rotary).backward(g)
+
+    return call
+
+
 STUDIES: dict[str, Callable[..., Task]] = {
-    "attention": attention_call,
-    "rotary attention": rotary_call,
     "gpt": gpt_step,
     "vit": vit_step,
+    "attention": attention_call,
+    "attention layer": layer_call,
+    "rotary attention": rotary_call,
 }
 _ATTENTIONS = ("euclidean", "lorentz")
+_CALLS = 5  # of attention, which takes less than a millisecond, in one measurement
 
 
-def peak_memory(task: Task, device: torch.device) -> dict[str, float]:
+def peak_memory(task: Task, device: torch.device) -> float:
     """Return the peak memory of one call in bytes; on a CPU without what was allocated before."""
     if device.type != "cuda":
-        return {"peak_bytes": float(_peak_on_cpu(task))}
+        return float(_peak_on_cpu(task))
     torch.cuda.synchronize()
     torch.cuda.reset_peak_memory_stats()
     task()
     torch.cuda.synchronize()
-    return {"peak_bytes": float(torch.cuda.max_memory_allocated())}
+    return float(torch.cuda.max_memory_allocated())
+
+
+def _allocated(device: torch.device) -> float:
+    """Return the memory in use on a GPU; on a CPU, where the peak of a call leaves it out, 0."""
+    if device.type != "cuda":
+        return 0.0
+    # The first product of each thread allocates a workspace of cuBLAS, which must not count for the first method.
+    for dtype in DTYPES.values():
+        x = torch.ones(64, 64, device=device, dtype=dtype, requires_grad=True)
+        (x @ x).sum().backward()
+    del x
+    gc.collect()  # networks and their compiled code refer to each other
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    return float(torch.cuda.memory_allocated())
 
 
 def _peak_on_cpu(task: Task) -> int:
@@ -180,38 +225,55 @@ def _peak_on_cpu(task: Task) -> int:
     return max(itertools.accumulate(changes), default=0)
 
 
-def measure(study: str, form: str, dtype: str, methods: list[str], options: argparse.Namespace) -> list[Measurement]:
-    """Time all methods in turn; one that fails has its reason in ``missing``."""
+def _repeated(task: Task, count: int) -> Task:
+    def run() -> None:
+        for _ in range(count):
+            task()
+
+    return run
+
+
+def measure(
+    study: str, forms: list[str], dtype: str, methods: list[str], options: argparse.Namespace
+) -> Iterator[tuple[str, list[Measurement]]]:
+    """Time all methods in turn, in each of these forms of one compilation; one that fails has its reason."""
     device = torch.device(options.device)
-    clock, size = device_clock(device), SIZES[device.type][study.removeprefix("rotary ")]
+    alone = "attention" in study
+    clock, size = device_clock(device), SIZES[device.type]["attention" if alone else study]
     cell = f"{study}/{', '.join(f'{name} {value}' for name, value in size.items())}, {dtype}"
-    alone = study.endswith("attention")
-    part = "forward + backward" if alone else "training step"
+    part, count = ("forward + backward", _CALLS) if alone else ("training step", 1)
     tasks: dict[str, Task] = {}
-    missing, memory = {}, {}
+    missing: dict[str, str] = {}
+    memory: dict[str, float] = {}
     for name in [name for name in methods if not alone or name in _ATTENTIONS]:
         try:
-            if device.type == "cuda":
-                torch.cuda.empty_cache()
-            before = torch.cuda.memory_allocated() if device.type == "cuda" else 0
-            task = STUDIES[study](name, form, DTYPES[dtype], size, device)
+            before = _allocated(device)
+            task = STUDIES[study](name, forms[0], DTYPES[dtype], size, device)
             task()
-            memory[name] = {key: value - before for key, value in peak_memory(task, device).items()}
-            tasks[name] = as_cuda_graph(task) if form.endswith("CUDA graphs") else task
+            memory[name] = peak_memory(task, device) - before
+            tasks[name] = task
         except Exception as error:
             missing[name] = first_line(error)
-    times = interleave({name: [Batch(task)] for name, task in tasks.items()}, clock, options.rounds)
-    found = [Measurement("transformers", cell, name, form, part, missing=reason) for name, reason in missing.items()]
-    for name, seconds in times.items():
-        figures = dict(memory[name])
-        against = {}
-        if name != "euclidean" and "euclidean" in times:
-            against["euclidean"] = ratios(times["euclidean"], seconds).median
-            if figures:
-                figures["memory_ratio"] = figures["peak_bytes"] / memory["euclidean"]["peak_bytes"]
-        facts = {"clock": clock.name, "threads": torch.get_num_threads(), **size}
-        found.append(Measurement("transformers", cell, name, form, part, spread(seconds), figures, against, facts))
-    return found
+    for form in forms:
+        batches: dict[str, list[Batch]] = {}
+        for name, task in tasks.items():
+            try:
+                calls = _repeated(task, count)
+                batches[name] = [Batch(as_cuda_graph(calls) if form.endswith("CUDA graphs") else calls, count)]
+            except Exception as error:
+                missing[name] = first_line(error)
+        times = interleave(batches, clock, options.rounds)
+        found = [
+            Measurement("transformers", cell, name, form, part, missing=reason) for name, reason in missing.items()
+        ]
+        for name, seconds in times.items():
+            figures, against = {"peak_bytes": memory[name]}, {}
+            if name != "euclidean" and "euclidean" in times:
+                against["euclidean"] = ratios(times["euclidean"], seconds).median
+                figures["memory_ratio"] = memory[name] / memory["euclidean"]
+            facts = {"clock": clock.name, "threads": torch.get_num_threads(), "calls": count, **size}
+            found.append(Measurement("transformers", cell, name, form, part, spread(seconds), figures, against, facts))
+        yield form, found
 
 
 def main() -> None:
@@ -222,28 +284,35 @@ def main() -> None:
     parser.add_argument("--forms", help="default: compiled;eager, on a GPU also compiled, CUDA graphs")
     parser.add_argument("--dtypes", help="default: bfloat16,float32, on a CPU float32")
     parser.add_argument("--methods", default=";".join(METHODS), help=f"default: {';'.join(METHODS)}")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no case later than this")
     parser.add_argument("--results", type=Path, help="append a line per result to transformer_speed.jsonl here")
     options = parser.parse_args()
     on_gpu = options.device == "cuda"
     if not on_gpu:
         torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")
-    forms = options.forms or ("compiled;compiled, CUDA graphs;eager" if on_gpu else "compiled;eager")
-    for study in options.studies.split(","):
-        for dtype in (options.dtypes or ("bfloat16,float32" if on_gpu else "float32")).split(","):
-            for form in forms.split(";"):
-                started = time.perf_counter()
-                for one in measure(study, form, dtype, options.methods.split(";"), options):
-                    seconds = one.missing or f"{1e3 * one.seconds.median:.2f} ms"  # type: ignore[union-attr]
-                    ratio = "".join(f", {1 / value:.3f} times {name}" for name, value in one.faster_than.items())
-                    if "memory_ratio" in one.figures:
-                        ratio += f", memory {one.figures['memory_ratio']:.3f}"
-                    print(f"{one.cell}, {form}: {one.method} {seconds}{ratio}", flush=True)
-                    if options.results is not None:
-                        record = line(one, shlex.join(["python", *sys.argv]), torch.device(options.device))
-                        append_result(options.results / "transformer_speed.jsonl", record)
-                print(f"    ({time.perf_counter() - started:.0f} s)", flush=True)
-                torch.compiler.reset()
+    forms = (options.forms or ("compiled;compiled, CUDA graphs;eager" if on_gpu else "compiled;eager")).split(";")
+    together = [[form for form in forms if form.startswith(kind)] for kind in ("compiled", "eager")]
+    dtypes = (options.dtypes or ("bfloat16,float32" if on_gpu else "float32")).split(",")
+    cases = [(s, d, f) for f in together if f for d in dtypes for s in options.studies.split(",")]
+    began = time.perf_counter()
+    for study, dtype, alike in cases:
+        if time.perf_counter() - began > options.seconds:
+            print(f"{study}, {dtype}, {'; '.join(alike)}: not started after {options.seconds:g} s", flush=True)
+            continue
+        started = time.perf_counter()
+        for form, found in measure(study, alike, dtype, options.methods.split(";"), options):
+            for one in found:
+                seconds = one.missing or f"{1e3 * one.seconds.median:.3f} ms"  # type: ignore[union-attr]
+                ratio = "".join(f", {1 / value:.3f} times {name}" for name, value in one.faster_than.items())
+                if "memory_ratio" in one.figures:
+                    ratio += f", memory {one.figures['memory_ratio']:.3f}"
+                print(f"{one.cell}, {form}: {one.method} {seconds}{ratio}", flush=True)
+                if options.results is not None:
+                    record = line(one, shlex.join(["python", *sys.argv]), torch.device(options.device))
+                    append_result(options.results / "transformer_speed.jsonl", record)
+        print(f"    ({time.perf_counter() - started:.0f} s)", flush=True)
+        torch.compiler.reset()
 
 
 if __name__ == "__main__":

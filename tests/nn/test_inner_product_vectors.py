@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from lresnet.nn import RotaryPositions, apply_rotary
 from lresnet.nn import inner_product_vectors as file
 
 ROLES = ("query", "key", "value")
@@ -91,3 +92,46 @@ def test_vectors_and_centroids_under_transforms():
     reverse, forward = (jac(f, (0, 1))(x[0], kappa) for jac in (torch.func.jacrev, torch.func.jacfwd))
     for one, other in zip(reverse, forward, strict=True):
         torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_vectors_of_turned_points_have_the_derivatives_of_their_formula(role):
+    x, factor, radius = points(2, 4, 3, 5), number(0.4, 3, 1), number(0.7, 3, 1)
+    cos, sin = (t.unsqueeze(-2) for t in RotaryPositions(5)(torch.arange(4, dtype=torch.float64)))
+    g = torch.randn(2, 4, 3, 8, dtype=torch.float64)
+    arguments = (x, factor, radius, role, torch.float64, 8)
+    found = file._vectors(*arguments, (cos, sin))
+    expected = file._plain_vectors(apply_rotary(x, cos, sin), factor, radius, role, torch.float64, 8)
+    torch.testing.assert_close(found, expected)
+    inputs = (x, factor, radius)
+    for one, other in zip(torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-10)
+    turning = cos.clone().requires_grad_()  # learned angles
+    total = (file._vectors(*arguments, (turning, sin)) * g).sum()
+    assert torch.autograd.grad(total, turning)[0].abs().max() > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's tracer
+@pytest.mark.parametrize("curvature", ["number", "tensor"])
+def test_compiled_derivatives_are_those_of_eager_code(curvature):
+    """For gradients with any strides; torch 2.11 compiled derivatives of 0 where a last ``to`` did nothing."""
+    kappa = 0.3 if curvature == "number" else torch.tensor(0.3)
+    x = torch.randn(2, 4, 3, 7)
+    rotary = tuple(t.unsqueeze(-2) for t in RotaryPositions(7)(torch.arange(4)))
+    functions = (
+        lambda x: file.query_vectors(x, kappa, torch.full((3, 1), 2.0), torch.float32, 8, rotary),
+        lambda x: file.key_vectors(x, kappa, torch.float32, 8, rotary),
+        lambda x: file.value_vectors(x, kappa, torch.float32, 8),
+        lambda x: file.centroids(x, 6, kappa, True),
+        lambda x: file.centroids(x, 5, kappa, False),
+    )
+    for function in functions:
+        found = []
+        for run in (function, torch.compile(function, fullgraph=True, backend="aot_eager")):
+            own = x.clone().requires_grad_()
+            result = run(own).transpose(1, 2)
+            g = torch.randn(result.shape, generator=torch.Generator().manual_seed(0))
+            found += [result, *torch.autograd.grad(result, own, g)]
+        for one, other in zip(found[:2], found[2:], strict=True):
+            torch.testing.assert_close(one, other)
+        torch.compiler.reset()

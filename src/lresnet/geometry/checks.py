@@ -34,6 +34,7 @@ __all__ = [
     "require_nonnegative",
     "require_points",
     "require_positive",
+    "stored",
     "traced",
     "transformed",
     "weight_rows",
@@ -94,6 +95,18 @@ def transformed() -> bool:
 def traced() -> bool:
     """Return whether the code runs under torch.compile or torch.export, or is :func:`transformed`."""
     return torch.compiler.is_compiling() or transformed()
+
+
+def stored(x: Tensor) -> Tensor:
+    """Return ``x``, which torch.compile then stores where it is computed.
+
+    By default it computes x in every place that reads it. That costs a pass over memory if x depends on more numbers
+    than it has. torch.compile stores a tensor before it is read with other strides.
+    """
+    if torch.compiler.is_compiling() and not transformed():
+        x = x.contiguous()  # in backward passes torch.compile knows the strides of no other tensor
+        return x.as_strided(x.shape, x.stride())
+    return x
 
 
 def full_precision(x: Tensor) -> contextlib.AbstractContextManager[object]:
@@ -187,7 +200,7 @@ def checked_points(
     for tensor in tensors[1:]:
         dtype = torch.promote_types(dtype, tensor.dtype)
     wide = _WIDER.get(dtype, dtype)
-    return [tensor.to(wide).expand(shape) for tensor in tensors], dtype
+    return [t.to(wide) if t.shape == shape else t.to(wide).expand(shape) for t in tensors], dtype
 
 
 def _shapes(tensors: Sequence[Tensor], names: Sequence[str]) -> str:

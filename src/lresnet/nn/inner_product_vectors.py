@@ -19,9 +19,10 @@ from typing import Any, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from lresnet.geometry.checks import forward_mode, require_positive, traced
+from lresnet.geometry.checks import forward_mode, require_positive, stored, traced
 from lresnet.geometry.curvature import Curvature, root
 from lresnet.geometry.stack import sum_to
+from lresnet.nn.rotary import Rotary, apply_rotary
 
 __all__ = [
     "APPENDED",
@@ -72,7 +73,14 @@ def head_width(query: int, value: int, dtype: torch.dtype) -> int:
     return -(-needed // _ALIGNMENT) * _ALIGNMENT
 
 
-def query_vectors(q: Tensor, kappa: Curvature | None, temperature: _Number, dtype: torch.dtype, width: int) -> Tensor:
+def query_vectors(
+    q: Tensor,
+    kappa: Curvature | None,
+    temperature: _Number,
+    dtype: torch.dtype,
+    width: int,
+    rotary: Rotary | None = None,
+) -> Tensor:
     """Return q' divided by the temperature, [..., width]; without kappa that of L2 attention.
 
     Args:
@@ -81,6 +89,7 @@ def query_vectors(q: Tensor, kappa: Curvature | None, temperature: _Number, dtyp
         temperature: A number, or a tensor that broadcasts to [..., 1].
         dtype: That of the vectors.
         width: That of the vectors; zeros fill what the coordinates do not need.
+        rotary: Positions, which turn the points first. One pass over memory does both, and so does its derivative.
     """
     if isinstance(temperature, Tensor):
         require_positive(temperature, "temperature")
@@ -88,12 +97,14 @@ def query_vectors(q: Tensor, kappa: Curvature | None, temperature: _Number, dtyp
     elif not 0 < temperature < math.inf:
         raise ValueError(f"temperature must be positive and finite, got {temperature}")
     factor = 1 / temperature
-    return _vectors(q, factor, None if kappa is None else factor / root(kappa), "query", dtype, width)
+    return _vectors(q, factor, None if kappa is None else factor / root(kappa), "query", dtype, width, rotary)
 
 
-def key_vectors(k: Tensor, kappa: Curvature | None, dtype: torch.dtype, width: int) -> Tensor:
+def key_vectors(
+    k: Tensor, kappa: Curvature | None, dtype: torch.dtype, width: int, rotary: Rotary | None = None
+) -> Tensor:
     """Return k' [..., width]; arguments as for :func:`query_vectors`."""
-    return _vectors(k, 1.0, None if kappa is None else 1 / root(kappa), "key", dtype, width)
+    return _vectors(k, 1.0, None if kappa is None else 1 / root(kappa), "key", dtype, width, rotary)
 
 
 def value_vectors(v: Tensor, kappa: Curvature, dtype: torch.dtype, width: int) -> Tensor:
@@ -140,17 +151,37 @@ def _normaliser(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
 # --- Vectors ----------------------------------------------------------------------------------------------------------
 
 
-def _vectors(x: Tensor, factor: _Number, radius: _Number | None, role: _Role, dtype: torch.dtype, width: int) -> Tensor:
+def _vectors(
+    x: Tensor,
+    factor: _Number,
+    radius: _Number | None,
+    role: _Role,
+    dtype: torch.dtype,
+    width: int,
+    rotary: Rotary | None = None,
+) -> Tensor:
+    if rotary is not None and any(t.requires_grad for t in rotary):
+        x, rotary = apply_rotary(x, *rotary), None
+    cos, sin = (None, None) if rotary is None else rotary
     if forward_mode():
-        return _plain_vectors(x, factor, radius, role, dtype, width)
+        return _plain_vectors(x, factor, radius, role, dtype, width, cos, sin)
     function = _Vectors if traced() else _EagerVectors
-    result: Tensor = function.apply(x, factor, radius, role, dtype, width)  # type: ignore[no-untyped-call]
+    result: Tensor = function.apply(x, factor, radius, role, dtype, width, cos, sin)  # type: ignore[no-untyped-call]
     return result
 
 
 def _plain_vectors(
-    x: Tensor, factor: _Number, radius: _Number | None, role: _Role, dtype: torch.dtype, width: int
+    x: Tensor,
+    factor: _Number,
+    radius: _Number | None,
+    role: _Role,
+    dtype: torch.dtype,
+    width: int,
+    cos: Tensor | None = None,
+    sin: Tensor | None = None,
 ) -> Tensor:
+    if cos is not None and sin is not None:
+        x = apply_rotary(x, cos, sin)
     wide = x.to(wide_dtype(dtype))
     rounded = (wide if isinstance(factor, float) and factor == 1.0 else wide * factor).to(dtype)
     wide = rounded.to(wide.dtype)
@@ -178,56 +209,87 @@ def _appended_number(x: Tensor, factor: _Number, radius: _Number | None, role: _
 
 
 class _Vectors(torch.autograd.Function):
-    """(x, factor, radius, role, dtype, width) -> the vectors of x times ``factor``."""
+    """(x, factor, radius, role, dtype, width, cos, sin) -> the vectors of x, turned, times ``factor``."""
 
     generate_vmap_rule = True
 
     @staticmethod
     def forward(
-        x: Tensor, factor: _Number, radius: _Number | None, role: _Role, dtype: torch.dtype, width: int
+        x: Tensor,
+        factor: _Number,
+        radius: _Number | None,
+        role: _Role,
+        dtype: torch.dtype,
+        width: int,
+        cos: Tensor | None,
+        sin: Tensor | None,
     ) -> Tensor:
-        return _plain_vectors(x, factor, radius, role, dtype, width)
+        return _plain_vectors(x, factor, radius, role, dtype, width, cos, sin)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        x, factor, radius, ctx.role, ctx.dtype, _ = inputs
+        x, factor, radius, ctx.role, ctx.dtype, _, cos, sin = inputs
         ctx.n, ctx.x_dtype = x.shape[-1], x.dtype
         ctx.factor = None if isinstance(factor, Tensor) else factor
         ctx.radius = None if isinstance(radius, Tensor) else radius
-        ctx.has_tensors = isinstance(factor, Tensor), isinstance(radius, Tensor)
-        ctx.save_for_backward(output, *(t for t in (factor, radius) if isinstance(t, Tensor)))
+        ctx.has_radius, ctx.turned = isinstance(radius, Tensor), cos is not None
+        optional = (factor, radius, cos, sin)
+        ctx.save_for_backward(output, *(t for t in optional if isinstance(t, Tensor)))
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         r"""With g of the appended number, :math:`a = t` or e: :math:`\partial_x t = \partial_x e = x/t`,
         :math:`\partial_r t = r/t`, :math:`\partial_r e = -e/t`."""
         saved = ctx.saved_tensors
-        output, factor = saved[0], saved[1] if ctx.has_tensors[0] else ctx.factor
-        radius = saved[-1] if ctx.has_tensors[1] else ctx.radius
+        output = saved[0]
+        cos, sin = saved[-2:] if ctx.turned else (None, None)
+        factor = saved[1] if ctx.factor is None else ctx.factor
+        radius = saved[2 if ctx.factor is None else 1] if ctx.has_radius else ctx.radius
         n, wide = ctx.n, wide_dtype(ctx.dtype)
         x, gx, appended = output[..., :n].to(wide), g[..., :n].to(wide), g[..., n : n + APPENDED].to(wide)
+        is_split = is_half(ctx.dtype) and ctx.role != "value"
         gt = appended[..., :1]
-        if is_half(ctx.dtype) and ctx.role != "value":
+        if is_split:
             gt = gt + (appended[..., 1:2] if ctx.role == "query" else appended[..., 2:3])
         if ctx.role == "query":
             gt = -gt
         gf = gr = None
         if radius is not None:
-            t = (x.square().sum(-1, keepdim=True) + radius * radius).sqrt()
-            share = gt / t
+            t, slope = _time_and_slope(output, x, radius, ctx.role, is_split)
+            share = stored(gt / t)
             gx = torch.addcmul(gx, x, share)
-            if ctx.has_tensors[1] and ctx.needs_input_grad[2]:
-                slope = radius if ctx.role == "query" else -x.square().sum(-1, keepdim=True) / (t + radius)
+            if isinstance(radius, Tensor) and ctx.needs_input_grad[2]:
                 gr = sum_to(radius.shape, share * slope)
         elif ctx.role != "query":
             gx = torch.addcmul(gx, x, gt)
-        if ctx.has_tensors[0] and ctx.needs_input_grad[1]:
+        if isinstance(factor, Tensor) and ctx.needs_input_grad[1]:
             gf = (gx * x).sum(-1, keepdim=True) / factor
             is_time = radius is None and ctx.role == "query"  # the factor itself is the time of L2 attention
             gf = sum_to(factor.shape, gf + gt if is_time else gf)
+        if cos is not None and sin is not None:
+            gx = apply_rotary(gx, cos, -sin)
         if isinstance(factor, Tensor) or factor != 1.0:
             gx = gx * factor
-        return gx.to(ctx.x_dtype), gf, gr, None, None, None
+        return stored(gx.to(ctx.x_dtype)), gf, gr, None, None, None, None, None
+
+
+def _time_and_slope(
+    output: Tensor, x: Tensor, radius: _Number, role: _Role, is_split: bool
+) -> tuple[Tensor, Tensor | float]:
+    r"""Return the time t of x and :math:`t\, \partial_r a`, [..., 1], from the appended numbers where they are exact.
+
+    Two numbers in half precision give the time to a relative error of :math:`2^{-17}`.
+    """
+    n = x.shape[-1]
+    if role == "value" and is_half(output.dtype):  # rounded to one number
+        square = x.square().sum(-1, keepdim=True)
+        t = (square + radius * radius).sqrt()
+        return t, -square / (t + radius)
+    number = output[..., n : n + 1].to(x.dtype)
+    if is_split:
+        low = n + 2 if role == "query" else n + 1
+        number = number + output[..., low : low + 1].to(x.dtype)
+    return (-number, radius) if role == "query" else (number + radius, -number)
 
 
 class _EagerVectors(torch.autograd.Function):
@@ -265,10 +327,17 @@ def centroids(mean: Tensor, n: int, kappa: Curvature, with_excess: bool) -> Tens
 
 
 def _plain_centroids(mean: Tensor, n: int, kappa: Curvature, with_excess: bool) -> Tensor:
-    space = centroid_of_mean(mean[..., :n], mean[..., n : n + 1], kappa)
-    if with_excess:
-        space = torch.cat([space, time_excess(space, kappa)[1]], dim=-1)
-    return space.to(mean.dtype)
+    if not with_excess:
+        return _rounded(centroid_of_mean(mean[..., :n], mean[..., n : n + 1], kappa), mean.dtype)
+    # All parts have the width of ``mean``, so that compiled code needs one pass over memory.
+    wide, column = mean[..., : n + 1].to(wide_dtype(mean.dtype)), torch.arange(n + 1, device=mean.device)
+    space = centroid_of_mean(torch.where(column < n, wide, 0.0), wide[..., n:], kappa)
+    return _rounded(torch.where(column < n, space, time_excess(space, kappa)[1]), mean.dtype)
+
+
+def _rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return x in this dtype. (torch 2.11 compiles gradients of 0 for a function whose last ``to`` does nothing.)"""
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 class _Centroids(torch.autograd.Function):
@@ -294,24 +363,25 @@ class _Centroids(torch.autograd.Function):
         """
         mean, *tensors = ctx.saved_tensors
         n, kappa, wide = ctx.n, tensors[0] if ctx.kappa is None else ctx.kappa, wide_dtype(mean.dtype)
-        space, excess = mean[..., :n].to(wide), mean[..., n : n + 1].to(wide)
+        width, column = mean.shape[-1], torch.arange(mean.shape[-1], device=mean.device)
+        space, excess = torch.where(column < n, mean, 0.0).to(wide), mean[..., n : n + 1].to(wide)
         norm, r = _normaliser(space, excess, kappa), 1 / root(kappa)
         # Where all values are equal, N = 1 may be the result of the clamp: its derivative there is 0 in all directions.
         y, t = space / norm, (excess + r) / norm
-        gs = g[..., :n].to(wide)
+        g = torch.nn.functional.pad(g, (0, width - g.shape[-1])) if g.shape[-1] < width else g
+        gs = torch.where(column < n, g, 0.0).to(wide)
         ge = g[..., n : n + 1].to(wide) if ctx.with_excess else torch.zeros_like(excess)
         p = (gs * y).sum(-1, keepdim=True)
         g_space = torch.addcmul(gs, y, kappa * (p + ge * t)) / norm
         g_excess = -kappa * (p * t + ge * y.square().sum(-1, keepdim=True)) / norm
-        rest = mean.shape[-1] - n - 1
-        parts = [g_space, g_excess, *([g_space.new_zeros(*g_space.shape[:-1], rest)] if rest else [])]
+        result = torch.where(column == n, g_excess, g_space)  # 0 beyond
         gk = None
         if ctx.kappa is None and ctx.needs_input_grad[2]:
             growth = ((norm * norm - 1) / kappa - excess * r) / (2 * norm)
             slope = -0.5 * r / kappa
             gk = -p / norm * growth + ge * (slope * (1 / norm - 1) - t / norm * growth)
             gk = sum_to(kappa.shape, gk)
-        return torch.cat(parts, dim=-1).to(mean.dtype), None, gk, None
+        return result.to(mean.dtype), None, gk, None
 
 
 class _EagerCentroids(torch.autograd.Function):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from lresnet.geometry.checks import stored
+
 __all__ = ["Rotary", "RotaryPositions", "apply_rotary"]
 
 Rotary = tuple[Tensor, Tensor]
@@ -55,7 +57,7 @@ class RotaryPositions(torch.nn.Module):
         steps = torch.arange(turning, device=positions.device, dtype=dtype) / max(turning, 1)
         angles = (places.unsqueeze(-1) * self.base**-steps).flatten(-2)
         angles = torch.nn.functional.pad(angles, (0, pairs - angles.shape[-1]))
-        return angles.cos(), angles.sin()
+        return stored(angles.cos()), stored(angles.sin())
 
     def extra_repr(self) -> str:
         return f"{self.features}, base={self.base:g}, axes={self.axes}"

@@ -432,16 +432,16 @@ class LorentzAttention(ManifoldModule):
         offset = 0 if cache is None else cache.length
         dtype = _operator_dtype(q)
         inner = wide_dtype(dtype) if self.precise else dtype
-        if rotary is not None:
-            cos, sin = (t.unsqueeze(-2) for t in rotary)
-            q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
+        turns = None if rotary is None else (rotary[0].unsqueeze(-2), rotary[1].unsqueeze(-2))
         kappa = None if self.scores != "lorentz" else kappa_of(self.manifold.curvature, wide_dtype(inner))
         scale = 1.0
         if self.scores == "dot":
+            if turns is not None:
+                q, k = apply_rotary(q, *turns), apply_rotary(k, *turns)
             q, k, v, scale = q.to(inner), k.to(inner), v.to(inner), self.head_dim**-0.5
         else:
-            q = query_vectors(q, kappa, self.temperature.unsqueeze(-1), inner, self.head_dim)
-            k = key_vectors(k, kappa, inner, self.head_dim)
+            q = query_vectors(q, kappa, self.temperature.unsqueeze(-1), inner, self.head_dim, turns)
+            k = key_vectors(k, kappa, inner, self.head_dim, turns)
             v = v.to(inner) if kappa is None else value_vectors(v, kappa, inner, self.head_dim)
         q, k, v = (t.transpose(-3, -2) for t in (q, k, v))
         if cache is not None:

@@ -97,6 +97,7 @@ class LorentzTransformerBlock(torch.nn.Module):
         for each in (self.attention_residual, self.mlp_residual):
             if isinstance(each, LorentzResidual):
                 each.joined_by_compiler = features <= _LONGEST_JOINED
+                each.recomputed_by_compiler = each is self.attention_residual
 
     def forward(
         self,

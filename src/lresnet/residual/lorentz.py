@@ -27,6 +27,7 @@ from lresnet.geometry.checks import (
     overflowed,
     require_finite,
     require_positive,
+    stored,
     traced,
     weight_rows,
 )
@@ -171,6 +172,10 @@ class LorentzResidual(WeightedResidual):
     joined_by_compiler = False
     """Whether compiled code computes the formula, which the compiler joins with the operations around it and need not
     store the result of, instead of calling the kernel. Alone it takes as long as the kernel up to 2,048 coordinates."""
+    recomputed_by_compiler = False
+    """Whether compiled code computes the result again in the backward pass, from x and y, which the residual stores
+    anyway. In a chain of residuals every second one may have it: a chain of results that are all computed again is
+    computed from its beginning, and then stored as a whole."""
 
     def __init__(
         self,
@@ -226,6 +231,8 @@ class LorentzResidual(WeightedResidual):
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
         weight, scale = self._weight_and_scale()
         if self.joined_by_compiler and torch.compiler.is_compiling():
+            if self.recomputed_by_compiler:
+                x = x.expand(x.shape)  # the partitioner of torch.compile stores what is computed from x, not from views
             return _by_formula(x, y, weight, scale, self.manifold.curvature, self.dim)
         return lorentz_residual(x, y, weight, scale, K=self.manifold.curvature, dim=self.dim)
 
@@ -360,16 +367,20 @@ def _gradients(
     # The times are T / sqrt(kappa).
     tau = root(kappa) * dot(e, torch.add(x, y, out=work), dim, work) / (pair.T_x + pair.T_y)
     slope = cp * root(kappa) * tau
-    gx = gy = gw = ggamma = gk = None
+    gw = ggamma = gk = None
     if needed[2]:
         ratio = D / n / n
         gw = c * (-dot(g, e, dim, work) * ((1 + w) / n / n + w * ratio) - (1 - w) * ratio * dot(g, x, dim, work))
         gw = gw.sum_to_size(w.shape)
-    pull = torch.mul(e, cp, out=reusable(e))
-    if needed[0]:
-        gx = _sum(c * g, -1.0, pull, slope / pair.T_x, x)
-    if needed[1]:
-        gy = _sum(torch.mul(g, c * w, out=work), 1.0, pull, -slope / pair.T_y, y)
+    turn_x, turn_y = slope / pair.T_x, -slope / pair.T_y
+    if torch.compiler.is_compiling() and dim in (-1, x.dim() - 1):  # in the pass that computes the products above
+        c, cp, turn_x, turn_y = (stored(t) for t in (c, cp, turn_x, turn_y))
+        gx = stored(c * g + cp * (y - x) + turn_x * x) if needed[0] else None  # y - x: e would be stored for it
+        gy = c * w * g + cp * e + turn_y * y if needed[1] else None
+    else:
+        pull = torch.mul(e, cp, out=reusable(e))
+        gx = _sum(c * g, -1.0, pull, turn_x, x) if needed[0] else None
+        gy = _sum(torch.mul(g, c * w, out=work), 1.0, pull, turn_y, y) if needed[1] else None
     if needed[3] and gamma is not None:
         ggamma = (a * n).sum_to_size(gamma.shape)
     if needed[4] and isinstance(kappa, Tensor):
