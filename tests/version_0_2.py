@@ -36,5 +36,5 @@ def optimizer_as_0_2(state: dict[str, Any]) -> dict[str, Any]:
 
 def save_checkpoint_as_0_2(path: Path, state: dict[str, Any], config: TrainConfig) -> None:
     """Write the state of a run: with twelve of its settings, and as torch does."""
-    rest = {name: value for name, value in state.items() if name != "identity"}
+    rest = {name: value for name, value in state.items() if name not in ("identity", "best_loss")}
     torch.save(rest | {"schedule": config.schedule()}, path)

@@ -61,6 +61,17 @@ def test_a_graph_transformer_has_the_chosen_settings_of_its_recipe(task: str, me
     assert run_config(task, method, seed=SEED, settings={"model": "lorentz_sgformer"}) == expected
 
 
+@pytest.mark.parametrize("method", ["lorentz", "euclidean"])
+@pytest.mark.parametrize("task", ["cora/nc", "pubmed/nc"])
+def test_a_deep_network_has_the_published_settings_and_stopping_rule_of_gcnii(task: str, method: str) -> None:
+    plan = recipe("deep", task, "public-loss")
+    expected = paper_run.run_config(
+        Run("train", task, method, "public-loss", SEED, complete(plan, method, plan["configurations"][0]), None)
+    )
+    assert run_config(task, method, seed=SEED, split="public", settings={"model": "lorentz_gcnii"}) == expected
+    assert (expected.train.criterion, expected.train.patience) == ("loss", 100)
+
+
 @pytest.mark.parametrize("method", RESIDUALS)
 @pytest.mark.parametrize("name", [None, *image_recipes()])
 @pytest.mark.parametrize("images", IMAGE_SETS)

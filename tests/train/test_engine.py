@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 import torch
 
 from lresnet import Lorentz, LorentzResidual
+from lresnet.models import LorentzGCN
 from lresnet.optim import Optimizers, make_adam
-from lresnet.train import TrainConfig, engine, seed_everything, train_model
+from lresnet.train import LinkPrediction, TrainConfig, engine, seed_everything, train_model
 from lresnet.train.checkpoint import load_checkpoint, save_checkpoint
 from lresnet.train.checkpoint_state import first_difference
 from lresnet.train.engine import TrainingState
 from tests.train.toy import Line, network
+from tests.train.tree import link_task
 from tests.version_0_2 import as_0_2, optimizer_as_0_2, save_checkpoint_as_0_2
 
 
@@ -217,6 +220,37 @@ def test_early_stopping(eval_every, patience, scores, epochs, best):
         assert tensor.isfinite().all(), name
 
 
+class Losses(Line):
+    """Given validation losses besides the scores."""
+
+    def __init__(self, scores: list[float], losses: list[float]) -> None:
+        super().__init__(scores)
+        self.given = iter(losses)
+
+    def validation_with_loss(self, model: torch.nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+        return self.validation(model), torch.tensor(next(self.given))
+
+
+def test_the_criterion_loss_keeps_the_pass_of_lowest_loss_and_stops_after_it():
+    objective = Losses([0.1, 0.9, 0.2, 0.3, 0.4, 0.95], [3.0, 2.5, math.nan, 2.0, 2.0, 2.5])
+    model, config = network(), TrainConfig(epochs=20, eval_every=1, patience=2, criterion="loss")
+    outcome = train_model(model, objective, config)
+    assert (outcome.best_epoch, outcome.validation, outcome.epochs) == (
+        4,
+        30.0,
+        6,
+    )  # the earlier one of two equal losses
+    assert [value for _, value in outcome.curve] == [10.0, 90.0, 20.0, 30.0, 40.0, 95.0]
+    assert all(torch.equal(tensor, objective.passes[3][name]) for name, tensor in model.state_dict().items())
+
+
+def test_the_criterion_loss_needs_an_objective_that_computes_it():
+    task = link_task()
+    model = LorentzGCN(task.x.shape[1], 6)
+    with pytest.raises(ValueError, match="criterion='loss' is for the classification of nodes and graphs"):
+        train_model(model, LinkPrediction(task), TrainConfig(epochs=1, criterion="loss"))
+
+
 def test_negative_scores_can_be_the_best():
     outcome = train_model(network(), Line([-1.0, -2.0]), TrainConfig(epochs=10))
     assert (outcome.validation, outcome.best_epoch) == (-100.0, 5)
@@ -253,7 +287,7 @@ CONFIG = TrainConfig(epochs=30, lr=0.05, weight_decay=0.01, lr_schedule="cosine"
 SGD = TrainConfig(epochs=30, lr=0.02, optimizer="sgd", warmup=2.0, average=0.9, keep="last", eval_every=4)
 
 
-@pytest.mark.parametrize("config", [CONFIG, SGD])
+@pytest.mark.parametrize("config", [CONFIG, SGD, dataclasses.replace(CONFIG, criterion="loss")])
 @pytest.mark.parametrize("at", [0, 1, 6, 7, 13, 29])
 def test_a_resumed_run_is_bit_identical(at, config, tmp_path):
     """Dropout draws from torch's generator, the points from the objective's own; both must continue."""

@@ -70,3 +70,14 @@ def test_the_loss_is_the_mean_over_the_graphs_of_the_batch(batch_size: int | Non
     expected = torch.nn.functional.cross_entropy(graph_logits(model, task)[index], task.y[index])
     torch.testing.assert_close(objective.loss(model), expected, rtol=1e-5, atol=1e-6)
     assert list(objective.test(model)) == ["roc_auc", "accuracy"]
+
+
+def test_the_validation_loss_is_the_mean_over_the_validation_graphs() -> None:
+    task = _task()
+    torch.manual_seed(0)
+    model = create_model("lorentz_sage", in_features=15, num_classes=2, hidden=4).eval()
+    objective = GraphClassification(task)
+    score, loss = objective.validation_with_loss(model)
+    expected = torch.nn.functional.cross_entropy(graph_logits(model, task)[task.val_index], task.y[task.val_index])
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
+    assert score == objective.validation(model)

@@ -30,6 +30,15 @@ def test_cross_entropy_is_over_the_training_nodes_only(residual):
     torch.testing.assert_close(loss.double(), (logits.logsumexp(1) - chosen).mean(), rtol=1e-5, atol=1e-6)
 
 
+def test_the_validation_loss_is_that_of_the_validation_nodes():
+    model, objective = make().eval(), NodeClassification(TASK)
+    score, loss = objective.validation_with_loss(model)
+    logits = model(TASK.x, TASK.edge_index)[TASK.val_index].double()
+    chosen = logits.gather(1, TASK.y[TASK.val_index].unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(loss.double(), (logits.logsumexp(1) - chosen).mean(), rtol=1e-5, atol=1e-6)
+    assert score == objective.validation(model)
+
+
 @pytest.mark.parametrize("K", [-0.5, -2.0])
 @pytest.mark.parametrize("learned", [False, True])
 def test_margin_loss_in_units_of_1_over_kappa(K, learned):

@@ -38,6 +38,12 @@ class Line(Objective[torch.nn.Module]):
         x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
         return -(model(x).squeeze(-1) - torch.tensor([1.0, -2.0])).norm()
 
+    def validation_with_loss(self, model: torch.nn.Module) -> tuple[Tensor, Tensor]:
+        """The score of :meth:`validation`, and ten times the distance to the solution as the loss."""
+        x = torch.tensor([[1.0, 0.0], [0.0, 1.0]])
+        loss = 10 * (model(x).squeeze(-1) - torch.tensor([1.0, -2.0])).norm()
+        return self.validation(model), loss
+
     def test(self, model: torch.nn.Module) -> dict[str, float]:
         raise AssertionError("the engine must not read the test set")
 

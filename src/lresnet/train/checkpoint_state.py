@@ -13,11 +13,12 @@ __all__ = ["first_difference", "in_this_format", "recorded_statistics", "structu
 
 
 def in_this_format(state: dict[str, Any], *, has_norms: bool) -> dict[str, Any]:
-    """Return a state of lresnet 0.2, which recorded a part of the settings, in the form of this version.
+    """Return a state of lresnet 0.2, which recorded a part of the settings and no loss, in the form of this version.
 
     Args:
         has_norms: whether the network has batch norms; they had no other statistics than running ones.
     """
+    state = {"best_loss": None} | state
     schedule = state.get("schedule")
     if not isinstance(schedule, dict):
         return state
@@ -37,12 +38,14 @@ def recorded_statistics(state: dict[str, Any]) -> NormStatistics | None:
 def structure_problem(state: dict[str, Any], epochs: int) -> str | None:
     """Return the entry of a state that has a value which no training writes, and the value; None: there is none."""
     epoch, best_epoch, best, curve = state["epoch"], state["best_epoch"], state["best"], state["curve"]
+    best_loss = state["best_loss"]
     identity = state["identity"]
     sound = {
         "identity": isinstance(identity, dict) and all(isinstance(identity.get(part), dict) for part in _PARTS),
         "epoch": type(epoch) is int and 0 <= epoch <= epochs,
         "best_epoch": type(best_epoch) is int and type(epoch) is int and 0 <= best_epoch <= epoch,
         "best": best is None or isinstance(best, int | float),
+        "best_loss": best_loss is None or isinstance(best_loss, int | float),
         "seconds": isinstance(state["seconds"], int | float) and 0 <= state["seconds"] < math.inf,
         "curve": isinstance(curve, list)
         and all(isinstance(point, tuple | list) and len(point) == 2 for point in curve),

@@ -20,11 +20,12 @@ from lresnet._options import (
     option,
 )
 
-__all__ = ["Augment", "Loss", "LrSchedule", "NormStatistics", "TrainConfig"]
+__all__ = ["Augment", "Criterion", "Loss", "LrSchedule", "NormStatistics", "TrainConfig"]
 
 LrSchedule = Literal["constant", "cosine", "multistep"]
 Loss = Literal["margin", "cross_entropy", "ranking", "cones"]
 NormStatistics = Literal["reestimated", "running"]
+Criterion = Literal["score", "loss"]
 
 # "multistep" multiplies the rate by 0.2 after these fractions of the epochs: at 60, 120 and 160 of the paper's 200.
 _DROPS, _DROP = (0.3, 0.6, 0.8), 0.2
@@ -150,6 +151,11 @@ class TrainConfig:
         "best",
         "Which parameters a run ends with: those of the best validation pass, or the last ones.",
     )
+    criterion: Criterion = option(
+        "score",
+        "What makes a validation pass the best one: the highest score, or the lowest loss on the validation data; loss "
+        "is for the classification of nodes and graphs.",
+    )
     average: float | None = option(
         None,
         "Average the parameters over the steps with this weight of the old value, e.g. 0.999; None does not average.",
@@ -198,6 +204,8 @@ class TrainConfig:
                 f"patience={self.patience} stops by the best validation pass, but keep='last' ignores it; "
                 "use keep='best' or patience=None"
             )
+        if self.criterion == "loss" and self.keep == "last":
+            raise ValueError("criterion='loss' selects the best validation pass, but keep='last' ignores it")
         if self.warmup >= self.epochs:
             raise ValueError(f"warmup must be shorter than the {self.epochs} epochs, got {self.warmup}")
 

@@ -182,9 +182,11 @@ class TrainingState(Generic[Model]):
         self.average = None if config.average is None else MovingAverage(model, config.average)
         self.epoch, self.best_epoch, self.seconds = 0, 0, 0.0
         self.best: float | None = None
+        self.best_loss: float | None = None
         self.curve: list[tuple[int, float]] = []
         self.best_state: dict[str, Tensor] = {}
         self.norm_statistics = norm_statistics(model, objective, config)
+        require_criterion(objective, config)
         fast = execution != "eager" and self.device.type == "cuda"
         pays = execution == "compiled" or config.epochs * objective.steps_per_epoch > _WORTH_COMPILING
         self.network = _compiled(model) if fast and pays and objective.compiles else model
@@ -248,25 +250,34 @@ class TrainingState(Generic[Model]):
         check_parameters(self.model, step)
         with self._evaluated_state():
             try:
-                value = self.processes.broadcast(self._score())
+                value, loss = self.processes.broadcast(self._score())
             except NonFiniteScores as error:  # finite with the statistics of a batch, but not with those of evaluation
                 raise diverged(error, step) from error
             if value is not None:
                 self.curve.append((self.epoch, value))
             if value is None or self.config.keep == "last":
                 self.best, self.best_epoch = value, self.epoch
-            elif self._improves(value):
-                self.best, self.best_epoch = value, self.epoch
+            elif self._improves(value, loss):
+                self.best, self.best_loss, self.best_epoch = value, loss, self.epoch
                 self.best_state = {name: tensor.detach().clone() for name, tensor in self.model.state_dict().items()}
 
     @torch.no_grad()
-    def _score(self) -> float | None:
-        """Return the validation score of the current model, in percent unless the objective has another unit."""
-        score = self.objective.validation(self.model)
-        return None if score is None else (100 if self.objective.percent else 1) * float(score)
+    def _score(self) -> tuple[float | None, float | None]:
+        """Return the validation score of the current model, in percent unless the objective has another unit, and the
+        validation loss if that is the criterion."""
+        score: Tensor | None
+        loss: Tensor | None = None
+        if self.config.criterion == "loss":
+            score, loss = self.objective.validation_with_loss(self.model)
+        else:
+            score = self.objective.validation(self.model)
+        value = None if score is None else (100 if self.objective.percent else 1) * float(score)
+        return value, None if loss is None else float(loss)
 
-    def _improves(self, value: float) -> bool:
-        """Return whether a validation score is better than the best one so far; NaN is not."""
+    def _improves(self, value: float, loss: float | None) -> bool:
+        """Return whether a validation pass is better than the best one so far; one with NaN is not."""
+        if loss is not None:
+            return loss < (math.inf if self.best_loss is None else self.best_loss)
         if self.objective.lower_is_better:
             return value < (math.inf if self.best is None else self.best)
         return value > (-math.inf if self.best is None else self.best)
@@ -318,6 +329,7 @@ class TrainingState(Generic[Model]):
             "epoch": self.epoch,
             "best_epoch": self.best_epoch,
             "best": self.best,
+            "best_loss": self.best_loss,
             "curve": self.curve,
             "seconds": self.seconds,
             "identity": self._identity(),
@@ -353,7 +365,8 @@ class TrainingState(Generic[Model]):
             self.average.load(state["average"])
         self.best_state = {name: tensor.to(self.device) for name, tensor in state["best_state"].items()}
         self.epoch, self.best_epoch = state["epoch"], state["best_epoch"]
-        self.best, self.curve, self.seconds = state["best"], list(state["curve"]), state["seconds"]
+        self.best, self.best_loss = state["best"], state["best_loss"]
+        self.curve, self.seconds = list(state["curve"]), state["seconds"]
         self.check.start(self.epoch * self.objective.steps_per_epoch)
         torch.set_rng_state(state["random"])
         if state["random_cuda"] and torch.cuda.is_available():
@@ -386,6 +399,15 @@ def norm_statistics(model: torch.nn.Module, objective: Objective[Any], config: T
             f"{type(objective).__name__} cannot re-estimate statistics of batch norms; use norm_statistics='running'"
         )
     return chosen
+
+
+def require_criterion(objective: Objective[Any], config: TrainConfig) -> None:
+    """Raise ``ValueError`` if validation passes are to be compared by a loss that the objective does not compute."""
+    if config.criterion == "loss" and type(objective).validation_with_loss is Objective.validation_with_loss:
+        raise ValueError(
+            "criterion='loss' is for the classification of nodes and graphs, but the objective is "
+            f"{type(objective).__name__}; use criterion='score'"
+        )
 
 
 def _without_extra_state(state: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -136,7 +136,9 @@ class GraphClassification(Objective[Any]):
     def loss(self, model: Any) -> Tensor:
         assert self._current is not None, "advance puts the batch in place"
         graphs, y = self._current
-        logits = graphs.logits(model)
+        return self._loss_of_graphs(model, graphs.logits(model), y)
+
+    def _loss_of_graphs(self, model: Any, logits: Tensor, y: Tensor) -> Tensor:
         if self.kind == "cross_entropy":
             return torch.nn.functional.cross_entropy(logits, y)
         return class_margin_loss(logits, y, class_margin(model, self.margin, logits))
@@ -150,6 +152,10 @@ class GraphClassification(Objective[Any]):
 
     def validation(self, model: Any) -> Tensor:
         return node_metric(self.task.metric)(*self._evaluate(model, self.task.val_index))
+
+    def validation_with_loss(self, model: Any) -> tuple[Tensor, Tensor]:
+        logits, y = self._evaluate(model, self.task.val_index)
+        return node_metric(self.task.metric)(logits, y), self._loss_of_graphs(model, logits, y)
 
     @torch.no_grad()
     def test(self, model: Any) -> dict[str, float]:

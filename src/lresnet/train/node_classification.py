@@ -84,6 +84,10 @@ class NodeClassification(Objective[LorentzGCN]):
     def validation(self, model: LorentzGCN) -> Tensor:
         return self.metric(*self._select(model, self.task.val_index))
 
+    def validation_with_loss(self, model: LorentzGCN) -> tuple[Tensor, Tensor]:
+        logits, y = self._select(model, self.task.val_index)
+        return self.metric(logits, y), self.loss_of_nodes(model, logits, y)
+
     @torch.no_grad()
     def test(self, model: LorentzGCN) -> dict[str, float]:
         logits, y = self._select(model, self.task.test_index)

@@ -121,6 +121,13 @@ class Objective(abc.ABC, Generic[Model]):
         None without validation data.
         """
 
+    def validation_with_loss(self, model: Model) -> tuple[Tensor, Tensor]:
+        """Return what :meth:`validation` returns, and the mean loss of the validation data.
+
+        It is optional: without it ``criterion`` must be "score".
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no validation_with_loss")
+
     @abc.abstractmethod
     def test(self, model: Model) -> dict[str, float]:
         """Return the test metrics, the main one first, in percent if ``percent``. Call it once per run, at its end."""

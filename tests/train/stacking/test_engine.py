@@ -221,6 +221,14 @@ def test_each_run_keeps_its_best_and_stops_when_it_is_out_of_patience():
     assert any(outcome.epochs < 60 for outcome in outcomes)
 
 
+@pytest.mark.parametrize("loss", ["cross_entropy", "margin"])
+def test_each_run_keeps_its_lowest_validation_loss_if_that_is_the_criterion(loss):
+    config = TrainConfig(epochs=60, lr=0.05, eval_every=2, patience=10, criterion="loss")
+    outcomes = agree(lambda: runs([wide(NC)] * 5, loss={"loss": loss}), config)
+    by_score = agree(lambda: runs([wide(NC)] * 5, loss={"loss": loss}), dataclasses.replace(config, criterion="score"))
+    assert [one.best_epoch for one in outcomes] != [one.best_epoch for one in by_score]
+
+
 def test_best_scores_are_reported_at_every_validation_pass():
     seen, (networks, tasks, _) = [], zip(*runs(LP), strict=True)
     config = dataclasses.replace(CONFIG, epochs=8, keep="best")

@@ -16,7 +16,7 @@ from lresnet.models import LorentzGCN
 from lresnet.optim import Optimizers, RiemannianAdam, parameter_groups
 from lresnet.optim.optimizers import adam_l2, adamw, decay_rates, device_rate
 from lresnet.train.config import TrainConfig
-from lresnet.train.engine import CapturedStep, Execution, Outcome, norm_statistics
+from lresnet.train.engine import CapturedStep, Execution, Outcome, norm_statistics, require_criterion
 from lresnet.train.non_finite import NonFiniteError, check_parameters, non_finite_loss
 from lresnet.train.norm_statistics import reestimate_statistics
 from lresnet.train.objective import Objective
@@ -100,6 +100,8 @@ class StackedTrainingState:
         execution: Execution = "fast",
     ) -> None:
         _require_consistent(models, objectives, config, generators)
+        for objective in objectives:
+            require_criterion(objective, config)
         self.models, self.objectives, self.config = list(models), list(objectives), config
         self.stack, self.optimizers = _stack_and_optimizers(models, config)
         self.stack.model.generators = list(generators)
@@ -143,11 +145,15 @@ class StackedTrainingState:
 
     @torch.no_grad()
     def _compare(self) -> None:
-        """Compute the validation scores, and copy the parameters of the runs whose score is the best so far."""
+        """Run a validation pass, and copy the parameters of the runs in which it is the best so far."""
         current = self._current()
         self.stack.model.eval()
-        scores = 100 * self.stack.call(self.objective.validation, current)
-        better = self.progress.compare(scores, _all_finite(self.leaves), self.config.keep)
+        losses: Tensor | None = None
+        if self.config.criterion == "loss":
+            scores, losses = self.stack.call(self.objective.validation_with_loss, current)
+        else:
+            scores = self.stack.call(self.objective.validation, current)
+        better = self.progress.compare(100 * scores, losses, _all_finite(self.leaves), self.config.keep)
         for kept, leaf in zip(self.kept, current, strict=True):
             kept.copy_(torch.where(_per_run(better, leaf), leaf, kept))
 
@@ -229,7 +235,9 @@ class _Progress:
 
     def __init__(self, members: int, device: torch.device) -> None:
         self.best = torch.full((members,), -math.inf, dtype=torch.float64, device=device)
-        """Best validation score, percent."""
+        """Score of the best validation pass, percent."""
+        self.best_loss = torch.full_like(self.best, math.inf)
+        """Loss of the best validation pass, if losses are compared."""
         self.scores = torch.zeros_like(self.best)
         """Scores of the last validation pass."""
         self.best_epoch = torch.zeros_like(self.best)
@@ -248,14 +256,18 @@ class _Progress:
         self.finite.logical_and_(losses - losses == 0)
         self.finite_steps.add_(self.finite)
 
-    def compare(self, scores: Tensor, finite_parameters: Tensor, keep: Literal["best", "last"]) -> Tensor:
-        """Return in which runs ``scores`` are the best so far, and record them."""
+    def compare(
+        self, scores: Tensor, losses: Tensor | None, finite_parameters: Tensor, keep: Literal["best", "last"]
+    ) -> Tensor:
+        """Return in which runs this pass is the best so far, by ``losses`` if they are given, and record it."""
         self.finite_parameters.copy_(finite_parameters)
         self.scores.copy_(scores)
         better = self.active & self.finite & finite_parameters
         if keep == "best":
-            better = better & (scores > self.best)
+            better = better & (scores > self.best if losses is None else losses < self.best_loss)
         self.best.copy_(torch.where(better, scores, self.best))
+        if losses is not None:
+            self.best_loss.copy_(torch.where(better, losses, self.best_loss))
         self.best_epoch.copy_(torch.where(better, self.epoch, self.best_epoch))
         return better
 

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from lresnet.data import NodeTask
 from lresnet.data.negatives import NegativeSamplers
 from lresnet.metrics import average_precision, roc_auc
 from lresnet.models import LorentzGCN
@@ -51,6 +52,13 @@ class StackedObjective(abc.ABC):
     @abc.abstractmethod
     def validation(self, model: LorentzGCN) -> Tensor:
         """Return the validation scores, [S], on the device."""
+
+    def validation_with_loss(self, model: LorentzGCN) -> tuple[Tensor, Tensor]:
+        """Return the validation scores and the mean losses of the validation data, [S] each.
+
+        It is optional, as for :class:`~lresnet.train.objective.Objective`.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no validation_with_loss")
 
 
 def stack_objectives(objectives: Sequence[Objective[Any]], model: LorentzGCN) -> StackedObjective:
@@ -154,19 +162,27 @@ class StackedNodeClassification(StackedObjective):
         self.inputs = StackedInputs([each.inputs for each in objectives], model)
         self._y = torch.stack([each.task.y for each in objectives], dim=1)
         # A mean over some nodes is a weighted sum over all: index sets may differ in size and list a node twice.
-        self._weights = torch.stack([_node_weights(each) for each in objectives], dim=1)
+        self._weights = torch.stack([_node_weights(each.task, each.task.train_index) for each in objectives], dim=1)
+        self._val_weights = torch.stack([_node_weights(each.task, each.task.val_index) for each in objectives], dim=1)
 
     def loss(self, model: LorentzGCN) -> Tensor:
-        logits = self.inputs.apply(model)
+        return (self._weights * self._losses(model, self.inputs.apply(model))).sum(0)
+
+    def _losses(self, model: LorentzGCN, logits: Tensor) -> Tensor:
+        """Return the loss of every node in every member, [N, S]."""
         if self.kind == "cross_entropy":
             rows = logits.flatten(0, 1), self._y.flatten()
-            losses = torch.nn.functional.cross_entropy(*rows, reduction="none").view(self._y.shape)
-        else:
-            losses = class_hinges(logits, self._y, class_margin(model, self.margin, logits)).mean(-1)
-        return (self._weights * losses).sum(0)
+            return torch.nn.functional.cross_entropy(*rows, reduction="none").view(self._y.shape)
+        return class_hinges(logits, self._y, class_margin(model, self.margin, logits)).mean(-1)
 
     def validation(self, model: LorentzGCN) -> Tensor:
+        return self._scores(self.inputs.apply(model))
+
+    def validation_with_loss(self, model: LorentzGCN) -> tuple[Tensor, Tensor]:
         logits = self.inputs.apply(model)
+        return self._scores(logits), (self._val_weights * self._losses(model, logits)).sum(0)
+
+    def _scores(self, logits: Tensor) -> Tensor:
         tasks = [each.task for each in self.objectives]
         selected = [(logits[task.val_index, i], task.y[task.val_index]) for i, task in enumerate(tasks)]
         return torch.stack([each.metric(*rows) for each, rows in zip(self.objectives, selected, strict=True)])
@@ -201,11 +217,10 @@ class StackedAncestorRetrieval(StackedObjective):
         return forest.weight @ (logits.argmax(-1) == answers).to(forest.weight.dtype)
 
 
-def _node_weights(objective: NodeClassification) -> Tensor:
-    """[N]: how often a node is listed among the training nodes, divided by their number."""
-    task = objective.task
-    counts = torch.bincount(task.train_index, minlength=task.num_nodes)
-    return counts.to(task.x.dtype) / task.train_index.numel()
+def _node_weights(task: NodeTask, index: Tensor) -> Tensor:
+    """[N]: how often a node is listed in ``index``, divided by the length of ``index``."""
+    counts = torch.bincount(index, minlength=task.num_nodes)
+    return counts.to(task.x.dtype) / index.numel()
 
 
 def _require_equal(what: str, values: Sequence[Any]) -> None:
