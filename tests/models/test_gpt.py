@@ -15,7 +15,7 @@ from torch._inductor.decomposition import select_decomp_table
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import lresnet
-from lresnet.models import LorentzGPT, create_model, from_pretrained, gpt
+from lresnet.models import LorentzGPT, create_model, from_pretrained, gpt, transformer
 from lresnet.models.gpt import _next_token
 from lresnet.nn.softmax_attention import KeyValueCache
 from lresnet.train.distributed import join_processes
@@ -374,3 +374,36 @@ def test_mistakes_are_reported():
     model(tokens(2, 3), caches)
     with pytest.raises(ValueError, match=r"call reset\(\), or use a new cache for another batch"):
         model(tokens(1, 1), caches)  # was computed as if it were two rows
+
+
+@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # torch's tracer reads it
+def test_blocks_that_are_compiled_one_by_one_share_their_code(monkeypatch):
+    graphs = []
+
+    def count(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    compiled = torch.compile(transformer._call, dynamic=False, backend=count)
+    monkeypatch.setattr(transformer, "_compiled_call", lambda: compiled)
+    ids = tokens(2, 12)
+    for options in ({"layers": 2}, {"layers": 3, "curvature": -0.3}, {"layers": 1, "activation_checkpointing": True}):
+        model = make(**options).train()
+        loss(model, ids).backward()
+        expected = [p.grad.clone() for p in model.parameters()]
+        model.zero_grad()
+        model.compiles_blocks = True
+        loss(model, ids).backward()
+        for p, gradient in zip(model.parameters(), expected, strict=True):
+            torch.testing.assert_close(p.grad, gradient)
+    assert len(graphs) == 1
+    with torch.no_grad():
+        loss(model, ids)
+    loss(model.eval(), ids)
+    assert len(graphs) == 1  # evaluation runs eager code
+    with torch._dynamo.config.patch(recompile_limit=1):  # as if other networks had used up torch's limit
+        model = make(residual="euclidean").train()
+        model.compiles_blocks = True
+        loss(model, ids)
+    assert len(graphs) == 2
+    torch.compiler.reset()

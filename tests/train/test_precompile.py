@@ -7,10 +7,11 @@ import copy
 import pytest
 import torch
 
-from lresnet.data import ImageData, ImageSet, ImageTask
-from lresnet.models import LorentzResNet
+from lresnet.data import ImageData, ImageSet, ImageTask, text_task
+from lresnet.models import LorentzResNet, create_model
 from lresnet.train import Augment, ImageClassification, TrainConfig, engine
 from lresnet.train.image_classification import precompile
+from lresnet.train.text_modelling import TextModelling
 
 # Kernels run on a GPU; without one, tests/conftest.py selects the interpreter.
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -115,3 +116,11 @@ def test_which_runs_are_compiled(execution, epochs, compiled, monkeypatch):
     engine.TrainingState(net, task, config, execution).precompile()
     assert bool(calls) == compiled
     assert precompiled == ([] if compiled else [net])
+
+
+def test_a_transformer_compiles_its_blocks_while_it_trains():
+    model = create_model("lorentz_gpt", vocab_size=256, context=4, layers=1, width=16, heads=2)
+    assert engine._compiled(model) is model
+    assert model.compiles_blocks
+    engine.TrainingState(model, TextModelling(text_task(b"abcdefg" * 20, context=4)), TrainConfig(epochs=1)).outcome()
+    assert not model.compiles_blocks

@@ -21,7 +21,8 @@ text (AdamW, learning rate 0.003, one seed; 220 steps of 768 bytes for 4 blocks,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -38,6 +39,7 @@ from lresnet.residual import METHODS
 __all__ = ["Transformer"]
 
 _CURVATURE = -0.1  # times the width (the module's docstring)
+_MOST_COMPILATIONS = 128  # of blocks, in one process
 _STD = 0.02  # standard deviation of initial weights, as in GPT-2
 
 
@@ -53,6 +55,10 @@ class Transformer(Pretrained):
     euclidean: bool
     manifold: Lorentz
     """The manifold of embedding and head, and of all blocks unless each has its own."""
+    compiles_blocks: bool = False
+    """Whether training compiles the blocks, one by one: :func:`lresnet.train.train_model` sets it while it trains. All
+    blocks of the same kind and sizes share one compilation, whatever the depth and the curvature; compiling the whole
+    network takes a time that grows with the depth."""
 
     def _build(
         self,
@@ -127,11 +133,30 @@ class Transformer(Pretrained):
         caches: Sequence[KeyValueCache] | None = None,
     ) -> Tensor:
         """Return the points after the last block."""
+        trains = self.training and torch.is_grad_enabled()
+        call = _call_compiled if self.compiles_blocks and trains else _call
         for i, block in enumerate(self.layers):
             if caches is not None:
                 x = block(x, None, is_causal, rotary=rotary, cache=caches[i])
-            elif self.activation_checkpointing and self.training and torch.is_grad_enabled():
-                x = checkpoint(block, x, None, is_causal, rotary=rotary, use_reentrant=False)
+            elif self.activation_checkpointing and trains:
+                x = checkpoint(call, block, x, is_causal, rotary, use_reentrant=False)
             else:
-                x = block(x, None, is_causal, rotary=rotary)
+                x = call(block, x, is_causal, rotary)
         return x
+
+
+def _call(block: torch.nn.Module, x: Tensor, is_causal: bool, rotary: Rotary) -> Tensor:
+    result: Tensor = block(x, None, is_causal, rotary=rotary)
+    return result
+
+
+def _call_compiled(block: torch.nn.Module, x: Tensor, is_causal: bool, rotary: Rotary) -> Tensor:
+    # torch's own limit, 8, counts all kinds and sizes of blocks in this process. Beyond it, torch runs eager code.
+    with torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS):  # type: ignore[no-untyped-call]
+        return _compiled_call()(block, x, is_causal, rotary)
+
+
+@functools.cache
+def _compiled_call() -> Callable[..., Tensor]:
+    compiled: Callable[..., Tensor] = torch.compile(_call, dynamic=False)
+    return compiled

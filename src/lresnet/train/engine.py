@@ -18,6 +18,7 @@ from torch import Tensor
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.metrics.checks import NonFiniteScores
 from lresnet.models.pretrained import Pretrained
+from lresnet.models.transformer import Transformer
 from lresnet.optim import Optimizers, make_adam, make_adam_l2, make_sgd
 from lresnet.train.checkpoint import resume_checkpoint, save_checkpoint
 from lresnet.train.checkpoint_state import first_difference, in_this_format, recorded_statistics, structure_problem
@@ -108,7 +109,8 @@ def train_model(
         execution: ``"fast"`` captures the training step as a CUDA graph (except for sampled batches of a graph, whose
             sizes change, and with geoopt's optimisers, which count steps on the host) and compiles the model in long
             runs if the objective benefits. ``"compiled"`` compiles it in short runs too; later runs of the same kind in
-            the same process reuse the result. ``"eager"`` does neither. On a CPU all three are the same.
+            the same process reuse the result. Transformers compile their blocks one by one, once for all depths.
+            ``"eager"`` does neither. On a CPU all three are the same.
         on_epoch: called as ``on_epoch(epoch, best validation score so far)`` at every validation pass, and after every
             epoch of more than one step.
 
@@ -189,7 +191,8 @@ class TrainingState(Generic[Model]):
         require_criterion(objective, config)
         fast = execution != "eager" and self.device.type == "cuda"
         pays = execution == "compiled" or config.epochs * objective.steps_per_epoch > _WORTH_COMPILING
-        self.network = _compiled(model) if fast and pays and objective.compiles else model
+        self._compiles = fast and pays and objective.compiles
+        self.network = _compiled(model) if self._compiles else model
         self._loss = data_parallel_loss(self.network, lambda network: objective.loss(network), self.processes)
         captured = fast and objective.captures and self.optimizers.capturable and self.processes.size == 1
         self.step: Callable[[], None] = CapturedStep(self._step, objective.generators) if captured else self._step
@@ -198,7 +201,7 @@ class TrainingState(Generic[Model]):
 
     def precompile(self) -> None:
         """Start compiling all kernels in the background; the first step would wait for one after the other."""
-        if self.device.type == "cuda" and self.network is self.model:  # torch.compile traces the model itself
+        if self.device.type == "cuda" and not self._compiles:  # torch.compile traces the model itself
             self.objective.precompile(self.model)
 
     def train_epoch(self) -> None:
@@ -309,6 +312,8 @@ class TrainingState(Generic[Model]):
 
     def outcome(self) -> Outcome:
         """Give the model the parameters to keep, and return the result of the run."""
+        if isinstance(self.model, Transformer):
+            self.model.compiles_blocks = False
         if self.best_state:
             self.model.load_state_dict(self.best_state)
             self.model.eval()
@@ -426,7 +431,11 @@ def _make_optimizers(model: torch.nn.Module, config: TrainConfig) -> Optimizers:
 
 
 def _compiled(model: Model) -> Model:
-    """The compiled model, which is called like the model itself; torch's stubs lose its type."""
+    """The compiled model, which is called like the model itself; a transformer compiles its blocks one by one."""
+    if isinstance(model, Transformer):
+        model.compiles_blocks = True
+        return model
+    # torch's stubs lose the type.
     return torch.compile(model, dynamic=False)  # type: ignore[return-value]
 
 
