@@ -21,7 +21,8 @@ __all__ = ["TextLoss", "TextModelling", "next_token_logits", "text_loss"]
 _BATCH_SIZE = 32
 # Validation reads as many windows at most, evenly spaced: the same ones in every pass. The test reads all.
 _VALIDATION_WINDOWS = 512
-_EVALUATED_TOKENS = 2**13  # tokens evaluated at once; more logits would fill the memory
+# Tokens evaluated at once, and the logits of a GPU: more would fill the memory, fewer would leave a GPU idle.
+_EVALUATED_TOKENS, _EVALUATED_LOGITS = 2**13, 2**25
 _IGNORED = -100
 
 
@@ -88,7 +89,7 @@ def text_loss(
     size = torch.zeros((), dtype=torch.int64, device=tokens.device)
     places = torch.arange(min(context, len(tokens) - 1) + 1, device=tokens.device)
     lengths = lengths.to(tokens.device)
-    for own in starts.split(max(1, _EVALUATED_TOKENS // context)):
+    for own in starts.split(max(1, _together(tokens.device, len(lengths)) // context)):
         index = own[:, None] + places
         inside = index < len(tokens)
         window = tokens[index.clamp(max=len(tokens) - 1)].long()
@@ -104,6 +105,11 @@ def text_loss(
     if not bool(nats.isfinite()):
         raise NonFiniteScores(f"the cross entropy of the text is {float(nats)}")
     return TextLoss(float(nats), int(count), int(size))
+
+
+def _together(device: torch.device, vocab_size: int) -> int:
+    """Return the number of tokens that are evaluated at once."""
+    return max(_EVALUATED_TOKENS, _EVALUATED_LOGITS // vocab_size if device.type == "cuda" else 0)
 
 
 class TextModelling(Objective[torch.nn.Module]):
