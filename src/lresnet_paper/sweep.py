@@ -167,7 +167,8 @@ def run_all(
     Args:
         workers: number of processes. On a CPU each has one thread. On a GPU, runs on graphs that differ only in seed or
             split are trained as one stack, and each process takes whole stacks; with one worker, this process trains.
-        minutes: start no run after this time. Runs that have started are finished.
+        minutes: start no run after this time. Runs that have started are finished, in a pool of processes also one
+            that is already on its way to a worker.
         report: called as ``report(done, total, record)`` once the run is in ``results``. If it raises, if this process
             is interrupted, or if a run raises an unexpected error, the workers are stopped at once; every run that
             finished before is in ``results``.
@@ -334,9 +335,13 @@ def _run_in_workers(parts: Sequence[_Part], device: str, workers: int, deadline:
                     part, group = found
                     pool = pool or stack.enter_context(worker_pool(workers))
                     running[pool.submit(_execute_group, group, part.command, device, part.results)] = part, group
+                if time.monotonic() > deadline:
+                    for future in [future for future in running if future.cancel()]:  # it waits for a worker
+                        part, group = running.pop(future)
+                        part.running.remove(group)
                 if not running:
                     return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                for future in wait(running, _seconds_until(deadline), FIRST_COMPLETED).done:
                     part, group = running.pop(future)
                     part.recorder.write_and_report(future.result())
                     part.running.remove(group)
@@ -345,6 +350,12 @@ def _run_in_workers(parts: Sequence[_Part], device: str, workers: int, deadline:
                 if future.done() and future.exception() is None:
                     part.recorder.write(*future.result())
             raise
+
+
+def _seconds_until(deadline: float) -> float | None:
+    """Return the seconds until the deadline; None: it has passed, or there is none."""
+    left = deadline - time.monotonic()
+    return left if 0 < left < math.inf else None
 
 
 def _require_writable(results: Path) -> None:

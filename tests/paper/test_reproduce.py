@@ -6,8 +6,10 @@ import dataclasses
 import json
 import math
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -161,6 +163,38 @@ def test_a_run_that_another_process_trains_is_skipped_and_counted_as_missing(exe
 def test_after_the_time_limit_no_run_starts_and_missing_runs_are_counted(executed, tmp_path):
     assert run_all(runs(5), tmp_path / "gnn.jsonl", command="c", minutes=-1.0) == 5
     assert executed == []
+
+
+def test_at_the_time_limit_runs_that_wait_for_a_worker_are_taken_back(executed, tmp_path, monkeypatch):
+    """Workers get runs ahead of time, so that none is idle."""
+    now, submitted = [0.0], list[Future[Any]]()
+
+    class Busy:
+        """A pool whose worker finishes its first run after two minutes, and has not started the second one."""
+
+        def submit(self, fn: Callable[..., Any], *args: Any) -> Future[Any]:
+            submitted.append(Future())
+            if len(submitted) == 2:
+                submitted[0].set_result(first())
+                now[0] = 120.0
+            else:
+                calls.append((fn, args))
+            return submitted[-1]
+
+    def first() -> Any:
+        ((fn, args),) = calls
+        return fn(*args)
+
+    @contextmanager
+    def worker_pool(workers: int) -> Iterator[Busy]:
+        yield Busy()
+
+    calls: list[tuple[Callable[..., Any], Any]] = []
+    monkeypatch.setattr(sweep, "worker_pool", worker_pool)
+    monkeypatch.setattr(sweep, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    assert run_all(runs(5), tmp_path / "gnn.jsonl", command="c", minutes=1.0) == 4
+    assert [run.seed for run in executed] == [0]
+    assert [future.cancelled() for future in submitted] == [False, True]
 
 
 def test_a_diverged_run_is_recorded_without_a_value_and_not_repeated(executed, tmp_path, monkeypatch):
