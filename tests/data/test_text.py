@@ -107,6 +107,8 @@ def test_the_first_bytes_of_the_documents_are_used() -> None:
         (b"", "is empty"),
         (b"PNG\0data" * 100, "byte 3 is zero"),
         ("text".encode("utf-16") * 50, "UTF-16"),
+        ("text".encode("utf-32") * 50, "is UTF-32; convert it first: iconv -f utf-32"),
+        (b"x", "has only 1 byte, too few"),
         (b"x" * 5, "use a longer text"),
         (b"x" * 200, "train has 180 tokens, but needs at least 257"),
         (b"\x1f\x8bxxxxxx", "damaged"),

@@ -356,7 +356,7 @@ def test_mistakes_are_reported():
     model = make()
     with pytest.raises(ValueError, match="13 tokens are more than the context of 12"):
         model(tokens(1, 13))
-    with pytest.raises(ValueError, match=r"ids must be integers \[B, T\], got torch.float32"):
+    with pytest.raises(ValueError, match=r"ids must be int64 or int32 \[B, T\], got torch.float32"):
         model(torch.zeros(1, 3))
     with pytest.raises(ValueError, match="T at least 1"):
         model.generate(tokens(1, 0), 3)

@@ -76,7 +76,7 @@ class TextTask:
             if len(tokens) < least:
                 hint = "a longer text or a smaller context (--context)" if part == "train" else "a longer text"
                 raise ValueError(
-                    f"{self.name}: {part} has {len(tokens):,} tokens, but needs at least {least:,}; use {hint}"
+                    f"{self.name}: {part} has {_counted(len(tokens), 'token')}, but needs at least {least:,}; use {hint}"
                 )
 
     @property
@@ -180,7 +180,8 @@ def text_task(
     if not all(parts):
         size = sum(map(len, documents))
         raise ValueError(
-            f"{name} has only {size:,} bytes, too few for training, validation and test parts; use a longer text"
+            f"{name} has only {_counted(size, 'byte')}, too few for training, validation and test parts; use a longer "
+            "text"
         )
     tokenizer = (
         train_bpe(b"\n".join(piece for piece, _ in parts[0]), vocab_size or DEFAULT_VOCABULARY, end=end)
@@ -205,6 +206,10 @@ def _documents(text: Any) -> list[bytes]:
     if kinds := {type(one).__name__ for one in documents if not isinstance(one, bytes)}:
         raise TypeError(f"the documents of a text must be bytes, got {' and '.join(sorted(kinds))}")
     return [one for one in documents if one]
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _require_count(name: str, value: Any) -> None:

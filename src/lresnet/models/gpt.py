@@ -229,7 +229,7 @@ class LorentzGPT(Transformer):
 
     def _require_ids(self, ids: Tensor, start: int) -> None:
         if ids.dim() != 2 or ids.dtype not in (torch.int64, torch.int32):
-            raise ValueError(f"ids must be integers [B, T], got {ids.dtype} of shape {tuple(ids.shape)}")
+            raise ValueError(f"ids must be int64 or int32 [B, T], got {ids.dtype} of shape {tuple(ids.shape)}")
         if start + ids.shape[1] > self.context:
             raise ValueError(
                 f"{start + ids.shape[1]} tokens are more than the context of {self.context}; give fewer tokens, or "

@@ -50,8 +50,12 @@ def read_documents(path: Path) -> list[bytes]:
 
 def _require_text(file: Path, content: bytes) -> None:
     """Raise an error for a file that is not a text in bytes: those of UTF-16, images and archives have zero bytes."""
-    if content[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        raise ValueError(f"{file} is UTF-16; convert it first: iconv -f utf-16 -t utf-8 {file.name} > text.txt")
+    # The mark of UTF-32 in little-endian order begins with that of UTF-16.
+    for marks, name in (((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "32"), ((b"\xff\xfe", b"\xfe\xff"), "16")):
+        if content.startswith(marks):
+            raise ValueError(
+                f"{file} is UTF-{name}; convert it first: iconv -f utf-{name} -t utf-8 {file.name} > text.txt"
+            )
     place = content.find(b"\0")
     if place >= 0:
         raise ValueError(
