@@ -75,9 +75,8 @@ class TextTask:
                 )
             if len(tokens) < least:
                 hint = "a longer text or a smaller context (--context)" if part == "train" else "a longer text"
-                raise ValueError(
-                    f"{self.name}: {part} has {_counted(len(tokens), 'token')}, but needs at least {least:,}; use {hint}"
-                )
+                found = _counted(len(tokens), "token")
+                raise ValueError(f"{self.name}: {part} has {found}, but needs at least {least:,}; use {hint}")
 
     @property
     def vocab_size(self) -> int:

@@ -152,7 +152,7 @@ def _call(block: torch.nn.Module, x: Tensor, is_causal: bool, rotary: Rotary) ->
 
 def _call_compiled(block: torch.nn.Module, x: Tensor, is_causal: bool, rotary: Rotary) -> Tensor:
     # torch's own limit, 8, counts all kinds and sizes of blocks in this process. Beyond it, torch runs eager code.
-    with torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS):  # type: ignore[no-untyped-call]
+    with torch._dynamo.config.patch(recompile_limit=_MOST_COMPILATIONS):
         return _compiled_call()(block, x, is_causal, rotary)
 
 

@@ -192,6 +192,8 @@ class TrainingState(Generic[Model]):
         fast = execution != "eager" and self.device.type == "cuda"
         pays = execution == "compiled" or config.epochs * objective.steps_per_epoch > _WORTH_COMPILING
         self._compiles = fast and pays and objective.compiles
+        if isinstance(model, Transformer):
+            model.compiles_blocks = False  # a run that has failed may have left it
         self.network = _compiled(model) if self._compiles else model
         self._loss = data_parallel_loss(self.network, lambda network: objective.loss(network), self.processes)
         captured = fast and objective.captures and self.optimizers.capturable and self.processes.size == 1
