@@ -376,6 +376,7 @@ def test_arguments_that_do_not_fit_together_are_reported():
     q, k, v = qkv(heads=4)
     for arguments, error, message in (
         ((q, k[..., :5], v), ValueError, "equally many coordinates, got 6 and 5"),
+        ((q, k, v[:, :2]), ValueError, "key and value must have equally many heads, got 4 and 2"),
         ((q, k[..., :8, :], v), ValueError, "the same length, got 8 and 9"),
         ((q, k.double(), v), TypeError, "must have one dtype, got torch.float32, torch.float64 and torch.float32"),
         ((q, k[:, :2], v[:, :2]), ValueError, "query has 4 heads and key 2; pass enable_gqa=True"),
@@ -385,6 +386,8 @@ def test_arguments_that_do_not_fit_together_are_reported():
     ):
         with pytest.raises(error, match=message):
             lorentz_attention(*arguments)
+    with pytest.raises(ValueError, match="must divide those of query, got 3 and 3 for 4"):
+        lorentz_attention(q, k[:, :3], v[:, :3], enable_gqa=True)
 
 
 def test_a_cache_of_another_batch_is_reported_until_it_is_reset():

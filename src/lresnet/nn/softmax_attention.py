@@ -212,6 +212,13 @@ def _require_alike(query: Tensor, key: Tensor, value: Tensor, enable_gqa: bool) 
         raise TypeError(
             f"query, key and value must have one dtype, got {query.dtype}, {key.dtype} and {value.dtype}; convert them"
         )
+    heads = [tensor.shape[-3] if tensor.dim() > 2 else 1 for tensor in (query, key, value)]
+    if enable_gqa and any(heads[0] % max(1, count) for count in heads[1:]):
+        raise ValueError(
+            f"the heads of key and value must divide those of query, got {heads[1]} and {heads[2]} for {heads[0]}"
+        )
+    if not enable_gqa and heads[1] != heads[2] and 1 not in heads[1:]:
+        raise ValueError(f"key and value must have equally many heads, got {heads[1]} and {heads[2]}")
     if not enable_gqa and min(query.dim(), key.dim()) > 2 and key.shape[-3] not in (1, query.shape[-3]):
         raise ValueError(
             f"query has {query.shape[-3]} heads and key {key.shape[-3]}; pass enable_gqa=True to share heads of key "
