@@ -81,3 +81,13 @@ def test_the_validation_loss_is_the_mean_over_the_validation_graphs() -> None:
     expected = torch.nn.functional.cross_entropy(graph_logits(model, task)[task.val_index], task.y[task.val_index])
     torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-6)
     assert score == objective.validation(model)
+
+
+@pytest.mark.parametrize("name", ["lorentz_gcn", "lorentz_gcnii", "lorentz_sage"])
+def test_graphs_take_the_precision_of_the_model(name: str) -> None:
+    task = _task()
+    model = create_model(name, in_features=15, num_classes=2, hidden=4).double().eval()
+    found = graph_logits(model, task)
+    expected = model(task.x.double(), task.edge_index, batch=task.batch)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

@@ -7,9 +7,11 @@ import gc
 import pytest
 import torch
 
+import lresnet
 from lresnet.models import LorentzGCN
 from lresnet.nn.sparse import SparseMatrix
 from lresnet.train.graph_inputs import GraphInputs
+from tests.train.tree import link_task, node_task
 
 EDGES = torch.tensor([[0, 1, 2, 3, 4], [1, 2, 3, 4, 0]])
 
@@ -83,3 +85,36 @@ def test_does_not_keep_a_model_alive():
     del model
     gc.collect()
     assert gone() is None
+
+
+# --- precision of the model -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["lorentz_gcn", "lorentz_gcnii", "lorentz_sage", "lorentz_sgformer"])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_features_and_weights_take_the_precision_of_the_model(kind, sparse, weighted):
+    x = bag() if sparse else torch.randn(5, 40, generator=torch.Generator().manual_seed(1))
+    weight = torch.rand(EDGES.shape[1], generator=torch.Generator().manual_seed(2)) if weighted else None
+    torch.manual_seed(0)
+    model = lresnet.create_model(kind, in_features=40, hidden=4, num_classes=2).double().eval()
+    inputs = GraphInputs(x, EDGES, 5, weight)
+    wide = None if weight is None else weight.double()
+    expected = model(x.double(), EDGES, wide)
+    assert expected.dtype == torch.float64
+    torch.testing.assert_close(inputs.apply(model), expected, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(inputs.embed(model), model.embed(x.double(), EDGES, wide), rtol=1e-12, atol=1e-12)
+    narrow = lresnet.create_model(kind, in_features=40, hidden=4, num_classes=2).eval()
+    assert inputs.apply(narrow).dtype == torch.float32  # one objective serves models of any precision
+
+
+@pytest.mark.parametrize("kind", ["lorentz_gcn", "lorentz_gcnii", "lorentz_sage", "lorentz_sgformer"])
+@pytest.mark.parametrize("task", [link_task(), node_task()], ids=["lp", "nc"])
+def test_a_model_in_float64_trains_and_is_saved_in_it(kind, task, tmp_path):
+    classes = {"num_classes": task.num_classes} if hasattr(task, "num_classes") else {}
+    model = lresnet.create_model(kind, in_features=task.x.shape[1], hidden=4, **classes).double()
+    run = lresnet.fit(task, model, lresnet.TrainConfig(epochs=2), out=tmp_path)
+    assert run.evaluate()
+    assert run.embed().points.isfinite().all()
+    saved = lresnet.from_pretrained(tmp_path / "model")
+    assert {parameter.dtype for parameter in saved.parameters()} == {torch.float64}

@@ -172,3 +172,12 @@ def test_sparse_features_are_gathered_without_a_warning_of_torch() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "[[0.0, 0.0, 1.0], [0.0, 1.0, 1.0], [3.0, 4.0, 2.0]]", done.stderr
+
+
+@pytest.mark.parametrize("make", [network, sage])
+@pytest.mark.parametrize("zeros", [0.0, 0.9], ids=["dense", "sparse"])
+def test_features_take_the_precision_of_the_model(make: Callable[[], LorentzGCN], zeros: float) -> None:
+    model, x = make(), features(zeros=zeros).float()
+    found = HostGraph(x, graph(), NODES).apply(model)
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, model(x.double(), graph()), rtol=1e-6, atol=1e-6)

@@ -207,7 +207,8 @@ class LorentzGCN(GraphModel):
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
         """Return the adjacency matrix for the layers, to be built once for many calls."""
-        A = adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops)
+        weights = self.weights_of_edges(edge_index, edge_weight)
+        A = adjacency(edge_index, num_nodes, weights, self_loops=self.self_loops)
         return mean_normalisation(A) if self.euclidean else A
 
 

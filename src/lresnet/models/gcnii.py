@@ -11,22 +11,24 @@ import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.func import functional_call
 from torch.utils.checkpoint import checkpoint
 
+from lresnet._options import ABOVE_0_BELOW_1, AT_LEAST_1, FROM_0_BELOW_1, Range
 from lresnet.geometry import Lorentz
 from lresnet.geometry.checks import full_precision
 from lresnet.geometry.curvature import kappa_of
 from lresnet.geometry.stack import times_rows
 from lresnet.models.graph_model import GraphModel
-from lresnet.nn.aggregation import aggregate, rescaled_aggregate
+from lresnet.nn.aggregation import aggregate, centroid_of_sums, rescaled_aggregate, with_unitless_time
 from lresnet.nn.dropout import dropout, dropout_mask
 from lresnet.nn.euclidean import EuclideanLinear, sparse_linear
 from lresnet.nn.input_map import MAX_RADIUS, Points, coordinate_input, dropout_values
+from lresnet.nn.message_passing import Sizes, SumPassing
 from lresnet.nn.mlr import LorentzMLR
 from lresnet.nn.prototypes import Prototypes
 from lresnet.nn.row_norm import ROW_NORMS
@@ -43,6 +45,8 @@ CONNECTIONS: dict[str, float] = {"initial": 0.1, "chain": 0.5, "dense": 0.1, "ju
 _AGGREGATIONS = ("symmetric", "mean")
 _SKIPS = ("identity", "linear")
 _HEADS = ("linear", "prototypes", "mlr")
+# log(theta + 1), the weight of the first matrix beside the identity, is at most 1.
+_THETA = Range("above 0 and at most e - 1 = 1.718", lambda value: 0 < value <= math.e - 1)
 
 
 class LorentzGCNII(GraphModel):
@@ -158,9 +162,10 @@ class LorentzGCNII(GraphModel):
         self.activation_checkpointing = activation_checkpointing
         self.manifold = Lorentz(curvature, learnable=learn_curvature and not self.euclidean)
         self.input_layer = EuclideanLinear(in_features, hidden)
+        self.passing = SumPassing(self_loops=self_loops)  # of all layers
         share = CONNECTIONS[connection] if alpha is None else alpha
-        if not 0 < share < 1:
-            raise ValueError(f"alpha must be above 0 and below 1, got {alpha}")
+        if share not in ABOVE_0_BELOW_1 or 1 - share == 1:
+            raise ValueError(f"alpha must be {ABOVE_0_BELOW_1}, got {alpha!r}")
         options = residual_options or {}
 
         def join(weight: float, learned: bool = False, **own: Any) -> WeightedJoin:
@@ -198,9 +203,13 @@ class LorentzGCNII(GraphModel):
         self, x: Tensor | SparseMatrix | Points, edge_index: Tensor | SparseMatrix, edge_weight: Tensor | None
     ) -> Tensor:
         points = x if isinstance(x, Points) else self.input_points(x)
-        A = edge_index
-        if not isinstance(A, SparseMatrix):
-            A = self.graph(A, points.x.shape[0], edge_weight)
+        A: SparseMatrix | _Messages
+        if self.is_observed():
+            A = self._messages(edge_index, points.x.shape[0], edge_weight)
+        elif isinstance(edge_index, SparseMatrix):
+            A = edge_index
+        else:
+            A = self.graph(edge_index, points.x.shape[0], edge_weight)
         return self._run_layers(self._start(points), A)
 
     def logits(self, embedding: Tensor) -> Tensor:
@@ -215,13 +224,22 @@ class LorentzGCNII(GraphModel):
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
         """Return the normalised adjacency matrix for the layers, to be built once for many calls."""
-        if edge_weight is None and edge_index.layout == torch.strided:  # in the precision of the model
-            dtype = torch.promote_types(self.input_layer.weight.dtype, torch.float32)
-            edge_weight = torch.ones(edge_index.shape[-1], dtype=dtype, device=edge_index.device)
-        A = adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops)
+        weights = self.weights_of_edges(edge_index, edge_weight)
+        A = adjacency(edge_index, num_nodes, weights, self_loops=self.self_loops)
         if self.symmetric:
             return symmetric_normalisation(A)
         return mean_normalisation(A)  # scaling a row does not change its centroid
+
+    def _messages(self, edge_index: Tensor | SparseMatrix, num_nodes: int, edge_weight: Tensor | None) -> _Messages:
+        """Return the entries of :meth:`graph` as edges, in the order that the masks of PyG's explainers expect."""
+        sizes = Sizes((num_nodes, num_nodes), same=not isinstance(edge_index, SparseMatrix))
+        edges, weight = self.passing.message_edges(edge_index, edge_weight, sizes)
+        if self.symmetric and not isinstance(edge_index, SparseMatrix):  # a matrix is normalised already
+            weight = weight.to(torch.promote_types(self.input_layer.weight.dtype, torch.float32))
+            degree = weight.new_zeros(num_nodes).index_add(0, edges[1], weight)
+            root = torch.where(degree > 0, degree, 1.0).rsqrt()
+            weight = weight * root[edges[0]] * root[edges[1]]
+        return _Messages(edges, weight, sizes)
 
     def _start(self, points: Points) -> Tensor:
         """Return x_0."""
@@ -236,7 +254,7 @@ class LorentzGCNII(GraphModel):
 
     # --- The layers ---------------------------------------------------------------------------------------------------
 
-    def _run_layers(self, start: Tensor, A: SparseMatrix) -> Tensor:
+    def _run_layers(self, start: Tensor, A: SparseMatrix | _Messages) -> Tensor:
         """Return the embeddings, given x_0. A state is (x, mean of the earlier layers or an empty tensor)."""
         state = start, start if self.means else start.new_empty(0)
         if torch.compiler.is_compiling() or not (self.activation_checkpointing and torch.is_grad_enabled()):
@@ -264,7 +282,7 @@ class LorentzGCNII(GraphModel):
         number: int,
         state: tuple[Tensor, Tensor],
         start: Tensor,
-        A: SparseMatrix,
+        A: SparseMatrix | _Messages,
         drop: Callable[[Tensor], Tensor],
     ) -> tuple[Tensor, Tensor]:
         """Return the state after layer ``number``, counted from 0."""
@@ -273,8 +291,10 @@ class LorentzGCNII(GraphModel):
         x = self.layers[number](self._aggregate(drop(x), A), skip)
         return x, self.means[number](mean, x) if number < len(self.means) else mean
 
-    def _aggregate(self, x: Tensor, A: SparseMatrix) -> Tensor:
+    def _aggregate(self, x: Tensor, A: SparseMatrix | _Messages) -> Tensor:
         """Return m of the formula."""
+        if isinstance(A, _Messages):
+            return self._aggregate_messages(x, A)
         if self.euclidean:
             return A.product(x)
         wide = x.to(torch.promote_types(x.dtype, torch.float32))
@@ -282,9 +302,30 @@ class LorentzGCNII(GraphModel):
             kappa = kappa_of(self.manifold.curvature, wide.dtype)
             return (rescaled_aggregate if self.symmetric else aggregate)(wide, A, kappa).to(x.dtype)
 
+    def _aggregate_messages(self, x: Tensor, A: _Messages) -> Tensor:
+        """Return m by single messages, whose masks multiply the weights of the edges."""
+        wide = x.to(torch.promote_types(x.dtype, torch.float32))
+        kappa = kappa_of(self.manifold.curvature, wide.dtype)
+        h = wide if self.euclidean else with_unitless_time(wide, kappa)
+        sums, total = self.passing.message_sums(h, *A).tensor_split([h.shape[-1]], dim=-1)
+        if not self.euclidean:
+            sums = centroid_of_sums(sums.contiguous(), total.detach(), kappa, some_empty=True)
+            sums = sums * total if self.symmetric else sums
+        elif not self.symmetric:
+            sums = sums / torch.where(total > 0, total, 1.0)
+        return sums.to(x.dtype)
+
     def _mask(self, x: Tensor) -> Tensor | None:
         active = self.training and self.dropout > 0
         return dropout_mask(x, self.dropout, self.generators).bool() if active else None
+
+
+class _Messages(NamedTuple):
+    """Edges [2, E] with their normalised weights [E], for the arguments of ``message_sums``."""
+
+    edges: Tensor
+    weight: Tensor
+    sizes: Sizes
 
 
 class _Segment(torch.nn.Module):
@@ -294,7 +335,7 @@ class _Segment(torch.nn.Module):
         super().__init__()
         self.model, self.numbers, self.masks = model, numbers, masks
 
-    def forward(self, x: Tensor, mean: Tensor, start: Tensor, A: SparseMatrix) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, mean: Tensor, start: Tensor, A: SparseMatrix | _Messages) -> tuple[Tensor, Tensor]:
         state = x, mean
         for number, mask in zip(self.numbers, self.masks, strict=True):
             state = self.model.run_layer(number, state, start, A, partial(_masked, mask, 1 - self.model.dropout))
@@ -394,12 +435,12 @@ def _segments(layers: int) -> Iterator[range]:
 
 def _require_ranges(in_features: int, hidden: int, num_layers: int, dropout: float, theta: float) -> None:
     for name, size in (("in_features", in_features), ("hidden", hidden), ("num_layers", num_layers)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1, got {size}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"dropout must be at least 0 and below 1, got {dropout}")
-    if not 0 < theta <= math.e - 1:  # log(theta + 1), the weight of the first matrix, is at most 1
-        raise ValueError(f"theta must be above 0 and at most e - 1 = 1.718, got {theta}")
+        if size not in AT_LEAST_1:
+            raise ValueError(f"{name} must be {AT_LEAST_1}, got {size!r}")
+    if dropout not in FROM_0_BELOW_1:
+        raise ValueError(f"dropout must be {FROM_0_BELOW_1}, got {dropout!r}")
+    if theta not in _THETA:
+        raise ValueError(f"theta must be {_THETA}, got {theta!r}")
 
 
 def _require_compatible(residual: str, options: dict[str, Any] | None, connection: str, skip: str, head: str) -> None:

@@ -120,6 +120,13 @@ class GraphModel(Pretrained):
         """
         return []
 
+    def weights_of_edges(self, edge_index: Tensor, edge_weight: Tensor | None) -> Tensor | None:
+        """Return the weights of the edges; where none are given, ones in the model's precision."""
+        dtype = next((each.dtype for each in self.parameters() if each.is_floating_point()), torch.float32)
+        if edge_weight is not None or edge_index.layout != torch.strided or dtype != torch.float64:
+            return edge_weight
+        return torch.ones(edge_index.shape[-1], dtype=dtype, device=edge_index.device)
+
     def is_observed(self) -> bool:
         """Return whether a convolution needs single messages, as in an explanation of PyG."""
         return any(module.is_observed() for module in self.modules() if isinstance(module, WeightedPassing))

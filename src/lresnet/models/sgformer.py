@@ -199,7 +199,8 @@ class LorentzSGFormer(GraphModel):
 
     def graph(self, edge_index: Tensor, num_nodes: int, edge_weight: Tensor | None = None) -> SparseMatrix:
         """Return the symmetrically normalised adjacency matrix, to be built once for many calls."""
-        return symmetric_normalisation(adjacency(edge_index, num_nodes, edge_weight, self_loops=self.self_loops))
+        weights = self.weights_of_edges(edge_index, edge_weight)
+        return symmetric_normalisation(adjacency(edge_index, num_nodes, weights, self_loops=self.self_loops))
 
 
 # --- The two branches -------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ __all__ = [
     "MeanPassing",
     "Nodes",
     "Sizes",
+    "SumPassing",
     "WeightedPassing",
     "channel_pair",
     "sparse_rows",
@@ -217,7 +218,24 @@ class MeanPassing(WeightedPassing):
             return sums[..., :-1] / torch.where(total > 0, total, 1.0)
         if isinstance(edge_index, SparseMatrix):
             return edge_index.product(h)
-        return mean_normalisation(self.neighbours(edge_index, edge_weight, num_nodes)).product(h)
+        A = self.neighbours(edge_index, edge_weight, num_nodes)
+        if h.dtype == torch.float64 and A.values.dtype != h.dtype:  # otherwise 1/3 would be rounded to float32
+            A = A.to(dtype=h.dtype)
+        return mean_normalisation(A).product(h)
+
+
+class SumPassing(WeightedPassing):
+    """Messages of a model whose layers have no convolution of their own; it has no parameters.
+
+    A class of its own, since PyG compiles ``propagate`` once for a class, and its subclasses would inherit that.
+
+    Args:
+        self_loops: Add a self loop to every node that has none.
+    """
+
+    def __init__(self, *, self_loops: bool) -> None:
+        super().__init__()
+        self.self_loops = self_loops
 
 
 def _loops_last(edge_index: Tensor, weight: Tensor, nodes: int) -> tuple[Tensor, Tensor]:

@@ -82,9 +82,7 @@ class NodeInputs:
             if _in_batches(run):
                 found = HostGraph.of(self, run.device).embed(model)  # type: ignore[arg-type]
             else:
-                inputs = self._on(run.device)
-                graph = model.graph(inputs.edge_index, self.num_nodes, inputs.edge_weight)
-                found = model.embed(model.input_points(inputs.features), graph)
+                found = self._on(run.device).embed(model)
         return found.float().cpu()
 
     def number(self, name: str) -> int:

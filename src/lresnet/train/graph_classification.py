@@ -11,6 +11,7 @@ from lresnet.data import GraphLevelTask
 from lresnet.metrics import node_metric
 from lresnet.train.config import TrainConfig
 from lresnet.train.distributed import Processes
+from lresnet.train.graph_inputs import in_precision_of
 from lresnet.train.node_classification import class_margin, class_margin_loss
 from lresnet.train.objective import Objective, given_loss, given_options
 
@@ -36,7 +37,8 @@ class GraphBatch:
 
     def logits(self, model: Any) -> Tensor:
         """Return the logits of the graphs ``[graphs, classes]``."""
-        logits: Tensor = model(self.x, self.edge_index, self.edge_weight, batch=self.batch)
+        weight = None if self.edge_weight is None else in_precision_of(model, self.edge_weight, at_least=torch.float32)
+        logits: Tensor = model(in_precision_of(model, self.x), self.edge_index, weight, batch=self.batch)
         return logits
 
 

@@ -24,8 +24,9 @@ from torch import Tensor
 from lresnet.data import GraphTask
 from lresnet.data.neighbour_sampler import ALL, NeighbourSampler
 from lresnet.models import LorentzGCN
+from lresnet.nn.input_map import Points
 from lresnet.nn.sparse import SparseMatrix, mean_normalisation
-from lresnet.train.graph_inputs import is_sparse
+from lresnet.train.graph_inputs import in_precision_of, is_sparse
 
 __all__ = ["HostGraph", "Subgraph", "apply_layers"]
 
@@ -79,6 +80,10 @@ class Subgraph:
         row, col, values = self.features
         return SparseMatrix(row, col, values, (self.nodes[-1], self.width))
 
+    def points(self, model: LorentzGCN) -> Points:
+        """Return the features of the nodes as the model's input, in its precision."""
+        return model.input_points(in_precision_of(model, self.inputs()))
+
     def _matrix(self, model: LorentzGCN, targets: int, sources: int, edges: int) -> SparseMatrix:
         row, col, weight = self.col[:edges], self.row[:edges], self.weight[:edges]
         if model.self_loops:
@@ -99,7 +104,7 @@ def apply_layers(model: LorentzGCN, graph: Subgraph) -> Tensor:
     Every layer computes only the nodes that the seeds need.
     """
     matrices = graph.matrices(model)
-    z = model.apply_layer(0, model.input_points(graph.inputs()), matrices[0])
+    z = model.apply_layer(0, graph.points(model), matrices[0])
     for number, A in enumerate(matrices[1:], 1):
         z = model.apply_layer(number, z, A)
     return z if model.head is None else model.head(z)
@@ -188,7 +193,7 @@ class HostGraph:
                 graph = self._edges(block, [ALL], key=0)
                 if number == 0:
                     graph = dataclasses.replace(graph, features=self._rows(graph.node)).to(self.device)
-                    inputs: Any = model.input_points(graph.inputs())
+                    inputs: Any = graph.points(model)
                 else:
                     graph = graph.to(self.device)
                     inputs = z[graph.node]
