@@ -14,6 +14,7 @@ from lresnet.data import LinkTask, NodeTask
 from lresnet.geometry.checks import check_nowhere
 from lresnet.models import LorentzGCN
 from lresnet.train import LinkPrediction, NodeClassification, NonFiniteError, Outcome, TrainConfig, train_model
+from lresnet.train.sampled import SampledLinkPrediction
 from lresnet.train.stacking import StackedTrainingState, StackError, fork_generator, train_many
 from tests.train.tree import link_task, node_task
 
@@ -86,6 +87,13 @@ def distance(a: LorentzGCN, b: LorentzGCN) -> float:
     return max(float((p - q).detach().norm() / p.detach().norm()) for p, q in pairs)
 
 
+def weighted(task: LinkTask | NodeTask, seed: int) -> LinkTask | NodeTask:
+    """Return the task with a weight of its own for every edge."""
+    g = torch.Generator().manual_seed(seed)
+    weight = 0.1 + 5 * torch.rand(task.edge_index.shape[1], generator=g, dtype=torch.float64)
+    return dataclasses.replace(wide(task), edge_weight=weight)
+
+
 # --- a run's trajectory does not depend on the others -----------------------------------------------------------------
 
 
@@ -93,6 +101,27 @@ def distance(a: LorentzGCN, b: LorentzGCN) -> float:
 @pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])
 def test_parameters_after_twenty_steps_are_those_of_single_runs(task, residual):
     agree(lambda: runs(wide(task), {"residual": residual, "curvature": -2.0, "activation": "relu"}), CONFIG)
+
+
+# Distances of the Euclidean baseline do not depend on its biases, whose gradients are rounding errors that Adam scales.
+@pytest.mark.parametrize("seeds", [(0, 0, 0), (0, 1, 2)], ids=["shared", "own"])
+@pytest.mark.parametrize(("task", "residual"), [(LP, "lorentz"), (NC, "lorentz"), (NC, "euclidean")])
+def test_edge_weights_count_as_in_single_runs(task, seeds, residual):
+    agree(lambda: runs([weighted(task, seed) for seed in seeds], {"residual": residual}))
+
+
+@pytest.mark.parametrize("metric", ["mrr", "hits@3", "roc_auc"])
+def test_the_metric_of_a_link_task_selects_as_in_single_runs(metric):
+    agree(lambda: runs(dataclasses.replace(wide(LP), metric=metric)), dataclasses.replace(BRIEF, keep="best"))
+
+
+def test_sampled_objectives_are_refused():
+    made = [
+        (network, SampledLinkPrediction(LP, batch_size=8, seed=seed, margin=5.0), generator)
+        for seed, (network, _, generator) in enumerate(runs(LP))
+    ]
+    with pytest.raises(StackError, match="SampledLinkPrediction; run them one by one"):
+        together(lambda: made, BRIEF)
 
 
 @pytest.mark.parametrize("task", [LP, NC], ids=["lp", "nc"])

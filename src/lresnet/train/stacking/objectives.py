@@ -11,14 +11,14 @@ from torch import Tensor
 
 from lresnet.data import NodeTask
 from lresnet.data.negatives import NegativeSamplers
-from lresnet.metrics import average_precision, roc_auc
+from lresnet.metrics import average_precision, link_metric, roc_auc
 from lresnet.models import LorentzGCN
 from lresnet.nn.fermi_dirac import FermiDirac
 from lresnet.nn.input_map import Points
 from lresnet.nn.pair_distance import lorentz_distance2, margin_loss
 from lresnet.nn.sparse import BlockDiagonal, SparseMatrix
 from lresnet.train.ancestor_retrieval import AncestorForest, AncestorRetrieval
-from lresnet.train.graph_inputs import GraphInputs
+from lresnet.train.graph_inputs import GraphInputs, in_precision_of
 from lresnet.train.link_prediction import LinkPrediction, kappa_of_model
 from lresnet.train.node_classification import NodeClassification, class_hinges, class_margin
 from lresnet.train.objective import Objective
@@ -71,13 +71,14 @@ def stack_objectives(objectives: Sequence[Objective[Any]], model: LorentzGCN) ->
     Raises:
         StackError: this kind cannot be stacked, or the tasks differ in shape or settings.
     """
-    links = [each for each in objectives if isinstance(each, LinkPrediction)]
-    nodes = [each for each in objectives if isinstance(each, NodeClassification)]
+    # A subclass has a loss of its own, e.g. that of sampled batches.
+    links = [each for each in objectives if type(each) is LinkPrediction]
+    nodes = [each for each in objectives if type(each) is NodeClassification]
     if links and len(links) == len(objectives):
         return StackedLinkPrediction(links, model)
     if nodes and len(nodes) == len(objectives):
         return StackedNodeClassification(nodes, model)
-    retrievals = [each for each in objectives if isinstance(each, AncestorRetrieval)]
+    retrievals = [each for each in objectives if type(each) is AncestorRetrieval]
     if retrievals and len(retrievals) == len(objectives):
         return StackedAncestorRetrieval(retrievals)
     kinds = ", ".join(sorted({type(each).__name__ for each in objectives}))
@@ -93,9 +94,11 @@ class StackedLinkPrediction(StackedObjective):
     def __init__(self, objectives: Sequence[LinkPrediction], model: LorentzGCN) -> None:
         _require_equal("loss and margin", [(each.kind, each.margin) for each in objectives])
         tasks = [each.task for each in objectives]
+        _require_equal("metrics", [str(task.metric) for task in tasks])
         parts = ("train_edges", "val_edges", "val_negatives")
         _require_equal("numbers of edges", [tuple(getattr(task, part).shape[1] for part in parts) for task in tasks])
         self.kind, self.margin, self.members = objectives[0].kind, objectives[0].margin, len(objectives)
+        self.metric = tasks[0].metric
         self.inputs = StackedInputs([each.inputs for each in objectives], model)
         self.samplers = NegativeSamplers([each.sampler for each in objectives])
         # Node i of member s is row i S + s of the embeddings [N, S, n] viewed as [N S, n].
@@ -124,6 +127,9 @@ class StackedLinkPrediction(StackedObjective):
 
     def validation(self, model: LorentzGCN) -> Tensor:
         scores = -self._distance2(model, self.inputs.apply(model), self._val_pairs)
+        if self.metric is not None:
+            metric, labels = link_metric(self.metric), self._labels
+            return torch.stack([metric(row[labels], row[~labels]) for row in scores])
         return torch.vmap(lambda row: (roc_auc(row, self._labels) + average_precision(row, self._labels)) / 2)(scores)
 
     def _draw(self) -> None:
@@ -248,12 +254,12 @@ class StackedInputs:
             raise StackError(
                 "graphs with different numbers of nodes or kinds of features cannot be stacked; run them one by one"
             )
-        same_graph = all(torch.equal(each.edge_index, first.edge_index) for each in inputs[1:])
-        graphs = [model.graph(each.edge_index, each.num_nodes) for each in (inputs[:1] if same_graph else inputs)]
+        same_graph = all(_same_graph(each, first) for each in inputs[1:])
+        graphs = [each.graph(model) for each in (inputs[:1] if same_graph else inputs)]
         self._graph = graphs[0] if same_graph else BlockDiagonal.of(graphs)
         # With dropout of the features or a learned curvature, each member has its own values of sparse features.
         own_values = (model.drops_features and model.dropout > 0) or model.manifold.learnable
-        self._features = _stack_features([each.features for each in inputs], own_values)
+        self._features = _stack_features([in_precision_of(model, each.features) for each in inputs], own_values)
         self._points = None if model.manifold.learnable else self._make_points(model)
 
     def apply(self, model: LorentzGCN) -> Tensor:
@@ -265,6 +271,12 @@ class StackedInputs:
         points = model.input_points(self._features)
         # One sparse matrix for all members has times [N, 1], which must broadcast against [N, S, n].
         return Points(points.x, points.time.unsqueeze(1)) if points.time.dim() == 2 else points
+
+
+def _same_graph(one: GraphInputs, other: GraphInputs) -> bool:
+    weights = [each.edge_weight for each in (one, other) if each.edge_weight is not None]
+    same_weights = not weights or (len(weights) == 2 and torch.equal(*weights))
+    return same_weights and torch.equal(one.edge_index, other.edge_index)
 
 
 def _stack_features(features: Sequence[Features], own_values: bool) -> Features:
