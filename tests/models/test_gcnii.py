@@ -150,6 +150,7 @@ def test_alphas_are_reported_and_learned():
     assert make(connection="chain").alphas == pytest.approx([0.5] * 3)
     assert make("none").alphas == []
     assert make(connection="jumping").alphas == []
+    assert "weights=(0.1, 0.9)" in repr(make(alpha=0.1).layers[0])  # of the skip branch and of the layer
     for residual in ("lorentz", "euclidean", "tangent"):
         model = make(residual, learn_alpha=True, alpha=0.3)
         optimiser = torch.optim.Adam(model.parameters(), lr=0.1)
@@ -335,10 +336,16 @@ def test_decay_of_the_layers_is_a_setting_of_its_own():
     [
         ({"connection": "sideways"}, "connection must be one of initial, chain, dense, jumping, got 'sideways'"),
         ({"alpha": 1.0}, "alpha must be above 0 and below 1, got 1.0"),
+        ({"alpha": "0.1"}, "alpha must be above 0 and below 1, got '0.1'"),
+        ({"alpha": 1e-30}, "alpha must be above 0 and below 1, got 1e-30"),
         ({"theta": 2.0}, "theta must be above 0 and at most e - 1"),
         ({"theta": math.nan}, "theta must be above 0 and at most e - 1"),
         ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
         ({"num_layers": 0}, "num_layers must be at least 1"),
+        ({"num_layers": 2.5}, "num_layers must be at least 1, got 2.5"),
+        ({"num_classes": 0}, "num_classes must be at least 1, got 0"),
+        ({"max_radius": -1.0}, "max_radius must be positive and finite, got -1.0"),
+        ({"max_radius": math.nan}, "max_radius must be positive and finite, got nan"),
         ({"residual_options": {"weight": 2.0}}, "set by alpha"),
         ({"connection": "jumping", "alpha": 0.5}, "has no skip branch inside a layer"),
         ({"connection": "jumping", "residual_options": {"scale": "1+w"}}, "has no skip branch inside a layer"),

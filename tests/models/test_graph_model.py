@@ -8,14 +8,16 @@ from torch import Tensor
 from torch_geometric import EdgeIndex
 from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.explain import Explainer, GNNExplainer
+from torch_geometric.explain.algorithm.utils import clear_masks, set_masks
 
-from lresnet.models import LorentzGCN, LorentzSAGE, LorentzSGFormer
+from lresnet.models import LorentzGCN, LorentzGCNII, LorentzSAGE, LorentzSGFormer
 from lresnet.nn import CentroidPool, LorentzSAGEConv
+from lresnet.nn.sparse import mean_normalisation
 from tests.models.common import CLASSES, FEATURES, NODES, features, graph
 
-MODELS = {"gcn": LorentzGCN, "sage": LorentzSAGE, "sgformer": LorentzSGFormer}
+MODELS = {"gcn": LorentzGCN, "gcnii": LorentzGCNII, "sage": LorentzSAGE, "sgformer": LorentzSGFormer}
 every_model = pytest.mark.parametrize("kind", MODELS)
-node_models = pytest.mark.parametrize("kind", ["gcn", "sage"])
+node_models = pytest.mark.parametrize("kind", ["gcn", "gcnii", "sage"])
 both_residuals = pytest.mark.parametrize("residual", ["lorentz", "euclidean"])
 
 
@@ -205,6 +207,34 @@ def test_single_messages_give_the_same_output(kind, residual, self_loops):
     torch.testing.assert_close(model(x, edge_index, weight.double()), expected, rtol=1e-12, atol=1e-12)
     A = model.graph(edge_index, NODES, weight.double())
     torch.testing.assert_close(model(x, A), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"aggregation": "mean"}, {"connection": "dense", "norm": "layer"}], ids=str)
+@both_residuals
+def test_a_mask_multiplies_the_edges_of_a_deep_network(options, residual):
+    """A mask multiplies the normalised weights, as in PyG's GCNConv; self loops are not masked."""
+    model = make("gcnii", residual, num_layers=4, **options).double()
+    x, edge_index = features(torch.float64), graph()[0].unique(dim=1)
+    mask = torch.rand(edge_index.shape[1], dtype=torch.float64, generator=torch.Generator().manual_seed(5))
+    A = model.graph(edge_index, NODES)
+    dense = torch.eye(NODES, dtype=torch.float64)
+    dense[edge_index[1], edge_index[0]] = torch.where(edge_index[0] == edge_index[1], 1.0, mask)
+    expected = model(x, A.with_values(A.values * dense[A.row, A.col]))
+    if options.get("aggregation") == "mean":  # a mean divides by the weights that are left
+        expected = model(x, mean_normalisation(A.with_values(A.values * dense[A.row, A.col])))
+    set_masks(model, mask, edge_index, apply_sigmoid=False)
+    assert model.is_observed()
+    torch.testing.assert_close(model(x, edge_index), expected, rtol=1e-12, atol=1e-12)
+    clear_masks(model)
+    assert not model.is_observed()
+
+
+@every_model
+@both_residuals
+def test_edges_without_weights_are_exact_in_float64(kind, residual):
+    model, x, edge_index = make(kind, residual).double(), features(torch.float64), graph()[0]
+    ones = torch.ones(edge_index.shape[1], dtype=torch.float64)
+    torch.testing.assert_close(model(x, edge_index), model(x, edge_index, ones), rtol=1e-13, atol=1e-13)
 
 
 # --- wrong input -----------------------------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_options_are_passed_on_and_wrong_weights_rejected():
     for weight in (0.0, 1.0, -0.5, float("nan")):
         with pytest.raises(ValueError, match=f"must be above 0 and below 1, got {weight}"):
             WeightedJoin("space", M, weight)
-    assert "weight=0.8" in repr(WeightedJoin("tangent", M, 0.8))
+    assert "weights=(0.2, 0.8)" in repr(WeightedJoin("tangent", M, 0.8))
 
 
 @pytest.mark.parametrize("kind", ["lorentz", "euclidean", "space", "tangent", "parallel_transport"])

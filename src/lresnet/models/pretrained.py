@@ -20,7 +20,7 @@ from torch.nn.parameter import is_lazy
 from lresnet._files import write_atomically
 from lresnet._json import read_json
 from lresnet._limits import LAYERS, LIST_ITEMS
-from lresnet._options import AT_LEAST_1
+from lresnet._options import AT_LEAST_1, POSITIVE
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.models import hub
 
@@ -61,6 +61,8 @@ class Pretrained(torch.nn.Module):
         given = {k: v for k, v in bound.arguments.items() if k != "self"}
         if (classes := given.get("num_classes")) is not None and classes not in AT_LEAST_1:
             raise ValueError(f"num_classes must be {AT_LEAST_1}, got {classes!r}")
+        if (radius := given.get("max_radius")) is not None and radius not in POSITIVE:
+            raise ValueError(f"max_radius must be {POSITIVE}, got {radius!r}")
         self.__dict__["config"] = {"model": cls.model_name, **given}
         return self
 

@@ -150,8 +150,10 @@ class WeightedJoin(ManifoldModule, FixedNumbers):
 
     def extra_repr(self) -> str:
         owner = self.residual if self._branch_weights == "own" else self
-        weight = "?" if is_sharded(owner.raw_weight) else f"{float(self.weight.detach()):g}"  # type: ignore[arg-type]
-        return f"weight={weight}, {super().extra_repr()}"
+        if is_sharded(owner.raw_weight):  # type: ignore[arg-type]
+            return f"weights=(?, ?), {super().extra_repr()}"
+        alpha = float(self.weight.detach())
+        return f"weights=({1 - alpha:.3g}, {alpha:.3g}), {super().extra_repr()}"
 
 
 # --- The Lorentz residual of two exponentials -------------------------------------------------------------------------
