@@ -107,7 +107,8 @@ class StackedLinkPrediction(StackedObjective):
         self._side_stream = SideStream(train.device)
         self._pairs = torch.cat([train, train], dim=-1)  # every step writes its negatives into the second half
         self._positives, self._val_pairs = train.shape[-1], torch.cat([val, no_val], dim=-1)
-        self._labels = torch.arange(self._val_pairs.shape[-1], device=val.device) < val.shape[-1]
+        self._val_edges = val.shape[-1]
+        self._labels = torch.arange(self._val_pairs.shape[-1], device=val.device) < self._val_edges
 
     @property
     def generators(self) -> Sequence[torch.Generator]:
@@ -128,8 +129,8 @@ class StackedLinkPrediction(StackedObjective):
     def validation(self, model: LorentzGCN) -> Tensor:
         scores = -self._distance2(model, self.inputs.apply(model), self._val_pairs)
         if self.metric is not None:
-            metric, labels = link_metric(self.metric), self._labels
-            return torch.stack([metric(row[labels], row[~labels]) for row in scores])
+            metric, pairs = link_metric(self.metric), self._val_edges
+            return torch.stack([metric(row[:pairs], row[pairs:]) for row in scores])
         return torch.vmap(lambda row: (roc_auc(row, self._labels) + average_precision(row, self._labels)) / 2)(scores)
 
     def _draw(self) -> None:
