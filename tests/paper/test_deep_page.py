@@ -9,8 +9,9 @@ import pytest
 from lresnet.runs.model_config import GCNIIConfig
 from lresnet.runs.task_config import GraphTaskConfig
 from lresnet.train.results import append_result, read_results
+from lresnet_paper.__main__ import main
 from lresnet_paper.pages.deep_page import TABLE, deep_page
-from lresnet_paper.plan import cells_of, final_runs, missing_runs, protocols, recipe_cells, search_runs
+from lresnet_paper.plan import cells_of, final_runs, missing_runs, protocols, recipe, recipe_cells, search_runs
 from lresnet_paper.results import key_of_line
 from lresnet_paper.run import run_config, split_name
 
@@ -18,8 +19,10 @@ ROOT = Path(__file__).parents[2]
 RECIPES = [(cell, protocol) for cell in recipe_cells(TABLE) for protocol in protocols(TABLE, cell)]
 
 
-def run(method: str, seed: int, value: float | None, cell: str = "cora/nc", protocol: str = "public") -> dict[str, Any]:
-    config = {"alpha": 0.1, "dropout": 0.6, "lr": 0.01, "curvature": -0.1, "num_layers": 64}
+def run(
+    method: str, seed: int, value: float | None, cell: str = "cora/nc", protocol: str = "public", **more: Any
+) -> dict[str, Any]:
+    config = {"alpha": 0.1, "dropout": 0.6, "lr": 0.01, "curvature": -0.1, "num_layers": 64, **more}
     place = {"table": TABLE, "cell": cell, "method": method, "protocol": protocol, "stage": "final", "config": config}
     return place | {"seed": seed, "split": None, "value": value, "seconds": 60.0, "hardware": "CPU", "alpha": 0.1}
 
@@ -53,17 +56,72 @@ def test_the_page_states_differences_and_what_is_missing() -> None:
         run(m, seed, base + 0.1 * seed) for m, base in (("lorentz", 85.0), ("euclidean", 85.2)) for seed in range(3)
     ]
     lines += [
-        run("lorentz", 0, None, "cora/nc/16", "public-chain"),
+        run("lorentz", 0, None, "cora/nc/16", "public-chain", scale="1+w") | {"alpha": 0.5},
         run("lorentz", 0, 84.0, "cora/nc/64", "public-deep"),
     ]
     page = deep_page(lines)
-    assert "| cora/nc | `public` | 85.1 ± 0.1 (3) |  | 85.3 ± 0.1 (3) |  |" in page
+    assert "| cora/nc | `public` | 85.1 ± 0.1 (3) | not measured | 85.3 ± 0.1 (3) |  |" in page
     assert "non-inferior, at most one point worse, in 1 of 1" in page
-    assert "| cora/nc | `public` | initial | Lorentz |  |  |  | 84.0 (1), alpha 0.10 |" in page
-    assert "| cora/nc | `public` | chain | Lorentz |  |  | diverged, alpha 0.10 |  |" in page
-    assert "airport/lp on `hgcn`" in page
+    assert "| cell | split | connection | alpha | network | 16 layers | 64 layers |\n" in page
+    assert "| cora/nc | `public` | initial | 0.10 | Lorentz | not measured | 84.0 (1) |\n" in page
+    assert "| cora/nc | `public` | chain | 0.50 | Lorentz | diverged, sum | not measured |\n" in page
+    assert "- pubmed/nc, chain: 2, 4, 16, 64 layers\n" in page
+    runs_64 = "1 of 5 runs of Lorentz and 0 of 5 runs of Lorentz, K → 0 and 0 of 5 runs of GCNII"
+    assert f"- cora/nc, initial: 2, 4, 16 layers; 64 layers: {runs_64}\n" in page
+    assert "depth-connections.png" not in page
+    assert "airport/lp (`hgcn`), " in page
+    assert "pubmed/nc (`public`, by loss)" in page
     assert "| Lorentz | alpha 0.1, dropout 0.6, lr 0.01, curvature -0.1 |" in page
     assert "| GCNII | alpha 0.1, dropout 0.6, lr 0.01 |" in page
+
+
+def test_with_all_depths_nothing_is_missing() -> None:
+    lines = []
+    for cell, protocol in RECIPES:
+        for number, depth in enumerate(recipe(TABLE, cell, protocol).get("depths", [])):
+            base = (70.0 if protocol.endswith("-chain") else 80.0) + number
+            for more, method in enumerate(("lorentz", "lorentz_limit", "euclidean")):
+                at = f"{cell}/{depth}", protocol
+                lines += [run(method, seed, base - more + 0.1 * seed, *at, scale="none") for seed in range(5)]
+    page = deep_page(lines)
+    assert "| cell | split | connection | alpha | network | 2 layers | 4 layers | 16 layers | 64 layers |\n" in page
+    values = "69.2 ± 0.2 (5), average | 70.2 ± 0.2 (5), average | 71.2 ± 0.2 (5), average | 72.2 ± 0.2 (5), average"
+    assert f"| airport/lp | `hgcn` | chain | 0.10 | Lorentz, K → 0 | {values} |\n" in page
+    assert "Missing:" not in page
+    assert (
+        "On pubmed/nc with 64 layers, Lorentz scores 83.2 with the initial residual and 73.2 as a chain; "
+        "GCNII scores 81.2 with the initial residual and 71.2 as a chain."
+    ) in page
+    assert "depth-connections.png" in page
+    rows = [line for line in page.splitlines() if line.startswith("|")]
+    assert all(line.endswith("|") for line in rows)
+    assert {line.count("|") for line in rows if "initial" in line or "chain |" in line} == {10}
+
+
+def test_recipes_by_loss_have_rows_of_their_own() -> None:
+    lines = [
+        run(m, seed, base + 0.1 * seed, "cora/nc", protocol)
+        for m in ("lorentz", "euclidean")
+        for protocol, base in (("public", 84.0), ("public-loss", 85.5))
+        for seed in range(3)
+    ]
+    page = deep_page(lines)
+    assert "| cora/nc | `public` | 84.1 ± 0.1 (3) |" in page
+    assert "| cora/nc | `public`, by loss | 85.6 ± 0.1 (3) |" in page
+    assert page.count("- `public`: ") == 1
+
+
+def test_the_page_and_its_picture_are_written(tmp_path: Path) -> None:
+    page, picture = tmp_path / "deep.md", tmp_path / "depth.svg"
+    call = ["pages", "deep", str(tmp_path), "--out", str(page), "--picture", str(picture)]
+    chain, initial = ("cora/nc/{}", "public-chain"), ("cora/nc/{}", "public-deep")
+    for depth in (4, 16):
+        for cell, protocol in (chain, initial):
+            line = run("lorentz", 0, 80.0, cell.format(depth), protocol, scale="none")
+            append_result(tmp_path / "deep.jsonl", line)
+        assert main(call) == 0
+        assert picture.exists() == (depth == 16)
+        assert ("depth-connections.png" in page.read_text()) == (depth == 16)
 
 
 def test_a_lead_over_a_baseline_below_an_untrained_score_is_named() -> None:
@@ -73,7 +131,7 @@ def test_a_lead_over_a_baseline_below_an_untrained_score_is_named() -> None:
     score = place | {"method": "hops", "value": 95.5, "validation": 96.1}
     lower = place | {"method": "degree", "value": 97.0, "validation": 88.0}
     page = deep_page(lines, [score, lower])
-    assert "| airport/lp | `hgcn` | 96.1 ± 0.1 (3) |  | 93.1 ± 0.1 (3) | 95.5 (hops) |" in page
+    assert "| airport/lp | `hgcn` | 96.1 ± 0.1 (3) | not measured | 93.1 ± 0.1 (3) | 95.5 (hops) |" in page
     assert "scores less than an [untrained score](#results) on airport/lp (`hgcn`), so" in page
     assert "weak baseline" not in deep_page(lines, [score | {"value": 90.0}])
 

@@ -37,7 +37,7 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
         "reproduction/hierarchy.md": hierarchy,
         "reproduction/ancestors.md": functools.partial(ancestors, picture=images / "ancestors.png"),
         "reproduction/completion.md": functools.partial(completion, picture=images / "completion.png"),
-        "reproduction/deep.md": deep,
+        "reproduction/deep.md": functools.partial(deep, picture=images / "depth-connections.png"),
         "reproduction/splits.md": splits,
         "reproduction/transformers.md": transformers,
         "performance/index.md": performance,
@@ -46,7 +46,6 @@ def all_(results: Path = Path("results"), docs: Path = Path("docs")) -> int:
         "howto/convert_zoo.md": conversion,
         "images/depth.png": _draw_depth,
         "images/depth-deep.png": functools.partial(_draw_depth, protocol="legacy-deep"),
-        "images/depth-connections.png": connections,
     }
     for name, step in steps.items():
         try:
@@ -143,17 +142,6 @@ def hierarchy(results: Path) -> str:
     return hierarchy_page(list(read_results(results / "hierarchy_images.jsonl")))
 
 
-@_page("reproduction/deep.md", "deep.jsonl, which `lresnet reproduce deep` writes, and untrained.jsonl")
-def deep(results: Path) -> str:
-    """Write the page of deep graph networks: Lorentz, its limit for curvature 0, and GCNII."""
-    from lresnet.train.results import read_results
-    from lresnet_paper.pages.deep_page import deep_page
-
-    untrained = results / "untrained.jsonl"
-    scores = read_results(untrained) if untrained.exists() else []
-    return deep_page(list(read_results(results / "deep.jsonl")), scores)
-
-
 @_page("reproduction/transformers.md", "transformers.jsonl, which `lresnet reproduce transformers` writes")
 def transformers(results: Path) -> str:
     """Write the page of transformers by depth: residual connections with 6, 12 and 24 blocks."""
@@ -220,6 +208,39 @@ def completion(
     write_page(out, completion_page(lines))
     save_picture(completion_picture(lines), picture, dpi=120)
     print(f"The page: {out}; the picture: {picture}")
+    return 0
+
+
+@pages.command
+def deep(
+    results: _Results = Path("results"),
+    out: Path = Path("docs/reproduction/deep.md"),
+    picture: Path = Path("docs/images/depth-connections.png"),
+) -> int:
+    """Write the page of deep graph networks, and its picture where chains and initial residuals have two depths.
+
+    Example: python -m lresnet_paper pages deep --out docs/reproduction/deep.md
+
+    Args:
+        results: The folder with deep.jsonl, which `lresnet reproduce deep` writes, and untrained.jsonl.
+        out: The Markdown file to write.
+        picture: The picture to write; .png, .svg or .pdf.
+    """
+    from lresnet.plots.picture import require_writable_picture, save_picture
+    from lresnet.train.results import read_results
+    from lresnet_paper.pages.deep_page import deep_page
+    from lresnet_paper.pages.depth_picture import connection_panels, connections_picture
+    from lresnet_paper.render import write_page
+
+    require_writable_picture(picture)
+    untrained = results / "untrained.jsonl"
+    scores = read_results(untrained) if untrained.exists() else []
+    lines = list(read_results(results / "deep.jsonl"))
+    write_page(out, deep_page(lines, scores))
+    drawn = ""
+    if connection_panels(lines):
+        drawn = f"; the picture: {save_picture(connections_picture(lines), picture, dpi=120)}"
+    print(f"The page: {out}{drawn}")
     return 0
 
 

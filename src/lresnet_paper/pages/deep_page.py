@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
@@ -10,8 +11,9 @@ from lresnet.data import TASKS
 from lresnet.data.split_names import SPLITS, canonical_split
 from lresnet.runs.statistics import summarise
 from lresnet_paper.comparisons import Comparison, compare_methods
+from lresnet_paper.pages.depth_picture import connection_panels
 from lresnet_paper.pages.text_tables import difference_text
-from lresnet_paper.plan import protocols, recipe, recipe_cells
+from lresnet_paper.plan import FINAL_SEEDS, protocols, recipe, recipe_cells
 from lresnet_paper.render import render
 from lresnet_paper.results import NoResults, Result, aggregate
 from lresnet_paper.run import depth_cell, split_name
@@ -23,6 +25,11 @@ TABLE = "deep"
 """Name of the table in the recipes and in the lines of results."""
 
 METHODS = {"lorentz": "Lorentz", "lorentz_limit": "Lorentz, K → 0", "euclidean": "GCNII"}
+
+_SCALES = {"none": "average", "1+w": "sum"}
+"""What the scale of a residual with equal weights makes of it."""
+
+_NOT_MEASURED = "not measured"
 
 Run = Mapping[str, Any]
 
@@ -50,23 +57,30 @@ def deep_page(lines: Sequence[Run], untrained: Iterable[Run] = ()) -> str:
         for (cell, protocol), best in best_untrained(aggregate(untrained)).items()
     }
     rows = [_row(cell, plan, final, compared, scores) for cell, plan in recipes if "depths" not in plan]
-    depths = [row for cell, plan in recipes if "depths" in plan for row in _depth_rows(cell, plan, final)]
+    by_depth = [DepthRuns.of(cell, plan, final) for cell, plan in recipes if "depths" in plan]
+    shown = sorted({layers for own in by_depth for layers in own.measured})
     against = [one for one in compared if one.method == "euclidean"]
     return render(
         "deep.md.j2",
         methods=METHODS,
         rows=[row for row in rows if row["measured"]],
         missing=[row for row in rows if not row["measured"]],
-        depths=depths,
+        shown_depths=shown,
+        depths=[row for own in by_depth for row in own.rows(shown)],
+        depth_gaps=[f"{own.title}: {own.gaps}" for own in by_depth if own.gaps],
+        depth_answers=_depth_answers(by_depth),
+        has_picture=bool(connection_panels(final)),
         better=[row for row in rows if "better" in row["differences"].get("euclidean", {}).get("text", "")],
         counts={verdict: sum(one.verdict == verdict for one in against) for verdict in ("better", "worse")},
         non_inferior=sum(bool(one.non_inferior) for one in against),
         compared=len(against),
+        family=len(compared),
+        by_loss=any(row["by_loss"] and row["measured"] for row in rows),
         rules={split: SPLITS[split].rule for split in dict.fromkeys(row["split"] for row in rows)},
         runs=len(final),
         searches=sum(line.get("stage") == "search" for line in lines),
         minutes=sum(line.get("seconds", 0) for line in lines) / 60,
-        hardware=sorted({line["hardware"] for line in final}),
+        hardware=sorted({line["hardware"] for line in lines if line["table"] == TABLE}),
     )
 
 
@@ -90,7 +104,8 @@ def _row(
     return {
         "cell": cell,
         "split": split,
-        "values": {method: _value(runs, method) for method in METHODS},
+        "by_loss": plan["fixed"].get("criterion") == "loss",
+        "values": {method: _value(runs, method) or _NOT_MEASURED for method in METHODS},
         "untrained": f"{best.mean:.1f} ({SCORE_LABELS[best.method]})" if best else "",
         "untrained_above": bool(best and flat and best.mean > fmean(flat)),
         "chosen": {method: _chosen(runs, method, plan["space"]) for method in METHODS},
@@ -99,21 +114,111 @@ def _row(
     }
 
 
-def _depth_rows(cell: str, plan: Mapping[str, Any], final: Sequence[Run]) -> Iterable[dict[str, Any]]:
-    """Return one row per method: its results at every depth, each with its mean weight of the skip branch."""
-    for method in METHODS:
-        own = []
-        for layers in plan["depths"]:
-            at = (depth_cell(cell, layers), plan["protocol"])
-            own.append([line for line in final if (line["cell"], line["protocol"]) == at and line["method"] == method])
-        if any(own):
-            yield {
-                "cell": cell,
-                "split": split_name(plan["protocol"]),
-                "connection": plan["fixed"]["connection"],
-                "method": METHODS[method],
-                "values": dict(zip(plan["depths"], (_value_and_alpha(runs, method) for runs in own), strict=True)),
+@dataclass(frozen=True)
+class DepthRuns:
+    """The final runs of a recipe at every depth, by method and number of layers."""
+
+    cell: str
+    plan: Mapping[str, Any]
+    runs: Mapping[str, Mapping[int, Sequence[Run]]]
+
+    @classmethod
+    def of(cls, cell: str, plan: Mapping[str, Any], final: Sequence[Run]) -> DepthRuns:
+        """Return the runs of the recipe ``plan``."""
+        runs: dict[str, dict[int, list[Run]]] = {
+            method: {layers: [] for layers in plan["depths"]} for method in METHODS
+        }
+        cells = {depth_cell(cell, layers): layers for layers in plan["depths"]}
+        for line in final:
+            if line["protocol"] == plan["protocol"] and line["cell"] in cells and line["method"] in runs:
+                runs[line["method"]][cells[line["cell"]]].append(line)
+        return cls(cell, plan, runs)
+
+    @property
+    def connection(self) -> str:
+        return str(self.plan["fixed"]["connection"])
+
+    @property
+    def title(self) -> str:
+        return f"{self.cell}, {self.connection}"
+
+    @property
+    def measured(self) -> set[int]:
+        """The depths with a run of any method."""
+        return {layers for own in self.runs.values() for layers, runs in own.items() if runs}
+
+    @property
+    def gaps(self) -> str:
+        """What the recipe plans and no line has, e.g. ``2, 4 layers; 16 layers: 0 of 5 runs of GCNII``."""
+        planned = len(self.plan.get("final_seeds", FINAL_SEEDS))
+        absent = [str(layers) for layers in self.plan["depths"] if layers not in self.measured]
+        parts = [f"{', '.join(absent)} layers"] if absent else []
+        for layers in sorted(self.measured):
+            counts = {METHODS[method]: len(own[layers]) for method, own in self.runs.items()}
+            short = [f"{count} of {planned} runs of {label}" for label, count in counts.items() if count < planned]
+            if short:
+                same = len(short) == len(counts) and len(set(counts.values())) == 1
+                done = f"{min(counts.values())} of {planned} runs each" if same else " and ".join(short)
+                parts.append(f"{layers} layers: {done}")
+        return "; ".join(parts)
+
+    def rows(self, depths: Sequence[int]) -> Iterable[dict[str, Any]]:
+        """Return one row per method with its results at ``depths``."""
+        for method, own in self.runs.items():
+            if lines := [line for runs in own.values() for line in runs]:
+                yield {
+                    "cell": self.cell,
+                    "split": split_name(self.plan["protocol"]),
+                    "connection": self.connection,
+                    "method": METHODS[method],
+                    "alpha": _range_of([line["alpha"] for line in lines if "alpha" in line]),
+                    "values": [self._text(method, layers) for layers in depths],
+                }
+
+    def value(self, method: str, layers: int) -> float | None:
+        """Return the mean of the finished runs; None without any."""
+        finite = [line["value"] for line in self.runs[method].get(layers, []) if line["value"] is not None]
+        return fmean(finite) if finite else None
+
+    def _text(self, method: str, layers: int) -> str:
+        runs = self.runs[method].get(layers, [])
+        # Chains also search the scale; elsewhere it is fixed.
+        scales = {line["config"].get("scale") for line in runs} if self._searches_scale else set()
+        names = [_SCALES[scale] for scale in sorted(scales & _SCALES.keys())]
+        return ", ".join([_value(runs, method), *names]) or _NOT_MEASURED
+
+    @property
+    def _searches_scale(self) -> bool:
+        return any("scale" in configuration for configuration in self.plan["configurations"])
+
+
+def _depth_answers(by_depth: Iterable[DepthRuns]) -> list[dict[str, Any]]:
+    """Return, for each data set, the initial residual and the chain at the largest depth that both have."""
+    answers = []
+    pairs: dict[tuple[str, str], dict[str, DepthRuns]] = {}
+    for own in by_depth:
+        pairs.setdefault((own.cell, split_name(own.plan["protocol"])), {})[own.connection] = own
+    for (cell, _), by_connection in pairs.items():
+        initial, chain = by_connection.get("initial"), by_connection.get("chain")
+        if initial is None or chain is None:
+            continue
+        for layers in sorted(initial.measured & chain.measured, reverse=True):
+            values = {
+                label: (initial.value(method, layers), chain.value(method, layers))
+                for method, label in METHODS.items()
+                if method != "lorentz_limit"
             }
+            found = {label: pair for label, pair in values.items() if None not in pair}
+            if found:
+                answers.append({"cell": cell, "layers": layers, "values": found})
+                break
+    return answers
+
+
+def _range_of(values: Sequence[float]) -> str:
+    """Return one number, or the smallest and the largest one."""
+    texts = list(dict.fromkeys(f"{value:.2f}" for value in sorted(values)))
+    return texts[0] if len(texts) == 1 else f"{texts[0]} to {texts[-1]}" if texts else ""
 
 
 def _value(runs: Iterable[Run], method: str) -> str:
@@ -124,11 +229,6 @@ def _value(runs: Iterable[Run], method: str) -> str:
         return "diverged" if own else ""
     diverged = f", {len(own) - len(finite)} diverged" if len(finite) < len(own) else ""
     return f"{summarise(finite):.1f} ({len(finite)}{diverged})"
-
-
-def _value_and_alpha(runs: Sequence[Run], method: str) -> str:
-    alphas = [line["alpha"] for line in runs if "alpha" in line]
-    return _value(runs, method) + (f", alpha {fmean(alphas):.2f}" if alphas else "")
 
 
 def _chosen(runs: Iterable[Run], method: str, space: Iterable[str]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["auc_picture", "connections_picture", "depth_picture", "draw_depth", "layers_picture"]
+__all__ = ["auc_picture", "connection_panels", "connections_picture", "depth_picture", "draw_depth", "layers_picture"]
 
 _BY_LAYER = {
     "radius": "mean norm",
@@ -119,24 +119,35 @@ def auc_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
     return picture
 
 
-def connections_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
-    """Draw a chain of residuals and the initial residual by depth, one panel for each data set of the table ``deep``.
+def connection_panels(runs: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Depths, Depths]]:
+    """Return the chain and the initial residual of every data set where both have two depths at least, by title.
 
-    The protocols of a data set differ in their ending: ``-chain`` (solid lines) and ``-deep`` (hollow markers).
-
-    Raises:
-        NoResults: no data set has runs of both.
+    The protocols of a data set in the table ``deep`` differ in their ending: ``-chain`` and ``-deep``.
     """
     lines, panels = list(runs), dict[str, tuple[Depths, Depths]]()
     for protocol in depth_protocols(lines, DEEP_TABLE):
         base, _, kind = protocol.rpartition("-")
         if kind == "chain":
             chains, others = (_by_data(lines, f"{base}-{one}", DEEP_TABLE) for one in ("chain", "deep"))
-            panels |= {f"{cell}, {base}": (own, others[cell]) for cell, own in chains.items() if cell in others}
+            for cell, own in chains.items():
+                if cell in others and min(len(depths_of(own)), len(depths_of(others[cell]))) > 1:
+                    panels[f"{cell}, {base}"] = own, others[cell]
+    return panels
+
+
+def connections_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
+    """Draw a chain of residuals and the initial residual by depth, one panel for each data set of the table ``deep``.
+
+    Solid lines are chains, hollow markers the initial residual; see :func:`connection_panels`.
+
+    Raises:
+        NoResults: no data set has runs of both at two depths.
+    """
+    panels = connection_panels(runs)
     if not panels:
         raise NoResults(
-            f"no data set of the table {DEEP_TABLE} has final runs of a chain and of an initial residual; run "
-            f"`lresnet reproduce {DEEP_TABLE}` first"
+            f"no data set of the table {DEEP_TABLE} has final runs of a chain and of an initial residual at two depths; "
+            f"run `lresnet reproduce {DEEP_TABLE}` first"
         )
     picture, grid = _grid(1, len(panels), panel=(max(2.75, 8.5 / len(panels)), 2.7))  # the legend needs 8.5 inches
     limits = _auc_limits([own for pair in panels.values() for own in pair])
