@@ -204,7 +204,7 @@ class LorentzGCNII(GraphModel):
     ) -> Tensor:
         points = x if isinstance(x, Points) else self.input_points(x)
         A: SparseMatrix | _Messages
-        if self.is_observed():
+        if self.passing.is_observed():
             A = self._messages(edge_index, points.x.shape[0], edge_weight)
         elif isinstance(edge_index, SparseMatrix):
             A = edge_index
