@@ -146,8 +146,8 @@ def connections_picture(runs: Iterable[Mapping[str, Any]]) -> Figure:
     panels = connection_panels(runs)
     if not panels:
         raise NoResults(
-            f"no data set of the table {DEEP_TABLE} has final runs of a chain and of an initial residual at two depths; "
-            f"run `lresnet reproduce {DEEP_TABLE}` first"
+            f"no data set of the table {DEEP_TABLE} has final runs of a chain and of an initial residual at two "
+            f"depths; run `lresnet reproduce {DEEP_TABLE}` first"
         )
     picture, grid = _grid(1, len(panels), panel=(max(2.75, 8.5 / len(panels)), 2.7))  # the legend needs 8.5 inches
     limits = _auc_limits([own for pair in panels.values() for own in pair])
