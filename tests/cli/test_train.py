@@ -88,7 +88,7 @@ def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys:
 def test_the_help_says_that_the_preset_decides(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["train", "--help"])
-    head, _, text = capsys.readouterr().out.partition("settings options")
+    head, _, text = capsys.readouterr().out.partition("general options")
     assert "Settings that you do not give come from the task's preset" in head
     assert "default: " not in text
     assert "--no-flip " in text
@@ -132,7 +132,7 @@ def test_an_interrupted_training_reports_how_to_resume(
     ("args", "words"),
     [
         (["train", "desease/lp"], "did you mean 'disease/lp'"),
-        (["train", "foo"], "'foo' does not exist, and no shipped task has that name; Graphs: "),
+        (["train", "foo"], "'foo' does not exist, and no shipped task has that name; graphs: "),
         (["train", "disease_tree/nc", "--seed", "-1"], "--seed must be 0 or more and below 2^32, got -1"),
         (["train", "disease_tree/nc", "--method", "lorenz"], "did you mean 'lorentz'"),
         (["train", "disease_tree/nc", "--curvature", "1"], "curvature must be negative and finite, got 1.0"),

@@ -25,8 +25,8 @@ def generate(
 ) -> int:
     """Continue a text with the model that `lresnet train TEXT_FILE --task text` left in a folder.
 
-    The prompt is printed, followed by its continuation. Bytes that are not UTF-8, control characters and characters
-    that the terminal cannot show are replaced by a question mark.
+    The prompt is printed, followed by its continuation. Bytes that are not UTF-8 and control characters are printed as
+    the replacement character, U+FFFD; what the terminal cannot show is printed as a question mark.
 
     Example: lresnet generate runs/book --prompt "It was a dark" --tokens 500
 
