@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from lresnet._files import require_run_folder
 from lresnet.cli.options import require_seeds
+from lresnet.runs.defaults import GENERATED_TOKENS, TEMPERATURE, TOP_K
 
 __all__ = ["generate"]
 
@@ -16,9 +17,9 @@ __all__ = ["generate"]
 def generate(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     prompt: Annotated[str, arg(metavar="TEXT")] = "",
-    tokens: int = 200,
-    temperature: float = 0.8,
-    top_k: int = 40,
+    tokens: int = GENERATED_TOKENS,
+    temperature: float = TEMPERATURE,
+    top_k: int = TOP_K,
     top_p: float = 1.0,
     seed: int = 0,
     device: str = "auto",
