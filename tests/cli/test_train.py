@@ -2,12 +2,13 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from lresnet import cli
+from lresnet import Run, cli
 from lresnet.cli.evaluate import untrained_lines
 from lresnet.metrics import UntrainedScore
 from lresnet.models import LorentzGCN, from_pretrained
@@ -21,7 +22,7 @@ def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     options = ["--method", "space", "--seed", "2", "--layers", "2", "--lr", "0.01", "--curvature", "-0.5"]
     assert cli.main(["train", "disease_tree/nc", *options, *QUICK, "--out", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert "manifold          8 parameters in 1 tensors" in out  # two prototypes of four coordinates
+    assert ", 8 in points of the manifold\n" in out  # two prototypes of four coordinates
     assert "warning" not in out
     record = json.loads((folder / "run.json").read_text())
     assert f"validation {record['validation']:.2f}, epoch {record['best_epoch']}" in out
@@ -74,6 +75,16 @@ def test_a_model_without_manifold_parameters_gives_a_warning(
     assert cli.main(["train", "disease_tree/nc", *QUICK, "--out", str(tmp_path)]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "warning: no parameter is a point of the manifold" in out
+
+
+def test_train_prints_the_parameters_by_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "disease_tree/lp", *QUICK, "--layers", "1", "--out", str(tmp_path)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Trainable parameters: ")]
+    parts = re.findall(r"([\d,]+) in ([a-z ]+)", line)
+    model = Run.open(tmp_path).model
+    assert [name for _, name in parts][:2] == ["matrices", "biases and norms"]
+    assert sum(int(count.replace(",", "")) for count, _ in parts) == sum(p.numel() for p in model.parameters())
+    assert "points of the manifold" not in line  # a network for links has none
 
 
 def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

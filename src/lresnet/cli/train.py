@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lresnet.data.source import DataKind
     from lresnet.models.pretrained import Pretrained
+    from lresnet.optim.optimizers import ParameterGroups
     from lresnet.runs.config import RunConfig
     from lresnet.runs.graph_search import Budget, Trial
     from lresnet.runs.task_config import GraphTaskKind
@@ -41,6 +42,12 @@ _GENERAL, _GRAPHS, _GCNII = RunOptions(), GraphOptions(), GCNIIOptions()
 _SGFORMER, _IMAGES = SGFormerOptions(), ImageOptions()
 _TRANSFORMERS, _TEXTS = TransformerOptions(), TextOptions()
 _DEFAULT_MODELS = ("lorentz_gcn", "lorentz_resnet18", "lorentz_gpt")
+_PARAMETERS = {
+    "decayed": "matrices",
+    "plain": "biases and norms",
+    "geometric": "curvatures, residual weights, scales and temperatures",
+    "manifold": "points of the manifold",
+}
 _NO_MANIFOLD_PARAMETERS = (
     "warning: no parameter is a point of the manifold (geoopt.ManifoldParameter), so every update is an ordinary Adam "
     "update"
@@ -457,7 +464,7 @@ def _summary(
     from lresnet.train import ImageClassification, TextModelling
 
     groups = parameter_groups(model)
-    lines = [groups.summary()]
+    lines = [_parameter_line(groups)]
     if isinstance(model, LorentzGCN) and model.head is not None and not model.euclidean and not groups.manifold:
         lines.append(_NO_MANIFOLD_PARAMETERS)
     if isinstance(model, LorentzGCN) and not model.residuals and config.model.residual not in ("none", "euclidean"):
@@ -485,6 +492,13 @@ def _summary(
             name = recipe or image_recipes()[0]
             lines.append(f"recipe {name} was not searched for {config.model.residual}; it uses its first settings")
     return lines
+
+
+def _parameter_line(groups: "ParameterGroups") -> str:
+    """Return the numbers of trainable parameters, without empty groups."""
+    counts = {name: sum(p.numel() for p in group.values()) for name, group in groups._asdict().items()}
+    parts = [f"{count:,} in {_PARAMETERS[name]}" for name, count in counts.items() if count]
+    return f"Trainable parameters: {', '.join(parts) or 'none'}"
 
 
 def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:
