@@ -66,8 +66,8 @@ def test_the_version_is_that_of_the_package() -> None:
 
 def test_the_error_in_float32_is_that_of_the_page() -> None:
     page = " ".join((ROOT / "docs/performance/numerics.md").read_text().split())  # rendered from results/numerics.jsonl
-    ratio = re.search(r"is at most ([\d.]+) times the floor", page)
-    radii = re.search(r"textbook form is (\d+) radii", page)
+    ratio = re.search(r"is at most ([\d.]+) times the smallest possible error", page)
+    radii = re.search(r"formula is off by up to (\d+) radii", page)
     assert ratio
     assert radii
     assert f"at most {ratio[1]} times that of rounding" in WORDS

@@ -47,7 +47,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["empty"], "empty holds no folders of images; put the images of each class into a folder of its own"),
         (
             ["coloured.npz", "--recipe", "slow"],
-            "unknown recipe 'slow'; Known: fast, fast-learned, long, long-cutmix, paper",
+            "unknown recipe 'slow'; choose one of fast, fast-learned, long, long-cutmix, paper",
         ),
         (["coloured.npz", "--split", "legacy"], "--split is for graphs, but coloured.npz is a task on images"),
         (["coloured.npz", "--layers", "3"], "--layers is not a setting of lorentz_resnet20, but of lorentz_vit"),
@@ -65,7 +65,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["coloured.npz", "--cutmix", "-1"], "cutmix must be 0 to 1, got -1.0"),
         (["coloured.npz", "--epochs", "3", "--warmup", "3"], "warmup must be shorter than the 3 epochs, got 3.0"),
         (["coloured.npz", "--scale", "-1"], "scale"),
-        (["coloured.npz", "--scale", "2+w"], "{None,learned,1+w,none}|FLOAT"),
+        (["coloured.npz", "--scale", "2+w"], "--scale must be learned or 1+w or none or a number, got '2+w'"),
         (["coloured.npz", "--checkpoint-every", "0"], "checkpoint_every must be at least 1, got 0"),
         (["coloured.npz", "--out", "file/run"], "file is a file, and a run needs a folder"),
     ],

@@ -110,18 +110,40 @@ def test_version(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["dmo"], "unknown verb 'dmo'; did you mean 'demo'? Verbs: demo, train"),
+        (["dmo"], "unknown verb 'dmo'; did you mean 'demo'? Choose one of demo, train"),
         (["trian"], "unknown verb 'trian'; did you mean 'train'?"),
         (["--verson"], "unknown option '--verson'; `lresnet --help` lists the verbs"),
-        (["plot", "residuals", "--x", "1"], "Missing value for argument '--x'. Expected 2 values; "),
-        (["demo", "--colour", "red"], "Unrecognized options: --colour, red; For full helptext"),
-        (["train", "--wieght", "1"], "--wieght, 1; Perhaps you meant: --weight learned|FLOAT; For full helptext"),
+        (["plot", "residuals", "--x", "1"], "--x needs 2 values; see `lresnet plot residuals --help`\n"),
+        (
+            ["plot", "residuls"],
+            "unknown verb 'residuls'; did you mean 'residuals'? Choose one of residuals, embedding, ",
+        ),
+        (["plot"], "a verb is missing; choose one of residuals, embedding, curves, ood; see `lresnet plot --help`\n"),
+        (["plot", "--out", "x"], "--out belongs after a verb; choose one of residuals, embedding, curves, ood; see "),
+        (["demo", "--colour", "red"], "unknown option --colour; see `lresnet demo --help`\n"),
+        (["train", "a.csv", "b.csv"], "unexpected argument 'b.csv'; see `lresnet train --help`\n"),
+        (
+            ["train", "--wieght", "1"],
+            "unknown option --wieght; did you mean --weight learned|FLOAT? See `lresnet train",
+        ),
+        (["train", "--wieght", "1", "--epocs", "2"], "unknown option --wieght, --epocs; did you mean --"),
         (
             ["train", "--task", "imags"],
-            "Expected one of ('auto', 'images', 'graphs', 'link', 'node', 'graph-level', 'hierarchy', 'text'",
+            "--task must be one of auto, images, graphs, link, node, graph-level, hierarchy, ",
         ),
-        (["delta"], "Missing from lresnet delta: FILE|NAME|RUN_DIR; For full helptext, run: lresnet delta --help\n"),
-        (["train", "--seed", "x"], "Error parsing --seed: invalid literal for int() with base 10: 'x'; For full"),
+        (["train", "--task", "imags"], "text, got 'imags'; did you mean 'images'? See `lresnet train --help`\n"),
+        (
+            ["train", "--loss", "x"],
+            "--loss must be one of cones, cross_entropy, margin, ranking, got 'x'; see `lresnet ",
+        ),
+        (["train", "--lr"], "--lr needs a value; see `lresnet train --help`\n"),
+        (["train", "--epochs", "ten"], "--epochs must be an integer, got 'ten'; see `lresnet train --help`\n"),
+        (["train", "--weight", "x"], "--weight must be learned or a number, got 'x'; see `lresnet train --help`\n"),
+        (["train", "--drop-columns", "x"], "--drop-columns must be integers, got 'x'; see `lresnet train --help`\n"),
+        (["bench", "resnet", "--batch", "x"], "--batch does not take 'x'; see `lresnet bench --help`\n"),
+        (["delta"], "FILE|NAME|RUN_DIR is missing; see `lresnet delta --help`\n"),
+        (["train", "--seed", "x"], "--seed must be an integer, got 'x'; see `lresnet train --help`\n"),
+        (["generate", "run", "--top-p", "x"], "--top-p must be a number, got 'x'; see `lresnet generate --help`\n"),
     ],
 )
 @pytest.mark.parametrize("columns", ["60", "200"])
@@ -137,7 +159,7 @@ def test_a_wrong_call_is_one_line_and_code_2(
 
 
 def test_a_wrong_call_on_an_ascii_terminal_is_one_line() -> None:
-    words = "lresnet: error: Unrecognized options: --patienc, 3; Perhaps you meant: --patience EPOCHS; For full help"
+    words = "lresnet: error: unknown option --patienc; did you mean --patience EPOCHS? See `lresnet train --help`\n"
     environment = os.environ | {"PYTHONIOENCODING": "ascii"}
     call = [sys.executable, "-m", "lresnet", "train", "--patienc", "3"]
     result = subprocess.run(call, capture_output=True, text=True, env=environment, check=False)

@@ -243,7 +243,7 @@ def test_a_killed_process_ends_a_sampled_graph_run_in_one_line_and_the_same_comm
             "`lresnet demo` runs in one process, but torchrun has started 2; start it without torchrun",
         ),
         (["bench", "residual"], "`lresnet bench` runs in one process"),
-        (["train", "--nope"], "Unrecognized options: --nope"),
+        (["train", "--nope"], "unknown option --nope"),
     ],
 )
 def test_other_verbs_are_refused_and_the_first_process_reports_it(

@@ -2,12 +2,13 @@
 
 import itertools
 import json
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
-from lresnet import cli
+from lresnet import Run, cli
 from lresnet.cli.evaluate import untrained_lines
 from lresnet.metrics import UntrainedScore
 from lresnet.models import LorentzGCN, from_pretrained
@@ -21,7 +22,7 @@ def test_train_then_evaluate(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     options = ["--method", "space", "--seed", "2", "--layers", "2", "--lr", "0.01", "--curvature", "-0.5"]
     assert cli.main(["train", "disease_tree/nc", *options, *QUICK, "--out", str(folder)]) == 0
     out = capsys.readouterr().out
-    assert "manifold          8 parameters in 1 tensors" in out  # two prototypes of four coordinates
+    assert ", 8 in points of the manifold\n" in out  # two prototypes of four coordinates
     assert "warning" not in out
     record = json.loads((folder / "run.json").read_text())
     assert f"validation {record['validation']:.2f}, epoch {record['best_epoch']}" in out
@@ -76,6 +77,16 @@ def test_a_model_without_manifold_parameters_gives_a_warning(
     assert "warning: no parameter is a point of the manifold" in out
 
 
+def test_train_prints_the_parameters_by_kind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train", "disease_tree/lp", *QUICK, "--layers", "1", "--out", str(tmp_path)]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Trainable parameters: ")]
+    parts = re.findall(r"([\d,]+) in ([a-z ]+)", line)
+    model = Run.open(tmp_path).model
+    assert [name for _, name in parts][:2] == ["matrices", "biases and norms"]
+    assert sum(int(count.replace(",", "")) for count, _ in parts) == sum(p.numel() for p in model.parameters())
+    assert "points of the manifold" not in line  # a network for links has none
+
+
 def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["train", "disease_tree/nc", "--lr", "1e30", *QUICK, "--out", str(tmp_path)]) == 1
     err = capsys.readouterr().err
@@ -88,7 +99,7 @@ def test_a_training_that_diverges_is_one_line_and_code_1(tmp_path: Path, capsys:
 def test_the_help_says_that_the_preset_decides(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         cli.main(["train", "--help"])
-    head, _, text = capsys.readouterr().out.partition("settings options")
+    head, _, text = capsys.readouterr().out.partition("general options")
     assert "Settings that you do not give come from the task's preset" in head
     assert "default: " not in text
     assert "--no-flip " in text
@@ -132,7 +143,7 @@ def test_an_interrupted_training_reports_how_to_resume(
     ("args", "words"),
     [
         (["train", "desease/lp"], "did you mean 'disease/lp'"),
-        (["train", "foo"], "'foo' does not exist, and no shipped task has that name; Graphs: "),
+        (["train", "foo"], "'foo' does not exist, and no shipped task has that name; graphs: "),
         (["train", "disease_tree/nc", "--seed", "-1"], "--seed must be 0 or more and below 2^32, got -1"),
         (["train", "disease_tree/nc", "--method", "lorenz"], "did you mean 'lorentz'"),
         (["train", "disease_tree/nc", "--curvature", "1"], "curvature must be negative and finite, got 1.0"),

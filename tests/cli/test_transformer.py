@@ -63,7 +63,7 @@ def test_the_two_models_of_a_graph_have_different_folders(tmp_path: Path, monkey
         (["disease_tree/nc", *SGFORMER, "--batch-size", "2"], "lorentz_sgformer needs the whole graph in every step"),
         (
             ["disease_tree/nc", "--model", "lorentz_resnet18"],
-            "lorentz_resnet18 is not a network for graphs, as disease_tree/nc needs; choose lorentz_",
+            "lorentz_resnet18 is not a network for graphs, as disease_tree/nc needs; choose one of lor",
         ),
         (["cifar10", *SGFORMER], "lorentz_sgformer is not a network for images, as cifar10 needs"),
         (["cifar10", "--heads", "2"], "heads is not a setting of lorentz_resnet18, but of lorentz_vit"),

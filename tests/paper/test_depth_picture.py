@@ -266,4 +266,4 @@ def test_the_command_draws_the_picture_and_prints_the_claims(
     assert "the gap of lorentz over none widens with depth: holds. On disease/lp, the lead" in printed
     assert f"The pictures: {tmp_path / 'depth.svg'}, {tmp_path / 'depth-layers.svg'}" in printed.replace("\n", "")
     assert main([*call, "--protocol", "deep"]) == 2
-    assert "unknown protocol with results 'deep'; Known: legacy" in capsys.readouterr().err
+    assert "unknown protocol with results 'deep'; choose one of legacy" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def test_the_picture_of_a_run_on_images(folder: Path, tmp_path: Path, capsys: py
     assert cli.main([*call, "--thumbnails", "3"]) == 0
     how = "PCA: they keep" if folder.name == "euclidean" else "hyperbolic PCA: they keep"
     said = capsys.readouterr().out
-    assert "20 of 30 test images, chosen at random; a point is what the network's head takes." in said
+    assert "20 of 30 test images, chosen at random; each point is the input of the network's head." in said
     assert how in said
     assert out.read_text().count("<image") == 3
     found = image_points(opened(folder))

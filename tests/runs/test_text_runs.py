@@ -294,7 +294,7 @@ def test_recipes_of_texts(text: Path) -> None:
     assert (small.task.context, base.task.context) == (128, 1024)  # type: ignore[union-attr]
     assert lresnet.runs.run_config("gcide", settings={"epochs": 4}).train.warmup == 2 * small.train.warmup
     assert small.train.augment == Augment()
-    with pytest.raises(ValueError, match="Known: small, base"):
+    with pytest.raises(ValueError, match="choose one of small, base"):
         lresnet.runs.run_config("gcide", recipe="fast")
     with pytest.raises(ValueError, match="--split is for graphs"):
         lresnet.runs.run_config("gcide", split="random")

@@ -159,10 +159,9 @@ def _find_verb(name: str) -> Verb:
             raise Failed(f"{message}; reinstall that package, or set LRESNET_DEBUG=1 to see the traceback") from error
     if name.startswith("-"):
         raise WrongCall(f"unknown option {name!r}; `lresnet --help` lists the verbs")
-    from lresnet.runs.names import did_you_mean
+    from lresnet.runs.names import choose_one_of
 
-    names = [*_VERBS, *entries]
-    raise WrongCall(f"unknown verb {name!r}; {did_you_mean(name, names)}Verbs: {', '.join(names)}")
+    raise WrongCall(f"unknown verb {name!r}; {choose_one_of(name, [*_VERBS, *entries])}")
 
 
 def _entries() -> dict[str, Any]:

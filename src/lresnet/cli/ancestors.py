@@ -7,6 +7,7 @@ from tyro.conf import Positional, arg
 
 from lresnet._files import require_run_folder
 from lresnet.cli.console import print_table
+from lresnet.runs.defaults import LISTED_ANCESTORS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,7 +20,7 @@ __all__ = ["ancestors", "ranked_line", "ranked_table"]
 def ancestors(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     node: Annotated[Positional[str], arg(metavar="NODE")],
-    top: Annotated[int, arg(metavar="INT")] = 20,
+    top: Annotated[int, arg(metavar="INT")] = LISTED_ANCESTORS,
     json: Annotated[str | None, arg(metavar="FILE|-")] = None,
     csv: Annotated[str | None, arg(metavar="FILE|-")] = None,
     device: str = "auto",

@@ -7,6 +7,7 @@ from tyro.conf import Positional, arg
 
 from lresnet._files import require_run_folder
 from lresnet.cli.options import require_seeds
+from lresnet.runs.names import choose_one_of
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -86,7 +87,7 @@ def _require_space(file: Path) -> None:
         return
     if name in IMAGE_SETS:
         raise ValueError(f"{name} is not a graph; train a network on it and give the folder of the run")
-    raise ValueError(f"no file {name!r}, and no data set of that name; there are: {', '.join(GRAPHS)}")
+    raise ValueError(f"no file {name!r}, and no data set of that name; {choose_one_of(name, list(GRAPHS))}")
 
 
 def _points(file: Path, data_root: Path | None) -> tuple[Any, tuple[str, ...]]:

@@ -9,6 +9,7 @@ from tyro.conf import Positional, arg
 
 from lresnet._files import require_run_folder
 from lresnet.cli.options import require_seeds
+from lresnet.runs.defaults import GENERATED_TOKENS, TEMPERATURE, TOP_K
 
 __all__ = ["generate"]
 
@@ -16,17 +17,17 @@ __all__ = ["generate"]
 def generate(
     run: Annotated[Positional[Path], arg(metavar="RUN_DIR")],
     prompt: Annotated[str, arg(metavar="TEXT")] = "",
-    tokens: int = 200,
-    temperature: float = 0.8,
-    top_k: int = 40,
+    tokens: int = GENERATED_TOKENS,
+    temperature: float = TEMPERATURE,
+    top_k: int = TOP_K,
     top_p: float = 1.0,
     seed: int = 0,
     device: str = "auto",
 ) -> int:
     """Continue a text with the model that `lresnet train TEXT_FILE --task text` left in a folder.
 
-    The prompt is printed, followed by its continuation. Bytes that are not UTF-8, control characters and characters
-    that the terminal cannot show are replaced by a question mark.
+    The prompt is printed, followed by its continuation. Bytes that are not UTF-8 and control characters are printed as
+    the replacement character, U+FFFD; what the terminal cannot show is printed as a question mark.
 
     Example: lresnet generate runs/book --prompt "It was a dark" --tokens 500
 

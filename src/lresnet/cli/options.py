@@ -26,11 +26,11 @@ from lresnet.runs.task_config import GraphTaskConfig, ImageTaskConfig, TextTaskC
 from lresnet.train.config import Augment, TrainConfig
 
 __all__ = [
-    "AttentionOptions",
-    "DeepOptions",
+    "GCNIIOptions",
     "GraphOptions",
     "ImageOptions",
     "RunOptions",
+    "SGFormerOptions",
     "TextOptions",
     "TransformerOptions",
     "given_settings",
@@ -94,20 +94,20 @@ GraphOptions = _group(
     "Settings for graphs.",
     _fields(SAGEConfig, without=_BASE) | _fields(GraphTaskConfig) | _fields(TrainConfig, _OF_GRAPHS),
 )
-DeepOptions = _group(
-    "DeepOptions",
+GCNIIOptions = _group(
+    "GCNIIOptions",
     "Settings of lorentz_gcnii.",
     # --head is among the settings for images, with the same choices.
     _fields(GCNIIConfig, without=_BASE | _OF_GRAPH_MODELS | {"head"}),
 )
-TransformerOptions = _group(
-    "TransformerOptions",
+SGFormerOptions = _group(
+    "SGFormerOptions",
     "Settings of lorentz_sgformer.",
     _fields(SGFormerConfig, without=_BASE | _OF_GRAPH_MODELS),
 )
-AttentionOptions = _group(
-    "AttentionOptions",
-    "Settings of lorentz_vit and lorentz_gpt.",
+TransformerOptions = _group(
+    "TransformerOptions",
+    "Settings of lorentz_gpt and lorentz_vit.",
     _fields(ViTConfig, without=_BASE | _OF_OTHER_TRANSFORMERS),
 )
 TextOptions = _group("TextOptions", "Settings for texts.", _fields(TextTaskConfig))

@@ -12,6 +12,7 @@ from tyro.conf import FlagCreatePairsOff, Positional, arg
 
 from lresnet._files import require_run_folder
 from lresnet.cli.console import image_notes, print_skipped, print_table
+from lresnet.runs.defaults import LISTED_LINKS, LISTED_PARENTS
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -84,7 +85,7 @@ def predict(
     opened = Run.open(run, device=device)
     require_no_text(opened, "items to predict")
     if parents is not None:
-        return _parents(opened, parents, 10 if top is None else top, json, csv)
+        return _parents(opened, parents, LISTED_PARENTS if top is None else top, json, csv)
     if opened.record.images is not None:
         if links or graph is not None or csv is not None:
             option = "links" if links else "graph" if graph is not None else "csv"
@@ -159,7 +160,7 @@ def _links(
 
     inputs = inputs_of_run(run) if graph is None else inputs_of_graph(run, graph)
     if pairs is None:
-        found = rank_links(run, top=50 if top is None else top, node=node, inputs=inputs)
+        found = rank_links(run, top=LISTED_LINKS if top is None else top, node=node, inputs=inputs)
     else:
         found = score_pairs(run, read_pairs(pairs, inputs), inputs, top=top)
     if "-" not in (json, csv):

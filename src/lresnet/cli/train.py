@@ -13,11 +13,11 @@ from lresnet._files import require_no_file
 from lresnet.cli.app import Failed
 from lresnet.cli.evaluate import evaluate, untrained_lines
 from lresnet.cli.options import (
-    AttentionOptions,
-    DeepOptions,
+    GCNIIOptions,
     GraphOptions,
     ImageOptions,
     RunOptions,
+    SGFormerOptions,
     TextOptions,
     TransformerOptions,
     given_settings,
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from lresnet.data.source import DataKind
     from lresnet.models.pretrained import Pretrained
+    from lresnet.optim.optimizers import ParameterGroups
     from lresnet.runs.config import RunConfig
     from lresnet.runs.graph_search import Budget, Trial
     from lresnet.runs.task_config import GraphTaskKind
@@ -37,10 +38,16 @@ if TYPE_CHECKING:
 
 __all__ = ["train"]
 
-_RUN, _GRAPHS, _DEEP = RunOptions(), GraphOptions(), DeepOptions()
-_TRANSFORMER, _IMAGES = TransformerOptions(), ImageOptions()
-_ATTENTION, _TEXTS = AttentionOptions(), TextOptions()
+_GENERAL, _GRAPHS, _GCNII = RunOptions(), GraphOptions(), GCNIIOptions()
+_SGFORMER, _IMAGES = SGFormerOptions(), ImageOptions()
+_TRANSFORMERS, _TEXTS = TransformerOptions(), TextOptions()
 _DEFAULT_MODELS = ("lorentz_gcn", "lorentz_resnet18", "lorentz_gpt")
+_PARAMETERS = {
+    "decayed": "matrices",
+    "plain": "biases and norms",
+    "geometric": "curvatures, residual weights, scales and temperatures",
+    "manifold": "points of the manifold",
+}
 _NO_MANIFOLD_PARAMETERS = (
     "warning: no parameter is a point of the manifold (geoopt.ManifoldParameter), so every update is an ordinary Adam "
     "update"
@@ -55,18 +62,18 @@ def train(
     seed: int = 0,
     recipe: Annotated[str | None, arg(metavar="fast|long|paper|small|...")] = None,
     split: Annotated[str | None, arg(metavar="NAME|INT")] = None,
-    split_index: int | None = None,
+    split_index: Annotated[int | None, arg(metavar="INT")] = None,
     out: Annotated[Path | None, arg(metavar="FOLDER")] = None,
     checkpoint_every: Annotated[int | None, arg(metavar="EPOCHS")] = None,
     device: str = "auto",
     test: bool = False,
     verbose: Annotated[bool, FlagCreatePairsOff, arg(aliases=["-v"])] = False,
-    settings: OmitArgPrefixes[RunOptions] = _RUN,
+    general: OmitArgPrefixes[RunOptions] = _GENERAL,
     graphs: OmitArgPrefixes[GraphOptions] = _GRAPHS,
-    deep: OmitArgPrefixes[DeepOptions] = _DEEP,
-    transformer: OmitArgPrefixes[TransformerOptions] = _TRANSFORMER,
+    gcnii: OmitArgPrefixes[GCNIIOptions] = _GCNII,
+    sgformer: OmitArgPrefixes[SGFormerOptions] = _SGFORMER,
     images: OmitArgPrefixes[ImageOptions] = _IMAGES,
-    attention: OmitArgPrefixes[AttentionOptions] = _ATTENTION,
+    transformers: OmitArgPrefixes[TransformerOptions] = _TRANSFORMERS,
     texts: OmitArgPrefixes[TextOptions] = _TEXTS,
 ) -> int:
     """Train one model on one task. The test set is read by `lresnet evaluate`, or at the end with --test.
@@ -111,8 +118,8 @@ def train(
     --batch-size there.
 
     Args:
-        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph, images
-            or text.
+        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph,
+            taxonomy, text or images.
         task: What to learn on your own graph: link (missing links; the default without labels), node (classes of nodes;
             the default with labels), graph-level (classes of whole graphs, a folder of them) or hierarchy (ancestors in
             a taxonomy). Give text if DATA is a text, and graphs or images if its name is ambiguous. Without DATA,
@@ -139,12 +146,12 @@ def train(
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         test: Read the test set once when the run has finished, as `lresnet evaluate` does.
         verbose: List every image file that could not be read, and why.
-        settings: Settings of every task.
-        graphs: Settings for graphs. Transformers have --layers and --dropout too.
-        deep: Settings of lorentz_gcnii. Transformers have --activation-checkpointing too.
-        transformer: Settings of lorentz_sgformer. Other transformers have --heads too.
+        general: Settings of every task.
+        graphs: Settings for graphs. lorentz_gpt and lorentz_vit have --layers and --dropout too.
+        gcnii: Settings of lorentz_gcnii. lorentz_gpt and lorentz_vit have --activation-checkpointing too.
+        sgformer: Settings of lorentz_sgformer, a graph transformer. lorentz_gpt and lorentz_vit have --heads too.
         images: Settings for images. lorentz_gcnii has --head too.
-        attention: Settings of lorentz_vit and lorentz_gpt.
+        transformers: Settings of lorentz_gpt and lorentz_vit.
         texts: Settings for texts.
     """
     from lresnet.runs.config import require_shareable
@@ -159,7 +166,7 @@ def train(
         what, place = ("taxonomy", "FILE") if learn == "hierarchy" else ("graph", "GRAPH")
         raise ValueError(f"--task {learn} needs your own {what}: lresnet train {place} --task {learn}")
     kind, name = find_task(data, kind)
-    given = given_settings(settings, graphs, deep, transformer, images, attention, texts)
+    given = given_settings(general, graphs, gcnii, sgformer, images, transformers, texts)
     config = run_config(
         name,
         method or "lorentz",
@@ -457,7 +464,7 @@ def _summary(
     from lresnet.train import ImageClassification, TextModelling
 
     groups = parameter_groups(model)
-    lines = [groups.summary()]
+    lines = [_parameter_line(groups)]
     if isinstance(model, LorentzGCN) and model.head is not None and not model.euclidean and not groups.manifold:
         lines.append(_NO_MANIFOLD_PARAMETERS)
     if isinstance(model, LorentzGCN) and not model.residuals and config.model.residual not in ("none", "euclidean"):
@@ -485,6 +492,13 @@ def _summary(
             name = recipe or image_recipes()[0]
             lines.append(f"recipe {name} was not searched for {config.model.residual}; it uses its first settings")
     return lines
+
+
+def _parameter_line(groups: "ParameterGroups") -> str:
+    """Return the numbers of trainable parameters, without empty groups."""
+    counts = {name: sum(p.numel() for p in group.values()) for name, group in groups._asdict().items()}
+    parts = [f"{count:,} in {_PARAMETERS[name]}" for name, count in counts.items() if count]
+    return f"Trainable parameters: {', '.join(parts) or 'none'}"
 
 
 def _text_lines(config: "RunConfig", objective: "TextModelling") -> list[str]:

@@ -101,7 +101,7 @@ def image_points(run: Run, count: int = _SHOWN) -> ImagePoints:
         labels=labels.numpy(),
         classes=found.classes,
         is_disk=found.manifold is not None,
-        note=f"{many}; a point is what the network's head takes. {note}",
+        note=f"{many}; each point is the input of the network's head. {note}",
         images=pixels,
     )
 

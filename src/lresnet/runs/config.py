@@ -199,7 +199,7 @@ def require_network_for(data: DataKind, model: str, task: str) -> None:
     """
     names = DATA_KINDS[data].models
     if not any(name.startswith(model) for name in names):
-        raise ValueError(f"{model} is not a network for {data}, as {task} needs; choose {' or '.join(names)}")
+        raise ValueError(f"{model} is not a network for {data}, as {task} needs; choose one of {', '.join(names)}")
 
 
 def require_shareable(task: TaskConfig | Task, processes: int, batch_size: int | None) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from lresnet.data.hierarchy import HierarchyTask, feature_tensor
 from lresnet.data.text_features import text_features
+from lresnet.runs.defaults import LISTED_ANCESTORS, LISTED_PARENTS
 from lresnet.runs.node_inputs import NodeInputs, inputs_of_run
 from lresnet.train.hierarchy_completion import ancestor_scores
 
@@ -56,7 +57,7 @@ class RankedAncestors:
     is_new: bool = False
 
 
-def rank_ancestors(run: Run, node: str, *, top: int = 20) -> RankedAncestors:
+def rank_ancestors(run: Run, node: str, *, top: int = LISTED_ANCESTORS) -> RankedAncestors:
     """Rank all other nodes as ancestors of a node.
 
     Args:
@@ -77,7 +78,7 @@ def rank_ancestors(run: Run, node: str, *, top: int = 20) -> RankedAncestors:
     return RankedAncestors(inputs.names[number], inputs.source, found, task.num_nodes - 1)
 
 
-def rank_parents(run: Run, terms: Sequence[str], *, top: int = 10) -> list[RankedAncestors]:
+def rank_parents(run: Run, terms: Sequence[str], *, top: int = LISTED_PARENTS) -> list[RankedAncestors]:
     """Rank all nodes as parents of new terms, which are described by their words.
 
     Args:

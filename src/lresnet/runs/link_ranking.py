@@ -19,6 +19,7 @@ from lresnet.data import LinkTask
 from lresnet.data.formats.text_rows import Table
 from lresnet.geometry import Lorentz
 from lresnet.geometry.distance import cross_separation
+from lresnet.runs.defaults import LISTED_LINKS
 from lresnet.runs.embedding import space_of_run
 from lresnet.runs.node_inputs import NodeInputs, inputs_of_run
 from lresnet.runs.run import Run
@@ -58,7 +59,9 @@ class Ranking:
     candidates: int
 
 
-def rank_links(run: Run, *, top: int = 50, node: str | None = None, inputs: NodeInputs | None = None) -> Ranking:
+def rank_links(
+    run: Run, *, top: int = LISTED_LINKS, node: str | None = None, inputs: NodeInputs | None = None
+) -> Ranking:
     """Rank all pairs of nodes without an edge, or those of one node, by the distance of their points.
 
     Distances are computed in float32 for all pairs, in blocks, and again exactly for those that are returned.

@@ -7,7 +7,7 @@ import itertools
 import unicodedata
 from collections.abc import Iterable, Sequence
 
-__all__ = ["composed", "did_you_mean", "one_line", "require_known"]
+__all__ = ["choose_one_of", "composed", "did_you_mean", "one_line", "require_known"]
 
 
 def composed(name: str) -> str:
@@ -28,7 +28,18 @@ def require_known(what: str, name: str, known: Iterable[str]) -> None:
     """
     names = list(known)
     if name not in names:
-        raise ValueError(f"unknown {what} {name!r}; {did_you_mean(name, names)}Known: {', '.join(names)}")
+        raise ValueError(f"unknown {what} {name!r}; {choose_one_of(name, names)}")
+
+
+def choose_one_of(name: str, names: Sequence[str]) -> str:
+    """Return what follows the error about an unknown name: the nearest of the names if there is one, and all of them.
+
+    Example:
+        >>> choose_one_of("lst", ["list", "fetch"]), choose_one_of("x", ["list", "fetch"])
+        ("did you mean 'list'? Choose one of list, fetch", 'choose one of list, fetch')
+    """
+    question = did_you_mean(name, names)
+    return f"{question}{'Choose' if question else 'choose'} one of {', '.join(names)}"
 
 
 def did_you_mean(name: str, names: Sequence[str]) -> str:

@@ -68,12 +68,13 @@ def find_task(name: str | None, kind: DataKind | None = None) -> tuple[DataKind,
         return "graphs", name
     if (name and Path(name).exists()) or name.endswith(".npz"):
         return "images", name
-    shipped = [*TASKS, *IMAGE_SETS, *TEXTS]
+    if Path(name).suffix:
+        raise ValueError(f"{name!r} does not exist{'' if Path(name).is_absolute() else f' in {Path.cwd()}'}")
+    question = did_you_mean(name, [*TASKS, *IMAGE_SETS, *TEXTS])
     raise ValueError(
-        f"{name!r} does not exist, and no shipped task has that name; {did_you_mean(name, shipped)}"
-        f"Graphs: {', '.join(TASKS)}; images: {', '.join(IMAGE_SETS)}; texts: "
-        f"{', '.join(TEXTS)}; or the path of your own graph (an edge list, a "
-        "folder with edges.csv, .npz, .graphml, .gml), of a folder or .npz of images, or with --task text of a text"
+        f"{name!r} does not exist, and no shipped task has that name; {question}{'G' if question else 'g'}raphs: "
+        f"{', '.join(TASKS)}; images: {', '.join(IMAGE_SETS)}; texts: {', '.join(TEXTS)}; or the path of your own "
+        "graph, taxonomy, text or images (`lresnet train --help`)"
     )
 
 

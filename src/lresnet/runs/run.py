@@ -17,7 +17,15 @@ from lresnet.metrics.untrained_links import UntrainedScore, untrained_link_score
 from lresnet.models import from_pretrained
 from lresnet.models.pretrained import Pretrained
 from lresnet.runs.config import task_from_dict, train_from_dict
-from lresnet.runs.defaults import LISTED_NEIGHBOURS
+from lresnet.runs.defaults import (
+    GENERATED_TOKENS,
+    LISTED_ANCESTORS,
+    LISTED_LINKS,
+    LISTED_NEIGHBOURS,
+    LISTED_PARENTS,
+    TEMPERATURE,
+    TOP_K,
+)
 from lresnet.runs.device import usable_device
 from lresnet.runs.own_network import is_own_network, load_weights
 from lresnet.runs.record import (
@@ -153,9 +161,9 @@ class Run:
         self,
         prompt: str | bytes = "",
         *,
-        tokens: int = 200,
-        temperature: float = 0.8,
-        top_k: int | None = 40,
+        tokens: int = GENERATED_TOKENS,
+        temperature: float = TEMPERATURE,
+        top_k: int | None = TOP_K,
         top_p: float | None = None,
         seed: int = 0,
     ) -> str:
@@ -275,7 +283,7 @@ class Run:
 
         return predict(self, items, top=top, graph=graph)
 
-    def links(self, top: int = 50, *, node: str | int | None = None, graph: Any = None) -> list[Link]:
+    def links(self, top: int = LISTED_LINKS, *, node: str | int | None = None, graph: Any = None) -> list[Link]:
         """Return the most likely missing links of a run that predicts links: pairs without an edge, nearest first.
 
         Args:
@@ -290,13 +298,13 @@ class Run:
         inputs = None if graph is None else inputs_of_graph(self, graph)
         return rank_links(self, top=top, node=None if node is None else str(node), inputs=inputs).links
 
-    def ancestors(self, node: str | int, top: int = 20) -> RankedAncestors:
+    def ancestors(self, node: str | int, top: int = LISTED_ANCESTORS) -> RankedAncestors:
         """Return the ranked ancestors of a node of a taxonomy, see :func:`lresnet.runs.hierarchy.rank_ancestors`."""
         from lresnet.runs.hierarchy import rank_ancestors
 
         return rank_ancestors(self, str(node), top=top)
 
-    def parents(self, terms: Sequence[str], top: int = 10) -> list[RankedAncestors]:
+    def parents(self, terms: Sequence[str], top: int = LISTED_PARENTS) -> list[RankedAncestors]:
         """Return the ranked parents of new terms, see :func:`lresnet.runs.hierarchy.rank_parents`."""
         from lresnet.runs.hierarchy import rank_parents
 

@@ -25,7 +25,7 @@ def reproduce(
     methods: Annotated[tuple[str, ...], arg(metavar="METHOD")] = (),
     seeds: Annotated[tuple[int, ...], arg(metavar="INT")] = (),
     stage: Literal["all", "search", "final"] = "all",
-    workers: int | None = None,
+    workers: Annotated[int | None, arg(metavar="INT")] = None,
     device: str = "auto",
     minutes: Annotated[float | None, arg(metavar="M")] = None,
     results: Path = Path("results"),

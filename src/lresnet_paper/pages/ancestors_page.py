@@ -299,7 +299,7 @@ def ancestors_picture(lines: Iterable[Line], plan: Plan | None = None) -> Figure
                 }
                 colour, marker = method_style(method)
                 axes.errorbar(
-                    [hops + 0.16 * (place - (len(ordered) - 1) / 2) for hops in found],
+                    [hops + 0.06 * (place - (len(ordered) - 1) / 2) for hops in found],
                     [own.mean for own in found.values()],
                     np.nan_to_num([own.deviation for own in found.values()]),
                     color=colour,

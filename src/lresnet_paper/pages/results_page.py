@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lresnet.train.results import read_results
 from lresnet_paper.comparisons import Comparison, compare_methods
-from lresnet_paper.pages.claims import NOT_MEASURED, Claim, answer_claims
+from lresnet_paper.pages.claims import NOT_MEASURED, Claim, answer_claims, claim_counts
 from lresnet_paper.pages.depth_page import DEPTH_TABLE, depth_markdown
 from lresnet_paper.pages.features_page import FEATURES_TABLE, features_markdown, without_column_sentences
 from lresnet_paper.pages.ood_page import ood_markdown
@@ -95,7 +95,13 @@ def markdown_page(
             body = f"{body.strip()}\n\n{selected_on_test_markdown(selected)}"
         own_claims = [claim for claim in claims if claim.table == table and claim.verdict != NOT_MEASURED]
         sections.append({"table": table, "claims": own_claims, "body": body.strip()})
-    return render("results.md.j2", time=computing_time(runs), sections=sections)
+    counts = claim_counts(claims)
+    return render(
+        "results.md.j2",
+        counts=counts if len(claims) > counts[NOT_MEASURED] else None,
+        time=computing_time(runs),
+        sections=sections,
+    )
 
 
 def claims_of_folder(runs: Sequence[Mapping[str, Any]], folder: Path) -> list[Claim]:
