@@ -111,8 +111,8 @@ def train(
     --batch-size there.
 
     Args:
-        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph, images
-            or text.
+        data: A graph task (disease/lp, cora/nc, ...), cifar10, cifar100, gcide, or the path of your own graph,
+            taxonomy, images or text.
         task: What to learn on your own graph: link (missing links; the default without labels), node (classes of nodes;
             the default with labels), graph-level (classes of whole graphs, a folder of them) or hierarchy (ancestors in
             a taxonomy). Give text if DATA is a text, and graphs or images if its name is ambiguous. Without DATA,
@@ -216,6 +216,7 @@ def _searched(
 ) -> "RunConfig":
     """Return the configuration that the search chooses, or the one of the run that the folder holds already."""
     from lresnet.runs.graph_search import best_trial, require_chosen, search
+    from lresnet.runs.names import one_line
     from lresnet.runs.record import read_record
     from lresnet.runs.task_config import GraphTaskConfig
     from lresnet.runs.tasks import load
@@ -231,7 +232,7 @@ def _searched(
     if not is_main_process() or process_count() > 1:
         raise ValueError("the search runs in one process; run it without torchrun, then use the command that it prints")
     for note in load(config.task, config.train.seed).notes:  # type: ignore[union-attr]
-        print(note)
+        print(one_line(note))
     limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"
     print(f"Searching for settings on validation data (--search, {limit}):")
     try:
@@ -451,6 +452,7 @@ def _summary(
     """
     from lresnet.models import LorentzGCN, LorentzResNet
     from lresnet.optim import parameter_groups
+    from lresnet.runs.names import one_line
     from lresnet.runs.presets import has_searched_preset, image_recipes
     from lresnet.runs.task_config import GraphTaskConfig
     from lresnet.runs.tasks import load
@@ -463,7 +465,7 @@ def _summary(
     if isinstance(model, LorentzGCN) and not model.residuals and config.model.residual not in ("none", "euclidean"):
         lines.append("A network of one layer has no residual connection: every --method gives the same network here.")
     if isinstance(config.task, GraphTaskConfig) and config.task.is_own:
-        lines += load(config.task, config.train.seed).notes  # type: ignore[union-attr]
+        lines += map(one_line, load(config.task, config.train.seed).notes)  # type: ignore[union-attr]
     if isinstance(objective, TextModelling):
         lines += _text_lines(config, objective)
     if isinstance(objective, ImageClassification):
