@@ -267,3 +267,15 @@ def test_control_characters_of_names_are_escaped_in_notes(here: Path, capsys: py
         printed = capsys.readouterr().out
         assert r"1 root: \x1b[31m0." in printed
         assert "\x1b[31m" not in printed
+
+
+@pytest.mark.parametrize("loss", ["cones", "ranking"])
+def test_ancestors_of_cones_are_said_to_have_no_order(
+    here: Path, loss: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--task", "hierarchy", "--search", "off", "--loss", loss, *QUICK, "--out", "run"]
+    assert cli.main(["train", "things.csv", *options]) == 0
+    assert cli.main(["ancestors", "run", "a bear"]) == 0
+    assert ("The loss cones does not order the ancestors" in capsys.readouterr().out) == (loss == "cones")
+    assert cli.main(["ancestors", "run", "a bear", "--json", "-"]) == 0
+    json.loads(capsys.readouterr().out)
