@@ -109,6 +109,15 @@ def test_a_separator_inside_of_every_text_is_not_taken_for_that_of_the_columns(t
     assert texts == (text, "", text, "")
 
 
+@pytest.mark.parametrize("separator", [",", "\t", "|"])
+def test_a_separator_inside_of_every_name_is_not_taken_for_that_of_the_columns(tmp_path: Path, separator: str) -> None:
+    names = [f"{i} &amp; more" for i in range(40)]
+    rows = "".join(f"{names[i]}{separator}{names[(i - 1) // 3]}\n" for i in range(1, 40))
+    found = read_taxonomy(written(tmp_path, rows))
+    assert set(found.names) == set(names)
+    assert found.texts is None
+
+
 def test_comments_are_counted(tmp_path: Path) -> None:
     found = read_taxonomy(written(tmp_path, "b,a\n#1 song,a\n % x\n"))
     assert any("Comments: 2 lines" in note for note in found.notes)

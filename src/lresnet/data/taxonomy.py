@@ -430,13 +430,18 @@ def _separator(sample: Sequence[str], known: Container[str] = ()) -> str:
     """Return the separator that splits most lines into columns; white space is the last resort.
 
     A text may contain another separator in every line. Of several separators that split as many lines, the one counts
-    that gives more ``known`` names in the first column, or more fields that occur again, as parents do.
+    that gives more ``known`` names in the first column, more names of it in another column, as children are parents of
+    others, or more fields that occur again, as parents do.
     """
-    best, most = " ", (0, 0, 0)
+    best, most = " ", (0, 0, 0, 0)
     for separator in [each for each in SEPARATORS if each != " "]:
         rows = [row for line in sample if len(row := split_line(line, separator)) > 1]
         fields = Counter(field for row in rows for field in row if field)
-        found = len(rows), sum(row[0] in known for row in rows), fields.total() - len(fields)
+        first, shared = {row[0] for row in rows} - {""}, Counter[int]()
+        for column, name in {(column, name) for row in rows for column, name in enumerate(row[1:])}:
+            shared[column] += name in first
+        linked = max(shared.values(), default=0)
+        found = len(rows), sum(row[0] in known for row in rows), linked, fields.total() - len(fields)
         if found > most:
             best, most = separator, found
     return best
