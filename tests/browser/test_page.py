@@ -179,6 +179,26 @@ def test_search_selects_centres_and_lists_the_neighbours(open_page: Any) -> None
     assert page.locator("#search-status").inner_text() == "There is no node nobody."
 
 
+def test_a_search_hides_the_tip_of_the_node_that_was_under_the_pointer(open_page: Any) -> None:
+    page = open_page()
+    page.mouse.move(*page.evaluate("document.getElementById('disk').disk.toWindow([0, 0])"))
+    assert page.locator("#tip").is_visible()
+    page.locator("#search").fill("n17")
+    page.keyboard.press("Enter")
+    assert page.locator("#tip").is_hidden()
+    assert page.evaluate("document.getElementById('disk').disk.hovered") == -1
+
+
+def test_a_name_without_room_on_the_right_is_on_the_left_of_its_node(open_page: Any) -> None:
+    page = open_page(1093)
+    disk = "document.getElementById('disk').disk"
+    edge = f"{disk}.canvas.width / 2 / {disk}.radius - 0.01"  # of the window, where no name of three letters has room
+    page.evaluate(f"{disk}.setZoom({disk}.zoom * 4)")
+    page.evaluate(f"{disk}.setView(compose(translation([{edge}, 0]), translation({disk}.position(0).map((x) => -x))))")
+    settle(page)
+    assert 0 in page.evaluate(f"{disk}.names.shown")
+
+
 def test_the_keyboard_moves_zooms_selects_and_clears(open_page: Any) -> None:
     page = open_page()
     page.locator("#disk").focus()

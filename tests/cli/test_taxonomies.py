@@ -258,3 +258,24 @@ def test_a_wrong_row_is_reported_with_its_line(here: Path, capsys: pytest.Captur
     Path("things.csv").write_text("b,a\nc,b\na,c\n")
     err = complaint(capsys, "train", "things.csv", "--task", "hierarchy")
     assert "things.csv, line 3: the parents form a cycle: 'b' -> 'a' -> 'c' -> 'b'" in err
+
+
+def test_control_characters_of_names_are_escaped_in_notes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    Path("red.csv").write_text("".join(f"\x1b[31m{i},\x1b[31m{(i - 1) // 3}\n" for i in range(1, 60)), encoding="utf-8")
+    for search in ("off", "1"):
+        assert cli.main(["train", "red.csv", "--task", "hierarchy", "--search", search, *QUICK, "--out", search]) == 0
+        printed = capsys.readouterr().out
+        assert r"1 root: \x1b[31m0." in printed
+        assert "\x1b[31m" not in printed
+
+
+@pytest.mark.parametrize("loss", ["cones", "ranking"])
+def test_ancestors_of_cones_are_said_to_have_no_order(
+    here: Path, loss: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--task", "hierarchy", "--search", "off", "--loss", loss, *QUICK, "--out", "run"]
+    assert cli.main(["train", "things.csv", *options]) == 0
+    assert cli.main(["ancestors", "run", "a bear"]) == 0
+    assert ("The loss cones does not order the ancestors" in capsys.readouterr().out) == (loss == "cones")
+    assert cli.main(["ancestors", "run", "a bear", "--json", "-"]) == 0
+    json.loads(capsys.readouterr().out)

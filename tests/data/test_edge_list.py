@@ -231,7 +231,7 @@ def test_latin_1_is_read_and_reported_wherever_it_starts(tmp_path: Path, monkeyp
     read = read_edge_list(path)
     assert named_rows(read)[-1] == ("Zürich", "n0")
     assert len(named_rows(read)) == 21
-    assert read.notes[1] == "graph.csv is not UTF-8 (line 21); it is read as Latin-1."
+    assert read.notes[1].startswith("graph.csv is not UTF-8 (line 21); it is read as Latin-1.")
 
 
 def test_suffix_of_the_file_does_not_determine_the_separator_or_the_compression(tmp_path: Path) -> None:
@@ -279,6 +279,10 @@ def test_duplicates_self_loops_and_directions_are_counted(tmp_path: Path) -> Non
         ("0,1,1\n1,2,1e-60\n", "line 2: the weight is 1e-60"),
         ("0,1,1\n1,2,heavy\n", "line 2: expected a weight in column 3, but 'heavy' is not a number"),
         ("0,1,1\n1,2\n", "line 2: expected a weight in column 3, but there is none"),
+        (
+            "id,name,parent_id\n1,All,\n2,Saws,1\n3,Files,1\n",
+            "line 1: .* for ancestors in a taxonomy use --task hierarchy",
+        ),
         ("a;b;0,5\nb;c;0,7\n", "line 1: expected a weight in column 3, but '0,5' is not a number .write a decimal"),
         ('a,b\n"b,c\nc,d\n', "line 2: .*check the quotes"),
         ('a,b\n"b"x,c\n', "line 2: ',' expected after '\"'; check the quotes"),
@@ -364,3 +368,9 @@ def test_a_header_with_fewer_columns_than_the_rows(tmp_path: Path) -> None:
     assert edge_list.weights is not None
     assert edge_list.weights.tolist() == [2.0, 0.5]
     assert "weights are in column 3." in edge_list.notes[0]
+
+
+def test_a_column_of_parents_is_a_hint_at_a_taxonomy(tmp_path: Path) -> None:
+    hint = "A column is called parent_id; for ancestors in a taxonomy use --task hierarchy."
+    assert hint in read_edge_list(written(tmp_path, "id,parent_id\n2,1\n3,1\n")).notes
+    assert hint not in read_edge_list(written(tmp_path, "source,target\n1,All\n2,Saws\n3,Files\n")).notes

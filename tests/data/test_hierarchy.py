@@ -140,3 +140,12 @@ def test_texts_of_a_file_are_counted(tmp_path: Path) -> None:
     texts.write_text("1,one\n2,two\n")
     task = hierarchy_task([(str(i), str((i - 1) // 3)) for i in range(1, 100)], node_features=texts)
     assert any("Texts: 2 of 100 names have one." in note for note in task.notes)
+
+
+def test_held_out_leaves_without_features_are_reported() -> None:
+    pairs = [(f"{i} kind", f"{(i - 1) // 3} kind") for i in range(1, 120)]
+    words = "Nothing tells where a held-out leaf belongs"
+    for features in ("learned", "structural"):
+        assert words in hierarchy_task(pairs, split="leaves", node_features=features).notes[-1]
+    assert words not in hierarchy_task(pairs, split="leaves", node_features="names").notes[-1]
+    assert words not in hierarchy_task(pairs, split="closure").notes[-1]

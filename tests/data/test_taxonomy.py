@@ -38,6 +38,12 @@ def edges_of(path: Path) -> set[tuple[str, str]]:
         ("t.txt", "dog mammal\ncat mammal\nmammal animal\n"),
         ("t.txt", "animal\n\tmammal\n\t\tdog\n\t\tcat\n"),
         ("t.txt", "animal\n  - mammal\n      - dog\n      - cat\n"),
+        ("t.txt", "animal\n\u00a0\u00a0mammal\n\u00a0\u00a0\u00a0\u00a0dog\n\u00a0\u00a0\u00a0\u00a0cat\n"),
+        ("t.txt", "animal\n│\n└── mammal\n    ├── dog\n    └── cat\n"),
+        (
+            "t.txt",
+            "animal\n└──\u00a0mammal\n\u00a0\u00a0\u00a0\u00a0├──\u00a0dog\n\u00a0\u00a0\u00a0\u00a0└──\u00a0cat\n",
+        ),
         ("t.csv", "dog,mammal\ncat,mammal\nmammal,animal\ndog,mammal\n"),
     ],
 )
@@ -101,6 +107,15 @@ def test_a_separator_inside_of_every_text_is_not_taken_for_that_of_the_columns(t
     assert found.names == ("dog", "mammal", "cat", "fox")
     texts = read_texts(written(tmp_path, f"dog,{text}\ncat,{text}\n", "texts.csv"), found.names)
     assert texts == (text, "", text, "")
+
+
+@pytest.mark.parametrize("separator", [",", "\t", "|"])
+def test_a_separator_inside_of_every_name_is_not_taken_for_that_of_the_columns(tmp_path: Path, separator: str) -> None:
+    names = [f"{i} &amp; more" for i in range(40)]
+    rows = "".join(f"{names[i]}{separator}{names[(i - 1) // 3]}\n" for i in range(1, 40))
+    found = read_taxonomy(written(tmp_path, rows))
+    assert set(found.names) == set(names)
+    assert found.texts is None
 
 
 def test_comments_are_counted(tmp_path: Path) -> None:
@@ -202,11 +217,36 @@ def test_parents_that_were_written_as_decimals_are_whole_numbers(tmp_path: Path)
         ("child,parent\ndog,mammal;pet\nmammal,animal\npet,animal\n", "'mammal;pet' looks like a list of names"),
         ("child,parent\nDog,animal\ndog,animal\n", "'Dog' and 'dog' differ in their spelling only"),
         ("child,parent\ncafe\u0301,place\ncaf\u00e9,place\n", "differ in their spelling only"),
+        ("child,parent\ncafé\u200b,place\ncafé,place\n", "differ in their spelling only"),
     ],
 )
 def test_names_that_may_be_none_are_reported(tmp_path: Path, text: str, words: str) -> None:
     assert any(words in note for note in read_taxonomy(written(tmp_path, text)).notes)
     assert not any(words in note for note in read_taxonomy(written(tmp_path, ROWS)).notes)
+
+
+SWAPPED = "animal,mammal\nmammal,dog\nmammal,cat\nanimal,bird\n"
+
+
+def test_rows_with_the_parent_first_are_reported_unless_a_header_says_so(tmp_path: Path) -> None:
+    words = "More names have several parents (2) than several children (0); if the parent stands first"
+    assert any(words in note for note in read_taxonomy(written(tmp_path, SWAPPED)).notes)
+    for text in (f"parent,child\n{SWAPPED}", f"child,parent\n{SWAPPED}", ROWS):
+        assert not any("stands first" in note for note in read_taxonomy(written(tmp_path, text)).notes)
+
+
+def test_a_column_for_each_rank_is_refused(tmp_path: Path) -> None:
+    rows = "".join(f"Animalia,P{i % 3},C{i % 9},O{i}\n" for i in range(20))
+    with pytest.raises(ValueError, match="line 1: a header of 4 columns, and none has a title of parents"):
+        read_taxonomy(written(tmp_path, f"kingdom,phylum,class,order\n{rows}"))
+
+
+@pytest.mark.parametrize("header", ["", "source,target,weight\n"])
+def test_a_third_column_of_numbers_is_no_text(tmp_path: Path, header: str) -> None:
+    found = read_taxonomy(written(tmp_path, f"{header}dog,mammal,0.5\ncat,mammal,1\nmammal,animal,2\n"))
+    assert found.texts is None
+    assert "column 3 holds numbers, which are not used" in found.notes[0]
+    assert edges_of(written(tmp_path, f"{header}dog,mammal,0.5\ncat,mammal,1\nmammal,animal,2\n")) == ANIMALS
 
 
 def test_a_long_cycle_is_shortened(tmp_path: Path) -> None:

@@ -436,6 +436,7 @@ def test_answer_is_the_largest_dimension_up_to_which_curvature_is_better():
     (answer,) = curvature_answers(contrasts)
     assert [one.dimension for one in answer.helps] == [4, 8]
     page = completion_page(made_up_lines())
+    assert "No such dimension is shown." not in page
     assert "yes, up to dimension 8, by +2.0 to +5.0 points of MRR; in dimension 64 it is worse." in page
     (late,) = curvature_answers(one for one in contrasts if one.dimension >= 16)
     assert not late.helps
@@ -499,6 +500,7 @@ def test_page_renders_with_untrained_scores_only_and_names_what_is_missing():
     assert "| max degree | none | 32.0 ± 1.6 |" in page
     assert "5 of 10 splits" in page
     assert "shallow Poincaré" in page[page.index("Not measured:") :].splitlines()[0]
+    assert "**The study is unfinished.** 0 of 1,600 trainings on mammals and 0 of 3,584 on all nouns have run." in page
     with pytest.raises(ValueError, match="no final runs"):
         completion_page([])
     with pytest.raises(ValueError, match="to draw"):

@@ -97,6 +97,16 @@ def test_taxonomies_are_one_family_and_have_rows_of_their_own() -> None:
     rows = choices(page)
     assert rows["a taxonomy, ancestors of known nodes"]["use"] == "`--task hierarchy` with its default, Lorentz"
     assert rows["a taxonomy, parents of new terms"]["use"].startswith("either")
+    assert "untrained" not in "".join(rows["a taxonomy, parents of new terms"].values())
+
+
+def test_an_untrained_score_above_both_networks_stands_beside_the_advice_on_new_terms() -> None:
+    lines = taxonomy("leaves", 0.0)
+    for line in lines:
+        line["metrics"]["mrr"] += 30 * (line["method"] == "untrained")
+    row = choices(when_page(runs("cora/nc", 0.0), {"taxonomies": lines}))["a taxonomy, parents of new terms"]
+    assert row["use"].endswith("; compare with the untrained score that `lresnet train` prints")
+    assert row["evidence"].endswith("; an untrained score is above both in 1 of 1")
 
 
 def test_a_wider_search_takes_the_place_of_an_earlier_one() -> None:

@@ -44,10 +44,13 @@ def ancestors(
     from lresnet.runs.hierarchy import rank_ancestors, ranked_as_csv, ranked_as_json
     from lresnet.runs.run import Run
 
-    found = rank_ancestors(Run.open(run, device=device), node, top=top)
+    opened = Run.open(run, device=device)
+    found = rank_ancestors(opened, node, top=top)
     if "-" not in (json, csv):
         print(ranked_line(found))
     print_table(ranked_table(found), ranked_as_json([found]), json, csv, ranked_as_csv([found]))
+    if "-" not in (json, csv) and opened.train_config.loss == "cones":
+        print("The loss cones does not order the ancestors of a node; train with --loss ranking for the nearest first.")
     return 0
 
 

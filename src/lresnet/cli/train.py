@@ -194,7 +194,7 @@ def train(
 
 
 def _require_graph(config: "RunConfig") -> None:
-    """Load the user's graph. A .txt file may be a text instead: the error, or a line if there is none, mentions it."""
+    """Load the user's graph. A .txt file may be a text or a taxonomy instead: an error or a line mentions it."""
     from lresnet.runs.tasks import load
 
     is_txt = config.task.name.lower().endswith((".txt", ".txt.gz"))
@@ -203,9 +203,9 @@ def _require_graph(config: "RunConfig") -> None:
     except ValueError as error:
         if not is_txt:
             raise
-        raise ValueError(f"{error}; if the file is a text and not a graph, add --task text") from error
+        raise ValueError(f"{error}; if the file is no graph, add --task text or --task hierarchy") from error
     if is_txt and is_main_process():
-        print(f"{Path(config.task.name).name} is read as a graph; if it is a text, add --task text")
+        print(f"{Path(config.task.name).name} is read as a graph; if it is none, add --task text or --task hierarchy")
 
 
 def _task_and_kind(task: str) -> "tuple[GraphTaskKind | None, DataKind | None]":
@@ -223,6 +223,7 @@ def _searched(
 ) -> "RunConfig":
     """Return the configuration that the search chooses, or the one of the run that the folder holds already."""
     from lresnet.runs.graph_search import best_trial, require_chosen, search
+    from lresnet.runs.names import one_line
     from lresnet.runs.record import read_record
     from lresnet.runs.task_config import GraphTaskConfig
     from lresnet.runs.tasks import load
@@ -238,7 +239,7 @@ def _searched(
     if not is_main_process() or process_count() > 1:
         raise ValueError("the search runs in one process; run it without torchrun, then use the command that it prints")
     for note in load(config.task, config.train.seed).notes:  # type: ignore[union-attr]
-        print(note)
+        print(one_line(note))
     limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"
     print(f"Searching for settings on validation data (--search, {limit}):")
     try:
@@ -458,6 +459,7 @@ def _summary(
     """
     from lresnet.models import LorentzGCN, LorentzResNet
     from lresnet.optim import parameter_groups
+    from lresnet.runs.names import one_line
     from lresnet.runs.presets import has_searched_preset, image_recipes
     from lresnet.runs.task_config import GraphTaskConfig
     from lresnet.runs.tasks import load
@@ -470,7 +472,7 @@ def _summary(
     if isinstance(model, LorentzGCN) and not model.residuals and config.model.residual not in ("none", "euclidean"):
         lines.append("A network of one layer has no residual connection: every --method gives the same network here.")
     if isinstance(config.task, GraphTaskConfig) and config.task.is_own:
-        lines += load(config.task, config.train.seed).notes  # type: ignore[union-attr]
+        lines += map(one_line, load(config.task, config.train.seed).notes)  # type: ignore[union-attr]
     if isinstance(objective, TextModelling):
         lines += _text_lines(config, objective)
     if isinstance(objective, ImageClassification):

@@ -170,6 +170,8 @@ def hierarchy_task(
         if kind == "own" and node_features not in (None, "own"):
             assert taxonomy.texts is not None
             note = f"Texts: {sum(map(bool, taxonomy.texts)):,} of {n:,} names have one. {note}"
+    if chosen == "leaves" and features is None:
+        note += " Nothing tells where a held-out leaf belongs: use texts, --node-features names or the split closure."
     return HierarchyTask(
         name=name or f"{taxonomy.name}/hierarchy",
         x=x,
@@ -241,9 +243,10 @@ def _hold_out_pairs(
     """Hold out pairs of the closure that are no edges."""
     far = np.flatnonzero(~np.isin(pairs[0] * n + pairs[1], edges[0] * n + edges[1]))
     if far.size < _FEWEST:
+        count = "1 pair" if far.size == 1 else f"{far.size} pairs"
         raise ValueError(
-            f"{name} has {far.size} pairs of a node and an ancestor that is not its parent; at least {_FEWEST} are "
-            "needed to hold some out: add levels, or hold out leaves, e.g. with --node-features names"
+            f"{name} has {count} of a node and an ancestor that is not its parent; at least {_FEWEST} are needed to "
+            "hold some out: add levels, or hold out leaves, e.g. with --node-features names"
         )
     order = np.random.default_rng(seed).permutation(far)
     v, t = (_held_out(share, far.size, n) for share in (validation, test))

@@ -43,6 +43,9 @@ _NAMES = ("name", "label", "title", "term", "preflabel", "preferredlabel")
 _TEXTS = ("text", "description", "definition", "gloss", "label", "features")
 _FEWEST_ROWS = 3  # below a header with unknown titles
 _WHOLE, _DECIMAL = re.compile(r"\d+"), re.compile(r"\d+\.0")
+_INDENTATION = " \t\u00a0\u3000│├└─╰"
+_DRAWN = str.maketrans(dict.fromkeys("\u00a0\u3000│├└─╰", " "))
+"""Indentation of web pages and of programs such as ``tree``, read as spaces."""
 _EMPTY_WORDS = ("null", "nan", "none", "na", "n/a", "nil", "\\n")  # what programs write for an empty field
 
 
@@ -81,7 +84,7 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
       with the columns in any order; or because its two names occur in no other row, and then the columns are child and
       parent. With ``id,name,parent_id`` the nodes have their names, and repeated names are followed by the id.
     - An outline: ``.txt`` with at least one indented line. A line is a child of the nearest line above with a smaller
-      indentation, in tabs or in spaces. A name may occur once.
+      indentation, in tabs or in spaces; the branches that ``tree`` draws count as spaces. A name may occur once.
 
     Lines that start with ``#`` or ``%`` are comments. There may be several roots. Repeated rows are merged.
 
@@ -114,7 +117,7 @@ def read_taxonomy(path: str | Path) -> Taxonomy:
     lines = [pair for block in blocks for pair in _lines(block)]
     if not lines:
         raise ValueError(f"{path} holds no rows: it is empty, or all its lines are blank or comments (# or %)")
-    is_outline = graph_suffix(path) == ".txt" and any(line[:1] in " \t" for _, line in lines)
+    is_outline = graph_suffix(path) == ".txt" and any(line[0] in _INDENTATION for _, line in lines)
     found = _outline(path, lines) if is_outline else _rows(path, blocks, lines)
     if not found.edges:
         raise ValueError(f"{path} has no row with a parent; a taxonomy needs at least one")
@@ -232,6 +235,8 @@ class _Found:
     edges: dict[tuple[int, int], int] = field(default_factory=dict)
     texts: dict[int, list[str]] = field(default_factory=dict)
     repeated: int = 0
+    has_titled_parents: bool = False
+    """Whether a header says which column holds the parents, or the file is an outline."""
     declared: set[int] = field(default_factory=set)
     """Roots that have a row with an empty parent."""
     labels: dict[int, str] = field(default_factory=dict)
@@ -270,10 +275,13 @@ def _comments(block: Block) -> int:
 
 
 def _outline(path: Path, lines: Sequence[tuple[int, str]]) -> _Found:
-    found, above, first = _Found("An outline: indented lines are children"), list[tuple[str, int]](), dict[str, int]()
+    found = _Found("An outline: indented lines are children", has_titled_parents=True)
+    above, first = list[tuple[str, int]](), dict[str, int]()
     for line, text in lines:
-        name = text.lstrip(" \t")
-        indent = text[: len(text) - len(name)]
+        name = text.lstrip(_INDENTATION)
+        if not name:  # a line that only continues the branches above it
+            continue
+        indent = text[: len(text) - len(name)].translate(_DRAWN)
         name = re.sub(r"^[-*+•] +", "", name)  # bullets of Markdown
         _require_name(path, line, name)
         if name in first:
@@ -313,12 +321,18 @@ def _rows(path: Path, blocks: Sequence[Block], lines: Sequence[tuple[int, str]])
     child, parent, label, text = columns.child, columns.parent, columns.label, columns.text
     between = SEPARATORS[separator]
     header = columns.why is not None
+    if header and not columns.has_titles and len(rows[0][1]) > 3:
+        raise ValueError(
+            f"{path}, line {rows[0][0]}: a header of {len(rows[0][1])} columns, and none has a title of parents; write "
+            "one row for each name and its parent, and call these columns child and parent"
+        )
     count = len(rows) - header
     form = f"{path.name} has {count:,} row{'' if count == 1 else 's'}; columns are separated by {between}"
     form += f"; line {rows[0][0]} is a header {columns.why}" if header else ""
     decimals = _has_decimal_parents([row for _, row in rows[header:]], columns)
     form += "; parents such as 1.0 are read as 1" if decimals else ""
-    found = _Found(form)
+    form += f"; column {columns.numbers + 1} holds numbers, which are not used" if columns.numbers is not None else ""
+    found = _Found(form, has_titled_parents=columns.has_titles)
     for line, row in rows[header:]:
         if len(row) <= max(child, parent) or (separator == " " and len(row) != 2):
             raise _no_pair(path, line, row, separator, any(text[:1] in " \t" for _, text in lines))
@@ -416,13 +430,18 @@ def _separator(sample: Sequence[str], known: Container[str] = ()) -> str:
     """Return the separator that splits most lines into columns; white space is the last resort.
 
     A text may contain another separator in every line. Of several separators that split as many lines, the one counts
-    that gives more ``known`` names in the first column, or more fields that occur again, as parents do.
+    that gives more ``known`` names in the first column, more names of it in another column, as children are parents of
+    others, or more fields that occur again, as parents do.
     """
-    best, most = " ", (0, 0, 0)
+    best, most = " ", (0, 0, 0, 0)
     for separator in [each for each in SEPARATORS if each != " "]:
         rows = [row for line in sample if len(row := split_line(line, separator)) > 1]
         fields = Counter(field for row in rows for field in row if field)
-        found = len(rows), sum(row[0] in known for row in rows), fields.total() - len(fields)
+        first, shared = {row[0] for row in rows} - {""}, Counter[int]()
+        for column, name in {(column, name) for row in rows for column, name in enumerate(row[1:])}:
+            shared[column] += name in first
+        linked = max(shared.values(), default=0)
+        found = len(rows), sum(row[0] in known for row in rows), linked, fields.total() - len(fields)
         if found > most:
             best, most = separator, found
     return best
@@ -439,6 +458,10 @@ class _Columns:
     text: int | None = None
     why: str | None = None
     """What a note says about the header; None: there is none."""
+    has_titles: bool = False
+    """Whether a title names the parents."""
+    numbers: int | None = None
+    """A column in the place of the texts that holds numbers only, such as weights."""
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> _Columns:
@@ -455,11 +478,12 @@ def _columns(rows: Sequence[Sequence[str]]) -> _Columns:
             text = _titled({column: title for column, title in others.items() if column != label}, _TEXTS)
             used_as = {"child": child, "parent": parent, "name": label, "text": text}
             why = ", ".join(f"{what} = {first[column]}" for what, column in used_as.items() if column is not None)
-            return _Columns(child, parent, label, text, f"({why})")
-    text = 2 if any(len(row) > 2 and row[2] for row in rows) else None
-    if len(rest) >= _FEWEST_ROWS and _alone(rows) == {0}:
-        return _Columns(text=text, why="(its names occur in no other row)")
-    return _Columns(text=text)
+            return _Columns(child, parent, label, text, f"({why})", has_titles=True)
+    header = len(rest) >= _FEWEST_ROWS and _alone(rows) == {0}
+    third = [row[2] for row in (rest if header else rows) if len(row) > 2 and row[2]]
+    numbers = 2 if third and all(map(is_number, third)) else None
+    text = 2 if third and numbers is None else None
+    return _Columns(text=text, numbers=numbers, why="(its names occur in no other row)" if header else None)
 
 
 def _child_and_parent(titles: Sequence[str], parents: Sequence[int], rows: Sequence[Sequence[str]]) -> tuple[int, int]:
@@ -540,15 +564,30 @@ def _doubts(taxonomy: Taxonomy, found: _Found) -> list[str]:
         notes.append(
             f"The parent {quoted(lists[0])} looks like a list of names; give a node with several parents several rows."
         )
+    parents, children = (np.bincount(ends, minlength=len(names)) for ends in taxonomy.edges)
+    branching = [int(np.count_nonzero(count > 1)) for count in (parents, children)]
+    if not found.has_titled_parents and branching[0] > branching[1]:
+        notes.append(
+            f"More names have several parents ({branching[0]:,}) than several children ({branching[1]:,}); if the "
+            "parent stands first in a row, write a header parent,child."
+        )
     spellings: dict[str, str] = {}
     for name in names:
-        other = spellings.setdefault(unicodedata.normalize("NFKC", name).casefold(), name)
+        other = spellings.setdefault(_spelling(name), name)
         if other is not name:
             notes.append(
                 f"The names {quoted(other)} and {quoted(name)} differ in their spelling only; they are two nodes."
             )
             break
     return notes
+
+
+def _spelling(name: str) -> str:
+    """Return a name without differences in case, in forms of its letters and in invisible characters."""
+    if name.isascii():
+        return " ".join(name.casefold().split())
+    letters = unicodedata.normalize("NFKC", name).casefold()
+    return " ".join("".join(each for each in letters if unicodedata.category(each) != "Cf").split())
 
 
 def _lists_names(name: str, known: Container[str]) -> bool:

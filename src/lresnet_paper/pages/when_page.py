@@ -283,6 +283,7 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
                     words for cell, words in _HIERARCHIES.items() if any(one.cell.startswith(f"{cell}/") for one in own)
                 ),
                 "dimensions": _range([one.dimension for one in own]),
+                "width": max((one.difference.half_width for one in own), default=0.0),
             }
             for name, own in groups.items()
         },
@@ -319,15 +320,16 @@ def taxonomy_differences(lines: Iterable[Line]) -> dict[tuple[str, str], tuple[E
     return {key: (one, verdict) for (key, one), verdict in zip(found.items(), decided, strict=True)}
 
 
-def _taxonomies(lines: Sequence[Line]) -> list[dict[str, str]]:
+def _taxonomies(lines: Sequence[Line]) -> list[dict[str, Any]]:
     found = []
     lines = widest_searches(lines)
     for (cell, split), (difference, verdict) in taxonomy_differences(lines).items():
         own = [line for line in lines if (line["cell"], line["split"]) == (cell, split)]
+        methods = "lorentz", _BASELINE, "untrained"
+        mrr = {name: summarise(line["metrics"]["mrr"] for line in own if line["method"] == name) for name in methods}
         row = {"cell": cell, "split": split, "difference": difference_text(difference, verdict), "verdict": verdict}
-        for method in ("lorentz", _BASELINE, "untrained"):
-            row[method] = f"{summarise(line['metrics']['mrr'] for line in own if line['method'] == method):.1f}"
-        found.append(row)
+        row |= {name: f"{one:.1f}" for name, one in mrr.items()}
+        found.append(row | {"untrained_is_best": mrr["untrained"].mean > max(mrr["lorentz"].mean, mrr[_BASELINE].mean)})
     return found
 
 

@@ -36,6 +36,8 @@ _SAMPLE_BYTES = 2**20
 _LONGEST_INTEGER = 18  # digits that always fit in int64
 _LONGEST_NUMBER = 32  # characters of a weight in a block of plain numbers
 
+_PARENT_TITLE = re.compile("parent|broader|hypernym|superclass")  # of a column in a taxonomy
+
 # Pairs of column names that stand for the two ends of an edge.
 _ENDS = (
     ("source", "target"),
@@ -402,6 +404,8 @@ class _Reader:
             weight = float(text)
         except ValueError:
             problem = f"{quoted(text)} is not a number (write a decimal point)" if text else "there is none"
+            if _PARENT_TITLE.search(text.casefold()):
+                problem += "; for ancestors in a taxonomy use --task hierarchy"
             raise ValueError(
                 f"{self.path}, line {line}: expected a weight in column {column + 1}, but {problem}"
             ) from None
@@ -471,6 +475,8 @@ class _Reader:
         notes = ["; ".join(parts) + "."]
         if form.header_line and {form.header[column].strip().casefold() for column in form.ends} == {"child", "parent"}:
             notes.append("The columns are called child and parent; for ancestors in a taxonomy use --task hierarchy.")
+        elif titles := [title for title in form.header if _PARENT_TITLE.search(title.casefold())]:
+            notes.append(f"A column is called {titles[0]}; for ancestors in a taxonomy use --task hierarchy.")
         if file.encoding != "UTF-8":
             notes.append(encoding_note(file))
         return notes

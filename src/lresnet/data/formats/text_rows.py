@@ -311,5 +311,8 @@ def _table_separator(block: Block) -> str:
 def encoding_note(file: TextFile) -> str:
     """Return the sentence that reports an encoding other than UTF-8."""
     if file.encoding == "Latin-1":
-        return f"{file.path.name} is not UTF-8 (line {file.latin_line}); it is read as Latin-1."
+        return (
+            f"{file.path.name} is not UTF-8 (line {file.latin_line}); it is read as Latin-1. If names look wrong, save "
+            "it as UTF-8."
+        )
     return f"{file.path.name} is read as {file.encoding}."

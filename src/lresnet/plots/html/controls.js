@@ -199,6 +199,7 @@ class Controls {
       const [x, y] = this.place(node), shorter = Math.min(1, Math.sqrt(1 - 2 * RIM) / Math.hypot(x, y));
       this.disk.setView(translation([-shorter * x, -shorter * y]));
     }
+    this.hover(-1);  // another node is under the pointer now
     this.select(node);
   }
 

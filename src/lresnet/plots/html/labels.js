@@ -44,8 +44,10 @@ class Labels {
       if (placed.length >= most) break;
       const px = points[2 * node], py = points[2 * node + 1];
       if ((1 - px * px - py * py) * r / 2 < SPACE * ratio && node !== disk.selected) continue;
-      const x = px * r + disk.size(node) + 3 * ratio, y = -py * r;
       const w = this.width(c, node) * ratio, h = (LABEL_FONT + 2) * ratio / 2;
+      const aside = disk.size(node) + 3 * ratio, y = -py * r;
+      let x = px * r + aside;
+      if (px * r <= width / 2 && x + w > width / 2) x = px * r - aside - w;  // no room on the right
       if (x < -width / 2 || x + w > width / 2 || y - h < -height / 2 || y + h > height / 2) continue;
       if (placed.some((box) => x < box[2] + gap && box[0] < x + w + gap && y - h < box[3] && box[1] < y + h)) continue;
       placed.push([x, y - h, x + w, y + h]);
