@@ -72,16 +72,16 @@ def test_ancestors_are_ranked_and_marked(run: str, capsys: pytest.CaptureFixture
     capsys.readouterr()
     assert cli.main(["ancestors", run, "a oak", "--top", "60", "--csv", "-"]) == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    standing = {row["name"]: row["standing"] for row in rows}
+    relation = {row["name"]: row["relation"] for row in rows}
     assert len(rows) == 45  # all nodes but the node itself
-    assert standing["oak"] == "parent"
-    assert standing["thing"] in ("ancestor", "held-out ancestor")
-    assert {name for name, each in standing.items() if each} == {"oak", "thing"}
+    assert relation["oak"] == "parent"
+    assert relation["thing"] in ("ancestor", "held-out ancestor")
+    assert {name for name, each in relation.items() if each} == {"oak", "thing"}
     scores = [float(row["score"]) for row in rows]
     assert scores == sorted(scores, reverse=True)
     assert cli.main(["ancestors", run, "thing", "--top", "60", "--json", "-"]) == 0
     found = json.loads(capsys.readouterr().out)["ranked"][0]
-    assert {one["standing"] for one in found["candidates"]} == {"below"}
+    assert {one["relation"] for one in found["candidates"]} == {"descendant"}
     assert cli.main(["ancestors", run, "a oak", "--top", "3"]) == 0
     out = capsys.readouterr().out
     assert "ancestors of a oak among 45 nodes of things.csv" in out
@@ -120,7 +120,7 @@ def test_held_out_pairs_are_marked(run: str) -> None:
     opened = Run.open(run)
     task = opened.task
     node, above = task.test_pairs[:, 0].tolist()  # type: ignore[union-attr]
-    found = {one.number: one.standing for one in opened.ancestors(node, top=60).found}
+    found = {one.number: one.relation for one in opened.ancestors(node, top=60).found}
     assert found[above] == "held-out ancestor"
 
 

@@ -74,7 +74,8 @@ def test_the_same_command_resumes_nothing_and_says_so(folder: Path, capsys: pyte
 def test_a_txt_that_is_read_as_a_graph_may_be_a_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "pairs.txt").write_text("".join(f"one {i},two {i * i % 17}\n" for i in range(60)))
     assert main(["train", "pairs.txt", "--search", "off", "--epochs", "1"]) == 0
-    assert "pairs.txt is read as a graph; if it is none, add --task text or --task hierarchy" in capsys.readouterr().out.splitlines()
+    said = capsys.readouterr().out.splitlines()
+    assert "pairs.txt is read as a graph; if it is none, add --task text or --task hierarchy" in said
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ def ancestors(
     """Rank all nodes of a taxonomy as ancestors of one node, with the model of a run.
 
     The last column shows the relation in the taxonomy: parent, ancestor, held-out parent or held-out ancestor (training
-    has not seen this pair), below (a descendant). An empty field is a new suggestion of the model.
+    has not seen this pair), descendant. An empty field is a new suggestion of the model.
 
     Example: lresnet ancestors runs/animals-hierarchy-0 "polar bear" --top 10
 
@@ -80,5 +80,5 @@ def ranked_table(ranked: "RankedAncestors") -> "Table":
         table.add_column("in the taxonomy", no_wrap=True)
     for one in ranked.found:
         values = [str(one.rank), one_line(one.name), f"{one.score:.3f}", str(one.depth)]
-        table.add_row(*map(Text, values if ranked.is_new else [*values, one.standing]))
+        table.add_row(*map(Text, values if ranked.is_new else [*values, one.relation]))
     return table

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Ancestor", "RankedAncestors", "rank_ancestors", "rank_parents", "ranked_as_csv", "ranked_as_json"]
 
-Standing = Literal["parent", "ancestor", "held-out parent", "held-out ancestor", "below", ""]
-"""What the taxonomy says of a candidate; ``"below"``: it is a descendant, ``""``: neither above nor below."""
+Relation = Literal["parent", "ancestor", "held-out parent", "held-out ancestor", "descendant", ""]
+"""What the taxonomy says of a candidate; ``""``: neither above nor below the node."""
 
 
 class Ancestor(NamedTuple):
@@ -35,7 +35,7 @@ class Ancestor(NamedTuple):
     score: float
     """Minus the energy that was trained; higher is better."""
     depth: int
-    standing: Standing
+    relation: Relation
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +128,7 @@ def ranked_as_json(ranked: Sequence[RankedAncestors]) -> str:
 
 
 def ranked_as_csv(ranked: Sequence[RankedAncestors]) -> str:
-    """Return a table with a header: of, rank, number, name, score, depth, standing."""
+    """Return a table with a header: of, rank, number, name, score, depth, relation."""
     import csv
     import io
 
@@ -164,7 +164,7 @@ def _scores(run: Run, points: Tensor, nodes: Sequence[int]) -> Tensor:
 
 def _best(task: HierarchyTask, inputs: NodeInputs, scores: Tensor, top: int, node: int | None) -> tuple[Ancestor, ...]:
     order = scores.argsort(descending=True, stable=True)[:top].tolist()
-    standing = {} if node is None else _standings(task, node)
+    relation = {} if node is None else _relations(task, node)
     return tuple(
         Ancestor(
             rank,
@@ -172,17 +172,17 @@ def _best(task: HierarchyTask, inputs: NodeInputs, scores: Tensor, top: int, nod
             inputs.names[number],
             float(scores[number]),
             int(task.depths[number]),
-            standing.get(number, ""),
+            relation.get(number, ""),
         )
         for rank, number in enumerate(order, 1)
     )
 
 
-def _standings(task: HierarchyTask, node: int) -> dict[int, Standing]:
+def _relations(task: HierarchyTask, node: int) -> dict[int, Relation]:
     def of(pairs: Tensor, column: int = 0) -> set[int]:
         return set(pairs[1 - column, pairs[column] == node].tolist())
 
-    found: dict[int, Standing] = dict.fromkeys(of(task.closure, 1), "below")
+    found: dict[int, Relation] = dict.fromkeys(of(task.closure, 1), "descendant")
     trained, parents = of(task.train_pairs), of(task.parents)
     for each in of(task.closure):
         if each in trained:
