@@ -86,6 +86,13 @@ def test_a_link_is_followed_and_a_device_is_not_replaced(tmp_path: Path) -> None
     assert not Path(os.devnull).is_file()
 
 
+def test_a_link_to_itself_is_replaced(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to("link")
+    write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "link").read_bytes() == b"new"
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]
+
+
 def test_a_file_that_cannot_be_written_is_noticed_before_and_leaves_nothing(tmp_path: Path) -> None:
     require_writable(tmp_path / "new")
     assert list(tmp_path.iterdir()) == []

@@ -68,7 +68,7 @@ def write_atomically(
     """
     pieces = [data] if isinstance(data, bytes | memoryview) else data
     if path.is_symlink():
-        path = path.resolve()
+        path = Path(os.path.realpath(path))  # resolve() raises RuntimeError for a link to itself, which is replaced
     if _is_device(path):  # /dev/null, or a named pipe
         with naming(path), path.open("wb") as file:
             file.writelines(pieces)
