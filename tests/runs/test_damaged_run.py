@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import ANY
@@ -13,6 +14,7 @@ from lresnet._files import InUse, locked_folder
 from lresnet.runs import RunConfig
 from lresnet.runs.presets import run_config
 from lresnet.runs.record import read_evaluation, write_record
+from lresnet.runs.report import record_of
 from tests.runs.folders import forget_checksums, opened, trained, unverified
 
 CONFIG = {"epochs": 12, "eval_every": 2, "hidden": 4, "dropout": 0.2}
@@ -148,3 +150,17 @@ def test_permissions_of_all_files_follow_the_umask(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     assert {path.stat().st_mode & 0o777 for path in tmp_path.rglob("*") if path.is_file()} == {0o640}
+
+
+def test_the_evaluation_of_another_run_is_not_reported(tmp_path: Path) -> None:
+    """Its file was copied, or another run was trained in the folder since."""
+    metrics = []
+    for seed in (0, 1):
+        folder = tmp_path / str(seed)
+        trained(folder, run_config("disease_tree/nc", seed=seed, settings=CONFIG))
+        metrics.append(opened(folder).evaluate())
+        assert record_of(folder).metrics == metrics[-1]
+    shutil.copy(tmp_path / "1" / "evaluation.json", tmp_path / "0")
+    assert record_of(tmp_path / "0").metrics is None
+    assert opened(tmp_path / "0").evaluate() == metrics[0]
+    assert record_of(tmp_path / "0").metrics == metrics[0]

@@ -37,6 +37,7 @@ __all__ = [
     "digests",
     "read_evaluation",
     "read_finished_record",
+    "read_own_evaluation",
     "read_record",
     "remove_previous_checkpoint",
     "require_repairable",
@@ -236,6 +237,15 @@ def read_evaluation(folder: Path) -> RunRecord | None:
     if record is not None and record.metrics is None:
         raise ValueError(f"{path} is not what `lresnet evaluate` writes: it has no metrics")
     return record
+
+
+def read_own_evaluation(folder: Path, record: RunRecord) -> RunRecord | None:
+    """Read ``evaluation.json`` of ``folder`` if it is one of the weights of ``record``; None: they are not evaluated.
+
+    Another run may have been trained in the folder since, or the file copied from another one.
+    """
+    found = read_evaluation(folder)
+    return found if found is None or found.files in (None, record.files) else None
 
 
 def write_record(folder: Path, record: RunRecord) -> None:

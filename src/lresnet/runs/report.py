@@ -20,7 +20,7 @@ from lresnet.data.split_names import SPLITS, test_per_train
 from lresnet.metrics.untrained_links import UNTRAINED_SCORES, UntrainedScore
 from lresnet.residual.registry import METHODS
 from lresnet.runs.graph_search import read_trials
-from lresnet.runs.record import RunRecord, read_evaluation, read_record
+from lresnet.runs.record import RunRecord, read_own_evaluation, read_record
 from lresnet.runs.statistics import (
     Estimate,
     Summary,
@@ -351,9 +351,10 @@ def record_of(folder: Path) -> RunRecord:
         FileNotFoundError: The folder holds no run.
         ValueError: A file is damaged or from an incompatible version.
     """
-    record, evaluation = read_record(folder), read_evaluation(folder)
+    record = read_record(folder)
     if record is None:
         raise FileNotFoundError(f"{folder} holds no run: run.json is missing (`lresnet train` writes it)")
+    evaluation = read_own_evaluation(folder, record)
     if evaluation is None:
         return record
     return dataclasses.replace(record, metrics=evaluation.metrics, untrained=evaluation.untrained)

@@ -31,8 +31,8 @@ from lresnet.runs.own_network import is_own_network, load_weights
 from lresnet.runs.record import (
     MODEL_FILES,
     RunRecord,
-    read_evaluation,
     read_finished_record,
+    read_own_evaluation,
     require_undamaged,
     write_record,
 )
@@ -198,9 +198,7 @@ class Run:
             ValueError: the model does not fit the data, or the images have changed.
         """
         if self.record.metrics is None and self.folder is not None:
-            found = read_evaluation(self.folder)
-            if found is not None and (found.files is None or found.files == self.record.files):  # of these weights
-                self.record = found
+            self.record = read_own_evaluation(self.folder, self.record) or self.record
         if self.record.metrics is None:
             objective = make_objective(self.task, self.train_config, self.device)
             metrics = {name: round(value, 4) for name, value in objective.test(self.model.eval()).items()}
@@ -237,7 +235,7 @@ class Run:
             ('one raw feature (column 5)', 98.4, None)
         """
         if self.record.metrics is None and self.folder is not None:
-            self.record = read_evaluation(self.folder) or self.record
+            self.record = read_own_evaluation(self.folder, self.record) or self.record
         if self.record.untrained:
             return self.record.untrained_scores
         if not isinstance(self.task, LinkTask | HierarchyTask):
