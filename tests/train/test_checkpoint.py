@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -176,3 +177,31 @@ def test_a_checkpoint_that_would_run_code_is_refused(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="UnpicklingError"):
         load_checkpoint(Path("run.ckpt"))
     assert not Path("hacked").exists()
+
+
+class ManyBytes:
+    def __reduce__(self) -> tuple[object, ...]:
+        return bytearray, (4 * 10**9,)
+
+
+def repacked(path: Path, compression: int, copies: int) -> None:
+    """Write the archive at ``path`` again; the storage of its tensor gets several names for one content."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+            for _ in range(copies if name.endswith("data/0") else 0):
+                archive.filelist.append(archive.filelist[-1])
+
+
+@pytest.mark.parametrize("kind", ["a number of bytes", "compressed zeros", "one storage many times"])
+def test_a_checkpoint_that_requests_more_memory_than_its_file_has_is_refused(tmp_path, monkeypatch, kind):
+    path = tmp_path / "run.ckpt"
+    torch.save({"model": ManyBytes() if kind == "a number of bytes" else torch.zeros(100_000)}, path)
+    if kind != "a number of bytes":
+        zeros = kind == "compressed zeros"
+        repacked(path, zipfile.ZIP_DEFLATED if zeros else zipfile.ZIP_STORED, 0 if zeros else 1000)
+    monkeypatch.setattr(torch, "load", lambda *_, **__: pytest.fail("the state was read"))
+    with pytest.raises(ValueError, match=r"run.ckpt is damaged: torch cannot read it \(UnpicklingError\)"):
+        load_checkpoint(path)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import io
+import pickle
+import pickletools
+import struct
 import warnings
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -29,6 +33,7 @@ __all__ = [
 # that comes before. Files of lresnet 0.2 are the state alone.
 _HEAD = b"lresnet checkpoint, format 1\n"
 _LENGTH, _DIGEST = 8, hashlib.sha256().digest_size
+_UNBOUNDED = {"builtins bytearray", "__builtin__ bytearray"}  # weights_only allows it, with any number of bytes
 _PLAIN = b"PK\x03\x04"  # how torch.save starts a file; its older formats request memory without a check
 
 
@@ -150,12 +155,35 @@ def _load(path: Path) -> dict[str, Any]:
         if content[: len(_PLAIN)] != _PLAIN:
             raise ValueError(f"{path} is damaged: it does not hold what torch.save writes")
     try:
+        _require_modest(content)
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # the type depends on where the file is damaged
         raise ValueError(f"{path} is damaged: torch cannot read it ({type(error).__name__})") from error
     if not isinstance(state, dict):
         raise ValueError(f"{path} is not a checkpoint: it holds {type(state).__name__}")
     return state
+
+
+def _require_modest(content: memoryview) -> None:
+    """Raise an error for a state that requests more memory than the file has; torch.save writes none."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        members = archive.infolist()
+        if any(member.compress_type != zipfile.ZIP_STORED for member in members):
+            raise pickle.UnpicklingError("a compressed member")
+        if sum(member.file_size for member in members) > len(content):
+            raise pickle.UnpicklingError("members that overlap")
+    for member in members:
+        if member.filename.endswith("/data.pkl"):
+            for opcode, argument, _ in pickletools.genops(_stored(content, member)):
+                if opcode.name == "GLOBAL" and argument in _UNBOUNDED:
+                    raise pickle.UnpicklingError(argument)
+
+
+def _stored(content: memoryview, member: zipfile.ZipInfo) -> bytes:
+    """Return the content of an uncompressed member; zipfile would verify a checksum, and ours have none."""
+    name, extra = struct.unpack_from("<HH", content, member.header_offset + 26)
+    start = member.header_offset + 30 + name + extra
+    return bytes(content[start : start + member.file_size])
 
 
 def _verified(path: Path, content: memoryview) -> memoryview:
