@@ -265,6 +265,14 @@ def test_an_output_that_is_closed_from_the_start_is_reported(tmp_path: Path) -> 
     assert "cora" in done.stdout
 
 
+def test_names_that_the_terminal_cannot_show_are_escaped(tmp_path: Path) -> None:
+    code = "import sys; from lresnet.cli import run_command; sys.exit(run_command(['v'], 'p', lambda _: verb, str))"
+    verb = "def verb() -> int:\n    print('K\\u00f8ln', '\\ud800')\n    return 0\n"
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run([sys.executable, "-c", verb + code], capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "K\\xf8ln \\ud800\n", "")
+
+
 def test_warnings_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     def verb() -> int:
         message = warnings.formatwarning(UserWarning("something\n is odd"), UserWarning, "file.py", 3)

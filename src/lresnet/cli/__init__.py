@@ -63,6 +63,8 @@ def run_command(args: list[str], prog: str, find_verb: Callable[[str], Verb], ov
     # Read by torch's OpenMP when torch is imported. By default a thread that waits for another one spins; if a second
     # program needs the core, a training step of a small graph takes 10 to 20 times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    if isinstance(sys.stdout, io.TextIOWrapper):  # names may have characters that the terminal's encoding lacks
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with print_once(), _closed_outputs(), _plain_warnings():
             if args in ([], ["-h"], ["--help"]):
