@@ -7,6 +7,7 @@ __all__ = [
     "CLOSURE_PAIRS",
     "DOWNLOAD_BYTES",
     "EXPANDED_BYTES",
+    "EXPANDED_TEXT_BYTES",
     "EXPANSION",
     "IMAGE_BYTES",
     "IMAGE_PIXELS",
@@ -24,23 +25,35 @@ __all__ = [
     "SIZE",
     "STATED",
     "TEXT_BYTES",
+    "TEXT_EXPANSION",
     "TOML_BYTES",
     "VOCABULARY",
+    "WEBP_PIXELS",
     "largest_expansion",
     "largest_side",
+    "largest_text",
 ]
 
 IMAGE_PIXELS = 2**26
 """Width times height of an image, from its header: 8,192 x 8,192."""
 
+WEBP_PIXELS = 2**25
+"""The same for WebP, whose decoder needs twice as much memory as the others."""
+
 IMAGE_BYTES = 2**28
 """Size of one image file."""
 
-EXPANDED_BYTES = 2**28
-"""What a compressed file may expand to in any case."""
+EXPANDED_BYTES = 2**25
+"""What compressed arrays may expand to in any case. A graph of them may need 32 times as much memory."""
 
 EXPANSION = 100
-"""How many times its own size a compressed file may expand to beyond that. Real arrays and texts stay far below."""
+"""How many times their own size compressed arrays may expand to beyond that. Real arrays stay far below."""
+
+EXPANDED_TEXT_BYTES = 2**20
+"""What a gzipped text may expand to in any case. Reading its rows takes seconds per 4 MB, and 100 times the memory."""
+
+TEXT_EXPANSION = 32
+"""How many times its own size a gzipped text may expand to beyond that. Real texts and tables stay below 20."""
 
 SCAN_PIXELS = 2**30
 """Pixels of a JPEG image times the number of its scans, each of which takes the time of all pixels."""
@@ -97,12 +110,16 @@ DOWNLOAD_BYTES = 2**25
 """Size of a download for which no size is published."""
 
 STATED = (
-    ("pixels of an image (width times height, from the header)", f"{IMAGE_PIXELS:,}"),
+    ("pixels of an image (width times height, from the header)", f"{IMAGE_PIXELS:,}; WebP {WEBP_PIXELS:,}"),
     ("pixels of a JPEG image times the number of its scans", f"{SCAN_PIXELS:,}"),
     ("size of an image file", f"{IMAGE_BYTES:,} bytes"),
     (
-        "expanded size of a compressed file (`.npz`, `.gz`), and of masks and one-hot columns made from a table",
+        "expanded size of compressed arrays (`.npz`, gzipped idx), and of masks and one-hot columns made from a table",
         f"{EXPANDED_BYTES:,} bytes, or {EXPANSION} times the size of the file if that is more",
+    ),
+    (
+        "expanded size of a gzipped text (edge list, table, taxonomy, GraphML, GML, text to train on)",
+        f"{EXPANDED_TEXT_BYTES:,} bytes, or {TEXT_EXPANSION} times the size of the file if that is more",
     ),
     ("arrays in a `.npz` file", f"{ARRAYS:,}"),
     ("size of `config.json`, `run.json` and `evaluation.json`", f"{JSON_BYTES:,} bytes"),
@@ -135,13 +152,23 @@ STATED = (
 
 
 def largest_expansion(size: int) -> int:
-    """Return the number of bytes to which a compressed file of ``size`` bytes may expand.
+    """Return the number of bytes to which compressed arrays in a file of ``size`` bytes may expand.
 
     Example:
         >>> largest_expansion(1000), largest_expansion(10**9)
-        (268435456, 100000000000)
+        (33554432, 100000000000)
     """
     return max(EXPANDED_BYTES, EXPANSION * size)
+
+
+def largest_text(size: int) -> int:
+    """Return the number of bytes to which a gzipped text of ``size`` bytes may expand.
+
+    Example:
+        >>> largest_text(1000), largest_text(10**6)
+        (1048576, 32000000)
+    """
+    return max(EXPANDED_TEXT_BYTES, TEXT_EXPANSION * size)
 
 
 def largest_side(entries: int) -> int:

@@ -343,7 +343,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path, monkeypatch: pytest.
 def test_a_compressed_list_that_expands_beyond_the_limit_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lresnet._limits.EXPANDED_BYTES", 10_000)
+    monkeypatch.setattr("lresnet._limits.EXPANDED_TEXT_BYTES", 10_000)
     path = written(tmp_path, gzip.compress(b"0,1\n" + b"#\n" * 100_000), "g.csv.gz")
     with pytest.raises(ValueError, match=r"g\.csv\.gz expands to more than [\d,]+ bytes, the limit for this file"):
         read_edge_list(path)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from lresnet._limits import IMAGE_PIXELS
+from lresnet._limits import IMAGE_PIXELS, WEBP_PIXELS
 from lresnet.data.formats.image_file import image_size, open_image, read_pixels
 from lresnet.data.formats.unlabelled_images import read_unlabelled
 
@@ -50,6 +50,17 @@ def test_an_image_at_the_limit_is_read(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr("lresnet.data.formats.image_file.IMAGE_BYTES", 10)
     with pytest.raises(ValueError, match=r"it has \d+ bytes; the limit for an image file is 10"):
         open_image(tmp_path / "a.png")
+
+
+def test_a_webp_image_may_have_half_as_many_pixels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 2 * WEBP_PIXELS == IMAGE_PIXELS
+    monkeypatch.setattr("lresnet.data.formats.image_file.WEBP_PIXELS", 64)
+    Image.new("RGB", (8, 8)).save(tmp_path / "a.webp", lossless=True)
+    assert read_pixels(tmp_path / "a.webp", None).shape == (8, 8, 3)
+    Image.new("RGB", (8, 9)).save(tmp_path / "b.webp", lossless=True)
+    assert image_size(tmp_path / "b.webp") is None
+    with pytest.raises(ValueError, match="it has 8 x 9 pixels; the limit is 64"):
+        open_image(tmp_path / "b.webp")
 
 
 def test_a_jpeg_file_of_many_scans_is_not_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

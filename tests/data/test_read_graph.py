@@ -504,3 +504,11 @@ def test_looking_at_a_path_needs_neither_torch_nor_numpy() -> None:
         "assert not {'torch', 'numpy'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("suffix", ["graphml", "gml"])
+def test_a_compressed_network_has_the_limit_of_texts(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{suffix}.gz"
+    path.write_bytes(gzip.compress(b" " * 2_000_000))
+    with pytest.raises(ValueError, match=rf"a\.{suffix}\.gz expands to more than 1,048,576 bytes, the limit for this"):
+        read_graph(path)

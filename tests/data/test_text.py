@@ -75,6 +75,15 @@ def test_a_gzipped_file_is_the_same_text(tmp_path: Path) -> None:
     assert text_task(plain).facts() == text_task(zipped).facts()
 
 
+def test_a_gzipped_text_that_expands_beyond_the_limit_is_refused(tmp_path: Path) -> None:
+    text = b"all the same\n" * 200_000
+    (tmp_path / "text.txt").write_bytes(text)
+    (tmp_path / "text.gz").write_bytes(gzip.compress(text))
+    with pytest.raises(ValueError, match=r"text\.gz expands to more than 1,048,576 bytes, the limit for this file"):
+        text_task(tmp_path / "text.gz")
+    assert text_task(tmp_path / "text.txt").vocab_size == 256
+
+
 def test_bytes_that_are_not_utf8_are_kept_and_counted() -> None:
     text = LINES + b"caf\xe9 \xff" + LINES
     task = text_task(text)

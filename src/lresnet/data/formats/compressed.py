@@ -6,7 +6,7 @@ import gzip
 import zlib
 from pathlib import Path
 
-from lresnet._limits import largest_expansion
+from lresnet._limits import largest_expansion, largest_text
 
 __all__ = ["GZIP", "GZIP_ERRORS", "read_expanded"]
 
@@ -17,8 +17,12 @@ GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 """Errors that a damaged gzipped file may raise."""
 
 
-def read_expanded(path: Path) -> bytes:
+def read_expanded(path: Path, *, is_text: bool = False) -> bytes:
     """Return the content of a file, decompressed if it is gzipped.
+
+    Args:
+        path: The file.
+        is_text: Whether the limit of texts holds, :func:`lresnet._limits.largest_text`, and not that of arrays.
 
     Raises:
         OSError: The file cannot be read.
@@ -28,7 +32,7 @@ def read_expanded(path: Path) -> bytes:
         if file.read(len(GZIP)) != GZIP:
             return path.read_bytes()
         file.seek(0)
-        limit = largest_expansion(path.stat().st_size)
+        limit = (largest_text if is_text else largest_expansion)(path.stat().st_size)
         try:
             content = gzip.GzipFile(fileobj=file).read(limit + 1)
         except GZIP_ERRORS as error:

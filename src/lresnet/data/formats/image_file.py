@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lresnet._limits import IMAGE_BYTES, IMAGE_PIXELS, SCAN_PIXELS
+from lresnet._limits import IMAGE_BYTES, IMAGE_PIXELS, SCAN_PIXELS, WEBP_PIXELS
 from lresnet.data.quoting import reason
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def open_image(file: Path | IO[bytes], mode: Literal["L", "RGB"] = "RGB") -> Ima
         require_small_file(file)
     with warnings.catch_warnings(action="ignore"), Image.open(file, formats=_FORMATS) as opened:
         width, height = opened.size
-        if width * height > IMAGE_PIXELS:
-            raise ValueError(f"it has {width:,} x {height:,} pixels; the limit is {IMAGE_PIXELS:,}")
+        if width * height > (limit := _largest(opened)):
+            raise ValueError(f"it has {width:,} x {height:,} pixels; the limit is {limit:,}")
         if opened.format in ("JPEG", "MPO"):
             _require_few_scans(file, width * height)
         if opened.mode.startswith(("I", "F")):  # Pillow would clip their values at 255
@@ -49,6 +49,11 @@ def open_image(file: Path | IO[bytes], mode: Literal["L", "RGB"] = "RGB") -> Ima
         ImageOps.exif_transpose(opened, in_place=True)  # a copy would need as much memory again
         # A palette may have transparent colours.
         return (opened.convert("RGBA") if opened.mode == "P" else opened).convert(mode)
+
+
+def _largest(opened: Image) -> int:
+    """Return the number of pixels that an image of this format may have."""
+    return WEBP_PIXELS if opened.format == "WEBP" else IMAGE_PIXELS
 
 
 def _require_few_scans(file: Path | IO[bytes], pixels: int) -> None:
@@ -107,7 +112,7 @@ def image_size(file: Path) -> tuple[int, int] | None:
     try:
         with warnings.catch_warnings(action="ignore"), Image.open(file, formats=_FORMATS) as opened:
             width, height = opened.size
-            if width * height > IMAGE_PIXELS:
+            if width * height > _largest(opened):
                 return None
             turned = opened.getexif().get(_ORIENTATION, 1) in (5, 6, 7, 8)
     except Exception:  # decoders raise many kinds of errors on a damaged file

@@ -107,7 +107,7 @@ def read_network_file(path: Path) -> tuple[nx.Graph, tuple[str, ...]]:
 def _graphml(path: Path) -> tuple[nx.Graph, tuple[str, ...]]:
     import networkx as nx
 
-    data = read_expanded(path)
+    data = read_expanded(path, is_text=True)
     _require_plain_xml(path, data)
     try:
         return nx.read_graphml(io.BytesIO(data)), ()

@@ -35,7 +35,7 @@ def read_documents(path: Path) -> list[bytes]:
     for file in files:
         size += file.stat().st_size
         if size <= TEXT_BYTES:
-            content = read_expanded(file)
+            content = read_expanded(file, is_text=True)
             size += len(content) - file.stat().st_size
         if size > TEXT_BYTES:
             raise ValueError(f"{path} has more than {TEXT_BYTES:,} bytes of text, the limit; train on a part of it")

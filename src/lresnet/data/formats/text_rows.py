@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lresnet._limits import LINE_BYTES, largest_expansion
+from lresnet._limits import LINE_BYTES, largest_text
 from lresnet.data.formats.compressed import GZIP, GZIP_ERRORS
 from lresnet.data.quoting import quoted
 
@@ -88,7 +88,7 @@ class TextFile:
     def _open(self) -> gzip.GzipFile | io.BufferedReader:
         with self.path.open("rb") as file:
             compressed = file.read(2) == GZIP
-        self._left = largest_expansion(self.path.stat().st_size) if compressed else None
+        self._left = largest_text(self.path.stat().st_size) if compressed else None
         return gzip.open(self.path) if compressed else self.path.open("rb")
 
     def _blocks(self, file: gzip.GzipFile | io.BufferedReader) -> Iterator[Block]:
@@ -127,7 +127,7 @@ class TextFile:
         if self._left is not None:
             self._left -= len(chunk)
             if self._left < 0:
-                limit = largest_expansion(self.path.stat().st_size)
+                limit = largest_text(self.path.stat().st_size)
                 raise ValueError(
                     f"{self.path} expands to more than {limit:,} bytes, the limit for this file; decompress it first"
                 )
