@@ -17,6 +17,7 @@ __all__ = [
     "NOT_NEGATIVE",
     "POSITIVE",
     "SEED",
+    "InvalidSetting",
     "Range",
     "check_options",
     "option",
@@ -59,6 +60,19 @@ FROM_0_TO_1 = Range("0 to 1", lambda value: 0 <= value <= 1)
 ABOVE_0_BELOW_1 = Range("above 0 and below 1", lambda value: 0 < value < 1)
 # NumPy's generators take no larger seed; torch's would.
 SEED = Range("a whole number from 0 to 2^32 - 1", lambda value: isinstance(value, Integral) and 0 <= int(value) < 2**32)
+
+
+class InvalidSetting(ValueError):
+    """A setting of a configuration is out of its range, or not among its choices.
+
+    Args:
+        setting: its name in Python.
+        problem: what is wrong, to be read after the name.
+    """
+
+    def __init__(self, setting: str, problem: str) -> None:
+        super().__init__(f"{setting} {problem}")
+        self.setting, self.problem = setting, problem
 
 
 def option(default: Any, help: str, *, range: Range | None = None, metavar: str | None = None) -> Any:
@@ -106,7 +120,7 @@ def check_options(config: Any) -> None:
     """Check every field of a dataclass made of :func:`option` fields; call it from ``__post_init__``.
 
     Raises:
-        ValueError: a number is out of its range, or a word is not among the choices of its ``Literal``.
+        InvalidSetting: a number is out of its range, or a word is not among the choices of its ``Literal``.
     """
     hints = get_type_hints(type(config))
     for each in fields(config):
@@ -114,12 +128,12 @@ def check_options(config: Any) -> None:
         if value is None and each.default is None:
             continue
         if allowed is not None and value not in allowed:
-            raise ValueError(f"{each.name} must be {allowed}, got {value!r}")
+            raise InvalidSetting(each.name, f"must be {allowed}, got {value!r}")
         choices = _choices(hints[each.name])
         words = choices or (_words(hints[each.name]) if isinstance(value, str) else ())
         if words and value not in words:
             listed = [*map(str, words), *([] if choices else ["a number"])]
-            raise ValueError(f"{each.name} must be {', '.join(listed[:-1])} or {listed[-1]}, got {value!r}")
+            raise InvalidSetting(each.name, f"must be {', '.join(listed[:-1])} or {listed[-1]}, got {value!r}")
 
 
 def _choices(hint: Any) -> tuple[Any, ...]:

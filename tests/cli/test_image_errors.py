@@ -60,7 +60,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (["coloured.npz", "--task", "graphs"], "lorentz_resnet20 is not a network for graphs"),
         (["disease_tree/lp", "--task", "images"], "disease_tree/lp does not exist"),
         (["coloured.npz", "--method", "lorenz"], "did you mean 'lorentz'"),
-        (["coloured.npz", "--holdout", "1"], "holdout must be at least 0 and below 1, got 1.0"),
+        (["coloured.npz", "--holdout", "1"], "--holdout must be at least 0 and below 1, got 1.0"),
         (["coloured.npz", "--cutmix", "2"], "cutmix must be 0 to 1, got 2.0"),
         (["coloured.npz", "--cutmix", "-1"], "cutmix must be 0 to 1, got -1.0"),
         (["coloured.npz", "--epochs", "3", "--warmup", "3"], "warmup must be shorter than the 3 epochs, got 3.0"),

@@ -147,9 +147,9 @@ def test_an_interrupted_training_reports_how_to_resume(
         (["train", "disease_tree/nc", "--seed", "-1"], "--seed must be 0 or more and below 2^32, got -1"),
         (["train", "disease_tree/nc", "--method", "lorenz"], "did you mean 'lorentz'"),
         (["train", "disease_tree/nc", "--curvature", "1"], "curvature must be negative and finite, got 1.0"),
-        (["train", "disease_tree/nc", "--layers", "0"], "num_layers must be at least 1, got 0"),
-        (["train", "disease_tree/nc", "--dropout", "1"], "dropout must be at least 0 and below 1"),
-        (["train", "disease_tree/nc", "--lr", "nan"], "lr must be positive and finite"),
+        (["train", "disease_tree/nc", "--layers", "0"], "--layers must be at least 1, got 0"),
+        (["train", "disease_tree/nc", "--dropout", "1"], "--dropout must be at least 0 and below 1"),
+        (["train", "disease_tree/nc", "--lr", "nan"], "--lr must be positive and finite"),
         (["train", "disease_tree/nc", "--self-loops", "--no-self-loops"], "--no-self-loops contradict each other"),
         (
             ["train", "disease_tree/nc", "--split", "official"],

@@ -58,8 +58,8 @@ def test_the_two_models_of_a_graph_have_different_folders(tmp_path: Path, monkey
             ["disease_tree/nc", *SGFORMER, "--activation", "relu"],
             "activation is not a setting of lorentz_sgformer, but of",
         ),
-        (["disease_tree/nc", *SGFORMER, "--graph-weight", "1"], "graph_weight must be above 0 and below 1, got 1"),
-        (["disease_tree/nc", *SGFORMER, "--heads", "0"], "heads must be at least 1, got 0"),
+        (["disease_tree/nc", *SGFORMER, "--graph-weight", "1"], "--graph-weight must be above 0 and below 1, got 1"),
+        (["disease_tree/nc", *SGFORMER, "--heads", "0"], "--heads must be at least 1, got 0"),
         (["disease_tree/nc", *SGFORMER, "--batch-size", "2"], "lorentz_sgformer needs the whole graph in every step"),
         (
             ["disease_tree/nc", "--model", "lorentz_resnet18"],

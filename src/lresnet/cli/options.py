@@ -4,14 +4,15 @@ An option that is not given is None, and the preset decides. A boolean setting i
 ``--no-flip``.
 """
 
+import contextlib
 import dataclasses
 import functools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, get_type_hints
 
 from tyro.conf import FlagCreatePairsOff, arg
 
-from lresnet._options import option_name, placeholder
+from lresnet._options import InvalidSetting, option_name, placeholder
 from lresnet.runs.config import DATA_KINDS
 from lresnet.runs.model_config import (
     MODEL_CONFIGS,
@@ -34,6 +35,7 @@ __all__ = [
     "TextOptions",
     "TransformerOptions",
     "given_settings",
+    "options_named_as_typed",
     "require_seeds",
 ]
 
@@ -134,6 +136,17 @@ def given_settings(*groups: Any) -> dict[str, Any]:
         del given[name]
         given[setting] = False
     return given
+
+
+@contextlib.contextmanager
+def options_named_as_typed(given: Mapping[str, Any]) -> Iterator[None]:
+    """Let an error about a setting of ``given`` name its option, ``--layers``, and not the setting, ``num_layers``."""
+    try:
+        yield
+    except InvalidSetting as error:
+        if error.setting not in given:
+            raise
+        raise ValueError(f"--{option_name(error.setting)} {error.problem}") from error
 
 
 def require_seeds(option: str, *seeds: int) -> None:

@@ -21,6 +21,7 @@ from lresnet.cli.options import (
     TextOptions,
     TransformerOptions,
     given_settings,
+    options_named_as_typed,
     require_seeds,
 )
 from lresnet.cli.torchrun import is_main_process, process_count
@@ -167,17 +168,18 @@ def train(
         raise ValueError(f"--task {learn} needs your own {what}: lresnet train {place} --task {learn}")
     kind, name = find_task(data, kind)
     given = given_settings(general, graphs, gcnii, sgformer, images, transformers, texts)
-    config = run_config(
-        name,
-        method or "lorentz",
-        seed=seed,
-        kind=kind,
-        split=split,
-        split_index=split_index,
-        recipe=recipe,
-        settings=given,
-        graph_task=learn,
-    )
+    with options_named_as_typed(given):
+        config = run_config(
+            name,
+            method or "lorentz",
+            seed=seed,
+            kind=kind,
+            split=split,
+            split_index=split_index,
+            recipe=recipe,
+            settings=given,
+            graph_task=learn,
+        )
     require_shareable(config.task, process_count(), config.train.batch_size)
     if out is not None:
         require_no_file(out)
