@@ -54,7 +54,7 @@ def test_the_bias_is_added_before_the_aggregation():
     with torch.no_grad():
         conv.linear.bias.normal_()
     edge_index, _ = graph(False)
-    A = mean_normalisation(adjacency(edge_index, NODES))
+    A = mean_normalisation(adjacency(edge_index, NODES).to(dtype=torch.float64))
     torch.testing.assert_close(conv(features(), edge_index), A @ conv.linear(features()))
     assert torch.equal(conv(features(), A), conv(features(), edge_index))
 

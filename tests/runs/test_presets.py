@@ -136,7 +136,7 @@ def test_the_command_spells_out_every_setting() -> None:
     assert run.command() == (
         "lresnet train wordnet/lp --method space --seed 2 --split disjoint --model lorentz_gcn --learn-curvature "
         "--layers 3 --epochs 1000 --lr 0.05 --weight-decay 0 --lr-schedule constant --eval-every 5 --optimizer adam "
-        "--decay matrices --warmup 0 --keep best --features published"
+        "--decay matrices --warmup 0 --keep best --criterion score --features published"
     )
     assert run.command(4).startswith("torchrun --nproc-per-node=4 -m lresnet train wordnet/lp --method space")
 
@@ -144,7 +144,7 @@ def test_the_command_spells_out_every_setting() -> None:
 def test_a_whole_number_is_written_without_a_point() -> None:
     run = run_config("wordnet/lp", settings={"warmup": 5.0, "average": 0.999, "epochs": 7, "learn_curvature": False})
     assert "--no-learn-curvature" in run.command()
-    assert "--warmup 5 --keep best --average 0.999" in run.command()
+    assert "--warmup 5 --keep best --criterion score --average 0.999" in run.command()
 
 
 def test_a_recipe_and_settings_of_images() -> None:

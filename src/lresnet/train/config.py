@@ -104,7 +104,7 @@ class TrainConfig:
         [0.1, 0.02, 0.004, 0.0008]
         >>> TrainConfig(lr=-1)
         Traceback (most recent call last):
-        ValueError: lr must be positive and finite, got -1
+        lresnet._options.InvalidSetting: lr must be positive and finite, got -1
     """
 
     epochs: int = option(1000, "Largest number of epochs.", range=AT_LEAST_1, metavar="INT")
