@@ -326,6 +326,12 @@ def test_figures_of_deep_graph_networks_are_those_of_their_page() -> None:
     assert "| 64 layers |\n" in depths
     initial, chain = (deepest("cora/nc", "public", kind, "Lorentz") for kind in ("initial", "chain"))
     flat = deepest("cora/nc", "public", "initial", "GCNII")
+    row = r"^\| cora/nc \| `public`, by loss \| ([\d.]+) ± [^|]*\|[^|]*\| ([\d.]+) ± "
+    by_loss = re.search(row, deep, flags=re.MULTILINE)
+    assert by_loss is not None
+    assert f"On cora with 64 layers it reaches {by_loss[1]} % and GCNII {by_loss[2]} %" in choosing
+    assert f"On cora, 64 layers reach {by_loss[1]} % with either" in read("index.md")
+    assert by_loss[1] == by_loss[2]
     assert f"it reaches {initial} %, GCNII {flat} % and a chain of Lorentz residuals {chain} %" in choosing
     assert f"with 64 layers reaches {deepest('airport/lp', 'hgcn', 'initial', 'Lorentz')} % on airport" in choosing
     verdict = re.search(r"better than GCNII in (\d+), worse in 0 and not shown to differ in (\d+) of (\d+) cells", deep)
@@ -333,7 +339,7 @@ def test_figures_of_deep_graph_networks_are_those_of_their_page() -> None:
     better, same, cells = verdict.groups()
     assert "It is better on airport/lp (`disjoint`), airport/lp (`hgcn`).\n" in deep
     home = read("index.md")
-    assert f"in {better} of {cells} cells (graph, task and split), both links of airport; no difference is" in home
+    assert f"in {better} of {cells} cells (graph, task, split and recipe), both links of airport; no" in home
     assert f"no difference is shown in the other {same} (" in home
     chosen = re.findall(r"^\| (?:airport|chameleon|squirrel)/.*num_layers (\d+)", deep, flags=re.MULTILINE)
     assert f"chose {min(map(int, chosen))} to {max(map(int, chosen))} layers on airport, chameleon and" in choosing
