@@ -31,7 +31,7 @@ test: $(STAMP) ## run all tests that are not marked slow (two processes, a few m
 test-all: $(STAMP) ## run all tests, including the slow ones
 	@OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
-test-faults: $(STAMP) ## end, cut off and damage small runs at every file operation, and read 200,000 hostile files (an hour)
+test-faults: $(STAMP) ## end, cut off and damage small runs at every file operation, and read 200,000 hostile files (ten minutes)
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults
 	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzz --inputs 200000 --processes 2
 

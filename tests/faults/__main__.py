@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
 import time
@@ -16,6 +17,7 @@ _FLIPS, _REPAIRS, _ROUNDS = 1500, 150, 20
 
 def main() -> int:
     """Run the whole campaign and print a table."""
+    argparse.ArgumentParser("python -m tests.faults", description=__doc__).parse_args()  # --help; there is no option
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that are started
     torch.set_num_threads(1)
     rows: list[tuple[str, str, Count]] = []
