@@ -71,8 +71,11 @@ class InvalidSetting(ValueError):
     """
 
     def __init__(self, setting: str, problem: str) -> None:
-        super().__init__(f"{setting} {problem}")
+        super().__init__(setting, problem)  # pickle calls the class with these arguments, e.g. in a worker process
         self.setting, self.problem = setting, problem
+
+    def __str__(self) -> str:
+        return f"{self.setting} {self.problem}"
 
 
 def option(default: Any, help: str, *, range: Range | None = None, metavar: str | None = None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
 import subprocess
 import sys
 
@@ -175,3 +176,11 @@ def test_options_of_another_kind_of_task_are_refused():
         make_objective(tree.node_task(), TrainConfig(augment=Augment(cutout=8)))
     with pytest.raises(ValueError, match=r"margin=1\.0 is for graphs, but images are trained on cross entropy"):
         make_objective(coloured_task(), TrainConfig(margin=1.0))
+
+
+def test_an_error_about_a_setting_reaches_the_parent_of_a_worker_process() -> None:
+    with pytest.raises(ValueError, match="lr must be positive and finite, got -1") as raised:
+        TrainConfig(lr=-1)
+    sent = pickle.loads(pickle.dumps(raised.value))
+    assert str(sent) == str(raised.value)
+    assert (sent.setting, sent.problem) == ("lr", "must be positive and finite, got -1")
