@@ -105,13 +105,19 @@ class Lorentz(CurvatureState, geoopt.manifolds.Manifold):
         return self._traced_K[0] if torch.compiler.is_compiling() else self._fixed
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        """Move the tensor that compiled code reads with the module, without rounding it to the module's dtype."""
         traced = self._buffers.pop("_traced_K", None)
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         if traced is not None:
-            device = fn(torch.empty(0, device=traced.device)).device
-            self.register_buffer("_traced_K", torch.tensor([self._fixed], dtype=traced.dtype, device=device), False)
+            self._buffers["_traced_K"] = traced
+            self.move_traced(fn)
         return self
+
+    def move_traced(self, fn: Callable[[Tensor], Tensor]) -> None:
+        """Move the tensor that compiled code reads with a module, without rounding it to the module's dtype."""
+        if not self.learnable:
+            dtype, device = self._traced_K.dtype, fn(torch.empty(0, device=self._traced_K.device)).device
+            if device != self._traced_K.device:
+                self._traced_K = torch.tensor([self._fixed], dtype=dtype, device=device)
 
     @property
     def fixed_curvature(self) -> float:
@@ -386,6 +392,12 @@ class ManifoldModule(CurvatureState):
     @property
     def curvature_owner(self) -> Lorentz:
         return self.manifold
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move a fixed curvature with the layer: compiled code on a GPU cannot read it from a tensor on the CPU."""
+        self.manifold.move_traced(fn)
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return self
 
     def extra_repr(self) -> str:
         return self.manifold.extra_repr()

@@ -22,6 +22,7 @@ __all__ = [
     "StackRows",
     "Tile",
     "add_tile",
+    "attention_vectors_tile",
     "empty_points",
     "from_rows",
     "merge_tile",
@@ -190,6 +191,16 @@ def pairwise_tile() -> Tile:
         Tile(rows=64, block=64, warps=8, programs=2147483647, stages=1)
     """
     return Tile(64, 64, 8)
+
+
+def attention_vectors_tile(width: int) -> Tile:
+    """Tile of ``attention_vectors.py``: vectors of one head.
+
+    Example:
+        >>> attention_vectors_tile(64)
+        Tile(rows=32, block=64, warps=4, programs=2147483647, stages=1)
+    """
+    return small_tile(width, 2048)
 
 
 def _power_of_two(n: int) -> int:

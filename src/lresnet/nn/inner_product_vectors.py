@@ -14,6 +14,7 @@ tensor but the vectors themselves, which attention stores anyway.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
 import torch
@@ -22,12 +23,16 @@ from torch import Tensor
 from lresnet.geometry.checks import forward_mode, require_positive, stored, traced
 from lresnet.geometry.curvature import Curvature, root
 from lresnet.geometry.stack import sum_to
+from lresnet.kernels import supports_pair
+from lresnet.kernels.runtime import is_eager
+from lresnet.kernels.tiles import LONGEST_ROW
 from lresnet.nn.rotary import Rotary, apply_rotary
 
 __all__ = [
     "APPENDED",
     "centroid_of_mean",
     "centroids",
+    "fused_vectors",
     "head_width",
     "is_half",
     "key_vectors",
@@ -110,6 +115,77 @@ def key_vectors(
 def value_vectors(v: Tensor, kappa: Curvature, dtype: torch.dtype, width: int) -> Tensor:
     """Return v' [..., width]; arguments as for :func:`query_vectors`."""
     return _vectors(v, 1.0, 1 / root(kappa), "value", dtype, width)
+
+
+def fused_vectors(
+    joint: Tensor,
+    kappa: Curvature | None,
+    temperature: Tensor,
+    dtype: torch.dtype,
+    rotary: Rotary | None,
+    sizes: tuple[int, int, int, int, int],
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """Return q', k' and v' of one projection, [B, T, heads, width] each, by one kernel; None: no kernel supports it.
+
+    Args:
+        joint: The projection [B, T, P]: queries, keys and values, each head after head, and unused columns.
+        kappa: -K > 0; None, for L2 attention, has no kernel.
+        temperature: One for each head of the queries, [H].
+        dtype: That of the vectors.
+        rotary: Positions, [T, n // 2] each.
+        sizes: Heads of queries, of keys and values, coordinates n of queries and keys, m of values, and the width.
+    """
+    supported = joint.dim() == 3 and supports_pair(joint, joint, kappa, dim=-1) and joint.numel() > 0
+    if not supported or kappa is None or dtype == torch.float64 or sizes[-1] > LONGEST_ROW:
+        return None
+    if not (torch.compiler.is_compiling() or is_eager(joint)):
+        return None
+    if rotary is not None:
+        turns = (joint.shape[1], rotary[0].shape[-1])
+        if any(t.requires_grad or t.shape != turns or t.dtype != torch.float32 for t in rotary):
+            return None
+        rotary = rotary[0].contiguous(), rotary[1].contiguous()
+    from lresnet.kernels.attention_vectors import Heads, fused_attention_vectors
+
+    factor = 1 / temperature.to(torch.float32)
+    if isinstance(kappa, Tensor):
+        radius = 1 / kappa.to(joint.device, torch.float32).reshape(()).sqrt()
+    else:
+        radius = torch.full((), 1 / math.sqrt(kappa), device=joint.device)
+    return fused_attention_vectors(joint, factor, radius, rotary, dtype, Heads(*sizes), _joint_gradients)
+
+
+def _joint_gradients(
+    gradients: Sequence[Tensor],
+    vectors: Sequence[Tensor],
+    factor: Tensor,
+    radius: Tensor,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    columns: int,
+    dtype: torch.dtype,
+    heads: Any,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the gradients of the projection, the factors and the radius, which autograd can differentiate again."""
+    turns = (None, None) if cos is None or sin is None else (cos.unsqueeze(-2), sin.unsqueeze(-2))
+    scales: list[tuple[_Role, int, _Number, Tensor]] = [
+        ("query", heads.n, factor.unsqueeze(-1), radius * factor.unsqueeze(-1)),
+        ("key", heads.n, 1.0, radius),
+        ("value", heads.m, 1.0, radius),
+    ]
+    parts, to_radius, to_factor = [], torch.zeros_like(radius), torch.zeros_like(factor)
+    for g, output, (role, n, own, r) in zip(gradients, vectors, scales, strict=True):
+        turned_cos, turned_sin = (None, None) if role == "value" else turns
+        gx, gf, gr = _gradients(g, output, own, r, role, n, dtype, turned_cos, turned_sin, (True, True))
+        assert gr is not None
+        if role == "query":
+            assert gf is not None
+            to_factor = gf.squeeze(-1) + radius * gr.squeeze(-1)
+            gr = (gr.squeeze(-1) * factor).sum()
+        parts.append(gx.flatten(-2))
+        to_radius = to_radius + gr
+    joint = torch.cat(parts, dim=-1)
+    return torch.nn.functional.pad(joint, (0, columns - joint.shape[-1])), to_factor, to_radius
 
 
 def time_excess(x: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
@@ -238,39 +314,58 @@ class _Vectors(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        r"""With g of the appended number, :math:`a = t` or e: :math:`\partial_x t = \partial_x e = x/t`,
-        :math:`\partial_r t = r/t`, :math:`\partial_r e = -e/t`."""
         saved = ctx.saved_tensors
-        output = saved[0]
         cos, sin = saved[-2:] if ctx.turned else (None, None)
         factor = saved[1] if ctx.factor is None else ctx.factor
         radius = saved[2 if ctx.factor is None else 1] if ctx.has_radius else ctx.radius
-        n, wide = ctx.n, wide_dtype(ctx.dtype)
-        x, gx, appended = output[..., :n].to(wide), g[..., :n].to(wide), g[..., n : n + APPENDED].to(wide)
-        is_split = is_half(ctx.dtype) and ctx.role != "value"
-        gt = appended[..., :1]
-        if is_split:
-            gt = gt + (appended[..., 1:2] if ctx.role == "query" else appended[..., 2:3])
-        if ctx.role == "query":
-            gt = -gt
-        gf = gr = None
-        if radius is not None:
-            t, slope = _time_and_slope(output, x, radius, ctx.role, is_split)
-            share = stored(gt / t)
-            gx = torch.addcmul(gx, x, share)
-            if isinstance(radius, Tensor) and ctx.needs_input_grad[2]:
-                gr = sum_to(radius.shape, share * slope)
-        elif ctx.role != "query":
-            gx = torch.addcmul(gx, x, gt)
-        if isinstance(factor, Tensor) and ctx.needs_input_grad[1]:
-            gf = (gx * x).sum(-1, keepdim=True) / factor
-            is_time = radius is None and ctx.role == "query"  # the factor itself is the time of L2 attention
-            gf = sum_to(factor.shape, gf + gt if is_time else gf)
-        if cos is not None and sin is not None:
-            gx = apply_rotary(gx, cos, -sin)
-        if isinstance(factor, Tensor) or factor != 1.0:
-            gx = gx * factor
-        return stored(gx.to(ctx.x_dtype)), gf, gr, None, None, None, None, None
+        needed = ctx.needs_input_grad[1], ctx.needs_input_grad[2]
+        gx, gf, gr = _gradients(g, saved[0], factor, radius, ctx.role, ctx.n, ctx.x_dtype, cos, sin, needed)
+        return gx, gf, gr, None, None, None, None, None
+
+
+def _gradients(
+    g: Tensor,
+    output: Tensor,
+    factor: _Number,
+    radius: _Number | None,
+    role: _Role,
+    n: int,
+    x_dtype: torch.dtype,
+    cos: Tensor | None,
+    sin: Tensor | None,
+    needed: tuple[bool, bool],
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    r"""Return the gradients along g of x and, as far as needed, of factor and radius.
+
+    With g of the appended number, :math:`a = t` or e: :math:`\partial_x t = \partial_x e = x/t`,
+    :math:`\partial_r t = r/t`, :math:`\partial_r e = -e/t`.
+    """
+    wide = wide_dtype(output.dtype)
+    x, gx, appended = output[..., :n].to(wide), g[..., :n].to(wide), g[..., n : n + APPENDED].to(wide)
+    is_split = is_half(output.dtype) and role != "value"
+    gt = appended[..., :1]
+    if is_split:
+        gt = gt + (appended[..., 1:2] if role == "query" else appended[..., 2:3])
+    if role == "query":
+        gt = -gt
+    gf = gr = None
+    if radius is not None:
+        t, slope = _time_and_slope(output, x, radius, role, is_split)
+        share = stored(gt / t)
+        gx = torch.addcmul(gx, x, share)
+        if isinstance(radius, Tensor) and needed[1]:
+            gr = sum_to(radius.shape, share * slope)
+    elif role != "query":
+        gx = torch.addcmul(gx, x, gt)
+    if isinstance(factor, Tensor) and needed[0]:
+        gf = (gx * x).sum(-1, keepdim=True) / factor
+        is_time = radius is None and role == "query"  # the factor itself is the time of L2 attention
+        gf = sum_to(factor.shape, gf + gt if is_time else gf)
+    if cos is not None and sin is not None:
+        gx = apply_rotary(gx, cos, -sin)
+    if isinstance(factor, Tensor) or factor != 1.0:
+        gx = gx * factor
+    return stored(gx.to(x_dtype)), gf, gr
 
 
 def _time_and_slope(

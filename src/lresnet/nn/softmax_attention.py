@@ -38,6 +38,7 @@ from lresnet.geometry.curvature import Curvature, kappa_of
 from lresnet.nn.inner_product_vectors import (
     APPENDED,
     centroids,
+    fused_vectors,
     head_width,
     key_vectors,
     query_vectors,
@@ -435,22 +436,13 @@ class LorentzAttention(ManifoldModule):
         for tensor, name in ((key, "key"), (value, "value")):
             if tensor is not None:
                 require_features(require_points(tensor, name=name), self.embed_dim, f"LorentzAttention ({name})")
-        q, k, v = self._projected(query, key, value)
+        parts = self._projected(query, key, value)
         offset = 0 if cache is None else cache.length
-        dtype = _operator_dtype(q)
+        dtype = _operator_dtype(parts[0])
         inner = wide_dtype(dtype) if self.precise else dtype
-        turns = None if rotary is None else (rotary[0].unsqueeze(-2), rotary[1].unsqueeze(-2))
         kappa = None if self.scores != "lorentz" else kappa_of(self.manifold.curvature, wide_dtype(inner))
-        scale = 1.0
-        if self.scores == "dot":
-            if turns is not None:
-                q, k = apply_rotary(q, *turns), apply_rotary(k, *turns)
-            q, k, v, scale = q.to(inner), k.to(inner), v.to(inner), self.head_dim**-0.5
-        else:
-            q = query_vectors(q, kappa, self.temperature.unsqueeze(-1), inner, self.head_dim, turns)
-            k = key_vectors(k, kappa, inner, self.head_dim, turns)
-            v = v.to(inner) if kappa is None else value_vectors(v, kappa, inner, self.head_dim)
-        q, k, v = (t.transpose(-3, -2) for t in (q, k, v))
+        q, k, v = (t.transpose(-3, -2) for t in self._vectors(parts, kappa, inner, rotary))
+        scale = self.head_dim**-0.5 if self.scores == "dot" else 1.0
         if cache is not None:
             k, v = cache.append(k, v)
             is_causal = is_causal and q.shape[-2] > 1
@@ -462,24 +454,20 @@ class LorentzAttention(ManifoldModule):
         result: Tensor = self.out_proj(mean.to(dtype).flatten(-2))
         return result
 
-    def _projected(self, query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Return queries, keys and values by head, [B, T, H, ...]."""
+    def _projected(self, query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the projections of query, key and value; one tensor of all three for self attention."""
         if key is None and value is not None:
             raise ValueError("a value was given without a key; give both, or neither for self attention")
         if key is None:
-            parts = self._joint(query).split(self._rows, -1)
-        else:
-            sources = query, key, key if value is None else value
-            weights = self.in_proj.weight.split(self._rows)
-            own: Tensor | None = self.in_proj.bias
-            biases = (None,) * 3 if own is None else own.split(self._rows)
-            parts = tuple(map(torch.nn.functional.linear, sources, weights, biases))
-        heads = self.num_heads, self.num_kv_heads, self.num_kv_heads
-        q, k, v = (part.unflatten(-1, (count, -1)) for part, count in zip(parts, heads, strict=True))
-        return q, k, v
+            return (self._joint(query),)
+        sources = query, key, key if value is None else value
+        weights = self.in_proj.weight.split(self._rows)
+        own: Tensor | None = self.in_proj.bias
+        biases = (None,) * 3 if own is None else own.split(self._rows)
+        return tuple(map(torch.nn.functional.linear, sources, weights, biases))
 
     def _joint(self, x: Tensor) -> Tensor:
-        """Return queries, keys and values of x as one product, whose number of columns is aligned on a GPU."""
+        """Return queries, keys and values of x as one product; on a GPU with columns of 0 that align it."""
         missing = -sum(self._rows) % _ALIGNMENT
         if missing == 0 or x.device.type != "cuda":
             joint: Tensor = self.in_proj(x)
@@ -487,7 +475,31 @@ class LorentzAttention(ManifoldModule):
         bias: Tensor | None = self.in_proj.bias
         bias = None if bias is None else torch.nn.functional.pad(bias, (0, missing))
         weight = torch.nn.functional.pad(self.in_proj.weight, (0, 0, 0, missing))
-        return torch.nn.functional.linear(x, weight, bias)[..., : sum(self._rows)]
+        return torch.nn.functional.linear(x, weight, bias)
+
+    def _vectors(
+        self, parts: tuple[Tensor, ...], kappa: Curvature | None, dtype: torch.dtype, rotary: Rotary | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return what the attention operator joins, by head, [B, T, H, ...]."""
+        if len(parts) == 1:
+            if kappa is not None:
+                sizes = self.num_heads, self.num_kv_heads, self.query_features, self.value_features, self.head_dim
+                fused = fused_vectors(parts[0], kappa, self.temperature, dtype, rotary, sizes)
+                if fused is not None:
+                    return fused
+            parts = parts[0][..., : sum(self._rows)].split(self._rows, -1)
+        counts = self.num_heads, self.num_kv_heads, self.num_kv_heads
+        q, k, v = (part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True))
+        turns = None if rotary is None else (rotary[0].unsqueeze(-2), rotary[1].unsqueeze(-2))
+        if self.scores == "dot":
+            if turns is not None:
+                q, k = apply_rotary(q, *turns), apply_rotary(k, *turns)
+            return q.to(dtype), k.to(dtype), v.to(dtype)
+        return (
+            query_vectors(q, kappa, self.temperature.unsqueeze(-1), dtype, self.head_dim, turns),
+            key_vectors(k, kappa, dtype, self.head_dim, turns),
+            v.to(dtype) if kappa is None else value_vectors(v, kappa, dtype, self.head_dim),
+        )
 
     def extra_repr(self) -> str:
         grouped = "" if self.num_kv_heads == self.num_heads else f", num_kv_heads={self.num_kv_heads}"

@@ -1,0 +1,230 @@
+"""Vectors of queries, keys and values by one kernel, against the formula of each, in the interpreter or on a GPU."""
+
+import pytest
+import torch
+
+from lresnet import Lorentz
+from lresnet.kernels import disabled, enabled
+from lresnet.models import create_model
+from lresnet.nn import LorentzAttention, RotaryPositions
+from lresnet.nn import inner_product_vectors as file
+from tests.kernels.cases import DEVICE
+
+pytest.importorskip("triton")
+
+
+@pytest.fixture(autouse=True)
+def kernels():
+    with enabled():
+        yield
+
+
+def attention(heads: int = 3, kv_heads: int = 3, head_dim: int = 16, **options: object) -> LorentzAttention:
+    torch.manual_seed(0)
+    layer = LorentzAttention(
+        8, num_heads=heads, num_kv_heads=kv_heads, head_dim=head_dim, manifold=Lorentz(-0.3), **options
+    ).to(DEVICE)
+    with torch.no_grad():
+        layer.in_proj.weight.mul_(3)
+        layer.log_temperature.add_(torch.randn(heads, device=DEVICE) * 0.3)
+    return layer
+
+
+def sizes_of(layer: LorentzAttention) -> tuple[int, int, int, int, int]:
+    return layer.num_heads, layer.num_kv_heads, layer.query_features, layer.value_features, layer.head_dim
+
+
+def both(layer, dtype, *, turned=True, learned=True, unused=0, batch=2, length=5):
+    """Return vectors and gradients by the kernel and by the formula, in float64 where it is the reference."""
+    torch.manual_seed(1)
+    columns = sum(layer._rows) + unused
+    joint = torch.randn(batch, length, columns, device=DEVICE).mul(2).to(dtype)
+    kappa = torch.tensor(0.7, device=DEVICE) if learned else 0.7
+    rotary = RotaryPositions(layer.query_features)(torch.arange(length, device=DEVICE)) if turned else None
+    gradients = None
+    found = []
+    for function in (by_kernel, by_formula):
+        x, own = joint.clone().requires_grad_(), torch.as_tensor(kappa).clone().requires_grad_(learned)
+        tau = layer.temperature.detach().clone().requires_grad_()
+        given = own if learned else kappa
+        vectors = function(layer, x, given, tau, dtype, rotary)
+        if gradients is None:
+            gradients = [torch.randn(v.shape, device=DEVICE).to(v.dtype) for v in vectors]
+        wanted = [x, tau, own] if learned else [x, tau]
+        found.append(([v.detach() for v in vectors], torch.autograd.grad(vectors, wanted, gradients)))
+    return found
+
+
+def by_kernel(layer, x, kappa, tau, dtype, rotary):
+    vectors = file.fused_vectors(x, kappa, tau, dtype, rotary, sizes_of(layer))
+    assert vectors is not None
+    return vectors
+
+
+def by_formula(layer, x, kappa, tau, dtype, rotary):
+    parts = x[..., : sum(layer._rows)].split(layer._rows, -1)
+    counts = layer.num_heads, layer.num_kv_heads, layer.num_kv_heads
+    q, k, v = (part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True))
+    turns = None if rotary is None else tuple(t.unsqueeze(-2) for t in rotary)
+    return (
+        file.query_vectors(q, kappa, tau.unsqueeze(-1), dtype, layer.head_dim, turns),
+        file.key_vectors(k, kappa, dtype, layer.head_dim, turns),
+        file.value_vectors(v, kappa, dtype, layer.head_dim),
+    )
+
+
+@pytest.mark.parametrize("learned", [False, True])
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(("heads", "kv_heads", "unused"), [(3, 3, 0), (4, 2, 6), (1, 1, 3)])
+def test_vectors_and_gradients_are_those_of_the_formula_in_float32(heads, kv_heads, unused, turned, learned):
+    layer = attention(heads, kv_heads)
+    (vectors, gradients), (expected, others) = both(
+        layer, torch.float32, turned=turned, learned=learned, unused=unused, length=37
+    )
+    for one, other in zip((*vectors, *gradients), (*expected, *others), strict=True):
+        assert one.shape == other.shape
+        assert one.dtype == other.dtype
+        torch.testing.assert_close(one, other, rtol=2e-5, atol=2e-5 * float(other.abs().max()))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_vectors_and_gradients_are_those_of_the_formula_in_half_precision(dtype):
+    layer = attention(2, 1, head_dim=24)
+    (vectors, gradients), (expected, others) = both(layer, dtype, length=19)
+    step = torch.finfo(dtype).eps
+    for one, other in zip(vectors, expected, strict=True):
+        assert one.dtype == other.dtype == dtype
+        n = layer.query_features if one is not vectors[2] else layer.value_features
+        torch.testing.assert_close(one[..., :n].float(), other[..., :n].float(), rtol=step, atol=1e-6)
+        # Two parts add up to the time of the rounded coordinates, far beyond the accuracy of the dtype.
+        square = one[..., :n].double().square().sum(-1)
+        if one is vectors[1]:
+            total = one[..., n].double() + one[..., n + 1].double()
+            radius = 0.7**-0.5
+            torch.testing.assert_close(
+                total, square / ((square + 1 / 0.7).sqrt() + radius), rtol=4 * step**2, atol=1e-6
+            )
+            assert torch.equal(one[..., n], one[..., n + 2])
+        if one is vectors[0]:
+            assert torch.equal(one[..., n], one[..., n + 1])
+    for one, other in zip(gradients, others, strict=True):
+        torch.testing.assert_close(one, other, rtol=4 * step, atol=2 * step * float(other.abs().max()))
+
+
+def test_the_kernel_reads_projections_and_gradients_with_any_strides():
+    layer = attention(2, 2)
+    columns, sizes = sum(layer._rows), sizes_of(layer)
+    wide = torch.randn(3, 7, columns + 5, device=DEVICE)
+    joint = wide[..., :columns].detach().requires_grad_()
+    tau = layer.temperature.detach()
+    vectors = file.fused_vectors(joint, 0.7, tau, torch.float32, None, sizes)
+    # Gradients of attention are by head: [B, H, T, width] in memory.
+    g = [torch.randn(3, v.shape[2], 7, v.shape[3], device=DEVICE).transpose(1, 2) for v in vectors]
+    (found,) = torch.autograd.grad(vectors, joint, g)
+    same = joint.detach().contiguous().requires_grad_()
+    others = by_formula(layer, same, 0.7, tau, torch.float32, None)
+    (expected,) = torch.autograd.grad(others, same, [t.contiguous() for t in g])
+    torch.testing.assert_close(found, expected, rtol=2e-5, atol=2e-5)
+
+
+def test_second_derivatives_are_those_of_the_formula():
+    layer = attention(2, 1, head_dim=8)
+    joint = torch.randn(1, 4, sum(layer._rows), device=DEVICE)
+    rotary = RotaryPositions(layer.query_features)(torch.arange(4, device=DEVICE))
+    found = []
+    for function in (by_kernel, by_formula):
+        x = joint.clone().requires_grad_()
+        tau, kappa = (
+            t.clone().requires_grad_() for t in (layer.temperature.detach(), torch.tensor(0.7, device=DEVICE))
+        )
+        vectors = function(layer, x, kappa, tau, torch.float32, rotary)
+        total = sum((v * v * (i + 1)).sum() for i, v in enumerate(vectors))
+        first = torch.autograd.grad(total, [x, tau, kappa], create_graph=True)
+        found.append(torch.autograd.grad(sum(g.square().sum() for g in first), [x, tau, kappa]))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-4 * float(other.abs().max()))
+
+
+def test_a_layer_with_kernels_computes_what_it_computes_without():
+    layer, x = attention(4, 2, bias=True), torch.randn(2, 9, 8, device=DEVICE)
+    rotary = RotaryPositions(layer.query_features)(torch.arange(9, device=DEVICE))
+    found = layer(x, is_causal=True, rotary=rotary)
+    found.square().sum().backward()
+    gradients = [p.grad.clone() for p in layer.parameters()]
+    layer.zero_grad()
+    with disabled():
+        expected = layer(x, is_causal=True, rotary=rotary)
+        expected.square().sum().backward()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+    for one, p in zip(gradients, layer.parameters(), strict=True):
+        torch.testing.assert_close(one, p.grad, rtol=1e-3, atol=1e-4 * float(p.grad.abs().max()))
+
+
+def test_the_layer_uses_one_kernel_forward_and_one_backward(monkeypatch):
+    from lresnet.kernels import attention_vectors
+
+    seen = []
+    original = attention_vectors.launch
+    monkeypatch.setattr(attention_vectors, "launch", lambda *a, **o: (seen.append(a[0].fn.__name__), original(*a, **o)))
+    layer, x = attention(), torch.randn(2, 9, 8, device=DEVICE)
+    layer(x).sum().backward()
+    assert seen == ["_forward", "_backward"]
+    layer(x, x)  # cross attention has three projections
+    with torch.no_grad():
+        layer.double()(x.double())
+    assert len(seen) == 2
+
+
+@pytest.mark.parametrize("rotary", ["by batch", "learned"])
+def test_positions_that_the_kernel_does_not_read_take_the_formula(rotary):
+    layer, x = attention(), torch.randn(2, 6, 8, device=DEVICE)
+    cos, sin = RotaryPositions(layer.query_features)(torch.arange(6, device=DEVICE))
+    expected = layer(x, rotary=(cos, sin))
+    if rotary == "by batch":
+        cos, sin = (t.expand(2, 6, -1) for t in (cos, sin))
+    else:
+        cos = cos.clone().requires_grad_()
+    torch.testing.assert_close(layer(x, rotary=(cos, sin)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="torch.compile runs kernels on GPUs")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("moved", [False, True])
+def test_a_compiled_layer_on_a_gpu_computes_what_it_computes_in_eager_mode(dtype, moved):
+    """Also if nobody moved the manifold to the GPU: compiled code read its tensor there by a CPU address."""
+    layer = LorentzAttention(128, num_heads=2, manifold=Lorentz(-0.01))
+    layer = layer.to(DEVICE, dtype)
+    if moved:
+        layer.manifold.to(DEVICE)
+    x = torch.randn(2, 70, 128, device=DEVICE, dtype=dtype)
+    rotary = RotaryPositions(layer.query_features)(torch.arange(70, device=DEVICE))
+    expected = layer(x, is_causal=True, rotary=rotary)
+    expected.float().square().sum().backward()
+    gradients = [p.grad.clone() for p in layer.parameters()]
+    layer.zero_grad()
+    found = torch.compile(layer, fullgraph=True)(x, is_causal=True, rotary=rotary)
+    found.float().square().sum().backward()
+    bound = 1e-4 if dtype == torch.float32 else 3e-2
+    torch.testing.assert_close(found, expected, rtol=bound, atol=bound * float(expected.abs().max()))
+    for one, p in zip(gradients, layer.parameters(), strict=True):
+        torch.testing.assert_close(one, p.grad, rtol=bound, atol=2 * bound * float(p.grad.abs().max()))
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="torch.compile runs kernels on GPUs")
+@pytest.mark.parametrize("name", ["lorentz_gpt", "lorentz_vit"])
+def test_a_compiled_network_on_a_gpu_has_the_gradients_of_the_formulas(name):
+    torch.manual_seed(0)
+    options = {"vocab_size": 11, "context": 16} if name == "lorentz_gpt" else {"num_classes": 3}
+    model = create_model(name, layers=2, width=64, heads=2, **options).to(DEVICE)
+    ids = torch.randint(11, (2, 16), device=DEVICE)
+    x = ids if name == "lorentz_gpt" else torch.randn(2, 3, 32, 32, device=DEVICE)
+    with disabled():
+        expected = model(x)
+        expected.square().sum().backward()
+    gradients = [p.grad.clone() for p in model.parameters()]
+    model.zero_grad()
+    found = torch.compile(model, fullgraph=True)(x)
+    found.square().sum().backward()
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-3 * float(expected.abs().max()))
+    for one, p in zip(gradients, model.parameters(), strict=True):
+        torch.testing.assert_close(one, p.grad, rtol=1e-2, atol=1e-3 * float(p.grad.abs().max()))
