@@ -9,8 +9,8 @@ in turn, in one process, with a validation pass and a checkpoint every hundred r
 the process, on a GPU with what torch has reserved there. Step times are process time; on a GPU they are wall-clock time
 with synchronisation. Other programs slow the steps down, so a second process, started anew in every tenth of the time,
 takes the same steps in turn with the first: a ratio that grows means that the old process has become slower. All are
-medians of tenths of the time after the first tenth, in which caches fill. The time in which a new process starts and
-compiles its kernels is not counted: on a GPU the command takes some minutes more.
+medians of tenths of the time after the first tenth, in which caches fill. Each new process starts while the one before
+is still in use, and the time spent waiting for it is not counted.
 
 `runs` is a sweep as `lresnet reproduce` runs it. Every run has a seed of its own; afterwards each seed must have
 exactly one line.
@@ -26,7 +26,6 @@ import tempfile
 import time
 from array import array
 from collections import Counter
-from collections.abc import Iterator
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -91,19 +90,26 @@ def take_steps_on_request(requests: Connection, device: torch.device) -> None:
             requests.send([seconds_of_an_epoch(state, device) for state in states.values()])
 
 
-@contextlib.contextmanager
-def new_process(device: torch.device) -> Iterator[Connection]:
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=take_steps_on_request, args=(there, device), daemon=True)
-    process.start()
-    there.close()
-    here.recv()
-    try:
-        yield here
-    finally:
-        here.close()
-        process.join()
+class NewProcess:
+    """A process that takes the same steps on request. It starts at once and is ready later."""
+
+    def __init__(self, device: torch.device) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._here, there = context.Pipe()
+        self._process = context.Process(target=take_steps_on_request, args=(there, device), daemon=True)
+        self._process.start()
+        there.close()
+
+    def wait_until_ready(self) -> None:
+        self._here.recv()
+
+    def step_seconds(self) -> list[float]:
+        self._here.send(True)
+        return self._here.recv()
+
+    def end(self) -> None:
+        self._here.close()
+        self._process.join()
 
 
 def train(minutes: float, device: torch.device) -> None:
@@ -112,25 +118,29 @@ def train(minutes: float, device: torch.device) -> None:
     memory = [array("d") for _ in range(TENTHS)]
     own = {name: [array("d") for _ in range(TENTHS)] for name in states}
     new = {name: [array("d") for _ in range(TENTHS)] for name in states}
-    rounds = 0
+    rounds, other, duration = 0, NewProcess(device), 60 * minutes / TENTHS
     with tempfile.TemporaryDirectory() as folder:
         for tenth in range(TENTHS):
-            with new_process(device) as other:
-                end, before = time.monotonic() + 60 * minutes / TENTHS, rounds
-                while rounds == before or time.monotonic() < end:
-                    seconds = [seconds_of_an_epoch(state, device) for state in states.values()]
-                    if (rounds - before) % ROUNDS_PER_COMPARISON == 0:
-                        other.send(True)
-                        for name, here, there in zip(states, seconds, other.recv(), strict=True):
-                            own[name][tenth].append(here)
-                            new[name][tenth].append(there)
-                    rounds += 1
-                    if rounds % ROUNDS_PER_CHECKPOINT == 0:
-                        for name, state in states.items():
-                            state.validate()
-                            state.curve.clear()  # grows by design: one number per validation pass
-                            save_checkpoint(Path(folder) / f"{name}.pt", state.state_dict())
-                    memory[tenth].append(resident() + reserved_bytes(device))
+            other.wait_until_ready()
+            begin, before, following = time.monotonic(), rounds, None
+            while rounds == before or time.monotonic() < begin + duration:
+                if following is None and time.monotonic() > begin + duration / 2 and tenth + 1 < TENTHS:
+                    following = NewProcess(device)
+                seconds = [seconds_of_an_epoch(state, device) for state in states.values()]
+                if (rounds - before) % ROUNDS_PER_COMPARISON == 0:
+                    for name, here, there in zip(states, seconds, other.step_seconds(), strict=True):
+                        own[name][tenth].append(here)
+                        new[name][tenth].append(there)
+                rounds += 1
+                if rounds % ROUNDS_PER_CHECKPOINT == 0:
+                    for name, state in states.items():
+                        state.validate()
+                        state.curve.clear()  # grows by design: one number per validation pass
+                        save_checkpoint(Path(folder) / f"{name}.pt", state.state_dict())
+                memory[tenth].append(resident() + reserved_bytes(device))
+            other.end()
+            if tenth + 1 < TENTHS:
+                other = following or NewProcess(device)
             print(f"part {tenth + 1} of {TENTHS}: {statistics.median(memory[tenth]) / 2**20:.1f} MB", flush=True)
     print(f"{rounds} rounds in {minutes:g} minutes")
     report("resident memory", [statistics.median(part) / 2**20 for part in memory[1:]], "MB")

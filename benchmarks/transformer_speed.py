@@ -2,7 +2,7 @@
 
     python benchmarks/transformer_speed.py --device cuda --results results
     python benchmarks/transformer_speed.py --device cuda --dtypes bfloat16 --methods "euclidean;lorentz" \
-        --forms "compiled;compiled, CUDA graphs" --seconds 100 --results results
+        --forms "compiled blocks;compiled blocks, CUDA graphs" --seconds 100 --results results
     python benchmarks/transformer_speed.py --device cpu --methods "euclidean;lorentz" --results results
 
 The second command measures the most important cases first and starts none after 100 seconds; most of the time goes to
@@ -14,9 +14,10 @@ images of 32 x 32. A training step is forward, cross-entropy, backward and AdamW
 one call with 8 heads of width 64; "rotary attention" has the rotary positions of queries and keys before it, as a
 decoder has; "attention layer" has the linear maps, too. Code is compiled for fixed sizes. All methods run in every
 round, in reverse order in every second one; a ratio is the median over the rounds. "bfloat16" is autocast in the
-networks; attention itself gets bfloat16 tensors. On CUDA the clock is CUDA events and the memory is the peak of torch's
-allocator during one call, with the parameters. On a CPU the clock is process time of one thread, and the memory is what
-one call allocates at most, without the parameters.
+networks; attention itself gets bfloat16 tensors. "compiled" compiles the whole network, "compiled blocks" one block for
+all, as training does; for attention they are the same. On CUDA the clock is CUDA events and the memory is the peak of
+torch's allocator during one call, with the parameters. On a CPU the clock is process time of one thread, and the memory
+is what one call allocates at most, without the parameters.
 
 What a compiled block of lorentz_gpt reads and writes, in units of one number in half precision for each token and
 coordinate, counted in the kernels that torch 2.11 generates for an H200 (bfloat16, width 512, 4 blocks; matrix products
@@ -48,6 +49,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from lresnet import Lorentz
 from lresnet.models import create_model
+from lresnet.models.transformer import Transformer
 from lresnet.nn import LorentzAttention, RotaryPositions, apply_rotary, lorentz_attention
 from lresnet.nn.softmax_attention import Scores
 from lresnet.optim import make_adam
@@ -82,7 +84,10 @@ SIZES: dict[str, dict[str, dict[str, int]]] = {
 def training_step(network: torch.nn.Module, form: str, inputs: Tensor, labels: Tensor, dtype: torch.dtype) -> Task:
     """Return one training step of a network."""
     optimizer = make_adam(network, lr=1e-4, weight_decay=0.1)
-    run = torch.compile(network, fullgraph=True, dynamic=False) if form.startswith("compiled") else network
+    if isinstance(network, Transformer):
+        network.compiles_blocks = form.startswith("compiled blocks")
+    whole = form.startswith("compiled") and not form.startswith("compiled blocks")
+    run = torch.compile(network, fullgraph=True, dynamic=False) if whole else network
     half = dtype != torch.float32
     cast = (lambda: torch.autocast(inputs.device.type, dtype)) if half else contextlib.nullcontext
 
@@ -292,9 +297,10 @@ def main() -> None:
         torch.set_num_threads(1)
     torch.set_float32_matmul_precision("high")
     forms = (options.forms or ("compiled;compiled, CUDA graphs;eager" if on_gpu else "compiled;eager")).split(";")
-    together = [[form for form in forms if form.startswith(kind)] for kind in ("compiled", "eager")]
+    kinds = dict.fromkeys(form.partition(",")[0] for form in forms)
+    together = [[form for form in forms if form.partition(",")[0] == kind] for kind in kinds]
     dtypes = (options.dtypes or ("bfloat16,float32" if on_gpu else "float32")).split(",")
-    cases = [(s, d, f) for f in together if f for d in dtypes for s in options.studies.split(",")]
+    cases = [(s, d, f) for f in together for d in dtypes for s in options.studies.split(",")]
     began = time.perf_counter()
     for study, dtype, alike in cases:
         if time.perf_counter() - began > options.seconds:

@@ -18,7 +18,7 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.runtime.jit import JITFunction
 
-from lresnet.kernels import join, norm_relu, pairwise_distance, pooling, prototypes
+from lresnet.kernels import attention_vectors, centroid_pooling, join, norm_relu, pairwise_distance, pooling, prototypes
 from lresnet.kernels.riemannian_adam import fused_step
 
 _H200 = GPUTarget("cuda", 90, 32)
@@ -77,6 +77,13 @@ def main() -> None:
     for n, side in ((1, 1), (32, 8), (512, 4), (2048, 7)):
         x = torch.randn(3, n, side, side, dtype=torch.bfloat16).to(memory_format=torch.channels_last)
         pooling.backward(pooling.forward(x, kappa=0.02), x, kappa=0.02)
+        centroid_pooling.backward(centroid_pooling.forward(x, kappa=0.02), x, kappa=0.02)
+    for dtype, turned in ((torch.bfloat16, True), (torch.float32, False)):
+        heads, one = attention_vectors.Heads(4, 2, 13, 15, 16), torch.ones(4)
+        x, angles = torch.randn(2, 5, heads.columns, dtype=dtype), torch.randn(5, 6) if turned else None
+        vectors = attention_vectors.forward(x, one, one[0], angles, angles, dtype, heads)
+        for needs_sums in (False, True):
+            attention_vectors.backward(vectors, vectors, one, one[0], angles, angles, dtype, heads, needs_sums)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def test_kernels_compile_and_the_in_place_kernel_has_a_barrier_between_loads_and
     assert done.returncode == 0, done.stderr
     kernels = [json.loads(line) for line in done.stdout.splitlines()]
     assert Counter(k["kernel"] for k in kernels) == {
-        "_forward": 8, "_backward": 8, "_points_backward": 2, "_sums_backward": 2, "_step": 4,
+        "_forward": 14, "_backward": 16, "_points_backward": 2, "_sums_backward": 2, "_step": 4,
         "_distances": 6, "_gradients": 12,
         "moments_blocks": 3, "merge_moments": 3, "relu_forward": 3, "relu_sums": 3, "merge_sums": 3, "relu_gradient": 3
     }  # fmt: skip

@@ -11,6 +11,7 @@ from lresnet.nn import inner_product_vectors as file
 from tests.kernels.cases import DEVICE
 
 pytest.importorskip("triton")
+_TRACER = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's
 
 
 @pytest.fixture(autouse=True)
@@ -34,11 +35,16 @@ def sizes_of(layer: LorentzAttention) -> tuple[int, int, int, int, int]:
     return layer.num_heads, layer.num_kv_heads, layer.query_features, layer.value_features, layer.head_dim
 
 
-def both(layer, dtype, *, turned=True, learned=True, unused=0, batch=2, length=5):
+def projection(layer: LorentzAttention, batch: int, length: int) -> torch.Tensor:
+    """Return a projection whose unused columns are not 0, to see that nothing reads them."""
+    slots = layer.num_heads + 2 * layer.num_kv_heads
+    return torch.randn(batch, length, slots * layer.head_dim, device=DEVICE) * 2
+
+
+def both(layer, dtype, *, turned=True, learned=True, batch=2, length=5):
     """Return vectors and gradients by the kernel and by the formula, in float64 where it is the reference."""
     torch.manual_seed(1)
-    columns = sum(layer._rows) + unused
-    joint = torch.randn(batch, length, columns, device=DEVICE).mul(2).to(dtype)
+    joint = projection(layer, batch, length).to(dtype)
     kappa = torch.tensor(0.7, device=DEVICE) if learned else 0.7
     rotary = RotaryPositions(layer.query_features)(torch.arange(length, device=DEVICE)) if turned else None
     gradients = None
@@ -56,15 +62,13 @@ def both(layer, dtype, *, turned=True, learned=True, unused=0, batch=2, length=5
 
 
 def by_kernel(layer, x, kappa, tau, dtype, rotary):
-    vectors = file.fused_vectors(x, kappa, tau, dtype, rotary, sizes_of(layer))
-    assert vectors is not None
-    return vectors
+    assert file.supports_fused_vectors(x, torch.as_tensor(kappa), dtype, rotary, layer.head_dim)
+    return file.fused_vectors(x, kappa, tau, dtype, rotary, sizes_of(layer))
 
 
 def by_formula(layer, x, kappa, tau, dtype, rotary):
-    parts = x[..., : sum(layer._rows)].split(layer._rows, -1)
-    counts = layer.num_heads, layer.num_kv_heads, layer.num_kv_heads
-    q, k, v = (part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True))
+    q, k, v = x.unflatten(-1, (-1, layer.head_dim)).split([layer.num_heads, layer.num_kv_heads, layer.num_kv_heads], -2)
+    q, k, v = q[..., : layer.query_features], k[..., : layer.query_features], v[..., : layer.value_features]
     turns = None if rotary is None else tuple(t.unsqueeze(-2) for t in rotary)
     return (
         file.query_vectors(q, kappa, tau.unsqueeze(-1), dtype, layer.head_dim, turns),
@@ -75,12 +79,10 @@ def by_formula(layer, x, kappa, tau, dtype, rotary):
 
 @pytest.mark.parametrize("learned", [False, True])
 @pytest.mark.parametrize("turned", [False, True])
-@pytest.mark.parametrize(("heads", "kv_heads", "unused"), [(3, 3, 0), (4, 2, 6), (1, 1, 3)])
-def test_vectors_and_gradients_are_those_of_the_formula_in_float32(heads, kv_heads, unused, turned, learned):
+@pytest.mark.parametrize(("heads", "kv_heads"), [(3, 3), (4, 2), (1, 1)])
+def test_vectors_and_gradients_are_those_of_the_formula_in_float32(heads, kv_heads, turned, learned):
     layer = attention(heads, kv_heads)
-    (vectors, gradients), (expected, others) = both(
-        layer, torch.float32, turned=turned, learned=learned, unused=unused, length=37
-    )
+    (vectors, gradients), (expected, others) = both(layer, torch.float32, turned=turned, learned=learned, length=37)
     for one, other in zip((*vectors, *gradients), (*expected, *others), strict=True):
         assert one.shape == other.shape
         assert one.dtype == other.dtype
@@ -113,9 +115,9 @@ def test_vectors_and_gradients_are_those_of_the_formula_in_half_precision(dtype)
 
 def test_the_kernel_reads_projections_and_gradients_with_any_strides():
     layer = attention(2, 2)
-    columns, sizes = sum(layer._rows), sizes_of(layer)
-    wide = torch.randn(3, 7, columns + 5, device=DEVICE)
-    joint = wide[..., :columns].detach().requires_grad_()
+    sizes, contiguous = sizes_of(layer), projection(layer, 3, 7)
+    wide = torch.cat([contiguous, contiguous[..., :5]], -1).transpose(0, 1)
+    joint = wide[..., : contiguous.shape[-1]].transpose(0, 1).detach().requires_grad_()
     tau = layer.temperature.detach()
     vectors = file.fused_vectors(joint, 0.7, tau, torch.float32, None, sizes)
     # Gradients of attention are by head: [B, H, T, width] in memory.
@@ -129,7 +131,7 @@ def test_the_kernel_reads_projections_and_gradients_with_any_strides():
 
 def test_second_derivatives_are_those_of_the_formula():
     layer = attention(2, 1, head_dim=8)
-    joint = torch.randn(1, 4, sum(layer._rows), device=DEVICE)
+    joint = projection(layer, 1, 4)
     rotary = RotaryPositions(layer.query_features)(torch.arange(4, device=DEVICE))
     found = []
     for function in (by_kernel, by_formula):
@@ -187,6 +189,7 @@ def test_positions_that_the_kernel_does_not_read_take_the_formula(rotary):
     torch.testing.assert_close(layer(x, rotary=(cos, sin)), expected, rtol=1e-4, atol=1e-5)
 
 
+@_TRACER
 @pytest.mark.skipif(DEVICE == "cpu", reason="torch.compile runs kernels on GPUs")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("moved", [False, True])
@@ -210,6 +213,7 @@ def test_a_compiled_layer_on_a_gpu_computes_what_it_computes_in_eager_mode(dtype
         torch.testing.assert_close(one, p.grad, rtol=bound, atol=2 * bound * float(p.grad.abs().max()))
 
 
+@_TRACER
 @pytest.mark.skipif(DEVICE == "cpu", reason="torch.compile runs kernels on GPUs")
 @pytest.mark.parametrize("name", ["lorentz_gpt", "lorentz_vit"])
 def test_a_compiled_network_on_a_gpu_has_the_gradients_of_the_formulas(name):

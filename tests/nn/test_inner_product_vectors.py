@@ -135,3 +135,9 @@ def test_compiled_derivatives_are_those_of_eager_code(curvature):
         for one, other in zip(found[:2], found[2:], strict=True):
             torch.testing.assert_close(one, other)
         torch.compiler.reset()
+
+
+def test_numbers_in_one_pass_are_numbers_appended():
+    x, numbers = torch.randn(3, 4, 5), [torch.randn(3, 4, 1) for _ in range(2)]
+    padded = torch.nn.functional.pad(x, (0, 3))
+    assert torch.equal(file._with_numbers(padded, numbers, 5), file._appended(x, numbers, 8))

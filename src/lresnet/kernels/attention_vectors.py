@@ -1,8 +1,9 @@
 r"""Vectors of queries, keys and values from one projection, with rotary positions, as one operator.
 
-The columns of the projection [B, T, P] are H heads of n query coordinates, G heads of n key coordinates and G heads of
-m value coordinates. :mod:`lresnet.nn.inner_product_vectors` derives the vectors. Those of a query are scaled by its
-factor f, and so is their radius :math:`r = 1/\sqrt\kappa`.
+The projection [B, T, P] has H heads of queries, G heads of keys and G heads of values. Each takes ``width`` columns,
+so that all reads and writes are aligned; the first n (queries and keys) or m (values) are coordinates.
+:mod:`lresnet.nn.inner_product_vectors` derives the vectors. Those of a query are scaled by its factor f, and so is
+their radius :math:`r = 1/\sqrt\kappa`.
 
 Bytes moved: forward reads the projection and writes the vectors; backward reads the vectors and their gradients and
 writes the gradient of the projection. The projection is not stored for the backward pass: attention stores the vectors.
@@ -39,6 +40,11 @@ class Heads(NamedTuple):
     def slots(self) -> int:
         """Number of heads of the three kinds together."""
         return self.queries + 2 * self.keys
+
+    @property
+    def columns(self) -> int:
+        """Number of columns of the projection."""
+        return self.slots * self.width
 
 
 # --- 1. Kernels -------------------------------------------------------------------------------------------------------
@@ -99,18 +105,18 @@ def _forward(
     if slot < heads:
         factor = tl.load(factor_pointer + slot)
         _write_vectors(
-            x_pointer + slot * n, q_pointer + slot * width, cos_pointer, sin_pointer, row, column, inside, place, time,
-            n, factor, radius * factor, width, heads * width, "query", HALF, SPLIT,
+            x_pointer + slot * width, q_pointer + slot * width, cos_pointer, sin_pointer, row, column, inside, place,
+            time, n, factor, radius * factor, width, heads * width, "query", HALF, SPLIT,
         )  # fmt: skip
     elif slot < heads + kv_heads:
         _write_vectors(
-            x_pointer + slot * n, k_pointer + (slot - heads) * width, cos_pointer, sin_pointer, row, column, inside,
+            x_pointer + slot * width, k_pointer + (slot - heads) * width, cos_pointer, sin_pointer, row, column, inside,
             place, time, n, 1.0, radius, width, kv_heads * width, "key", HALF, SPLIT,
         )  # fmt: skip
     else:
         head = slot - heads - kv_heads
         _write_vectors(
-            x_pointer + (heads + kv_heads) * n + head * m, v_pointer + head * width, cos_pointer, sin_pointer, row,
+            x_pointer + slot * width, v_pointer + head * width, cos_pointer, sin_pointer, row,
             column, inside, place, time, m, 1.0, radius, width, kv_heads * width, "value", HALF, SPLIT,
         )  # fmt: skip
 
@@ -118,7 +124,7 @@ def _forward(
 @jit
 def _write_gradient(
     g_pointer, y_pointer, gx_pointer, line_pointer, cos_pointer, sin_pointer, row, column, inside, place, time,
-    n, factor, radius, y_step, gx_step,
+    n, factor, radius, width, y_step, gx_step,
     ROLE: tl.constexpr, HALF: tl.constexpr, SPLIT: tl.constexpr, SUMS: tl.constexpr,
 ):  # fmt: skip
     """Write the gradient of one head, and the sums for factor and radius; ``place`` is where each row of g starts."""
@@ -146,20 +152,21 @@ def _write_gradient(
         gx = gx * c - other * s
     if ROLE == "query":
         gx = gx * factor
-    tl.store(gx_pointer + row * gx_step + column, gx.to(gx_pointer.dtype.element_ty), mask=coordinate)
+    # The other columns come from rows of 0 of the projection's weight: their gradient must be finite.
+    gx = tl.where(column < n, gx, 0.0).to(gx_pointer.dtype.element_ty)
+    tl.store(gx_pointer + row * gx_step + column, gx, mask=inside & (column < width))
 
 
 @jit
 def _backward(
     gq_pointer, gk_pointer, gv_pointer, q_pointer, k_pointer, v_pointer, factor_pointer, radius_pointer,
-    cos_pointer, sin_pointer, gx_pointer, lines_pointer, rows, length, columns,
+    cos_pointer, sin_pointer, gx_pointer, lines_pointer, rows, length,
     gq_batch, gq_time, gq_head, gk_batch, gk_time, gk_head, gv_batch, gv_time, gv_head,
     heads, kv_heads, n, m, width,
-    HALF: tl.constexpr, SPLIT: tl.constexpr, SUMS: tl.constexpr, REST: tl.constexpr,
-    REST_BLOCK: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    HALF: tl.constexpr, SPLIT: tl.constexpr, SUMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     slots = heads + 2 * kv_heads
-    slot = tl.program_id(0) % slots
+    slot, columns = tl.program_id(0) % slots, slots * width
     index = ((tl.program_id(0) // slots) * ROWS + tl.arange(0, ROWS))[:, None]
     column = tl.arange(0, BLOCK)[None, :]
     inside, angle, row = index < rows, index % length, index.to(tl.int64)
@@ -169,29 +176,24 @@ def _backward(
     if slot < heads:
         factor = tl.load(factor_pointer + slot)
         _write_gradient(
-            gq_pointer, q_pointer + slot * width, gx_pointer + slot * n, line_pointer, cos_pointer, sin_pointer, row,
-            column, inside, batch * gq_batch + time * gq_time + slot * gq_head, angle, n, factor, radius * factor,
-            heads * width, columns, "query", HALF, SPLIT, SUMS,
+            gq_pointer, q_pointer + slot * width, gx_pointer + slot * width, line_pointer, cos_pointer, sin_pointer,
+            row, column, inside, batch * gq_batch + time * gq_time + slot * gq_head, angle, n, factor, radius * factor,
+            width, heads * width, columns, "query", HALF, SPLIT, SUMS,
         )  # fmt: skip
     elif slot < heads + kv_heads:
         head = slot - heads
         _write_gradient(
-            gk_pointer, k_pointer + head * width, gx_pointer + slot * n, line_pointer, cos_pointer, sin_pointer, row,
-            column, inside, batch * gk_batch + time * gk_time + head * gk_head, angle, n, 1.0, radius,
-            kv_heads * width, columns, "key", HALF, SPLIT, SUMS,
+            gk_pointer, k_pointer + head * width, gx_pointer + slot * width, line_pointer, cos_pointer, sin_pointer,
+            row, column, inside, batch * gk_batch + time * gk_time + head * gk_head, angle, n, 1.0, radius,
+            width, kv_heads * width, columns, "key", HALF, SPLIT, SUMS,
         )  # fmt: skip
     else:
         head = slot - heads - kv_heads
-        first = (heads + kv_heads) * n
         _write_gradient(
-            gv_pointer, v_pointer + head * width, gx_pointer + first + head * m, line_pointer, cos_pointer,
+            gv_pointer, v_pointer + head * width, gx_pointer + slot * width, line_pointer, cos_pointer,
             sin_pointer, row, column, inside, batch * gv_batch + time * gv_time + head * gv_head, angle, m, 1.0, radius,
-            kv_heads * width, columns, "value", HALF, SPLIT, SUMS,
+            width, kv_heads * width, columns, "value", HALF, SPLIT, SUMS,
         )  # fmt: skip
-    if REST > 0:  # columns of the projection beyond the last head
-        beyond = columns - REST + tl.arange(0, REST_BLOCK)[None, :]
-        zero = tl.zeros((ROWS, REST_BLOCK), gx_pointer.dtype.element_ty)
-        tl.store(gx_pointer + row * columns + beyond, zero, mask=inside & (beyond < columns) & (slot == 0))
 
 
 # --- 2. Launch --------------------------------------------------------------------------------------------------------
@@ -230,36 +232,42 @@ def backward(
     radius: Tensor,
     cos: Tensor | None,
     sin: Tensor | None,
-    columns: int,
     dtype: torch.dtype,
     heads: Heads,
     needs_sums: bool,
-) -> Vectors:
-    """Return the gradients of :func:`forward`: of x [B, T, columns] in ``dtype``, of the factors and of the radius.
+) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the x of :func:`forward`, in ``dtype``, and lines of sums for :func:`number_gradients`.
 
-    Those of factors and radius are empty unless ``needs_sums``.
+    There is no line unless ``needs_sums``.
     """
     q, k, v = vectors
     gq, gk, gv = (g if g.stride(-1) == 1 else g.contiguous() for g in gradients)
     batch, length = q.shape[:2]
-    gx = q.new_empty((batch, length, columns), dtype=dtype)
+    gx = q.new_empty((batch, length, heads.columns), dtype=dtype)
     rows, tile = batch * length, attention_vectors_tile(heads.width)
     tiles = -(-rows // tile.rows)
-    lines = factor.new_empty((tiles, heads.slots, 2) if needs_sums else (0,))
-    rest = columns - (heads.queries + heads.keys) * heads.n - heads.keys * heads.m
+    lines = factor.new_empty(_lines_shape(rows, heads, needs_sums))
     with torch.cuda.device_of(q):
         launch(
             _backward, (tiles * heads.slots,), gq, gk, gv, q, k, v, factor, radius, cos, sin, gx,
-            lines if needs_sums else None, rows, length, columns, *gq.stride()[:3], *gk.stride()[:3], *gv.stride()[:3],
+            lines if needs_sums else None, rows, length, *gq.stride()[:3], *gk.stride()[:3], *gv.stride()[:3],
             *heads, HALF=0 if cos is None else cos.shape[-1], SPLIT=q.dtype != torch.float32, SUMS=needs_sums,
-            REST=rest, REST_BLOCK=1 << rest.bit_length(), ROWS=tile.rows, BLOCK=tile.block, num_warps=tile.warps,
+            ROWS=tile.rows, BLOCK=tile.block, num_warps=tile.warps,
         )  # fmt: skip
-        if not needs_sums:
-            return gx, factor.new_empty(0), factor.new_empty(0)
-        to_factor, to_radius = lines.sum(0).unbind(-1)  # by slot; the radius of a query is that times its factor
-        own = to_radius[: heads.queries]
-        g_factor = to_factor[: heads.queries] / factor + radius * own
-        return gx, g_factor, (own * factor).sum() + to_radius[heads.queries :].sum()
+    return gx, lines
+
+
+def number_gradients(lines: Tensor, factor: Tensor, radius: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradients of factor and radius from the lines of :func:`backward`."""
+    to_factor, to_radius = lines.sum(0).unbind(-1)  # by slot; the radius of a query is that times its factor
+    heads = factor.shape[0]
+    own = to_radius[:heads]
+    return to_factor[:heads] / factor + radius * own, (own * factor).sum() + to_radius[heads:].sum()
+
+
+def _lines_shape(rows: int, heads: Heads, needs_sums: bool) -> tuple[int, int, int]:
+    tile = attention_vectors_tile(heads.width)
+    return (-(-rows // tile.rows) if needs_sums else 0, heads.slots, 2)
 
 
 def _counts(heads: Heads) -> tuple[int, int, int]:
@@ -308,38 +316,37 @@ def attention_vectors_backward(
     radius: Tensor,
     cos: Tensor | None,
     sin: Tensor | None,
-    columns: int,
     dtype: torch.dtype,
     n: int,
     m: int,
     needs_sums: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor]:
     """Run :func:`backward`. This operator has no derivative."""
     heads = Heads(q.shape[2], k.shape[2], n, m, q.shape[3])
-    return backward((gq, gk, gv), (q, k, v), factor, radius, cos, sin, columns, dtype, heads, needs_sums)
+    return backward((gq, gk, gv), (q, k, v), factor, radius, cos, sin, dtype, heads, needs_sums)
 
 
 @attention_vectors_backward.register_fake
-def _(gq: Tensor, gk: Tensor, gv: Tensor, q: Tensor, k: Tensor, v: Tensor, factor: Tensor, *rest: Any) -> Vectors:
-    columns, dtype, _, _, needs_sums = rest[3:]
-    gx = q.new_empty((*q.shape[:2], columns), dtype=dtype)
-    if not needs_sums:
-        return gx, factor.new_empty(0), factor.new_empty(0)
-    return gx, factor.new_empty(factor.shape), factor.new_empty(())
+def _(
+    gq: Tensor, gk: Tensor, gv: Tensor, q: Tensor, k: Tensor, v: Tensor, factor: Tensor, *rest: Any
+) -> tuple[Tensor, Tensor]:
+    _, _, _, dtype, n, m, needs_sums = rest
+    heads = Heads(q.shape[2], k.shape[2], n, m, q.shape[3])
+    gx = q.new_empty((*q.shape[:2], heads.columns), dtype=dtype)
+    return gx, factor.new_empty(_lines_shape(q.shape[0] * q.shape[1], heads, needs_sums))
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: Vectors) -> None:
     x, factor, radius, cos, sin, _, _, _, ctx.n, ctx.m, _ = inputs
-    ctx.columns, ctx.dtype = x.shape[-1], x.dtype
+    ctx.dtype = x.dtype
     ctx.save_for_backward(*output, factor, radius, cos, sin)
 
 
 def _backward_of_operator(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-    tensors = ctx.saved_tensors
-    needs_sums = any(ctx.needs_input_grad[1:3])
-    constants = ctx.columns, ctx.dtype, ctx.n, ctx.m, needs_sums
-    gx, g_factor, g_radius = attention_vectors_backward(*gradients, *tensors, *constants)
-    return gx, g_factor if needs_sums else None, g_radius if needs_sums else None, *[None] * 8
+    tensors, needs_sums = ctx.saved_tensors, any(ctx.needs_input_grad[1:3])
+    gx, lines = attention_vectors_backward(*gradients, *tensors, ctx.dtype, ctx.n, ctx.m, needs_sums)
+    numbers = number_gradients(lines, *tensors[3:5]) if needs_sums else (None, None)
+    return gx, *numbers, *[None] * 8
 
 
 attention_vectors.register_autograd(_backward_of_operator, setup_context=_setup_context)
@@ -356,22 +363,20 @@ class _EagerVectors(torch.autograd.Function):
         *arguments, ctx.formula = inputs
         x, factor, radius, cos, sin, _, ctx.heads = arguments
         found = forward(*arguments)
-        ctx.columns, ctx.dtype = x.shape[-1], x.dtype
+        ctx.dtype = x.dtype
         ctx.save_for_backward(*found, factor, radius, cos, sin)
         return found
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, factor, radius, cos, sin = ctx.saved_tensors
-        needs_sums = any(ctx.needs_input_grad[1:3])
         if torch.is_grad_enabled():  # a second derivative is needed
-            found = ctx.formula(gradients, (q, k, v), factor, radius, cos, sin, ctx.columns, ctx.dtype, ctx.heads)
-        else:
-            found = backward(
-                gradients, (q, k, v), factor, radius, cos, sin, ctx.columns, ctx.dtype, ctx.heads, needs_sums
-            )  # fmt: skip
-        gx, g_factor, g_radius = found
-        return gx, g_factor if needs_sums else None, g_radius if needs_sums else None, *[None] * 5
+            found = ctx.formula(gradients, (q, k, v), factor, radius, cos, sin, ctx.dtype, ctx.heads)
+            return *found, *[None] * 5
+        needs_sums = any(ctx.needs_input_grad[1:3])
+        gx, lines = backward(gradients, (q, k, v), factor, radius, cos, sin, ctx.dtype, ctx.heads, needs_sums)
+        numbers = number_gradients(lines, factor, radius) if needs_sums else (None, None)
+        return gx, *numbers, *[None] * 5
 
 
 def fused_attention_vectors(
@@ -385,7 +390,7 @@ def fused_attention_vectors(
 ) -> Vectors:
     """Return the vectors of :func:`forward`, differentiable in x, factor and radius.
 
-    ``formula(gradients, vectors, factor, radius, cos, sin, columns, dtype, heads)`` returns the gradients in torch
+    ``formula(gradients, vectors, factor, radius, cos, sin, dtype, heads)`` returns the gradients in torch
     operations, for second derivatives in eager calls. (torch.compile supports no second derivatives.)
     """
     cos, sin = (None, None) if rotary is None else rotary

@@ -21,7 +21,7 @@ from lresnet.geometry.curvature import Curvature
 from lresnet.kernels.math import jit
 from lresnet.kernels.runtime import apply_kernel, launch
 
-__all__ = ["backward", "forward", "fused_poincare_mean"]
+__all__ = ["backward", "forward", "fused_poincare_mean", "image_sizes", "image_tile"]
 
 _HELD = 8192  # numbers that a program holds in registers at a time
 
@@ -89,7 +89,7 @@ def forward(x: Tensor, *, kappa: float) -> Tensor:
     """Return [B, C] in float32 for images [B, C, H, W] in channels_last memory."""
     z = x.new_empty(x.shape[:2], dtype=torch.float32)
     with torch.cuda.device_of(x):
-        launch(_forward, (x.shape[0],), x, z, *_sizes(x), kappa, **_tile(x))
+        launch(_forward, (x.shape[0],), x, z, *image_sizes(x), kappa, **image_tile(x, _HELD))
     return z
 
 
@@ -97,18 +97,19 @@ def backward(g: Tensor, x: Tensor, *, kappa: float) -> tuple[Tensor]:
     """Return the gradient of x, in the memory format of x."""
     gx = torch.empty_like(x)
     with torch.cuda.device_of(x):
-        launch(_backward, (x.shape[0],), g.contiguous(), x, gx, *_sizes(x), kappa, **_tile(x))
+        launch(_backward, (x.shape[0],), g.contiguous(), x, gx, *image_sizes(x), kappa, **image_tile(x, _HELD))
     return (gx,)
 
 
-def _sizes(x: Tensor) -> tuple[int, int]:
+def image_sizes(x: Tensor) -> tuple[int, int]:
     """Return the numbers of pixels and of channels."""
     return x.shape[2] * x.shape[3], x.shape[1]
 
 
-def _tile(x: Tensor) -> dict[str, Any]:
-    pixels, channels = (1 << (size - 1).bit_length() for size in _sizes(x))
-    pixels = min(pixels, max(1, _HELD // channels))
+def image_tile(x: Tensor, held: int) -> dict[str, Any]:
+    """Return the options of a kernel with one program per image, which holds ``held`` numbers at a time."""
+    pixels, channels = (1 << (size - 1).bit_length() for size in image_sizes(x))
+    pixels = min(pixels, max(1, held // channels))
     return {"PIXELS": pixels, "BLOCK": channels, "num_warps": 8 if pixels * channels >= 4096 else 4}
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "is_half",
     "key_vectors",
     "query_vectors",
+    "supports_fused_vectors",
     "time_excess",
     "value_vectors",
     "wide_dtype",
@@ -117,34 +118,44 @@ def value_vectors(v: Tensor, kappa: Curvature, dtype: torch.dtype, width: int) -
     return _vectors(v, 1.0, 1 / root(kappa), "value", dtype, width)
 
 
+def supports_fused_vectors(
+    x: Tensor, kappa: Curvature | None, dtype: torch.dtype, rotary: Rotary | None, width: int
+) -> bool:
+    """Return whether :func:`fused_vectors` computes the vectors of a projection of x [B, T, E].
+
+    Args:
+        x: What is projected.
+        kappa: -K > 0; None, for L2 attention, has no kernel.
+        dtype: That of the vectors.
+        rotary: Positions.
+        width: Width of a head.
+    """
+    if kappa is None or x.dim() != 3 or x.numel() == 0 or not supports_pair(x, x, kappa, dim=-1):
+        return False
+    if dtype == torch.float64 or width > LONGEST_ROW or not (torch.compiler.is_compiling() or is_eager(x)):
+        return False
+    turns = (x.shape[1], rotary[0].shape[-1]) if rotary is not None else ()
+    return all(t.shape == turns and t.dtype == torch.float32 and not t.requires_grad for t in rotary or ())
+
+
 def fused_vectors(
     joint: Tensor,
-    kappa: Curvature | None,
+    kappa: Curvature,
     temperature: Tensor,
     dtype: torch.dtype,
     rotary: Rotary | None,
     sizes: tuple[int, int, int, int, int],
-) -> tuple[Tensor, Tensor, Tensor] | None:
-    """Return q', k' and v' of one projection, [B, T, heads, width] each, by one kernel; None: no kernel supports it.
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return q', k' and v' of one projection, [B, T, heads, width] each, by one kernel.
 
     Args:
-        joint: The projection [B, T, P]: queries, keys and values, each head after head, and unused columns.
-        kappa: -K > 0; None, for L2 attention, has no kernel.
+        joint: The projection [B, T, P]: queries, keys and values, head after head, of ``width`` columns each.
+        kappa: -K > 0.
         temperature: One for each head of the queries, [H].
         dtype: That of the vectors.
         rotary: Positions, [T, n // 2] each.
         sizes: Heads of queries, of keys and values, coordinates n of queries and keys, m of values, and the width.
     """
-    supported = joint.dim() == 3 and supports_pair(joint, joint, kappa, dim=-1) and joint.numel() > 0
-    if not supported or kappa is None or dtype == torch.float64 or sizes[-1] > LONGEST_ROW:
-        return None
-    if not (torch.compiler.is_compiling() or is_eager(joint)):
-        return None
-    if rotary is not None:
-        turns = (joint.shape[1], rotary[0].shape[-1])
-        if any(t.requires_grad or t.shape != turns or t.dtype != torch.float32 for t in rotary):
-            return None
-        rotary = rotary[0].contiguous(), rotary[1].contiguous()
     from lresnet.kernels.attention_vectors import Heads, fused_attention_vectors
 
     factor = 1 / temperature.to(torch.float32)
@@ -152,7 +163,8 @@ def fused_vectors(
         radius = 1 / kappa.to(joint.device, torch.float32).reshape(()).sqrt()
     else:
         radius = torch.full((), 1 / math.sqrt(kappa), device=joint.device)
-    return fused_attention_vectors(joint, factor, radius, rotary, dtype, Heads(*sizes), _joint_gradients)
+    turns = None if rotary is None else (rotary[0].contiguous(), rotary[1].contiguous())
+    return fused_attention_vectors(joint, factor, radius, turns, dtype, Heads(*sizes), _joint_gradients)
 
 
 def _joint_gradients(
@@ -162,7 +174,6 @@ def _joint_gradients(
     radius: Tensor,
     cos: Tensor | None,
     sin: Tensor | None,
-    columns: int,
     dtype: torch.dtype,
     heads: Any,
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -182,10 +193,9 @@ def _joint_gradients(
             assert gf is not None
             to_factor = gf.squeeze(-1) + radius * gr.squeeze(-1)
             gr = (gr.squeeze(-1) * factor).sum()
-        parts.append(gx.flatten(-2))
+        parts.append(torch.nn.functional.pad(gx, (0, heads.width - n)).flatten(-2))
         to_radius = to_radius + gr
-    joint = torch.cat(parts, dim=-1)
-    return torch.nn.functional.pad(joint, (0, columns - joint.shape[-1])), to_factor, to_radius
+    return torch.cat(parts, dim=-1), to_factor, to_radius
 
 
 def time_excess(x: Tensor, kappa: Curvature) -> tuple[Tensor, Tensor]:
@@ -258,19 +268,40 @@ def _plain_vectors(
 ) -> Tensor:
     if cos is not None and sin is not None:
         x = apply_rotary(x, cos, sin)
+    n = x.shape[-1]
+    in_one_pass = x.is_cuda and torch.compiler.is_compiling()
+    if in_one_pass:
+        x = torch.nn.functional.pad(x, (0, width - n))
     wide = x.to(wide_dtype(dtype))
     rounded = (wide if isinstance(factor, float) and factor == 1.0 else wide * factor).to(dtype)
     wide = rounded.to(wide.dtype)
     time = _appended_number(wide, factor, radius, role)
-    parts = [rounded, time]
+    numbers = [time]
     if is_half(dtype) and role != "value":
         high = time.to(dtype)
         low = (time.detach() - high.detach()).to(dtype)  # the gradient flows through the leading part, as if it were t
-        parts = [rounded, high, high, low] if role == "query" else [rounded, high, low, high]
-    missing = width - sum(part.shape[-1] for part in parts)
+        numbers = [high, high, low] if role == "query" else [high, low, high]
+    return _with_numbers(rounded, numbers, n) if in_one_pass else _appended(rounded, numbers, width)
+
+
+def _appended(x: Tensor, numbers: Sequence[Tensor], width: int) -> Tensor:
+    """Return x [..., n] with the numbers [..., 1] appended, and zeros up to the width."""
+    parts = [x, *(number.to(x.dtype) for number in numbers)]
+    missing = width - x.shape[-1] - len(numbers)
     if missing > 0:
-        parts.append(rounded.new_zeros(*rounded.shape[:-1], missing))
-    return torch.cat([part.to(dtype) for part in parts], dim=-1)
+        parts.append(x.new_zeros(*x.shape[:-1], missing))
+    return torch.cat(parts, dim=-1)
+
+
+def _with_numbers(x: Tensor, numbers: Sequence[Tensor], n: int) -> Tensor:
+    """Return x [..., width] with the numbers [..., 1] from column n on: :func:`_appended` for x padded with zeros.
+
+    torch.compile stores the parts of a concatenation one by one, single numbers three times as slowly as whole rows.
+    """
+    column = torch.arange(x.shape[-1], device=x.device)
+    for i, number in enumerate(numbers):
+        x = torch.where(column == n + i, number.to(x.dtype), x)
+    return x
 
 
 def _appended_number(x: Tensor, factor: _Number, radius: _Number | None, role: _Role) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from lresnet.geometry import ManifoldModule
 from lresnet.geometry.centroid import centroid
 from lresnet.geometry.checks import checked_points, checks_values, traced
-from lresnet.geometry.curvature import Curvature, kappa_of
+from lresnet.geometry.curvature import Curvature, kappa_of, parse_curvature
 from lresnet.geometry.distance import dot, time_of, unit, unitless_time
 from lresnet.geometry.smooth import with_derivatives_of
 from lresnet.kernels import supports_pair
@@ -78,9 +78,16 @@ def centroid_pool(x: Tensor, *, K: Curvature = -1.0) -> Tensor:
         >>> centroid_pool(torch.tensor([[2.0, 2.0], [-2.0, 2.0]]).reshape(1, 2, 1, 2))
         tensor([[0.8944, 0.0000]])
     """
+    if _has_kernel(x, K):
+        from lresnet.kernels.centroid_pooling import fused_centroid_pool
+
+        return fused_centroid_pool(x, -parse_curvature(K), _plain_centroid)
+    return _plain_centroid(x, kappa_of(K, torch.promote_types(x.dtype, torch.float32)))
+
+
+def _plain_centroid(x: Tensor, kappa: Curvature) -> Tensor:
     points = _pixels(x)
-    weight = torch.ones_like(points[..., :1])
-    return centroid(points, weight, kappa_of(K, points.dtype))
+    return centroid(points, torch.ones_like(points[..., :1]), kappa)
 
 
 def space_mean(x: Tensor) -> Tensor:
@@ -256,7 +263,7 @@ class SpaceMean(ManifoldModule):
 
 
 def _has_kernel(x: Tensor, K: Curvature) -> bool:
-    """Return whether :mod:`lresnet.kernels.pooling` supports these images. Compilers fuse the formula themselves."""
+    """Return whether the kernels of poolings support these images. Compilers fuse the formula themselves."""
     if traced() or isinstance(K, Tensor) or not supports_pair(x, x, dim=1) or x.dim() != 4 or x.numel() == 0:
         return False
     return x.shape[1] <= LONGEST_ROW and x.is_contiguous(memory_format=torch.channels_last)

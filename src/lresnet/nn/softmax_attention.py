@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 import torch
@@ -42,6 +43,7 @@ from lresnet.nn.inner_product_vectors import (
     head_width,
     key_vectors,
     query_vectors,
+    supports_fused_vectors,
     value_vectors,
     wide_dtype,
 )
@@ -436,12 +438,11 @@ class LorentzAttention(ManifoldModule):
         for tensor, name in ((key, "key"), (value, "value")):
             if tensor is not None:
                 require_features(require_points(tensor, name=name), self.embed_dim, f"LorentzAttention ({name})")
-        parts = self._projected(query, key, value)
         offset = 0 if cache is None else cache.length
-        dtype = _operator_dtype(parts[0])
+        dtype = _operator_dtype(query)
         inner = wide_dtype(dtype) if self.precise else dtype
         kappa = None if self.scores != "lorentz" else kappa_of(self.manifold.curvature, wide_dtype(inner))
-        q, k, v = (t.transpose(-3, -2) for t in self._vectors(parts, kappa, inner, rotary))
+        q, k, v = (t.transpose(-3, -2) for t in self._vectors(query, key, value, kappa, inner, rotary))
         scale = self.head_dim**-0.5 if self.scores == "dot" else 1.0
         if cache is not None:
             k, v = cache.append(k, v)
@@ -454,41 +455,24 @@ class LorentzAttention(ManifoldModule):
         result: Tensor = self.out_proj(mean.to(dtype).flatten(-2))
         return result
 
-    def _projected(self, query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, ...]:
-        """Return the projections of query, key and value; one tensor of all three for self attention."""
-        if key is None and value is not None:
-            raise ValueError("a value was given without a key; give both, or neither for self attention")
-        if key is None:
-            return (self._joint(query),)
-        sources = query, key, key if value is None else value
-        weights = self.in_proj.weight.split(self._rows)
-        own: Tensor | None = self.in_proj.bias
-        biases = (None,) * 3 if own is None else own.split(self._rows)
-        return tuple(map(torch.nn.functional.linear, sources, weights, biases))
-
-    def _joint(self, x: Tensor) -> Tensor:
-        """Return queries, keys and values of x as one product; on a GPU with columns of 0 that align it."""
-        missing = -sum(self._rows) % _ALIGNMENT
-        if missing == 0 or x.device.type != "cuda":
-            joint: Tensor = self.in_proj(x)
-            return joint
-        bias: Tensor | None = self.in_proj.bias
-        bias = None if bias is None else torch.nn.functional.pad(bias, (0, missing))
-        weight = torch.nn.functional.pad(self.in_proj.weight, (0, 0, 0, missing))
-        return torch.nn.functional.linear(x, weight, bias)
-
     def _vectors(
-        self, parts: tuple[Tensor, ...], kappa: Curvature | None, dtype: torch.dtype, rotary: Rotary | None
+        self,
+        query: Tensor,
+        key: Tensor | None,
+        value: Tensor | None,
+        kappa: Curvature | None,
+        dtype: torch.dtype,
+        rotary: Rotary | None,
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Return what the attention operator joins, by head, [B, T, H, ...]."""
-        if len(parts) == 1:
-            if kappa is not None:
-                sizes = self.num_heads, self.num_kv_heads, self.query_features, self.value_features, self.head_dim
-                fused = fused_vectors(parts[0], kappa, self.temperature, dtype, rotary, sizes)
-                if fused is not None:
-                    return fused
-            parts = parts[0][..., : sum(self._rows)].split(self._rows, -1)
+        if key is None and value is not None:
+            raise ValueError("a value was given without a key; give both, or neither for self attention")
+        if kappa is not None and key is None and supports_fused_vectors(query, kappa, dtype, rotary, self.head_dim):
+            joint = torch.nn.functional.linear(query, *self._aligned_projection())
+            sizes = self.num_heads, self.num_kv_heads, self.query_features, self.value_features, self.head_dim
+            return fused_vectors(joint, kappa, self.temperature, dtype, rotary, sizes)
         counts = self.num_heads, self.num_kv_heads, self.num_kv_heads
+        parts = self._projected(query, key, value)
         q, k, v = (part.unflatten(-1, (count, -1)) for part, count in zip(parts, counts, strict=True))
         turns = None if rotary is None else (rotary[0].unsqueeze(-2), rotary[1].unsqueeze(-2))
         if self.scores == "dot":
@@ -500,6 +484,40 @@ class LorentzAttention(ManifoldModule):
             key_vectors(k, kappa, dtype, self.head_dim, turns),
             v.to(dtype) if kappa is None else value_vectors(v, kappa, dtype, self.head_dim),
         )
+
+    def _aligned_projection(self) -> tuple[Tensor, Tensor | None]:
+        """Return weight and bias of the projection with rows of 0, so that each head has ``head_dim`` of them."""
+        own: Tensor | None = self.in_proj.bias
+        return self._aligned(self.in_proj.weight), None if own is None else self._aligned(own.unsqueeze(-1)).squeeze(-1)
+
+    def _aligned(self, weight: Tensor) -> Tensor:
+        queries, values = weight.split([self._rows[0] + self._rows[1], self._rows[2]])
+        heads = queries.unflatten(0, (-1, self.query_features)), values.unflatten(0, (-1, self.value_features))
+        return torch.cat([torch.nn.functional.pad(w, (0, 0, 0, self.head_dim - w.shape[1])) for w in heads]).flatten(
+            0, 1
+        )
+
+    def _projected(self, query: Tensor, key: Tensor | None, value: Tensor | None) -> Sequence[Tensor]:
+        """Return the projections of query, key and value, all heads of each in one tensor."""
+        if key is None:
+            parts: Sequence[Tensor] = self._joint(query).split(self._rows, -1)
+            return parts
+        sources = query, key, key if value is None else value
+        weights = self.in_proj.weight.split(self._rows)
+        own: Tensor | None = self.in_proj.bias
+        biases = (None,) * 3 if own is None else own.split(self._rows)
+        return tuple(map(torch.nn.functional.linear, sources, weights, biases))
+
+    def _joint(self, x: Tensor) -> Tensor:
+        """Return queries, keys and values of x as one product, whose number of columns is aligned on a GPU."""
+        missing = -sum(self._rows) % _ALIGNMENT
+        if missing == 0 or x.device.type != "cuda":
+            joint: Tensor = self.in_proj(x)
+            return joint
+        bias: Tensor | None = self.in_proj.bias
+        bias = None if bias is None else torch.nn.functional.pad(bias, (0, missing))
+        weight = torch.nn.functional.pad(self.in_proj.weight, (0, 0, 0, missing))
+        return torch.nn.functional.linear(x, weight, bias)[..., : sum(self._rows)]
 
     def extra_repr(self) -> str:
         grouped = "" if self.num_kv_heads == self.num_heads else f", num_kv_heads={self.num_kv_heads}"
