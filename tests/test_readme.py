@@ -139,6 +139,26 @@ def test_deep_graph_networks() -> None:
     assert {cell for cell, _ in better} == {"airport/lp"}
 
 
+def test_chains_of_16_layers() -> None:
+    lines = [line for line in read_results(ROOT / "results" / "deep.jsonl") if line["cell"].count("/") == 2]
+    leads = {
+        one.cell.split("/")[0]: one.difference.mean
+        for one in compare_methods(lines)
+        if (one.method, one.cell.split("/")[2], one.verdict) == ("euclidean", "16", "better")
+        and "chain" in one.protocol
+    }
+    low, high = min(leads.values()), max(leads.values())
+    assert sorted(leads) == ["airport", "cora"]
+    assert f"beat flat ones by {low:.0f} to {high:.0f} points on cora and airport" in WORDS
+
+
+def test_graph_transformers() -> None:
+    compared = compare_methods(read_results(ROOT / "results" / "graph_transformer.jsonl"))
+    decided = [one for one in compared if one.method == "euclidean" and one.verdict in ("better", "worse")]
+    assert [(one.cell, one.protocol, one.verdict) for one in decided] == [("actor", "fresh_splits-sgformer", "worse")]
+    assert f"on actor, the Euclidean network is {-decided[0].difference.mean:.1f} points better" in WORDS
+
+
 def test_the_raw_feature_on_disease() -> None:
     runs = [run for run in read_results(ROOT / "results" / "untrained.jsonl") if run["cell"] == "disease/lp"]
     assert f"without any training scores {max(run['value'] for run in runs):.1f}" in WORDS

@@ -47,8 +47,9 @@ def deep_page(lines: Sequence[Run], untrained: Iterable[Run] = ()) -> str:
     final = [line for line in lines if line["table"] == TABLE and line.get("stage", "final") == "final"]
     if not any(line.get("value") is not None for line in final):
         raise NoResults("there are no final runs of the study; `lresnet reproduce deep` makes them")
-    # Depths are described, not compared: the family of comparisons has one cell per graph, task and split.
+    # The family of the page's verdict has one cell per graph, task and split; depths are a family of their own.
     compared = compare_methods(line for line in final if line["cell"].count("/") == 1)
+    at_depths = compare_methods(line for line in final if line["cell"].count("/") == 2)
     recipes = [
         (cell, recipe(TABLE, cell, protocol)) for cell in recipe_cells(TABLE) for protocol in protocols(TABLE, cell)
     ]
@@ -69,6 +70,9 @@ def deep_page(lines: Sequence[Run], untrained: Iterable[Run] = ()) -> str:
         depths=[row for own in by_depth for row in own.rows(shown)],
         depth_gaps=[f"{own.title}: {own.gaps}" for own in by_depth if own.gaps],
         depth_answers=_depth_answers(by_depth),
+        depth_differences=[row for own in by_depth for row in own.differences(at_depths, shown)],
+        depth_counts=_depth_counts(by_depth, at_depths),
+        depth_family=len(at_depths),
         has_picture=bool(connection_panels(final)),
         better=[row for row in rows if "better" in row["differences"].get("euclidean", {}).get("text", "")],
         counts={verdict: sum(one.verdict == verdict for one in against) for verdict in ("better", "worse")},
@@ -175,6 +179,24 @@ class DepthRuns:
                     "values": [self._text(method, layers) for layers in depths],
                 }
 
+    def compared(self, compared: Iterable[Comparison], method: str) -> dict[int, Comparison]:
+        """Return the comparisons of Lorentz with ``method`` by number of layers."""
+        layers = {depth_cell(self.cell, count): count for count in self.plan["depths"]}
+        own = [one for one in compared if one.protocol == self.plan["protocol"] and one.method == method]
+        return {layers[one.cell]: one for one in own if one.cell in layers}
+
+    def differences(self, compared: Sequence[Comparison], depths: Sequence[int]) -> Iterable[dict[str, Any]]:
+        """Return one row per other method with its differences at ``depths``."""
+        for method in METHODS:
+            if own := self.compared(compared, method):
+                texts = [difference_text(own[n].difference, own[n].verdict) if n in own else "" for n in depths]
+                yield {
+                    "cell": self.cell,
+                    "connection": self.connection,
+                    "method": METHODS[method],
+                    "texts": [text or _NOT_MEASURED for text in texts],
+                }
+
     def value(self, method: str, layers: int) -> float | None:
         """Return the mean of the finished runs; None without any."""
         finite = [line["value"] for line in self.runs[method].get(layers, []) if line["value"] is not None]
@@ -213,6 +235,19 @@ def _depth_answers(by_depth: Iterable[DepthRuns]) -> list[dict[str, Any]]:
                 answers.append({"cell": cell, "layers": layers, "values": found})
                 break
     return answers
+
+
+def _depth_counts(by_depth: Iterable[DepthRuns], compared: Sequence[Comparison]) -> dict[str, dict[str, int]]:
+    """Return, for each connection, at how many depths Lorentz is better and worse than GCNII, and of how many."""
+    counts: dict[str, dict[str, int]] = {}
+    for own in by_depth:
+        found = own.compared(compared, "euclidean").values()
+        verdicts = [one.verdict for one in found]
+        total = counts.setdefault(own.connection, {"better": 0, "worse": 0, "all": 0})
+        total["better"] += verdicts.count("better")
+        total["worse"] += verdicts.count("worse")
+        total["all"] += len(verdicts)
+    return {connection: total for connection, total in counts.items() if total["all"]}
 
 
 def _range_of(values: Sequence[float]) -> str:
