@@ -48,113 +48,147 @@ class Heads(NamedTuple):
 
 
 # --- 1. Kernels -------------------------------------------------------------------------------------------------------
+# A program computes the heads of one kind, one after the other, so that it reads the angles of its rows once. The row
+# of a head has three parts: the first and the second coordinates of the pairs that turn, HALF each, and the rest, with
+# coordinates that do not turn, the appended numbers and zeros.
 
 
 @jit
-def _rotation(cos_pointer, sin_pointer, time, column, HALF: tl.constexpr):
-    """Return the column of each coordinate's partner, and c and s: the turned coordinate is ``c x + s partner``."""
-    turns = column < 2 * HALF
-    partner = tl.where(column < HALF, column + HALF, tl.where(turns, column - HALF, column))
-    angle = time * HALF + tl.minimum(column, partner)
-    c = tl.load(cos_pointer + angle, mask=turns, other=1.0).to(tl.float32)
-    s = tl.load(sin_pointer + angle, mask=turns, other=0.0).to(tl.float32)
-    return partner, c, tl.where(column < HALF, -s, s)
+def _angles(cos_pointer, sin_pointer, time, half, HALF: tl.constexpr):
+    """Return cosines and sines [ROWS, block of HALF]."""
+    c = tl.load(cos_pointer + time * HALF + half, mask=half < HALF, other=0.0).to(tl.float32)
+    s = tl.load(sin_pointer + time * HALF + half, mask=half < HALF, other=0.0).to(tl.float32)
+    return c, s
+
+
+@jit
+def _load(pointer, column, mask):
+    return tl.load(pointer + column, mask=mask, other=0.0).to(tl.float32)
+
+
+@jit
+def _rounded(x, pointer):
+    return x.to(pointer.dtype.element_ty).to(tl.float32)
 
 
 @jit
 def _write_vectors(
-    x_pointer, out_pointer, cos_pointer, sin_pointer, row, column, inside, place, time, n, factor, radius,
-    width, out_step, ROLE: tl.constexpr, HALF: tl.constexpr, SPLIT: tl.constexpr,
+    x_pointer, out_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index, rows, length, x_batch, x_time,
+    heads, n, width, ROLE: tl.constexpr, HALF: tl.constexpr, SPLIT: tl.constexpr,
+    ROWS: tl.constexpr, PAIRS: tl.constexpr, REST: tl.constexpr,
 ):  # fmt: skip
-    """Write the vectors of one head; ``place`` is where each row of x starts."""
-    coordinate = column < n
-    x = tl.load(x_pointer + place + column, mask=inside & coordinate, other=0.0).to(tl.float32)
-    if HALF > 0 and ROLE != "value":
-        partner, c, s = _rotation(cos_pointer, sin_pointer, time, column, HALF)
-        other = tl.load(x_pointer + place + partner, mask=inside & (column < 2 * HALF), other=0.0).to(tl.float32)
-        x = x * c + other * s
-    kind = out_pointer.dtype.element_ty
-    if ROLE == "query":
-        x = x * factor
-    x = x.to(kind).to(tl.float32)
-    square = tl.sum(x * x, axis=1, keep_dims=True)
-    t = tl.sqrt_rn(square + radius * radius)
-    number = -t if ROLE == "query" else tl.div_rn(square, t + radius)
-    high = number.to(kind).to(tl.float32)
-    y = tl.where(column == n, number, x)
-    if SPLIT and ROLE != "value":
-        low = number - high
-        y = tl.where(column == n + 1, high if ROLE == "query" else low, y)
-        y = tl.where(column == n + 2, low if ROLE == "query" else high, y)
-    tl.store(out_pointer + row * out_step + column, y.to(kind), mask=inside & (column < width))
+    """Write the vectors of the heads of one kind; ``x_pointer`` is where the first of them starts."""
+    inside, time, row = index < rows, index % length, index.to(tl.int64)
+    place = (index // length).to(tl.int64) * x_batch + time.to(tl.int64) * x_time
+    # Column of the rest in a head, and what is there: a coordinate before n, then the numbers.
+    column = 2 * HALF + tl.arange(0, REST)[None, :]
+    if HALF > 0:
+        half = tl.arange(0, PAIRS)[None, :]
+        turns = inside & (half < HALF)
+        c, s = _angles(cos_pointer, sin_pointer, time, half, HALF)
+    for head in range(heads):
+        x = x_pointer + place + head * width
+        out = out_pointer + row * (heads * width) + head * width
+        factor = tl.load(factor_pointer + head) if ROLE == "query" else 1.0
+        r = radius * factor
+        rest = _rounded(_load(x, column, inside & (column < n)) * factor, out_pointer)
+        square = tl.sum(rest * rest, axis=1, keep_dims=True)
+        if HALF > 0:
+            first, second = _load(x, half, turns), _load(x, half + HALF, turns)
+            turned = _rounded((first * c - second * s) * factor, out_pointer)
+            second = _rounded((first * s + second * c) * factor, out_pointer)
+            square += tl.sum(turned * turned + second * second, axis=1, keep_dims=True)
+            tl.store(out + half, turned.to(out_pointer.dtype.element_ty), mask=turns)
+            tl.store(out + half + HALF, second.to(out_pointer.dtype.element_ty), mask=turns)
+        t = tl.sqrt_rn(square + r * r)
+        number = -t if ROLE == "query" else tl.div_rn(square, t + r)
+        rest = tl.where(column == n, number, rest)
+        if SPLIT and ROLE != "value":
+            high = _rounded(number, out_pointer)
+            low = number - high
+            rest = tl.where(column == n + 1, high if ROLE == "query" else low, rest)
+            rest = tl.where(column == n + 2, low if ROLE == "query" else high, rest)
+        tl.store(out + column, rest.to(out_pointer.dtype.element_ty), mask=inside & (column < width))
 
 
 @jit
 def _forward(
     x_pointer, factor_pointer, radius_pointer, cos_pointer, sin_pointer, q_pointer, k_pointer, v_pointer,
     rows, length, x_batch, x_time, heads, kv_heads, n, m, width,
-    HALF: tl.constexpr, SPLIT: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    HALF: tl.constexpr, SPLIT: tl.constexpr,
+    ROWS: tl.constexpr, PAIRS: tl.constexpr, REST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    slots = heads + 2 * kv_heads
-    slot = tl.program_id(0) % slots  # adjacent programs read adjacent columns
-    index = ((tl.program_id(0) // slots) * ROWS + tl.arange(0, ROWS))[:, None]
-    column = tl.arange(0, BLOCK)[None, :]
-    inside, time, row = index < rows, index % length, index.to(tl.int64)
-    place = (index // length).to(tl.int64) * x_batch + time.to(tl.int64) * x_time
+    kind = tl.program_id(0) % 3  # adjacent programs read adjacent columns
+    index = ((tl.program_id(0) // 3) * ROWS + tl.arange(0, ROWS))[:, None]
     radius = tl.load(radius_pointer)
-    if slot < heads:
-        factor = tl.load(factor_pointer + slot)
+    if kind == 0:
         _write_vectors(
-            x_pointer + slot * width, q_pointer + slot * width, cos_pointer, sin_pointer, row, column, inside, place,
-            time, n, factor, radius * factor, width, heads * width, "query", HALF, SPLIT,
+            x_pointer, q_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index, rows, length, x_batch,
+            x_time, heads, n, width, "query", HALF, SPLIT, ROWS, PAIRS, REST,
         )  # fmt: skip
-    elif slot < heads + kv_heads:
+    elif kind == 1:
         _write_vectors(
-            x_pointer + slot * width, k_pointer + (slot - heads) * width, cos_pointer, sin_pointer, row, column, inside,
-            place, time, n, 1.0, radius, width, kv_heads * width, "key", HALF, SPLIT,
+            x_pointer + heads * width, k_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index, rows,
+            length, x_batch, x_time, kv_heads, n, width, "key", HALF, SPLIT, ROWS, PAIRS, REST,
         )  # fmt: skip
     else:
-        head = slot - heads - kv_heads
         _write_vectors(
-            x_pointer + slot * width, v_pointer + head * width, cos_pointer, sin_pointer, row,
-            column, inside, place, time, m, 1.0, radius, width, kv_heads * width, "value", HALF, SPLIT,
+            x_pointer + (heads + kv_heads) * width, v_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index,
+            rows, length, x_batch, x_time, kv_heads, m, width, "value", 0, SPLIT, ROWS, PAIRS, BLOCK,
         )  # fmt: skip
 
 
 @jit
-def _write_gradient(
-    g_pointer, y_pointer, gx_pointer, line_pointer, cos_pointer, sin_pointer, row, column, inside, place, time,
-    n, factor, radius, width, y_step, gx_step,
+def _write_gradients(
+    g_pointer, y_pointer, gx_pointer, lines_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index, rows,
+    length, g_batch, g_time, g_head, heads, n, width, columns,
     ROLE: tl.constexpr, HALF: tl.constexpr, SPLIT: tl.constexpr, SUMS: tl.constexpr,
+    ROWS: tl.constexpr, PAIRS: tl.constexpr, REST: tl.constexpr,
 ):  # fmt: skip
-    """Write the gradient of one head, and the sums for factor and radius; ``place`` is where each row of g starts."""
+    """Write the gradients of the heads of one kind, and their sums for factor and radius, two for each head."""
+    inside, time, row = index < rows, index % length, index.to(tl.int64)
+    place = (index // length).to(tl.int64) * g_batch + time.to(tl.int64) * g_time
+    column = 2 * HALF + tl.arange(0, REST)[None, :]
     coordinate = inside & (column < n)
-    x = tl.load(y_pointer + row * y_step + column, mask=coordinate, other=0.0).to(tl.float32)
-    g = tl.load(g_pointer + place + column, mask=coordinate, other=0.0).to(tl.float32)
-    gt = tl.load(g_pointer + place + n, mask=inside, other=0.0).to(tl.float32)
-    if SPLIT and ROLE != "value":
-        gt += tl.load(g_pointer + place + (n + 1 if ROLE == "query" else n + 2), mask=inside, other=0.0).to(tl.float32)
-    # The time of the rounded coordinates, as it was computed forward.
-    square = tl.sum(x * x, axis=1, keep_dims=True)
-    t = tl.sqrt_rn(square + radius * radius)
-    share = tl.div_rn(-gt if ROLE == "query" else gt, t)
-    gx = g + x * share
-    if SUMS:
-        slope = radius if ROLE == "query" else -tl.div_rn(square, t + radius)
-        to_radius = tl.where(inside, share * slope, 0.0)
-        tl.store(line_pointer, tl.sum(gx * x))
-        tl.store(line_pointer + 1, tl.sum(to_radius))
-    if HALF > 0 and ROLE != "value":
-        partner, c, s = _rotation(cos_pointer, sin_pointer, time, column, HALF)
-        turns = inside & (column < 2 * HALF)
-        other = tl.load(g_pointer + place + partner, mask=turns, other=0.0).to(tl.float32)
-        other += tl.load(y_pointer + row * y_step + partner, mask=turns, other=0.0).to(tl.float32) * share
-        gx = gx * c - other * s
-    if ROLE == "query":
-        gx = gx * factor
-    # The other columns come from rows of 0 of the projection's weight: their gradient must be finite.
-    gx = tl.where(column < n, gx, 0.0).to(gx_pointer.dtype.element_ty)
-    tl.store(gx_pointer + row * gx_step + column, gx, mask=inside & (column < width))
+    if HALF > 0:
+        half = tl.arange(0, PAIRS)[None, :]
+        turns = inside & (half < HALF)
+        c, s = _angles(cos_pointer, sin_pointer, time, half, HALF)
+    for head in range(heads):
+        g, y = g_pointer + place + head * g_head, y_pointer + row * (heads * width) + head * width
+        gx = gx_pointer + row * columns + head * width
+        factor = tl.load(factor_pointer + head) if ROLE == "query" else 1.0
+        r = radius * factor
+        x = _load(y, column, coordinate)
+        g_rest = _load(g, column, inside & (column < width))
+        square = tl.sum(x * x, axis=1, keep_dims=True)
+        # The numbers' gradients: those of the leading part of a time, which stands at n and, of two parts, once more.
+        leading = column == n
+        if SPLIT and ROLE != "value":
+            leading = leading | (column == (n + 1 if ROLE == "query" else n + 2))
+        gt = tl.sum(tl.where(leading, g_rest, 0.0), axis=1, keep_dims=True)
+        if HALF > 0:
+            x1, x2 = _load(y, half, turns), _load(y, half + HALF, turns)
+            g1, g2 = _load(g, half, turns), _load(g, half + HALF, turns)
+            square += tl.sum(x1 * x1 + x2 * x2, axis=1, keep_dims=True)
+        t = tl.sqrt_rn(square + r * r)
+        share = tl.div_rn(-gt if ROLE == "query" else gt, t)
+        g_rest = tl.where(column < n, g_rest + x * share, 0.0)
+        if SUMS:
+            total = tl.sum(g_rest * x, axis=1, keep_dims=True)
+        # The columns beyond n come from rows of 0 of the projection's weight: their gradient must be finite.
+        kind = gx_pointer.dtype.element_ty
+        tl.store(gx + column, (g_rest * factor).to(kind), mask=inside & (column < width))
+        if HALF > 0:
+            g1, g2 = g1 + x1 * share, g2 + x2 * share
+            if SUMS:
+                total += tl.sum(g1 * x1 + g2 * x2, axis=1, keep_dims=True)
+            tl.store(gx + half, ((g1 * c + g2 * s) * factor).to(kind), mask=turns)
+            tl.store(gx + half + HALF, ((g2 * c - g1 * s) * factor).to(kind), mask=turns)
+        if SUMS:
+            slope = r if ROLE == "query" else -tl.div_rn(square, t + r)
+            tl.store(lines_pointer + 2 * head, tl.sum(total))
+            tl.store(lines_pointer + 2 * head + 1, tl.sum(tl.where(inside, share * slope, 0.0)))
 
 
 @jit
@@ -163,36 +197,33 @@ def _backward(
     cos_pointer, sin_pointer, gx_pointer, lines_pointer, rows, length,
     gq_batch, gq_time, gq_head, gk_batch, gk_time, gk_head, gv_batch, gv_time, gv_head,
     heads, kv_heads, n, m, width,
-    HALF: tl.constexpr, SPLIT: tl.constexpr, SUMS: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    HALF: tl.constexpr, SPLIT: tl.constexpr, SUMS: tl.constexpr,
+    ROWS: tl.constexpr, PAIRS: tl.constexpr, REST: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    kind, tile = tl.program_id(0) % 3, tl.program_id(0) // 3
+    index = (tile * ROWS + tl.arange(0, ROWS))[:, None]
     slots = heads + 2 * kv_heads
-    slot, columns = tl.program_id(0) % slots, slots * width
-    index = ((tl.program_id(0) // slots) * ROWS + tl.arange(0, ROWS))[:, None]
-    column = tl.arange(0, BLOCK)[None, :]
-    inside, angle, row = index < rows, index % length, index.to(tl.int64)
-    batch, time = (index // length).to(tl.int64), angle.to(tl.int64)
-    line_pointer = lines_pointer + tl.program_id(0).to(tl.int64) * 2 if SUMS else lines_pointer
+    columns = slots * width
+    lines_pointer = lines_pointer + tile.to(tl.int64) * 2 * slots if SUMS else lines_pointer
     radius = tl.load(radius_pointer)
-    if slot < heads:
-        factor = tl.load(factor_pointer + slot)
-        _write_gradient(
-            gq_pointer, q_pointer + slot * width, gx_pointer + slot * width, line_pointer, cos_pointer, sin_pointer,
-            row, column, inside, batch * gq_batch + time * gq_time + slot * gq_head, angle, n, factor, radius * factor,
-            width, heads * width, columns, "query", HALF, SPLIT, SUMS,
+    if kind == 0:
+        _write_gradients(
+            gq_pointer, q_pointer, gx_pointer, lines_pointer, factor_pointer, radius, cos_pointer, sin_pointer, index,
+            rows, length, gq_batch, gq_time, gq_head, heads, n, width, columns,
+            "query", HALF, SPLIT, SUMS, ROWS, PAIRS, REST,
         )  # fmt: skip
-    elif slot < heads + kv_heads:
-        head = slot - heads
-        _write_gradient(
-            gk_pointer, k_pointer + head * width, gx_pointer + slot * width, line_pointer, cos_pointer, sin_pointer,
-            row, column, inside, batch * gk_batch + time * gk_time + head * gk_head, angle, n, 1.0, radius,
-            width, kv_heads * width, columns, "key", HALF, SPLIT, SUMS,
+    elif kind == 1:
+        _write_gradients(
+            gk_pointer, k_pointer, gx_pointer + heads * width, lines_pointer + 2 * heads if SUMS else lines_pointer,
+            factor_pointer, radius, cos_pointer, sin_pointer, index, rows, length, gk_batch, gk_time, gk_head,
+            kv_heads, n, width, columns, "key", HALF, SPLIT, SUMS, ROWS, PAIRS, REST,
         )  # fmt: skip
     else:
-        head = slot - heads - kv_heads
-        _write_gradient(
-            gv_pointer, v_pointer + head * width, gx_pointer + slot * width, line_pointer, cos_pointer,
-            sin_pointer, row, column, inside, batch * gv_batch + time * gv_time + head * gv_head, angle, m, 1.0, radius,
-            width, kv_heads * width, columns, "value", HALF, SPLIT, SUMS,
+        first = heads + kv_heads
+        _write_gradients(
+            gv_pointer, v_pointer, gx_pointer + first * width, lines_pointer + 2 * first if SUMS else lines_pointer,
+            factor_pointer, radius, cos_pointer, sin_pointer, index, rows, length, gv_batch, gv_time, gv_head,
+            kv_heads, m, width, columns, "value", 0, SPLIT, SUMS, ROWS, PAIRS, BLOCK,
         )  # fmt: skip
 
 
@@ -218,9 +249,8 @@ def forward(
     rows, tile = batch * length, attention_vectors_tile(heads.width)
     with torch.cuda.device_of(x):
         launch(
-            _forward, (-(-rows // tile.rows) * heads.slots,), x, factor, radius, cos, sin, q, k, v, rows, length,
-            x.stride(0), x.stride(1), *heads, HALF=0 if cos is None else cos.shape[-1], SPLIT=dtype != torch.float32,
-            ROWS=tile.rows, BLOCK=tile.block, num_warps=tile.warps,
+            _forward, (3 * -(-rows // tile.rows),), x, factor, radius, cos, sin, q, k, v, rows, length,
+            x.stride(0), x.stride(1), *heads, SPLIT=dtype != torch.float32, **_blocks(cos, heads),
         )  # fmt: skip
     return q, k, v
 
@@ -249,10 +279,9 @@ def backward(
     lines = factor.new_empty(_lines_shape(rows, heads, needs_sums))
     with torch.cuda.device_of(q):
         launch(
-            _backward, (tiles * heads.slots,), gq, gk, gv, q, k, v, factor, radius, cos, sin, gx,
+            _backward, (3 * tiles,), gq, gk, gv, q, k, v, factor, radius, cos, sin, gx,
             lines if needs_sums else None, rows, length, *gq.stride()[:3], *gk.stride()[:3], *gv.stride()[:3],
-            *heads, HALF=0 if cos is None else cos.shape[-1], SPLIT=q.dtype != torch.float32, SUMS=needs_sums,
-            ROWS=tile.rows, BLOCK=tile.block, num_warps=tile.warps,
+            *heads, SPLIT=q.dtype != torch.float32, SUMS=needs_sums, **_blocks(cos, heads),
         )  # fmt: skip
     return gx, lines
 
@@ -268,6 +297,14 @@ def number_gradients(lines: Tensor, factor: Tensor, radius: Tensor) -> tuple[Ten
 def _lines_shape(rows: int, heads: Heads, needs_sums: bool) -> tuple[int, int, int]:
     tile = attention_vectors_tile(heads.width)
     return (-(-rows // tile.rows) if needs_sums else 0, heads.slots, 2)
+
+
+def _blocks(cos: Tensor | None, heads: Heads) -> dict[str, int]:
+    """Return the sizes of a program's blocks: rows, pairs that turn, and the other columns of a head."""
+    half, tile = 0 if cos is None else cos.shape[-1], attention_vectors_tile(heads.width)
+    pairs, rest = (1 << max(0, size - 1).bit_length() for size in (half, heads.width - 2 * half))
+    sizes = {"HALF": half, "ROWS": tile.rows, "PAIRS": pairs, "REST": rest, "BLOCK": tile.block}
+    return sizes | {"num_warps": tile.warps}
 
 
 def _counts(heads: Heads) -> tuple[int, int, int]:

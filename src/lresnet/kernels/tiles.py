@@ -194,13 +194,13 @@ def pairwise_tile() -> Tile:
 
 
 def attention_vectors_tile(width: int) -> Tile:
-    """Tile of ``attention_vectors.py``: vectors of one head.
+    """Tile of ``attention_vectors.py``: rows of one head. One warp shares the numbers of its rows without a barrier.
 
     Example:
         >>> attention_vectors_tile(64)
-        Tile(rows=32, block=64, warps=4, programs=2147483647, stages=1)
+        Tile(rows=8, block=64, warps=1, programs=2147483647, stages=1)
     """
-    return small_tile(width, 2048)
+    return small_tile(width, 512)._replace(warps=1)
 
 
 def _power_of_two(n: int) -> int:
