@@ -19,14 +19,14 @@ all, as training does; for attention they are the same. On CUDA the clock is CUD
 torch's allocator during one call, with the parameters. On a CPU the clock is process time of one thread, and the memory
 is what one call allocates at most, without the parameters.
 
-What a compiled block of lorentz_gpt reads and writes, in units of one number in half precision for each token and
-coordinate, counted in the kernels that torch 2.11 generates for an H200 (bfloat16, width 512, 4 blocks; matrix products
-and the attention operator excluded): 31 forward and 62 backward, the baseline 26 and 50. The additional ones are
+What a compiled block of lorentz_gpt reads and writes beyond its baseline, in units of one number in half precision for
+each token and coordinate (bfloat16, width 512; matrix products and the attention operator excluded):
 
 - forward: 2 for values, which are read and written for their times, 2 for the results of attention, which become
   centroids, and 1 for numbers that the residuals store for each token;
-- backward: 14 for the residuals, which read both of their inputs, and 4 for queries, keys, values and centroids. The
-  baseline has 5 that the Lorentz network does not need: it converts gradients of branches in passes of their own.
+- backward: 14 for the residuals, which read both of their inputs, and 3 for centroids. The gradient of the projection
+  takes 9 (kernels/attention_vectors.py); the baseline turns and joins three gradients (10), and takes 5 more for those
+  of branches, which it converts in passes of their own.
 """
 
 from __future__ import annotations

@@ -11,7 +11,13 @@ from lresnet.nn import inner_product_vectors as file
 from tests.kernels.cases import DEVICE
 
 pytest.importorskip("triton")
-_TRACER = pytest.mark.filterwarnings("ignore:.*should not be instantiated.*:DeprecationWarning")  # torch's
+
+
+def compiled_on_a_gpu(function):
+    """Mark a test that runs compiled code on a GPU: the compiler warns about itself and about TF32."""
+    for message in (".*should not be instantiated.*:DeprecationWarning", ".*TensorFloat32.*", ".*_prims_common.*"):
+        function = pytest.mark.filterwarnings(f"ignore:{message}")(function)
+    return pytest.mark.skipif(DEVICE == "cpu", reason="torch.compile runs kernels on GPUs")(function)
 
 
 @pytest.fixture(autouse=True)
@@ -189,8 +195,7 @@ def test_positions_that_the_kernel_does_not_read_take_the_formula(rotary):
     torch.testing.assert_close(layer(x, rotary=(cos, sin)), expected, rtol=1e-4, atol=1e-5)
 
 
-@_TRACER
-@pytest.mark.skipif(DEVICE == "cpu", reason="torch.compile runs kernels on GPUs")
+@compiled_on_a_gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("moved", [False, True])
 def test_a_compiled_layer_on_a_gpu_computes_what_it_computes_in_eager_mode(dtype, moved):
@@ -213,8 +218,7 @@ def test_a_compiled_layer_on_a_gpu_computes_what_it_computes_in_eager_mode(dtype
         torch.testing.assert_close(one, p.grad, rtol=bound, atol=2 * bound * float(p.grad.abs().max()))
 
 
-@_TRACER
-@pytest.mark.skipif(DEVICE == "cpu", reason="torch.compile runs kernels on GPUs")
+@compiled_on_a_gpu
 @pytest.mark.parametrize("name", ["lorentz_gpt", "lorentz_vit"])
 def test_a_compiled_network_on_a_gpu_has_the_gradients_of_the_formulas(name):
     torch.manual_seed(0)
