@@ -141,6 +141,20 @@ def test_a_fixed_curvature_is_not_rounded_with_the_module(move):
     assert M.to("meta")._traced_K.device.type == "meta"
 
 
+def test_a_layer_moves_the_fixed_curvature_that_compiled_code_reads():
+    """The layer does not register the manifold, and code compiled for a GPU cannot read a tensor on the CPU."""
+    M = Lorentz(-0.1)
+    layer = torch.nn.Sequential(LorentzResidual(M)).half()
+    assert M._traced_K.dtype == torch.float64
+    layer.to("meta")
+    assert M._traced_K.device.type == "meta"
+    layer.to_empty(device="cpu")
+    assert M._traced_K.item() == M.curvature == -0.1
+    learned = Lorentz(-0.1, learnable=True)
+    LorentzResidual(learned).to("meta")
+    assert learned.log_kappa.device.type == "cpu"  # a parameter belongs to the model that registers it
+
+
 def test_geoopt_convention():
     assert Lorentz.from_geoopt(4.0).curvature == -0.25
     assert Lorentz.from_geoopt(torch.tensor(4.0)).curvature == -0.25
