@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -361,6 +362,21 @@ def test_study_tests_final_trainings_only_and_resumes(tmp_path: Path, monkeypatc
     run_untrained(plan, "mammal", out, **quiet)
     assert run_study(plan, "mammal", out, **quiet)
     assert len(list(read_results(out))) == len(lines)
+
+
+def test_several_workers_make_the_lines_of_one(tmp_path: Path, monkeypatch):
+    plan, lines = small_plan(), {}
+    monkeypatch.setattr(study, "worker_pool", lambda _: ThreadPoolExecutor(1))  # the seed of torch is the process's
+    monkeypatch.setattr(study, "hierarchy_of", lambda _: mammals())
+    for workers in (1, 2):
+        out = tmp_path / f"{workers}.jsonl"
+        assert not run_study(plan, "mammal", out, workers=workers, minutes=-1.0, report=lambda _: None)
+        assert own_lines(out) == []
+        assert run_study(plan, "mammal", out, workers=workers, report=lambda _: None)
+        lines[workers] = sorted(
+            (line["cell"], line["method"], line["split"], line["validation"]) for line in own_lines(out)
+        )
+    assert lines[1] == lines[2]
 
 
 def test_highest_validation_of_the_search_is_chosen():

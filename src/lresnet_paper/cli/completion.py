@@ -14,6 +14,7 @@ def completion(
     out: Path = Path("results/completion.jsonl"),
     plan: Annotated[Path | None, arg(metavar="FILE")] = None,
     device: str = "auto",
+    workers: Annotated[int, arg(metavar="N")] = 1,
     minutes: Annotated[float | None, arg(metavar="M")] = None,
 ) -> int:
     """Complete the noun hierarchy of WordNet by ranking: held-out leaves, and the transitive closure.
@@ -29,13 +30,16 @@ def completion(
         out: The file of JSON lines.
         plan: Another plan of the same form. Default: the plan of the study.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
+        workers: Processes that share the device. They train different tasks and dimensions.
         minutes: Start no training after this many minutes.
     """
     import torch
 
     from lresnet.runs.names import require_known
+    from lresnet.runs.workers import require_workers
     from lresnet_paper.completion.study import read_plan, run_study, run_untrained
 
+    require_workers(workers)
     own = read_plan(plan)
     forms = {settings.get("subtree"): name for name, settings in own["forms"].items()}
     if subtree is not None:
@@ -44,7 +48,7 @@ def completion(
         run_untrained(own, forms[subtree], out)
     else:
         chosen = ("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device
-        if not run_study(own, forms[subtree], out, device=chosen, minutes=minutes):
+        if not run_study(own, forms[subtree], out, device=chosen, workers=workers, minutes=minutes):
             print("runs are still missing; run the same command again to resume")
     print(f"The results: {out}")
     return 0

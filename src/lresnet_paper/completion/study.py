@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from scipy import sparse
 
 from lresnet._json import read_toml
+from lresnet.runs.workers import worker_pool
 from lresnet.train.results import ResultsFile, environment
 from lresnet_paper.completion.data import PROTOCOLS, TASKS, Cell, Nouns, load_nouns, make_cell, noun_subtree
 from lresnet_paper.completion.evaluation import completion_metrics, mean_reciprocal_rank
@@ -277,6 +280,7 @@ def run_study(
     out: Path,
     *,
     device: str = "cpu",
+    workers: int = 1,
     minutes: float | None = None,
     nouns: Nouns | None = None,
     report: Callable[[str], None] = print,
@@ -288,26 +292,67 @@ def run_study(
         form: a name of the plan's ``forms``.
         out: the file of JSON lines; each line is written as soon as it is known.
         device: where to train.
+        workers: processes that share the device. Each runs the arms of a task, protocol and dimension one by one.
         minutes: start no training after this many minutes. None: run all.
-        nouns: the hierarchy; None: that of the form is loaded.
-        report: called with a line of text after every training.
+        nouns: the hierarchy, for one worker; None: that of the form is loaded.
+        report: called with a line of text after every training; several workers print it instead.
     """
-    started, file, cells = time.monotonic(), results_file(out), _Cells(plan, form, device, nouns)
-    early = set(plan["splits"][: len(plan["splits"]) // 2])  # an interrupted study has these of all groups
-    for is_early, (task, group) in itertools.product((True, False), list(_groups(plan, form))):
-        for stage in ("search", "final"):
-            for training in _trainings(plan, group, stage, own_lines(out)):
-                if stage == "final" and is_early != (training.split in early):
-                    continue
-                if training in file.keys():  # noqa: SIM118 - the file is no mapping
-                    continue
-                if minutes is not None and time.monotonic() - started > 60 * minutes:
-                    return False
-                line = run_training(plan, form, training, cells.get(task, training.split), device)
-                file.append(line)
-                name = f"{stage}, {training.cell}, {training.protocol}, {training.arm}, dimension {training.dimension}"
-                report(f"{name}, split {training.split}: validation {line['validation']}, test {line.get('value')}")
+    deadline = math.inf if minutes is None else time.time() + 60 * minutes
+    half = len(plan["splits"]) // 2
+    groups = list(_groups(plan, form))
+    for splits in (plan["splits"][:half], plan["splits"][half:]):  # an interrupted study has the first of all groups
+        if workers == 1:
+            cells = _Cells(plan, form, device, nouns)
+            done = all(_run_group(plan, form, out, splits, *group, cells, deadline, report) for group in groups)
+        else:
+            with worker_pool(workers) as pool:
+                runs = [pool.submit(_run_here, plan, form, out, splits, *group, device, deadline) for group in groups]
+                results = [run.result() for run in as_completed(runs)]
+                done = all(results)
+        if not done:
+            return False
     return True
+
+
+def _run_group(
+    plan: Plan,
+    form: str,
+    out: Path,
+    splits: Container[int],
+    task: str,
+    group: _Group,
+    cells: _Cells,
+    deadline: float,
+    report: Callable[[str], None],
+) -> bool:
+    """Run the search of a group and its final trainings on some splits; return whether none is missing."""
+    file = results_file(out)
+    for stage in ("search", "final"):
+        for training in _trainings(plan, group, stage, own_lines(out)):
+            if (stage == "final" and training.split not in splits) or training in set(file.keys()):
+                continue
+            if time.time() > deadline:
+                return False
+            line = run_training(plan, form, training, cells.get(task, training.split), cells.device)
+            file.append(line)
+            name = f"{stage}, {training.cell}, {training.protocol}, {training.arm}, dimension {training.dimension}"
+            report(f"{name}, split {training.split}: validation {line['validation']}, test {line.get('value')}")
+    return True
+
+
+def _run_here(
+    plan: Plan,
+    form: str,
+    out: Path,
+    splits: Container[int],
+    task: str,
+    group: _Group,
+    device: str,
+    deadline: float,
+) -> bool:
+    """Run :func:`_run_group` in a worker process."""
+    report = functools.partial(print, flush=True)
+    return _run_group(plan, form, out, splits, task, group, _Cells(plan, form, device, None), deadline, report)
 
 
 def own_lines(path: Path) -> list[dict[str, Any]]:
