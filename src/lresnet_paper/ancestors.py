@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -261,19 +262,25 @@ def run_study(
         out: the file of JSON lines; each line is written as soon as it is known.
         device: where to train.
         workers: processes that share the device; each runs one arm after the other.
-        minutes: start no arm after this many minutes; only with one worker. None: run all.
+        minutes: start no arm after this many minutes. None: run all.
     """
-    started, todo = time.monotonic(), missing_arms(plan, form, own_lines(out))
+    deadline = math.inf if minutes is None else time.time() + 60 * minutes
+    todo = missing_arms(plan, form, own_lines(out))
     with worker_pool(workers) if workers > 1 else contextlib.nullcontext() as pool:
-        if pool is not None:
-            for future in as_completed([pool.submit(run_arm, plan, arm, out, device) for arm in todo]):
-                future.result()
-            return 0
-        for number, arm in enumerate(todo):
-            if minutes is not None and time.monotonic() - started > 60 * minutes:
-                return len(todo) - number
-            run_arm(plan, arm, out, device)
-    return 0
+        if pool is None:
+            done = [_run_arm_before(deadline, plan, arm, out, device) for arm in todo]
+        else:
+            runs = [pool.submit(_run_arm_before, deadline, plan, arm, out, device) for arm in todo]
+            done = [run.result() for run in as_completed(runs)]
+    return done.count(False)
+
+
+def _run_arm_before(deadline: float, plan: Plan, arm: Arm, out: Path, device: str) -> bool:
+    """Run an arm unless the deadline has passed; return whether it was run."""
+    if time.time() > deadline:
+        return False
+    run_arm(plan, arm, out, device)
+    return True
 
 
 def missing_arms(plan: Plan, form: str, lines: Iterable[Mapping[str, Any]]) -> list[Arm]:

@@ -34,7 +34,7 @@ def ancestors(
         plan: Another plan of the same form. Default: the plan of the study.
         device: auto (a GPU if there is one), cpu, cuda, cuda:1, ...
         workers: Arms of the study at the same time, as processes that share the device.
-        minutes: Start no arm after this many minutes; for one worker.
+        minutes: Start no arm after this many minutes.
     """
     import torch
     from rich.console import Console
