@@ -22,8 +22,8 @@ NODE_METRICS = ("accuracy", "f1", "f1_binary", "f1_macro", "roc_auc", "average_p
 LINK_METRICS = ("roc_auc", "average_precision", "mrr", "hits@k")
 """Metrics of ranked links, with a number for k; :func:`lresnet.metrics.link_metric` computes them."""
 
-HIERARCHY_METRICS = ("mrr", "mean_average_precision", "hits@k")
-"""Metrics of ranked ancestors, with a number for k; :func:`lresnet.metrics.rank_answers` computes them."""
+HIERARCHY_METRICS = ("ordered_mrr", "mrr", "mean_average_precision", "hits@k")
+"""Metrics of ranked ancestors, with a number for k; :func:`lresnet.metrics.ranking_metric` computes them."""
 
 TEXT_METRICS = ("bits_per_byte", "loss")
 """Metrics of a modelled text. They are not percentages, and lower is better."""

@@ -55,9 +55,9 @@ def test_a_search_tries_embeddings_and_networks_and_prints_an_untrained_score(
     folder = here / "runs" / "things-hierarchy-0"
     assert len((folder / "search.jsonl").read_text().splitlines()) == 3
     metrics = json.loads((folder / "evaluation.json").read_text())["metrics"]
-    assert list(metrics)[:2] == ["mrr", "mean_average_precision"]
+    assert list(metrics)[:4] == ["ordered_mrr", "mrr", "order", "parent_first"]
     assert cli.main(["report", "runs"]) == 0
-    assert "hierarchy: mrr in percent" in capsys.readouterr().out
+    assert "hierarchy: ordered_mrr in percent" in capsys.readouterr().out
 
 
 def test_the_euclidean_baseline_runs_with_the_same_search(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

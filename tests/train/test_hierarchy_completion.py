@@ -5,7 +5,7 @@ import torch
 
 from lresnet import create_model
 from lresnet.data import HierarchyTask, hierarchy_task, load_task
-from lresnet.metrics import rank_answers, ranking_metrics, untrained_hierarchy_scores
+from lresnet.metrics import ancestor_order, rank_answers, ranking_metrics, untrained_hierarchy_scores
 from lresnet.nn import ordered_ranking_loss, pairwise_ancestor_energy
 from lresnet.train import HierarchyCompletion, TrainConfig, make_objective, seed_everything, train_model
 from lresnet.train.hierarchy_completion import ancestor_scores
@@ -60,7 +60,7 @@ def test_a_tree_is_learned(residual: str, loss: str) -> None:
     train_model(model, objective, config)
     found = objective.test(model)
     assert list(found) == [
-        *("mrr", "mean_average_precision", "hits@10", "mean_rank"),
+        *("ordered_mrr", "mrr", "order", "parent_first", "mean_average_precision", "hits@10", "mean_rank"),
         *("distortion", "norm_depth_correlation"),
     ]
     (untrained,) = untrained_hierarchy_scores(task)
@@ -73,10 +73,28 @@ def test_test_metrics_are_those_of_the_filtered_ranking() -> None:
     model = model_of(task)
     z = model.weight.detach()  # type: ignore[union-attr, operator]
     ranked = rank_answers(lambda q: ancestor_scores(z[q], z, 1.0, "ranking"), task.test_pairs, 121, known=task.closure)
-    expected = ranking_metrics(ranked, "hits@3")
+    pairs, steps = task.ancestors_in_order(task.test_pairs)
+    order = ancestor_order(lambda q: ancestor_scores(z[q], z, 1.0, "ranking"), pairs, steps, 121)
+    expected = ranking_metrics(ranked, "hits@3", order)
     found = HierarchyCompletion(task).test(model)  # type: ignore[arg-type]
     assert next(iter(found)) == "hits@3"
     assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_the_search_metric_sees_the_order_that_cones_do_not_learn() -> None:
+    found = {}
+    for loss in ("ranking", "cones"):
+        task = hierarchy_task(TREE)
+        model = model_of(task)
+        config = TrainConfig(epochs=60, lr=0.05, eval_every=20, loss=loss)  # type: ignore[arg-type]
+        objective = make_objective(task, config)
+        train_model(model, objective, config)
+        found[loss] = objective.test(model) | {"validation": 100 * objective.validation(model).item()}
+    assert found["ranking"]["order"] > 95 > 80 > found["cones"]["order"]
+    assert found["ranking"]["validation"] > found["cones"]["validation"]
+    assert found["ranking"]["ordered_mrr"] == pytest.approx(
+        found["ranking"]["mrr"] * found["ranking"]["order"] / 100, rel=1e-6
+    )
 
 
 def test_what_does_not_fit_is_refused() -> None:

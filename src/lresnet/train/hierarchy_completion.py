@@ -9,8 +9,10 @@ from torch import Tensor
 
 from lresnet.data import HierarchyTask
 from lresnet.geometry.curvature import Curvature
+from lresnet.metrics.ancestor_order import AncestorOrder, ancestor_order
 from lresnet.metrics.hierarchy_ranking import (
     RankedAnswers,
+    ScoreRows,
     average_distortion,
     norm_depth_correlation,
     rank_answers,
@@ -49,9 +51,9 @@ class HierarchyCompletion(Objective[GraphModel]):
 
     In a step, the training ancestors of some nodes are ranked above all other nodes, and nearer ancestors above farther
     ones (:func:`lresnet.nn.ordered_ranking_loss`; entailment cones have no order among ancestors:
-    :func:`lresnet.nn.ranking_loss`). The validation score is the task's metric of the filtered ranking. A few
-    validation pairs are soon ranked perfectly, so the reciprocal ranks of 500 training pairs, with a weight of 1e-6,
-    break ties.
+    :func:`lresnet.nn.ranking_loss`). The validation score is the task's metric, by default the filtered mean reciprocal
+    rank times the share of ancestors in the right order (:func:`lresnet.metrics.ancestor_order`). A few validation
+    pairs are soon ranked perfectly, so the reciprocal ranks of 500 training pairs, with a weight of 1e-6, break ties.
 
     Args:
         task: the taxonomy and its split.
@@ -90,6 +92,7 @@ class HierarchyCompletion(Objective[GraphModel]):
         self.levels = self._levels() if loss == "ranking" and self.ancestors.shape[1] <= _MOST_ORDERED else None
         every = -(-self.task.train_pairs.shape[1] // _TIE_PAIRS)
         self._tie_pairs = self.task.train_pairs[:, ::every]
+        self._in_order = self.task.ancestors_in_order(self.task.val_pairs) if task.metric == "ordered_mrr" else None
         self._order = torch.arange(self.nodes.numel())
         self._batch = self._order[:0]
 
@@ -150,22 +153,30 @@ class HierarchyCompletion(Objective[GraphModel]):
     @torch.no_grad()
     def validation(self, model: GraphModel) -> Tensor:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        found = ranking_metric(self._ranked(z, model, self.task.val_pairs), self.task.metric)
+        in_order = None if self._in_order is None else self._ordered(z, model, *self._in_order)
+        found = ranking_metric(self._ranked(z, model, self.task.val_pairs), self.task.metric, in_order)
         return found + _TIE * self._ranked(z, model, self._tie_pairs).mean_reciprocal_rank()
 
     @torch.no_grad()
     def test(self, model: GraphModel) -> dict[str, float]:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        found = ranking_metrics(self._ranked(z, model, self.task.test_pairs), self.task.metric)
+        in_order = self._ordered(z, model, *self.task.ancestors_in_order(self.task.test_pairs))
+        found = ranking_metrics(self._ranked(z, model, self.task.test_pairs), self.task.metric, in_order)
         kappa = kappa_of_model(model, z)  # type: ignore[arg-type]
         return found | _geometry(z, None if kappa is None else float(kappa), self.task)
 
     def _ranked(self, z: Tensor, model: GraphModel, pairs: Tensor) -> RankedAnswers:
+        return rank_answers(self._score_rows(z, model), pairs, self.task.num_nodes, known=self.task.closure)
+
+    def _ordered(self, z: Tensor, model: GraphModel, pairs: Tensor, steps: Tensor) -> AncestorOrder:
+        return ancestor_order(self._score_rows(z, model), pairs, steps, self.task.num_nodes)
+
+    def _score_rows(self, z: Tensor, model: GraphModel) -> ScoreRows:
         def score(queries: Tensor) -> Tensor:
             rows = queries.split(max(1, _ROWS // self.task.num_nodes))
             return torch.cat([self.scores(model, z[some], z) for some in rows])
 
-        return rank_answers(score, pairs, self.task.num_nodes, known=self.task.closure)
+        return score
 
     def _levels(self) -> Tensor:
         """Return the steps up to the ancestors: 1 to a parent, otherwise the difference of the depths, at least 2."""
