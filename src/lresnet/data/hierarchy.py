@@ -36,7 +36,9 @@ __all__ = ["HierarchyTask", "feature_tensor", "hierarchy_task"]
 
 _SHARES = 0.05, 0.10
 _FEWEST = 20  # pairs or leaves from which some can be held out
+_FEW = 20  # validation pairs or leaves below which a note says that figures are rough
 _ORDERED_NODES, _ORDERED_ANCESTORS = 500, 64  # nodes whose ancestors are compared, and ancestors of each
+_FEWEST_ORDERED = 50  # nodes
 _DISTANCES = 2**22  # in memory
 _MOST_SCORES = 2**28  # of a ranking of the held-out pairs, each among all nodes
 
@@ -104,8 +106,8 @@ class HierarchyTask(TaskOnGraph):
 
         In the split ``"closure"`` these are training pairs, so that nothing about held-out pairs enters: training ranks
         a held-out ancestor below the others, as it ranks all nodes that are not known to be ancestors. In ``"leaves"``
-        they are all ancestors of the held-out leaves. At most 500 nodes and about 64 ancestors of each are taken, at
-        even places.
+        they are all ancestors of the held-out leaves; if these are fewer than 50, other nodes of the training set are
+        added. At most 500 nodes and about 64 ancestors of each are taken, at even places.
 
         Args:
             held_out: ``val_pairs`` or ``test_pairs``.
@@ -120,11 +122,13 @@ class HierarchyTask(TaskOnGraph):
             >>> all((parents[int(a)] == int(b)) == (s == 1) for a, b, s in zip(nodes, ancestors, steps, strict=True))
             True
         """
-        pairs = self.train_pairs
-        if self.split == "leaves":
-            pairs = self.closure[:, torch.isin(self.closure[0], held_out[0])]
-        nodes = pairs[0].unique()
-        nodes = nodes[:: -(-nodes.numel() // _ORDERED_NODES)]
+        known, nodes = self.train_pairs[0].unique(), held_out[0].unique()
+        if self.split == "closure":
+            nodes = _evenly(known, _ORDERED_NODES)
+        else:
+            added = _evenly(known, max(0, _FEWEST_ORDERED - nodes.numel()))
+            nodes = torch.cat([_evenly(nodes, _ORDERED_NODES), added]).unique()
+        pairs = self.train_pairs if self.split == "closure" else self.closure
         pairs = pairs[:, torch.isin(pairs[0], nodes)]
         steps = self._steps(pairs, nodes)
         order = torch.from_numpy(np.lexsort((steps.cpu().numpy(), pairs[0].cpu().numpy()))).to(pairs.device)
@@ -150,6 +154,11 @@ class HierarchyTask(TaskOnGraph):
             here = (place >= start) & (place < start + rows)
             steps[here] = hops[place[here] - start, above[here]]
         return torch.from_numpy(steps).to(pairs.device)
+
+
+def _evenly(values: Tensor, most: int) -> Tensor:
+    """Return at most so many of the values, at even places."""
+    return values[:: -(-values.numel() // most)] if most else values[:0]
 
 
 def hierarchy_task(
@@ -294,6 +303,10 @@ def _held_out(share: float, count: int, nodes: int) -> int:
     return max(1, min(round(share * count), _MOST_SCORES // nodes))
 
 
+def _few(validation: int) -> str:
+    return f" Figures on so few ({validation}) are rough." if validation < _FEW else ""
+
+
 def _hold_out_pairs(
     name: str, pairs: NDArray[np.int64], edges: NDArray[np.int64], n: int, seed: int, validation: float, test: float
 ) -> _Parts:
@@ -301,9 +314,11 @@ def _hold_out_pairs(
     far = np.flatnonzero(~np.isin(pairs[0] * n + pairs[1], edges[0] * n + edges[1]))
     if far.size < _FEWEST:
         count = "1 pair" if far.size == 1 else f"{far.size} pairs"
+        has_leaves = np.setdiff1d(edges[0], edges[1]).size >= _FEWEST
+        other = "; or hold out leaves, e.g. with --node-features names" if has_leaves else ""
         raise ValueError(
             f"{name} has {count} of a node and an ancestor that is not its parent; at least {_FEWEST} are needed to "
-            "hold some out: add levels, or hold out leaves, e.g. with --node-features names"
+            f"hold some out: add {'levels' if has_leaves else 'names and levels'}{other}"
         )
     order = np.random.default_rng(seed).permutation(far)
     v, t = (_held_out(share, far.size, n) for share in (validation, test))
@@ -313,6 +328,7 @@ def _hold_out_pairs(
         f"Split closure, seed {seed}: of {far.size:,} pairs of a node and an ancestor beyond its parents, {v:,} are "
         f"held out for validation and {t:,} for test; all edges are training edges."
     )
+    note += _few(v)
     return _Parts(pairs[:, rest], pairs[:, np.sort(held[0])], pairs[:, np.sort(held[1])], edges, note)
 
 
@@ -348,6 +364,7 @@ def _hold_out_leaves(
         f"Split leaves, seed {seed}: of {leaves.size:,} leaves, {held[0].size:,} are held out for validation and "
         f"{held[1].size:,} for test, with all their edges; one child of every parent stays."
     )
+    note += _few(held[0].size)
     return _Parts(
         pairs[:, ~np.isin(pairs[0], np.concatenate(held))],
         edges[:, np.isin(edges[0], held[0])],
