@@ -244,7 +244,11 @@ def _searched(
     task = load(config.task, config.train.seed)
     for note in task.notes:  # type: ignore[union-attr]
         print(one_line(note))
-    limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"
+    limit = (
+        f"{budget.seconds:g} seconds"
+        if budget.seconds is not None
+        else f"{budget.trials} trial{'s'[: budget.trials != 1]}"
+    )
     by = f" by {task.metric}" if isinstance(task, HierarchyTask) else ""
     print(f"Searching for settings on validation data{by} (--search, {limit}):")
     try:
