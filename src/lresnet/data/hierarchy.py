@@ -38,7 +38,6 @@ _SHARES = 0.05, 0.10
 _FEWEST = 20  # pairs or leaves from which some can be held out
 _FEW = 20  # validation pairs or leaves below which a note says that figures are rough
 _ORDERED_NODES, _ORDERED_ANCESTORS = 500, 64  # nodes whose ancestors are compared, and ancestors of each
-_FEWEST_ORDERED = 50  # nodes
 _DISTANCES = 2**22  # in memory
 _MOST_SCORES = 2**28  # of a ranking of the held-out pairs, each among all nodes
 
@@ -61,11 +60,15 @@ class HierarchyTask(TaskOnGraph):
         split: ``"closure"``: the held-out pairs are at least two edges apart, and all edges are training edges.
             ``"leaves"``: the held-out pairs are the edges of held-out leaves, of which training sees no pair.
         metric: Metric to select by and to report first, one of :data:`lresnet.metrics.HIERARCHY_METRICS`.
-            ``"ordered_mrr"`` is the filtered mean reciprocal rank of the held-out pairs times the share of ancestors in
-            the right order (:meth:`ancestors_in_order`); the other metrics do not see the order.
+            ``"ordered_mrr"`` sees the order of a node's ancestors, the others do not. In ``"closure"`` it is the
+            filtered mean reciprocal rank of the held-out pairs times the share of ancestors in the right order
+            (:meth:`ancestors_in_order`); in ``"leaves"`` it is the mean reciprocal rank of the parents of held-out
+            leaves, with the other ancestors of a leaf as competitors.
         graph: Names, edges and features of the nodes; None: nodes have numbers only.
         notes: How the task was made, one sentence each.
         edge_weight: Weights of ``edge_index``; None: all 1.
+        new_term_alphas: Preferences for general nodes (alpha of :func:`lresnet.nn.ancestor_energy`) among which the
+            validation pairs of ``"leaves"`` choose, to rank the parents of leaves and terms that training has not seen.
 
     Example:
         >>> task = hierarchy_task([(str(i), str((i - 1) // 2)) for i in range(1, 63)])
@@ -90,6 +93,7 @@ class HierarchyTask(TaskOnGraph):
     graph: Graph | None = None
     notes: tuple[str, ...] = ()
     edge_weight: Tensor | None = None
+    new_term_alphas: tuple[float, ...] = (0.5, 0.25, 0.0)
 
     def __post_init__(self) -> None:
         require_hierarchy_metric(self.metric)
@@ -106,8 +110,8 @@ class HierarchyTask(TaskOnGraph):
 
         In the split ``"closure"`` these are training pairs, so that nothing about held-out pairs enters: training ranks
         a held-out ancestor below the others, as it ranks all nodes that are not known to be ancestors. In ``"leaves"``
-        they are all ancestors of the held-out leaves; if these are fewer than 50, other nodes of the training set are
-        added. At most 500 nodes and about 64 ancestors of each are taken, at even places.
+        they are all ancestors of the held-out leaves. At most 500 nodes and about 64 ancestors of each are taken, at
+        even places.
 
         Args:
             held_out: ``val_pairs`` or ``test_pairs``.
@@ -122,13 +126,11 @@ class HierarchyTask(TaskOnGraph):
             >>> all((parents[int(a)] == int(b)) == (s == 1) for a, b, s in zip(nodes, ancestors, steps, strict=True))
             True
         """
-        known, nodes = self.train_pairs[0].unique(), held_out[0].unique()
-        if self.split == "closure":
-            nodes = _evenly(known, _ORDERED_NODES)
-        else:
-            added = _evenly(known, max(0, _FEWEST_ORDERED - nodes.numel()))
-            nodes = torch.cat([_evenly(nodes, _ORDERED_NODES), added]).unique()
-        pairs = self.train_pairs if self.split == "closure" else self.closure
+        pairs = self.train_pairs
+        if self.split == "leaves":
+            pairs = self.closure[:, torch.isin(self.closure[0], held_out[0])]
+        nodes = pairs[0].unique()
+        nodes = nodes[:: -(-nodes.numel() // _ORDERED_NODES)]
         pairs = pairs[:, torch.isin(pairs[0], nodes)]
         steps = self._steps(pairs, nodes)
         order = torch.from_numpy(np.lexsort((steps.cpu().numpy(), pairs[0].cpu().numpy()))).to(pairs.device)
@@ -154,11 +156,6 @@ class HierarchyTask(TaskOnGraph):
             here = (place >= start) & (place < start + rows)
             steps[here] = hops[place[here] - start, above[here]]
         return torch.from_numpy(steps).to(pairs.device)
-
-
-def _evenly(values: Tensor, most: int) -> Tensor:
-    """Return at most so many of the values, at even places."""
-    return values[:: -(-values.numel() // most)] if most else values[:0]
 
 
 def hierarchy_task(

@@ -9,15 +9,13 @@ from torch import Tensor
 
 from lresnet.data import HierarchyTask
 from lresnet.geometry.curvature import Curvature
-from lresnet.metrics.ancestor_order import AncestorOrder, ancestor_order
+from lresnet.metrics.ancestor_order import ScoreRows
+from lresnet.metrics.hierarchy_completion import completion_metric, completion_metrics
 from lresnet.metrics.hierarchy_ranking import (
     RankedAnswers,
-    ScoreRows,
     average_distortion,
     norm_depth_correlation,
     rank_answers,
-    ranking_metric,
-    ranking_metrics,
 )
 from lresnet.models.graph_model import GraphModel
 from lresnet.nn import (
@@ -27,6 +25,7 @@ from lresnet.nn import (
     ranking_loss,
     split_candidates,
 )
+from lresnet.nn.hierarchy_energy import DEFAULT_ALPHA
 from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import Processes
 from lresnet.train.graph_inputs import GraphInputs
@@ -52,7 +51,7 @@ class HierarchyCompletion(Objective[GraphModel]):
     In a step, the training ancestors of some nodes are ranked above all other nodes, and nearer ancestors above farther
     ones (:func:`lresnet.nn.ordered_ranking_loss`; entailment cones have no order among ancestors:
     :func:`lresnet.nn.ranking_loss`). The validation score is the task's metric, by default the filtered mean reciprocal
-    rank times the share of ancestors in the right order (:func:`lresnet.metrics.ancestor_order`). A few validation
+    rank times the share of ancestors in the right order (see :class:`lresnet.data.HierarchyTask`). A few validation
     pairs are soon ranked perfectly, so the reciprocal ranks of 500 training pairs, with a weight of 1e-6, break ties.
 
     Args:
@@ -92,7 +91,6 @@ class HierarchyCompletion(Objective[GraphModel]):
         self.levels = self._levels() if loss == "ranking" and self.ancestors.shape[1] <= _MOST_ORDERED else None
         every = -(-self.task.train_pairs.shape[1] // _TIE_PAIRS)
         self._tie_pairs = self.task.train_pairs[:, ::every]
-        self._in_order = self.task.ancestors_in_order(self.task.val_pairs) if task.metric == "ordered_mrr" else None
         self._order = torch.arange(self.nodes.numel())
         self._batch = self._order[:0]
 
@@ -139,13 +137,16 @@ class HierarchyCompletion(Objective[GraphModel]):
             return ranking_loss(positive, scores, **masks)
         return ordered_ranking_loss(positive, scores, levels=self.levels[self._batch], **masks)
 
-    def scores(self, model: GraphModel, nodes: Tensor, candidates: Tensor) -> Tensor:
+    def scores(self, model: GraphModel, nodes: Tensor, candidates: Tensor, alpha: float = DEFAULT_ALPHA) -> Tensor:
         """Return the scores of candidates ``[M, n]`` as ancestors of nodes ``[B, n]``, ``[B, M]``; higher is better."""
-        return ancestor_scores(nodes, candidates, kappa_of_model(model, nodes), self.kind)  # type: ignore[arg-type]
+        kappa = kappa_of_model(model, nodes)  # type: ignore[arg-type]
+        return ancestor_scores(nodes, candidates, kappa, self.kind, alpha)
 
     def ranked(self, model: GraphModel, pairs: Tensor) -> RankedAnswers:
         """Rank the ancestors of pairs (node, ancestor), without the other true ancestors of each node."""
-        return self._ranked(self.inputs.apply(model), model, pairs)  # type: ignore[arg-type]
+        z = self.inputs.apply(model)  # type: ignore[arg-type]
+        rows = self._rows(z, model, self._alpha(z, model)[0])
+        return rank_answers(rows, pairs, self.task.num_nodes, known=self.task.closure)
 
     def forward_training_data(self, model: GraphModel) -> None:
         self.inputs.apply(model)  # type: ignore[arg-type]  # the whole graph is one batch
@@ -153,28 +154,41 @@ class HierarchyCompletion(Objective[GraphModel]):
     @torch.no_grad()
     def validation(self, model: GraphModel) -> Tensor:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        in_order = None if self._in_order is None else self._ordered(z, model, *self._in_order)
-        found = ranking_metric(self._ranked(z, model, self.task.val_pairs), self.task.metric, in_order)
-        return found + _TIE * self._ranked(z, model, self._tie_pairs).mean_reciprocal_rank()
+        _, found = self._alpha(z, model)
+        ties = rank_answers(self._rows(z, model), self._tie_pairs, self.task.num_nodes, known=self.task.closure)
+        return found + _TIE * ties.mean_reciprocal_rank()
 
     @torch.no_grad()
     def test(self, model: GraphModel) -> dict[str, float]:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        in_order = self._ordered(z, model, *self.task.ancestors_in_order(self.task.test_pairs))
-        found = ranking_metrics(self._ranked(z, model, self.task.test_pairs), self.task.metric, in_order)
+        rows = self._rows(z, model, self._alpha(z, model)[0])
+        found = completion_metrics(self.task, rows, self.task.test_pairs)
         kappa = kappa_of_model(model, z)  # type: ignore[arg-type]
         return found | _geometry(z, None if kappa is None else float(kappa), self.task)
 
-    def _ranked(self, z: Tensor, model: GraphModel, pairs: Tensor) -> RankedAnswers:
-        return rank_answers(self._score_rows(z, model), pairs, self.task.num_nodes, known=self.task.closure)
+    @torch.no_grad()
+    def new_term_alpha(self, model: GraphModel) -> float:
+        """Return the preference for general nodes that ranks the parents of nodes that training has not seen.
 
-    def _ordered(self, z: Tensor, model: GraphModel, pairs: Tensor, steps: Tensor) -> AncestorOrder:
-        return ancestor_order(self._score_rows(z, model), pairs, steps, self.task.num_nodes)
+        In the split ``"leaves"`` it is the one of ``new_term_alphas`` with the best validation metric, the first of
+        equals; in ``"closure"`` the one of training. A node that training has not seen is placed with errors, and with
+        the preference of training general nodes may come before its parent.
+        """
+        return self._alpha(self.inputs.apply(model), model)[0]  # type: ignore[arg-type]
 
-    def _score_rows(self, z: Tensor, model: GraphModel) -> ScoreRows:
+    def _alpha(self, z: Tensor, model: GraphModel) -> tuple[float, Tensor]:
+        """Return the preference for general nodes that ranks held-out pairs, and the validation metric with it."""
+        is_chosen = self.task.split == "leaves" and self.kind == "ranking"
+        found = {
+            alpha: completion_metric(self.task, self._rows(z, model, alpha), self.task.val_pairs)
+            for alpha in (self.task.new_term_alphas if is_chosen else (DEFAULT_ALPHA,))
+        }
+        return max(found.items(), key=lambda one: float(one[1]))
+
+    def _rows(self, z: Tensor, model: GraphModel, alpha: float = DEFAULT_ALPHA) -> ScoreRows:
         def score(queries: Tensor) -> Tensor:
             rows = queries.split(max(1, _ROWS // self.task.num_nodes))
-            return torch.cat([self.scores(model, z[some], z) for some in rows])
+            return torch.cat([self.scores(model, z[some], z, alpha) for some in rows])
 
         return score
 
@@ -195,18 +209,21 @@ class HierarchyCompletion(Objective[GraphModel]):
         return chosen, place[ancestors], place[nodes].unsqueeze(1)  # an ancestor -1 reads the last place, which is -1
 
 
-def ancestor_scores(nodes: Tensor, candidates: Tensor, kappa: Curvature | None, loss: HierarchyLoss) -> Tensor:
+def ancestor_scores(
+    nodes: Tensor, candidates: Tensor, kappa: Curvature | None, loss: HierarchyLoss, alpha: float = DEFAULT_ALPHA
+) -> Tensor:
     """Return how well candidates ``[M, n]`` are ancestors of nodes ``[B, n]``: minus an energy, ``[B, M]``.
 
     Args:
         kappa: -K > 0; None: Euclidean space.
         loss: what was trained, see :class:`HierarchyCompletion`.
+        alpha: preference for general candidates, see :func:`lresnet.nn.ancestor_energy`; cones have none.
     """
     K = None if kappa is None else -kappa
     if loss == "cones":
         assert K is not None
         return -pairwise_entailment_energy(nodes, candidates, K=K)
-    return -pairwise_ancestor_energy(nodes, candidates, K=K)
+    return -pairwise_ancestor_energy(nodes, candidates, K=K, alpha=alpha)
 
 
 def _geometry(z: Tensor, kappa: float | None, task: HierarchyTask) -> dict[str, float]:
