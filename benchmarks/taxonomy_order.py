@@ -2,9 +2,9 @@
 
     python benchmarks/taxonomy_order.py    # prints both tables of docs/howto/taxonomy.md, 12 minutes on one core
 
-Taxonomies of 2,000 rows as in benchmarks/taxonomies.py, below "person", "artifact" and "animal"; the defaults of the task
-were chosen on "animal". The trials are those that the search lists first, six without features and three with texts,
-seed 0. "mrr" also ranks the parents of unseen leaves by the trained energy, as the search did before ordered_mrr.
+Taxonomies of 2,000 rows as in benchmarks/taxonomies.py, below "person", "artifact" and "animal"; the defaults of the
+task were chosen on "animal". The trials are those that the search lists first, six without features and three with
+texts, seed 0. "mrr" also ranks the parents of unseen leaves by the trained energy, as the search did before.
 
 With the closure split, the yardstick is the share of nodes whose known ancestors stand above all other nodes and in the
 right order. Held-out ancestors are left out of the lists, because training ranks them as it ranks other nodes.

@@ -10,6 +10,7 @@ __all__ = [
     "NODE_METRICS",
     "TEXT_METRICS",
     "digits",
+    "is_percentage",
     "is_text_metric",
     "require_hierarchy_metric",
     "require_link_metric",
@@ -29,9 +30,22 @@ TEXT_METRICS = ("bits_per_byte", "loss")
 """Metrics of a modelled text. They are not percentages, and lower is better."""
 
 
+_NO_PERCENTAGES = ("mean_rank", "distortion", "norm_depth_correlation")  # of hierarchies
+
+
 def is_text_metric(name: str) -> bool:
     """Return whether a metric is one of :data:`TEXT_METRICS`, where lower is better."""
     return name in TEXT_METRICS
+
+
+def is_percentage(name: str) -> bool:
+    """Return whether a metric is reported in percent.
+
+    Example:
+        >>> is_percentage("mrr"), is_percentage("mean_rank")
+        (True, False)
+    """
+    return not is_text_metric(name) and name not in _NO_PERCENTAGES
 
 
 def digits(name: str) -> int:

@@ -113,7 +113,10 @@ def test_the_model_card_has_the_figures(run: str) -> None:
     opened.evaluate()
     card = opened.model_card()
     assert "hierarchy completion" in card
-    assert "MRR" in card
+    assert "| ordered MRR | MRR | ancestors in order | parent first |" in card
+    assert "They are in percent, except mean rank, distortion, norm depth correlation." in card
+    assert 'name: "mean rank, test"' in card
+    assert "| split | leaves if the features are texts or names, otherwise closure |" in card
 
 
 def test_held_out_pairs_are_marked(run: str) -> None:
