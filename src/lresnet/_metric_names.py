@@ -10,6 +10,7 @@ __all__ = [
     "NODE_METRICS",
     "TEXT_METRICS",
     "digits",
+    "is_percentage",
     "is_text_metric",
     "require_hierarchy_metric",
     "require_link_metric",
@@ -22,16 +23,29 @@ NODE_METRICS = ("accuracy", "f1", "f1_binary", "f1_macro", "roc_auc", "average_p
 LINK_METRICS = ("roc_auc", "average_precision", "mrr", "hits@k")
 """Metrics of ranked links, with a number for k; :func:`lresnet.metrics.link_metric` computes them."""
 
-HIERARCHY_METRICS = ("mrr", "mean_average_precision", "hits@k")
-"""Metrics of ranked ancestors, with a number for k; :func:`lresnet.metrics.rank_answers` computes them."""
+HIERARCHY_METRICS = ("ordered_mrr", "mrr", "mean_average_precision", "hits@k")
+"""Metrics of ranked ancestors, with a number for k; :func:`lresnet.metrics.ranking_metric` computes them."""
 
 TEXT_METRICS = ("bits_per_byte", "loss")
 """Metrics of a modelled text. They are not percentages, and lower is better."""
 
 
+_NO_PERCENTAGES = ("mean_rank", "distortion", "norm_depth_correlation")  # of hierarchies
+
+
 def is_text_metric(name: str) -> bool:
     """Return whether a metric is one of :data:`TEXT_METRICS`, where lower is better."""
     return name in TEXT_METRICS
+
+
+def is_percentage(name: str) -> bool:
+    """Return whether a metric is reported in percent.
+
+    Example:
+        >>> is_percentage("mrr"), is_percentage("mean_rank")
+        (True, False)
+    """
+    return not is_text_metric(name) and name not in _NO_PERCENTAGES
 
 
 def digits(name: str) -> int:

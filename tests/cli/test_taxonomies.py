@@ -55,9 +55,9 @@ def test_a_search_tries_embeddings_and_networks_and_prints_an_untrained_score(
     folder = here / "runs" / "things-hierarchy-0"
     assert len((folder / "search.jsonl").read_text().splitlines()) == 3
     metrics = json.loads((folder / "evaluation.json").read_text())["metrics"]
-    assert list(metrics)[:2] == ["mrr", "mean_average_precision"]
+    assert list(metrics)[:4] == ["ordered_mrr", "mrr", "order", "parent_first"]
     assert cli.main(["report", "runs"]) == 0
-    assert "hierarchy: mrr in percent" in capsys.readouterr().out
+    assert "hierarchy: ordered_mrr in percent" in capsys.readouterr().out
 
 
 def test_the_euclidean_baseline_runs_with_the_same_search(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -113,7 +113,10 @@ def test_the_model_card_has_the_figures(run: str) -> None:
     opened.evaluate()
     card = opened.model_card()
     assert "hierarchy completion" in card
-    assert "MRR" in card
+    assert "| ordered MRR | MRR | ancestors in order | parent first |" in card
+    assert "They are in percent, except mean rank, distortion, norm depth correlation." in card
+    assert 'name: "mean rank, test"' in card
+    assert "| split | leaves if the features are texts or names, otherwise closure |" in card
 
 
 def test_held_out_pairs_are_marked(run: str) -> None:
@@ -197,6 +200,7 @@ def test_a_name_may_be_typed_with_composed_or_decomposed_letters(
     for verb, option in (("ancestors", "--top"), ("neighbours", "--count")):
         assert cli.main([verb, "runs/t-hierarchy-0", "caf\u00e9", option, "3"]) == 0
     assert "no node" not in capsys.readouterr().err
+    assert "did you mean 'cafe\u0301'?" in complaint(capsys, "ancestors", "runs/t-hierarchy-0", "Cafe")
 
 
 def test_a_graph_with_columns_child_and_parent_may_be_a_taxonomy(
@@ -267,6 +271,42 @@ def test_control_characters_of_names_are_escaped_in_notes(here: Path, capsys: py
         printed = capsys.readouterr().out
         assert r"1 root: \x1b[31m0." in printed
         assert "\x1b[31m" not in printed
+
+
+def test_relations_in_the_table_are_explained(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    node, _ = Run.open(run).task.test_pairs[:, 0].tolist()  # type: ignore[union-attr]
+    capsys.readouterr()
+    assert cli.main(["ancestors", run, str(node), "--top", "40"]) == 0
+    out = capsys.readouterr().out
+    assert "An empty field: no ancestor in the file; it may be a missing one." in out
+    assert "Held out: in the file, but not seen in training" in out
+    assert cli.main(["ancestors", run, "oak", "--top", "1", "--csv", "-"]) == 0
+    assert "An empty field" not in capsys.readouterr().out
+
+
+def test_evaluate_explains_every_figure_of_a_taxonomy(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert cli.main(["evaluate", run]) == 0
+    first, *lines = capsys.readouterr().out.splitlines()
+    assert first == "things.csv, lorentz, seed 0, test pairs:"
+    metrics = Run.open(run).evaluate()
+    for (name, value), line in zip(metrics.items(), lines, strict=False):
+        shown, figure, meaning = line.split(maxsplit=2)
+        assert (shown, float(figure)) == (name, round(value, 2))
+        assert len(meaning) > 10
+    assert lines[-2].startswith("untrained baseline: most descendants ")
+    assert lines[-1].startswith("without the order: mrr ")
+    found = metrics["mrr"] * metrics["order"] / 100
+    assert metrics["ordered_mrr"] == pytest.approx(found, abs=0.01)
+
+
+def test_a_search_by_mrr_may_be_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    call = ["train", "things.csv", "--task", "hierarchy", "--search", "1", *QUICK]
+    for metric, options in (("ordered_mrr", []), ("mrr", ["--metric", "mrr"])):
+        assert cli.main([*call, *options, "--test", "--out", metric]) == 0
+        out = capsys.readouterr().out
+        assert f"on validation data by {metric} (--search, 1 trial):" in out
+        assert ("without the order" in out) == (metric == "ordered_mrr")
 
 
 @pytest.mark.parametrize("loss", ["cones", "ranking"])

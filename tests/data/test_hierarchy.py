@@ -45,6 +45,46 @@ def test_leaves_split_hides_every_pair_and_edge_of_the_held_out_leaves() -> None
     assert torch.isin(torch.cat([task.val_pairs[1], task.test_pairs[1]]), task.train_pairs[1]).all()
 
 
+def test_measured_order_uses_training_pairs_in_closure_and_all_ancestors_of_held_out_leaves() -> None:
+    closure = hierarchy_task(PAIRS)
+    pairs, _ = closure.ancestors_in_order(closure.val_pairs)
+    assert codes(pairs, 200) == codes(closure.train_pairs, 200)
+    leaves = hierarchy_task(PAIRS, node_features="names")
+    pairs, _ = leaves.ancestors_in_order(leaves.test_pairs)
+    of_leaves = leaves.closure[:, torch.isin(leaves.closure[0], leaves.test_pairs[0])]
+    assert codes(pairs, 200) == codes(of_leaves, 200)
+
+
+@pytest.mark.parametrize("split", ["closure", "leaves"])
+def test_steps_are_the_edges_of_the_shortest_way_up(split: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_DISTANCES", 600)  # several blocks of nodes
+    extra = [(f"n{i}", f"n{(i - 1) // 9}") for i in range(50, 120, 7)]  # a second parent, further up
+    task = hierarchy_task(PAIRS + extra, split=split)  # type: ignore[arg-type]
+    parents: dict[int, set[int]] = {}
+    for child, parent in task.parents.T.tolist():
+        parents.setdefault(child, set()).add(parent)
+    pairs, steps = task.ancestors_in_order(task.test_pairs)
+    for node, ancestor, found in zip(*pairs.tolist(), steps.tolist(), strict=True):
+        reached, expected = {node}, 0
+        while ancestor not in reached:
+            reached, expected = set().union(*(parents.get(each, set()) for each in reached)), expected + 1
+        assert found == expected
+
+
+def test_measured_order_of_a_large_taxonomy_takes_some_nodes_and_some_ancestors_of_each(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "_ORDERED_NODES", 30)
+    monkeypatch.setattr(module, "_ORDERED_ANCESTORS", 5)
+    task = hierarchy_task([(f"n{i}", f"n{i - 1}") for i in range(1, 100)])
+    pairs, steps = task.ancestors_in_order(task.val_pairs)
+    nodes, count = pairs[0].unique(return_counts=True)
+    assert 20 < nodes.numel() <= 30
+    assert int(count.max()) == 5
+    assert (steps == 1).sum() == nodes.numel()
+    assert codes(pairs, 100) <= codes(task.train_pairs, 100)
+
+
 def test_split_depends_on_the_seed_and_on_nothing_else() -> None:
     for split in ("closure", "leaves"):
         first, again, other = (

@@ -177,6 +177,7 @@ def test_texts_are_a_third_column_or_a_file(tmp_path: Path) -> None:
         ("polar bear bear\ndog bear\n", "t.txt", "line 1: expected a child .* white space if no name contains any"),
         ("dog\ncat\n", "t.txt", "line 1: .*; in an outline, children are indented"),
         ("dog\ncat\n", "t.csv", "line 1: expected a child and its parent separated by a tab, a semicolon, a comma"),
+        ("dog\ncat\n", "t.csv", "line 1: .*; the line has one column; write the parent behind each name"),
         ("a\n  b\n  c\n", "t.csv", "line 1: .*an indented outline needs the suffix .txt"),
         ("a\n    b\n\tc\n", "t.txt", "line 3: the indentation of 'c' mixes tabs and spaces"),
         ("  a\nb\n", "t.txt", "line 2: the indentation of 'b' matches no line above"),
@@ -239,6 +240,56 @@ def test_a_column_for_each_rank_is_refused(tmp_path: Path) -> None:
     rows = "".join(f"Animalia,P{i % 3},C{i % 9},O{i}\n" for i in range(20))
     with pytest.raises(ValueError, match="line 1: a header of 4 columns, and none has a title of parents"):
         read_taxonomy(written(tmp_path, f"kingdom,phylum,class,order\n{rows}"))
+
+
+RANKED = [("Animalia", f"P{i // 8}", f"C{i // 2}") for i in range(24)]
+FAMILIES = [(f"s{i}", f"G{i // 2}", f"F{i // 8}") for i in range(24)]
+WITH_GRANDPARENTS = [("poodle", "dog", "mammal"), ("pug", "dog", "mammal"), ("dog", "mammal", "animal")]
+WITH_GRANDPARENTS += [("cat", "mammal", "animal"), ("mammal", "animal", "thing")]
+
+
+@pytest.mark.parametrize(
+    ("rows", "why"),
+    [
+        (RANKED, "every name belongs to one name of the next column"),
+        (FAMILIES, "every name belongs to one name of the next column"),
+        (WITH_GRANDPARENTS, "its values are names that occur in the other columns"),
+        ([("Kingdom", "Sub-phylum", "class"), ("a", "b", "b 2"), ("c", "b", "x")], "its titles are ranks"),
+        ([("Level 1", "level_2", "L3"), ("a", "b", "b 2"), ("c", "b", "x")], "its titles are ranks"),
+        ([("kingdom", "phylum", "class"), *RANKED], "its titles are ranks"),
+        ([("tout", "partie", "article"), *RANKED], "every name belongs to one name of the next column"),
+    ],
+)
+def test_three_columns_of_ranks_are_not_read_as_texts(tmp_path: Path, rows: list[tuple[str, ...]], why: str) -> None:
+    text = "".join(",".join(row) + "\n" for row in rows)
+    with pytest.raises(ValueError, match=rf"line 1: the three columns '{rows[0][0]}', .* look like ranks .*\({why}\)"):
+        read_taxonomy(written(tmp_path, text))
+    found = read_taxonomy(written(tmp_path, "child,parent,text\n" + text))  # the way out that the message states
+    assert found.texts is not None
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [(f"n{i}", f"n{i // 3}", f"about {i}") for i in range(1, 30)],  # a text of each node
+        [(f"n{i}", f"m{i // 3}", f"about {i}") for i in range(1, 30)],
+        [(f"n{i}", f"m{i // 3}", "en") for i in range(1, 30)],  # one value
+        [(f"n{i}", f"m{i // 3}", ("new", "old")[i % 2]) for i in range(1, 30)],  # few values, but no level
+        [("a", "b", "c"), ("d", "b", "e")],  # too few rows
+        [(f"n{i}", f"n{i // 3}", f"about {i}" if i > 3 else f"n{i}") for i in range(1, 30)],  # some texts are names
+    ],
+)
+def test_a_third_column_of_texts_is_read_as_such(tmp_path: Path, rows: list[tuple[str, ...]]) -> None:
+    found = read_taxonomy(written(tmp_path, "".join(",".join(row) + "\n" for row in rows)))
+    assert found.texts is not None
+    assert "column 3 is read as a text" in found.notes[0]
+
+
+def test_a_name_with_several_parents_is_shown(tmp_path: Path) -> None:
+    notes = read_taxonomy(written(tmp_path, "child,parent\nstar,tea\nstar,coat\ntea,shop\ncoat,shop\n")).notes
+    assert any(
+        "1, e.g. 'star' below 'tea' and 'coat'; the ancestors are those of all parents" in note for note in notes
+    )
 
 
 @pytest.mark.parametrize("header", ["", "source,target,weight\n"])

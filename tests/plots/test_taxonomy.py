@@ -28,6 +28,21 @@ def test_the_largest_branch_is_split_until_there_are_enough() -> None:
     assert {name for name, number in of.items() if number == 3} == {"root", "big", "tiny"}
 
 
+def test_no_branch_is_below_another_one_and_four_are_not_split_into_too_many() -> None:
+    rows = [(kind, "shop") for kind in ("audio", "food", "fashion", "garden", "sport")]
+    rows += [("earphones", "audio"), ("earphones", "sport")]
+    rows += [(f"sport {kind}", "sport") for kind in "abcd"]
+    rows += [(f"{kind} {i}", kind) for kind in ("earphones", "food", "fashion", "garden") for i in range(20)]
+    rows += [(f"sport {kind} {i}", f"sport {kind}") for kind in "abcd" for i in range(20)]
+    task, names = task_of(rows)
+    branch, tops = largest_branches(task, 6)
+    assert [names[top] for top in tops] == ["sport", "audio", "food", "fashion", "garden"]
+    branch, tops = largest_branches(task, 8)
+    found = {names[top] for top in tops}
+    assert found == {"audio", "food", "fashion", "garden", *(f"sport {kind}" for kind in "abcd")}
+    assert (np.bincount(branch)[:-1] > 0).all()
+
+
 def test_branches_that_are_never_enough_are_the_first_choice_with_most() -> None:
     task, names = task_of([(f"{kind}{i}", f"{kind}{i - 1}" if i else "root") for kind in "ab" for i in range(30)])
     branch, tops = largest_branches(task, 6)

@@ -1,11 +1,15 @@
 """The objective of hierarchy completion: what is ranked in a step, and that it learns a tree."""
 
+from dataclasses import replace
+
 import pytest
 import torch
+from torch import Tensor
 
 from lresnet import create_model
 from lresnet.data import HierarchyTask, hierarchy_task, load_task
-from lresnet.metrics import rank_answers, ranking_metrics, untrained_hierarchy_scores
+from lresnet.metrics import ancestor_order, rank_answers, ranking_metrics, untrained_hierarchy_scores
+from lresnet.metrics.hierarchy_completion import completion_metric, completion_metrics
 from lresnet.nn import ordered_ranking_loss, pairwise_ancestor_energy
 from lresnet.train import HierarchyCompletion, TrainConfig, make_objective, seed_everything, train_model
 from lresnet.train.hierarchy_completion import ancestor_scores
@@ -60,7 +64,7 @@ def test_a_tree_is_learned(residual: str, loss: str) -> None:
     train_model(model, objective, config)
     found = objective.test(model)
     assert list(found) == [
-        *("mrr", "mean_average_precision", "hits@10", "mean_rank"),
+        *("ordered_mrr", "mrr", "order", "parent_first", "mean_average_precision", "hits@10", "mean_rank"),
         *("distortion", "norm_depth_correlation"),
     ]
     (untrained,) = untrained_hierarchy_scores(task)
@@ -73,10 +77,65 @@ def test_test_metrics_are_those_of_the_filtered_ranking() -> None:
     model = model_of(task)
     z = model.weight.detach()  # type: ignore[union-attr, operator]
     ranked = rank_answers(lambda q: ancestor_scores(z[q], z, 1.0, "ranking"), task.test_pairs, 121, known=task.closure)
-    expected = ranking_metrics(ranked, "hits@3")
+    pairs, steps = task.ancestors_in_order(task.test_pairs)
+    order = ancestor_order(lambda q: ancestor_scores(z[q], z, 1.0, "ranking"), pairs, steps, 121)
+    expected = ranking_metrics(ranked, "hits@3", order)
     found = HierarchyCompletion(task).test(model)  # type: ignore[arg-type]
     assert next(iter(found)) == "hits@3"
     assert {name: found[name] for name in expected} == pytest.approx(expected)
+
+
+def test_the_search_metric_sees_the_order_that_cones_do_not_learn() -> None:
+    found = {}
+    for loss in ("ranking", "cones"):
+        task = hierarchy_task(TREE)
+        model = model_of(task)
+        config = TrainConfig(epochs=60, lr=0.05, eval_every=20, loss=loss)  # type: ignore[arg-type]
+        objective = make_objective(task, config)
+        train_model(model, objective, config)
+        found[loss] = objective.test(model) | {"validation": 100 * objective.validation(model).item()}
+    assert found["ranking"]["order"] > 95 > 80 > found["cones"]["order"]
+    assert found["ranking"]["validation"] > found["cones"]["validation"]
+    assert found["ranking"]["ordered_mrr"] == pytest.approx(
+        found["ranking"]["mrr"] * found["ranking"]["order"] / 100, rel=1e-6
+    )
+
+
+def test_validation_chooses_the_preference_for_general_nodes_that_ranks_unseen_leaves() -> None:
+    for seed in range(3):
+        task = hierarchy_task(TREE, node_features="names", seed=seed)
+        model = create_model("lorentz_embedding", "lorentz", in_features=task.x.shape[1], hidden=8)
+        objective = HierarchyCompletion(task, seed=seed)
+        with torch.no_grad():
+            z = model(task.x, task.edge_index)
+
+        def measured(alpha: float, pairs: Tensor, z: Tensor = z, n: int = task.num_nodes) -> float:
+            ranked = rank_answers(lambda q: ancestor_scores(z[q], z, 1.0, "ranking", alpha), pairs, n)
+            return 100 * float(ranked.mean_reciprocal_rank())
+
+        values = {alpha: measured(alpha, task.val_pairs) for alpha in task.new_term_alphas}
+        alpha = objective.new_term_alpha(model)
+        assert values[alpha] == max(values.values())
+        assert 100 * objective.validation(model).item() == pytest.approx(values[alpha], abs=1e-3)
+        assert objective.test(model)["ordered_mrr"] == pytest.approx(measured(alpha, task.test_pairs))
+    first = replace(task, new_term_alphas=(0.25,))
+    assert HierarchyCompletion(first).new_term_alpha(model) == 0.25
+    assert HierarchyCompletion(hierarchy_task(TREE)).new_term_alpha(model_of(hierarchy_task(TREE))) == 0.5
+
+
+def test_parents_of_unseen_leaves_compete_with_the_other_ancestors() -> None:
+    task = hierarchy_task(TREE, node_features="names")
+    known = torch.zeros(task.num_nodes, task.num_nodes)
+    known[task.parents[0], task.parents[1]] = 1.0
+
+    def root_first(nodes: Tensor) -> Tensor:
+        return known[nodes] - (task.depths == 0).float() * -2.0
+
+    found = completion_metrics(task, root_first, task.test_pairs)
+    assert (found["mrr"], found["ordered_mrr"], found["parent_first"]) == (100.0, 50.0, 0.0)
+    assert completion_metric(task, root_first, task.test_pairs).item() == 0.5
+    found = completion_metrics(task, lambda nodes: known[nodes], task.test_pairs)
+    assert (found["mrr"], found["ordered_mrr"], found["parent_first"]) == (100.0, 100.0, 100.0)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -10,6 +10,8 @@ from lresnet.cli.console import print_table
 from lresnet.runs.defaults import LISTED_ANCESTORS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from rich.table import Table
 
     from lresnet.runs.hierarchy import RankedAncestors
@@ -27,8 +29,9 @@ def ancestors(
 ) -> int:
     """Rank all nodes of a taxonomy as ancestors of one node, with the model of a run.
 
-    The last column shows the relation in the taxonomy: parent, ancestor, held-out parent or held-out ancestor (training
-    has not seen this pair), descendant. An empty field is a new suggestion of the model.
+    The nearest ancestor should come first, the root last, and other nodes below them. The last column shows the
+    relation in the taxonomy: parent, ancestor, held-out parent or held-out ancestor (training has not seen this pair),
+    descendant. An empty field: no ancestor in the file, but perhaps a missing one.
 
     Example: lresnet ancestors runs/animals-hierarchy-0 "polar bear" --top 10
 
@@ -49,9 +52,21 @@ def ancestors(
     if "-" not in (json, csv):
         print(ranked_line(found))
     print_table(ranked_table(found), ranked_as_json([found]), json, csv, ranked_as_csv([found]))
-    if "-" not in (json, csv) and opened.train_config.loss == "cones":
-        print("The loss cones does not order the ancestors of a node; train with --loss ranking for the nearest first.")
+    if "-" not in (json, csv):
+        for line in _explanations(found, opened.train_config.loss):
+            print(line)
     return 0
+
+
+def _explanations(ranked: "RankedAncestors", loss: str | None) -> "Iterator[str]":
+    """Yield what a reader of the table has to know of the relations in it."""
+    relations = {one.relation for one in ranked.found}
+    if "" in relations:
+        yield "An empty field: no ancestor in the file; it may be a missing one."
+    if relations & {"held-out parent", "held-out ancestor"}:
+        yield "Held out: in the file, but not seen in training; the figures of the run are measured on such pairs."
+    if loss == "cones":
+        yield "The loss cones does not order the ancestors of a node; train with --loss ranking for the nearest first."
 
 
 def ranked_line(ranked: "RankedAncestors") -> str:

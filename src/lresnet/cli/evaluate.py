@@ -9,16 +9,30 @@ from lresnet._files import require_run_folder
 from lresnet._metric_names import digits
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from lresnet.metrics import UntrainedScore
 
 __all__ = ["evaluate", "untrained_lines"]
+
+_HIERARCHY_FIGURES = {
+    "ordered_mrr": "mrr times order: ancestors above other nodes, and the nearest first",
+    "mrr": "mean of 1 / rank of the held-out ancestors, in percent",
+    "order": "pairs of a node's ancestors with the nearer one first, in percent; 50 is a random order",
+    "parent_first": "nodes with a parent in the first place, in percent",
+    "mean_average_precision": "mean precision at the held-out ancestors, in percent",
+    "mean_rank": "mean rank of the held-out ancestors; 1 is the best",
+    "distortion": "error of the distances, relative to those in the taxonomy; 0 is exact",
+    "norm_depth_correlation": "1: deeper nodes always lie further out",
+}
 
 
 def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: str = "auto") -> int:
     """Read the test set once, with the model that `lresnet train` left in a folder.
 
     The metrics are kept in RUN_DIR/evaluation.json; later calls read them from there. For link prediction they include
-    scores without any training: raw features, common neighbours, two- and three-hop counts, degrees.
+    scores without any training: raw features, common neighbours, two- and three-hop counts, degrees. For a taxonomy
+    every figure is printed with its meaning.
 
     Example: lresnet evaluate runs/tree
 
@@ -31,11 +45,28 @@ def evaluate(run: Annotated[Positional[Path], arg(metavar="RUN_DIR")], device: s
     from lresnet.runs.run import Run
 
     opened = Run.open(run, device=device)
-    metrics = "  ".join(f"{name} {value:.{digits(name)}f}" for name, value in opened.evaluate().items())
-    print(f"{one_line(opened.record.name)}: {metrics}")
-    for line in untrained_lines(opened.record.untrained_scores, opened.record.value, "test"):
+    metrics = opened.evaluate()
+    scores = opened.record.untrained_scores
+    if opened.record.task.get("task") == "hierarchy":
+        print(f"{one_line(opened.record.name)}, test pairs:")
+        print("\n".join(_explained(metrics)))
+    else:
+        figures = "  ".join(f"{name} {value:.{digits(name)}f}" for name, value in metrics.items())
+        print(f"{one_line(opened.record.name)}: {figures}")
+    for line in untrained_lines(scores, opened.record.value, "test"):
         print(line)
+    if scores and scores[0].metrics and next(iter(metrics)) == "ordered_mrr":
+        print(f"without the order: mrr {scores[0].metrics['mrr']:.2f} (this network {metrics['mrr']:.2f})")
     return 0
+
+
+def _explained(metrics: "Mapping[str, float]") -> "Iterator[str]":
+    """Yield one line for each figure of a hierarchy, with what it means."""
+    for name, value in metrics.items():
+        meaning = _HIERARCHY_FIGURES.get(name, "")
+        if name.startswith("hits@"):
+            meaning = f"held-out ancestors among the first {name.removeprefix('hits@')}, in percent"
+        yield f"  {name:<22} {value:>7.{digits(name)}f}  {meaning}".rstrip()
 
 
 def untrained_lines(

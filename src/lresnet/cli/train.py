@@ -224,6 +224,7 @@ def _searched(
     config: "RunConfig", given: dict[str, Any], budget: "Budget", method: str | None, folder: Path, device: str
 ) -> "RunConfig":
     """Return the configuration that the search chooses, or the one of the run that the folder holds already."""
+    from lresnet.data import HierarchyTask
     from lresnet.runs.graph_search import best_trial, require_chosen, search
     from lresnet.runs.names import one_line
     from lresnet.runs.record import read_record
@@ -240,10 +241,16 @@ def _searched(
         return before.config
     if not is_main_process() or process_count() > 1:
         raise ValueError("the search runs in one process; run it without torchrun, then use the command that it prints")
-    for note in load(config.task, config.train.seed).notes:  # type: ignore[union-attr]
+    task = load(config.task, config.train.seed)
+    for note in task.notes:  # type: ignore[union-attr]
         print(one_line(note))
-    limit = f"{budget.seconds:g} seconds" if budget.seconds is not None else f"{budget.trials} trials"
-    print(f"Searching for settings on validation data (--search, {limit}):")
+    limit = (
+        f"{budget.seconds:g} seconds"
+        if budget.seconds is not None
+        else f"{budget.trials} trial{'s'[: budget.trials != 1]}"
+    )
+    by = f" by {task.metric}" if isinstance(task, HierarchyTask) else ""
+    print(f"Searching for settings on validation data{by} (--search, {limit}):")
     try:
         chosen, ended = search(
             config, fixed, budget, method=method, folder=folder, device=device, on_trial=_trial_printer()

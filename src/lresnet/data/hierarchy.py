@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 from torch import Tensor
 
 from lresnet._metric_names import require_hierarchy_metric
@@ -35,6 +36,9 @@ __all__ = ["HierarchyTask", "feature_tensor", "hierarchy_task"]
 
 _SHARES = 0.05, 0.10
 _FEWEST = 20  # pairs or leaves from which some can be held out
+_FEW = 20  # validation pairs or leaves below which a note says that figures are rough
+_ORDERED_NODES, _ORDERED_ANCESTORS = 500, 64  # nodes whose ancestors are compared, and ancestors of each
+_DISTANCES = 2**22  # in memory
 _MOST_SCORES = 2**28  # of a ranking of the held-out pairs, each among all nodes
 
 
@@ -56,9 +60,15 @@ class HierarchyTask(TaskOnGraph):
         split: ``"closure"``: the held-out pairs are at least two edges apart, and all edges are training edges.
             ``"leaves"``: the held-out pairs are the edges of held-out leaves, of which training sees no pair.
         metric: Metric to select by and to report first, one of :data:`lresnet.metrics.HIERARCHY_METRICS`.
+            ``"ordered_mrr"`` sees the order of a node's ancestors, the others do not. In ``"closure"`` it is the
+            filtered mean reciprocal rank of the held-out pairs times the share of ancestors in the right order
+            (:meth:`ancestors_in_order`); in ``"leaves"`` it is the mean reciprocal rank of the parents of held-out
+            leaves, with the other ancestors of a leaf as competitors.
         graph: Names, edges and features of the nodes; None: nodes have numbers only.
         notes: How the task was made, one sentence each.
         edge_weight: Weights of ``edge_index``; None: all 1.
+        new_term_alphas: Preferences for general nodes (alpha of :func:`lresnet.nn.ancestor_energy`) among which the
+            validation pairs of ``"leaves"`` choose, to rank the parents of leaves and terms that training has not seen.
 
     Example:
         >>> task = hierarchy_task([(str(i), str((i - 1) // 2)) for i in range(1, 63)])
@@ -79,10 +89,11 @@ class HierarchyTask(TaskOnGraph):
     test_pairs: Tensor
     num_nodes: int
     split: HierarchySplit = "closure"
-    metric: str = "mrr"
+    metric: str = "ordered_mrr"
     graph: Graph | None = None
     notes: tuple[str, ...] = ()
     edge_weight: Tensor | None = None
+    new_term_alphas: tuple[float, ...] = (0.5, 0.25, 0.0)
 
     def __post_init__(self) -> None:
         require_hierarchy_metric(self.metric)
@@ -94,6 +105,58 @@ class HierarchyTask(TaskOnGraph):
                     f"{self.name}: {part} has shape {list(pairs.shape)}; pairs (node, ancestor) are [2, m] with m > 0"
                 )
 
+    def ancestors_in_order(self, held_out: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the pairs (node, ancestor) whose order is measured, ``[2, k]``, and the steps up to the ancestor.
+
+        In the split ``"closure"`` these are training pairs, so that nothing about held-out pairs enters: training ranks
+        a held-out ancestor below the others, as it ranks all nodes that are not known to be ancestors. In ``"leaves"``
+        they are all ancestors of the held-out leaves. At most 500 nodes and about 64 ancestors of each are taken, at
+        even places.
+
+        Args:
+            held_out: ``val_pairs`` or ``test_pairs``.
+
+        Returns:
+            Pairs and steps, 1 for a parent, 2 for a grandparent; with several ways up, the shortest one counts.
+
+        Example:
+            >>> task = hierarchy_task([(str(i), str((i - 1) // 2)) for i in range(1, 63)])
+            >>> (nodes, ancestors), steps = task.ancestors_in_order(task.val_pairs)
+            >>> parents = dict(task.parents.T.tolist())
+            >>> all((parents[int(a)] == int(b)) == (s == 1) for a, b, s in zip(nodes, ancestors, steps, strict=True))
+            True
+        """
+        pairs = self.train_pairs
+        if self.split == "leaves":
+            pairs = self.closure[:, torch.isin(self.closure[0], held_out[0])]
+        nodes = pairs[0].unique()
+        nodes = nodes[:: -(-nodes.numel() // _ORDERED_NODES)]
+        pairs = pairs[:, torch.isin(pairs[0], nodes)]
+        steps = self._steps(pairs, nodes)
+        order = torch.from_numpy(np.lexsort((steps.cpu().numpy(), pairs[0].cpu().numpy()))).to(pairs.device)
+        pairs, steps = pairs[:, order], steps[order]
+        _, row, count = pairs[0].unique(return_inverse=True, return_counts=True)
+        place, most = torch.arange(row.numel(), device=row.device) - (count.cumsum(0) - count)[row], _ORDERED_ANCESTORS
+        evenly = place * most // count[row] != (place - 1) * most // count[row]
+        kept = evenly | (count[row] <= most) | (steps == 1)
+        return pairs[:, kept], steps[kept]
+
+    def _steps(self, pairs: Tensor, nodes: Tensor) -> Tensor:
+        """Return the edges on the shortest way up of each pair (node, ancestor) of some sorted nodes."""
+        parents = self.parents.cpu().numpy()
+        upwards = sparse.csr_array((np.ones(parents.shape[1]), (parents[0], parents[1])), shape=(self.num_nodes,) * 2)
+        place, above = (
+            torch.searchsorted(nodes.contiguous(), pairs[0].contiguous()).cpu().numpy(),
+            pairs[1].cpu().numpy(),
+        )
+        steps, rows = np.empty(place.size, dtype=np.int64), max(1, _DISTANCES // self.num_nodes)
+        for start in range(0, nodes.numel(), rows):
+            some = nodes[start : start + rows].cpu().numpy()
+            hops = csgraph.dijkstra(upwards, indices=some, unweighted=True)
+            here = (place >= start) & (place < start + rows)
+            steps[here] = hops[place[here] - start, above[here]]
+        return torch.from_numpy(steps).to(pairs.device)
+
 
 def hierarchy_task(
     source: Taxonomy | Sequence[tuple[str, str]] | str | os.PathLike[str],
@@ -103,7 +166,7 @@ def hierarchy_task(
     seed: int = 0,
     validation: float = _SHARES[0],
     test: float = _SHARES[1],
-    metric: str = "mrr",
+    metric: str = "ordered_mrr",
     node_features: str | os.PathLike[str] | None = None,
 ) -> HierarchyTask:
     """Return hierarchy completion on a taxonomy: held-out ancestors are to be ranked above all other nodes.
@@ -237,6 +300,10 @@ def _held_out(share: float, count: int, nodes: int) -> int:
     return max(1, min(round(share * count), _MOST_SCORES // nodes))
 
 
+def _few(validation: int) -> str:
+    return f" Figures on so few ({validation}) are rough." if validation < _FEW else ""
+
+
 def _hold_out_pairs(
     name: str, pairs: NDArray[np.int64], edges: NDArray[np.int64], n: int, seed: int, validation: float, test: float
 ) -> _Parts:
@@ -244,9 +311,11 @@ def _hold_out_pairs(
     far = np.flatnonzero(~np.isin(pairs[0] * n + pairs[1], edges[0] * n + edges[1]))
     if far.size < _FEWEST:
         count = "1 pair" if far.size == 1 else f"{far.size} pairs"
+        has_leaves = np.setdiff1d(edges[0], edges[1]).size >= _FEWEST
+        other = "; or hold out leaves, e.g. with --node-features names" if has_leaves else ""
         raise ValueError(
             f"{name} has {count} of a node and an ancestor that is not its parent; at least {_FEWEST} are needed to "
-            "hold some out: add levels, or hold out leaves, e.g. with --node-features names"
+            f"hold some out: add {'levels' if has_leaves else 'names and levels'}{other}"
         )
     order = np.random.default_rng(seed).permutation(far)
     v, t = (_held_out(share, far.size, n) for share in (validation, test))
@@ -256,6 +325,7 @@ def _hold_out_pairs(
         f"Split closure, seed {seed}: of {far.size:,} pairs of a node and an ancestor beyond its parents, {v:,} are "
         f"held out for validation and {t:,} for test; all edges are training edges."
     )
+    note += _few(v)
     return _Parts(pairs[:, rest], pairs[:, np.sort(held[0])], pairs[:, np.sort(held[1])], edges, note)
 
 
@@ -291,6 +361,7 @@ def _hold_out_leaves(
         f"Split leaves, seed {seed}: of {leaves.size:,} leaves, {held[0].size:,} are held out for validation and "
         f"{held[1].size:,} for test, with all their edges; one child of every parent stays."
     )
+    note += _few(held[0].size)
     return _Parts(
         pairs[:, ~np.isin(pairs[0], np.concatenate(held))],
         edges[:, np.isin(edges[0], held[0])],

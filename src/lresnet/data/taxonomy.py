@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections import Counter, deque
@@ -41,7 +42,12 @@ _OPPOSITES = {("child", "parent"), ("hyponym", "hypernym"), ("narrower", "broade
 _NUMBERED = re.compile("(id|key|code|number)$")
 _NAMES = ("name", "label", "title", "term", "preflabel", "preferredlabel")
 _TEXTS = ("text", "description", "definition", "gloss", "label", "features")
+_RANKS = re.compile(
+    "(sub|super|infra)*(domain|kingdom|phylum|division|class|order|family|tribe|genus|species|categor(y|ies)|group|"
+    r"section|department|sector|industry|topic)|(level|lvl|l|rank|tier|cat)_?\d+"
+)
 _FEWEST_ROWS = 3  # below a header with unknown titles
+_FEWEST_RANKED = 4  # rows with three values, from which columns are recognised as ranks
 _WHOLE, _DECIMAL = re.compile(r"\d+"), re.compile(r"\d+\.0")
 _INDENTATION = " \t\u00a0\u3000│├└─╰"
 _DRAWN = str.maketrans(dict.fromkeys("\u00a0\u3000│├└─╰", " "))
@@ -326,11 +332,14 @@ def _rows(path: Path, blocks: Sequence[Block], lines: Sequence[tuple[int, str]])
             f"{path}, line {rows[0][0]}: a header of {len(rows[0][1])} columns, and none has a title of parents; write "
             "one row for each name and its parent, and call these columns child and parent"
         )
+    if columns.text == 2 and not columns.has_titles:
+        _require_no_ranks(path, rows, header)
     count = len(rows) - header
     form = f"{path.name} has {count:,} row{'' if count == 1 else 's'}; columns are separated by {between}"
     form += f"; line {rows[0][0]} is a header {columns.why}" if header else ""
     decimals = _has_decimal_parents([row for _, row in rows[header:]], columns)
     form += "; parents such as 1.0 are read as 1" if decimals else ""
+    form += "; column 3 is read as a text" if columns.text == 2 and not columns.has_titles else ""
     form += f"; column {columns.numbers + 1} holds numbers, which are not used" if columns.numbers is not None else ""
     found = _Found(form, has_titled_parents=columns.has_titles)
     for line, row in rows[header:]:
@@ -339,7 +348,8 @@ def _rows(path: Path, blocks: Sequence[Block], lines: Sequence[tuple[int, str]])
         if len(row) > (max(len(rows[0][1]), 3) if header else 3):
             raise ValueError(
                 f"{path}, line {line}: {len(row)} columns, but a row is child, parent and an optional text; quote a "
-                f"name that contains {between}, or write a header that names the columns"
+                f"name that contains {between}, or write a header that names the columns; if the columns are ranks, "
+                "write one row for each name and its parent"
             )
         name, above = row[child], row[parent].removesuffix(".0") if decimals else row[parent]
         _require_name(path, line, name)
@@ -364,6 +374,40 @@ def _rows(path: Path, blocks: Sequence[Block], lines: Sequence[tuple[int, str]])
     return found
 
 
+def _require_no_ranks(path: Path, rows: Sequence[tuple[int, Sequence[str]]], header: bool) -> None:
+    """Check that three columns without titles are child, parent and text, and not a rank each.
+
+    Columns are ranks if all their titles are, e.g. kingdom, phylum, class; if every name of a rank belongs to one name
+    of the next rank and ranks share no name; or if half of the third column's values are names in the other columns.
+    """
+    full = [row for _, row in rows[header:] if len(row) > 2 and all(row[:3])]
+    titles = [re.sub(r"[^a-z0-9]", "", title.casefold()) for title in rows[0][1][:3]]
+    why = "" if not all(map(_RANKS.fullmatch, titles)) else "its titles are ranks"
+    columns = [{row[column] for row in full} for column in range(3)]
+    if not why and len(full) >= _FEWEST_RANKED:
+        if not (columns[0] & columns[1] or columns[2] & (columns[0] | columns[1])):
+            nested = _is_nested(full, (0, 1, 2)) or _is_nested(full, (2, 1, 0))
+            why = "every name belongs to one name of the next column" if nested else ""
+        elif len(columns[2]) > 1 and 2 * len(columns[2] & (columns[0] | columns[1])) >= len(columns[2]):
+            why = "its values are names that occur in the other columns"
+    if why:
+        shown = ", ".join(map(quoted, rows[0][1][:3]))
+        raise ValueError(
+            f"{path}, line {rows[0][0]}: the three columns {shown} look like ranks and not like child, parent and text "
+            f"({why}); write one row for each name and its parent, or the header child,parent,text if they are that"
+        )
+
+
+def _is_nested(rows: Sequence[Sequence[str]], columns: tuple[int, int, int]) -> bool:
+    """Whether each name of a column belongs to one name of the column before it, and both columns branch."""
+    for upper, lower in itertools.pairwise(columns):
+        pairs = {(row[upper], row[lower]) for row in rows}
+        names = {name for _, name in pairs}
+        if len(pairs) > len(names) or len({name for name, _ in pairs}) == len(names):
+            return False
+    return len({row[columns[0]] for row in rows}) > 1 or columns == (0, 1, 2)
+
+
 def _no_pair(path: Path, line: int, row: Sequence[str], separator: str, indented: bool) -> ValueError:
     """Return the error of a row without a child and a parent."""
     between = SEPARATORS[separator]
@@ -375,6 +419,8 @@ def _no_pair(path: Path, line: int, row: Sequence[str], separator: str, indented
         hint = "an indented outline needs the suffix .txt"
     elif separator == " " and graph_suffix(path) == ".txt":
         hint = "in an outline, children are indented"
+    elif len(row) == 1:
+        hint = "the line has one column; write the parent behind each name, e.g. dog,mammal (a root: animal,)"
     return ValueError(
         f"{path}, line {line}: expected a child and its parent separated by {between}, found "
         f"{quoted(separator.join(row))}; {hint}"
@@ -531,16 +577,22 @@ def _structure_notes(taxonomy: Taxonomy, found: _Found, comments: int) -> list[s
         notes.append(f"Comments: {comments:,} line{'' if comments == 1 else 's'} starting with # or %, skipped.")
     if found.repeated:
         notes.append(f"Repeated rows: {found.repeated:,}; each is used once.")
-    several = np.count_nonzero(np.bincount(taxonomy.edges[0]) > 1)
+    several = np.flatnonzero(np.bincount(taxonomy.edges[0]) > 1)
     listed = ", ".join(taxonomy.names[root] for root in roots[:_LISTED]) + (", ..." if len(roots) > _LISTED else "")
     edges = taxonomy.edges.shape[1]
     count = f"{len(taxonomy.names):,} names, {edges:,} edge{'' if edges == 1 else 's'}, depth {depths(taxonomy).max()}"
-    notes.append(f"{count}; {'1 root' if len(roots) == 1 else f'{len(roots):,} roots'}: {listed}.")
+    end = "" if listed.endswith("...") else "."
+    notes.append(f"{count}; {'1 root' if len(roots) == 1 else f'{len(roots):,} roots'}: {listed}{end}")
     if len(roots) > 1:
         notes.append("Several roots: nothing is added above them.")
     notes += _doubts(taxonomy, found)
-    if several:
-        notes.append(f"Names with several parents: {several:,}; ancestors are those of all parents.")
+    if several.size:
+        first, above = several[0], taxonomy.edges[1, taxonomy.edges[0] == several[0]][:_LISTED]
+        example = f"{quoted(taxonomy.names[first])} below {' and '.join(quoted(taxonomy.names[one]) for one in above)}"
+        notes.append(
+            f"Names with several parents: {several.size:,}, e.g. {example}; the ancestors are those of all parents. "
+            "Two things of one name need two names."
+        )
     if taxonomy.texts is not None:
         notes.append(f"Texts: {sum(map(bool, taxonomy.texts)):,} of {len(taxonomy.names):,} names have one.")
     return notes

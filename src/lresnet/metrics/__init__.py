@@ -1,6 +1,7 @@
 """Metrics of classification, class trees, rankings and out-of-distribution detection, on the device of their input."""
 
 from lresnet._metric_names import HIERARCHY_METRICS, LINK_METRICS, NODE_METRICS
+from lresnet.metrics.ancestor_order import AncestorOrder, ancestor_order
 from lresnet.metrics.by_name import hits_at, link_metric, mean_reciprocal_rank, node_metric
 from lresnet.metrics.class_tree import (
     hierarchical_distance,
@@ -40,11 +41,13 @@ __all__ = [
     "OOD_METRICS",
     "UNTRAINED_HIERARCHY_SCORES",
     "UNTRAINED_SCORES",
+    "AncestorOrder",
     "PairScores",
     "RankedAnswers",
     "ScoreRows",
     "UntrainedScore",
     "accuracy",
+    "ancestor_order",
     "average_distortion",
     "average_precision",
     "best_untrained_score",

@@ -7,7 +7,6 @@ Kiela, 2017, `arXiv 1705.08039 <https://arxiv.org/abs/1705.08039>`_).
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +14,7 @@ from scipy import stats
 from torch import Tensor
 
 from lresnet.geometry.checks import checks_values
+from lresnet.metrics.ancestor_order import AncestorOrder, ScoreRows
 from lresnet.metrics.checks import NonFiniteScores
 
 __all__ = [
@@ -26,9 +26,6 @@ __all__ = [
     "ranking_metric",
     "ranking_metrics",
 ]
-
-ScoreRows = Callable[[Tensor], Tensor]
-"""Function from the numbers of some queries ``[b]`` to the scores of all candidates ``[b, N]``; higher is better."""
 
 # Scores that are compared at once.
 _BLOCK = 2**23
@@ -162,22 +159,38 @@ def _answers_at_least_as_high(queries: Tensor, scores: Tensor) -> Tensor:
     return found
 
 
-def ranking_metrics(ranked: RankedAnswers, metric: str = "mrr") -> dict[str, float]:
+def ranking_metrics(ranked: RankedAnswers, metric: str = "mrr", order: AncestorOrder | None = None) -> dict[str, float]:
     """Return the metrics of a ranking by name, ``metric`` first: shares in percent, the mean rank as it is.
+
+    With the ``order`` of the ancestors they include ``ordered_mrr``, its factor ``order`` and ``parent_first``.
 
     Example:
         >>> ranked = rank_answers(lambda rows: torch.eye(3)[rows], torch.tensor([[0, 1], [2, 0]]), 3)
         >>> ranking_metrics(ranked, "hits@1")["mean_rank"]
         1.5
     """
-    names = dict.fromkeys([metric, "mrr", "mean_average_precision", "hits@10"])
-    return {name: 100 * float(ranking_metric(ranked, name)) for name in names} | {
-        "mean_rank": float(ranked.mean_rank())
-    }
+    names = dict.fromkeys([metric, *(["ordered_mrr"] if order else []), "mrr"])
+    found = {name: 100 * float(ranking_metric(ranked, name, order)) for name in names}
+    if order is not None:
+        found |= {"order": 100 * float(order.share()), "parent_first": 100 * float(order.parent_first())}
+    rest = [name for name in ("mean_average_precision", "hits@10") if name not in found]
+    found |= {name: 100 * float(ranking_metric(ranked, name)) for name in rest}
+    return found | {"mean_rank": float(ranked.mean_rank())}
 
 
-def ranking_metric(ranked: RankedAnswers, name: str) -> Tensor:
-    """Return the metric ``name``, one of :data:`lresnet.metrics.HIERARCHY_METRICS`, between 0 and 1."""
+def ranking_metric(ranked: RankedAnswers, name: str, order: AncestorOrder | None = None) -> Tensor:
+    """Return the metric ``name``, one of :data:`lresnet.metrics.HIERARCHY_METRICS`, between 0 and 1.
+
+    ``"ordered_mrr"`` is the mean reciprocal rank times the share of ancestors in ``order``. It is high only if
+    ancestors stand above other nodes, and near ancestors above far ones.
+
+    Raises:
+        ValueError: ``"ordered_mrr"`` without the order.
+    """
+    if name == "ordered_mrr":
+        if order is None:
+            raise ValueError("ordered_mrr needs the order of the ancestors; see lresnet.metrics.ancestor_order")
+        return ranked.mean_reciprocal_rank() * order.share()
     if name == "mrr":
         return ranked.mean_reciprocal_rank()
     if name == "mean_average_precision":

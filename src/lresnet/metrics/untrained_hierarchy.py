@@ -10,7 +10,8 @@ from scipy import sparse
 from torch import Tensor
 
 from lresnet.data.hierarchy import HierarchyTask
-from lresnet.metrics.hierarchy_ranking import RankedAnswers, ScoreRows, rank_answers, ranking_metric, ranking_metrics
+from lresnet.metrics.ancestor_order import ScoreRows
+from lresnet.metrics.hierarchy_completion import completion_metric, completion_metrics
 from lresnet.metrics.untrained_links import UntrainedScore
 
 __all__ = ["UNTRAINED_HIERARCHY_SCORES", "untrained_hierarchy_scores"]
@@ -44,19 +45,13 @@ def untrained_hierarchy_scores(task: HierarchyTask, *, test: bool = True) -> lis
     found = []
     scores = _scores(task)
     for name, score in scores.items():
-        ranked = _ranked(task, score, task.val_pairs)
-        found.append(UntrainedScore(name, 100 * float(ranking_metric(ranked, task.metric))))
+        found.append(UntrainedScore(name, 100 * float(completion_metric(task, score, task.val_pairs))))
     found.sort(key=lambda one: -one.validation)
     if not test:
         return found
     return [
-        dataclasses.replace(one, metrics=ranking_metrics(_ranked(task, scores[one.name], task.test_pairs), task.metric))
-        for one in found
+        dataclasses.replace(one, metrics=completion_metrics(task, scores[one.name], task.test_pairs)) for one in found
     ]
-
-
-def _ranked(task: HierarchyTask, score: ScoreRows, pairs: Tensor) -> RankedAnswers:
-    return rank_answers(score, pairs, task.num_nodes, known=task.closure)
 
 
 def _scores(task: HierarchyTask) -> dict[str, ScoreRows]:

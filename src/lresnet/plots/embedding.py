@@ -56,6 +56,7 @@ _CLASSES_IN_LEGEND = 14
 _TITLE_WIDTH, _NOTE_WIDTH = 26, 36  # characters per line
 _DRAWN_EDGES = 50_000  # edges of a picture; more would cover everything and take minutes
 _BRANCHES = 6  # of a taxonomy that have a colour; the other nodes share one more
+_ENOUGH_BRANCHES = 4  # that are not split into more than there are colours
 _SMALL_BRANCH = 0.02  # share of the nodes
 
 
@@ -116,8 +117,9 @@ def general_first(task: HierarchyTask) -> NDArray[np.int64]:
 def largest_branches(task: HierarchyTask, most: int = _BRANCHES) -> tuple[NDArray[np.int64], list[int]]:
     """Return the branch of each node ``[n]`` and the top nodes of the branches, the largest branch first.
 
-    Going down from the roots, the largest branch is replaced by those of its children until ``most`` of them have at
-    least 2 % of the nodes; if there are never so many, the first choice with most of them counts. Nodes of other
+    Going down from the roots, the largest branch is replaced by those of its children that are not below another one,
+    until ``most`` of them have at least 2 % of the nodes; if there are never so many, the first choice with most of
+    them counts. Four or more branches stay as they are if a further step would give more than ``most``. Nodes of other
     branches, and those above the branches, have the number ``most`` (or that of the branches, if there are fewer). A
     node of several branches belongs to the largest one.
 
@@ -136,11 +138,15 @@ def largest_branches(task: HierarchyTask, most: int = _BRANCHES) -> tuple[NDArra
     kept = list[int]()
     while large := [top for top in tops if size[top] >= least]:
         large.sort(key=lambda top: (-size[top], top))
+        if len(large) > most and len(kept) >= _ENOUGH_BRANCHES:
+            break
         if len(large) > len(kept):
             kept = large[:most]
         if len(large) >= most:
             break
-        tops = tops - {large[0]} | set(child[parent == large[0]].tolist())
+        tops.remove(large[0])
+        tops |= set(child[parent == large[0]].tolist())
+        tops -= set(low[np.isin(above, list(tops))].tolist())  # below another one
     branch = np.full(task.num_nodes, len(kept))
     for number, top in reversed(list(enumerate(kept))):
         branch[low[above == top]] = number

@@ -17,7 +17,7 @@ LISTED_NEIGHBOURS = 10
 LISTED_LINKS = 50
 """Number of missing links that ``lresnet predict --links`` and :meth:`Run.links` list."""
 
-LISTED_ANCESTORS = 20
+LISTED_ANCESTORS = 10
 """Number of candidates that ``lresnet ancestors`` and :meth:`Run.ancestors` list."""
 
 LISTED_PARENTS = 10

@@ -80,7 +80,7 @@ def _hierarchy_task(config: GraphTaskConfig, seed: int) -> Task:
         name=config.name,
         split=config.split,  # type: ignore[arg-type]  # checked by the configuration
         seed=seed,
-        metric=config.metric or "mrr",
+        metric=config.metric or "ordered_mrr",
         node_features=config.node_features,
     )
 

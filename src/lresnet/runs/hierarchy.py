@@ -13,9 +13,11 @@ from torch import Tensor
 
 from lresnet.data.hierarchy import HierarchyTask, feature_tensor
 from lresnet.data.text_features import text_features
+from lresnet.nn.hierarchy_energy import DEFAULT_ALPHA
 from lresnet.runs.defaults import LISTED_ANCESTORS, LISTED_PARENTS
 from lresnet.runs.node_inputs import NodeInputs, inputs_of_run
 from lresnet.train.hierarchy_completion import ancestor_scores
+from lresnet.train.objective import make_objective
 
 if TYPE_CHECKING:
     from lresnet.runs.run import Run
@@ -33,7 +35,7 @@ class Ancestor(NamedTuple):
     number: int
     name: str
     score: float
-    """Minus the energy that was trained; higher is better."""
+    """Minus an energy of distance and generality; higher is better."""
     depth: int
     relation: Relation
 
@@ -72,7 +74,8 @@ def rank_ancestors(run: Run, node: str, *, top: int = LISTED_ANCESTORS) -> Ranke
     task = _task(run, top)
     inputs = inputs_of_run(run)
     number = inputs.number(node)
-    scores = _scores(run, inputs.points(run), [number])[0]
+    is_new = task.split == "leaves" and bool((torch.cat([task.val_pairs[0], task.test_pairs[0]]) == number).any())
+    scores = _scores(run, inputs.points(run), [number], [is_new])[0]
     scores[number] = -torch.inf
     found = _best(task, inputs, scores, min(top, task.num_nodes - 1), number)
     return RankedAncestors(inputs.names[number], inputs.source, found, task.num_nodes - 1)
@@ -102,12 +105,13 @@ def rank_parents(run: Run, terms: Sequence[str], *, top: int = LISTED_PARENTS) -
         got = f", got {blank[0]!r}" if blank else ""
         raise ValueError(f"--parents needs terms with letters or digits{got}; e.g. --parents 'polar fox'")
     inputs = inputs_of_run(run)
-    rows = sparse.vstack([sparse.csr_array(features), text_features(terms, features.shape[1])], format="csr")
-    extended = dataclasses.replace(inputs, x=feature_tensor(rows), num_nodes=inputs.num_nodes + len(terms))
+    wide = sparse.vstack([sparse.csr_array(features), text_features(terms, features.shape[1])], format="csr")
+    extended = dataclasses.replace(inputs, x=feature_tensor(wide), num_nodes=inputs.num_nodes + len(terms))
     points, n = extended.points(run), task.num_nodes
     # A term that the taxonomy has keeps its own features, with its text.
     known = [inputs.number(term) if inputs.has(term) and not term.isdecimal() else None for term in terms]
-    scores = _scores(run, points, [n + i if number is None else number for i, number in enumerate(known)])[:, :n]
+    rows = [n + i if number is None else number for i, number in enumerate(known)]
+    scores = _scores(run, points, rows, [number is None for number in known])[:, :n]
     ranked = []
     for term, number, row in zip(terms, known, scores, strict=True):
         is_new = number is None
@@ -151,12 +155,25 @@ def _task(run: Run, top: int) -> HierarchyTask:
     return run.task
 
 
-def _scores(run: Run, points: Tensor, nodes: Sequence[int]) -> Tensor:
-    """Return the scores of all points as ancestors of some nodes, float64 ``[b, N]``."""
+def _scores(run: Run, points: Tensor, nodes: Sequence[int], is_new: Sequence[bool]) -> Tensor:
+    """Return the scores of all points as ancestors of some nodes, float64 ``[b, N]``.
+
+    Args:
+        is_new: whether training has not seen the node.
+    """
     model: Any = run.model
     kappa = None if model.euclidean else float(model.manifold.kappa.detach())
-    wide = points.double()
-    scores = ancestor_scores(wide[list(nodes)], wide, kappa, run.train_config.loss or "ranking")  # type: ignore[arg-type]
+    wide, loss = points.double(), run.train_config.loss or "ranking"
+    alphas = [DEFAULT_ALPHA] * len(nodes)
+    if any(is_new):
+        objective: Any = make_objective(run.task, run.train_config, run.device)
+        chosen = objective.new_term_alpha(model.eval())
+        alphas = [chosen if new else DEFAULT_ALPHA for new in is_new]
+    rows = [
+        ancestor_scores(wide[[node]], wide, kappa, loss, alpha)  # type: ignore[arg-type]
+        for node, alpha in zip(nodes, alphas, strict=True)
+    ]
+    scores = torch.cat(rows)
     if not bool(scores.isfinite().all()):
         raise ValueError(f"the predictions of {run.place} are not finite, so its network cannot be used")
     return scores

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import jinja2
 
-from lresnet._metric_names import digits, is_text_metric
+from lresnet._metric_names import digits, is_percentage
 from lresnet.data.registry import DATASETS, TASKS
 from lresnet.data.source import DataSource
 from lresnet.data.split_names import SPLITS
@@ -49,6 +49,9 @@ _METRIC_LABELS = {
     "loss": "nats per token",
     "roc_auc": "ROC AUC",
     "mrr": "MRR",
+    "ordered_mrr": "ordered MRR",
+    "order": "ancestors in order",
+    "parent_first": "parent first",
     "f1": "F1",
     "f1_binary": "F1 (binary)",
     "f1_macro": "F1 (macro)",
@@ -292,6 +295,8 @@ def _split(record: RunRecord) -> str | None:
         return None
     if record.split_index is not None:
         return f"number {record.split_index} of the graph's own splits"
+    if record.task.get("task") == "hierarchy" and record.split is None:
+        return "leaves if the features are texts or names, otherwise closure"
     return _without_folder(record.split or "random")
 
 
@@ -376,5 +381,5 @@ def _template() -> jinja2.Template:
     environment.filters["text"] = lambda value: json.dumps(value, ensure_ascii=False)  # valid in YAML and in Python
     environment.filters["inline"] = _inline
     environment.filters["figure"] = lambda value, name, sign="": f"{value:{sign}.{digits(name)}f}"
-    environment.tests["percentage"] = lambda name: not is_text_metric(name)
+    environment.tests["percentage"] = is_percentage
     return environment.get_template("model_card.md.j2")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import itertools
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -45,19 +44,25 @@ def choose_one_of(name: str, names: Sequence[str]) -> str:
 def did_you_mean(name: str, names: Sequence[str]) -> str:
     """Return a suggestion if one of the names is close to ``name``, otherwise an empty string.
 
-    A name that differs in upper and lower case only comes first.
+    A name that differs in upper and lower case or in accents only comes first.
 
     Example:
         >>> did_you_mean("cifar1", ["cifar10", "svhn"])
         "did you mean 'cifar10'? "
     """
-    same = (each for each in names if _folded(each) == _folded(name))
-    near = list(itertools.islice(same, 1)) or difflib.get_close_matches(name, names, n=1)
+    plain = {_without_accents(each): each for each in reversed(names)}
+    same = [each for each in names if _folded(each) == _folded(name)][:1]
+    near = same or difflib.get_close_matches(name, names, n=1)
+    near = near or [plain[each] for each in difflib.get_close_matches(_without_accents(name), list(plain), n=1)]
     return f"did you mean {near[0]!r}? " if near else ""
 
 
 def _folded(name: str) -> str:
     return unicodedata.normalize("NFKC", name).casefold()
+
+
+def _without_accents(name: str) -> str:
+    return "".join(each for each in unicodedata.normalize("NFKD", _folded(name)) if not unicodedata.combining(each))
 
 
 def one_line(name: str) -> str:

@@ -81,7 +81,7 @@ class GraphTaskConfig:
     metric: str | None = option(
         None,
         "Metric to select by and to report first on your own graph, e.g. accuracy, f1_macro, roc_auc, hits@50, mrr, "
-        "mean_average_precision.",
+        "mean_average_precision. None for a taxonomy: ordered_mrr, which sees the order of the ancestors.",
         metavar="NAME",
     )
 

@@ -9,13 +9,13 @@ from torch import Tensor
 
 from lresnet.data import HierarchyTask
 from lresnet.geometry.curvature import Curvature
+from lresnet.metrics.ancestor_order import ScoreRows
+from lresnet.metrics.hierarchy_completion import completion_metric, completion_metrics
 from lresnet.metrics.hierarchy_ranking import (
     RankedAnswers,
     average_distortion,
     norm_depth_correlation,
     rank_answers,
-    ranking_metric,
-    ranking_metrics,
 )
 from lresnet.models.graph_model import GraphModel
 from lresnet.nn import (
@@ -25,6 +25,7 @@ from lresnet.nn import (
     ranking_loss,
     split_candidates,
 )
+from lresnet.nn.hierarchy_energy import DEFAULT_ALPHA
 from lresnet.train.config import Augment, TrainConfig
 from lresnet.train.distributed import Processes
 from lresnet.train.graph_inputs import GraphInputs
@@ -38,7 +39,7 @@ HierarchyLoss = Literal["ranking", "cones"]
 _BATCH = 256  # nodes whose ancestors are ranked in a step
 _CANDIDATES = 4096  # a larger taxonomy is ranked among this many nodes, drawn at every step
 _TEMPERATURE: dict[HierarchyLoss, float] = {"ranking": 0.1, "cones": 0.1}
-_MOST_ORDERED = 64  # ancestors of a node whose order is learned; it takes the square of their number
+_MOST_ORDERED = 128  # ancestors of a node whose order is learned; it takes the square of their number
 _TIE, _TIE_PAIRS = 1e-6, 500  # weight and number of training pairs that break ties of the validation metric
 _ROWS = 2**22  # scores that the validation computes at once
 _SOURCES = 100  # nodes from which distances in the taxonomy are measured for the distortion
@@ -49,9 +50,9 @@ class HierarchyCompletion(Objective[GraphModel]):
 
     In a step, the training ancestors of some nodes are ranked above all other nodes, and nearer ancestors above farther
     ones (:func:`lresnet.nn.ordered_ranking_loss`; entailment cones have no order among ancestors:
-    :func:`lresnet.nn.ranking_loss`). The validation score is the task's metric of the filtered ranking. A few
-    validation pairs are soon ranked perfectly, so the reciprocal ranks of 500 training pairs, with a weight of 1e-6,
-    break ties.
+    :func:`lresnet.nn.ranking_loss`). The validation score is the task's metric, by default the filtered mean reciprocal
+    rank times the share of ancestors in the right order (see :class:`lresnet.data.HierarchyTask`). A few validation
+    pairs are soon ranked perfectly, so the reciprocal ranks of 500 training pairs, with a weight of 1e-6, break ties.
 
     Args:
         task: the taxonomy and its split.
@@ -136,13 +137,16 @@ class HierarchyCompletion(Objective[GraphModel]):
             return ranking_loss(positive, scores, **masks)
         return ordered_ranking_loss(positive, scores, levels=self.levels[self._batch], **masks)
 
-    def scores(self, model: GraphModel, nodes: Tensor, candidates: Tensor) -> Tensor:
+    def scores(self, model: GraphModel, nodes: Tensor, candidates: Tensor, alpha: float = DEFAULT_ALPHA) -> Tensor:
         """Return the scores of candidates ``[M, n]`` as ancestors of nodes ``[B, n]``, ``[B, M]``; higher is better."""
-        return ancestor_scores(nodes, candidates, kappa_of_model(model, nodes), self.kind)  # type: ignore[arg-type]
+        kappa = kappa_of_model(model, nodes)  # type: ignore[arg-type]
+        return ancestor_scores(nodes, candidates, kappa, self.kind, alpha)
 
     def ranked(self, model: GraphModel, pairs: Tensor) -> RankedAnswers:
         """Rank the ancestors of pairs (node, ancestor), without the other true ancestors of each node."""
-        return self._ranked(self.inputs.apply(model), model, pairs)  # type: ignore[arg-type]
+        z = self.inputs.apply(model)  # type: ignore[arg-type]
+        rows = self._rows(z, model, self._alpha(z, model)[0])
+        return rank_answers(rows, pairs, self.task.num_nodes, known=self.task.closure)
 
     def forward_training_data(self, model: GraphModel) -> None:
         self.inputs.apply(model)  # type: ignore[arg-type]  # the whole graph is one batch
@@ -150,22 +154,43 @@ class HierarchyCompletion(Objective[GraphModel]):
     @torch.no_grad()
     def validation(self, model: GraphModel) -> Tensor:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        found = ranking_metric(self._ranked(z, model, self.task.val_pairs), self.task.metric)
-        return found + _TIE * self._ranked(z, model, self._tie_pairs).mean_reciprocal_rank()
+        _, found = self._alpha(z, model)
+        ties = rank_answers(self._rows(z, model), self._tie_pairs, self.task.num_nodes, known=self.task.closure)
+        return found + _TIE * ties.mean_reciprocal_rank()
 
     @torch.no_grad()
     def test(self, model: GraphModel) -> dict[str, float]:
         z = self.inputs.apply(model)  # type: ignore[arg-type]
-        found = ranking_metrics(self._ranked(z, model, self.task.test_pairs), self.task.metric)
+        rows = self._rows(z, model, self._alpha(z, model)[0])
+        found = completion_metrics(self.task, rows, self.task.test_pairs)
         kappa = kappa_of_model(model, z)  # type: ignore[arg-type]
         return found | _geometry(z, None if kappa is None else float(kappa), self.task)
 
-    def _ranked(self, z: Tensor, model: GraphModel, pairs: Tensor) -> RankedAnswers:
+    @torch.no_grad()
+    def new_term_alpha(self, model: GraphModel) -> float:
+        """Return the preference for general nodes that ranks the parents of nodes that training has not seen.
+
+        In the split ``"leaves"`` it is the one of ``new_term_alphas`` with the best validation metric, the first of
+        equals; in ``"closure"`` the one of training. A node that training has not seen is placed with errors, and with
+        the preference of training general nodes may come before its parent.
+        """
+        return self._alpha(self.inputs.apply(model), model)[0]  # type: ignore[arg-type]
+
+    def _alpha(self, z: Tensor, model: GraphModel) -> tuple[float, Tensor]:
+        """Return the preference for general nodes that ranks held-out pairs, and the validation metric with it."""
+        is_chosen = self.task.split == "leaves" and self.kind == "ranking"
+        found = {
+            alpha: completion_metric(self.task, self._rows(z, model, alpha), self.task.val_pairs)
+            for alpha in (self.task.new_term_alphas if is_chosen else (DEFAULT_ALPHA,))
+        }
+        return max(found.items(), key=lambda one: float(one[1]))
+
+    def _rows(self, z: Tensor, model: GraphModel, alpha: float = DEFAULT_ALPHA) -> ScoreRows:
         def score(queries: Tensor) -> Tensor:
             rows = queries.split(max(1, _ROWS // self.task.num_nodes))
-            return torch.cat([self.scores(model, z[some], z) for some in rows])
+            return torch.cat([self.scores(model, z[some], z, alpha) for some in rows])
 
-        return rank_answers(score, pairs, self.task.num_nodes, known=self.task.closure)
+        return score
 
     def _levels(self) -> Tensor:
         """Return the steps up to the ancestors: 1 to a parent, otherwise the difference of the depths, at least 2."""
@@ -184,18 +209,21 @@ class HierarchyCompletion(Objective[GraphModel]):
         return chosen, place[ancestors], place[nodes].unsqueeze(1)  # an ancestor -1 reads the last place, which is -1
 
 
-def ancestor_scores(nodes: Tensor, candidates: Tensor, kappa: Curvature | None, loss: HierarchyLoss) -> Tensor:
+def ancestor_scores(
+    nodes: Tensor, candidates: Tensor, kappa: Curvature | None, loss: HierarchyLoss, alpha: float = DEFAULT_ALPHA
+) -> Tensor:
     """Return how well candidates ``[M, n]`` are ancestors of nodes ``[B, n]``: minus an energy, ``[B, M]``.
 
     Args:
         kappa: -K > 0; None: Euclidean space.
         loss: what was trained, see :class:`HierarchyCompletion`.
+        alpha: preference for general candidates, see :func:`lresnet.nn.ancestor_energy`; cones have none.
     """
     K = None if kappa is None else -kappa
     if loss == "cones":
         assert K is not None
         return -pairwise_entailment_energy(nodes, candidates, K=K)
-    return -pairwise_ancestor_energy(nodes, candidates, K=K)
+    return -pairwise_ancestor_energy(nodes, candidates, K=K, alpha=alpha)
 
 
 def _geometry(z: Tensor, kappa: float | None, task: HierarchyTask) -> dict[str, float]:
