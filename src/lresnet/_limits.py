@@ -26,12 +26,15 @@ __all__ = [
     "STATED",
     "TEXT_BYTES",
     "TEXT_EXPANSION",
+    "TEXT_ITEMS",
+    "TEXT_ITEMS_PER_BYTE",
     "TOML_BYTES",
     "VOCABULARY",
     "WEBP_PIXELS",
     "largest_expansion",
     "largest_side",
     "largest_text",
+    "largest_text_array",
 ]
 
 IMAGE_PIXELS = 2**26
@@ -88,6 +91,12 @@ CLOSURE_PAIRS = 2**24
 ARRAYS = 10_000
 """Number of arrays in a ``.npz`` file. Each costs tenths of a millisecond, however small it is."""
 
+TEXT_ITEMS = 2**21
+"""Names, classes or text labels in one array. Each becomes an object of Python: tenths of a microsecond, 60 bytes."""
+
+TEXT_ITEMS_PER_BYTE = 10
+"""How many of them there may be beyond that for each byte of the file."""
+
 SIDE = 2**22
 """Rows or columns that a sparse matrix may have in any case."""
 
@@ -122,6 +131,10 @@ STATED = (
         f"{EXPANDED_TEXT_BYTES:,} bytes, or {TEXT_EXPANSION} times the size of the file if that is more",
     ),
     ("arrays in a `.npz` file", f"{ARRAYS:,}"),
+    (
+        "names, classes or text labels in one array of a `.npz` file",
+        f"{TEXT_ITEMS:,}, or {TEXT_ITEMS_PER_BYTE} times the size of the file in bytes if that is more",
+    ),
     ("size of `config.json`, `run.json` and `evaluation.json`", f"{JSON_BYTES:,} bytes"),
     ("size of a TOML file", f"{TOML_BYTES:,} bytes"),
     ("length of a line (edge list, table, results)", f"{LINE_BYTES:,} bytes"),
@@ -169,6 +182,16 @@ def largest_text(size: int) -> int:
         (1048576, 100000000)
     """
     return max(EXPANDED_TEXT_BYTES, TEXT_EXPANSION * size)
+
+
+def largest_text_array(size: int) -> int:
+    """Return the number of names, classes or text labels that an array in a file of ``size`` bytes may have.
+
+    Example:
+        >>> largest_text_array(1000), largest_text_array(10**6)
+        (2097152, 10000000)
+    """
+    return max(TEXT_ITEMS, TEXT_ITEMS_PER_BYTE * size)
 
 
 def largest_side(entries: int) -> int:
