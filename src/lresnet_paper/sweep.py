@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from lresnet._files import InUse, locked, make_folder, require_writable
+from lresnet._files import InUse, has_file, locked, make_folder, require_writable
 from lresnet.metrics.checks import NonFiniteScores
 from lresnet.models import LorentzGCN, LorentzGCNII, LorentzSGFormer
 from lresnet.models.pretrained import Pretrained
@@ -359,7 +359,8 @@ def _seconds_until(deadline: float) -> float | None:
 
 
 def _require_writable(results: Path) -> None:
-    """Raise an error before the first run if ``results`` cannot be written."""
+    """Raise an error before the first run if ``results`` cannot be written, or is a named pipe or a device."""
+    has_file(results)
     make_folder(results.parent)
     require_writable(results)
 

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from safetensors.torch import save as to_safetensors
 
-from lresnet._files import write_atomically
+from lresnet._files import has_file, write_atomically
 from lresnet._json import read_json
 from lresnet._limits import LIST_ITEMS, SIZE
 from lresnet._version import __version__
@@ -193,7 +193,7 @@ def from_pretrained(
             local_files_only=local_files_only,
         )  # fmt: skip
     weights = found / "model.safetensors"
-    if not weights.is_file():
+    if not has_file(weights):
         raise FileNotFoundError(f"{place} is not a saved model: model.safetensors is missing")
     try:
         if not isinstance(record, dict) or record.get("format") != _FORMAT:
@@ -221,7 +221,7 @@ def from_pretrained(
 
 def _read_config(path: Path) -> dict[str, Any]:
     """Return ``config.json``; an empty dict if it is missing or damaged, which the reader of our own models reports."""
-    if not path.is_file():
+    if not has_file(path):
         return {}
     try:
         config = read_json(path)

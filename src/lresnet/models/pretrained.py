@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_safetensors
 from torch.nn.parameter import is_lazy
 
-from lresnet._files import write_atomically
+from lresnet._files import has_file, write_atomically
 from lresnet._json import read_json
 from lresnet._limits import LAYERS, LIST_ITEMS
 from lresnet._options import AT_LEAST_1, POSITIVE
@@ -215,7 +215,7 @@ _SMALL = 1000  # up to this size the comparison of the tensors has the better me
 
 
 def _require_file(path: Path, place: str) -> None:
-    if not path.is_file():
+    if not has_file(path):
         raise FileNotFoundError(
             f"{place} is not a saved model: {path.name} is missing; give a folder that save_pretrained has written, or "
             "the name 'owner/name' of such a model on the Hugging Face hub"

@@ -14,6 +14,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lresnet._files import open_file
 from lresnet._limits import ARRAYS, SIDE, largest_expansion, largest_side, largest_text_array
 from lresnet.data.quoting import quoted, reason
 
@@ -31,7 +32,7 @@ def read_array(path: Path) -> NDArray[Any]:
         OSError: The file cannot be read.
         ValueError: The file is damaged, or announces more numbers than it has.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         try:
             _require_complete(file, path.stat().st_size)
             file.seek(0)
@@ -66,7 +67,7 @@ def read_some_arrays(
         ValueError: An array is missing or damaged, expands beyond the limit, has too many texts, or a member is not an
             array.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
                 arrays = _members(archive, path.stat().st_size, names, required)
