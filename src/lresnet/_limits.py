@@ -9,6 +9,7 @@ __all__ = [
     "EXPANDED_BYTES",
     "EXPANDED_TEXT_BYTES",
     "EXPANSION",
+    "HUB_BYTES",
     "IMAGE_BYTES",
     "IMAGE_PIXELS",
     "JSON_BYTES",
@@ -118,6 +119,9 @@ VOCABULARY = 2**16
 DOWNLOAD_BYTES = 2**25
 """Size of a download for which no size is published."""
 
+HUB_BYTES = 2**33
+"""Size of ``model.safetensors`` that is downloaded from the Hugging Face hub."""
+
 STATED = (
     ("pixels of an image (width times height, from the header)", f"{IMAGE_PIXELS:,}; WebP {WEBP_PIXELS:,}"),
     ("pixels of a JPEG image times the number of its scans", f"{SCAN_PIXELS:,}"),
@@ -160,6 +164,10 @@ STATED = (
     ("text to train on, all files of a folder together", f"{TEXT_BYTES:,} bytes"),
     ("tokens of a tokeniser", f"{VOCABULARY:,}"),
     ("download of a file whose size is not published", f"{DOWNLOAD_BYTES:,} bytes"),
+    (
+        "download from the Hugging Face hub",
+        f"`model.safetensors` {HUB_BYTES:,} bytes; `config.json` and `README.md` {JSON_BYTES:,} bytes",
+    ),
 )
 """What is limited, and the limit in words; SECURITY.md shows this table."""
 
