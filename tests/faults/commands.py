@@ -122,12 +122,12 @@ def run_verb(runs: Runs, verb: str, answers: Any, *, unprivileged: bool = False)
         os.setgroups([])
         os.setgid(NOBODY)
         os.setuid(NOBODY)
-    found = run_command(runs.command(verb), lambda: _written(runs, verb))
+    found = run_command(runs.command(verb), lambda: written(runs, verb))
     printed = found[1] if verb != "train" else ""
     answers.put((found[0], "" if verb == "embed" else printed, *found[2:]))
 
 
-def _written(runs: Runs, verb: str) -> str:
+def written(runs: Runs, verb: str) -> str:
     if verb == "train":
         return hashlib.sha256((runs.run / "model" / "model.safetensors").read_bytes()).hexdigest()
     if verb == "embed":

@@ -3,7 +3,7 @@
 import tempfile
 from pathlib import Path
 
-from tests.faults.commands import VERBS, Runs, run_command
+from tests.faults.commands import VERBS, Runs, run_command, written
 from tests.faults.scenarios import SCENARIOS
 
 with tempfile.TemporaryDirectory() as place:
@@ -14,4 +14,4 @@ with tempfile.TemporaryDirectory() as place:
     _runs = Runs.prepare(Path(place))
     _runs.copy("finished")
     for _verb in VERBS:
-        run_command(_runs.command(_verb))
+        run_command(_runs.command(_verb), lambda verb=_verb: written(_runs, verb))

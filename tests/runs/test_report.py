@@ -102,6 +102,19 @@ def test_a_private_folder_is_listed(runs: Path, monkeypatch: pytest.MonkeyPatch)
     assert state.is_damaged
 
 
+def test_an_evaluation_of_another_run_is_reported(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = runs.parent / "other"
+    options = ["--hidden", "3", "--epochs", "5", "--device", "cpu", "--seed", "1", "--out", str(other)]
+    assert cli.main(["train", "disease_tree/lp", *options]) == 0
+    assert cli.main(["evaluate", str(other), "--device", "cpu"]) == 0
+    shutil.copy(other / "evaluation.json", runs / "whole")
+    (state,) = folder_states(runs / "whole")
+    assert state.state.startswith("evaluation.json belongs to other weights; `lresnet evaluate ")
+    capsys.readouterr()
+    assert cli.main(["report", str(runs / "whole"), "--json"]) == 0
+    assert "whole is left out: evaluation.json belongs to other weights" in capsys.readouterr().err
+
+
 def test_json_warns_of_damaged_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (runs / "whole" / "evaluation.json").write_text("{}")
     capsys.readouterr()

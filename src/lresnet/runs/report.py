@@ -396,6 +396,9 @@ def _state(folder: Path) -> FolderState:
         return FolderState(folder, _unfinished(folder))
     version = record.versions.get("lresnet", "unknown")
     other = "" if version == __version__ else f"; made by lresnet {version}, this is {__version__}"
+    if record.metrics is None and (folder / "evaluation.json").exists():
+        problem = f"evaluation.json belongs to other weights; `lresnet evaluate {folder}` evaluates those of the run"
+        return FolderState(folder, problem, is_damaged=True)
     if record.metrics is None:
         return FolderState(folder, f"not evaluated: `lresnet evaluate {folder}` reads the test set{other}")
     return FolderState(folder, f"evaluated{other}", record)
