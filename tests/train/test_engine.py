@@ -341,7 +341,7 @@ def test_the_checkpoint_of_another_schedule_is_refused(tmp_path):
     model, before = network(seed=2), network(seed=2)
     with pytest.raises(
         ValueError,
-        match=r"run\.ckpt: the checkpoint belongs to another run: epochs is 5 there, not 6; delete it or use another folder",
+        match=r"run\.ckpt: the checkpoint belongs to another run: epochs is 5 there, not 6; delete it or use",
     ):
         train_model(model, Line(), TrainConfig(epochs=6), checkpoint=path)
     assert same(model, before)
