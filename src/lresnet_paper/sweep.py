@@ -161,8 +161,8 @@ def run_all(
     """Execute the runs that are not in ``results`` yet, and append one line as each run finishes.
 
     Several processes may work on one file: each starts only runs that no other has finished, and no run is written
-    twice. A run on a graph may be trained twice; give the processes different runs to share the work. An interrupted final training on images resumes from its checkpoint in the folder ``unfinished`` next to
-    ``results``.
+    twice. A run on a graph may be trained twice; give the processes different runs to share the work. An interrupted
+    final training on images resumes from its checkpoint in the folder ``unfinished`` next to ``results``.
 
     Args:
         workers: number of processes. On a CPU each has one thread. On a GPU, runs on graphs that differ only in seed or
