@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PIL import Image
 
 import lresnet
 from lresnet._files import digest, has_file, require_run_folder
@@ -153,3 +154,17 @@ def test_a_special_file_as_results_or_data_is_one_line(
 def test_a_named_pipe_among_images_is_no_image(tmp_path: Path) -> None:
     with special(tmp_path / "images.npz", "pipe"), pytest.raises(OSError, match=r"images\.npz is neither"):
         load_images(str(tmp_path / "images.npz"))
+
+
+@pytest.mark.parametrize("kind", ["pipe", "socket", "device"])
+def test_a_special_file_among_images_is_reported(kind: str, tmp_path: Path) -> None:
+    for part in ("train", "test"):
+        for name in ("cat", "dog"):
+            (tmp_path / part / name).mkdir(parents=True)
+            for number in range(3):
+                Image.new("RGB", (8, 8), (number, 0, 0)).save(tmp_path / part / name / f"{number}.png")
+    path = tmp_path / "train" / "cat" / "9.png"
+    with special(path, kind):
+        data = load_images(str(tmp_path), size=8, workers=0)
+    assert len(data.train) == 6
+    assert data.skipped == ((path, f"{path} is {KINDS[kind]}, and a file is needed here"),)
