@@ -6,6 +6,7 @@ import contextlib
 import datetime as dt
 import errno
 import hashlib
+import io
 import json
 import os
 import secrets
@@ -24,13 +25,17 @@ __all__ = [
     "InUse",
     "checksum",
     "digest",
+    "has_file",
     "is_at",
     "lock_when_free",
     "locked",
     "locked_folder",
     "make_folder",
     "naming",
+    "open_file",
+    "read_file",
     "require_no_file",
+    "require_regular",
     "require_run_folder",
     "require_writable",
     "sync_folder",
@@ -128,6 +133,8 @@ def sync_folder(folder: Path) -> None:
 
 def require_writable(path: Path) -> None:
     """Raise an error if ``path`` cannot be written, before the work whose result it is to hold."""
+    if _is_device(path):  # opening a named pipe waits for its reader
+        return
     _remove_leftovers(path.parent)
     if path.exists():
         path.open("ab").close()
@@ -149,9 +156,58 @@ def naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
+# Reading -------------------------------------------------------------------------------------------------------------
+
+# What a path may lead to instead of a file. Opening a named pipe waits for its writer, and a device may never end.
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def require_regular(path: Path) -> None:
+    """Raise an error if ``path`` is missing or leads to something else than a file.
+
+    Raises:
+        OSError: there is no such path, or it is a folder, a named pipe, a socket or a device.
+    """
+    mode = path.stat().st_mode
+    kind = next((name for is_kind, name in _KINDS if is_kind(mode)), None)
+    if kind is not None:
+        raise (IsADirectoryError if stat.S_ISDIR(mode) else OSError)(f"{path} is {kind}, and a file is needed here")
+
+
+def has_file(path: Path) -> bool:
+    """Whether there is a file.
+
+    Raises:
+        OSError: there is something else than a file, see :func:`require_regular`.
+    """
+    try:
+        require_regular(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
+def open_file(path: Path) -> io.BufferedReader:
+    """Open a file for reading; a named pipe or a device is refused, see :func:`require_regular`."""
+    require_regular(path)
+    return path.open("rb")
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a file; a named pipe or a device is refused, see :func:`require_regular`."""
+    with open_file(path) as file:
+        return file.read()
+
+
 def digest(path: Path) -> dict[str, Any]:
     """Return ``sha256`` and ``size`` of a file, as ``run.json`` records them."""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return {"sha256": hashlib.file_digest(file, "sha256").hexdigest(), "size": os.fstat(file.fileno()).st_size}
 
 
@@ -317,7 +373,7 @@ def require_run_folder(folder: Path) -> None:
         raise NotADirectoryError(f"{folder} is a file, not the folder of a run; `lresnet train` makes such a folder")
     if not folder.is_dir():
         raise FileNotFoundError(f"{folder} does not exist; `lresnet train` makes such a folder")
-    if not (folder / "run.json").is_file():
+    if not has_file(folder / "run.json"):
         raise FileNotFoundError(f"{folder} holds no run: run.json is missing; `lresnet train` makes such a folder")
 
 

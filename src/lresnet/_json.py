@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from lresnet._files import open_file
 from lresnet._limits import JSON_BYTES, NUMBER_DIGITS, TOML_BYTES
 
 __all__ = ["parse_json", "read_json", "read_small_text", "read_toml"]
@@ -61,7 +62,7 @@ def read_small_text(path: Path, limit: int = JSON_BYTES) -> str:
         OSError: The file cannot be read.
         ValueError: The file is too large or not UTF-8; the message has the line, but not the path.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         content = file.read(limit + 1)
     if len(content) > limit:
         raise ValueError(f"it has more than {limit:,} bytes, the limit for such a file")

@@ -9,6 +9,7 @@ __all__ = [
     "EXPANDED_BYTES",
     "EXPANDED_TEXT_BYTES",
     "EXPANSION",
+    "HUB_BYTES",
     "IMAGE_BYTES",
     "IMAGE_PIXELS",
     "JSON_BYTES",
@@ -26,12 +27,15 @@ __all__ = [
     "STATED",
     "TEXT_BYTES",
     "TEXT_EXPANSION",
+    "TEXT_ITEMS",
+    "TEXT_ITEMS_PER_BYTE",
     "TOML_BYTES",
     "VOCABULARY",
     "WEBP_PIXELS",
     "largest_expansion",
     "largest_side",
     "largest_text",
+    "largest_text_array",
 ]
 
 IMAGE_PIXELS = 2**26
@@ -88,6 +92,12 @@ CLOSURE_PAIRS = 2**24
 ARRAYS = 10_000
 """Number of arrays in a ``.npz`` file. Each costs tenths of a millisecond, however small it is."""
 
+TEXT_ITEMS = 2**21
+"""Names, classes or text labels in one array. Each becomes an object of Python: tenths of a microsecond, 60 bytes."""
+
+TEXT_ITEMS_PER_BYTE = 10
+"""How many of them there may be beyond that for each byte of the file."""
+
 SIDE = 2**22
 """Rows or columns that a sparse matrix may have in any case."""
 
@@ -109,6 +119,9 @@ VOCABULARY = 2**16
 DOWNLOAD_BYTES = 2**25
 """Size of a download for which no size is published."""
 
+HUB_BYTES = 2**33
+"""Size of ``model.safetensors`` that is downloaded from the Hugging Face hub."""
+
 STATED = (
     ("pixels of an image (width times height, from the header)", f"{IMAGE_PIXELS:,}; WebP {WEBP_PIXELS:,}"),
     ("pixels of a JPEG image times the number of its scans", f"{SCAN_PIXELS:,}"),
@@ -122,6 +135,10 @@ STATED = (
         f"{EXPANDED_TEXT_BYTES:,} bytes, or {TEXT_EXPANSION} times the size of the file if that is more",
     ),
     ("arrays in a `.npz` file", f"{ARRAYS:,}"),
+    (
+        "names, classes or text labels in one array of a `.npz` file",
+        f"{TEXT_ITEMS:,}, or {TEXT_ITEMS_PER_BYTE} times the size of the file in bytes if that is more",
+    ),
     ("size of `config.json`, `run.json` and `evaluation.json`", f"{JSON_BYTES:,} bytes"),
     ("size of a TOML file", f"{TOML_BYTES:,} bytes"),
     ("length of a line (edge list, table, results)", f"{LINE_BYTES:,} bytes"),
@@ -147,6 +164,10 @@ STATED = (
     ("text to train on, all files of a folder together", f"{TEXT_BYTES:,} bytes"),
     ("tokens of a tokeniser", f"{VOCABULARY:,}"),
     ("download of a file whose size is not published", f"{DOWNLOAD_BYTES:,} bytes"),
+    (
+        "download from the Hugging Face hub",
+        f"`model.safetensors` {HUB_BYTES:,} bytes; `config.json` and `README.md` {JSON_BYTES:,} bytes",
+    ),
 )
 """What is limited, and the limit in words; SECURITY.md shows this table."""
 
@@ -169,6 +190,16 @@ def largest_text(size: int) -> int:
         (1048576, 100000000)
     """
     return max(EXPANDED_TEXT_BYTES, TEXT_EXPANSION * size)
+
+
+def largest_text_array(size: int) -> int:
+    """Return the number of names, classes or text labels that an array in a file of ``size`` bytes may have.
+
+    Example:
+        >>> largest_text_array(1000), largest_text_array(10**6)
+        (2097152, 10000000)
+    """
+    return max(TEXT_ITEMS, TEXT_ITEMS_PER_BYTE * size)
 
 
 def largest_side(entries: int) -> int:

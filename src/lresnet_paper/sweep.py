@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 
 import torch
 
-from lresnet._files import InUse, locked, make_folder, require_writable
+from lresnet._files import InUse, has_file, locked, make_folder, require_writable
 from lresnet.metrics.checks import NonFiniteScores
 from lresnet.models import LorentzGCN, LorentzGCNII, LorentzSGFormer
 from lresnet.models.pretrained import Pretrained
@@ -161,8 +161,8 @@ def run_all(
     """Execute the runs that are not in ``results`` yet, and append one line as each run finishes.
 
     Several processes may work on one file: each starts only runs that no other has finished, and no run is written
-    twice. An interrupted final training on images resumes from its checkpoint in the folder ``unfinished`` next to
-    ``results``.
+    twice. A run on a graph may be trained twice; give the processes different runs to share the work. An interrupted
+    final training on images resumes from its checkpoint in the folder ``unfinished`` next to ``results``.
 
     Args:
         workers: number of processes. On a CPU each has one thread. On a GPU, runs on graphs that differ only in seed or
@@ -359,7 +359,8 @@ def _seconds_until(deadline: float) -> float | None:
 
 
 def _require_writable(results: Path) -> None:
-    """Raise an error before the first run if ``results`` cannot be written."""
+    """Raise an error before the first run if ``results`` cannot be written, or is a named pipe or a device."""
+    has_file(results)
     make_folder(results.parent)
     require_writable(results)
 

@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from lresnet import _limits
+from lresnet.data import load_images, read_graph
 from lresnet.data.formats.arrays import read_all_arrays, read_array, read_arrays, sparse_matrix
 from lresnet.data.formats.hgcn import read_disease
 from lresnet.data.formats.space_file import read_space
@@ -203,3 +205,29 @@ def test_an_archive_of_many_arrays_is_refused(tmp_path: Path, monkeypatch: pytes
     assert len(read_all_arrays(tmp_path / "3.npz")) == 3
     with pytest.raises(ValueError, match=r"4\.npz cannot be read: it holds 4 arrays; the limit is 3"):
         read_arrays(tmp_path / "4.npz", "array0")
+
+
+@pytest.mark.parametrize("dtype", ["S1", "U1", "u1"])
+def test_a_small_file_of_many_texts_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
+    monkeypatch.setattr(_limits, "TEXT_ITEMS", 1000)
+    few, many = (np.zeros(count, dtype=np.uint8).astype(dtype) for count in (1000, 20_000))
+    edges, labels = np.array([[0, 1], [1, 2]]), np.arange(2)
+    images = {"train_images": np.zeros((2, 2, 2), np.uint8), "train_labels": labels}
+    images |= {"test_images": np.zeros((2, 2, 2), np.uint8), "test_labels": labels}
+    path = tmp_path / "small.npz"
+    words = r"small\.npz.*its array '.+' has 20,000 names, classes or labels, and the limit for this file is"
+    for key in ("names", "classes"):
+        np.savez_compressed(path, edge_index=edges, **{key: many})
+        with pytest.raises(ValueError, match=words):
+            read_graph(path)
+    np.savez_compressed(path, classes=many, **images)
+    with pytest.raises(ValueError, match=words):
+        load_images(path)
+    np.savez_compressed(path, edge_index=edges, y=many)
+    if dtype != "u1":  # numbers as labels do not become texts
+        with pytest.raises(ValueError, match=words):
+            read_graph(path)
+    np.savez(path, texts=many)  # as large as its content
+    assert read_all_arrays(path, ("texts",))["texts"].shape == many.shape
+    np.savez_compressed(path, texts=few)
+    assert read_all_arrays(path, ("texts",))["texts"].shape == few.shape

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +12,8 @@ import pytest
 import torch
 
 from lresnet.data import TEXTS, TextTask, Tokenizer, text_task
+from lresnet.data import text as text_module
+from lresnet.data import tokenizer as tokenizer_module
 from lresnet.data.registry import reader
 
 LINES = "".join(f"line {i}: some text\n" for i in range(200)).encode()
@@ -195,3 +199,41 @@ def test_wrong_options_are_refused() -> None:
         text_task(LINES, steps_per_epoch=True)
     with pytest.raises(ValueError, match="whole numbers"):
         TextTask("floats", torch.zeros(9), torch.zeros(9), torch.zeros(9), Tokenizer(), 2)
+
+
+_PEAK_MEMORY = """
+import sys
+from lresnet.data import text_task
+
+def peak():
+    line = next(line for line in open("/proc/self/status") if line.startswith("VmHWM"))
+    return int(line.split()[1]) * 1024
+
+text_task(sys.argv[1], context=4, max_bytes=1000).facts()
+before = peak()
+text_task(sys.argv[1], context=4).facts()
+print(peak() - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the peak memory from /proc")
+def test_a_text_takes_a_small_multiple_of_its_size_in_memory(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_bytes("words and \U0001f600 more words\n".encode() * 500_000)
+    command = [sys.executable, "-c", _PEAK_MEMORY, str(text)]
+    growth = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    assert growth < 4 * text.stat().st_size
+
+
+@pytest.mark.parametrize("tokens", ["bytes", "bpe"])
+def test_tokens_and_notes_do_not_depend_on_the_bytes_read_at_once(tokens: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = b"".join((b"low lower  lowest\n", "\U0001f600\u00e9".encode(), b"\xf0\x9f", b"7" * 40, b"a" * 90)) * 20
+    whole = text_task([text, text[:150]], tokens=tokens, context=4)
+    assert "42 bytes belong to no character" in whole.notes[-1]
+    for size in (40, 41, 77):
+        monkeypatch.setattr(tokenizer_module, "_BYTES_AT_ONCE", size)
+        monkeypatch.setattr(text_module, "_DECODED_BYTES", size - 37)
+        task = text_task([text, text[:150]], tokens=tokens, context=4)
+        assert (task.tokenizer, task.notes) == (whole.tokenizer, whole.notes)
+        for part in ("train", "val", "test"):
+            assert torch.equal(getattr(task, part), getattr(whole, part))

@@ -5,11 +5,24 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import torch
 
-from tests.faults.campaign import Count, flipped_bits, full_disks, kills, power_cuts, reference, two_processes
+from tests.faults.campaign import (
+    Count,
+    damaged_files,
+    flipped_bits,
+    full_disks,
+    kills,
+    missing_permissions,
+    power_cuts,
+    reference,
+    two_processes,
+)
+from tests.faults.commands import Runs
 from tests.faults.scenarios import SCENARIOS
 
 _FLIPS, _REPAIRS, _ROUNDS = 1500, 150, 20
@@ -22,7 +35,7 @@ def main() -> int:
     torch.set_num_threads(1)
     rows: list[tuple[str, str, Count]] = []
     started = time.perf_counter()
-    print(f"{'program':<12} {'fault':<14} {'injected':>8} {'survived':>8} {'lost':>5} {'silent':>6}")
+    print(f"{'program':<14} {'fault':<14} {'injected':>8} {'survived':>8} {'lost':>5} {'silent':>6}")
     for name in SCENARIOS:
         with reference(name) as whole:
             campaign = {
@@ -37,6 +50,11 @@ def main() -> int:
             for fault, inject in campaign.items():
                 rows.append((name, fault, inject()))
                 _print(*rows[-1])
+    with tempfile.TemporaryDirectory() as place:
+        runs = Runs.prepare(Path(place))
+        for fault, commands in (("damaged file", damaged_files), ("no permission", missing_permissions)):
+            rows.append(("image commands", fault, commands(runs)))
+            _print(*rows[-1])
     total = Count(*(sum(getattr(row[2], part) for row in rows) for part in ("injected", "survived", "lost", "silent")))
     _print("all", "", total)
     print(f"{time.perf_counter() - started:.0f} s, torch {torch.__version__}, Python {sys.version.split()[0]}")
@@ -48,7 +66,7 @@ def main() -> int:
 
 def _print(name: str, fault: str, count: Count) -> None:
     numbers = f"{count.injected:>8,} {count.survived:>8,} {count.lost:>5} {count.silent:>6}"
-    print(f"{name:<12} {fault:<14} {numbers}", flush=True)
+    print(f"{name:<14} {fault:<14} {numbers}", flush=True)
 
 
 if __name__ == "__main__":

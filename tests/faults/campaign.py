@@ -8,7 +8,7 @@ import shutil
 import signal
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +29,7 @@ from lresnet.runs.record import (
 )
 from lresnet.train.checkpoint import load_checkpoint
 from lresnet.train.results import read_results
+from tests.faults.commands import VERBS, Outcome, Runs, damages, prohibitions, run_verb, verdict
 from tests.faults.disk import CUTS, Disk, Fault, Replay, write_files
 from tests.faults.scenarios import SCENARIOS, Scenario
 
@@ -292,6 +293,51 @@ _READERS: dict[str, Callable[[Path], object]] = {
     "checkpoint.pt": lambda folder: _plain(load_checkpoint(folder / "checkpoint.pt")),
     "demo.jsonl": lambda folder: list(read_results(folder / "demo.jsonl")),
 }
+
+
+# Damaged and unreadable files of a run on images ---------------------------------------------------------------------
+
+
+def damaged_files(runs: Runs, step: int = 1, seed: int = 0) -> Count:
+    """Damage every file of a run and some of its images, and give the run to every command."""
+    return _commands(runs, list(damages(runs, random.Random(seed))), step, unprivileged=False)
+
+
+def missing_permissions(runs: Runs, step: int = 1) -> Count:
+    """Forbid access to every file of a run and to its images; root gives up its privileges, which ignore that."""
+    return _commands(runs, list(prohibitions(runs)), step, unprivileged=True)
+
+
+def _commands(runs: Runs, faults: Sequence[Any], step: int, *, unprivileged: bool) -> Count:
+    count = Count()
+    cases = [(fault, verb) for fault in faults for verb in VERBS]
+    whole: dict[tuple[str, str], Outcome] = {}
+    for (what, source, damage, mend), verb in cases[::step]:
+        if (source, verb) not in whole:
+            runs.copy(source)
+            whole[source, verb] = _outcome(runs, verb)
+        if verb == "report" and what.startswith("deleted") and source == "finished":
+            continue  # the run has not been evaluated, or is none
+        runs.copy(source)
+        damage()
+        try:
+            found = _outcome(runs, verb, unprivileged=unprivileged)
+        finally:
+            mend()
+            runs.run.chmod(0o755)
+        count.add(f"{what} of the {source} run, {verb}", verdict(runs, found, whole[source, verb]))
+    return count
+
+
+def _outcome(runs: Runs, verb: str, **options: Any) -> Outcome:
+    answers = _CONTEXT.SimpleQueue()
+    process = _CONTEXT.Process(target=run_verb, args=(runs, verb, answers), kwargs=options)
+    process.start()
+    process.join(_HANG_SECONDS)
+    if process.exitcode != 0:
+        return -1, "", f"the process ended with {process.exitcode}", ""
+    found: Outcome = answers.get()
+    return found
 
 
 # Two processes -------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,13 +14,16 @@ from lresnet._files import sync_folder, write_atomically
 from tests.faults.campaign import (
     Count,
     Reference,
+    damaged_files,
     flipped_bits,
     full_disks,
     kills,
+    missing_permissions,
     power_cuts,
     reference,
     two_processes,
 )
+from tests.faults.commands import Runs, verdict
 from tests.faults.disk import Disk, Replay
 from tests.faults.scenarios import SCENARIOS
 
@@ -56,6 +60,31 @@ def test_flipped_bits(whole: Reference) -> None:
 
 def test_two_processes(whole: Reference) -> None:
     require_all_survived(two_processes(whole, rounds=1))
+
+
+# --- damaged and unreadable files of a run on images ------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def runs() -> Iterator[Runs]:
+    with tempfile.TemporaryDirectory() as place:
+        yield Runs.prepare(Path(place))
+
+
+def test_damaged_files(runs: Runs) -> None:
+    require_all_survived(damaged_files(runs, step=31))
+
+
+def test_missing_permissions(runs: Runs) -> None:
+    require_all_survived(missing_permissions(runs, step=17))
+
+
+def test_a_command_that_overlooks_damage_is_found_out(runs: Runs) -> None:
+    whole = (0, "accuracy 50.00", "", "")
+    assert verdict(runs, (0, "accuracy 60.00", "", ""), whole).startswith("silent")
+    assert verdict(runs, (1, "", "Traceback", ""), whole).startswith("lost")
+    assert verdict(runs, (2, "", "lresnet: error: something is wrong", ""), whole).startswith("lost: the error names")
+    assert verdict(runs, (2, "", f"lresnet: error: {runs.run}/run.json is damaged", ""), whole) == "survived"
 
 
 # --- the disk ---------------------------------------------------------------------------------------------------------

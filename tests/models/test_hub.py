@@ -36,8 +36,19 @@ class Hub:
 
     def __init__(self, root: Path) -> None:
         self.root, self.calls, self.error = root, list[tuple[str, dict[str, Any]]](), None
+        self.sizes: dict[str, int | None] = {}
+        self.planned: list[str | None] = []
 
-    def snapshot_download(self, repo_id: str, **options: Any) -> str:
+    def snapshot_download(self, repo_id: str, *, dry_run: bool = False, **options: Any) -> Any:
+        if dry_run:
+            if self.error is not None:  # as the package does: the reason is the cause
+                raise DryRunError("no dry run") from self.error
+            self.planned.append(options["revision"])
+            files = (self.root / repo_id).glob("*")
+            sizes = {path.name: path.stat().st_size for path in files} | self.sizes
+            return [
+                types.SimpleNamespace(filename=name, file_size=size, commit_hash=COMMIT) for name, size in sizes.items()
+            ]
         self._called("snapshot_download", repo_id=repo_id, **options)
         return str(self.root / repo_id)
 
@@ -96,6 +107,10 @@ class LocalEntryNotFoundError(FileNotFoundError):
     pass
 
 
+class DryRunError(OSError):
+    pass
+
+
 class OfflineModeIsEnabled(ConnectionError):
     pass
 
@@ -118,6 +133,7 @@ _ERRORS = {
         GatedRepoError,
         RevisionNotFoundError,
         LocalEntryNotFoundError,
+        DryRunError,
         OfflineModeIsEnabled,
         HFValidationError,
     )
@@ -199,6 +215,36 @@ def test_options_of_a_download_reach_the_hub(hub):
             },
         )
     ]
+
+
+def test_the_commit_whose_sizes_were_compared_is_downloaded(hub):
+    network().save_pretrained(hub.root / "ann/mlp")
+    from_pretrained("ann/mlp", revision="v1")
+    assert hub.planned == ["v1"]
+    assert [options["revision"] for _, options in hub.calls] == [COMMIT]
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "words"),
+    [
+        ("model.safetensors", 2**33 + 1, "has 8,589,934,593 bytes, and the limit is 8,589,934,592; nothing was downlo"),
+        ("config.json", 2**22 + 1, "has 4,194,305 bytes, and the limit is 4,194,304; nothing was downloaded"),
+        ("README.md", 2**40, "has 1,099,511,627,776 bytes, and the limit is 4,194,304; nothing was downloaded"),
+        (
+            "model.safetensors",
+            None,
+            "does not state the size of model.safetensors in 'ann/mlp'; nothing was downloaded",
+        ),
+    ],
+)
+def test_a_large_file_is_refused_before_it_is_downloaded(hub, name, size, words):
+    network().save_pretrained(hub.root / "ann/mlp")
+    hub.sizes = {name: size}
+    with pytest.raises(ValueError, match=words):
+        from_pretrained("ann/mlp")
+    assert hub.calls == []
+    hub.sizes = {name: 2**22}
+    from_pretrained("ann/mlp")
 
 
 def test_a_local_folder_takes_precedence(hub):
@@ -322,6 +368,7 @@ def test_the_real_package_with_a_local_server(tmp_path):
             "pytorch_model.bin": b"a pickle",
             "nested/config.json": b"{}",
         }
+        server.repositories["ann/large"] = {"config.json": b" " * (2**22 + 1)}
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("HF_", "LRESNET_"))}
         environment |= {"HF_ENDPOINT": server.address, "HF_HOME": str(tmp_path / "home"), "NO_PROXY": "127.0.0.1"}
         wrong = [
@@ -329,6 +376,7 @@ def test_the_real_package_with_a_local_server(tmp_path):
             ("ann/gated", {}),
             ("ann/down", {}),
             ("ann/bert", {}),
+            ("ann/large", {}),
             ("ann/mlp", {"revision": "v9"}),
         ]
         arguments = ["---\nlibrary_name: lresnet\n---\n", COMMIT, json.dumps(wrong)]
@@ -354,6 +402,8 @@ def test_the_real_package_with_a_local_server(tmp_path):
         asked = " ".join(server.requests)
         assert "pytorch_model.bin" not in asked
         assert "nested" not in asked
+        assert messages["ann/large"].startswith("ValueError: config.json in the repository 'ann/large' has 4,194,305 b")
+        assert not any(one.startswith("GET /ann/large/resolve") for one in server.requests)
         assert len(server.requests) < 60
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import pickle
+import random
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -14,6 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from lresnet.models import MODELS, LorentzGCN, LorentzMLP, create_model, from_pretrained
+from lresnet.models.weights import weights_file
 from tests.models.common import CLASSES, FEATURES, RESIDUALS, features, graph
 from tests.version_0_2 import as_0_2
 
@@ -347,3 +351,75 @@ def test_a_network_that_the_tensors_exclude_is_not_built(change, tmp_path, monke
     monkeypatch.setattr("lresnet.models.pretrained.build", None)  # a call would be a TypeError with other words
     with pytest.raises(ValueError, match=r"config\.json has .*, but model\.safetensors has only|has a list .* items"):
         from_pretrained(tmp_path)
+
+
+# Checksums -----------------------------------------------------------------------------------------------------------
+
+
+def _weights_of(folder):
+    model = from_pretrained(folder)
+    return {name: tensor.tolist() for name, tensor in model.state_dict().items() if isinstance(tensor, torch.Tensor)}
+
+
+def test_no_flipped_bit_of_a_saved_model_is_silent(tmp_path):
+    create_model("lorentz_mlp", in_features=2, hidden=2, num_classes=2, dropout=0.25).save_pretrained(tmp_path)
+    known, outcomes, messages, dice = _weights_of(tmp_path), Counter(), set(), random.Random(0)
+    for name, flips in (("model.safetensors", 300), ("config.json", 100)):
+        path = tmp_path / name
+        whole = path.read_bytes()
+        for bit in (dice.randrange(8 * len(whole)) for _ in range(flips)):
+            flipped = bytearray(whole)
+            flipped[bit // 8] ^= 1 << bit % 8
+            path.write_bytes(flipped)
+            try:
+                same = _weights_of(tmp_path) == known
+                outcomes["same"] += same
+                assert same, bit
+                assert name == "model.safetensors" or json.loads(flipped) == json.loads(whole), bit
+            except (UserWarning, ValueError) as reported:
+                outcomes["reported"] += 1
+                messages.add(str(reported))
+        path.write_bytes(whole)
+    assert outcomes["reported"] > 300
+    assert all(str(tmp_path) in message and "\n" not in message for message in messages)
+
+
+def test_a_flipped_bit_of_the_weights_is_one_line(tmp_path):
+    create_model("lorentz_mlp", in_features=4).save_pretrained(tmp_path)
+    path = tmp_path / "model.safetensors"
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"model\.safetensors does not match its checksum, so it is damaged; if you"):
+        from_pretrained(tmp_path)
+
+
+def test_weights_that_were_replaced_on_purpose_are_loaded(tmp_path):
+    one, other = (create_model("lorentz_mlp", in_features=4) for _ in range(2))
+    one.save_pretrained(tmp_path / "one")
+    other.save_pretrained(tmp_path / "other")
+    shutil.copy(tmp_path / "other" / "model.safetensors", tmp_path / "one")  # its checksum is its own
+    assert torch.equal(*(next(model.parameters()) for model in (from_pretrained(tmp_path / "one"), other)))
+    state = {name: tensor * (1 if name.endswith("_extra_state") else 2) for name, tensor in one.state_dict().items()}
+    save_file(state, tmp_path / "one" / "model.safetensors")
+    found = from_pretrained(tmp_path / "one").state_dict()
+    assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
+
+
+def test_an_edited_configuration_is_loaded_with_a_warning(tmp_path):
+    create_model("lorentz_mlp", in_features=4, dropout=0.1).save_pretrained(tmp_path)
+    _config(tmp_path, dropout=0.5)
+    with pytest.warns(UserWarning, match=r"config\.json is not the one that was saved with model\.safetensors: it was"):
+        model = from_pretrained(tmp_path)
+    model.save_pretrained(tmp_path)
+    assert from_pretrained(tmp_path).config["dropout"] == 0.5
+
+
+def test_the_same_model_is_saved_as_the_same_bytes(tmp_path):
+    model = create_model("lorentz_mlp", in_features=4)
+    contents = {
+        model.save_pretrained(tmp_path / str(number)).joinpath("model.safetensors").read_bytes() for number in range(5)
+    }
+    assert len(contents) == 1
+    state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    assert len({b"".join(weights_file(state, {}, {"format": "pt"})) for _ in range(5)}) == 1

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -81,6 +82,48 @@ def test_every_folder_is_listed_with_its_state(runs: Path) -> None:
         assert "run.json is not what `lresnet train` writes" in states[name]
     (state,) = folder_states(runs / "unread")
     assert state.folder == runs / "unread"
+
+
+def test_a_private_folder_is_listed(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stat, lstat = Path.stat, Path.lstat
+
+    def refused(call: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(path: Path, **options: Any) -> Any:
+            if path.parent == runs / "whole":
+                raise PermissionError(13, "Permission denied", str(path))
+            return call(path, **options)
+
+        return wrapped
+
+    monkeypatch.setattr(Path, "stat", refused(stat))
+    monkeypatch.setattr(Path, "lstat", refused(lstat))
+    (state,) = (state for state in folder_states(runs) if state.folder.name == "whole")
+    assert "Permission denied" in state.state
+    assert state.is_damaged
+
+
+def test_an_evaluation_of_another_run_is_reported(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = runs.parent / "other"
+    options = ["--hidden", "3", "--epochs", "5", "--device", "cpu", "--seed", "1", "--out", str(other)]
+    assert cli.main(["train", "disease_tree/lp", *options]) == 0
+    assert cli.main(["evaluate", str(other), "--device", "cpu"]) == 0
+    shutil.copy(other / "evaluation.json", runs / "whole")
+    (state,) = folder_states(runs / "whole")
+    assert state.state.startswith("evaluation.json belongs to other weights; `lresnet evaluate ")
+    capsys.readouterr()
+    assert cli.main(["report", str(runs / "whole"), "--json"]) == 0
+    assert "whole is left out: evaluation.json belongs to other weights" in capsys.readouterr().err
+
+
+def test_json_warns_of_damaged_runs(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (runs / "whole" / "evaluation.json").write_text("{}")
+    capsys.readouterr()
+    assert cli.main(["report", str(runs), "--json"]) == 0
+    found = capsys.readouterr()
+    assert json.loads(found.out) == []
+    assert [line.split(" is left out: ")[0] for line in found.err.splitlines()] == [
+        f"lresnet: warning: {runs / name}" for name in ("elsewhere", "torn", "whole")
+    ]
 
 
 @pytest.mark.parametrize("wrong", ["{}", "[]", '{"metrics": 3}'])

@@ -340,7 +340,8 @@ def test_the_checkpoint_of_another_schedule_is_refused(tmp_path):
     train_model(network(), Line(), TrainConfig(epochs=5), checkpoint=path)
     model, before = network(seed=2), network(seed=2)
     with pytest.raises(
-        ValueError, match="belongs to another run: epochs is 5 there, not 6; delete it or use another folder"
+        ValueError,
+        match=r"run\.ckpt: the checkpoint belongs to another run: epochs is 5 there, not 6; delete it or use",
     ):
         train_model(model, Line(), TrainConfig(epochs=6), checkpoint=path)
     assert same(model, before)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from tyro.conf import Positional, arg
 
-from lresnet._files import require_run_folder
+from lresnet._files import has_file, require_run_folder
 from lresnet.cli.options import require_seeds
 from lresnet.runs.names import choose_one_of
 
@@ -55,7 +55,7 @@ def delta(
     require_seeds("--seed", seed)
     file = Path(space)
     notes: tuple[str, ...] = ()
-    is_run = (file / "run.json").is_file()
+    is_run = has_file(file / "run.json")
     if is_run or (file.is_dir() and space not in DATASETS and not looks_like_graph(file)):
         require_run_folder(file)
         from lresnet.runs.embedding import embedding_delta
@@ -83,7 +83,7 @@ def _require_space(file: Path) -> None:
     from lresnet.data.registry import GRAPHS, IMAGE_SETS
 
     name = str(file)
-    if file.is_file() or file.is_dir() or name in GRAPHS:
+    if file.is_dir() or has_file(file) or name in GRAPHS:
         return
     if name in IMAGE_SETS:
         raise ValueError(f"{name} is not a graph; train a network on it and give the folder of the run")

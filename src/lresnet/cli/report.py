@@ -1,5 +1,6 @@
 """The verb ``report``: results of a user's own runs."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -74,6 +75,9 @@ def report(
             disk = embedding_of_run(Run.open(embedding))
         write_atomically(out, runs_page(found, disk).encode())
     if json:
+        for state in found.folders:  # the tables list them
+            if state.is_damaged:
+                print(f"lresnet: warning: {state.folder} is left out: {state.state}", file=sys.stderr)
         print(report_json(found))
         return 0
     console = Console()

@@ -12,9 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save as to_safetensors
 
-from lresnet._files import write_atomically
+from lresnet._files import has_file, write_atomically
 from lresnet._json import read_json
 from lresnet._limits import LIST_ITEMS, SIZE
 from lresnet._version import __version__
@@ -26,6 +25,7 @@ from lresnet.geometry import Lorentz
 from lresnet.models import hub
 from lresnet.models.pretrained import DAMAGE, load_tensors, require_plausible, require_same_tensors, tensor_shapes
 from lresnet.models.registry import from_pretrained as _own_from_pretrained
+from lresnet.models.weights import weights_file
 
 __all__ = ["from_pretrained", "save_converted"]
 
@@ -73,7 +73,7 @@ def save_converted(
     except TypeError as error:
         raise ValueError(f"the options of the residual cannot be saved as JSON: {error}") from error
     folder = Path(folder)
-    write_atomically(folder / "model.safetensors", to_safetensors(state, metadata={"format": "pt"}))
+    write_atomically(folder / "model.safetensors", weights_file(state, json.loads(text), {"format": "pt"}))
     write_atomically(folder / "config.json", (text + "\n").encode())
     return folder
 
@@ -193,7 +193,7 @@ def from_pretrained(
             local_files_only=local_files_only,
         )  # fmt: skip
     weights = found / "model.safetensors"
-    if not weights.is_file():
+    if not has_file(weights):
         raise FileNotFoundError(f"{place} is not a saved model: model.safetensors is missing")
     try:
         if not isinstance(record, dict) or record.get("format") != _FORMAT:
@@ -212,7 +212,8 @@ def from_pretrained(
             raise ValueError(
                 f"the network has no head of {num_classes} classes; build net with num_classes={num_classes}"
             )
-        load_tensors(network, weights, device, shared=shared, new_head=new_head)
+        saved = {**config, _KEY: record}
+        load_tensors(network, weights, device, saved, place, shared=shared, new_head=new_head)
     except DAMAGE as error:
         reason = " ".join(str(error).split())[:400]
         raise ValueError(f"{place} cannot be read as a converted network: {reason}") from error
@@ -221,7 +222,7 @@ def from_pretrained(
 
 def _read_config(path: Path) -> dict[str, Any]:
     """Return ``config.json``; an empty dict if it is missing or damaged, which the reader of our own models reports."""
-    if not path.is_file():
+    if not has_file(path):
         return {}
     try:
         config = read_json(path)

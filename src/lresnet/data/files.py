@@ -16,6 +16,7 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any, Literal
 
+from lresnet._files import open_file, read_file
 from lresnet._limits import DOWNLOAD_BYTES
 from lresnet.data.registry import DATASETS, find_source
 from lresnet.data.source import DataSource, File, ImageRecords, OodSource
@@ -403,11 +404,11 @@ def _reason(error: OSError) -> str:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _git_blob(path: Path, size: int) -> str:
     digest = hashlib.sha1(f"blob {size}\0".encode(), usedforsecurity=False)
-    digest.update(path.read_bytes())
+    digest.update(read_file(path))
     return digest.hexdigest()

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Sampler
 
+from lresnet._files import read_file
 from lresnet.data.formats.image_file import read_pixels, require_small_file, why_unreadable
 
 __all__ = ["ImageFiles", "ImageStream", "default_workers", "exact_statistics", "scan_files"]
@@ -246,7 +247,7 @@ class _Scanner(Dataset[Any]):
         for row in rows:
             try:
                 require_small_file(Path(self.files[row]))
-                content = Path(self.files[row]).read_bytes()
+                content = read_file(Path(self.files[row]))
                 images.append(read_pixels(io.BytesIO(content), self.size))
             except Exception as error:  # decoders raise many kinds of errors on a damaged file
                 problems.append((row, why_unreadable(error)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +26,7 @@ Tokens = Literal["bytes", "bpe"]
 
 # Shares of the text for validation and test: its end, so that no sentence of them is in the training part.
 _HELD_OUT = 0.05
+_DECODED_BYTES = 2**20  # decoded at once, to count the bytes that are not UTF-8
 DEFAULT_VOCABULARY = 1024
 DEFAULT_CONTEXT = 256
 
@@ -103,7 +105,9 @@ class TextTask:
             digest.update(f"{len(part)}".encode())
             digest.update(part.cpu().contiguous().view(torch.uint8).numpy().data)
         lengths = self.tokenizer.lengths
-        sizes = [int(lengths[part.cpu().long()].sum()) for part in (self.train, self.val, self.test)]
+        # Counted by token: an index of every token would need sixteen times the memory of a text.
+        counts = (part.cpu().bincount(minlength=len(lengths)) for part in (self.train, self.val, self.test))
+        sizes = [int((count * lengths).sum()) for count in counts]
         return {
             "bytes": sum(sizes),
             "training_bytes": sizes[0],
@@ -182,11 +186,13 @@ def text_task(
             f"{name} has only {_counted(size, 'byte')}, too few for training, validation and test parts; use a longer "
             "text"
         )
-    tokenizer = (
-        train_bpe(b"\n".join(piece for piece, _ in parts[0]), vocab_size or DEFAULT_VOCABULARY, end=end)
-        if tokens == "bpe"
-        else Tokenizer(end=end)
-    )
+    if tokens == "bpe":
+        pieces = [piece for piece, _ in parts[0]]
+        whole = pieces[0] if len(pieces) == 1 else b"\n".join(pieces)
+        tokenizer = train_bpe(whole, vocab_size or DEFAULT_VOCABULARY, end=end)
+        del whole
+    else:
+        tokenizer = Tokenizer(end=end)
     train, val, test = (_encode(part, tokenizer) for part in parts)
     notes = _notes(documents, end, whole=size)
     return TextTask(name, train, val, test, tokenizer, context, steps_per_epoch, tuple(notes))
@@ -227,7 +233,7 @@ def _first_bytes(documents: Sequence[bytes], size: int) -> list[bytes]:
     return found
 
 
-Piece = tuple[bytes, bool]  # a part of a document, and whether the document ends with it
+Piece = tuple[memoryview, bool]  # a part of a document, not copied, and whether the document ends with it
 
 
 def _split(documents: Sequence[bytes]) -> list[list[Piece]]:
@@ -240,7 +246,7 @@ def _split(documents: Sequence[bytes]) -> list[list[Piece]]:
         first, second = (_start_of_character(document, min(max(cut - start, 0), len(document))) for cut in cuts)
         bounds = ((0, first), (first, second), (second, len(document)))
         for part, (low, high) in zip(parts, bounds, strict=True):
-            part.extend([(document[low:high], high == len(document))] * (low < high))
+            part.extend([(memoryview(document)[low:high], high == len(document))] * (low < high))
         start += len(document)
     return parts
 
@@ -258,7 +264,7 @@ def _encode(pieces: Sequence[Piece], tokenizer: Tokenizer) -> Tensor:
         tokens.append(tokenizer.encode(piece))
         if ends and tokenizer.end is not None:
             tokens.append(torch.tensor([tokenizer.end], dtype=tokenizer.dtype))
-    return torch.cat(tokens)
+    return tokens[0] if len(tokens) == 1 else torch.cat(tokens)
 
 
 def _notes(documents: Sequence[bytes], end: bool, whole: int) -> list[str]:
@@ -275,9 +281,8 @@ def _notes(documents: Sequence[bytes], end: bool, whole: int) -> list[str]:
 
 def _bytes_outside_utf8(text: bytes) -> int:
     """Return the number of bytes of a text that belong to no character of UTF-8."""
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        kept = len(text.decode(errors="ignore").encode())
-        return len(text) - kept
-    return 0
+    decoder = codecs.getincrementaldecoder("utf-8")("ignore")
+    view, kept = memoryview(text), 0
+    for start in range(0, len(text), _DECODED_BYTES):  # as one str, a text may take four times its memory
+        kept += len(decoder.decode(view[start : start + _DECODED_BYTES]).encode())
+    return len(text) - kept - len(decoder.decode(b"", final=True).encode())

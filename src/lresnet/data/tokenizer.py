@@ -27,6 +27,8 @@ _WORD = re.compile(
     rb" ?[A-Za-z\x80-\xff]{1,32}| ?[0-9]{1,32}| ?[^\sA-Za-z0-9\x80-\xff]{1,32}|\s{1,32}",
 )
 
+_BYTES_AT_ONCE = 2**20  # a list of words takes ten times the memory of their bytes
+
 Pair = tuple[int, int]
 
 
@@ -91,17 +93,20 @@ class Tokenizer:
         """Number of bytes of every token, int64 ``[vocab_size]``; 0 for the end of a document."""
         return torch.tensor([len(one) for one in self._bytes])
 
-    def encode(self, text: bytes) -> Tensor:
+    def encode(self, text: bytes | memoryview) -> Tensor:
         """Return the tokens of ``text``, ``[n]``."""
         if not self.merges:
             return torch.from_numpy(np.frombuffer(text, dtype=np.uint8).copy()).to(self.dtype)
-        tokens: list[int] = []
-        for word in _WORD.findall(text):
-            found = self._words.get(word)
-            if found is None:
-                found = self._words[word] = self._merged(word)
-            tokens += found
-        return torch.tensor(tokens, dtype=self.dtype)
+        parts: list[Tensor] = []
+        for words in _words(text):
+            tokens: list[int] = []
+            for word in words:
+                found = self._words.get(word)
+                if found is None:
+                    found = self._words[word] = self._merged(word)
+                tokens += found
+            parts.append(torch.tensor(tokens, dtype=self.dtype))
+        return torch.cat(parts) if parts else torch.empty(0, dtype=self.dtype)
 
     def decode(self, tokens: Iterable[int]) -> bytes:
         """Return the bytes for which ``tokens`` stand."""
@@ -157,10 +162,22 @@ class Tokenizer:
             raise ValueError(f"{path} is not a tokenizer.json of lresnet: {error}") from error
 
 
+def _words(text: bytes | memoryview) -> Iterator[list[bytes]]:
+    """Yield all words of a text in lists; they do not depend on where the lists end."""
+    start = 0
+    while start < len(text):
+        end = start + _BYTES_AT_ONCE
+        words = _WORD.findall(text, start, end)
+        if end < len(text):
+            words.pop()  # may go on after the end
+        start += sum(map(len, words))
+        yield words
+
+
 _LONGEST = 64  # bytes of a token; a word has 33 at most
 
 
-def train_bpe(text: bytes, vocab_size: int, *, end: bool = False) -> Tokenizer:
+def train_bpe(text: bytes | memoryview, vocab_size: int, *, end: bool = False) -> Tokenizer:
     """Return the tokeniser of byte pairs whose ``vocab_size`` tokens suit ``text``.
 
     The most frequent pair inside words is merged, the smaller one of equals, until there are as many tokens or no pair
@@ -172,7 +189,9 @@ def train_bpe(text: bytes, vocab_size: int, *, end: bool = False) -> Tokenizer:
     """
     if not _BYTES + end <= vocab_size <= VOCABULARY:
         raise ValueError(f"vocab_size must be {_BYTES + end} to {VOCABULARY:,}, got {vocab_size}")
-    counts = Counter(_WORD.findall(text))
+    counts: Counter[bytes] = Counter()
+    for some in _words(text):
+        counts.update(some)
     words, frequency = [list(word) for word in counts], list(counts.values())
     pairs: Counter[Pair] = Counter()
     places: dict[Pair, set[int]] = defaultdict(set)

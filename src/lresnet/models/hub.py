@@ -6,6 +6,7 @@ The package ``huggingface_hub`` is optional and imported on first use. Files fro
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import tempfile
@@ -15,6 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from lresnet._limits import HUB_BYTES, JSON_BYTES
 from lresnet._version import __version__
 
 if TYPE_CHECKING:
@@ -70,6 +72,8 @@ def download(
 ) -> Path:
     """Download :data:`FILES` of a repository into the cache of ``huggingface_hub`` and return their folder.
 
+    Their sizes are compared with :data:`lresnet._limits.HUB_BYTES` and ``JSON_BYTES`` before a file is downloaded.
+
     Args:
         repo: ``"owner/name"``.
         revision: branch, tag or commit; None: the default branch.
@@ -80,15 +84,17 @@ def download(
     Raises:
         ImportError: ``huggingface_hub`` is missing.
         OSError: the repository or revision does not exist, access is denied, or the hub cannot be reached.
+        ValueError: a file is larger than the limit, or the hub does not state its size.
     """
     hub = _library(f"there is no folder {repo!r}, and downloading the repository {repo!r} from the Hugging Face hub")
     folder: str = _in_one_line(
-        lambda: hub.snapshot_download(
+        lambda: _snapshot(
+            hub,
             repo,
-            revision=revision,
+            revision,
+            local_files_only,
             token=_checked_token(token),
             cache_dir=cache_dir,
-            local_files_only=local_files_only,
             allow_patterns=list(FILES),
             **_LIBRARY,
         ),
@@ -103,6 +109,38 @@ def download(
         ),
     )
     return Path(folder)
+
+
+def _snapshot(hub: Any, repo: str, revision: str | None, local_files_only: bool, **options: Any) -> str:
+    """Return the folder of a repository in the cache, after its sizes have been checked."""
+    if not local_files_only:
+        unanswered: BaseException | None = None
+        try:
+            plan = hub.snapshot_download(repo, revision=revision, local_files_only=False, dry_run=True, **options)
+        except import_module("huggingface_hub.errors").DryRunError as error:
+            unanswered = error.__cause__ or error
+        if unanswered is not None:
+            with contextlib.suppress(FileNotFoundError):  # there is nothing in the cache either
+                return _snapshot(hub, repo, revision, True, **options)
+            raise unanswered
+        for file in plan:
+            _require_small(repo, file.filename, file.file_size)
+        # The commit whose sizes were checked: the owner may replace the files of a branch at any time.
+        revision = next((file.commit_hash for file in plan), revision)
+    folder: str = hub.snapshot_download(repo, revision=revision, local_files_only=local_files_only, **options)
+    return folder
+
+
+def _require_small(repo: str, name: str, size: int | None) -> None:
+    """Raise an error for a file that is not to be downloaded."""
+    limit = HUB_BYTES if name.endswith(".safetensors") else JSON_BYTES
+    if size is None:
+        raise ValueError(f"the Hugging Face hub does not state the size of {name} in {repo!r}; nothing was downloaded")
+    if size > limit:
+        raise ValueError(
+            f"{name} in the repository {repo!r} has {size:,} bytes, and the limit is {limit:,}; nothing was "
+            "downloaded; if you trust it, download it with `hf download` and give the folder"
+        )
 
 
 def upload(

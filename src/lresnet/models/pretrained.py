@@ -7,6 +7,7 @@ import inspect
 import json
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,15 +15,15 @@ from typing import Any, ClassVar
 import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
-from safetensors.torch import save as to_safetensors
 from torch.nn.parameter import is_lazy
 
-from lresnet._files import write_atomically
+from lresnet._files import has_file, write_atomically
 from lresnet._json import read_json
 from lresnet._limits import LAYERS, LIST_ITEMS
 from lresnet._options import AT_LEAST_1, POSITIVE
 from lresnet.geometry.state import EXTRA_STATE
 from lresnet.models import hub
+from lresnet.models.weights import compare_checksums, weights_file
 
 __all__ = [
     "DAMAGE",
@@ -67,10 +68,13 @@ class Pretrained(torch.nn.Module):
         return self
 
     def save_pretrained(self, folder: str | Path) -> Path:
-        """Write ``config.json`` and ``model.safetensors`` into ``folder``, which is created if missing."""
+        """Write ``config.json`` and ``model.safetensors`` into ``folder``, which is created if missing.
+
+        The metadata of ``model.safetensors`` hold a checksum of both, which :func:`lresnet.from_pretrained` compares.
+        """
         folder, config = Path(folder), json.dumps(self.config, indent=2)  # can fail, so it comes before the files
         state = {name: tensor.detach().contiguous() for name, tensor in self.state_dict().items()}
-        write_atomically(folder / "model.safetensors", to_safetensors(state))
+        write_atomically(folder / "model.safetensors", weights_file(state, json.loads(config)))
         write_atomically(folder / "config.json", (config + "\n").encode())
         return folder
 
@@ -154,6 +158,7 @@ def read(
     _require_file(config, place)
     try:
         name, arguments = _read_config(config)
+        saved = {"model": name, **arguments}
         _require_file(weights, place)
         shapes = tensor_shapes(weights)
         require_plausible(arguments, shapes)
@@ -164,7 +169,7 @@ def read(
                 raise ValueError(f"num_classes needs a saved classifier, and this {name} was saved without classes")
             arguments["num_classes"] = num_classes
         model = build(registry, name, **arguments)
-        load_tensors(model, weights, device, new_head=num_classes is not None)
+        load_tensors(model, weights, device, saved, place, new_head=num_classes is not None)
     except DAMAGE as error:
         reason = " ".join(str(error).split())[:_LONGEST_REASON]
         raise ValueError(f"{place} cannot be read as a model that save_pretrained has written: {reason}") from error
@@ -175,6 +180,8 @@ def load_tensors(
     model: torch.nn.Module,
     weights: Path,
     device: torch.device | str,
+    config: Mapping[str, Any],
+    place: str,
     *,
     shared: Mapping[str, str] | None = None,
     new_head: bool = False,
@@ -182,10 +189,16 @@ def load_tensors(
     """Move a model to a device and load the tensors of a safetensors file into it, in the saved precision.
 
     Args:
+        config: the content of ``config.json``, compared with its checksum in the file.
+        place: what a warning about the configuration calls the folder.
         shared: names of tensors that are another one of the file, by name.
         new_head: leave tensors as they are that have another number of rows in the file.
+
+    Raises:
+        ValueError: the tensors do not match their checksum.
     """
     state = load_file(weights, device=str(device))
+    edited = compare_checksums(weights, state, config)
     for name, kept in (shared or {}).items():
         state[name] = state[kept]
     model.to(device)
@@ -195,6 +208,8 @@ def load_tensors(
         else:
             own.data = own.data.to(state[name].dtype)  # as saved: norms may be wider than the rest
     model.load_state_dict(state)
+    if edited is not None:
+        warnings.warn(f"{place}: {edited}", stacklevel=3)
 
 
 DAMAGE = (
@@ -215,7 +230,7 @@ _SMALL = 1000  # up to this size the comparison of the tensors has the better me
 
 
 def _require_file(path: Path, place: str) -> None:
-    if not path.is_file():
+    if not has_file(path):
         raise FileNotFoundError(
             f"{place} is not a saved model: {path.name} is missing; give a folder that save_pretrained has written, or "
             "the name 'owner/name' of such a model on the Hugging Face hub"

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lresnet._files import has_file
 from lresnet.plots.picture import GREY, INK, method_style, save_picture
 from lresnet.runs.record import CURVE_FILE, require_undamaged
 from lresnet.runs.report import finished_record
@@ -40,7 +41,7 @@ def read_curve(folder: Path) -> Curve:
         ValueError: The run has not finished, or its curve is damaged.
     """
     record = finished_record(folder)
-    if (folder / CURVE_FILE).is_file():
+    if has_file(folder / CURVE_FILE):
         require_undamaged(folder, record, [CURVE_FILE])
     lines = [line for line in read_results(folder / CURVE_FILE) if isinstance(line.get("epoch"), int)]
     by_epoch = {line["epoch"]: line.get("validation") for line in lines}

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lresnet._files import locked_folder, sync_folder, write_atomically
+from lresnet._files import has_file, locked_folder, read_file, sync_folder, write_atomically
 from lresnet.runs.config import RunConfig, configure, task_as_dict
 from lresnet.runs.graph_trials import trials
 from lresnet.runs.task_config import GraphTaskConfig
@@ -199,10 +199,10 @@ def best_trial(ended: Sequence[Trial]) -> Trial:
 def read_trials(folder: Path | None) -> list[Trial]:
     """Read the trials that a search has recorded in ``folder``; a warning names lines that are not trials."""
     path = None if folder is None else folder / _FILE
-    if path is None or not path.is_file():
+    if path is None or not has_file(path):
         return []
     found = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(read_file(path).splitlines(), 1):
         trial = _trial(line)
         if trial is not None:
             found.append(trial)

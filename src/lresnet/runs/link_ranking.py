@@ -15,6 +15,7 @@ import torch
 from scipy import sparse
 from torch import Tensor
 
+from lresnet._files import has_file
 from lresnet.data import LinkTask
 from lresnet.data.formats.text_rows import Table
 from lresnet.geometry import Lorentz
@@ -132,7 +133,7 @@ def read_pairs(path: Path, inputs: NodeInputs) -> Tensor:
         FileNotFoundError: there is no such file.
         ValueError: a row has one column only, or a node is unknown; the message has the line.
     """
-    if not path.is_file():
+    if not has_file(path):
         raise FileNotFoundError(f"no file {path}; --pairs names a file with two nodes per row")
     found = []
     for place, (line, fields) in enumerate(Table(path)):

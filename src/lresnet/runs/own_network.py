@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_safetensors
 from torch import Tensor
 
-from lresnet._files import write_atomically
+from lresnet._files import has_file, write_atomically
 from lresnet.geometry import Lorentz
 from lresnet.models.pretrained import Pretrained
 from lresnet.nn.mlr import LorentzMLR
@@ -95,7 +95,7 @@ def load_weights(net: torch.nn.Module, folder: Path) -> None:
         ValueError: the file is damaged, or belongs to another network.
     """
     file = folder / _WEIGHTS
-    if not file.is_file():
+    if not has_file(file):
         raise FileNotFoundError(f"{folder} holds no weights: {_WEIGHTS} is missing")
     try:
         net.load_state_dict(load_file(file))

@@ -14,6 +14,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from lresnet._files import has_file
 from lresnet.data.formats.graph_paths import looks_like_graph
 from lresnet.data.registry import IMAGE_SETS, TASKS, TEXTS
 from lresnet.data.source import FEATURE_SOURCES, DataKind
@@ -191,7 +192,7 @@ def _own_graph_config(
 
 
 def _file(option: str, path: str, allowed: str) -> str:
-    if not Path(path).is_file():
+    if not has_file(Path(path)):
         raise ValueError(f"--{option} {path}: there is no such file; give {allowed}")
     return _absolute(path)
 

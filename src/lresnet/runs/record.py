@@ -15,7 +15,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any
 
-from lresnet._files import CHECKSUM, checksum, digest, require_run_folder, write_atomically
+from lresnet._files import CHECKSUM, checksum, digest, has_file, require_run_folder, write_atomically
 from lresnet._json import read_json
 from lresnet.data.quoting import reason
 from lresnet.data.registry import TASKS
@@ -209,7 +209,7 @@ def read_record(folder: Path) -> RunRecord | None:
         ValueError: the file is not what ``lresnet train`` writes.
     """
     path = folder / _RUN
-    return _read(path) if path.is_file() else None
+    return _read(path) if has_file(path) else None
 
 
 def read_finished_record(folder: Path) -> RunRecord:
@@ -233,7 +233,7 @@ def read_evaluation(folder: Path) -> RunRecord | None:
         ValueError: the file is not what ``lresnet evaluate`` writes.
     """
     path = folder / _EVALUATION
-    record = _read(path) if path.is_file() else None
+    record = _read(path) if has_file(path) else None
     if record is not None and record.metrics is None:
         raise ValueError(f"{path} is not what `lresnet evaluate` writes: it has no metrics")
     return record
@@ -258,7 +258,7 @@ def write_record(folder: Path, record: RunRecord) -> None:
 def digests(folder: Path) -> dict[str, dict[str, Any]]:
     """Return sha256 and size of the files of a run that has just finished, as ``run.json`` records them."""
     return {
-        name: digest(folder / name) for name in (*MODEL_FILES, TOKENIZER_FILE, CURVE_FILE) if (folder / name).is_file()
+        name: digest(folder / name) for name in (*MODEL_FILES, TOKENIZER_FILE, CURVE_FILE) if has_file(folder / name)
     }
 
 
@@ -274,7 +274,7 @@ def damage(folder: Path, record: RunRecord, names: Sequence[str] = ()) -> str | 
         if names and name not in names:
             continue
         path = folder / name
-        if not path.is_file():
+        if not has_file(path):
             return f"{name} is missing"
         if known and digest(path) != known:
             return f"{name} does not match its checksum in {_RUN}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -61,11 +62,16 @@ _DEFAULT = "default"  # shown for a setting that a run leaves to the library
 
 @dataclass(frozen=True)
 class FolderState:
-    """A run folder and its state in words, with its record if the run has been evaluated."""
+    """A run folder and its state in words, with its record if the run has been evaluated.
+
+    Args:
+        is_damaged: Whether its files cannot be read.
+    """
 
     folder: Path
     state: str
     record: RunRecord | None = None
+    is_damaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -222,14 +228,31 @@ def read_report(root: Path) -> Report:
 def folder_states(root: Path) -> list[FolderState]:
     """Return the state of every run folder directly in ``root``, and of ``root`` itself if it is one.
 
-    A folder that is unfinished, damaged or from another version is listed with its state; it is not an error.
+    A folder that is unfinished, damaged, from another version or private is listed with its state; it is not an error.
+
+    Raises:
+        PermissionError: ``root`` cannot be listed.
 
     Example:
         >>> folder_states(Path("nowhere"))
         []
     """
-    folders = sorted(file.parent for pattern in ("run.json", "*/run.json") for file in root.glob(pattern))
-    return [_state(folder) for folder in folders]
+    if not root.is_dir():
+        return []
+    if _may_be_run(root) and not os.access(root, os.R_OK):
+        return [_state(root)]
+    return [_state(folder) for folder in [root, *sorted(root.iterdir())] if _may_be_run(folder)]
+
+
+def _may_be_run(folder: Path) -> bool:
+    """Whether a folder has ``run.json``, or the user may not know."""
+    try:
+        (folder / "run.json").lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        pass
+    return True
 
 
 def finished_record(folder: Path) -> RunRecord:
@@ -240,9 +263,13 @@ def finished_record(folder: Path) -> RunRecord:
         ValueError: The run has not finished, or its record is damaged.
     """
     record = record_of(folder)
-    if record.best_epoch is None:
-        raise ValueError(f"the run in {folder} has not finished; `lresnet train` with the same options resumes it")
+    if not record.finished:
+        raise ValueError(_unfinished(folder))
     return record
+
+
+def _unfinished(folder: Path) -> str:
+    return f"the run in {folder} has not finished; `lresnet train` with the same options resumes it"
 
 
 def group_runs(runs: Iterable[tuple[Path, RunRecord]]) -> list[RunGroup]:
@@ -362,11 +389,16 @@ def record_of(folder: Path) -> RunRecord:
 
 def _state(folder: Path) -> FolderState:
     try:
-        record = finished_record(folder)
+        record = record_of(folder)
     except (OSError, ValueError) as error:
-        return FolderState(folder, str(error))
+        return FolderState(folder, str(error), is_damaged=True)
+    if not record.finished:
+        return FolderState(folder, _unfinished(folder))
     version = record.versions.get("lresnet", "unknown")
     other = "" if version == __version__ else f"; made by lresnet {version}, this is {__version__}"
+    if record.metrics is None and (folder / "evaluation.json").exists():
+        problem = f"evaluation.json belongs to other weights; `lresnet evaluate {folder}` evaluates those of the run"
+        return FolderState(folder, problem, is_damaged=True)
     if record.metrics is None:
         return FolderState(folder, f"not evaluated: `lresnet evaluate {folder}` reads the test set{other}")
     return FolderState(folder, f"evaluated{other}", record)

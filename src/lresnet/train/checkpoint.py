@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch.serialization import get_crc32_options, set_crc32_options
 
-from lresnet._files import sync_folder, write_atomically
+from lresnet._files import has_file, read_file, sync_folder, write_atomically
 
 __all__ = [
     "has_checkpoint",
@@ -55,7 +55,7 @@ def previous_checkpoint(path: Path) -> Path:
 
 def has_checkpoint(path: Path) -> bool:
     """Whether there is a checkpoint at ``path``, or one before it."""
-    return path.is_file() or previous_checkpoint(path).is_file()
+    return has_file(path) or has_file(previous_checkpoint(path))
 
 
 def load_checkpoint(path: Path) -> dict[str, Any] | None:
@@ -72,7 +72,7 @@ def load_checkpoint(path: Path) -> dict[str, Any] | None:
     try:
         return _load(path)
     except (FileNotFoundError, ValueError) as error:
-        if not previous.is_file():
+        if not has_file(previous):
             raise
         try:
             state = _load(previous)
@@ -90,7 +90,7 @@ def resume_checkpoint(path: Path) -> dict[str, Any] | None:
     """
     state = load_checkpoint(path)
     previous = previous_checkpoint(path)
-    if previous.is_file() and is_damaged(path, previous=False):
+    if has_file(previous) and is_damaged(path, previous=False):
         previous.replace(path)
         sync_folder(path.parent)
     return state
@@ -149,7 +149,7 @@ def _load(path: Path) -> dict[str, Any]:
         FileNotFoundError: there is no file.
         ValueError: the file is damaged; the message names it.
     """
-    content = memoryview(path.read_bytes())
+    content = memoryview(read_file(path))
     if content[: len(_PLAIN)] != _PLAIN:
         content = _verified(path, content)
         if content[: len(_PLAIN)] != _PLAIN:

@@ -123,7 +123,10 @@ def train_model(
         run.precompile()
         state = processes.broadcast(resume_checkpoint(written) if written else None)
         if state is not None:
-            run.load_state_dict(state)
+            try:
+                run.load_state_dict(state)
+            except ValueError as error:
+                raise ValueError(f"{checkpoint}: {error}") from error
         elif written:
             save_checkpoint(written, run.state_dict())
         started = time.perf_counter()

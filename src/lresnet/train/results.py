@@ -13,7 +13,18 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import lresnet
-from lresnet._files import CHECKSUM, checksum, is_at, lock_when_free, make_folder, naming, sync_folder, write_all
+from lresnet._files import (
+    CHECKSUM,
+    checksum,
+    has_file,
+    is_at,
+    lock_when_free,
+    make_folder,
+    naming,
+    open_file,
+    sync_folder,
+    write_all,
+)
 from lresnet._json import parse_json
 from lresnet._limits import LINE_BYTES
 
@@ -114,15 +125,13 @@ class ResultsFile:
     def keys(self) -> Set[Any]:
         """Return the runs that the file holds now."""
         try:
-            handle = os.open(self.path, os.O_RDONLY)
+            file = open_file(self.path)
         except FileNotFoundError:
             self._keys.clear()
             self._end = 0
             return self._keys
-        try:
-            self._read(handle)
-        finally:
-            os.close(handle)
+        with file:
+            self._read(file.fileno())
         return self._keys
 
     def _read(self, handle: int) -> None:
@@ -145,9 +154,9 @@ class ResultsFile:
 
 def read_results(path: Path) -> Iterator[dict[str, Any]]:
     """Yield every line of ``path``; none if the file does not exist. A warning names damaged lines."""
-    if not path.is_file():
+    if not has_file(path):
         return
-    with path.open("rb") as file:
+    with open_file(path) as file:
         number = 1
         for line in _lines(file):
             problem, record = "", None
@@ -175,6 +184,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 def _opened(path: Path) -> Iterator[int]:
     """Open and lock a file; it is created if it is missing."""
     make_folder(path.parent)
+    has_file(path)  # or nothing; a named pipe is refused
     while True:
         with naming(path):
             handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)

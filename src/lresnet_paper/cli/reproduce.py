@@ -34,6 +34,10 @@ def reproduce(
 
     Every finished run is one line of RESULTS/TABLE.jsonl. Run the same command again to execute the missing runs.
 
+    Several commands may write to one folder of results; no run is written twice. Give each its own --seeds, --methods
+    or --cell: commands that plan the same runs on graphs take them in the same order and train most of them twice. A
+    final run on images, which takes hours, is trained by one of them.
+
     Example: lresnet reproduce gnn --cell disease/lp --workers 4 --minutes 50
 
     Example: lresnet reproduce image_classification --cell cifar10 --methods lorentz euclidean --minutes 60

@@ -14,7 +14,8 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 from scipy import sparse
 
-from lresnet._limits import ARRAYS, SIDE, largest_expansion, largest_side
+from lresnet._files import open_file
+from lresnet._limits import ARRAYS, SIDE, largest_expansion, largest_side, largest_text_array
 from lresnet.data.quoting import quoted, reason
 
 __all__ = ["read_all_arrays", "read_array", "read_arrays", "read_some_arrays", "require_range", "sparse_matrix"]
@@ -31,7 +32,7 @@ def read_array(path: Path) -> NDArray[Any]:
         OSError: The file cannot be read.
         ValueError: The file is damaged, or announces more numbers than it has.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         try:
             _require_complete(file, path.stat().st_size)
             file.seek(0)
@@ -40,9 +41,9 @@ def read_array(path: Path) -> NDArray[Any]:
             raise ValueError(f"{path} cannot be read as an array: {reason(error)}") from error
 
 
-def read_all_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def read_all_arrays(path: Path, texts: tuple[str, ...] = ()) -> dict[str, NDArray[Any]]:
     """Read every array of a ``.npz`` file, see :func:`read_some_arrays`."""
-    return read_some_arrays(path, None)
+    return read_some_arrays(path, None, texts=texts)
 
 
 def read_arrays(path: Path, *names: str) -> dict[str, NDArray[Any]]:
@@ -51,7 +52,7 @@ def read_arrays(path: Path, *names: str) -> dict[str, NDArray[Any]]:
 
 
 def read_some_arrays(
-    path: Path, names: tuple[str, ...] | None, required: tuple[str, ...] = ()
+    path: Path, names: tuple[str, ...] | None, required: tuple[str, ...] = (), texts: tuple[str, ...] = ()
 ) -> dict[str, NDArray[Any]]:
     """Read those arrays of a ``.npz`` file that ``names`` lists, or all of them; pickled objects are refused.
 
@@ -59,15 +60,25 @@ def read_some_arrays(
         path: The file.
         names: Arrays to read if they are there; the others are ignored. None: all.
         required: Arrays that must be there.
+        texts: Arrays whose numbers are used as texts, so that the limit on text holds for them too.
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: An array is missing or damaged, expands beyond the limit, or a member is not an array.
+        ValueError: An array is missing or damaged, expands beyond the limit, has too many texts, or a member is not an
+            array.
     """
-    with path.open("rb") as file:
+    with open_file(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:
-                return _members(archive, path.stat().st_size, names, required)
+                arrays = _members(archive, path.stat().st_size, names, required)
+                limit = largest_text_array(path.stat().st_size)
+                for name, array in arrays.items():
+                    if array.size > limit and (array.dtype.kind in "SU" or name in texts):
+                        raise ValueError(
+                            f"its array {quoted(name)} has {array.size:,} names, classes or labels, and the limit for "
+                            f"this file is {limit:,}; save it uncompressed"
+                        )
+                return arrays
         except zipfile.BadZipFile as error:
             raise ValueError(f"{path} cannot be read: it is not a .npz archive ({reason(error)})") from error
         except Exception as error:  # a damaged archive fails in many ways

@@ -6,6 +6,7 @@ import gzip
 import zlib
 from pathlib import Path
 
+from lresnet._files import open_file
 from lresnet._limits import largest_expansion, largest_text
 
 __all__ = ["GZIP", "GZIP_ERRORS", "read_expanded"]
@@ -28,10 +29,11 @@ def read_expanded(path: Path, *, is_text: bool = False) -> bytes:
         OSError: The file cannot be read.
         ValueError: It is damaged, or expands beyond the limit.
     """
-    with path.open("rb") as file:
-        if file.read(len(GZIP)) != GZIP:
-            return path.read_bytes()
+    with open_file(path) as file:
+        compressed = file.read(len(GZIP)) == GZIP
         file.seek(0)
+        if not compressed:
+            return file.read()
         limit = (largest_text if is_text else largest_expansion)(path.stat().st_size)
         try:
             content = gzip.GzipFile(fileobj=file).read(limit + 1)

@@ -53,7 +53,7 @@ def read_graph_arrays(path: Path) -> Graph:
         OSError: The file cannot be read.
         ValueError: An array is missing, damaged or of another form. Pickled objects are refused.
     """
-    arrays = read_all_arrays(path)
+    arrays = read_all_arrays(path, texts=_NAMES + _CLASSES)
     name = path.name
     try:
         if "format" in arrays:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet._files import read_file
 from lresnet._limits import largest_expansion
 from lresnet.data.formats.graph_paths import EDGE_LISTS, NETWORKS, find_part, graph_suffix
 from lresnet.data.formats.text_rows import Table
@@ -125,7 +126,7 @@ def _numbers(path: Path) -> NDArray[np.float64]:
     """Read a table of numbers."""
     if not path.is_file():
         raise ValueError(f"{path} does not exist; a folder with a file *_A.txt needs it")
-    if not path.read_bytes().strip():
+    if not read_file(path).strip():
         raise ValueError(f"{path} is empty; it must hold a table of numbers")
     try:
         table: NDArray[np.float64] = np.loadtxt(path, delimiter=",", ndmin=2)

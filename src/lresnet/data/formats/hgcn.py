@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet._files import read_file
 from lresnet._limits import largest_expansion
 from lresnet.data.formats.arrays import read_all_arrays, read_array, sparse_matrix
 from lresnet.data.graph import Graph
@@ -38,7 +39,7 @@ def read_disease(name: str, files: Files) -> Graph:
 
 def _edges(path: Path) -> NDArray[np.int64]:
     rows = []
-    for number, line in enumerate(path.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(read_file(path).splitlines(), start=1):
         match = _EDGE.fullmatch(line)
         if match is None:
             found = quoted(line.decode("utf-8", "replace"))

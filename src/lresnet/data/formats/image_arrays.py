@@ -34,7 +34,7 @@ def read_image_arrays(path: str | Path) -> ImageData:
         ValueError: An array is missing, damaged or of another form.
     """
     path = Path(path)
-    arrays = read_some_arrays(path, (*_NEEDED, "classes"), required=_NEEDED)
+    arrays = read_some_arrays(path, (*_NEEDED, "classes"), required=_NEEDED, texts=("classes",))
     try:
         return _image_data(path.stem, arrays)
     except ValueError as error:

@@ -9,6 +9,7 @@ from typing import IO, TYPE_CHECKING, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet._files import read_file, require_regular
 from lresnet._limits import IMAGE_BYTES, IMAGE_PIXELS, SCAN_PIXELS, WEBP_PIXELS
 from lresnet.data.quoting import reason
 
@@ -59,7 +60,7 @@ def _largest(opened: Image) -> int:
 def _require_few_scans(file: Path | IO[bytes], pixels: int) -> None:
     """Raise ValueError for a JPEG file with too many scans: each decodes all pixels, so decoding would take hours."""
     if isinstance(file, Path):
-        content = file.read_bytes()
+        content = read_file(file)
     else:
         place = file.tell()
         file.seek(0)
@@ -72,7 +73,8 @@ def _require_few_scans(file: Path | IO[bytes], pixels: int) -> None:
 
 
 def require_small_file(file: Path) -> None:
-    """Raise ValueError for an image file that is too large to be read."""
+    """Raise ValueError for an image file that is too large to be read, and OSError for a named pipe or a device."""
+    require_regular(file)
     if (size := file.stat().st_size) > IMAGE_BYTES:
         raise ValueError(f"it has {size:,} bytes; the limit for an image file is {IMAGE_BYTES:,}")
 
@@ -110,6 +112,7 @@ def image_size(file: Path) -> tuple[int, int] | None:
     from PIL import Image
 
     try:
+        require_regular(file)
         with warnings.catch_warnings(action="ignore"), Image.open(file, formats=_FORMATS) as opened:
             width, height = opened.size
             if width * height > _largest(opened):

@@ -335,8 +335,8 @@ def _folders(folder: Path) -> list[str]:
 
 
 def _is_image_file(file: Path) -> bool:
-    """Whether ``file`` has an image suffix. A broken link counts as an unreadable file; a folder does not count."""
-    return file.suffix.lower() in SUFFIXES and (file.is_file() or not file.exists())
+    """Whether ``file`` has an image suffix. A broken link or a named pipe counts as unreadable; a folder does not."""
+    return file.suffix.lower() in SUFFIXES and not file.is_dir()
 
 
 def _refuse_empty(folder: Path, skipped: Iterable[tuple[Path, str]]) -> NoReturn:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from lresnet._files import read_file
 from lresnet.data.formats.unpickle import read_pickle, require_own_items
 from lresnet.data.graph import Graph
 from lresnet.data.source import Files
@@ -73,7 +74,7 @@ def _require_sizes(name: str, files: Files, parts: dict[str, Any]) -> None:
 
 
 def _test_order(path: Path, first: int, count: int) -> NDArray[np.int64]:
-    words = path.read_bytes().split()
+    words = read_file(path).split()
     if not all(_NUMBER.fullmatch(word) for word in words):
         raise ValueError(f"{path} must hold one node number per line")
     order = np.array([int(word) for word in words], dtype=np.int64)

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from lresnet._files import read_file
 from lresnet.data.image_data import ImageData, ImageSet
 from lresnet.data.source import Files, ImageRecords, ImageSource
 
@@ -107,7 +108,7 @@ def _folder_contents(folder: Path, records: ImageRecords) -> dict[str, bytes]:
     sizes = _sizes(records)
     for name, size in sizes.items():
         _require_size(name, (folder / name).stat().st_size, size)
-    return {name: (folder / name).read_bytes() for name in sizes}
+    return {name: read_file(folder / name) for name in sizes}
 
 
 def _archive_contents(path: Path, records: ImageRecords) -> dict[str, bytes]:

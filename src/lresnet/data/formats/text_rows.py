@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from lresnet._files import open_file
 from lresnet._limits import LINE_BYTES, largest_text
 from lresnet.data.formats.compressed import GZIP, GZIP_ERRORS
 from lresnet.data.quoting import quoted
@@ -86,10 +87,10 @@ class TextFile:
             raise ValueError(f"{self.path} cannot be decompressed: {error}") from error
 
     def _open(self) -> gzip.GzipFile | io.BufferedReader:
-        with self.path.open("rb") as file:
+        with open_file(self.path) as file:
             compressed = file.read(2) == GZIP
         self._left = largest_text(self.path.stat().st_size) if compressed else None
-        return gzip.open(self.path) if compressed else self.path.open("rb")
+        return gzip.open(self.path) if compressed else open_file(self.path)
 
     def _blocks(self, file: gzip.GzipFile | io.BufferedReader) -> Iterator[Block]:
         start = self._next(file)

@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from lresnet._files import open_file
 from lresnet._limits import NESTING, PICKLE_BYTES
 from lresnet.data.formats.arrays import sparse_matrix
 from lresnet.data.quoting import quoted, reason
@@ -42,7 +43,7 @@ def read_pickle(path: str | Path) -> Any:
         ValueError: The pickle names anything outside the list, or is damaged.
     """
     path = Path(path)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         data = file.read(PICKLE_BYTES + 1)
     if len(data) > PICKLE_BYTES:
         raise ValueError(f"{path} has more than {PICKLE_BYTES:,} bytes, the limit for a pickle; use the official file")

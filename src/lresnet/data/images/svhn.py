@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lresnet._files import open_file
 from lresnet.data.source import File, Files, OodSource
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def read(files: Files, size: tuple[int, int], seed: int) -> UnlabelledImages:
 def _array(path: Path, name: str) -> NDArray[Any]:
     from scipy.io import loadmat
 
-    with path.open("rb") as file:
+    with open_file(path) as file:
         try:
             array: NDArray[Any] = loadmat(file, variable_names=[name])[name]
         except KeyError as error:
