@@ -216,7 +216,7 @@ def test_the_committed_results_make_a_page(monkeypatch: pytest.MonkeyPatch) -> N
     for table in {result.table for result in shown}:  # a sentence comes before everything else
         assert re.search(rf'<section id="{table}".*</h2>\s*<p class="verdict">[^<]+\.</p>', page), table
     for result in shown:
-        name = f"{result.name}, {result.protocol}" if result.table == "runtime" else result.name
+        name = f"{result.label}, {result.protocol}" if result.table == "runtime" else result.label
         if result.table not in ("ood", "oversmoothing"):
             assert any(row[:3] == [name, our_value(result), result.runs] for row in rows), result
     # The only lead on graphs has the score beside it that a raw feature reaches without training.
