@@ -267,13 +267,13 @@ def _below_untrained(by_depth: Iterable[DepthRuns], scores: Mapping[tuple[str, s
 
 def _largest_limit_gap(by_depth: Iterable[DepthRuns]) -> dict[str, Any] | None:
     """Return the place where the means of K → 0 and of GCNII differ most; None without such a pair."""
-    found = []
+    found: list[dict[str, Any]] = []
     for own in by_depth:
         for layers in own.measured:
             limit, flat = own.value("lorentz_limit", layers), own.value("euclidean", layers)
             if limit is not None and flat is not None:
                 place = {"cell": own.cell, "connection": own.connection, "layers": layers}
-                found.append(place | {"gap": abs(limit - flat)})
+                found.append({**place, "gap": abs(limit - flat)})
     return max(found, key=lambda one: one["gap"], default=None)
 
 
