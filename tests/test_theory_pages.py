@@ -301,9 +301,8 @@ def test_figures_of_taxonomies_and_of_links_in_a_tree_are_those_of_the_results()
     better = [verdict for _, verdict in known].count("better")
     none, worse = ([verdict for _, verdict in new].count(word) for word in ("better", "worse"))
     means = [estimate.mean for estimate, _ in known]
-    assert (
-        f"in three of 2,000 rows, hyperbolic points rank ancestors better than flat ones (MRR {min(means):.1f}" in home
-    )
+    words = "in three taxonomies of 2,000 rows, hyperbolic points rank ancestors better than flat ones"
+    assert f"{words} (MRR {min(means):.1f}" in home
     assert f"{max(means):.1f} points higher), but not parents of new terms" in home
     assert (
         f"in {better} of {len(known)} for known nodes, and in {none} of {len(new)}, worse in {worse}, for" in choosing
@@ -339,7 +338,7 @@ def test_figures_of_deep_graph_networks_are_those_of_their_page() -> None:
     better, same, cells = verdict.groups()
     assert "It is better on airport/lp (`disjoint`), airport/lp (`hgcn`).\n" in deep
     home = read("index.md")
-    assert f"in {better} of {cells} cells (graph, task, split and recipe), both links of airport; no" in home
+    assert f"in {better} of {cells} cells (graph, task, split and recipe), both links of airport, where GCNII" in home
     assert f"no difference is shown in the other {same} (" in home
     chosen = re.findall(r"^\| (?:airport|chameleon|squirrel)/.*num_layers (\d+)", deep, flags=re.MULTILINE)
     assert f"chose {min(map(int, chosen))} to {max(map(int, chosen))} layers on airport, chameleon and" in choosing

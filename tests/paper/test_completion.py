@@ -476,6 +476,19 @@ def test_page_reports_searches_at_the_end_of_their_grid_and_a_score_that_falls_w
         "lower in the largest dimension than in the smallest for shallow Lorentz (wordnet:mammal/closure)." in falling
     )
     assert "**The grid.**" not in completion_page(made_up_lines())
+    assert "In 0 of the 2 contrasts" in page  # the Euclidean learning rate of 0.5 is inside of its grid
+
+
+def test_page_names_leads_over_a_flat_embedding_that_another_one_exceeds():
+    lines = made_up_lines()
+    lines += [final_line("euclidean", 4, split, 60.0 + split) | {"protocol": "all"} for split in range(5)]
+    assert "weak baseline" not in completion_page(lines)  # it reads glosses, and the shallow embeddings do not
+    lines = [line | {"protocol": "none"} if line["method"] == "euclidean" else line for line in lines]
+    page = completion_page(lines)
+    assert (
+        "In dimension 4 of wordnet:mammal/closure, Euclidean baseline (glosses `none`) scores 62.0 and shallow Lorentz "
+        "(glosses `none`) 45.0, so the lead there is over a weak baseline."
+    ) in page
 
 
 def test_an_answer_names_both_the_dimensions_that_are_better_and_those_that_are_worse():
@@ -516,7 +529,10 @@ def test_page_renders_with_untrained_scores_only_and_names_what_is_missing():
     assert "| max degree | none | 32.0 ± 1.6 |" in page
     assert "5 of 10 splits" in page
     assert "shallow Poincaré" in page[page.index("Not measured:") :].splitlines()[0]
-    assert "**The study is unfinished.** 0 of 1,600 trainings on mammals and 0 of 3,584 on all nouns have run." in page
+    assert (
+        "The study on mammals has untrained scores only (0 of 1,600 trainings). "
+        "The study on all nouns has untrained scores only (0 of 3,584 trainings)."
+    ) in page
     with pytest.raises(ValueError, match="no final runs"):
         completion_page([])
     with pytest.raises(ValueError, match="to draw"):

@@ -139,6 +139,23 @@ def test_a_lead_over_a_baseline_below_an_untrained_score_is_named() -> None:
     assert "weak baseline" not in deep_page(lines, [score | {"value": 90.0}])
 
 
+def test_limits_of_the_differences_by_depth_are_named() -> None:
+    lines = [
+        run(m, s, base + 0.1 * s, f"airport/lp/{depth}", protocol, scale="none")
+        for m, base in (("lorentz", 90.0), ("lorentz_limit", 80.0), ("euclidean", 83.0))
+        for s in range(3)
+        for depth, protocol in ((16, "hgcn-chain"), (64, "hgcn-deep"))
+    ]
+    place = {"table": "untrained", "cell": "airport/lp", "protocol": "legacy", "stage": "final", "seed": 0}
+    score = place | {"method": "hops", "value": 95.5, "validation": 96.1}
+    page = deep_page(lines, [score])
+    assert "score less than the [untrained score](#results) on airport/lp, so" in page
+    assert "their means differ by up to 3.0 points (airport/lp, " in page
+    assert "searched among 0.002 and 0.01," in page
+    assert "between weak networks" not in deep_page(lines, [score | {"value": 90.05}])
+    assert "between weak networks" not in deep_page(lines)
+
+
 def test_a_resumed_search_is_completed_and_decided_by_the_smoothed_validation(tmp_path: Path) -> None:
     """The recorded file has a part of the search; the highest single validation pass must not decide."""
     file = tmp_path / "deep.jsonl"

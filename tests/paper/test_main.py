@@ -76,6 +76,7 @@ def test_pages_writes_every_generated_page(tmp_path: Path) -> None:
         "performance/numerics.md",
         "reproduction/ancestors.md",
         "reproduction/completion.md",
+        "reproduction/deep.md",
         "reproduction/hierarchy.md",
         "reproduction/index.md",
         "reproduction/results.md",

@@ -133,6 +133,7 @@ def completion_page(lines: Sequence[Line], plan: Plan | None = None) -> str:
         trainings={form: _trainings_of(plan, form, own) for form in plan["forms"]},
         dimension=_shown_dimension(plan),
         edges=_grid_edges(own, plan, labels),
+        baselines=_baselines(own, contrasts, plan, labels),
         hours=sum(line["seconds"] for line in own) / 3600,
         hardware=", ".join(sorted({line["hardware"] for line in own})),
         torch=", ".join(sorted({line["versions"]["torch"] for line in own})),
@@ -275,16 +276,61 @@ def _trainings_of(plan: Plan, form: str, lines: Iterable[Line]) -> dict[str, Any
     return {"planned": f"{len(search) + final:,}", "done": f"{done:,}"}
 
 
-def _grid_edges(lines: Iterable[Line], plan: Plan, labels: Mapping[str, str]) -> dict[str, Any]:
-    """Return how many complete searches chose the highest learning rate, and the arms whose MRR falls by dimension."""
-    known = list(lines)
-    search = [line for line in known if line["stage"] == "search"]
+def _chosen_rates(lines: Iterable[Line], plan: Plan) -> dict[tuple[str, str, str, int], float]:
+    """Return the learning rate that every complete search chose, by cell, protocol, arm and dimension."""
+    search = [line for line in lines if line["stage"] == "search"]
     trials = Counter((line["cell"], line["protocol"], line["method"], line["config"]["dimension"]) for line in search)
-    complete = {
+    return {
         key: dict(settings)["lr"]
         for key, settings in chosen_settings(search).items()
         if trials[key] == plan["search_trainings"]
     }
+
+
+def _baselines(
+    lines: Iterable[Line], contrasts: Iterable[Contrast], plan: Plan, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return what weakens the verdicts "better": flat arms at an end of their grid, and other flat arms above ours."""
+    known = list(lines)
+    rates = _chosen_rates(known, plan)
+    values: dict[tuple[str, str, str, int], list[float]] = {}
+    for line in known:
+        if line["stage"] == "final" and line["method"] in plan["arms"]:
+            key = line["cell"], line["protocol"], line["method"], line["config"]["dimension"]
+            values.setdefault(key, []).append(line["value"])
+    better = [one for one in contrasts if one.verdict == "better"]
+    at_an_end = 0
+    stronger: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for one in better:
+        grid = plan["arms"][one.theirs]["grid"]["lr"]
+        at_an_end += rates.get((one.cell, one.protocol, one.theirs, one.dimension)) in (min(grid), max(grid))
+        ours = statistics.fmean(values[one.cell, one.protocol, one.ours, one.dimension])
+        flat = {  # those that read the same glosses, or none
+            (protocol, arm): statistics.fmean(own)
+            for (cell, protocol, arm, dimension), own in values.items()
+            if (cell, dimension) == (one.cell, one.dimension)
+            and protocol in (one.protocol, "none")
+            and "euclidean" in (plan["arms"][arm].get("geometry"), plan["arms"][arm].get("residual"))
+        }
+        best = max(flat, key=flat.__getitem__, default=None)
+        if best is not None and flat[best] > ours:
+            stronger[one.cell, one.dimension, one.ours] = {
+                "cell": one.cell,
+                "dimension": one.dimension,
+                "ours": labels[one.ours],
+                "protocol": one.protocol,
+                "value": f"{ours:.1f}",
+                "flat": labels[best[1]],
+                "flat_protocol": best[0],
+                "flat_value": f"{flat[best]:.1f}",
+            }
+    return {"better": len(better), "at_an_end": at_an_end, "stronger": list(stronger.values())}
+
+
+def _grid_edges(lines: Iterable[Line], plan: Plan, labels: Mapping[str, str]) -> dict[str, Any]:
+    """Return how many complete searches chose the highest learning rate, and the arms whose MRR falls by dimension."""
+    known = list(lines)
+    complete = _chosen_rates(known, plan)
     means: dict[tuple[str, str, str], dict[int, list[float]]] = {}
     for line in known:
         if line["stage"] == "final" and line["method"] in plan["arms"]:

@@ -73,6 +73,9 @@ def deep_page(lines: Sequence[Run], untrained: Iterable[Run] = ()) -> str:
         depth_differences=[row for own in by_depth for row in own.differences(at_depths, shown)],
         depth_counts=_depth_counts(by_depth, at_depths),
         depth_family=len(at_depths),
+        depth_rates=sorted({rate for own in by_depth for rate in own.plan["space"]["lr"]}),
+        depth_below=_below_untrained(by_depth, scores),
+        depth_noise=_largest_limit_gap(by_depth),
         has_picture=bool(connection_panels(final)),
         better=[row for row in rows if "better" in row["differences"].get("euclidean", {}).get("text", "")],
         counts={verdict: sum(one.verdict == verdict for one in against) for verdict in ("better", "worse")},
@@ -248,6 +251,30 @@ def _depth_counts(by_depth: Iterable[DepthRuns], compared: Sequence[Comparison])
         total["worse"] += verdicts.count("worse")
         total["all"] += len(verdicts)
     return {connection: total for connection, total in counts.items() if total["all"]}
+
+
+def _below_untrained(by_depth: Iterable[DepthRuns], scores: Mapping[tuple[str, str], Result]) -> list[str]:
+    """Return the cells where every network at every depth scores less than the best untrained score."""
+    below: dict[str, bool] = {}
+    for own in by_depth:
+        best = scores.get((own.cell, split_name(own.plan["protocol"])))
+        means = [value for method in METHODS for n in own.measured if (value := own.value(method, n)) is not None]
+        if means:
+            lower = best is not None and max(means) < best.mean
+            below[own.cell] = below.get(own.cell, True) and lower
+    return [cell for cell, lower in below.items() if lower]
+
+
+def _largest_limit_gap(by_depth: Iterable[DepthRuns]) -> dict[str, Any] | None:
+    """Return the place where the means of K → 0 and of GCNII differ most; None without such a pair."""
+    found: list[dict[str, Any]] = []
+    for own in by_depth:
+        for layers in own.measured:
+            limit, flat = own.value("lorentz_limit", layers), own.value("euclidean", layers)
+            if limit is not None and flat is not None:
+                place = {"cell": own.cell, "connection": own.connection, "layers": layers}
+                found.append({**place, "gap": abs(limit - flat)})
+    return max(found, key=lambda one: one["gap"], default=None)
 
 
 def _range_of(values: Sequence[float]) -> str:

@@ -158,6 +158,16 @@ def _range(values: Sequence[int]) -> str:
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
+def _signed_range(values: Sequence[float]) -> str:
+    """Return the range of some differences as words, with their signs.
+
+    Example:
+        >>> _signed_range([4.58, 10.57]), _signed_range([5.51]), _signed_range([])
+        ('+4.6 to +10.6', '+5.5', '')
+    """
+    return " to ".join(dict.fromkeys(f"{pick(values):+.1f}" for pick in (min, max))) if values else ""
+
+
 def _interval_widths(compared: Iterable[Comparison]) -> dict[str, str]:
     """Return the range of half the widths of the intervals, on fixed and on resampled splits."""
     found: dict[str, list[float]] = {"fixed": [], "resampled": []}
@@ -283,6 +293,8 @@ def _completion(lines: Sequence[Line]) -> dict[str, Any] | None:
                     words for cell, words in _HIERARCHIES.items() if any(one.cell.startswith(f"{cell}/") for one in own)
                 ),
                 "dimensions": _range([one.dimension for one in own]),
+                "better_in": [one.dimension for one in own if one.verdict == "better"],
+                "leads": _signed_range([one.difference.mean for one in own if one.verdict == "better"]),
                 "width": max((one.difference.half_width for one in own), default=0.0),
             }
             for name, own in groups.items()
