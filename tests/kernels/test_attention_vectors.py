@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from lresnet import Lorentz
+from lresnet.geometry.checks import check_everywhere
 from lresnet.kernels import disabled, enabled
 from lresnet.models import create_model
 from lresnet.nn import LorentzAttention, RotaryPositions
@@ -68,7 +69,7 @@ def both(layer, dtype, *, turned=True, learned=True, batch=2, length=5):
 
 
 def by_kernel(layer, x, kappa, tau, dtype, rotary):
-    assert file.supports_fused_vectors(x, torch.as_tensor(kappa), dtype, rotary, layer.head_dim)
+    assert file.supports_fused_vectors(x, torch.as_tensor(kappa), dtype, rotary, layer.query_features, layer.head_dim)
     return file.fused_vectors(x, kappa, tau, dtype, rotary, sizes_of(layer))
 
 
@@ -193,6 +194,36 @@ def test_positions_that_the_kernel_does_not_read_take_the_formula(rotary):
     else:
         cos = cos.clone().requires_grad_()
     torch.testing.assert_close(layer(x, rotary=(cos, sin)), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("pairs", [7, 30])
+def test_rotary_positions_with_more_pairs_than_a_head_has_are_reported(pairs):
+    """The kernel would write beyond the head."""
+    layer, x = attention(), torch.randn(2, 5, 8, device=DEVICE)
+    assert layer.query_features == 13
+    with pytest.raises(ValueError, match="a head has 13"):
+        layer(x, rotary=(torch.ones(5, pairs, device=DEVICE), torch.zeros(5, pairs, device=DEVICE)))
+
+
+def test_a_temperature_that_is_not_a_number_is_reported():
+    layer, x = attention(), torch.randn(2, 5, 8, device=DEVICE)
+    with torch.no_grad():
+        layer.log_temperature[1] = torch.nan
+    with check_everywhere(), pytest.raises(ValueError, match="temperature must be positive"):
+        layer(x)
+
+
+def test_a_fixed_curvature_is_not_rounded_to_the_default_dtype():
+    layer = attention()
+    joint, tau = projection(layer, 2, 5), layer.temperature.detach()
+    expected = file.fused_vectors(joint, 0.7, tau, torch.float32, None, sizes_of(layer))
+    torch.set_default_dtype(torch.bfloat16)
+    try:
+        found = file.fused_vectors(joint, 0.7, tau, torch.float32, None, sizes_of(layer))
+    finally:
+        torch.set_default_dtype(torch.float32)
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one, other)
 
 
 @compiled_on_a_gpu

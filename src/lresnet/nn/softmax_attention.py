@@ -467,7 +467,11 @@ class LorentzAttention(ManifoldModule):
         """Return what the attention operator joins, by head, [B, T, H, ...]."""
         if key is None and value is not None:
             raise ValueError("a value was given without a key; give both, or neither for self attention")
-        if kappa is not None and key is None and supports_fused_vectors(query, kappa, dtype, rotary, self.head_dim):
+        if (
+            kappa is not None
+            and key is None
+            and supports_fused_vectors(query, kappa, dtype, rotary, self.query_features, self.head_dim)
+        ):
             joint = torch.nn.functional.linear(query, *self._aligned_projection())
             sizes = self.num_heads, self.num_kv_heads, self.query_features, self.value_features, self.head_dim
             return fused_vectors(joint, kappa, self.temperature, dtype, rotary, sizes)
