@@ -226,6 +226,21 @@ def test_a_fixed_curvature_is_not_rounded_to_the_default_dtype():
         assert torch.equal(one, other)
 
 
+def test_offsets_of_gradients_by_head_may_exceed_32_bits():
+    from lresnet.kernels import attention_vectors as kernel
+
+    heads, factor, step = kernel.Heads(3, 1, 5, 7, 8), torch.ones(3, device=DEVICE), 2**30
+    x = torch.randn(1, 2, heads.columns, device=DEVICE)
+    vectors = kernel.forward(x, factor, factor[0], None, None, torch.bfloat16, heads)
+    gradients = [torch.randn_like(v) for v in vectors]
+    memory = torch.empty(2 * step + 16, dtype=torch.bfloat16, device=DEVICE)  # almost all of it is never touched
+    apart = memory.as_strided((1, 2, 3, 8), (0, 8, step, 1)).copy_(gradients[0])
+    options = vectors, factor, factor[0], None, None, torch.float32, heads, False
+    found, _ = kernel.backward([apart, *gradients[1:]], *options)
+    expected, _ = kernel.backward(gradients, *options)
+    assert torch.equal(found, expected)
+
+
 @compiled_on_a_gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("moved", [False, True])
