@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from torch.nn.utils import prune
 
 from lresnet import Lorentz
 from lresnet.geometry.checks import check_everywhere
 from lresnet.kernels import disabled, enabled
 from lresnet.models import create_model
-from lresnet.nn import LorentzAttention, RotaryPositions
+from lresnet.nn import LorentzAttention, RotaryPositions, lorentz_attention
 from lresnet.nn import inner_product_vectors as file
 from tests.kernels.cases import DEVICE
 
@@ -182,6 +183,45 @@ def test_the_layer_uses_one_kernel_forward_and_one_backward(monkeypatch):
     with torch.no_grad():
         layer.double()(x.double())
     assert len(seen) == 2
+
+
+class Adapted(torch.nn.Module):
+    """A linear map with a correction of low rank (LoRA), with the attributes of the map."""
+
+    def __init__(self, base):
+        super().__init__()
+        self.base, self.correction = base, torch.nn.Linear(base.in_features, base.out_features, False, DEVICE)
+        self.weight, self.bias = base.weight, base.bias
+
+    def forward(self, x):
+        return self.base(x) + self.correction(x)
+
+
+@pytest.mark.parametrize("change", ["hook", "pruned", "adapter", "replaced"])
+def test_a_projection_that_is_not_a_plain_linear_map_is_called(change):
+    layer, x = attention(), torch.randn(2, 6, 8, device=DEVICE)
+    before = layer(x), layer(x, x)
+    if change == "hook":
+        layer.in_proj.register_forward_hook(lambda module, inputs, result: 2 * result)
+    elif change == "pruned":
+        prune.l1_unstructured(layer.in_proj, "weight", 0.5)
+        with torch.no_grad():
+            layer.in_proj.weight_orig.mul_(2)  # as an optimiser does: the next call computes the weight
+    elif change == "adapter":
+        layer.in_proj = Adapted(layer.in_proj)
+    else:
+        layer.in_proj.forward = lambda x: torch.nn.functional.linear(x, 2 * layer.in_proj.weight)
+    found = layer(x), layer(x, x)
+    q, k, v = layer.in_proj(x).split(layer._rows, -1)
+    with disabled():
+        plain = lorentz_attention(
+            *(t.unflatten(-1, (3, -1)).transpose(1, 2) for t in (q, k, v)), K=-0.3, temperature=layer.temperature
+        )
+    excess = file.time_excess(plain, 0.3)[1]
+    expected = layer.out_proj(torch.cat([plain, excess], -1).transpose(1, 2).flatten(-2))
+    for one, other in zip(found, before, strict=True):
+        torch.testing.assert_close(one, expected, rtol=1e-4, atol=1e-5)
+        assert not torch.allclose(one, other, rtol=1e-2)
 
 
 @pytest.mark.parametrize("rotary", ["by batch", "learned"])
