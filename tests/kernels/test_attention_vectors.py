@@ -281,6 +281,19 @@ def test_offsets_of_gradients_by_head_may_exceed_32_bits():
     assert torch.equal(found, expected)
 
 
+@pytest.mark.parametrize("norm", [1.0, 1e2, 1e4, 1e6])
+def test_a_query_that_sees_one_key_gets_its_value(norm):
+    """The centroid compares the excess of the kernel with that of torch, whose sums have another order."""
+    layer = attention(2, 2, head_dim=72)
+    x = torch.randn(4, 3, 8, device=DEVICE)
+    x = x * (norm / x.norm(dim=-1, keepdim=True))
+    for K in (-1.0, -10.0):
+        layer.manifold = Lorentz(K)
+        found = layer(x, is_causal=True)[:, 0]
+        with disabled():
+            torch.testing.assert_close(found, layer(x[:, :1])[:, 0], rtol=1e-4, atol=1e-5 * norm)
+
+
 @compiled_on_a_gpu
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("moved", [False, True])

@@ -239,7 +239,12 @@ def centroid_of_mean(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
 
 def _normaliser(space: Tensor, excess: Tensor, kappa: Curvature) -> Tensor:
     t, shortest = time_excess(space, kappa)
-    return (1 + kappa * (excess - shortest).clamp(min=0) * (excess + 1 / root(kappa) + t)).sqrt()
+    # The mean of one value has its excess, but kernels and torch sum squares in different orders: up to this difference
+    # n is exactly 1. For long values n would be far from it.
+    rounding = 4 * torch.finfo(shortest.dtype).eps * shortest
+    gap = excess - shortest
+    gap = torch.where(gap <= rounding, 0.0, gap)  # NaN stays NaN
+    return (1 + kappa * gap * (excess + 1 / root(kappa) + t)).sqrt()
 
 
 # --- Vectors ----------------------------------------------------------------------------------------------------------
